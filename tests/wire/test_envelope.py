@@ -13,7 +13,7 @@ from hypothesis import given, strategies as st
 
 from colonnade.errors import ProtocolError
 from colonnade.wire import Identity, envelope
-from colonnade.wire.hub import _Connection
+from colonnade.wire.circle import Connection
 from colonnade.wire.hub_carrier import _bundles, _HubCarrier
 from colonnade.wire.post import Post
 from colonnade.wire.watch import Limits
@@ -89,7 +89,7 @@ def _dialled(messages: list[bytes]) -> list[bytes]:
 
 def _written_by_the_hub(messages: list[bytes]) -> list[bytes]:
     async def drain() -> list[bytes]:
-        connection = _Connection("shop", 1)
+        connection = Connection("shop", 1)
         for message in messages:
             connection.announce(message)
         return [await connection.get() for _ in range(len(messages)) if connection._waiting]

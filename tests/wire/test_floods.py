@@ -16,7 +16,7 @@ import pytest
 
 from colonnade.errors import ColonnadeError, PeerStopped
 from colonnade.wire import Hub, Identity, dial, envelope
-from colonnade.wire.hub import _Connection
+from colonnade.wire.circle import Connection
 from colonnade.wire.hub_carrier import _Line
 from colonnade.wire.packet import MAX_PACKET, Kind, Packet, pack
 from colonnade.wire.stream import FloodError, Inbox, Outbox
@@ -105,12 +105,12 @@ def test_a_participant_that_does_not_read_is_disconnected(identities: dict[str, 
         shop = dial(hub.address, identities["shop"], pins)
         parcel = envelope.prefix("shop", "bank") + pack(Kind.DATA, 1, 0, 0, 0, bytes(MAX_PACKET - 1024))
         most, end = 0, time.monotonic() + 60
-        while "bank" in hub._connections and time.monotonic() < end:
+        while "bank" in hub._rooms[""].connections and time.monotonic() < end:
             for _ in range(4):
                 shop._carrier.send("bank", parcel)
-            most = max([most, *(held._bytes for held in list(hub._connections.values()))])
+            most = max([most, *(held._bytes for held in list(hub._rooms[""].connections.values()))])
             time.sleep(0.01)
-        assert "bank" not in hub._connections
+        assert "bank" not in hub._rooms[""].connections
         assert most < 16 * MB
         with pytest.raises(grpc.RpcError) as ended:
             list(deaf.messages)
@@ -121,7 +121,7 @@ def test_a_participant_that_does_not_read_is_disconnected(identities: dict[str, 
 
 def test_news_does_not_pile_up_for_one_who_does_not_read() -> None:
     async def much_news() -> int:
-        deaf = _Connection("bank", 1)
+        deaf = Connection("bank", 1)
         news = envelope.roster(envelope.HERE, {"shop": 1})
         for _ in range(1_000_000):
             deaf.announce(news)

@@ -12,6 +12,7 @@ from colonnade.lazy import exports
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 if TYPE_CHECKING:
+    from colonnade.wire.caller import Caller as Caller
     from colonnade.wire.channel import Channel as Channel
     from colonnade.wire.codec import encode as encode
     from colonnade.wire.counters import Counters as Counters, Tally as Tally
@@ -20,11 +21,14 @@ if TYPE_CHECKING:
     from colonnade.wire.hub_carrier import dial as dial
     from colonnade.wire.hub_probe import probe as probe
     from colonnade.wire.identity import Certificate as Certificate, Identity as Identity, check_name as check_name
+    from colonnade.wire.quota import HubLimits as HubLimits
     from colonnade.wire.room import Network as Network, Room as Room, RoomPlace as RoomPlace
+    from colonnade.wire.services import Service as Service
 
 __all__, __getattr__, __dir__ = exports(
     __name__,
     {
+        "caller": "Caller",
         "channel": "Channel",
         "codec": "encode",
         "counters": "Counters Tally",
@@ -33,6 +37,8 @@ __all__, __getattr__, __dir__ = exports(
         "hub_carrier": "dial",
         "hub_probe": "probe",
         "identity": "Certificate Identity check_name",
+        "quota": "HubLimits",
         "room": "Network Room RoomPlace",
+        "services": "Service",
     },
 )

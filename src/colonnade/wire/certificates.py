@@ -6,6 +6,7 @@ The library takes long to load. So others reach it through ``Later``, which impo
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -83,10 +84,21 @@ def pem_of(certificate: x509.Certificate) -> bytes:
 
 def create(name: str, days: int) -> tuple[Ed25519PrivateKey, bytes]:
     """A new Ed25519 key, and the certificate that it signs for itself as PEM text."""
-    key, subject = Ed25519PrivateKey.generate(), _x509_name(name)
-    builder = _builder(name, subject, subject, days).public_key(key.public_key())
+    key = Ed25519PrivateKey.generate()
+    return key, _self_signed(key, _builder(name, _x509_name(name), _x509_name(name), days))
+
+
+def from_seed(name: str, seed: bytes, until: datetime) -> tuple[Ed25519PrivateKey, bytes]:
+    """The key and the certificate that follow from a seed of 32 bytes: the same, byte by byte, wherever it is known."""
+    key, number = Ed25519PrivateKey.from_private_bytes(seed), int.from_bytes(sha256(b"serial" + seed).digest()[:16])
+    dates = until - timedelta(days=366), until + CLOCK_SKEW
+    return key, _self_signed(key, _dated(name, _x509_name(name), _x509_name(name), max(number, 1), *dates))
+
+
+def _self_signed(key: Ed25519PrivateKey, builder: x509.CertificateBuilder) -> bytes:
+    builder = builder.public_key(key.public_key())
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-    return key, pem_of(builder.add_extension(_usage(signs_certificates=True), critical=True).sign(key, None))
+    return pem_of(builder.add_extension(_usage(signs_certificates=True), critical=True).sign(key, None))
 
 
 def issue(name: str, days: int, issuer: x509.Certificate, issuer_key: Ed25519PrivateKey) -> tuple[bytes, bytes]:
@@ -115,13 +127,19 @@ def read_key(pem: bytes) -> Ed25519PrivateKey | None:
 
 def _builder(name: str, subject: x509.Name, issuer: x509.Name, days: int) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
+    return _dated(name, subject, issuer, x509.random_serial_number(), now - CLOCK_SKEW, now + timedelta(days=days))
+
+
+def _dated(
+    name: str, subject: x509.Name, issuer: x509.Name, serial: int, first: datetime, last: datetime
+) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(issuer)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - CLOCK_SKEW)
-        .not_valid_after(now + timedelta(days=days))
+        .serial_number(serial)
+        .not_valid_before(first)
+        .not_valid_after(last)
         .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
     )
 

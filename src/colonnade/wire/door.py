@@ -20,12 +20,15 @@ from typing import Any
 
 from colonnade.errors import ConnectError
 from colonnade.wire.hub_probe import split_address
+from colonnade.wire.quota import CALL, Bucket
 from colonnade.wire.strangers import EACH, Crowd, Stranger, begins_tls, neighbourhood, places_for_strangers
 
 LOOPBACK = "127.0.0.1"
 _PAUSE = 0.1
 _AT_ONCE = 16
 _BACKLOG = 512
+_MOST_OF_STRANGERS = 1 << 24  # bytes, before one must be recognised
+_MOST_LIES = 16
 
 
 class Door:
@@ -69,17 +72,29 @@ class Door:
         for guest in list(self._open):
             guest.drop()
 
-    def recognise(self, peer: str) -> None:
-        """The connection that gRPC calls ``peer`` carries a stream of a participant: it stays."""
+    def recognise(self, peer: str, allowance: Bucket) -> None:
+        """The connection that gRPC calls ``peer`` carries a stream of a participant: it stays, and may say so much."""
         if (guest := self._guests.get(_port_of(peer))) is not None:
             guest.streams += 1
+            guest.allowance = allowance
             guest.stay()
+            guest.heard(CALL)
+
+    def charge(self, peer: str, cost: int) -> None:
+        """What came on this connection was as much trouble as so many bytes."""
+        if (guest := self._guests.get(_port_of(peer))) is not None:
+            guest.heard(cost)
+
+    def refuse(self, peer: str) -> None:
+        """Somebody on this connection claimed to be another: it may not do so often."""
+        self.charge(peer, _MOST_OF_STRANGERS // _MOST_LIES)
 
     def release(self, peer: str) -> None:
         """A stream of a participant has ended; without another one the connection is a stranger's again."""
         if (guest := self._guests.get(_port_of(peer))) is not None:
             guest.streams -= 1
             if not guest.streams:
+                guest.forget()
                 self._talking.add(guest)
                 guest.hurry(self._handshake)
 
@@ -148,6 +163,10 @@ class _Guest(Stranger):
     def __init__(self, door: Door, home: str, inner_port: int, closing: float) -> None:
         super().__init__(home)
         self.streams = 0
+        self.allowance: Bucket | None = None
+        self._unasked = 0
+        self._why_silent: set[str] = set()
+        self._again: asyncio.TimerHandle | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._door, self._inner_port, self._closing = door, inner_port, closing
         self._outer: asyncio.Transport | None = None
@@ -166,6 +185,38 @@ class _Guest(Stranger):
         if self._deadline is not None:
             self._deadline.cancel()
 
+    def forget(self) -> None:
+        """The guest is a stranger again."""
+        self.allowance, self._unasked = None, 0
+
+    def heard(self, size: int) -> None:
+        """So many bytes came: a participant that says too much is heard later, and a stranger not at all."""
+        if self.allowance is None:
+            self._unasked += size
+            if self._unasked > _MOST_OF_STRANGERS:
+                self.drop()
+        elif (pause := self.allowance.take(size)) > 0:
+            self._hush_for(pause)
+
+    def _hush_for(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        self.hush("too much")
+        if self._again is not None:
+            self._again.cancel()
+        self._again = loop.call_later(seconds, self.listen, "too much")
+
+    def hush(self, why: str) -> None:
+        """Read nothing from outside, until all reasons for that are gone."""
+        self._why_silent.add(why)
+        if self._outer is not None:
+            self._outer.pause_reading()
+
+    def listen(self, why: str) -> None:
+        """This reason not to read is gone."""
+        self._why_silent.discard(why)
+        if self._outer is not None and not self._why_silent:
+            self._outer.resume_reading()
+
     def came(self, outer: asyncio.Transport) -> None:
         """The connection is there."""
         self._outer = outer
@@ -179,7 +230,7 @@ class _Guest(Stranger):
         if self._outer is None or greeted is False:
             self.drop()
         elif greeted:
-            self._outer.pause_reading()
+            self.hush("entering")
             self._door.talks(self)
             self._door.spawn(self._enter())
 
@@ -198,7 +249,7 @@ class _Guest(Stranger):
         self._door.known(self, self._own_port)
         inner.write(self._said)
         self._said = b""
-        self._outer.resume_reading()
+        self.listen("entering")
 
     @property
     def outer(self) -> asyncio.Transport | None:
@@ -248,6 +299,7 @@ class _Outside(asyncio.Protocol):
             self._guest.says(data)
         else:
             self._guest.inner.write(data)
+            self._guest.heard(len(data))
 
     def connection_lost(self, _: Exception | None) -> None:
         self._guest.left()
@@ -275,12 +327,10 @@ class _Inside(asyncio.Protocol):
         self._guest.end()
 
     def pause_writing(self) -> None:
-        if self._guest.outer is not None:
-            self._guest.outer.pause_reading()
+        self._guest.hush("gRPC is busy")
 
     def resume_writing(self) -> None:
-        if self._guest.outer is not None:
-            self._guest.outer.resume_reading()
+        self._guest.listen("gRPC is busy")
 
 
 def _why_not(error: OSError) -> str:

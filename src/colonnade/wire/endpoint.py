@@ -75,6 +75,11 @@ class Endpoint:
         """The spare peers that were lost, in alphabetical order."""
         return self._post.lost
 
+    @property
+    def here(self) -> tuple[str, ...]:
+        """The peers that are connected now, in alphabetical order."""
+        return self._post.here
+
     def abort(self, reason: str) -> None:
         """End the study for everybody; ``reason`` is one sentence without data."""
         self._post.stop(reason)

@@ -16,6 +16,7 @@ SERVICE = "colonnade.Hub"
 METHOD = "Join"
 PATH = f"/{SERVICE}/{METHOD}"
 INCARNATION_KEY = "colonnade-incarnation"
+ROOM_KEY = "colonnade-room"
 VERSION_KEY = "colonnade-version"
 VERSION = "2"
 MAX_ENVELOPE = MAX_PACKET + HEADER_BYTES + 256

@@ -1,32 +1,45 @@
-"""The hub: it knows who is present, and forwards sealed packets.
+"""The hub: it knows who is present in which circle, forwards sealed packets, and answers questions of its members.
 
-One asyncio loop in one thread serves all participants. The hub keeps at most a few megabytes for each participant. If a
-participant does not read, those who send to it must wait; after some time it is disconnected. Connections come in by
-the :class:`Door`, which keeps strangers from using up what the hub has.
+One asyncio loop in one thread serves everybody. Connections come in by the :class:`Door`, which keeps strangers from
+using up what the hub has. A hub of one study has one circle, whose room has no name. A standing hub opens a room for
+each study and closes it; members come and go while it runs.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
-from collections import deque
-from collections.abc import AsyncIterator, Mapping
-from typing import Any, Self
+from collections import Counter, OrderedDict
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Self, TypeVar
 
 from colonnade.errors import ConnectError, IdentityError, ProtocolError
+from colonnade.harmless import harmless
 from colonnade.lazy import Later
 from colonnade.wire import envelope
+from colonnade.wire.circle import Circle, Connection
 from colonnade.wire.door import LOOPBACK, Door
-from colonnade.wire.identity import Certificate, Identity, certificates
+from colonnade.wire.health import Health
+from colonnade.wire.identity import Certificate, Identity
+from colonnade.wire.quota import CALL, JOIN, REFUSAL, UNLIMITED, Account, HubLimits, Refusal
+from colonnade.wire.register import Register
+from colonnade.wire.services import Service, answered, question, reply
 from colonnade.wire.strangers import places_for_strangers
+from colonnade.wire.turns import Turns
 from colonnade.wire.watch import Limits
 
 grpc: Any = Later("grpc")
 
-_QUEUE_BYTES = 1 << 23
+T = TypeVar("T")
+
 _STOP_SECONDS = 1.0
-_KEEPING = 64  # bytes of memory beside those of a message
-_READS_NOTHING = "it did not read what was sent to it"
+_PAUSE = 0.05
+_ROOM = re.compile(r"[A-Za-z0-9._-]{0,100}")
+_REMEMBERED = 4096  # closed rooms of which it is known why they ended
 _MOST_STREAMS = 8  # of one connection; a participant needs one
 
 
@@ -47,6 +60,20 @@ def grpc_options(heartbeat: float) -> list[tuple[str, int]]:
     ]
 
 
+@dataclass(frozen=True)
+class Traffic:
+    """What a hub can tell of itself, for whoever watches it."""
+
+    rooms: int
+    """Rooms that are open."""
+    present: frozenset[str]
+    """Members who are connected, in a room or with a question."""
+    carried: int
+    """Bytes passed on between participants since the hub was started."""
+    refused: Mapping[str, int]
+    """How often somebody was refused since then, by why."""
+
+
 class Hub:
     """A gRPC server to which participants connect."""
 
@@ -56,22 +83,41 @@ class Hub:
         participants: Mapping[str, Certificate],
         address: str = "127.0.0.1:0",
         *,
+        services: Sequence[Service] = (),
+        rooms: Mapping[str, Iterable[str]] | None = None,
+        limits: HubLimits = UNLIMITED,
+        health: str | None = None,
         heartbeat: float = Limits.heartbeat,
         handshake: float = Limits.handshake,
         stall: float = Limits.stall,
         closing: float = Limits.closing,
     ) -> None:
-        self._identity, self._participants = identity, dict(participants)
+        """``rooms`` are open from the start, each with those who are in it; by default one without a name, for all.
+
+        A hub with services says whether it serves (``grpc.health.v1``); with ``health``, an address of this machine, it
+        does so there in the clear as well.
+        """
+        self._register = Register(identity, participants)
         self._address, self._heartbeat, self._handshake = address, heartbeat, handshake
         self._stall, self._closing = stall, closing
-        self._connections: dict[str, _Connection] = {}
+        self._services, self._limits, self._own_name = tuple(services), limits, identity.name
+        self._rooms: dict[str, Circle] = {}
+        self._closed: OrderedDict[str, str] = OrderedDict()
+        self._accounts: dict[str, Account] = {}
+        self._carried, self._refused = 0, Counter[str]()
+        self._turns = None if limits is UNLIMITED else Turns()
+        self._health_address = health
+        self._health: Health | None = None
         self._door: Door | None = None
         self._loop = asyncio.new_event_loop()
         self._thread: threading.Thread | None = None
+        self._ending = False
         self._server: Any = None
         self.port = 0
         """The port on which the hub listens after it was started."""
         self._inner_port = 0
+        for room, names in ({"": participants} if rooms is None else rooms).items():
+            self._open(room, names)
 
     @property
     def address(self) -> str:
@@ -80,7 +126,7 @@ class Hub:
 
     @property
     def own_address(self) -> str:
-        """The address for whoever runs the hub, in the same process: strangers do not reach it."""
+        """The address for whoever runs the hub, on the same machine: strangers elsewhere do not reach it."""
         return f"{LOOPBACK}:{self._inner_port}"
 
     def start(self) -> Self:
@@ -94,10 +140,10 @@ class Hub:
             raise
         return self
 
-    def stop(self) -> None:
-        """Disconnect everybody and stop listening."""
+    def stop(self, grace: float = 0.0) -> None:
+        """Disconnect everybody and stop listening; before that, studies have ``grace`` seconds to end."""
         if self._thread is not None and not self._loop.is_closed():
-            asyncio.run_coroutine_threadsafe(self._close(), self._loop).result()
+            asyncio.run_coroutine_threadsafe(self._close(grace), self._loop).result()
             self._end_loop()
 
     def __enter__(self) -> Self:
@@ -106,17 +152,111 @@ class Hub:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
+    # Rooms and members, from any thread, before the start or after it
+
+    def open(self, room: str, names: Iterable[str]) -> None:
+        """Open a room for exactly these members."""
+        self._do(lambda: self._open(room, names))
+
+    def close(self, room: str, reason: str) -> None:
+        """Close a room; whoever is in it, or comes later, is told the reason, which is one sentence."""
+        self._do(lambda: self._shut(room, reason))
+
+    def admit(self, name: str, certificate: Certificate) -> None:
+        """Let somebody in from now on; if the name had another certificate, its connections end."""
+
+        def admit() -> None:
+            if self._register.add(name, certificate):
+                self._disconnect(name, f"{name} has another certificate now")
+
+        self._do(admit)
+
+    def dismiss(self, name: str) -> None:
+        """Let somebody in no longer, and end its connections."""
+
+        def dismiss() -> None:
+            self._register.remove(name)
+            self._disconnect(name, f"{name} is no longer known here")
+
+        self._do(dismiss)
+
+    @property
+    def health_port(self) -> int:
+        """The port at which health is answered in the clear, or 0."""
+        return self._health.port if self._health is not None else 0
+
+    @property
+    def traffic(self) -> Traffic:
+        """What goes on now, and what has since the start."""
+        return self._do(self._traffic)
+
+    @property
+    def rooms(self) -> dict[str, frozenset[str]]:
+        """The open rooms, each with the members who are present."""
+        return self._do(lambda: {room: frozenset(circle.connections) for room, circle in self._rooms.items()})
+
     def carry(self, message: bytes) -> bytes:
         """The envelope as it is forwarded; tests override this."""
         return message
 
+    def _traffic(self) -> Traffic:
+        present = frozenset(name for name, account in self._accounts.items() if account.places or account.calls)
+        carried = self._carried + sum(circle.carried for circle in self._rooms.values())
+        return Traffic(len(self._rooms), present, carried, dict(self._refused))
+
+    def _do(self, work: Callable[[], T]) -> T:
+        """Do something in the hub's loop, which all its state belongs to."""
+        if self._thread is None or not self._thread.is_alive() or threading.current_thread() is self._thread:
+            return work()
+
+        async def task() -> T:
+            return work()
+
+        return asyncio.run_coroutine_threadsafe(task(), self._loop).result()
+
+    def _open(self, room: str, names: Iterable[str]) -> None:
+        if not _ROOM.fullmatch(room):
+            raise ProtocolError(
+                f"a room cannot be called {harmless(room)!r}: use up to 100 letters, digits, '-', '_', '.'"
+            )
+        if room in self._rooms:
+            raise ProtocolError(f"the room {room!r} is open already")
+        if self._ending:
+            raise ConnectError("the hub is about to stop, so it opens no room any more")
+        circle = Circle(names, self.carry, self._turns)
+        if unknown := sorted(name for name in circle.names if name not in self._register):
+            raise IdentityError(f"nobody called {harmless(unknown[0])} is known here, so no room can be opened for it")
+        for name in sorted(circle.names):
+            self._account(name).check_rooms(sum(name in other.names for other in self._rooms.values()))
+        self._closed.pop(room, None)
+        self._rooms[room] = circle
+
+    def _shut(self, room: str, reason: str) -> None:
+        circle = self._rooms.pop(room, None)
+        if circle is not None:
+            circle.end(reason)
+            self._carried += circle.carried
+            self._closed[room] = reason
+            while len(self._closed) > _REMEMBERED:
+                self._closed.popitem(last=False)
+
+    def _disconnect(self, name: str, reason: str) -> None:
+        for circle in self._rooms.values():
+            if (connection := circle.connections.get(name)) is not None:
+                connection.end(reason)
+        account = self._accounts.pop(name, None)
+        for call in account.calls if account else ():
+            call.cancel()
+
+    def _account(self, name: str) -> Account:
+        """What somebody known has here; the hub's own identity is not limited."""
+        if name not in self._accounts:
+            self._accounts[name] = Account(name, UNLIMITED if name == self._own_name else self._limits)
+        return self._accounts[name]
+
     async def _serve(self) -> None:
-        own = self._identity.issue_connection_certificate()
-        roots = b"".join(certificate.pem for certificate in self._participants.values())
-        credentials = grpc.ssl_server_credentials(
-            [(own.key_pem, own.chain_pem)], root_certificates=roots, require_client_auth=True
-        )
-        everybody = len(self._participants)
+        members = len(self._register)
+        everybody = members if self._limits is UNLIMITED else self._limits.all_connections(members)
         options = [
             *grpc_options(self._heartbeat),
             ("grpc.so_reuseport", 0),
@@ -125,31 +265,57 @@ class Hub:
             ("grpc.max_allowed_incoming_connections", places_for_strangers(everybody) + 2 * everybody),
         ]
         self._server = grpc.aio.server(options=options)
-        handler = grpc.stream_stream_rpc_method_handler(self._attend)
+        handlers = {envelope.SERVICE: {envelope.METHOD: self._attend}}
+        for service in self._services:
+            handlers.setdefault(service.name, {})[service.method] = partial(self._answer, service)
+        if self._services or self._health_address:
+            self._health = Health.if_installed(self._health_address)
+        if self._health is not None:
+            self._health.answer_at(self._server)
         self._server.add_generic_rpc_handlers(
-            (grpc.method_handlers_generic_handler(envelope.SERVICE, {envelope.METHOD: handler}),)
+            tuple(
+                grpc.method_handlers_generic_handler(
+                    name, {method: grpc.stream_stream_rpc_method_handler(run) for method, run in methods.items()}
+                )
+                for name, methods in handlers.items()
+            )
         )
         try:
-            self._inner_port = self._server.add_secure_port(f"{LOOPBACK}:0", credentials)
+            self._inner_port = self._server.add_secure_port(f"{LOOPBACK}:0", self._register.credentials)
         except RuntimeError:
             raise ConnectError(f"the hub finds no free port on {LOOPBACK}") from None
         await self._server.start()
         self._door = Door(self._inner_port, everybody, handshake=self._handshake, closing=self._closing)
         try:
             self.port = self._door.listen(self._address)
+            if self._health is not None:
+                await self._health.serve(self._health_address)
         except ConnectError:
+            self._door.shut()
             await self._server.stop(0)
             raise
 
-    async def _close(self) -> None:
+    async def _close(self, grace: float) -> None:
         assert self._door is not None  # noqa: S101 - because the hub was started
+        self._ending = True
+        if self._health is not None:
+            await self._health.ending()
+        until = self._loop.time() + grace
+        while self._occupied and self._loop.time() < until:
+            await asyncio.sleep(_PAUSE)
         self._door.shut()
-        await self._server.stop(min(_STOP_SECONDS, self._closing) if self._connections else 0)
+        await self._server.stop(min(_STOP_SECONDS, self._closing) if self._occupied else 0)
         await self._door.close()
+        if self._health is not None:
+            await self._health.stop()
         # gRPC returns before its handlers have ended, and the loop must stay open until then.
         handlers = asyncio.all_tasks() - {asyncio.current_task()}
         if handlers:
             await asyncio.wait(handlers, timeout=_STOP_SECONDS)
+
+    @property
+    def _occupied(self) -> bool:
+        return any(circle.connections for circle in self._rooms.values())
 
     def _end_loop(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -159,144 +325,83 @@ class Hub:
 
     async def _attend(self, messages: AsyncIterator[bytes], context: Any) -> None:
         """Serve one participant for as long as its connection lasts."""
-        try:
-            name, incarnation = self._admit(context)
-        except IdentityError as refusal:
-            await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(refusal))
-        assert self._door is not None  # noqa: S101 - because the hub was started
-        self._door.recognise(context.peer())
-        connection = _Connection(name, incarnation, self._stall)
-        self._enter(connection)
-        reader = asyncio.create_task(self._read(connection, messages))
-        writer = asyncio.create_task(_write(connection, context))
-        try:
-            await asyncio.wait((reader, writer, connection.ended), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            self._leave(connection)
-            self._door.release(context.peer())
-            for task in (reader, writer):
-                task.cancel()
-            await asyncio.gather(reader, writer, return_exceptions=True)
+        async with self._known(context) as (account, said):
+            circle, incarnation = self._circle(account.name, said)
+            with account.place(instead=account.name in circle.connections):
+                await account.pay(JOIN)
+                if self._accounts.get(account.name) is not account:
+                    raise IdentityError(f"{account.name} is no longer known here")
+                circle, incarnation = self._circle(account.name, said)  # it may have closed meanwhile
+                connection = Connection(account.name, incarnation, self._stall, account)
+                await self._converse(circle, connection, messages, context)
         if connection.ended.done():
             await context.abort(grpc.StatusCode.ABORTED, connection.ended.result())
 
-    def _admit(self, context: Any) -> tuple[str, int]:
-        """The name and incarnation of the participant; an error if the certificate does not prove the name."""
-        metadata = dict(context.invocation_metadata() or ())
-        if metadata.get(envelope.VERSION_KEY) != envelope.VERSION:
-            raise IdentityError(
-                "the hub speaks another version of the wire protocol: install the same release of Colonnade everywhere"
-            )
+    async def _converse(
+        self, circle: Circle, connection: Connection, messages: AsyncIterator[bytes], context: Any
+    ) -> None:
+        circle.enter(connection)
+        reader = asyncio.create_task(circle.read(connection, messages))
+        writer = asyncio.create_task(connection.write(context))
         try:
-            shown = certificates.read(context.auth_context()["x509_pem_cert"][0])
-            name = certificates.common_name(shown)
-            incarnation = int(metadata[envelope.INCARNATION_KEY], 16)
-        except (KeyError, IndexError, ValueError):
-            raise IdentityError("the connection does not say who it is from") from None
-        pinned = self._participants.get(name)
-        if pinned is None:
-            raise IdentityError(f"{name} is not in this study")
-        if not pinned.has_issued(shown):
-            raise IdentityError(
-                f"the connection in the name of {name} does not hold the key that the study names for it "
-                f"({pinned.fingerprint})"
-            )
-        return name, incarnation & (1 << 64) - 1
+            await asyncio.wait((reader, writer, connection.ended), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            circle.leave(connection)
+            for task in (reader, writer):
+                task.cancel()
+            await asyncio.gather(reader, writer, return_exceptions=True)
 
-    def _enter(self, connection: _Connection) -> None:
-        former = self._connections.get(connection.name)
-        if former is not None:
-            former.end("another connection took its place")
-        self._connections[connection.name] = connection
-        others = {name: other.incarnation for name, other in self._connections.items() if name != connection.name}
-        connection.announce(envelope.roster(envelope.ROSTER, others))
-        self._announce(connection, envelope.HERE)
-
-    def _leave(self, connection: _Connection) -> None:
-        if self._connections.get(connection.name) is connection:
-            del self._connections[connection.name]
-            self._announce(connection, envelope.GONE)
-
-    def _announce(self, connection: _Connection, kind: int) -> None:
-        news = envelope.roster(kind, {connection.name: connection.incarnation})
-        for name, other in self._connections.items():
-            if name != connection.name:
-                other.announce(news)
-
-    async def _read(self, connection: _Connection, messages: AsyncIterator[bytes]) -> None:
-        try:
-            async for bundle in messages:
-                for message in envelope.unbundle(bundle):
-                    await self._pass_on(connection, message)
-        except ProtocolError as error:
-            connection.end(str(error))
-
-    async def _pass_on(self, connection: _Connection, message: bytes) -> None:
-        sender, receiver, _ = envelope.names(message)
-        if message[0] != envelope.PACKET or sender != connection.name or len(message) > envelope.MAX_ENVELOPE:
-            raise ProtocolError("it sent an envelope that is not its own")
-        target = self._connections.get(receiver)
-        if target is not None:
-            await target.put(self.carry(message))
-
-
-class _Connection:
-    """The connection of one participant, and the messages that wait to be sent to it."""
-
-    def __init__(self, name: str, incarnation: int, stall: float = Limits.stall) -> None:
-        self.name, self.incarnation = name, incarnation
-        self._stall = stall
-        self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._waiting: deque[bytes] = deque()
-        self._bytes = 0
-        self._filled, self._drained = asyncio.Event(), asyncio.Event()
-        self._drained.set()
-
-    def end(self, reason: str) -> None:
-        """Disconnect."""
-        if not self.ended.done():
-            self.ended.set_result(reason)
-        self._drained.set()
-
-    def announce(self, message: bytes) -> None:
-        """Add a small message without waiting for room."""
-        self._waiting.append(message)
-        self._bytes += len(message) + _KEEPING
-        self._filled.set()
-        if self._bytes > 4 * _QUEUE_BYTES:  # others may come and go for as long as it does not read
-            self.end(_READS_NOTHING)
-
-    async def put(self, message: bytes) -> None:
-        """Wait until there is room, then add a message."""
-        while self._bytes > _QUEUE_BYTES and not self.ended.done():
-            self._drained.clear()
+    async def _answer(self, service: Service, messages: AsyncIterator[bytes], context: Any) -> None:
+        """Answer one question."""
+        async with self._known(context) as (account, _):
             try:
-                await asyncio.wait_for(self._drained.wait(), self._stall)
-            except TimeoutError:
-                self.end(_READS_NOTHING)
-        if not self.ended.done():
-            self.announce(message)
+                with account.call(), account.memory() as memory:
+                    await account.pay(CALL)
+                    if self._turns is not None:
+                        await self._turns.wait(account, CALL)
+                    asked = await question(messages, service.most, self._stall, memory)
+                    await reply(await answered(service, account.name, asked, context), context, self._stall, memory)
+            except asyncio.CancelledError:
+                if self._accounts.get(account.name) is account:
+                    raise
+                raise IdentityError(f"{account.name} is no longer known here") from None
 
-    async def get(self) -> bytes:
-        """The next message, or a bundle of small ones."""
-        while not self._waiting:
-            self._filled.clear()
-            await self._filled.wait()
-        batch = [self._waiting.popleft()]
-        size = len(batch[0])
-        while self._waiting and self._joins(batch[0], size):
-            batch.append(self._waiting.popleft())
-            size += len(batch[-1])
-        self._bytes -= size + _KEEPING * len(batch)
-        if self._bytes <= _QUEUE_BYTES // 2:
-            self._drained.set()
-        return envelope.bundle(batch)
+    def _circle(self, name: str, said: Mapping[str, Any]) -> tuple[Circle, int]:
+        """The circle that a participant asks for, and its incarnation; it is refused what is not open for it."""
+        room = str(said.get(envelope.ROOM_KEY, ""))
+        if room in self._closed:
+            raise Refusal(self._closed[room], "ABORTED")
+        circle = self._rooms.get(room)
+        if circle is None:
+            raise Refusal("the room of this study is not open", "NOT_FOUND")
+        if name not in circle.names:
+            raise IdentityError(f"{name} is not in this study")
+        try:
+            incarnation = int(said[envelope.INCARNATION_KEY], 16)
+        except (KeyError, ValueError):
+            raise IdentityError("the connection does not say who it is from") from None
+        return circle, incarnation & (1 << 64) - 1
 
-    def _joins(self, first: bytes, size: int) -> bool:
-        """Whether the next message fits into the bundle; the roster, which comes first, is sent alone."""
-        return size + len(self._waiting[0]) <= envelope.FULL_BUNDLE and first[0] != envelope.ROSTER
-
-
-async def _write(connection: _Connection, context: Any) -> None:
-    while True:
-        await context.write(await connection.get())
+    @asynccontextmanager
+    async def _known(self, context: Any) -> AsyncIterator[tuple[Account, dict[str, Any]]]:
+        """Who calls, and what it said beside; whoever is refused, now or later, is told so in one sentence."""
+        assert self._door is not None  # noqa: S101 - because the hub was started
+        peer = context.peer()
+        try:
+            name, said = self._register.recognise(context)
+            account = self._account(name)
+            self._door.recognise(peer, account.line)
+            try:
+                yield account, said
+            except (Refusal, IdentityError):
+                self._door.charge(peer, REFUSAL)
+                raise
+            finally:
+                self._door.release(peer)
+        except IdentityError as refusal:
+            self._refused["identity"] += 1
+            self._door.refuse(peer)
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(refusal))
+        except Refusal as refusal:
+            self._refused[refusal.status.lower()] += 1
+            await context.abort(getattr(grpc.StatusCode, refusal.status), str(refusal))

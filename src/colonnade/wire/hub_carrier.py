@@ -40,17 +40,19 @@ def dial(
     heartbeat: float = Limits.heartbeat,
     closing: float = Limits.closing,
     topic: bytes = b"",
+    room: str = "",
 ) -> Endpoint:
     """Connect to the hub at ``host:port``; returns the participant's endpoint in the study.
 
-    :class:`Limits` has the meaning of the settings. ``connect_timeout`` is how many seconds to go on trying.
+    :class:`Limits` has the meaning of the settings. ``connect_timeout`` is how many seconds to go on trying. ``room``
+    is that of the study at a hub that has several.
     """
     hub = participants.get(hub_name)
     if hub is None:
         raise IdentityError(f"the study names no certificate for its hub, {hub_name}")
     peers_of(identity, participants)
     limits = Limits(timeout, reconnect_grace, window, backlog, attempt=attempt, heartbeat=heartbeat, closing=closing)
-    carrier = _HubCarrier(address, identity, hub, connect_timeout, limits)
+    carrier = _HubCarrier(address, identity, hub, connect_timeout, limits, room)
     return Endpoint(identity, participants, carrier, limits, topic)
 
 
@@ -58,9 +60,15 @@ class _HubCarrier:
     """A carrier that uses one bidirectional gRPC stream at a time, and opens a new one when it breaks."""
 
     def __init__(
-        self, address: str, identity: Identity, hub: Certificate, connect_timeout: float, limits: Limits
+        self,
+        address: str,
+        identity: Identity,
+        hub: Certificate,
+        connect_timeout: float,
+        limits: Limits,
+        room: str = "",
     ) -> None:
-        self._address, self._identity, self._hub = address, identity, hub
+        self._address, self._identity, self._hub, self._room = address, identity, hub, room
         self._connect_timeout, self._heartbeat, self._closing_seconds = (
             connect_timeout,
             limits.heartbeat,
@@ -110,6 +118,8 @@ class _HubCarrier:
         for pause in _pauses():
             try:
                 return self._connect()
+            except _OverError as end:
+                raise ConnectError(str(end)) from None
             except ConnectError:
                 if monotonic() + pause >= deadline:
                     raise
@@ -118,7 +128,7 @@ class _HubCarrier:
 
     def _connect(self) -> _Line:
         probe(self._address, self._identity, self._hub, self._attempt)
-        line = _Line(self._address, self._identity, self._hub, self._incarnation, self._heartbeat)
+        line = _Line(self._address, self._identity, self._hub, self._incarnation, self._heartbeat, self._room)
         try:
             line.await_roster(self._attempt)
         except BaseException:
@@ -152,8 +162,7 @@ class _HubCarrier:
             return None
         except grpc.RpcError as error:
             if error.code() is grpc.StatusCode.ABORTED:
-                text = f"the hub disconnected {self._identity.name}: {harmless(error.details())}"
-                receiver.carrier_failed(ConnectError(text))
+                receiver.carrier_failed(ConnectError(_disconnected(self._identity.name, error)))
                 return None
         return f"the connection to {self._address} broke"
 
@@ -163,27 +172,29 @@ class _HubCarrier:
                 return None
             try:
                 return self._connect()
+            except _OverError as end:
+                raise ConnectError(str(end)) from None
             except ConnectError as error:
                 receiver.carrier_down(str(error))
         return None
 
 
+class _OverError(ConnectError):
+    """The hub will not take this participant any more, so there is no use in trying again."""
+
+
 class _Line:
     """One gRPC connection with one stream."""
 
-    def __init__(self, address: str, identity: Identity, hub: Certificate, incarnation: int, heartbeat: float) -> None:
-        own = identity.issue_connection_certificate()
-        credentials = grpc.ssl_channel_credentials(hub.pem, own.key_pem, own.chain_pem)
-        options = [
-            *grpc_options(heartbeat),
-            ("grpc.ssl_target_name_override", hub.name),
-            ("grpc.use_local_subchannel_pool", 1),
-            ("grpc.enable_http_proxy", 0),
-        ]
-        self._address, self._hub_name = address, hub.name
+    def __init__(
+        self, address: str, identity: Identity, hub: Certificate, incarnation: int, heartbeat: float, room: str = ""
+    ) -> None:
+        self._address, self._own_name, self._hub_name = address, identity.name, hub.name
         self._outgoing: SimpleQueue[bytes | None] = SimpleQueue()
-        self._channel = grpc.secure_channel(address, credentials, options)
-        metadata = ((envelope.INCARNATION_KEY, f"{incarnation:x}"), (envelope.VERSION_KEY, envelope.VERSION))
+        self._channel = open_channel(address, identity, hub, heartbeat)
+        metadata = [(envelope.INCARNATION_KEY, f"{incarnation:x}"), (envelope.VERSION_KEY, envelope.VERSION)]
+        if room:
+            metadata.append((envelope.ROOM_KEY, room))
         join = self._channel.stream_stream(envelope.PATH)
         self.messages: Any = join(_bundles(self._outgoing), metadata=metadata)
         self.messages.add_done_callback(self._release)
@@ -203,6 +214,10 @@ class _Line:
         except grpc.RpcError as error:
             if error.code() is grpc.StatusCode.UNAUTHENTICATED:
                 raise IdentityError(f"the hub at {self._address} refuses: {harmless(error.details())}") from None
+            if error.code() is grpc.StatusCode.ABORTED:
+                raise _OverError(_disconnected(self._own_name, error)) from None
+            if error.code() in (grpc.StatusCode.NOT_FOUND, grpc.StatusCode.RESOURCE_EXHAUSTED):
+                raise ConnectError(f"the hub at {self._address} says: {harmless(error.details())}") from None
             raise ConnectError(f"the hub at {self._address} does not answer ({harmless(error.details())})") from None
         finally:
             timer.cancel()
@@ -231,6 +246,26 @@ class _Line:
         # Closing waits for gRPC's own thread, which is the one that calls this method.
         with suppress(RuntimeError):  # no thread can be started while the program ends
             threading.Thread(target=self._channel.close, name="wire-release", daemon=True).start()
+
+
+def open_channel(
+    address: str, identity: Identity, hub: Certificate, heartbeat: float, *further: tuple[str, int]
+) -> Any:
+    """A gRPC channel to the hub, on which each side shows the other a certificate."""
+    own = identity.issue_connection_certificate()
+    credentials = grpc.ssl_channel_credentials(hub.pem, own.key_pem, own.chain_pem)
+    options = [
+        *grpc_options(heartbeat),
+        ("grpc.ssl_target_name_override", hub.name),
+        ("grpc.use_local_subchannel_pool", 1),
+        ("grpc.enable_http_proxy", 0),
+        *further,
+    ]
+    return grpc.secure_channel(address, credentials, options)
+
+
+def _disconnected(name: str, error: Any) -> str:
+    return f"the hub disconnected {name}: {harmless(error.details())}"
 
 
 def _senseless(hub: str, error: ProtocolError) -> ProtocolError:

@@ -143,6 +143,12 @@ class Identity:
         return cls(key, Certificate(name, pem))
 
     @classmethod
+    def from_seed(cls, name: str, seed: bytes, until: datetime) -> Identity:
+        """The identity that follows from a seed of 32 bytes, for a short while; whoever has the seed has it too."""
+        key, pem = certificates.from_seed(check_name(name), seed, until)
+        return cls(key, Certificate(name, pem))
+
+    @classmethod
     def load(cls, key_path: str | os.PathLike[str], crt_path: str | os.PathLike[str]) -> Identity:
         """Read an identity from its two files."""
         certificate = Certificate.load(crt_path)

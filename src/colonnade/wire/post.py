@@ -158,6 +158,12 @@ class Post:
         with self._lock:
             return tuple(sorted(self._watch.lost))
 
+    @property
+    def here(self) -> tuple[str, ...]:
+        """The peers that are connected now, in alphabetical order."""
+        with self._lock:
+            return tuple(sorted(filter(self._watch.is_present, self._watch.peers)))
+
     def stop(self, reason: str) -> None:
         """End the study here, and tell all peers the reason."""
         with self._lock:

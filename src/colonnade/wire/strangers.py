@@ -77,20 +77,21 @@ def places_for_strangers(participants: int) -> int:
 
     Three times as many strangers may be connected and say nothing, since each of them takes one descriptor.
     """
-    free = _descriptors() - _OWN_DESCRIPTORS - 2 * EACH * participants
+    known = _OWN_DESCRIPTORS + 2 * EACH * participants
+    free = _descriptors(max(_DESCRIPTORS, known + 2 * EACH * _MOST_STRANGERS)) - known
     return max(_LEAST_STRANGERS, min(_MOST_STRANGERS, free // (2 * EACH)))
 
 
-def _descriptors() -> int:
+def _descriptors(useful: int) -> int:
     """How many descriptors this process may have, after raising the limit as far as it is useful and allowed."""
     if os.name != "posix":
-        return _DESCRIPTORS
+        return useful
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY or soft >= _DESCRIPTORS:
-        return _DESCRIPTORS
-    wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_DESCRIPTORS, hard)
+    if soft == resource.RLIM_INFINITY or soft >= useful:
+        return useful
+    wanted = useful if hard == resource.RLIM_INFINITY else min(useful, hard)
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]

@@ -1,0 +1,189 @@
+"""How much of the hub one identity may take, so that nobody's studies suffer from another's.
+
+A member that sends more than it may is slowed down: the hub reads its streams later. Below that, all have their turns
+(:mod:`~colonnade.wire.turns`). Whatever cannot be slowed down, such as one more connection, is refused with a sentence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from time import monotonic
+from typing import Any
+
+from colonnade.errors import ConnectError
+from colonnade.wire.packet import MAX_PACKET
+from colonnade.wire.turns import Tenant
+
+_MIB = 1 << 20
+MESSAGE, CALL, JOIN, REFUSAL = 1 << 10, 1 << 16, 1 << 18, 1 << 20
+"""What a message, a question, a connection and a refusal cost beside their own bytes: as much as so many bytes."""
+_NEWCOMERS = 32
+_LONGEST_QUEUE = 8 * _MIB
+_BURST = 1.0
+_LONGEST_PAUSE = 1.0
+_CEILING, _HEADROOM = 2.0, 64 * _MIB
+"""Streams are slowed down one by one and stay alive; a connection as a whole only at so many times the rate, after so
+many bytes, which nobody reaches who keeps to the rules of HTTP/2."""
+
+
+class Refusal(ConnectError):  # noqa: N818 - as those in errors.py that read better so
+    """What a caller asks for is not to be had; ``status`` is how gRPC calls that."""
+
+    def __init__(self, reason: str, status: str = "RESOURCE_EXHAUSTED") -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class HubLimits:
+    """What one identity may have at a standing hub."""
+
+    connections: int = 16
+    """Places in rooms at the same time."""
+    rooms: int = 64
+    """Open rooms in which it is named."""
+    calls: int = 16
+    """Questions at the same time."""
+    bytes_per_second: int = 64 * _MIB
+    """What it sends and what answers bring it; more is slowed down."""
+    memory: int = 256 * _MIB
+    """Bytes that wait at the hub for it to read them, and those of its questions and their answers."""
+
+    def __post_init__(self) -> None:
+        least = {"bytes_per_second": _MIB, "memory": 4 * MAX_PACKET}
+        for field in fields(self):
+            if getattr(self, field.name) < least.get(field.name, 1):
+                raise ConnectError(f"a hub cannot work with {field.name} below {least.get(field.name, 1)}")
+
+    def all_connections(self, members: int) -> int:
+        """How many connections so many members may have, with some who come later."""
+        return (members + _NEWCOMERS) * (self.connections + 1)
+
+    @property
+    def queue(self) -> int:
+        """Bytes that may wait for one connection: each has its own part, so that no room takes that of another."""
+        return min(_LONGEST_QUEUE, self.memory // (2 * self.connections))
+
+
+UNLIMITED = HubLimits(1 << 30, 1 << 30, 1 << 30, 1 << 60, 1 << 60)
+"""For a hub of one study, whose participants have nobody else to disturb."""
+
+
+class Bucket:
+    """Fills at a steady rate, and says how long to wait once more was taken than was in it."""
+
+    def __init__(self, rate: float, size: float) -> None:
+        self._rate, self._size = rate, size
+        self._level, self._at = size, monotonic()
+
+    def take(self, amount: float) -> float:
+        """Take so much; returns after how many seconds there is something in it again."""
+        now = monotonic()
+        self._level = min(self._size, self._level + (now - self._at) * self._rate) - amount
+        self._at = now
+        return min(max(0.0, -self._level / self._rate), _LONGEST_PAUSE)
+
+
+class Account(Tenant):
+    """What one identity has at the hub now."""
+
+    def __init__(self, name: str, limits: HubLimits) -> None:
+        self.name, self._limits = name, limits
+        self.places = 0
+        """Connections in rooms."""
+        self.calls: set[asyncio.Task[Any]] = set()
+        """Questions that are being answered."""
+        self._held = 0
+        self._share = Bucket(limits.bytes_per_second, _BURST * limits.bytes_per_second)
+        self.line = Bucket(_CEILING * limits.bytes_per_second, _HEADROOM)
+        """For all bytes of its connections, whatever they mean."""
+
+    @property
+    def queue(self) -> int:
+        """Bytes that may wait for one of its connections."""
+        return self._limits.queue
+
+    async def pay(self, amount: int) -> None:
+        """Wait until its share allows for so much more."""
+        pause = self._share.take(amount)
+        while pause > 0:
+            await asyncio.sleep(pause)
+            pause = self._share.take(0)
+
+    def check_rooms(self, named: int) -> None:
+        """Refuse one more room to somebody who is named in so many."""
+        if named >= self._limits.rooms:
+            raise ConnectError(
+                f"{self.name} is in {named} rooms of this hub already, as many as one member may be; wait until one "
+                "of its studies has ended"
+            )
+
+    @contextmanager
+    def place(self, *, instead: bool) -> Iterator[None]:
+        """A connection in a room, for as long as this lasts; ``instead`` of one that is about to end."""
+        if self.places - instead >= self._limits.connections:
+            raise Refusal(
+                f"{self.name} has {self.places} connections already, as many as one member may have at this hub; end "
+                "one, or wait until one of its studies has ended"
+            )
+        self.places += 1
+        try:
+            yield
+        finally:
+            self.places -= 1
+
+    @contextmanager
+    def call(self) -> Iterator[None]:
+        """A question that is being answered, for as long as this lasts."""
+        if len(self.calls) >= self._limits.calls:
+            raise Refusal(
+                f"{self.name} asks {len(self.calls)} questions at the same time already, as many as one member may; "
+                "wait for an answer first"
+            )
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - gRPC runs every handler as one
+        self.calls.add(task)
+        try:
+            yield
+        finally:
+            self.calls.discard(task)
+
+    @contextmanager
+    def memory(self) -> Iterator[Memory]:
+        """Memory for one question and its answer, which is given back at the end."""
+        used = Memory(self)
+        try:
+            yield used
+        finally:
+            self._held -= used.size
+
+    def hold(self, size: int) -> None:
+        """Keep so many more bytes, or refuse them."""
+        if self._held + size > self._limits.memory // 2:
+            raise Refusal(
+                f"the questions of {self.name} and their answers take more memory than one member may have at this "
+                "hub; ask one after the other"
+            )
+        self._held += size
+
+
+class Memory:
+    """What one question holds of its account's memory."""
+
+    def __init__(self, account: Account) -> None:
+        self._account = account
+        self.pay = account.pay
+        self.size = 0
+
+    def hold(self, size: int) -> None:
+        """Hold so many more bytes."""
+        self._account.hold(size)
+        self.size += size
+
+    async def add(self, size: int) -> None:
+        """Hold so many more bytes, and pay for them."""
+        self.hold(size)
+        await self.pay(size)
