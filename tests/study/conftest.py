@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import threading
@@ -30,6 +29,7 @@ from colonnade.study import PartyConfig, Study, run_coordinator, run_party
 from colonnade.study.local import folder_of, local_configs
 from colonnade.tables import Dataset
 from research.datasets import load_dataset
+from tests.ports import free_port
 from tests.repeatable import named
 
 STUDY = """\
@@ -70,12 +70,6 @@ def runnable_text(
     for party, chosen in columns.items():
         text += f'[parties.{party}]\nschema = "schemas/{party}.toml"\ncolumns = {json.dumps(chosen)}\n'
     return text + ("[pins]\n" + "".join(f'{who} = "{pin}"\n' for who, pin in pins.items()) if pins else "")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def scatter(table: Path, place: int) -> None:

@@ -26,6 +26,7 @@ from colonnade.study import PartyConfig, Study, local, run_local
 from colonnade.study.local import Child, first_cause
 from colonnade.study.run import _given_back
 from colonnade.wire import Hub, Identity
+from tests.ports import free_port
 
 OTHERS = ("coordinator", "shop", "clinic")
 
@@ -574,9 +575,7 @@ class Proxy:
 def proxied(trial):
     """A study whose parties reach the coordinator through a wire that can be cut; the bank calls first."""
     study = trial(rows=20_000, reconnect=5, match=False)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        behind = probe.getsockname()[1]
+    behind = free_port()
     proxy = Proxy(study.port, behind)
     study.start("coordinator", listen=f"127.0.0.1:{behind}", threads=True)
     study.until("coordinator", "listening")

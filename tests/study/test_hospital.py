@@ -17,8 +17,7 @@ from colonnade import PartyConfig, Schema, Statement, Study, Synthesizer
 from colonnade.errors import BudgetError
 from colonnade.study.record import RunRecord
 from tests.docs.book import blocks
-
-from .conftest import free_port
+from tests.ports import free_port
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "hospital"
 QUALITY = EXAMPLE.parents[1] / "docs" / "synthetic-quality.md"
@@ -97,9 +96,9 @@ def test_three_files_become_a_published_table(colonnade, folder, monkeypatch):
     shown = next(block.text for block in blocks(QUALITY) if "colonnade quality" in block.text)
     assert shown.replace("\\", "").split() == ["colonnade", "quality", *given, "--page", "quality.html"]
 
-    second = colonnade("run", "synth.toml", "--out", "runs/hospital", code=BudgetError.exit_code)
-    assert "epsilon" in second
-    assert (out / "synthetic.parquet").is_file()
+    for name in PARTIES:
+        words = ["party", "synth.toml", f"{name}/party.toml", "--out", f"runs/{name}"]
+        assert "epsilon" in colonnade(*words, code=BudgetError.exit_code)
 
 
 def _check_values(table) -> None:

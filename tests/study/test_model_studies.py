@@ -16,7 +16,7 @@ from colonnade.cli.publish import publish
 from colonnade.errors import BudgetError, PolicyError, StudyError
 from colonnade.models import Estimator
 from colonnade.privacy import Ledger, NonPrivate, Observer, Statement
-from colonnade.privacy.statement import rounded_up
+from colonnade.privacy.rows import rounded_up
 from colonnade.study import PartyConfig, Study, preflight
 from colonnade.study.local import folder_of
 from colonnade.tables import population

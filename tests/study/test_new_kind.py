@@ -170,8 +170,8 @@ def column_sums(rows: NDArray[np.float64], block: Block, task: Totals, stream: S
     return bounded_round(rows * float(task.gamma), task.limit(block), stream).sum(axis=0).astype(np.int64)
 
 
-def noise_share(task: Totals, stream: Stream) -> NDArray[np.int64]:
-    return task.additive.draw((len(task.names),), stream)
+def noise_share(task: Totals, stream: Stream, *times: int) -> NDArray[np.int64]:
+    return task.additive.draw((*times, len(task.names)), stream)
 
 
 def _open(me: Role, mine: Any, task: Totals) -> NDArray[np.int64]:
@@ -273,7 +273,7 @@ def sample(task: Totals, neighbour: int, count: int, stream: Stream) -> NDArray[
     for block in task.blocks:
         seen[:, task.names.index(f"{block.owner}.{block.columns[0]}")] = neighbour * int(task.limit(block) ** 0.5)
     for _ in task.owners:
-        seen += np.array([noise_share(task, stream) for _ in range(count)])
+        seen += noise_share(task, stream, count)
     return seen.sum(axis=1)
 
 

@@ -21,12 +21,12 @@ import numpy as np
 import pytest
 
 from colonnade import errors
-from colonnade.cli import initialise, ledger as book
+from colonnade.cli import initialise
 from colonnade.cli.approve import Question
-from colonnade.cli.doctor import examine
 from colonnade.cli.output import speak_json
 from colonnade.privacy import Ledger
-from colonnade.study import PartyConfig, Study, run, run_party
+from colonnade.study import PartyConfig, Study, book, run, run_party
+from colonnade.study.doctor import examine
 from colonnade.study.local import folder_of
 from colonnade.tables import Schema
 from colonnade.wire.channel import Channel
@@ -314,6 +314,24 @@ def test_a_policy_names_the_schemas_that_a_party_agrees_to(world):
     other = Study.load(study.path)
     with pytest.raises(errors.PolicyError, match=f"digest {other.schemas['bank'].digest}: read schemas/bank.toml"):
         world.config.check(other)
+
+
+def test_a_party_can_insist_on_seats_that_check_each_other(world):
+    unchecked = world.study()
+    world.edit_party("bank", '# security = "active" ', 'security = "active" ')
+    told = "bank's policy allows only studies whose seats check each other, and study '.*' does not: ask for security"
+    with pytest.raises(errors.PolicyError, match=told):
+        world.config.check(unchecked)
+    (policy,) = [check for check in examine(unchecked.path, world.config.path) if check.what == "policy"]
+    assert policy.level == "bad"
+    unchecked.path.write_text('security = "active"\n' + unchecked.path.read_text())
+    world.config.check(Study.load(unchecked.path))
+
+
+def test_a_policy_cannot_insist_on_what_there_is_not(world):
+    world.edit_party("bank", '# security = "active" ', 'security = "covert" ')
+    with pytest.raises(errors.StudyError, match="security"):
+        world.config.content  # noqa: B018 - reads the file
 
 
 def test_whoever_approves_is_shown_the_schema_and_whether_it_is_new(world, monkeypatch, capsys):

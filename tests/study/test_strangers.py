@@ -13,9 +13,9 @@ import pytest
 from colonnade import errors
 from colonnade.cli import initialise
 from colonnade.cli.approve import Question
-from colonnade.cli.doctor import examine
 from colonnade.cli.output import speak_json
 from colonnade.study import Study, run_party
+from colonnade.study.doctor import examine
 
 from .conftest import outcomes, runnable_text
 from .test_refusals import PCA, ROWS, World

@@ -10,12 +10,15 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from colonnade.errors import DataError, SchemaError
 from colonnade.privacy.ledger.caps import MOST_DAYS
 from colonnade.protocols.align import Mode
+from colonnade.study.console_part import ConsolePart, Role
 from colonnade.study.encoder import EncoderPart
 from colonnade.study.keys import Part, checked_path
 from colonnade.study.sections import BudgetPart
 from colonnade.tables.encode import Misfits
 from colonnade.tables.formats import TextFormat
 from colonnade.tables.keys import KeyColumn
+
+_LEAST_MEMORY = 5 * 10**8
 
 Approval = Literal["ask", "auto-within-budget", "never"]
 
@@ -49,6 +52,7 @@ class PolicyPart(Part):
     exact: tuple[str, ...] = ()
     align: tuple[Mode, ...] = ("dh",)
     hidden: bool = Field(default=False, strict=True)
+    security: Literal["active"] | None = Field(default=None, exclude=True)
     trial: bool = Field(default=False, strict=True, exclude=True)
     again: bool | None = Field(default=None, strict=True, exclude=True)
     schemas: tuple[str, ...] | None = Field(default=None, exclude=True)
@@ -93,6 +97,47 @@ class KeyColumnPart(Part):
         return self
 
 
+class LogPart(Part):
+    """``[agent.log]``: how the agent writes its log."""
+
+    format: Literal["text", "json"] = "text"
+    level: Literal["debug", "info", "warning", "error"] = "info"
+
+
+class AgentPart(Part):
+    """``[agent]``: the standing process of this party."""
+
+    federation: str = "FEDERATION.toml"
+    folder: str = "agent"
+    console: ConsolePart | Literal[False] = False
+    retries: int = Field(default=2, ge=0, le=5, strict=True)
+    studies_at_once: int = Field(default=1, ge=1, le=64, strict=True)
+    memory: int | Literal[False] = 4 * 10**9
+    hours: float = Field(default=12.0, gt=0, le=24 * 31)
+    keep_days: float = Field(default=90.0, gt=0, le=36500)
+    people: dict[str, Role] = Field(default_factory=dict)
+    scores: dict[str, Any] | None = None
+    log: LogPart = Field(default_factory=LogPart)
+
+    @field_validator("federation", "folder")
+    @classmethod
+    def _path(cls, text: str) -> str:
+        return checked_path(text)
+
+    @field_validator("memory", mode="before")
+    @classmethod
+    def _bytes(cls, given: Any) -> Any:
+        if given is False:
+            return given
+        found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?) ?([MGT])B", given) if isinstance(given, str) else None
+        if found is None:
+            raise ValueError('must be a size such as "4 GB" or "800 MB", or false for no limit')
+        size = int(float(found[1]) * {"M": 10**6, "G": 10**9, "T": 10**12}[found[2]])
+        if size < _LEAST_MEMORY:
+            raise ValueError("must be at least 500 MB: a study of any size needs so much")
+        return size
+
+
 class PartyFile(Part):
     """The whole file."""
 
@@ -109,6 +154,7 @@ class PartyFile(Part):
     kept: str | None = None
     encoder: EncoderPart | None = Field(default=None, exclude=True)
     policy: PolicyPart
+    agent: AgentPart | None = Field(default=None, exclude=True)
 
     @field_validator("data", "key", "ledger", "kept")
     @classmethod

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -14,12 +15,12 @@ from colonnade.errors import DataError, PolicyError, PrivacyError, StudyError
 from colonnade.models.base import Estimator
 from colonnade.privacy import Budget, Event, Ledger, NonPrivate, PostProcessing, Statement, parse_budgets
 from colonnade.privacy.events import audience_of
-from colonnade.privacy.ledger import check_without_ledger
-from colonnade.privacy.ledger.caps import Period
+from colonnade.privacy.ledger import check_without_ledger, foreseen_without_ledger
+from colonnade.privacy.ledger.caps import Foreseen, Left, Period, remainders, watched
 from colonnade.privacy.ledger.early import EarlyEnds
 from colonnade.privacy.observers import OTHERS
 from colonnade.study.given import bring
-from colonnade.study.party_file import Approval, PartyFile
+from colonnade.study.party_file import AgentPart, Approval, CapPart, PartyFile
 from colonnade.study.spec import Study, first_problem, read_toml
 from colonnade.tables import Schema, Table, files, read_table
 from colonnade.tables.dates import source_of
@@ -36,7 +37,7 @@ class ByDigest:
     """Approves the one study whose digest starts with these digits."""
 
     digits: str
-    how = "the digest given with --approve"
+    how: str = "the digest given with --approve"
 
     def __call__(self, study: Study, statement: Statement) -> bool:
         """True if the digest is that of this study; otherwise an error says why it is not."""
@@ -100,16 +101,29 @@ class PartyConfig:
         return self.ledger.parent / "alignments"
 
     @property
+    def standing(self) -> AgentPart:
+        """What the party file says of its agent; an error if it has no such section."""
+        if self.content.agent is None:
+            raise StudyError(
+                f'{self.path} has no [agent] section: add one, with federation = "FEDERATION.toml", as '
+                "docs/federation.md says"
+            )
+        return self.content.agent
+
+    @property
     def caps(self) -> tuple[Budget, ...]:
-        """The most that each observer may ever learn."""
-        budget = self.content.policy.budget
-        return parse_budgets(budget.epsilon, budget.delta)
+        """The most that each observer may ever learn; with an agent, also an analyst who watches the hub."""
+        return self._budgets(self.content.policy.budget)
 
     @property
     def periods(self) -> tuple[Period, ...]:
         """The most that each observer may learn within so many days."""
         parts = self.content.policy.periods
-        return tuple(Period(part.days, parse_budgets(part.epsilon, part.delta)) for part in parts)
+        return tuple(Period(part.days, self._budgets(part)) for part in parts)
+
+    def _budgets(self, part: CapPart) -> tuple[Budget, ...]:
+        budgets = parse_budgets(part.epsilon, part.delta)
+        return budgets if self.content.agent is None else watched(budgets)
 
     @property
     def failures(self) -> EarlyEnds:
@@ -202,6 +216,7 @@ class PartyConfig:
                 f"{study.content.task.kind}; change {self.path.name} if you agree"
             )
         self._check_columns(study)
+        self._check_security(study)
         self._check_trial(study)
         self._check_schema(study)
         self._check_written(study)
@@ -223,9 +238,22 @@ class PartyConfig:
         else:
             check_without_ledger(*asked, owner=self.name)
 
+    def foreseen(self, study: Study, attempts: int) -> tuple[Foreseen, ...]:
+        """What would be left of each cap after a study that may take so many attempts; no ledger is made."""
+        asked = (self.charged(study), study.trust, self.caps, self.periods, study.keys(), attempts)
+        if self.ledger.exists():
+            return self.book().foreseen(*asked)
+        return foreseen_without_ledger(*asked, owner=self.name)
+
     def book(self) -> Ledger:
         """The party's ledger, made if there is none."""
         return Ledger(self.ledger, owner=self.name)
+
+    def left(self) -> tuple[Left, ...]:
+        """What is left of each cap for each observer; no ledger is made where there is none."""
+        if self.ledger.exists():
+            return self.book().left(self.caps, self.periods)
+        return remainders(self.caps, self.periods, (), self.name, datetime.now(UTC))
 
     def note_time(self) -> bool:
         """Call :meth:`Ledger.note_time` where it matters: if there are periods and a ledger."""
@@ -286,6 +314,17 @@ class PartyConfig:
             raise PolicyError(
                 f"study {study.name!r} asks {self.name} for columns its policy does not allow: {', '.join(beyond)}; "
                 f"add them to {self.path.name} if you agree"
+            )
+
+    def _check_security(self, study: Study) -> None:
+        """Raise an error for a study whose seats do not check each other, if the policy asks for that.
+
+        Where nobody holds shares there is nothing to check: what others are told is noised on the party's own side.
+        """
+        if self.content.policy.security == "active" and study.trust.committee and not study.trust.active:
+            raise PolicyError(
+                f"{self.name}'s policy allows only studies whose seats check each other, and study {study.name!r} does "
+                f'not: ask for security = "active" at its top, or change `security` in {self.path.name} if you agree'
             )
 
     def _check_trial(self, study: Study) -> None:

@@ -13,6 +13,7 @@ from colonnade.privacy.calibrate import Binding
 from colonnade.protocols.cost import Load, Loaded
 from colonnade.protocols.task import Task
 from colonnade.study.alignment.figures import Alignment
+from colonnade.study.deviating import Deviating
 from colonnade.study.spec import Study
 
 
@@ -39,7 +40,7 @@ class RunFigures(Loaded):
         return cls(
             rows=rows,
             columns=len(task.names),
-            rounds=task.message_rounds,
+            rounds=task.waits,
             value_bits=task.bound.bit_length() + 1,
             system_bits=system.bits if system else 0,
             primes=len(system.primes) if system else 0,
@@ -69,6 +70,8 @@ class Preflight:
     """``None`` where the study cannot be run."""
     details: Details
     """What depends on the kind."""
+    deviating: Deviating | None = None
+    """What is done about participants that deviate; ``None`` where the study cannot be run."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON, in one dictionary with those of the run and of the kind."""
@@ -79,6 +82,7 @@ class Preflight:
             "statement": self.statement.to_dict(),
             "binding": None if self.binding is None else self.binding.to_dict(),
             "alignment": None if self.alignment is None else self.alignment.to_dict(),
+            "security": None if self.deviating is None else self.deviating.to_dict(),
         }
         return common | ({} if self.run is None else self.run.to_dict()) | dict(self.details.facts)
 
@@ -99,6 +103,7 @@ def preflight(study: Study, rows: int | None = None) -> Preflight:
         alignment=Alignment.of(study, sized),
         run=_run(study, sized),
         details=study.planner.details(study.task, study.statement),
+        deviating=Deviating.of(study.task) if study.planner.why_not_run is None else None,
     )
 
 

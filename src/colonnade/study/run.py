@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +15,20 @@ from threadpoolctl import threadpool_limits
 from colonnade.errors import NO_PART, ColonnadeError, Interrupted, LedgerError, StorageError, StudyError
 from colonnade.models.base import Estimator
 from colonnade.models.files import replace_private
+from colonnade.mpc.verify.folding import IN_ALL
 from colonnade.privacy import Entry, Ledger
 from colonnade.protocols.roles import COORDINATOR, Progress, silent
 from colonnade.protocols.session import play
 from colonnade.study.alignment.play import Matching, align_as_coordinator
-from colonnade.study.given import check_folder
+from colonnade.study.deviating import Deviating
+from colonnade.study.given import check_folder, digest_of
+from colonnade.study.meeting import ALONE, Place, Watch, join, load_identity, watched
 from colonnade.study.policy import Approve, PartyConfig
 from colonnade.study.record import RunRecord
 from colonnade.study.repeats import Again, check_repeat
 from colonnade.study.spec import Study
 from colonnade.tables import Table
-from colonnade.wire import Certificate, Endpoint, Hub, Identity, dial
+from colonnade.wire import Certificate, Endpoint, Hub, Identity
 
 
 def run_party(
@@ -36,6 +39,8 @@ def run_party(
     *,
     approve: Approve | None = None,
     again: Again = False,
+    place: Place = ALONE,
+    watch: Watch | None = None,
 ) -> Estimator:
     """Take part as an owner: check policy and budget, ask for approval, reserve the budget, open the table, then join.
 
@@ -43,14 +48,16 @@ def run_party(
     learns nothing about it for free; and whatever stops this party before its first share, the others are told the
     same sentence. ``approve`` is asked where the policy says ``approval = "ask"``, with the study and what it costs.
     ``again`` says whether a study that this party's ledger has seen end well may run once more, or is asked that.
+    ``place`` is where the others are met, if not at a hub of this study alone; ``watch`` is told who is here.
     """
     config.check_membership(study.runnable())
     check_folder(study.estimator(), config.kept, out)
     record = RunRecord(out, participant=config.name, study=study.name, digest=study.digest)
+    record.add(**place.facts)
     with _recorded(record):
         certificates = study.certificates()
         identity = load_identity(config.key, config.name, certificates)
-        with _excused(study, identity, certificates):
+        with _excused(study, identity, certificates, place):
             config.check(study)
             task, model, statement = study.task, config.estimator(study), study.statement
             ledger, entry = _reserved(study, config, record, approve, again)
@@ -61,18 +68,25 @@ def run_party(
             record.note("first share")
 
         with _reservation(ledger, entry, record):
-            with _excused(study, identity, certificates):
+            with _excused(study, identity, certificates, place):
                 record.note("budget reserved", entry=entry.id, ledger_head=ledger.head)
                 if ledger.upgraded:
                     record.note("ledger upgraded: it was never chained before this study", ledger=str(ledger.path))
                 record.add(ledger={"path": str(ledger.path), "new": ledger.made, "upgraded": ledger.upgraded})
                 record.statement(statement)
                 matching = Matching(study, config, _table(study, config, record), record)
-            place = join(study, identity, certificates)
-            result = _play(study, place, lambda me: model.owner(me, matching.owner(me), task), record, progress, spend)
+            result = _play(
+                study,
+                join(study, identity, certificates, place),
+                lambda me: model.owner(me, matching.owner(me), task),
+                record,
+                progress,
+                spend,
+                watch=watch,
+            )
             model.conclude(study.roster, task, result)
             _keep(model, record)
-            _save(model, record)
+            _save(model, record, config.name)
         _finish(record)
         return model
 
@@ -89,14 +103,23 @@ def _table(study: Study, config: PartyConfig, record: RunRecord) -> Table:
 
 
 def run_coordinator(
-    study: Study, key: Path, out: Path, progress: Progress = silent, *, listen: str | None = None
+    study: Study,
+    key: Path,
+    out: Path,
+    progress: Progress = silent,
+    *,
+    listen: str | None = None,
+    place: Place = ALONE,
+    watch: Watch | None = None,
 ) -> Estimator:
     """Relay messages between the parties and publish the result; with only two parties, also hold shares.
 
     ``listen`` is the address at which the hub listens, if the parties dial another one, for example that of a proxy.
+    With a ``place`` at a standing hub, this process relays nothing and meets the others there.
     """
     digest = study.runnable().digest
     record = RunRecord(out, participant=COORDINATOR, study=study.name, digest=digest)
+    record.add(**place.facts)
     with _recorded(record):
         certificates = study.certificates()
         identity = load_identity(key, COORDINATOR, certificates)
@@ -109,12 +132,15 @@ def run_coordinator(
             align_as_coordinator(me, study, record)
             return model.coordinator(me, task)
 
-        address = listen or study.content.coordinator.address
-        with Hub(identity, certificates, address, **study.content.limits.of_hub) as hub:
-            record.note("listening", address=hub.address)
-            place = join(study, identity, certificates, address=hub.own_address)
-            result = _play(study, place, program, record, progress)
-        _save(model.conclude(study.roster, task, result), record)
+        with ExitStack() as left:
+            if not place.room:
+                address = listen or study.content.coordinator.address
+                hub = left.enter_context(Hub(identity, certificates, address, **study.content.limits.of_hub))
+                record.note("listening", address=hub.address)
+                place = replace(place, hub=hub.own_address)
+            endpoint = join(study, identity, certificates, place)
+            result = _play(study, endpoint, program, record, progress, watch=watch)
+        _save(model.conclude(study.roster, task, result), record, COORDINATOR)
         _finish(record, **public_facts(study))
         return model
 
@@ -128,33 +154,8 @@ def public_facts(study: Study) -> dict[str, Any]:
         "columns": {name: list(schema.names) for name, schema in study.roster.schemas.items()},
         "seats": list(task.trust.committee),
         "threshold": task.trust.threshold,
+        "security": Deviating.of(task).to_dict(),
     }
-
-
-def load_identity(key: Path, name: str, certificates: Mapping[str, Certificate]) -> Identity:
-    """This participant's key; an error if it does not belong to the certificate that the study pins."""
-    identity = Identity.load(key, key.with_suffix(".crt"))
-    identity.certificate.check_pin(certificates[name].fingerprint, str(key.with_suffix(".crt")))
-    return identity
-
-
-def join(
-    study: Study,
-    identity: Identity,
-    certificates: Mapping[str, Certificate],
-    *,
-    address: str | None = None,
-    wait: float | None = None,
-) -> Endpoint:
-    """Dial the coordinator's hub."""
-    return dial(
-        address or study.content.coordinator.address,
-        identity,
-        certificates,
-        hub_name=COORDINATOR,
-        topic=study.digest.encode(),
-        **study.content.limits.of_participant(wait),
-    )
 
 
 def _play(
@@ -164,9 +165,11 @@ def _play(
     record: RunRecord,
     progress: Progress,
     before_sharing: Callable[[], None] | None = None,
+    *,
+    watch: Watch | None = None,
 ) -> Any:
     record.note("connected")
-    with threadpool_limits(limits=1, user_api="blas"):
+    with threadpool_limits(limits=1, user_api="blas"), watched(place, watch):
         wait = study.content.limits.join
         played = play(
             place,
@@ -183,6 +186,8 @@ def _play(
     phases = {name: asdict(phase) for name, phase in played.phases.items()}
     traffic = {peer: asdict(counts) for peer, counts in place.counters.peers.items()}
     record.add(phases=phases, rounds=place.counters.tally.rounds, traffic=traffic)
+    if played.settled:
+        record.add(checks={"claims": played.settled, "error": float(IN_ALL)})
     if played.lost:
         record.note("went on without", lost=list(played.lost))
         record.add(lost=list(played.lost))
@@ -205,8 +210,11 @@ def _recorded(record: RunRecord) -> Iterator[None]:
         raise
 
 
-def _save(model: Estimator, record: RunRecord) -> None:
-    """Write the model to its file; if that fails, the error holds the model, because its privacy budget is spent."""
+def _save(model: Estimator, record: RunRecord, me: str) -> None:
+    """Write the model to its file; if that fails, the error holds the model, because its privacy budget is spent.
+
+    The digest of what everybody may know is noted, so that it can be compared; not that of a result for us alone.
+    """
     target = record.folder / "model.json"
     try:
         model.save(target)
@@ -218,6 +226,8 @@ def _save(model: Estimator, record: RunRecord) -> None:
             else "ask another participant for its model.json, which holds the same result"
         )
         raise _lost(model, target, why, elsewhere) from None
+    if model.recipient != me:
+        record.add(result=digest_of(target))
     _publish(model, record)
 
 
@@ -317,18 +327,18 @@ def _given_back(ledger: Ledger, entry: Entry) -> str:
 
 
 @contextmanager
-def _excused(study: Study, identity: Identity, certificates: Mapping[str, Certificate]) -> Iterator[None]:
+def _excused(study: Study, identity: Identity, certificates: Mapping[str, Certificate], place: Place) -> Iterator[None]:
     """If this party cannot join, tell the others that it takes no part, so that nobody waits for it, and never why."""
     try:
         yield
     except Exception:
         with suppress(ColonnadeError):  # nobody is there to be told
             patience = study.content.limits.excuse
-            place = join(study, identity, certificates, wait=patience)
+            endpoint = join(study, identity, certificates, place, wait=patience)
             try:
                 with suppress(ColonnadeError):  # whoever stopped first, this party has a reason of its own
-                    place.wait_for_peers([COORDINATOR], timeout=patience)
-                place.abort(NO_PART)
+                    endpoint.wait_for_peers([COORDINATOR], timeout=patience)
+                endpoint.abort(NO_PART)
             finally:
-                place.close()
+                endpoint.close()
         raise

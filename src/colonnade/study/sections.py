@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
@@ -12,7 +12,7 @@ from colonnade.errors import PrivacyError
 from colonnade.models import kinds
 from colonnade.models.parameters import LIMITS_ROWS, NAMES_MODEL
 from colonnade.privacy import parse_budgets
-from colonnade.privacy.observers import OTHERS, check_delta
+from colonnade.privacy.observers import OTHERS, Inputs, Security, check_delta
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.study.alignment.section import AlignPart
 from colonnade.study.keys import Part, TaskKeys, checked_path
@@ -95,6 +95,9 @@ class StudyFile(Part):
     name: str
     description: str = ""
     trial: bool = Field(default=False, strict=True)
+    security: Security | None = None
+    inputs: Inputs | None = None
+    noise_missing: Annotated[int, Field(strict=True, ge=0)] | None = None
     task: SerializeAsAny[TaskKeys]
     budget: PricePart = PricePart()
     align: AlignPart | None = None
@@ -146,11 +149,27 @@ class StudyFile(Part):
             raise ValueError(
                 f'committee has no meaning with task.kind = "{kind}", where nobody holds shares: delete it'
             )
+        for key in ("security", "inputs", "noise_missing"):
+            if key in self.model_fields_set:
+                raise ValueError(
+                    f'{key} has no meaning with task.kind = "{kind}", where nobody holds shares that others could '
+                    "check: delete it"
+                )
         if self.align is not None and self.align.hidden:
             raise ValueError(
                 f'align.hidden = true does not work with task.kind = "{kind}", whose parties must know which rows are '
                 "common: delete it, or choose another kind of task"
             )
+
+    @model_validator(mode="after")
+    def _proven_to_somebody(self) -> StudyFile:
+        """Raise an error where owners would prove bounds and nobody checks."""
+        if self.inputs in ("covert", "proven") and self.security != "active":
+            raise ValueError(
+                f'inputs = "{self.inputs}" means that owners prove their bounds to seats that check: it needs '
+                'security = "active"'
+            )
+        return self
 
     @model_validator(mode="after")
     def _one_price(self) -> StudyFile:

@@ -24,6 +24,7 @@ from colonnade.models.planner import Planner
 from colonnade.models.regression.design import columns_of, owner_of
 from colonnade.privacy import Budget, Event, Statement, Trust, parse_budgets
 from colonnade.privacy.calibrate import Binding, binding
+from colonnade.privacy.observers import Security
 from colonnade.privacy.statement import UNMATCHED
 from colonnade.protocols.align import Aligning
 from colonnade.protocols.roles import COORDINATOR
@@ -39,6 +40,8 @@ TRIAL = (
     "this is a trial: schemas may hold bounds and values that were taken from the data, and what these tell about it "
     "is in no epsilon"
 )
+UNSAID: Security | None = "semi-honest"
+"""What a study file means that does not speak of security: what it meant when it could not, and was agreed on."""
 
 
 @dataclass(eq=False)
@@ -99,7 +102,15 @@ class Study:
         if self.model is not None:
             schemas = {name: without_label(self.model, name, schema) for name, schema in schemas.items()}
         committee, align = self.content.committee, self.content.align
-        roster = Roster.of(schemas, committee.seats, committee.threshold, hidden=align is not None and align.hidden)
+        roster = Roster.of(
+            schemas,
+            committee.seats,
+            committee.threshold,
+            hidden=align is not None and align.hidden,
+            security=self.content.security or UNSAID,
+            inputs=self.content.inputs,
+            noise_missing=self.content.noise_missing,
+        )
         told: tuple[str, ...] = () if align is None else (align.aligning(roster.trust).sentence,)
         if self.content.trial:
             told = (*(told or (UNMATCHED,)), TRIAL)
@@ -171,7 +182,7 @@ class Study:
     def task(self) -> Task:
         """The public task, its noise calibrated to the budgets; of a kind without a program only what has a price."""
         with naming(self.path):
-            task: Task = self.planner.plan(self.roster)
+            task: Task = self.planner.as_asked(self.roster)
         return task
 
     @cached_property
@@ -211,6 +222,10 @@ class Study:
         agreed = self.content.model_dump(mode="json", exclude={"description"})
         if not self.content.trial:
             del agreed["trial"]
+        # The task's agreement has what came of them, so that studies of earlier releases stay the same.
+        del agreed["security"], agreed["inputs"]
+        if self.content.noise_missing is None:
+            del agreed["noise_missing"]
         agreed["limits"] = self.content.limits.agreed
         agreed["task"] = {key: value for key, value in agreed["task"].items() if key not in self.content.task.unsaid}
         agreed["schemas"] = {name: schema.digest for name, schema in self.roster.schemas.items()}
@@ -260,6 +275,15 @@ def naming(path: Path) -> Iterator[None]:
         if str(path) not in str(error):
             error.args = (reading.short(f"{path}: {error}"),)
         raise
+
+
+def is_party_file(path: Path) -> bool:
+    """Whether a file is a party's own rather than a study; a file that cannot be read is neither."""
+    try:
+        raw = reading.read_toml(path)
+    except reading.Unreadable:
+        return False
+    return "policy" in raw and "task" not in raw
 
 
 def read_toml(path: Path, what: str) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from colonnade.errors import ProtocolError, StorageError
 from colonnade.protocols import align
@@ -12,9 +12,18 @@ from colonnade.protocols.align import Aligned, Aligning
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.study.alignment.store import Store
 from colonnade.study.policy import PartyConfig
-from colonnade.study.record import RunRecord
 from colonnade.study.spec import Study
 from colonnade.tables import Table
+
+
+class Notes(Protocol):
+    """Where an alignment is written down: the record of a run, or the log of a session that stays."""
+
+    def note(self, what: str, **details: Any) -> None:
+        """One thing that happened."""
+
+    def add(self, **facts: Any) -> None:
+        """What came of it."""
 
 
 class Matching:
@@ -23,7 +32,7 @@ class Matching:
     Where members are hidden it keeps none and always runs a new one.
     """
 
-    def __init__(self, study: Study, config: PartyConfig, table: Table, record: RunRecord) -> None:
+    def __init__(self, study: Study, config: PartyConfig, table: Table, record: Notes) -> None:
         self._task, self._table, self._record = study.aligning, table, record
         self._store: Store | None = None
         self._kept: Aligned | None = None
@@ -61,7 +70,7 @@ class Matching:
             self._record.note("the alignment cannot be kept", reason=str(error))
 
 
-def align_as_coordinator(me: Coordinator, study: Study, record: RunRecord) -> None:
+def align_as_coordinator(me: Coordinator, study: Study, record: Notes) -> None:
     """The coordinator's part of the alignment, where the study has one.
 
     After a hidden alignment the number of matches, which it alone knows, is not recorded: owners may see the record.
@@ -76,7 +85,7 @@ def align_as_coordinator(me: Coordinator, study: Study, record: RunRecord) -> No
 
 
 def _write_down(
-    record: RunRecord, task: Aligning, reused: bool, start: float, matched: int | None, counts: Mapping[str, Any]
+    record: Notes, task: Aligning, reused: bool, start: float, matched: int | None, counts: Mapping[str, Any]
 ) -> None:
     """Record an alignment in ``run.json`` and ``events.jsonl``: its settings and counts, nothing else."""
     seconds = round(time.monotonic() - start, 3)

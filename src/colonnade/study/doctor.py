@@ -1,0 +1,238 @@
+"""Checks before a study: each says what was checked, what was found, and what to do."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+from colonnade.errors import ColonnadeError, ConnectError, DataError
+from colonnade.models.alignment import keys_of, left_out
+from colonnade.privacy import Ledger
+from colonnade.protocols.align import Aligning
+from colonnade.protocols.roles import COORDINATOR
+from colonnade.study.deviating import Deviating
+from colonnade.study.meeting import load_identity
+from colonnade.study.policy import PartyConfig
+from colonnade.study.spec import Study
+from colonnade.tables import Table
+from colonnade.tables.files import LACKS_ID, column_names
+from colonnade.tables.keys import Keys
+from colonnade.versions import installed
+from colonnade.wire import Identity, probe
+
+
+@dataclass(frozen=True)
+class Check:
+    """The result of one check."""
+
+    what: str
+    level: Literal["good", "unsure", "bad"]
+    detail: str
+
+
+def examine(study_path: Path, config_path: Path | None) -> Iterator[Check]:
+    """All checks, one after the other; a check that failed may leave out those after it, and is explained once."""
+    told: dict[str, str] = {}
+    for check in _checks(study_path, config_path):
+        if check.level == "bad" and (before := told.setdefault(check.detail, check.what)) != check.what:
+            yield Check(check.what, "bad", f"not checked: see {before}")
+        else:
+            yield check
+
+
+def examine_party(config: PartyConfig) -> Iterator[Check]:
+    """What can be checked of a party before anybody has asked it for a study."""
+    yield from _machine()
+    yield _tried("key", lambda: _own_key(config))
+    yield _tried("table", lambda: _own_table(config))
+    yield _ledger(config)
+
+
+def _own_key(config: PartyConfig) -> str:
+    identity = Identity.load(config.key, config.key.with_suffix(".crt"))
+    mode = config.key.stat().st_mode & 0o777
+    return f"{config.key} belongs to the certificate {identity.certificate.fingerprint} (mode {mode:o})"
+
+
+def _own_table(config: PartyConfig) -> str:
+    found = column_names(config.data, str(config.data), config.content.written)
+    return f"{config.data} has {len(found)} columns; rows are checked when a study brings a schema"
+
+
+def _machine() -> Iterator[Check]:
+    yield Check("clock", "good", f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC; compare it with your partners'")
+    yield Check("versions", "good", ", ".join(f"{name} {version}" for name, version in installed().items()))
+    threads = os.environ.get("OPENBLAS_NUM_THREADS")
+    yield Check("BLAS threads", "good" if threads == "1" else "unsure", f"{threads or 'not set'}; 1 is fastest here")
+
+
+def _checks(study_path: Path, config_path: Path | None) -> Iterator[Check]:
+    yield from _machine()
+    try:
+        study = Study.load(study_path).runnable()
+    except ColonnadeError as error:
+        yield Check("study", "bad", str(error))
+        return
+    yield Check("study", "good", f"{study.name!r} with {', '.join(study.content.parties)}; digest {study.digest}")
+    yield _tried("plan", lambda: _plan(study))
+    yield _security(study)
+    yield _tried("certificates", lambda: f"{len(study.certificates())} certificates match their pins")
+    yield from _address(study.content.coordinator.address, study.content.limits.attempt)
+    if config_path is None:
+        return
+    try:
+        config = PartyConfig.load(config_path)
+    except ColonnadeError as error:
+        yield Check("party", "bad", str(error))
+        return
+    yield _tried("policy", lambda: _policy(study, config))
+    if config.name not in study.roster.schemas:
+        return
+    yield _schema(study, config)
+    yield _tried("key", lambda: _key(study, config))
+    yield from _table(study, config)
+    if (kept := study.estimator().brings) is not None:
+        yield _tried(f"kept {kept}", lambda: _kept(study, config))
+    yield _ledger(config)
+    yield _tried("budget", lambda: _budget(study, config))
+    yield _connection(study, config)
+
+
+def _tried(what: str, look: Callable[[], str]) -> Check:
+    try:
+        return Check(what, "good", look())
+    except ColonnadeError as error:
+        return Check(what, "bad", str(error))
+
+
+def _plan(study: Study) -> str:
+    price = "noise meets every budget" if study.budgets else "the task sets its own price"
+    committee = study.task.committee
+    return f"{price}; {committee.system.bits} bits hold the sums" if committee.seats else f"{price}; no committee"
+
+
+def _security(study: Study) -> Check:
+    try:
+        found = Deviating.of(study.task)
+    except ColonnadeError as error:
+        return Check("security", "bad", str(error))
+    return Check("security", "unsure" if found.could_be_active else "good", found.sentence)
+
+
+def _policy(study: Study, config: PartyConfig) -> str:
+    config.check(study)
+    return f'{config.name} may take part; approval = "{config.approval}"'
+
+
+def _schema(study: Study, config: PartyConfig) -> Check:
+    """Whether somebody will read a schema that the policy does not name."""
+    unread = config.approval == "auto-within-budget" and not config.pins_schema(study)
+    return Check("schema", "unsure" if unread else "good", config.schema_news(study))
+
+
+def _key(study: Study, config: PartyConfig) -> str:
+    load_identity(config.key, config.name, study.certificates())
+    mode = config.key.stat().st_mode & 0o777
+    return f"{config.key} belongs to the pinned certificate (mode {mode:o})"
+
+
+def _table(study: Study, config: PartyConfig) -> Iterator[Check]:
+    """Check the table, which is read once, and its keys if the study aligns people."""
+    task = study.aligning
+    try:
+        table = config.table(study.roster.schemas[config.name], None if task is None else task.plan)
+    except ColonnadeError as error:
+        cure = f': write id = "COLUMN" in {config.path.name}' if LACKS_ID in str(error) else ""
+        yield Check("table", "bad", f"{error}{cure}")
+        return
+    yield _fit(table, config)
+    if task is None and study.task.rows_fixed:
+        yield _count(table.rows, study.task.rows_limit)
+    if task is not None:
+        yield _tried("keys", lambda: _keys(task, table, config))
+
+
+def _fit(table: Table, config: PartyConfig) -> Check:
+    """Whether all cells fit the schema; a study maps the others, and only their owner is told."""
+    if not (odd := table.report.misfit_lines()):
+        return Check("table", "good", f"{table.rows} rows of {config.data} fit the schema")
+    found = "; ".join(odd)
+    return Check("table", "unsure", f"{table.rows} rows of {config.data}; {found}: `colonnade schema check` names rows")
+
+
+def _kept(study: Study, config: PartyConfig) -> str:
+    config.estimator(study)
+    return f"{config.kept} belongs to {config.name} and to the model of the study"
+
+
+def _count(rows: int, said: int) -> Check:
+    """Check the number of rows: bounds depend on it, so it must be exact."""
+    if rows == said:
+        return Check("rows", "good", f"as many as the study says ({said})")
+    return Check("rows", "bad", f"{rows}, and the study says {said}: set task.rows to the number of people all hold")
+
+
+def _keys(task: Aligning, table: Table, config: PartyConfig) -> str:
+    found = keys_of(table)
+    task.check_length(len(found))
+    if not found:
+        raise DataError("no row has a key, so nobody is common: `colonnade keys` counts what is missing or repeated")
+    named = ", ".join(f"{part} in column {held.column!r}" for part, held in config.key_columns(task.plan).items())
+    return f"{len(found)} keys, {named} ({task.mode}); {in_counts(found)}"
+
+
+def in_counts(found: Keys) -> str:
+    """How many rows are left out, and why."""
+    return f"rows left out: {', '.join(left_out(found.missing, found.repeated)) or 'none'}"
+
+
+def _ledger(config: PartyConfig) -> Check:
+    try:
+        if (news := config.ledger_news) is not None:
+            return Check("ledger", "unsure", f"{news}; fine if you expect that, else restore a copy first")
+    except ColonnadeError as error:
+        return Check("ledger", "bad", str(error))
+    return _tried("ledger", lambda: _whole(config.book()))
+
+
+def _whole(book: Ledger) -> str:
+    book.verify()
+    counts = f"{len(book.entries())} entries, {book.ended_early()} of them ended early"
+    return f"{book.path} is whole, {counts}; head {book.head}"
+
+
+def _budget(study: Study, config: PartyConfig) -> str:
+    config.check_budget(study)
+    return "the caps leave enough for this study"
+
+
+def _address(address: str, attempt: float) -> Iterator[Check]:
+    host, _, port = address.rpartition(":")
+    try:
+        socket.getaddrinfo(host, int(port))
+    except OSError:
+        yield Check("name", "bad", f"{host} cannot be resolved; check the spelling or the name server")
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=attempt).close()
+        yield Check("port", "good", f"something listens at {address}")
+    except OSError:
+        yield Check("port", "unsure", f"nothing listens at {address}: fine unless the coordinator should be up now")
+
+
+def _connection(study: Study, config: PartyConfig) -> Check:
+    try:
+        certificates = study.certificates()
+        identity = load_identity(config.key, config.name, certificates)
+        address, attempt = study.content.coordinator.address, study.content.limits.attempt
+        probe(address, identity, certificates[COORDINATOR], attempt)
+    except ConnectError as error:
+        return Check("connection", "unsure", str(error))
+    except ColonnadeError as error:
+        return Check("connection", "bad", str(error))
+    return Check("connection", "good", "the coordinator is who the study says, and accepts our certificate")

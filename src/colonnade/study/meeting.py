@@ -1,0 +1,103 @@
+"""Where the participants of a run meet: at a hub of their own, or in a room of a hub that stands for many studies."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from colonnade.protocols.roles import COORDINATOR
+from colonnade.study.spec import Study
+from colonnade.wire import Certificate, Endpoint, Identity, dial
+
+_LOOK_SECONDS = 0.5
+
+Watch = Callable[[dict[str, Any]], None]
+"""Is told, as plain values, who is here, who is waited for, and how many rounds and bytes there were."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the participants of a run meet: at a hub of their own, or in a room of a standing one."""
+
+    hub: str | None = None
+    """The address to dial, if not the one that the study names."""
+    room: str = ""
+    attempt: int = 0
+
+    def topic(self, digest: str) -> bytes:
+        """What both ends of every session must have alike, so that messages of two attempts never meet."""
+        return f"{digest} {self.room} {self.attempt}".encode() if self.room else digest.encode()
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the record of a run says of it."""
+        return {"room": self.room, "attempt": self.attempt} if self.room else {}
+
+
+ALONE = Place()
+
+
+def load_identity(key: Path, name: str, certificates: Mapping[str, Certificate]) -> Identity:
+    """This participant's key; an error if it does not belong to the certificate that the study pins."""
+    identity = Identity.load(key, key.with_suffix(".crt"))
+    identity.certificate.check_pin(certificates[name].fingerprint, str(key.with_suffix(".crt")))
+    return identity
+
+
+def join(
+    study: Study,
+    identity: Identity,
+    certificates: Mapping[str, Certificate],
+    place: Place = ALONE,
+    *,
+    wait: float | None = None,
+) -> Endpoint:
+    """Dial the coordinator's hub."""
+    return dial(
+        place.hub or study.content.coordinator.address,
+        identity,
+        certificates,
+        hub_name=COORDINATOR,
+        topic=place.topic(study.digest),
+        room=place.room,
+        **study.content.limits.of_participant(wait),
+    )
+
+
+@contextmanager
+def watched(place: Endpoint, watch: Watch | None) -> Iterator[None]:
+    """Tell ``watch`` now and then who is here and what was sent, whenever that has changed."""
+    if watch is None:
+        yield
+        return
+    over = threading.Event()
+
+    def look() -> None:
+        said: dict[str, Any] = {}
+        while True:
+            ended = over.wait(_LOOK_SECONDS)
+            here = list(place.here)
+            sent = place.counters.total
+            now = {
+                "rounds": place.counters.tally.rounds,
+                "bytes": sent.sealed_sent + sent.sealed_received,
+                "here": here,
+                "waited_for": [name for name in place.peers if name not in here],
+            }
+            if now != said:
+                watch(now)
+                said = now
+            if ended:
+                return
+
+    looking = threading.Thread(target=look, name="presence", daemon=True)
+    looking.start()
+    try:
+        yield
+    finally:
+        over.set()
+        looking.join(timeout=_LOOK_SECONDS)

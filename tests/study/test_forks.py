@@ -1,0 +1,206 @@
+"""Processes that are forked from one that has imported everything are as new as those that are started anew."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from colonnade.study import forks
+from colonnade.study.forks import Forked, Forks, Process, Wanted, spawned
+from colonnade.versions import COLONNADE
+
+PATIENCE = 120.0
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere every process is started anew")
+
+# The server itself, whose processes tell about themselves instead of running a command.
+TELLING = """
+import json, os, random, resource, secrets, signal, socket, ssl, sys, uuid
+import numpy as np
+from colonnade.cli.forking import prepare, serve
+from colonnade.randomness import Stream, new_key
+prepare()
+serve(socket.socket(fileno=int(sys.argv[1])))
+drawn = [os.urandom(8).hex(), secrets.token_hex(8), ssl.RAND_bytes(8).hex(), uuid.uuid4().hex, new_key().hex()]
+drawn += [repr(random.random()), repr(np.random.random()), repr(np.random.default_rng().random())]
+drawn += [Stream.fresh().bytes(8).hex()]
+print(json.dumps({
+    "drawn": drawn, "words": sys.argv[1:], "folder": os.getcwd(), "leads": os.getsid(0) == os.getpid(),
+    "files": resource.getrlimit(resource.RLIMIT_NOFILE), "memory": resource.getrlimit(resource.RLIMIT_AS),
+    "threads": len(os.listdir("/proc/self/task")), "open": [int(name) for name in os.listdir("/proc/self/fd")],
+    "said": sys.stdin.readline(),
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def telling() -> Iterator[forks._Server]:
+    ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with its:
+        command = [sys.executable, "-c", TELLING, str(its.fileno())]
+        environment = forks.environment() | forks._NO_THREADS
+        process = subprocess.Popen(command, env=environment, pass_fds=(its.fileno(),))
+    server = forks._Server(process, ours, 0)
+    yield server
+    server.end()
+    assert process.returncode == 0
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Forks]:
+    found = Forks()
+    yield found
+    found.close()
+
+
+def said_by(start: Callable[[Wanted], Process | None], command: list[str], **more: Any) -> tuple[int, str]:
+    """The exit status of a process, and what it printed."""
+    reading, output = os.pipe()
+    stdin, own = os.pipe()
+    os.write(own, b"a line for it\n")
+    process = start(Wanted(command, stdin, output, **more))
+    assert process is not None
+    for descriptor in (output, stdin, own):
+        os.close(descriptor)
+    with open(reading, encoding="utf-8") as file:
+        return process.wait(PATIENCE), file.read()
+
+
+def test_random_generators_are_fresh_and_nothing_of_others_is_open(telling: forks._Server, tmp_path: Path) -> None:
+    before = os.getcwd()
+    os.chdir(tmp_path)
+    try:
+        limits = {resource.RLIMIT_NOFILE: 77, resource.RLIMIT_AS: 5 * 10**9}
+        told = [said_by(telling.fork, ["word", str(k)], limits=limits, own_session=True) for k in range(3)]
+    finally:
+        os.chdir(before)
+    found = [json.loads(text) for status, text in told if status == 0]
+    assert len(found) == 3
+    for drawn in zip(*(one["drawn"] for one in found), strict=True):
+        assert len(set(drawn)) == 3, "three processes never draw the same"
+    for number, one in enumerate(found):
+        assert one["words"] == ["word", str(number)]
+        assert one["folder"] == str(tmp_path)
+        assert one["leads"]
+        assert one["files"] == [77, 77]
+        assert one["memory"] == [5 * 10**9] * 2
+        assert one["threads"] == 1
+        assert one["said"] == "a line for it\n"
+        # The three standard ones, and that of the listing itself.
+        assert len(one["open"]) == 4
+        assert {0, 1, 2} < set(one["open"])
+
+
+def test_a_forked_process_says_and_ends_as_a_new_one(server: Forks) -> None:
+    for command in (["--version"], ["no-such-command"], ["privacy", "no-such-file.toml", "--json"]):
+        assert said_by(server.start, command)[0] == said_by(spawned, command)[0]
+    status, text = said_by(server.start, ["--version"])
+    assert (status, text.splitlines()[0]) == (0, f"colonnade {COLONNADE}")
+
+
+def test_signals_reach_it_and_its_end_is_seen(server: Forks, waiting: list[str]) -> None:
+    process = begun(server, waiting)
+    assert isinstance(process, Forked)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0.01)
+    assert process.poll() is None
+    process.kill()
+    assert process.wait(PATIENCE) == process.poll() == -signal.SIGKILL
+    process.terminate()  # nobody is there any more, and no other process is hit
+
+
+def test_one_that_has_ended_unseen_may_be_told_to_end(server: Forks) -> None:
+    process = begun(server, ["--version"])
+    assert isinstance(process, Forked)
+    assert forks._readable(process._handle, PATIENCE)
+    process.terminate()
+    process.kill()
+    assert process.wait(PATIENCE) == 0
+
+
+def test_one_with_little_memory_inherits_no_reservations(server: Forks) -> None:
+    begun_anew = []
+
+    def start(wanted: Wanted) -> Process:
+        begun_anew.append(process := server.start(wanted))
+        return process
+
+    status, text = said_by(start, ["--version"], limits={resource.RLIMIT_AS: 800_000_000})
+    assert (status, text.splitlines()[0]) == (0, f"colonnade {COLONNADE}")
+    assert not isinstance(begun_anew[0], Forked)
+
+
+def test_a_server_that_died_is_started_again(waiting: list[str]) -> None:
+    server = Forks()
+    left = begun(server, waiting)
+    first = server.pid
+    assert first is not None
+    os.kill(first, signal.SIGKILL)
+    assert said_by(server.start, ["--version"])[0] == 0
+    assert server.pid not in (None, first)
+    assert left.poll() is None, "what it has forked goes on"
+    left.kill()
+    assert left.wait(PATIENCE) == 255, "nobody knows how it ended"
+    server.close()
+
+
+def test_a_server_is_not_used_after_an_upgrade(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "module.py").write_text("old = 1\n")
+    monkeypatch.setattr(forks, "_PACKAGE", tmp_path)
+    server = Forks()
+    assert said_by(server.start, ["--version"])[0] == 0
+    first = server.pid
+    assert said_by(server.start, ["--version"])[0] == 0
+    assert server.pid == first
+    (tmp_path / "module.py").write_text("newer = 2\n")
+    assert said_by(server.start, ["--version"])[0] == 0
+    assert server.pid != first
+    server.close()
+
+
+def test_it_ends_with_whoever_started_it() -> None:
+    program = "from colonnade.study.forks import Forks\nf = Forks()\nf.prepare()\nprint(f.pid, flush=True)\ninput()"
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        parent.kill()
+    until = time.monotonic() + PATIENCE
+    while Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text().split(")")[1][:3]:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def test_where_no_process_can_be_forked_one_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forks, "_can_fork", lambda: False)
+    server = Forks()
+    server.prepare()
+    assert said_by(server.start, ["--version"])[0] == 0
+    assert server.pid is None
+
+
+@pytest.fixture(scope="module")
+def waiting(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """A command that waits for parties which never come."""
+    from tests.study.conftest import Trial
+
+    trial = Trial(tmp_path_factory.mktemp("trial") / "study", 50)
+    key = trial.folder / "coordinator" / "coordinator.key"
+    return ["coordinator", str(trial.file), "--key", str(key), "--out", str(trial.folder / "out"), "--pipe"]
+
+
+def begun(server: Forks, command: list[str]) -> Process:
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    try:
+        return server.start(Wanted(command, nowhere, nowhere))
+    finally:
+        os.close(nowhere)
