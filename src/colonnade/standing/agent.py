@@ -1,0 +1,328 @@
+"""A party's agent: it stays connected to the hub, has proposals checked, asks people or the policy, and runs studies.
+
+One thread listens for news, one runs errands to the hub, and the main one does everything else, a little at a time: it
+never waits for the hub. All that must not be forgotten is in the office, so the agent may be killed at any moment. It
+trusts the hub with nothing but the carrying of messages: proposals, answers and outcomes are signed, and it runs only
+what its own person or policy has approved, by digest.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from colonnade.disk import writing
+from colonnade.errors import ColonnadeError, FederationError, OfficeError, StorageError
+from colonnade.standing import assess, pruning, traces
+from colonnade.standing.attempts import Attempts
+from colonnade.standing.children import Child, Limits
+from colonnade.standing.errands import Errands, Fetched, Newcomers, Received, Report
+from colonnade.standing.federation import Members
+from colonnade.standing.filing import Filing
+from colonnade.standing.line import Line
+from colonnade.standing.logs import note
+from colonnade.standing.metrics import AgentMetrics
+from colonnade.standing.office import FINAL, Entry, now
+from colonnade.standing.proposal import STUDY_FILE
+from colonnade.standing.tidy import tidy
+from colonnade.study.forks import Forks
+from colonnade.study.meeting import load_identity
+from colonnade.study.policy import PartyConfig
+
+log = logging.getLogger(__name__)
+
+BY_POLICY = "the policy"
+_TICK_SECONDS = 0.2
+_NEWS_SECONDS = 25.0
+_NEWS_AHEAD = 4
+_MOST_AHEAD = 1000
+_PAUSES = (0.5, 1.0, 2.0, 5.0, 10.0)
+_LATER_SECONDS = 10.0
+_DISK_SECONDS = 1.0
+_PRUNE_SECONDS = 60.0
+_MEMBERS_SECONDS = 300.0
+_CHECKS_AT_ONCE = 1
+_CHECK_SECONDS = 600.0
+_CHECKS_FAILED = 3
+
+
+class Agent:
+    """The standing process of one party."""
+
+    def __init__(self, party_file: Path) -> None:
+        self._party_file = party_file
+        self.metrics, self._counting = AgentMetrics(), threading.Lock()
+        self.config = PartyConfig.load(party_file)
+        part = self.config.standing
+        self._federation = party_file.parent / part.federation
+        self.members = Members.load(self._federation)
+        self._read = self._stamp()
+        if self.config.name not in self.members.parties:
+            raise FederationError(f"{self.config.name} is no party of the federation in {self._federation}")
+        self._identity = load_identity(self.config.key, self.config.name, self.members.certificates)
+        self.office = Filing.open(party_file.parent / part.folder)
+        self._forks = Forks()
+        self._attempts = Attempts(self.office, party_file, self.metrics, self._forks)
+        self._checks: dict[str, Child] = {}
+        self._failed: Counter[str] = Counter()  # checks that came to no verdict, by study
+        self._news: queue.Queue[Mapping[str, Any] | ColonnadeError | Report] = queue.Queue(_NEWS_AHEAD)
+        self._errands = Errands(self.office, self._identity, lambda: self.members, lambda: self.config, self._put)
+        self._ahead: dict[str, Mapping[str, Any]] = {}  # what the hub says of studies that we do not have, or not yet
+        self._running: dict[str, tuple[int, str]] = {}  # what the hub says that runs: attempt and room
+        self._stop = threading.Event()
+        self._quiet: dict[str, float] = {}  # until when something is not tried again
+        self._pending: frozenset[str] = frozenset()
+        self._since = now()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Have the folder for this agent alone; an error if another agent has it."""
+        with ExitStack() as held:
+            try:
+                held.enter_context(writing.locked(self.office.folder, wait=False))
+            except BlockingIOError:
+                raise OfficeError(f"another agent works in {self.office.folder}: stop it first") from None
+            yield
+
+    def stop(self) -> None:
+        """Let :meth:`run` end; studies that run are ended, and can be tried again."""
+        self._stop.set()
+
+    def counts(self) -> tuple[bytes, str]:
+        """What ``/metrics`` says, with studies and what is left of caps as the office and the ledger have them now."""
+        with self._counting:
+            self.metrics.studies(self.office.count())
+            with suppress(ColonnadeError):  # a party file or a ledger that cannot be read: the figures stay
+                self.metrics.left(PartyConfig.load(self._party_file).left())
+            return self.metrics.page()
+
+    def run(self, ready: Callable[[], None] | None = None) -> None:
+        """Work until :meth:`stop` is called; only while the folder is ours :meth:`alone`."""
+        self._connected(False, "not tried yet")
+        self._forks.prepare()
+        self._attempts.recover()
+        listener = threading.Thread(target=self._listen, name="news", daemon=True)
+        listener.start()
+        self._errands.start()
+        if ready is not None:
+            ready()
+        try:
+            while not self._stop.is_set():
+                try:
+                    self._turn()
+                except (OfficeError, StorageError) as error:  # a full disk: nothing is lost, and it passes
+                    note(log, logging.ERROR, "the agent cannot go on now", why=str(error))
+                    self._stop.wait(_DISK_SECONDS)
+        finally:
+            self._attempts.stop_all()
+            for child in self._checks.values():
+                child.stop()
+            self._forks.close()
+            self._errands.finish()
+            self.office.remember("status", "{}")
+
+    def _turn(self) -> None:
+        """Do what is to be done now, and wait a moment."""
+        with suppress(queue.Empty):
+            said = self._news.get(timeout=_TICK_SECONDS)
+            if isinstance(said, ColonnadeError):
+                self._connected(False, str(said))
+            elif isinstance(said, Newcomers):
+                self._offered(said.names)
+            elif isinstance(said, Fetched):
+                self._attempts.write_report(said.study, self.office.entry(said.study).folder / "result")
+            elif isinstance(said, Received):
+                self._hear({"studies": [told] if (told := self._ahead.get(said.study)) else []})
+            else:
+                self._connected(True, None)
+                self._hear(said)
+        self._errands.check()
+        self._reread()
+        self._expire()
+        self._check()
+        if self._attempts.look():
+            tidy()
+        self._end_what_is_over()
+        self._begin()
+        if self._due("members") and self.office.status().connected:
+            self._later("members", _MEMBERS_SECONDS)
+            self._errands.want(("members", ""))
+
+    def _expire(self) -> None:
+        if self._due("expire"):
+            self._later("expire", 1.0)
+            for name in self.office.expire(timedelta(hours=self.config.standing.hours)):
+                note(log, logging.INFO, "the time of a proposal is over", study=name)
+        if self._due("prune"):
+            self._later("prune", _PRUNE_SECONDS)
+            if gone := pruning.prune(self.office, timedelta(days=self.config.standing.keep_days)):
+                note(log, logging.INFO, "files of studies that ended without a result are gone", studies=gone)
+
+    # What the hub says
+
+    def _listen(self) -> None:
+        """Ask the hub for news, one question after the other, and put what it says into the queue."""
+        failures = 0
+        since = 0  # everything that concerns us, once after each start
+        while not self._stop.is_set():
+            try:
+                with Line(self.members, self._identity) as line:
+                    wait = 0.0  # the first answer comes at once, and says that we are connected
+                    while not self._stop.is_set():
+                        said = line.news(since, wait=wait)
+                        since, failures, wait = said["serial"], 0, _NEWS_SECONDS
+                        self._put(said)
+            except ColonnadeError as error:
+                self._put(error)
+                self._stop.wait(_PAUSES[min(failures, len(_PAUSES) - 1)])
+                failures += 1
+                since = 0
+
+    def _put(self, said: Mapping[str, Any] | ColonnadeError | Report) -> None:
+        """Hand something to the main thread; a hub that talks faster than we listen has to wait."""
+        while not self._stop.is_set():
+            with suppress(queue.Full):
+                self._news.put(said, timeout=_TICK_SECONDS)
+                return
+
+    def _hear(self, said: Mapping[str, Any]) -> None:
+        known = self.office.known(told["id"] for told in said["studies"])
+        for told in said["studies"]:
+            study, state = told["id"], told["state"]
+            if study not in known:
+                if state == "open":
+                    self._errands.want(("proposal", study))
+                self._ahead[study] = told
+                if len(self._ahead) > _MOST_AHEAD:
+                    del self._ahead[next(iter(self._ahead))]
+                continue
+            self._ahead.pop(study, None)
+            self.office.tell_again(study, self.config.name, told)
+            self.office.heard(study, told["answers"], state, told.get("ended"))
+            if state == "running" and told.get("room") == f"{study}.{told['attempt']}":
+                self._running[study] = (told["attempt"], told["room"])
+            else:
+                self._running.pop(study, None)
+            if state == "done":
+                self._errands.want(("result", study))
+
+    # What is checked
+
+    def _check(self) -> None:
+        """Start checks of new proposals, and keep what those have found that have ended."""
+        for study, child in list(self._checks.items()):
+            if (status := child.poll()) is not None:
+                del self._checks[study]
+                if status != 0 and not child.overran and not assess.verdict(child.folder):
+                    self._failed[study] += 1
+                    if self._failed[study] < _CHECKS_FAILED:  # the machine had a bad moment, or is being upgraded:
+                        self._later("check", _LATER_SECONDS)  # that says nothing about the study
+                        continue
+                self.metrics.assessed(seconds := child.seconds)
+                self._decide(study, assess.result(child.folder))
+                traces.past_check(study, seconds, self.office.entry(study).state)
+        waiting = [entry for entry in self.office.entries(["checking"]) if entry.id not in self._checks]
+        for entry in reversed(waiting):  # the oldest first
+            if len(self._checks) >= _CHECKS_AT_ONCE or not self._due("check"):
+                return
+            self._begin_check(entry)
+
+    def _begin_check(self, entry: Entry) -> None:
+        try:
+            self.config = PartyConfig.load(self._party_file)
+            part = self.config.standing
+            folder = entry.folder / "check"
+            with suppress(FileNotFoundError):
+                (folder / "output.jsonl").unlink()
+            limits = Limits(part.memory or None, _CHECK_SECONDS)
+            said = {"name": entry.name, "digest": entry.digest}
+            path = entry.folder / "study" / STUDY_FILE
+            self._checks[entry.id] = assess.checked_in_child(path, self._party_file, said, folder, limits, self._forks)
+        except ColonnadeError as error:
+            note(log, logging.ERROR, "a proposal cannot be checked now", study=entry.name, why=str(error))
+            self._later("check", _LATER_SECONDS)
+
+    def _decide(self, study: str, found: Mapping[str, Any]) -> None:
+        approval = self.config.approval
+        if found["refused"] is not None:
+            self.office.assessed(study, found, "refused", BY_POLICY)
+        elif approval == "auto-within-budget":
+            self.office.assessed(study, found, "approved", f"{BY_POLICY}, within its budget")
+        else:
+            self.office.assessed(study, found, "waiting", None)
+        entry = self.office.entry(study)
+        note(log, logging.INFO, "a proposal was checked", study=entry.name, state=entry.state)
+
+    # What runs
+
+    def _begin(self) -> None:
+        """Start the attempts that the hub has opened a room for, as many at once as the party file says."""
+        for study, (number, room) in list(self._running.items()):
+            if len(self._attempts) >= self.config.standing.studies_at_once:
+                return
+            if study in self._attempts.studies:
+                continue
+            entry = self.office.entry(study)
+            if entry.state in ("approved", "running") and number > entry.attempt:
+                self._attempts.start(entry, number, room, self.config)
+
+    def _end_what_is_over(self) -> None:
+        """Stop what somebody has ended; where there is a result, our own process is about to have it too."""
+        for study in self._attempts.studies:
+            if (state := self.office.entry(study).state) in FINAL and state != "done":
+                self._attempts.stop(study)
+
+    # How it stands
+
+    def _connected(self, is_so: bool, reason: str | None) -> None:
+        status = self.office.status()
+        if (status.connected, status.reason, status.pid) == (is_so, reason, os.getpid()):
+            return
+        if status.connected != is_so or status.pid != os.getpid():
+            self._since = now()
+        if is_so != status.connected:
+            note(log, logging.INFO, "connected" if is_so else "not connected", hub=self.members.address, why=reason)
+        self.metrics.connected(is_so)
+        self.office.say(is_so, self._since, self.members.address, reason, self._pending)
+
+    def _reread(self) -> None:
+        """Read the list of members anew when it has changed; a person has accepted somebody."""
+        if (stamp := self._stamp()) == self._read:
+            return
+        self._read = stamp
+        try:
+            self.members = Members.load(self._federation)
+            self._later("members", 0.0)
+        except ColonnadeError as error:
+            note(log, logging.ERROR, "the members stay as they were", why=str(error))
+            return
+        for study, told in self._ahead.items():  # what was left out may be of somebody who is a member now
+            if told["state"] == "open":
+                self._errands.want(("proposal", study))
+
+    def _offered(self, pending: frozenset[str]) -> None:
+        if pending != self._pending:
+            self._pending = pending
+            self.office.say(True, self._since, self.members.address, None, pending)
+
+    def _stamp(self) -> tuple[int, int]:
+        try:
+            found = self._federation.stat()
+        except OSError:
+            return (0, 0)
+        return found.st_mtime_ns, found.st_size
+
+    def _later(self, what: str, seconds: float) -> None:
+        self._quiet[what] = time.monotonic() + seconds
+
+    def _due(self, what: str) -> bool:
+        return time.monotonic() >= self._quiet.get(what, 0.0)

@@ -1,0 +1,192 @@
+"""The check of a proposal before anybody is asked: whether policy and budget allow it, and what it would cost.
+
+It runs in a child process with limits, because whoever wrote the study is not trusted with our memory or time. Nothing
+of it depends on the table, except what is for this party's own eyes; that comes last, after the verdict is printed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from colonnade.errors import ColonnadeError, PolicyError, StudyError
+from colonnade.models.saved import finite
+from colonnade.privacy.beliefs import rises
+from colonnade.protocols.cost import Load
+from colonnade.standing.children import Child, Limits
+from colonnade.standing.output import said_lately
+from colonnade.study.alignment.figures import AlignLoad
+from colonnade.study.deviating import Deviating
+from colonnade.study.forks import Forks
+from colonnade.study.policy import PartyConfig
+from colonnade.study.preflight import Preflight, outlook, preflight
+from colonnade.study.repeats import Earlier, asks, refusal
+from colonnade.study.spec import Study
+from colonnade.tables.survey import says
+
+SECONDS = 600.0
+_LOOK_SECONDS = 0.05
+_MOST = 1 << 23
+_MOST_SAID = 200
+"""Columns of which a person reads what the schema says."""
+_NOT_CHECKED = (
+    "the proposal could not be checked within the memory and time that a check may have here, so nobody was asked"
+)
+_WATCHES = (
+    "whoever proposes through a hub sees when attempts begin and end, which tells about how many rows there are: "
+    "against that member the coordinator's row counts, not the analyst's, and a cap for the analyst is checked by both"
+)
+_UNKNOWN: dict[str, Any] = {
+    **{"refused": None, "columns": [], "others": {}, "statement": None, "text": None, "left": [], "people": None},
+    **{"forecast": None, "preflight": None, "align": None, "keys": None, "schema_news": None, "early_ends": None},
+    **{
+        "says": {},
+        "odds": None,
+        "again": None,
+        "attempts": None,
+        "security": None,
+        "description": "",
+        "trial": False,
+        "ledger_news": None,
+    },
+}
+
+
+def assess(study_file: Path, config: PartyConfig, name: str, digest: str) -> tuple[dict[str, Any], Study | None]:
+    """What a party reads before it answers; ``refused`` is a sentence where it will not take part."""
+    found = dict(_UNKNOWN)
+    try:
+        study = Study.load(study_file).runnable()
+        if (study.name, study.digest) != (name, digest):
+            raise StudyError(
+                f"the study that came with this proposal has the digest {study.digest}, and its analyst signed another "
+                "one; all must run the same release of Colonnade"
+            )
+        study.certificates()
+        config.check_membership(study)
+        found |= _public(study, config)
+    except ColonnadeError as error:
+        return found | {"refused": str(error)}, None
+    try:
+        found |= _own(study, config)
+        config.check(study)
+        config.check_budget(study)
+        config.estimator(study)
+        _check_repeat(study, config)
+    except ColonnadeError as error:
+        found["refused"] = str(error)
+    return found, study
+
+
+def own_eyes(study: Study, config: PartyConfig) -> dict[str, Any]:
+    """What follows from the number of rows of the party's table, for its own eyes."""
+    rows = config.rows_held(study.roster.schemas[config.name])
+    expected = outlook(study)
+    if rows is not None and expected is not None and (expected.rows is None or expected.rows > rows):
+        expected = outlook(study, rows)
+    said = [] if expected is None else [expected.forecast, *([expected.warning] if expected.warning else [])]
+    return {"people": rows, "forecast": "; ".join(said) or None}
+
+
+def checked_in_child(
+    study_file: Path,
+    party_file: Path,
+    proposal: Mapping[str, str],
+    folder: Path,
+    limits: Limits,
+    forks: Forks | None = None,
+) -> Child:
+    """Start the check of a proposal; :func:`result` reads what it found."""
+    said = ["--name", proposal["name"], "--digest", proposal["digest"], "--while-open"]
+    return Child.start(["_assess", str(study_file), str(party_file), *said], folder, limits, forks)
+
+
+def result(folder: Path) -> dict[str, Any]:
+    """What a check that has ended has found; a refusal where it came to no end."""
+    return _UNKNOWN | (verdict(folder) or {"refused": _NOT_CHECKED})
+
+
+def verdict(folder: Path) -> dict[str, Any]:
+    """What a check has found so far; nothing where it has come to no verdict."""
+    found: dict[str, Any] = {}
+    for line in said_lately(folder, _MOST):
+        if isinstance(line.get("assessment"), dict):
+            found = line["assessment"]
+        elif found and isinstance(line.get("own"), dict):
+            found = found | line["own"]
+    return found
+
+
+def wait_for(child: Child) -> dict[str, Any]:
+    """What a check finds, when it has ended."""
+    while child.poll() is None:
+        time.sleep(_LOOK_SECONDS)
+    return result(child.folder)
+
+
+def _public(study: Study, config: PartyConfig) -> dict[str, Any]:
+    schemas = study.roster.schemas
+    cost = preflight(study)
+    return {
+        "description": study.content.description,
+        "watches": _WATCHES,
+        "trial": study.content.trial,
+        "columns": list(schemas[config.name].names),
+        "others": {name: len(schema.names) for name, schema in schemas.items() if name != config.name},
+        "says": {name: says(column) for name, column in islice(schemas[config.name].columns.items(), _MOST_SAID)},
+        "odds": rises(study.statement),
+        "statement": study.statement.to_dict(),
+        "text": str(study.statement),
+        "preflight": _figures(cost, config.name),
+        "align": None if study.aligning is None else study.aligning.sentence,
+        "security": Deviating.of(study.task).sentence,
+    }
+
+
+def _own(study: Study, config: PartyConfig) -> dict[str, Any]:
+    attempts = 1 + (0 if config.content.agent is None else config.content.agent.retries)
+    failures = config.failures
+    return {
+        "left": [
+            {
+                "observer": each.before.who,
+                "cap": each.before.epsilon,
+                "delta": each.before.delta,
+                "period": each.before.days,
+                "spent": finite(each.before.spent),
+                "after": finite(each.after),
+                "at_most": finite(each.at_most),
+            }
+            for each in config.foreseen(study, attempts)
+        ],
+        "attempts": attempts,
+        "keys": config.key_news(study),
+        "schema_news": config.schema_news(study),
+        "early_ends": {"ended": config.failed, "at_most": failures.at_most, "days": failures.days},
+        "again": Earlier.of(config, study).sentence,
+        "ledger_news": config.ledger_news,
+    }
+
+
+def _figures(cost: Preflight, party: str) -> dict[str, Any] | None:
+    if cost.run is None:
+        return None
+    loads: list[Load | AlignLoad] = [*cost.run.loads, *(() if cost.alignment is None else cost.alignment.loads)]
+    own = [load for load in loads if load.participant == party]
+    return {
+        "rows": cost.run.rows,
+        "seconds": cost.run.seconds + (0.0 if cost.alignment is None else cost.alignment.seconds),
+        "bytes": sum(load.bytes_sent for load in own),
+        "rounds": cost.run.rounds,
+        "memory": max((load.memory for load in cost.run.loads if load.participant == party), default=0),
+    }
+
+
+def _check_repeat(study: Study, config: PartyConfig) -> None:
+    """Where a person is asked, the sentence about an earlier run is shown, and a yes means once more."""
+    said = Earlier.of(config, study).sentence
+    if said is not None and asks(config) and config.approval != "ask":
+        raise PolicyError(refusal(study, said))

@@ -1,0 +1,176 @@
+"""The attempts that an agent runs: each a child process with a folder of its own, and what is left of it when it ends.
+
+What an attempt costs is in the party's ledger and nowhere else. A reservation is marked as sent, on disk, before the
+first share leaves. So when a process was killed and its entry stands as reserved, nothing had left, and it is given
+back; an entry that was sent stays, and the next attempt reserves anew, with fresh masks and fresh noise.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from colonnade.errors import ColonnadeError, LedgerError
+from colonnade.standing import traces
+from colonnade.standing.children import Child, Limits, end_by_force, wait_for_end
+from colonnade.standing.filing import Filing
+from colonnade.standing.logs import note
+from colonnade.standing.metrics import AgentMetrics
+from colonnade.standing.office import Entry, attempt_folder
+from colonnade.standing.outcome import outcome_of
+from colonnade.standing.proposal import STUDY_FILE
+from colonnade.study.forks import Forks
+from colonnade.study.policy import PartyConfig
+from colonnade.study.record import read_facts
+
+log = logging.getLogger(__name__)
+
+_LONGEST_EVENTS = 1 << 24
+
+
+class Attempts:
+    """The children of one agent."""
+
+    def __init__(self, office: Filing, party_file: Path, metrics: AgentMetrics, forks: Forks) -> None:
+        self._office, self._party_file, self._metrics, self._forks = office, party_file, metrics, forks
+        self._children: dict[tuple[str, int], Child] = {}
+        self._stopped: set[tuple[str, int]] = set()
+        self._writing: list[Child] = []  # of reports
+
+    def __len__(self) -> int:
+        return len(self._children)
+
+    @property
+    def studies(self) -> set[str]:
+        """The ids of the studies that run."""
+        return {study for study, _ in self._children}
+
+    def recover(self) -> None:
+        """After a restart: note how the attempts ended that an earlier agent has started."""
+        for study, number in self._office.unended():
+            folder = attempt_folder(self._office.folder, study, number)
+            if not wait_for_end(folder):
+                end_by_force(folder)
+            self._close(study, number, None)
+
+    def start(self, entry: Entry, number: int, room: str, config: PartyConfig) -> bool:
+        """Start an attempt of an approved study; false where it must not be."""
+        part = config.standing
+        if any((entry.folder / "attempts").glob("*/model.json")):
+            return False  # there is a result, whatever a store says that was put back from a backup
+        if not self._office.begin(entry.id, number, room, 1 + part.retries, timedelta(hours=part.hours)):
+            return False
+        folder = attempt_folder(self._office.folder, entry.id, number)
+        command = ["party", str(entry.folder / "study" / STUDY_FILE), str(self._party_file), "--out", str(folder)]
+        command += ["--room", room, "--attempt", str(number), "--approve", entry.digest, "--pipe", "--while-open"]
+        command += ["--approved-by", entry.answer_by or "the policy"]
+        if (entry.assessment or {}).get("again") is not None:
+            command.append("--again")  # whoever said yes has read that it ran before
+        limits = Limits(part.memory or None, part.hours * 3600)
+        try:
+            self._children[entry.id, number] = Child.start(command, folder, limits, self._forks)
+        except ColonnadeError as error:
+            self._office.end(entry.id, number, "stopped", str(error))
+            note(log, logging.ERROR, "an attempt cannot start", study=entry.name, attempt=number, why=str(error))
+        else:
+            note(log, logging.INFO, "an attempt has begun", study=entry.name, attempt=number)
+        return True
+
+    def stop(self, study: str) -> None:
+        """End what runs of a study, because somebody wants it to end; it does not run again."""
+        for key, child in self._children.items():
+            if key[0] == study and key not in self._stopped:
+                self._stopped.add(key)
+                child.ask_to_stop()
+
+    def look(self) -> bool:
+        """Note the ends of those that have ended; returns whether there were any."""
+        ended = {key: status for key, child in self._children.items() if (status := child.poll()) is not None}
+        for (study, number), status in ended.items():
+            child = self._children.pop((study, number))
+            wanted = (study, number) in self._stopped or child.overran
+            self._stopped.discard((study, number))
+            self._close(study, number, status, wanted=wanted)
+        self._writing = [child for child in self._writing if child.poll() is None]
+        return bool(ended)
+
+    def stop_all(self) -> None:
+        """End all, because the agent ends; each of these attempts is lost, and may be tried again."""
+        for child in (*self._children.values(), *self._writing):
+            child.ask_to_stop()
+        for (study, number), child in list(self._children.items()):
+            self._close(study, number, child.stop())
+        for child in self._writing:
+            child.stop()
+        self._children.clear()
+
+    def _close(self, study: str, number: int, status: int | None, *, wanted: bool = False) -> None:
+        folder = attempt_folder(self._office.folder, study, number)
+        ended, message = outcome_of(folder, status)
+        if wanted and ended == "lost":
+            ended, message = "stopped", message or "it was ended here"
+        given_back = False
+        if ended != "finished":
+            with suppress(ColonnadeError):  # the party file may be damaged; what is reserved then stays so, and counts
+                given_back = give_back(PartyConfig.load(self._party_file), folder)
+        if given_back:
+            message = f"{message or 'it ended'}; nothing had left, so its budget was given back"
+        self._office.end(study, number, ended, message)
+        if ended == "finished" and not (folder / "report.html").exists():
+            self.write_report(study, folder)
+        note(log, logging.INFO, "an attempt has ended", proposal=study[:12], attempt=number, ended=ended)
+        self._metrics.attempt(ended)
+        self._trace(study, number)
+
+    def _trace(self, study: str, number: int) -> None:
+        """Leave the spans of an attempt; one that was killed has no record of its end but ours."""
+        ours = next(attempt for attempt in self._office.attempts(study) if attempt.number == number)
+        run: dict[str, Any] = {"started": ours.started, "ended": ours.ended}
+        with suppress(ColonnadeError):
+            run |= read_facts(ours.folder)
+        traces.past_attempt(run | {"status": ours.state}, study, number)
+
+    def write_report(self, study: str, folder: Path) -> None:
+        """Have the page written of a result that has none: its run was killed before, or it was taken from the hub."""
+        file = self._office.entry(study).folder / "study" / STUDY_FILE
+        with suppress(ColonnadeError):  # the result is there all the same
+            command = ["_report", str(file), str(self._party_file), "--out", str(folder)]
+            self._writing.append(Child.start(command, folder, forks=self._forks))
+
+
+def give_back(config: PartyConfig, folder: Path) -> bool:
+    """Release the reservation of a process that is gone, if its entry says that nothing was sent; returns whether so.
+
+    A process that was killed between its reservation and the note of it leaves an entry that nobody gives back: it
+    counts, which is more than was told and never less.
+    """
+    number = _reserved(folder)
+    if number is None or not config.ledger.exists():
+        return False
+    book = config.book()
+    with suppress(LedgerError):
+        for entry in book.entries():
+            if entry.id == number and entry.state == "reserved":
+                book.release(entry)
+                return True
+    return False
+
+
+def _reserved(folder: Path) -> int | None:
+    """The ledger's entry of an attempt, by its own notes; ``None`` if it never reserved anything."""
+    try:
+        with open(folder / "events.jsonl", encoding="utf-8") as file:
+            lines = file.read(_LONGEST_EVENTS).splitlines()
+    except OSError:
+        return None
+    found = None
+    for line in lines:
+        with suppress(ValueError):
+            said = json.loads(line)
+            if isinstance(said, dict) and said.get("what") == "budget reserved" and isinstance(said.get("entry"), int):
+                found = said["entry"]
+    return found

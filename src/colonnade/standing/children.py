@@ -1,0 +1,206 @@
+"""Child processes of the agent and of the hub: limited, tied to their parent, their output in a file.
+
+A child ends when its parent does: it reads from a pipe that closes then (``--while-open``). It holds a lock on the file
+``alive`` in its folder as long as it lives, so that a parent that was killed and started again can tell whether it is
+still there, whatever number processes have by then.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from colonnade.disk import writing
+from colonnade.errors import OfficeError, StorageError
+from colonnade.standing.output import OUTPUT
+from colonnade.study.forks import Forks, Process, Wanted, spawned
+
+try:
+    import fcntl
+    import resource
+except ImportError:  # not a POSIX system: no limits, and no lock
+    fcntl = resource = None  # type: ignore[assignment]
+
+_ALIVE = "alive"
+_GRACE_SECONDS = 15.0
+_LOOK_SECONDS = 0.05
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The most that a child may use; ``None`` where there is no limit."""
+
+    memory: int | None = None
+    """Bytes of address space."""
+    seconds: float | None = None
+    """Seconds on the clock; of processor time it may use as many on every processor."""
+    files: int = 1024
+
+    @property
+    def by_kind(self) -> dict[int, int]:
+        """The numbers of the system's limits, and what they are."""
+        if resource is None:
+            return {}
+        found = {resource.RLIMIT_NOFILE: self.files, resource.RLIMIT_CORE: 0}
+        if self.memory is not None:
+            found[resource.RLIMIT_AS] = self.memory
+        if self.seconds is not None:
+            found[resource.RLIMIT_CPU] = int(self.seconds * (os.cpu_count() or 1)) + 1
+        return found
+
+
+class Child:
+    """A process that this one has started."""
+
+    def __init__(self, process: Process, stdin: int, folder: Path, limits: Limits) -> None:
+        self._process, self.folder, self._limits = process, folder, limits
+        self._stdin: int | None = stdin
+        self._started = time.monotonic()
+        self.pid = process.pid
+
+    @classmethod
+    def start(
+        cls,
+        command: Sequence[str],
+        folder: Path,
+        limits: Limits = Limits(),  # noqa: B008 - frozen
+        forks: Forks | None = None,
+    ) -> Child:
+        """Start a command of Colonnade, such as ``["party", ...]``; an error if its folder cannot be written.
+
+        What it prints is added to ``output.jsonl`` in the folder. With ``forks`` it need not import anything.
+        """
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            output = os.open(folder / OUTPUT, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise StorageError(f"{error.filename or folder} cannot be written: {error.strerror}") from None
+        try:
+            alive = _locked(folder)
+            try:
+                reading, stdin = os.pipe()
+                try:
+                    wanted = Wanted(command, reading, output, alive, limits.by_kind, own_session=True)
+                    process = spawned(wanted) if forks is None else forks.start(wanted)
+                except BaseException:
+                    os.close(stdin)
+                    raise
+                finally:
+                    os.close(reading)
+                if alive is not None:
+                    os.pwrite(alive, f"{process.pid:<20}".encode(), 0)
+            finally:
+                if alive is not None:
+                    os.close(alive)
+        finally:
+            os.close(output)
+        return cls(process, stdin, folder, limits)
+
+    def poll(self) -> int | None:
+        """The exit status, or ``None`` while it runs; a child that has run for too long is stopped."""
+        if self.overran and self._process.poll() is None:
+            self.stop()
+        status = self._process.poll()
+        if status is not None:
+            self._let_go()
+        return status
+
+    @property
+    def seconds(self) -> float:
+        """For how long it has run."""
+        return time.monotonic() - self._started
+
+    @property
+    def overran(self) -> bool:
+        """Whether it has had more seconds than it may have."""
+        return self._limits.seconds is not None and self.seconds > self._limits.seconds
+
+    def ask_to_stop(self) -> None:
+        """Ask it to end, and do not wait."""
+        self._let_go()
+        with suppress(ProcessLookupError):
+            self._process.terminate()
+
+    def stop(self, grace: float = _GRACE_SECONDS) -> int:
+        """End it, and return its exit status; it may take some seconds to tell its peers."""
+        self.ask_to_stop()
+        try:
+            return self._process.wait(timeout=grace)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return self._process.wait()
+
+    def _let_go(self) -> None:
+        if self._stdin is not None:
+            os.close(self._stdin)
+            self._stdin = None
+
+
+def is_alive(folder: Path) -> bool:
+    """Whether the child whose folder this is still runs, whoever started it."""
+    if fcntl is None:
+        return False
+    try:
+        descriptor = os.open(folder / _ALIVE, os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return False
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+
+
+def wait_for_end(folder: Path, seconds: float = 2 * _GRACE_SECONDS) -> bool:
+    """Wait until the child of an earlier parent has ended, as it does by itself; returns whether it has."""
+    until = time.monotonic() + seconds
+    while is_alive(folder):
+        if time.monotonic() > until:
+            return False
+        time.sleep(_LOOK_SECONDS)
+    return True
+
+
+def end_by_force(folder: Path) -> None:
+    """Kill the child of an earlier parent; while it holds the lock, the number in the file is its own."""
+    if is_alive(folder):
+        with suppress(OSError, ValueError):
+            os.kill(int((folder / _ALIVE).read_text()), signal.SIGKILL)
+        wait_for_end(folder)
+
+
+def _locked(folder: Path) -> int | None:
+    """A locked file that the child inherits, so that the lock ends with it."""
+    if fcntl is None:
+        return None
+    descriptor = os.open(folder / _ALIVE, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise OfficeError(f"a process still works in {folder}: wait until it has ended") from None
+    writing.sync_folder(folder)
+    return descriptor
+
+
+def end_with_parent(grace: float = _GRACE_SECONDS) -> None:
+    """In a child: end in order when standard input closes, and by force when that takes too long."""
+
+    def watch() -> None:
+        with suppress(OSError, ValueError):
+            while os.read(0, 4096):
+                pass
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(grace)
+        os._exit(128 + signal.SIGKILL)
+
+    threading.Thread(target=watch, name="parent", daemon=True).start()

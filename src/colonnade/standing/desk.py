@@ -1,0 +1,370 @@
+"""The hub's desk: it takes proposals, answers and outcomes in, and says which attempt runs. It talks to nobody.
+
+Each call is one transaction. In it the statement is stored and every proposal that may go on because of it goes on, so
+a hub that is killed at any moment finds the same state again.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from colonnade.errors import FederationError
+from colonnade.protocols.roles import COORDINATOR
+from colonnade.standing.desk_store import DeskFile
+from colonnade.standing.federation import HubPart, Members
+from colonnade.standing.proposal import Answer, Outcome, Proposal, Withdrawal
+from colonnade.standing.signed import read_moment, written
+from colonnade.standing.verdict import FINAL, Case, Patience, State, next_step
+
+MOST_WAITING_BYTES = 1 << 28
+"""Of one analyst's proposals that are not decided yet."""
+MOST_A_DAY = 1000
+"""Proposals of one analyst within 24 hours: a row of each stays for ever."""
+MOST_NEWS = 200
+"""Studies in one piece of news; whoever asks goes on from its serial number."""
+_UNKNOWN = "the hub knows no proposal of this id that concerns you; `colonnade studies` lists those that do"
+
+
+@dataclass(frozen=True)
+class Running:
+    """An attempt that runs, or should."""
+
+    id: str
+    attempt: int
+    participants: tuple[str, ...]
+    stopping: bool
+    """Whether somebody has withdrawn, so that it must end."""
+    reported: bool
+    """Whether the coordinator has said how it ended."""
+
+    @property
+    def room(self) -> str:
+        """The name of its room."""
+        return room_of(self.id, self.attempt)
+
+
+def room_of(id: str, attempt: int) -> str:
+    """The name of the room of an attempt."""
+    return f"{id}.{attempt}"
+
+
+class Desk:
+    """Proposals and what became of them, in ``folder/desk.db``; any thread may call."""
+
+    def __init__(self, folder: Path, members: Members, part: HubPart) -> None:
+        self.members, self.part, self.folder = members, part, folder
+        self.file = DeskFile(folder)
+        self._listeners: list[Callable[[], None]] = []
+        self.present: Callable[[], frozenset[str] | None] = lambda: None
+        """Who is connected now, or None for everybody: no attempt is started without its parties."""
+        self._patience = Patience(timedelta(seconds=part.overdue), timedelta(hours=part.hours))
+
+    def listen(self, heard: Callable[[], None]) -> None:
+        """Call this after every change; from whatever thread made it."""
+        self._listeners.append(heard)
+
+    def resume(self, now: datetime) -> None:
+        """After a restart: what is stored from a later moment than now counts from now, so that a wait has an end."""
+        with self._changing(now) as file:
+            file.execute("UPDATE attempts SET started = min(started, :now), first_report = min(first_report, :now)",
+                         {"now": written(now)})  # fmt: skip
+
+    def propose(self, raw: bytes, caller: str, now: datetime) -> dict[str, Any]:
+        """Take a proposal in; the same one again changes nothing."""
+        proposal = Proposal.unpack(raw, self.members)
+        _check_signer(proposal.analyst, caller)
+        with self._changing(now) as file:
+            if self._row(file, proposal.id) is None:
+                proposal.check_time(now)
+                self._check_room(file, proposal.analyst, len(raw), now)
+                values = (
+                    *(proposal.id, proposal.name, proposal.kind, proposal.digest, proposal.analyst, proposal.purpose),
+                    *(json.dumps(proposal.parties), written(proposal.made), written(proposal.deadline), written(now)),
+                    *(len(raw), _next_serial(file)),
+                )
+                file.execute(
+                    "INSERT INTO proposals (id, name, kind, digest, analyst, purpose, parties, made, deadline, "
+                    "received, bytes, serial) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    values,
+                )
+                file.execute("INSERT INTO packed VALUES (?, ?)", (proposal.id, raw))
+        return self.study(proposal.id, caller)
+
+    def packed(self, id: str, caller: str) -> bytes:
+        """A proposal as it was signed, for those whom it concerns, as long as it is not decided."""
+        with self.file.reading() as file:
+            self._concerned(file, id, caller)
+            row = file.execute("SELECT raw FROM packed WHERE proposal = ?", (id,)).fetchone()
+        if row is None:
+            raise FederationError("this proposal is decided, and the hub no longer keeps its files")
+        return bytes(row["raw"])
+
+    def answer(self, raw: bytes, caller: str, now: datetime) -> dict[str, Any]:
+        """Take a party's answer in; it is final but for a withdrawal."""
+        said = Answer.unpack(raw, self.members)
+        _check_signer(said.party, caller)
+        with self._changing(now) as file:
+            row = self._concerned(file, said.proposal, caller)
+            if said.party not in json.loads(row["parties"]):
+                raise FederationError(f"{said.party} is no party of the study {row['name']!r}, so it has no say in it")
+            known = file.execute(
+                "SELECT yes, retries FROM answers WHERE proposal = ? AND party = ?", (said.proposal, said.party)
+            ).fetchone()
+            if known is not None:
+                if (bool(known["yes"]), known["retries"]) != (said.yes, said.retries):
+                    raise FederationError(f"{said.party} has answered otherwise before; a yes can be withdrawn")
+            elif row["state"] == "open" and now < read_moment(row["deadline"]):
+                file.execute(
+                    "INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?, ?)",
+                    (said.proposal, said.party, said.yes, said.why, said.retries, written(now), raw),
+                )
+                _changed(file, said.proposal)
+            else:
+                late = "expired" if row["state"] == "open" else row["state"]
+                raise FederationError(f"the study {row['name']!r} is {late}, so it takes no more answers")
+        return self.study(said.proposal, caller)
+
+    def outcome(self, raw: bytes, caller: str, now: datetime) -> dict[str, Any]:
+        """Take in how an attempt ended for one participant; "finished" replaces what it said before."""
+        said = Outcome.unpack(raw, self.members)
+        _check_signer(said.participant, caller)
+        with self._changing(now) as file:
+            row = self._concerned(file, said.proposal, caller)
+            if said.participant not in (*json.loads(row["parties"]), COORDINATOR):
+                raise FederationError(f"{said.participant} does not take part in the study {row['name']!r}")
+            if said.attempt > row["attempt"]:
+                raise FederationError(f"the study {row['name']!r} has had no attempt {said.attempt} yet")
+            key = (said.proposal, said.attempt, said.participant)
+            known = file.execute(
+                "SELECT ended FROM outcomes WHERE proposal = ? AND attempt = ? AND participant = ?", key
+            ).fetchone()
+            if known is None or (said.ended == "finished" != known["ended"]):
+                file.execute(
+                    "INSERT OR REPLACE INTO outcomes VALUES (?, ?, ?, ?, ?, ?)", (*key, said.ended, written(now), raw)
+                )
+                file.execute(
+                    "UPDATE attempts SET first_report = coalesce(first_report, ?) WHERE proposal = ? AND number = ?",
+                    (written(now), said.proposal, said.attempt),
+                )
+                _changed(file, said.proposal)
+        return self.study(said.proposal, caller)
+
+    def finished(self, id: str, caller: str) -> list[bytes]:
+        """What the parties that have finished have signed."""
+        with self.file.reading() as file:
+            self._concerned(file, id, caller)
+            rows = file.execute(
+                "SELECT raw FROM outcomes WHERE proposal = ? AND ended = 'finished' AND participant != ? "
+                "ORDER BY participant, attempt",
+                (id, COORDINATOR),
+            ).fetchall()
+        return [row["raw"] for row in rows]
+
+    def withdraw(self, raw: bytes, caller: str, now: datetime) -> dict[str, Any]:
+        """The analyst takes a proposal back, or a party its yes; nothing changes where all is decided."""
+        said = Withdrawal.unpack(raw, self.members)
+        _check_signer(said.by, caller)
+        with self._changing(now) as file:
+            row = self._concerned(file, said.proposal, caller)
+            if said.by not in (row["analyst"], *json.loads(row["parties"])):
+                raise FederationError(f"{said.by} has nothing to withdraw from the study {row['name']!r}")
+            if row["state"] in FINAL:
+                raise FederationError(f"the study {row['name']!r} is {row['state']}, so nothing can be withdrawn")
+            values = (said.proposal, said.by, written(now), raw)
+            if file.execute("INSERT OR IGNORE INTO withdrawals VALUES (?, ?, ?, ?)", values).rowcount:
+                # A party that is the analyst too withdraws the whole.
+                file.execute(
+                    "UPDATE proposals SET withdrawn = coalesce(withdrawn, ?) WHERE id = ?", (said.by, said.proposal)
+                )
+                _changed(file, said.proposal)
+        return self.study(said.proposal, caller)
+
+    def tick(self, now: datetime) -> None:
+        """Let time pass: what is due happens."""
+        with self._changing(now):
+            pass
+
+    def study(self, id: str, caller: str) -> dict[str, Any]:
+        """What one whom a proposal concerns may know about it."""
+        with self.file.reading() as file:
+            return self._shown(file, self._concerned(file, id, caller), caller)
+
+    def news(self, caller: str, since: int, most: int = MOST_NEWS) -> dict[str, Any]:
+        """The studies of this member that have changed since a serial number, and the number from which to go on."""
+        with self.file.reading() as file:
+            last: int = file.execute("SELECT last FROM serials").fetchone()["last"]
+            rows = file.execute(
+                "SELECT * FROM proposals WHERE serial > :since AND (:caller IN (:hub, analyst) OR EXISTS "
+                "(SELECT 1 FROM json_each(parties) WHERE value = :caller)) ORDER BY serial LIMIT :most",
+                {"since": min(since, last), "caller": caller, "hub": COORDINATOR, "most": most},
+            ).fetchall()
+            serial = rows[-1]["serial"] if len(rows) == most else last
+            return {"serial": serial, "studies": [self._shown(file, row, caller) for row in rows]}
+
+    def count(self) -> dict[str, int]:
+        """How many proposals are in which state."""
+        with self.file.reading() as file:
+            rows = file.execute("SELECT state, count(*) AS number FROM proposals GROUP BY state").fetchall()
+        return {row["state"]: row["number"] for row in rows}
+
+    def ended_before(self, moment: datetime) -> set[str]:
+        """The proposals that came to an end before a moment."""
+        with self.file.reading() as file:
+            rows = file.execute("SELECT id FROM proposals WHERE ended <= ?", (written(moment),)).fetchall()
+        return {row["id"] for row in rows}
+
+    def running(self) -> list[Running]:
+        """The attempts that run now, or have not ended for everybody."""
+        with self.file.reading() as file:
+            rows = file.execute(
+                "SELECT *, EXISTS (SELECT 1 FROM outcomes WHERE proposal = id AND outcomes.attempt = proposals.attempt "
+                "AND participant = ?) AS reported FROM proposals WHERE state = 'running' AND NOT waits ORDER BY id",
+                (COORDINATOR,),
+            ).fetchall()
+        return [
+            Running(
+                row["id"],
+                row["attempt"],
+                (*json.loads(row["parties"]), COORDINATOR),
+                row["withdrawn"] is not None,
+                bool(row["reported"]),
+            )
+            for row in rows
+        ]
+
+    @contextmanager
+    def _changing(self, now: datetime) -> Iterator[sqlite3.Connection]:
+        """One transaction, at whose end everything that is due has happened."""
+        with self.file.writing() as file:
+            before = file.execute("SELECT last FROM serials").fetchone()["last"]
+            yield file
+            self._go_on(file, now)
+            after = file.execute("SELECT last FROM serials").fetchone()["last"]
+        if after != before:
+            for heard in self._listeners:
+                heard()
+
+    def _go_on(self, file: sqlite3.Connection, now: datetime) -> None:
+        """Take every step that is due; whoever has waited longest comes first, and keeps its parties' places."""
+        places, present = {"all": self.part.studies_at_once}, self.present()
+        rows = file.execute(
+            "SELECT * FROM proposals WHERE state IN ('open', 'running') "
+            "ORDER BY state DESC, queued IS NULL, queued, received, id"
+        ).fetchall()
+        for row in rows:
+            case = self._case(file, row)
+            step = next_step(case, now, self._patience)
+            here = present is None or present >= set(case.parties)
+            if step == "start" and here and self._is_free(places, case.parties):
+                number = case.attempt + 1
+                file.execute("INSERT INTO attempts VALUES (?, ?, ?, NULL)", (row["id"], number, written(now)))
+                file.execute(
+                    "UPDATE proposals SET state = 'running', attempt = ?, waits = 0 WHERE id = ?", (number, row["id"])
+                )
+                _changed(file, row["id"])
+            elif step == "start":
+                if not row["waits"]:
+                    serial = _next_serial(file)
+                    file.execute("UPDATE proposals SET waits = 1, queued = ? WHERE id = ?", (serial, row["id"]))
+                    _changed(file, row["id"])
+            elif step is not None:
+                file.execute("UPDATE proposals SET state = ?, ended = ? WHERE id = ?", (step, written(now), row["id"]))
+                file.execute("DELETE FROM packed WHERE proposal = ?", (row["id"],))
+                _changed(file, row["id"])
+            if (step == "start" and here) or (step is None and case.state == "running"):
+                self._take(places, case.parties)  # also for one that waits for others: nobody overtakes it
+
+    def _is_free(self, places: dict[str, int], parties: tuple[str, ...]) -> bool:
+        each = self.part.studies_per_party
+        return places["all"] > 0 and all(places.get(f"party {name}", each) > 0 for name in parties)
+
+    def _take(self, places: dict[str, int], parties: tuple[str, ...]) -> None:
+        places["all"] -= 1
+        for name in parties:
+            places[f"party {name}"] = places.get(f"party {name}", self.part.studies_per_party) - 1
+
+    def _case(self, file: sqlite3.Connection, row: sqlite3.Row) -> Case:
+        key = (row["id"],)
+        answers = file.execute("SELECT party, yes, retries FROM answers WHERE proposal = ?", key)
+        outcomes = file.execute("SELECT attempt, participant, ended FROM outcomes WHERE proposal = ?", key)
+        last = file.execute(
+            "SELECT started, first_report FROM attempts WHERE proposal = ? AND number = ?", (row["id"], row["attempt"])
+        ).fetchone()
+        started, first = (None, None) if last is None else (last["started"], last["first_report"])
+        parties = tuple(json.loads(row["parties"]))
+        return Case(
+            row["state"],
+            row["analyst"],
+            parties,
+            (*parties, COORDINATOR),
+            read_moment(row["deadline"]),
+            {each["party"]: (bool(each["yes"]), each["retries"]) for each in answers},
+            row["withdrawn"],
+            row["attempt"],
+            None if started is None else read_moment(started),
+            None if first is None else read_moment(first),
+            {(each["attempt"], each["participant"]): each["ended"] for each in outcomes},
+        )
+
+    def _shown(self, file: sqlite3.Connection, row: sqlite3.Row, caller: str) -> dict[str, Any]:
+        state: State = row["state"]
+        answers = dict.fromkeys(json.loads(row["parties"]))
+        said = file.execute("SELECT party, yes, why FROM answers WHERE proposal = ?", (row["id"],)).fetchall()
+        answers |= {each["party"]: bool(each["yes"]) for each in said}
+        runs = state == "running" and row["withdrawn"] is None and not row["waits"]
+        names = ("id", "name", "kind", "digest", "analyst", "purpose", "state", "attempt", "made", "deadline", "ended")
+        shown = {name: row[name] for name in names}
+        shown |= {"parties": list(answers), "answers": answers, "withdrawn": row["withdrawn"]}
+        shown |= {"room": room_of(row["id"], row["attempt"]) if runs else None, "serial": row["serial"]}
+        if caller in (row["analyst"], COORDINATOR):
+            shown["reasons"] = {each["party"]: each["why"] for each in said if each["why"]}
+        return shown
+
+    def _row(self, file: sqlite3.Connection, id: str) -> sqlite3.Row | None:
+        found: sqlite3.Row | None = file.execute("SELECT * FROM proposals WHERE id = ?", (id,)).fetchone()
+        return found
+
+    def _concerned(self, file: sqlite3.Connection, id: str, caller: str) -> sqlite3.Row:
+        row = self._row(file, id)
+        if row is None or caller not in (row["analyst"], *json.loads(row["parties"]), COORDINATOR):
+            raise FederationError(_UNKNOWN)  # the same for both, so that nobody learns what others propose
+        return row
+
+    def _check_room(self, file: sqlite3.Connection, analyst: str, size: int, now: datetime) -> None:
+        today = file.execute(
+            "SELECT count(*) FROM proposals WHERE analyst = ? AND received > ?",
+            (analyst, written(now - timedelta(days=1))),
+        ).fetchone()[0]
+        if today >= MOST_A_DAY:
+            raise FederationError(f"{analyst} has proposed {today} studies within a day, and the hub takes no more")
+        count, held = file.execute(
+            "SELECT count(*), coalesce(sum(bytes), 0) FROM proposals "
+            "WHERE analyst = ? AND state IN ('open', 'running')",
+            (analyst,),
+        ).fetchone()
+        if count >= self.part.proposals or held + size > MOST_WAITING_BYTES:
+            raise FederationError(
+                f"{analyst} has {count} proposals that are not decided yet, and the hub keeps no more of them: wait, "
+                "or cancel one"
+            )
+
+
+def _check_signer(signer: str, caller: str) -> None:
+    if signer != caller:
+        raise FederationError(f"this is signed by {signer} and comes from {caller}; everybody speaks for itself")
+
+
+def _next_serial(file: sqlite3.Connection) -> int:
+    serial: int = file.execute("UPDATE serials SET last = last + 1 RETURNING last").fetchone()["last"]
+    return serial
+
+
+def _changed(file: sqlite3.Connection, id: str) -> None:
+    file.execute("UPDATE proposals SET serial = ? WHERE id = ?", (_next_serial(file), id))

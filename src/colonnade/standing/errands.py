@@ -1,0 +1,275 @@
+"""What an agent does at the hub: it fetches proposals and results, and tells what the hub does not know yet.
+
+All of it happens in a thread of its own. A hub may be slow, by mischief or by accident, and whoever looks after the
+studies that run, their limits and a person's wish to end them must never wait for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from colonnade.disk import reading, writing
+from colonnade.errors import ColonnadeError, ConnectError, FederationError, OfficeError, StorageError
+from colonnade.standing import newcomers, pruning
+from colonnade.standing.federation import Members
+from colonnade.standing.fetched import MODEL
+from colonnade.standing.filing import Filing
+from colonnade.standing.line import Line
+from colonnade.standing.logs import note
+from colonnade.standing.office import Entry, attempt_folder
+from colonnade.standing.outcome import files_of, result_of
+from colonnade.standing.proposal import LONGEST_REASON, STUDY_FILE, Answer, Outcome, Proposal, Withdrawal
+from colonnade.study.policy import PartyConfig
+from colonnade.wire import Identity
+
+log = logging.getLogger(__name__)
+
+Wanted = tuple[Literal["proposal", "result", "members"], str]
+
+
+class Received(NamedTuple):
+    """A proposal was taken in."""
+
+    study: str
+
+
+class Fetched(NamedTuple):
+    """A result was taken from the hub."""
+
+    study: str
+
+
+class Newcomers(NamedTuple):
+    """Members whom the hub names and nobody here has accepted."""
+
+    names: frozenset[str]
+
+
+Report = ConnectError | Received | Fetched | Newcomers
+
+_TICK_SECONDS = 0.2
+_PAUSE_SECONDS = 1.0
+_LAST_WORDS_SECONDS = 10.0
+_MOST_WANTED = 4096
+_RESULT_PAUSES = (1.0, 5.0, 30.0, 300.0, 3600.0)
+
+
+class Errands:
+    """The way to the hub and back, for one agent; ``report`` hears what came of it, or that the hub is away."""
+
+    def __init__(
+        self,
+        office: Filing,
+        identity: Identity,
+        members: Callable[[], Members],
+        config: Callable[[], PartyConfig],
+        report: Callable[[Report], None],
+    ) -> None:
+        self._office, self._identity, self._members, self._config = office, identity, members, config
+        self._report = report
+        self._wanted: queue.Queue[Wanted] = queue.Queue(_MOST_WANTED)
+        self._tries: Counter[str] = Counter()  # of results that could not be had
+        self._later: dict[str, float] = {}  # when they are asked for again
+        self._over = threading.Event()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="errands", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def want(self, *wanted: Wanted) -> None:
+        """Have something fetched when its turn comes; what is too much is wanted again when the hub names it again."""
+        for each in wanted:
+            with suppress(queue.Full):
+                self._wanted.put_nowait(each)
+
+    def check(self) -> None:
+        """Raise the error that has ended these errands, if one has: of a full disk, say."""
+        if self._failure is not None:
+            raise self._failure
+
+    def finish(self) -> None:
+        """Tell the hub what is left to tell, unless it takes too long: then it is told after the next start."""
+        self._over.set()
+        self._thread.join(_LAST_WORDS_SECONDS)
+
+    def _run(self) -> None:
+        try:
+            while not self._over.is_set():
+                try:
+                    self._tell()
+                    self._fetch()
+                    for study in [study for study, due in self._later.items() if due <= time.monotonic()]:
+                        del self._later[study]
+                        self.want(("result", study))
+                except ConnectError as error:
+                    self._report(error)
+                    self._over.wait(_PAUSE_SECONDS)
+                except (OfficeError, StorageError) as error:  # a full disk: it passes
+                    note(log, logging.ERROR, "nothing can be fetched or told now", why=str(error))
+                    self._over.wait(_PAUSE_SECONDS)
+            with suppress(ConnectError, OfficeError, StorageError):
+                self._tell()
+        except BaseException as error:  # the agent's loop raises it
+            self._failure = error
+
+    def _fetch(self) -> None:
+        try:
+            what, study = self._wanted.get(timeout=_TICK_SECONDS)
+        except queue.Empty:
+            return
+        try:
+            if what == "proposal":
+                self._fetch_proposal(study)
+            elif what == "result":
+                self._fetch_result(study)
+            else:
+                self._compare_members()
+        except (ConnectError, OfficeError, StorageError):
+            self.want((what, study))
+            raise
+
+    def _line(self) -> Line:
+        return Line(self._members(), self._identity)
+
+    def _fetch_proposal(self, study: str) -> None:
+        """Take a new proposal in; one that is not what it should be is never answered, since nobody signed it so."""
+        if self._office.known([study]):
+            return
+        members = self._members()
+        try:
+            with self._line() as line:
+                raw = line.proposal(study)
+            proposal = Proposal.unpack(raw, members)
+            if proposal.id != study or self._config().name not in proposal.parties:
+                raise FederationError("the hub sent another proposal than the one asked for")
+            proposal.check_time(datetime.now(UTC))
+            pruning.make_room(self._office, proposal)
+            proposal.write(self._office.folder / "studies" / study / "study", members)
+        except (ConnectError, OfficeError, StorageError):
+            raise
+        except ColonnadeError as error:
+            note(log, logging.WARNING, "a proposal is not taken in", proposal=study[:12], why=str(error))
+        else:
+            entry = self._office.receive(proposal)
+            note(
+                log,
+                logging.INFO,
+                "a study is proposed",
+                study=entry.name,
+                analyst=entry.analyst,
+                proposal=entry.id[:12],
+            )
+            self._report(Received(study))
+
+    def _fetch_result(self, study: str) -> None:
+        """Where our own process has no result, take the one that the hub keeps, if others have signed it.
+
+        The hub calls a study done before all parties have told it that they have finished, so it is asked again.
+        """
+        entry = self._office.entry(study)
+        own = [attempt.state for attempt in self._office.attempts(study)]
+        if not own or "finished" in own or (entry.folder / "result" / MODEL).exists():
+            return
+        if "running" in own:
+            self._want_later(study)
+            return
+        try:
+            with self._line() as line:
+                found = line.result(study)
+            others = _others(entry, self._config().name)
+            compared = found.compare(others, self._members())
+            compared.check()
+            files = found.signed(others, self._members())
+        except ConnectError:
+            raise
+        except ColonnadeError as error:
+            note(log, logging.WARNING, "the hub has no result for us", study=entry.name, why=str(error))
+            self._want_later(study)
+            return
+        folder = entry.folder / "result"
+        names = sorted(files, key=lambda name: name == MODEL)  # the last one, since it says that all are there
+        try:
+            folder.mkdir(mode=0o700, exist_ok=True)
+            writing.put({folder / Path(name).name: files[name] for name in names}, private=True)
+        except OSError as error:
+            raise StorageError(f"{error.filename or folder} cannot be written: {error.strerror}") from None
+        self._report(Fetched(study))
+        note(log, logging.INFO, "the result was taken from the hub", study=entry.name, how=str(compared))
+
+    def _want_later(self, study: str) -> None:
+        self._tries[study] += 1
+        if self._tries[study] <= len(_RESULT_PAUSES):
+            self._later[study] = time.monotonic() + _RESULT_PAUSES[self._tries[study] - 1]
+
+    def _compare_members(self) -> None:
+        """See whom the hub names that nobody here has accepted; they stay strangers until a person says otherwise."""
+        try:
+            with self._line() as line:
+                offered = line.members()
+        except ConnectError:
+            raise
+        except ColonnadeError as error:
+            note(log, logging.WARNING, "the hub's list of members cannot be read", why=str(error))
+            return
+        newcomers.keep(self._office.folder, offered)
+        pending = newcomers.newcomers(self._members(), offered)
+        self._report(Newcomers(frozenset(newcomer.name for newcomer in pending)))
+
+    # What is told
+
+    def _tell(self) -> None:
+        """Tell the hub what it does not know yet; a ConnectError if it cannot be reached."""
+        left, name = self._office.untold(), self._config().name
+        if not (left.answers or left.withdrawals or left.outcomes):
+            return
+        with self._line() as line:
+            for entry in left.answers:
+                self._say(line.answer, self._answer(entry))
+                self._office.told_answer(entry.id)
+            for entry in left.withdrawals:
+                self._say(line.withdraw, Withdrawal(entry.id, name, datetime.now(UTC)))
+                self._office.told_withdrawal(entry.id)
+            for study, number, state in left.outcomes:
+                place = attempt_folder(self._office.folder, study, number)
+                result = result_of(place) if state == "finished" else None
+                files = {} if result is None else files_of(place)
+                self._say(line.outcome, Outcome(study, number, name, state, datetime.now(UTC), result, files))
+                self._office.told_outcome(study, number)
+
+    def _answer(self, entry: Entry) -> Answer:
+        """A yes, or a no: with the words that a person wrote for the analyst, and a plain one where the policy says it.
+
+        Why the policy refuses may tell what is in our ledger or our party file.
+        """
+        yes = entry.state not in ("refused", "declined")
+        why = (entry.why or "")[:LONGEST_REASON] if entry.state == "declined" else ""
+        retries = self._config().standing.retries if yes else 0
+        return Answer(entry.id, self._config().name, yes, why, retries, datetime.now(UTC))
+
+    def _say(self, tell: Callable[[Any], object], what: object) -> None:
+        """Tell the hub something; if it will not have it, it has decided otherwise meanwhile, and its news say so."""
+        try:
+            tell(what)
+        except ConnectError:
+            raise
+        except ColonnadeError as error:
+            note(log, logging.WARNING, "the hub does not take what we say", why=str(error))
+
+
+def _others(entry: Entry, name: str) -> list[str]:
+    """The other parties of a study, by the file that its analyst signed; the hub may say otherwise."""
+    try:
+        return [party for party in reading.read_toml(entry.folder / "study" / STUDY_FILE)["parties"] if party != name]
+    except (reading.Unreadable, KeyError, TypeError):
+        raise FederationError("the study file of this proposal cannot be read any more") from None

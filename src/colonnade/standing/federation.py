@@ -1,0 +1,258 @@
+"""FEDERATION.toml: who belongs to a federation, by name, role and pinned certificate, and where its hub is."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
+
+from colonnade.disk import reading, writing
+from colonnade.errors import FederationError, IdentityError, StorageError
+from colonnade.privacy.observers import OTHERS
+from colonnade.protocols.roles import COORDINATOR
+from colonnade.study.console_part import ConsolePart, Role as PersonRole
+from colonnade.study.keys import Part, checked_path
+from colonnade.study.party_file import LogPart
+from colonnade.study.sections import CoordinatorPart
+from colonnade.study.spec import first_problem
+from colonnade.wire import Certificate, check_name
+from colonnade.wire.quota import HubLimits
+
+Role = Literal["hub", "party", "analyst"]
+MOST_MEMBERS = 1000
+INVITED = "invitation."
+"""How the names begin under which those dial who are invited and no members yet."""
+_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
+_SIZE = re.compile(r"(\d{1,6}(?:\.\d{1,3})?) ?([KMG]?I?B?)", re.IGNORECASE)
+
+
+def size_of(given: Any) -> Any:
+    """A number of bytes, which may be written with a unit, such as "4 GB"."""
+    if not isinstance(given, str):
+        return given
+    if (found := _SIZE.fullmatch(given.strip())) is None or found[2].upper() not in _UNITS:
+        raise ValueError('must be a number of bytes, or text such as "4 GB" or "512 MB"')
+    return int(float(found[1]) * _UNITS[found[2].upper()])
+
+
+Size = Annotated[int, BeforeValidator(size_of)]
+
+
+class MemberPart(Part):
+    """``[members.NAME]``: what a member is, and the fingerprint of its certificate."""
+
+    role: Role
+    pin: str
+
+    @field_validator("pin")
+    @classmethod
+    def _fingerprint(cls, pin: str) -> str:
+        if not re.fullmatch("sha256:[0-9a-f]{64}", pin):
+            raise ValueError("must be sha256: and 64 hexadecimal digits in lower case, as `colonnade init` prints them")
+        return pin
+
+
+class HubPart(Part):
+    """``[hub]``: what the hub alone needs to know; others ignore it."""
+
+    key: str = "coordinator.key"
+    folder: str = "hub"
+    listen: str | None = None
+    health: str | None = None
+    console: ConsolePart | Literal[False] = False
+    people: dict[str, PersonRole] = Field(default_factory=dict)
+    log: LogPart = LogPart()
+    connections: int = Field(default=HubLimits.connections, ge=1, le=10_000, strict=True)
+    rooms: int = Field(default=HubLimits.rooms, ge=1, le=10_000, strict=True)
+    bytes_per_second: Annotated[Size, Field(ge=1 << 20)] = HubLimits.bytes_per_second
+    memory: Annotated[Size, Field(ge=1 << 26)] = HubLimits.memory
+    study_memory: Annotated[Size, Field(ge=10**8)] = 4 * 10**9
+    proposals: int = Field(default=100, ge=1, le=100_000, strict=True)
+    studies_at_once: int = Field(default=4, ge=1, le=1000, strict=True)
+    studies_per_party: int = Field(default=1, ge=1, le=1000, strict=True)
+    overdue: float = Field(default=300.0, gt=0, le=86_400)
+    hours: float = Field(default=12.0, gt=0, le=8784)
+    keep_days: float = Field(default=90.0, gt=0, le=36500)
+    scores: tuple[str, ...] = Field(default=(), max_length=64)
+    """Study files of standing questions, whose rooms are open and in which the hub keeps the coordinator's seat."""
+
+    @field_validator("key", "folder")
+    @classmethod
+    def _path(cls, text: str) -> str:
+        return checked_path(text)
+
+    @field_validator("listen", "health")
+    @classmethod
+    def _address(cls, text: str | None) -> str | None:
+        if text is not None:
+            CoordinatorPart._host_and_port(text)
+        return text
+
+
+class FederationFile(Part):
+    """The whole file."""
+
+    name: str = Field(min_length=1, max_length=80)
+    address: str
+    members: dict[str, MemberPart] = Field(min_length=1, max_length=MOST_MEMBERS)
+    hub: HubPart | None = None
+
+    @field_validator("name")
+    @classmethod
+    def _one_line(cls, name: str) -> str:
+        if not name.isprintable() or not name.strip():
+            raise ValueError("must be one line of text")
+        return name
+
+    @field_validator("address")
+    @classmethod
+    def _host_and_port(cls, address: str) -> str:
+        return CoordinatorPart._host_and_port(address)
+
+    @model_validator(mode="after")
+    def _one_hub(self) -> FederationFile:
+        for name, member in self.members.items():
+            check_name(name)
+            if (member.role == "hub") != (name == COORDINATOR):
+                raise ValueError(f'members - the hub, and nobody else, is [members.{COORDINATOR}] with role = "hub"')
+            if not may_be_called(name):
+                raise ValueError(f"members - {name!r} is a reserved word and cannot name a member")
+        if COORDINATOR not in self.members:
+            raise ValueError(f"members.{COORDINATOR} is missing: it is the hub, which everybody dials")
+        return self
+
+
+@dataclass(frozen=True)
+class Members:
+    """A federation: its members with roles and certificates, and the address of its hub."""
+
+    name: str
+    address: str
+    certificates: Mapping[str, Certificate]
+    roles: Mapping[str, Role]
+    hub: HubPart | None
+    path: Path
+
+    @classmethod
+    def load(cls, path: str | Path) -> Members:
+        """Read FEDERATION.toml and the certificates beside it, each checked against its pin."""
+        path = Path(path)
+        try:
+            content = FederationFile.model_validate(reading.read_toml(path))
+        except reading.Malformed as error:
+            raise FederationError(f"the federation file {path} is not valid TOML: {error}") from None
+        except reading.Unreadable as error:
+            raise FederationError(f"the federation file {path} cannot be read: {error}") from None
+        except ValidationError as error:
+            raise FederationError(f"{path}: {first_problem(error)}") from None
+        except IdentityError as error:
+            raise FederationError(f"{path}: members - {error}") from None
+        found = {
+            name: Certificate.load(path.parent / "certs" / f"{name}.crt", member.pin)
+            for name, member in content.members.items()
+        }
+        roles = {name: member.role for name, member in content.members.items()}
+        return cls(content.name, content.address, found, roles, content.hub, path).checked()
+
+    def checked(self) -> Members:
+        """These members, if each has a name and a key of its own; otherwise an error."""
+        keys: dict[str, str] = {}
+        for name, certificate in self.certificates.items():
+            if certificate.name != name:
+                raise IdentityError(
+                    f"{self.path}: the certificate of {name} was made for {certificate.name}, so others would refuse it"
+                )
+            if (other := keys.setdefault(certificate.key_fingerprint, name)) != name:
+                raise IdentityError(f"{self.path}: {other} and {name} have the same key; each needs a key of its own")
+        return self
+
+    @property
+    def parties(self) -> tuple[str, ...]:
+        """The members that hold tables."""
+        return tuple(name for name, role in self.roles.items() if role == "party")
+
+    @property
+    def analysts(self) -> tuple[str, ...]:
+        """The members that may propose studies: analysts, and parties too."""
+        return tuple(name for name, role in self.roles.items() if role != "hub")
+
+    @property
+    def pins(self) -> dict[str, str]:
+        """Everyone's fingerprint."""
+        return {name: certificate.fingerprint for name, certificate in self.certificates.items()}
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of what is the same at all members: the name, the address, roles and pins."""
+        said = {"name": self.name, "address": self.address, "roles": dict(self.roles), "pins": self.pins}
+        return sha256(json.dumps(said, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+    def check(self, names: Iterable[str]) -> None:
+        """Raise an error unless each of these is a party of the federation."""
+        if strangers := sorted(set(names) - set(self.parties)):
+            raise FederationError(
+                f"{', '.join(strangers)} is no party of the federation {self.name!r} whom we have accepted; those are "
+                f"{', '.join(sorted(self.parties)) or 'none yet'}, and `colonnade members` accepts others"
+            )
+
+    def check_new(self, name: str) -> None:
+        """Raise an error unless somebody who joins may have this name."""
+        if check_name(name).lower() in map(str.lower, self.roles) or not may_be_called(name):
+            raise FederationError(f"{name!r} is taken in the federation {self.name!r}: choose another name")
+
+    def with_member(self, certificate: Certificate, role: Role) -> Members:
+        """These members and one more."""
+        name = certificate.name
+        self.check_new(name)
+        more = {**self.certificates, name: certificate}
+        return replace(self, certificates=more, roles={**self.roles, name: role}).checked()
+
+    def only(self, *names: str) -> Members:
+        """The federation with these members alone."""
+        certificates = {name: self.certificates[name] for name in names}
+        return replace(self, certificates=certificates, roles={name: self.roles[name] for name in names})
+
+    def save(self, path: str | Path) -> None:
+        """Write the part of FEDERATION.toml that everybody has, and ``certs/`` beside it."""
+        path = Path(path)
+        parts = [f"name = {_text(self.name)}\naddress = {_text(self.address)}\n"]
+        parts += [_section(name, role, self.pins[name]) for name, role in self.roles.items()]
+        self._put(path, "\n".join(parts), self.certificates)
+
+    def append(self, name: str) -> None:
+        """Add one of these members to the file from which the others were read; the rest of it stays as it is."""
+        try:
+            text = reading.read_text(self.path)
+        except reading.Unreadable as error:
+            raise FederationError(f"the federation file {self.path} cannot be read: {error}") from None
+        added = _section(name, self.roles[name], self.pins[name])
+        self._put(self.path, f"{text.rstrip()}\n\n{added}", {name: self.certificates[name]})
+
+    def _put(self, path: Path, text: str, certificates: Mapping[str, Certificate]) -> None:
+        folder = path.parent / "certs"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            files = {folder / f"{name}.crt": certificate.pem for name, certificate in certificates.items()}
+            writing.put({**files, path.resolve(): text.encode()})  # the pins last: they need the certificates
+        except OSError as error:
+            raise StorageError(f"{error.filename or path} cannot be written: {error.strerror}") from None
+
+
+def may_be_called(name: str) -> bool:
+    """Whether a member may have this name, which is one in form."""
+    return name != OTHERS and not name.startswith(INVITED)
+
+
+def _section(name: str, role: Role, pin: str) -> str:
+    return f"[members.{_text(name)}]\nrole = {_text(role)}\npin = {_text(pin)}\n"
+
+
+def _text(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,123 @@
+"""All standing questions of one party, as its agent keeps them: it asks in some and answers in others."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from colonnade.disk import reading, writing
+from colonnade.errors import StorageError, StudyError
+from colonnade.protocols.scores.standing import Gate, Opened, Places, Verdict
+from colonnade.randomness import new_key
+from colonnade.standing.scores import settings
+from colonnade.standing.scores.allowance import Allowance
+from colonnade.standing.scores.meeting import way_in
+from colonnade.standing.scores.questions import Questions
+from colonnade.standing.scores.session import Answering, Asking, Stay, counts_file
+from colonnade.standing.scores.settings import Standing
+from colonnade.study import PartyConfig
+
+_TOKEN_DIGITS = 64
+
+
+@dataclass(frozen=True)
+class Kept:
+    """One standing question: the session that is kept open, and where to ask if this party may."""
+
+    standing: Standing
+    stay: Stay
+    questions: Questions | None
+    allowance: Allowance | None
+
+    @property
+    def ready(self) -> bool | None:
+        """Whether it can be asked in now; ``None`` where this party answers."""
+        return None if self.questions is None else self.questions.ready
+
+
+class ScoresService:
+    """The standing questions of one party, from ``[agent.scores]`` of its file; ``folder`` is the agent's."""
+
+    def __init__(
+        self,
+        config: PartyConfig,
+        said: Mapping[str, Any],
+        folder: Path,
+        *,
+        hub: str | None = None,
+        scored: Callable[[int], None] = lambda people: None,
+    ) -> None:
+        """``scored`` is told how many scores were told, to this party or by it."""
+        self.scored = scored
+        self.part, self.hub = settings.read(said, config.path), hub
+        self.token_file = folder / self.part.token
+        self.kept: dict[str, Kept] = {}
+        for model in self.part.models:
+            standing = settings.standing(model, config.path)
+            name = standing.study.name
+            if name in self.kept:
+                raise StudyError(f"{config.path}: [agent.scores] names two studies that are called {name!r}")
+            self.kept[name] = self._kept(standing, config, folder, hub)
+
+    def _kept(self, standing: Standing, config: PartyConfig, folder: Path, hub: str | None) -> Kept:
+        enter, wait = way_in(standing, config.name, config.key, hub=hub), standing.study.content.limits.join
+        if standing.task.to == config.name:
+            questions = Questions(gather=self.part.gather / 1000)
+            asking = Asking(standing, config, questions)
+            return Kept(standing, Stay(enter, standing, asking, wait=wait), questions, None)
+        allowance = Allowance(standing, config, counts_file(folder))
+        answering = Answering(standing, config, self._counted(allowance))
+        return Kept(standing, Stay(enter, standing, answering, wait=wait), None, allowance)
+
+    def _counted(self, allowance: Allowance) -> Opened:
+        """The gate of an owner, which counts whom it lets through."""
+
+        def opened(people: tuple[str, ...]) -> Gate:
+            let_in = allowance.opened(people)
+
+            def gate(places: Places) -> Verdict:
+                found = let_in(places)
+                self.scored(int((~found.refused).sum()))
+                return found
+
+            return gate
+
+        return opened
+
+    @property
+    def asked_here(self) -> dict[str, Kept]:
+        """The questions that this party may ask."""
+        return {name: kept for name, kept in self.kept.items() if kept.questions is not None}
+
+    def start(self) -> Self:
+        """Meet the others, and stay."""
+        for kept in self.kept.values():
+            kept.stay.start()
+        return self
+
+    def stop(self) -> None:
+        """Leave all sessions."""
+        for kept in self.kept.values():
+            kept.stay.stop()
+            if kept.allowance is not None:
+                kept.allowance.close()
+
+    def token(self) -> str:
+        """The token with which programs of this machine ask, made if there is none; its owner alone can read it."""
+        try:
+            if not self.token_file.exists():
+                self.token_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                writing.put({self.token_file: f"{new_key().hex()}\n".encode()}, private=True)
+            if os.name == "posix" and self.token_file.stat().st_mode & 0o077:
+                raise StorageError(f"{self.token_file} can be read by others: make it private with `chmod 600`")
+            text = reading.read_text(self.token_file).strip()
+        except OSError as error:
+            raise StorageError(f"{self.token_file} cannot be used: {error.strerror}") from None
+        except (reading.Unreadable, reading.Malformed) as error:
+            raise StorageError(f"{self.token_file} cannot be read: {error}") from None
+        if len(text) != _TOKEN_DIGITS or not text.isalnum():
+            raise StorageError(f"{self.token_file} holds no token: delete it, and a new one is made")
+        return text

@@ -1,0 +1,113 @@
+"""``[agent.scores]`` of a party file: which standing questions the party takes part in, and what it allows a day."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError, field_validator
+
+from colonnade.errors import PolicyError, StudyError
+from colonnade.models.prediction import JointPrediction
+from colonnade.protocols.scores.task import Scores
+from colonnade.study import Study
+from colonnade.study.keys import Part, checked_path
+from colonnade.study.spec import first_problem
+
+_SECTION = "agent.scores"
+
+
+class ModelPart(Part):
+    """One of ``models``: a study of kind "prediction", agreed to by its digest, that stands open for questions.
+
+    ``per_person`` is how often a day the entitled party may be told about one person, and ``per_day`` about how many
+    people it may ask a day, each time counted.
+    """
+
+    study: str
+    digest: str
+    per_person: int = Field(default=1, ge=1, le=10_000, strict=True)
+    per_day: int = Field(default=10_000, ge=1, le=10**9, strict=True)
+
+    @field_validator("study")
+    @classmethod
+    def _path(cls, text: str) -> str:
+        return checked_path(text)
+
+    @field_validator("digest")
+    @classmethod
+    def _digits(cls, text: str) -> str:
+        if not re.fullmatch("[0-9a-f]{64}", text):
+            raise ValueError("must be the 64 hexadecimal digits that `colonnade privacy` prints for the study")
+        return text
+
+
+class ScoresPart(Part):
+    """The section: the standing questions, and where programs of this machine may ask."""
+
+    models: tuple[ModelPart, ...] = Field(min_length=1, max_length=16)
+    token: str = "scores.token"  # noqa: S105 - the name of a file
+    gather: float = Field(default=2.0, ge=0, le=1000)
+    """Milliseconds for which a first question waits for others, which are then asked together."""
+
+    @field_validator("token")
+    @classmethod
+    def _path(cls, text: str) -> str:
+        return checked_path(text)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A study that stands open for questions, checked."""
+
+    study: Study
+    task: Scores
+    per_person: int = 1
+    per_day: int = 10_000
+
+    @classmethod
+    def of(cls, study: Study, per_person: int = 1, per_day: int = 10_000) -> Standing:
+        """This study, if questions can be asked in it one by one; otherwise an error."""
+        study.runnable()
+        task, model = study.task, study.estimator()
+        if not isinstance(model, JointPrediction):
+            raise StudyError(
+                f'{study.path}: scores on demand need a study of kind = "prediction", and this one is of kind '
+                f"{study.content.task.kind!r}"
+            )
+        if not isinstance(task, Scores):
+            raise StudyError(
+                f"{study.path}: scores on demand are added up on shares, and levels are not: set "
+                'answers = "noise" in [task], or run it once as a study of its own'
+            )
+        return cls(study, task, per_person, per_day)
+
+    @cached_property
+    def model(self) -> JointPrediction:
+        """The question, with its public model."""
+        found = self.study.estimator()
+        assert isinstance(found, JointPrediction)  # noqa: S101 - checked when it was made
+        return found
+
+
+def read(said: Mapping[str, Any], path: Path) -> ScoresPart:
+    """The section of the party file at ``path``."""
+    try:
+        return ScoresPart.model_validate(said)
+    except ValidationError as error:
+        raise StudyError(f"{path}: {first_problem(error, _SECTION)}") from None
+
+
+def standing(part: ModelPart, path: Path) -> Standing:
+    """The study that one of ``models`` names, if it is the one that was agreed to."""
+    study = Study.load(path.parent / part.study)
+    if study.digest != part.digest:
+        raise PolicyError(
+            f"{path}: [{_SECTION}] agrees to another study than {part.study} is now: see what it costs with `colonnade "
+            f"privacy {part.study}`, and write digest = {study.digest!r} if you agree"
+        )
+    return Standing.of(study, part.per_person, part.per_day)

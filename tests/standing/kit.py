@@ -1,0 +1,430 @@
+"""A standing federation as real processes: a hub, three agents and an analyst, each in a folder of its own.
+
+Nothing here waits for seconds to pass: whoever waits looks at a state until it is there. The limit of :func:`until` is
+only for a federation that is stuck.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from colonnade.cli.console import whose
+from colonnade.console.serve import access_of, read_address, sign_in_address
+from colonnade.errors import ConnectError
+from colonnade.standing.federation import Members
+from colonnade.standing.line import Line
+from colonnade.standing.office import Entry, Office
+from colonnade.standing.proposing import deadline_of, proposal_of
+from colonnade.study.console_part import Role
+from colonnade.wire import Identity
+from tests.docs.book import EXAMPLE
+from tests.ports import free_port
+
+Found = TypeVar("Found")
+PARTIES = ("bank", "shop", "clinic")
+HUB, ANALYST = "coordinator", "ana"
+ROLES = {HUB: "hub", **dict.fromkeys(PARTIES, "party"), ANALYST: "analyst"}
+STUCK_SECONDS = 300.0
+_PATH = os.pathsep.join(path for path in sys.path if path)
+_LOG = "process.log"
+
+
+def until(look: Callable[[], Found | None], what: str, seconds: float = STUCK_SECONDS) -> Found:
+    """Look until there is something; an error that says what was waited for, if there never is."""
+    end = time.monotonic() + seconds
+    while True:
+        if found := look():
+            return found
+        if time.monotonic() > end:
+            raise AssertionError(f"{what}: nothing after {seconds:.0f} s")
+        time.sleep(0.05)
+
+
+@dataclass
+class Standing:
+    """A federation in a folder, and the processes of those members that run."""
+
+    folder: Path
+    ports: dict[str, int]
+    running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    # --- files
+
+    def of(self, name: str) -> Path:
+        """The folder of a member."""
+        return self.folder / name
+
+    def file(self, name: str) -> Path:
+        """What a member's process is started with."""
+        return self.of(name) / ("FEDERATION.toml" if name in (HUB, ANALYST) else "party.toml")
+
+    @property
+    def study(self) -> Path:
+        """The analyst's study."""
+        return self.of(ANALYST) / "STUDY.toml"
+
+    def key(self, name: str) -> Path:
+        """A member's key."""
+        return self.of(name) / f"{name}.key"
+
+    def members(self, name: str = ANALYST) -> Members:
+        """The federation as a member knows it."""
+        return Members.load(self.of(name) / "FEDERATION.toml")
+
+    def office(self, party: str) -> Office:
+        """The store of a party's agent."""
+        return Office.open(self.of(party) / "agent")
+
+    def ledger(self, party: str) -> Path:
+        """A party's ledger."""
+        return self.of(party) / "ledger.sqlite"
+
+    def table(self, party: str) -> Path:
+        """A party's table."""
+        return self.of(party) / f"{party}.csv"
+
+    def study_named(self, name: str) -> Path:
+        """The analyst's study under another name: a study of its own, where one that ran would not run again."""
+        text = self.study.read_text(encoding="utf-8")
+        first = next(line for line in text.splitlines() if line.startswith("name = "))
+        path = self.study.with_name(f"{name}.toml")
+        path.write_text(text.replace(first, f'name = "{name}"'), encoding="utf-8")
+        return path
+
+    def change(self, name: str, old: str, new: str) -> None:
+        """Change the file of a party or of the hub, as with an editor."""
+        path = self.file(name)
+        text = path.read_text(encoding="utf-8")
+        assert old in text, (path, old)
+        path.write_text(text.replace(old, new), encoding="utf-8")
+
+    # --- processes
+
+    def start(self, *names: str) -> None:
+        """Start the processes of these members, or of all but the analyst."""
+        for name in names or (HUB, *PARTIES):
+            assert name not in self.running, name
+            command = "hub" if name == HUB else "agent"
+            with open(self.of(name) / _LOG, "ab") as log:
+                self.running[name] = subprocess.Popen(
+                    [sys.executable, "-m", "colonnade", command, str(self.file(name))],
+                    cwd=self.of(name),
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    env=environment(),
+                )
+
+    def kill(self, name: str) -> None:
+        """End a member's process as a failing machine would."""
+        self._end(name, signal.SIGKILL)
+
+    def stop(self, *names: str) -> None:
+        """Ask processes to end, and wait until they have."""
+        for name in names or tuple(self.running):
+            self.running[name].send_signal(signal.SIGTERM)
+        for name in names or tuple(self.running):
+            self._end(name, signal.SIGTERM)
+
+    def _end(self, name: str, how: signal.Signals) -> None:
+        process = self.running.pop(name)
+        if process.poll() is None:
+            process.send_signal(how)
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise AssertionError(f"{name} did not end:\n{self.log(name)}") from None
+
+    def children(self, name: str) -> list[int]:
+        """The processes that a member's process has started and that still run."""
+        return descendants(self.running[name].pid) if name in self.running else []
+
+    def log(self, name: str) -> str:
+        """What a member's process has printed, its last part."""
+        path = self.of(name) / _LOG
+        return path.read_text(encoding="utf-8", errors="replace")[-4000:] if path.exists() else ""
+
+    def check_alive(self) -> None:
+        """An error with its words, if a process has ended that nobody ended."""
+        for name, process in self.running.items():
+            if process.poll() is not None:
+                raise AssertionError(f"{name} ended with {process.returncode}:\n{self.log(name)}")
+
+    # --- what people type
+
+    def call(self, *words: object, name: str = ANALYST, code: int = 0) -> Any:
+        """A command, typed in a member's folder: what its JSON says."""
+        found = subprocess.run(
+            [sys.executable, "-m", "colonnade", *map(str, words), "--json"],
+            cwd=self.of(name),
+            capture_output=True,
+            env=environment(),
+            check=False,
+        )
+        assert found.returncode == code, (words, found.returncode, found.stdout.decode(), found.stderr.decode())
+        return json.loads(found.stdout or b"null")
+
+    def propose(self, study: Path | None = None, *, purpose: str = "to see what the three have in common") -> str:
+        """The analyst proposes a study, as the command does; returns the proposal's id."""
+        return until(lambda: self._proposed(study or self.study, purpose), "the hub to take a proposal")
+
+    def _proposed(self, study: Path, purpose: str) -> str | None:
+        """The id of a proposal, unless the hub is not there just now."""
+        members = self.members()
+        proposal, _ = proposal_of(study, members, ANALYST, purpose, deadline_of("1d"))
+        try:
+            with Line(members, self.identity) as line:
+                return str(line.propose(proposal)["id"])
+        except ConnectError:
+            return None
+
+    def approve(self, id: str) -> None:
+        """Everybody says yes, as the command does."""
+        for party in PARTIES:
+            self.office(party).approve(id, "pat")
+
+    def beyond_the_budget(self, party: str) -> str:
+        """A study that this party's check refuses, since its caps are small for a moment; the id of its proposal."""
+        cap = next(line for line in self.file(party).read_text("utf-8").splitlines() if line.startswith("epsilon = "))
+        self.change(party, cap, "epsilon = { analyst = 0.01, coordinator = 0.01, party = 0.01 }")
+        proposed = self.propose(self.study_named("beyond-the-budget"))
+        self.wait(party, proposed, "refused")
+        self.change(party, "epsilon = { analyst = 0.01, coordinator = 0.01, party = 0.01 }", cap)
+        return proposed
+
+    def without_a_table(self, party: str) -> str:
+        """A study that fails, because this party's table is away when it runs; the id of its proposal."""
+        proposed = self.propose(self.study_named("without-a-table"))
+        self.wait_all(proposed, "waiting")
+        away = self.table(party).rename(self.table(party).with_suffix(".away"))
+        self.approve(proposed)
+        self.wait_all(proposed, "failed")
+        away.rename(self.table(party))
+        return proposed
+
+    def told(self) -> dict[str, Mapping[str, Any]]:
+        """Every proposal as the hub tells the analyst, by its id."""
+        found: dict[str, Mapping[str, Any]] = {}
+        with Line(self.members(), self.identity) as line:
+            serial = 0
+            while studies := (said := line.news(serial, wait=0.0))["studies"]:
+                found |= {study["id"]: study for study in studies}
+                serial = said["serial"]
+        return found
+
+    @property
+    def identity(self) -> Identity:
+        """The analyst's key and certificate."""
+        return Identity.load(self.key(ANALYST), self.key(ANALYST).with_suffix(".crt"))
+
+    def link(self, name: str, role: Role = "approver") -> str:
+        """A link that signs one person in at the console of a party or of the hub, as `colonnade console` makes it."""
+        folder, part = whose(self.file(name))
+        address = until(lambda: read_address(folder) if self._serves(name) else None, f"the console of {name}")
+        access = access_of(folder, part, dict, part.address[1])
+        return sign_in_address(address, access.link("pat", role))
+
+    def _serves(self, name: str) -> bool:
+        self.check_alive()
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.ports["hub console" if name == HUB else name])) == 0
+
+    # --- states
+
+    def entry(self, party: str, id: str) -> Entry | None:
+        """What a party knows of a proposal, if it has it."""
+        return next((entry for entry in self.office(party).entries() if entry.id == id), None)
+
+    def state(self, party: str, id: str) -> str | None:
+        """The state of a proposal at a party."""
+        found = self.entry(party, id)
+        return None if found is None else found.state
+
+    def wait(self, party: str, id: str, *states: str) -> Entry:
+        """Wait until a proposal is in one of these states at a party."""
+
+        def look() -> Entry | None:
+            self.check_alive()
+            found = self.entry(party, id)
+            return found if found is not None and found.state in states else None
+
+        try:
+            return until(look, f"{party}'s {id[:8]} to be {' or '.join(states)}")
+        except AssertionError as error:
+            said = {name: self.state(name, id) for name in PARTIES}
+            logs = "\n".join(f"--- {name}\n{self.log(name)}" for name in (HUB, *PARTIES))
+            raise AssertionError(f"{error}; now {said}\n{logs}") from None
+
+    def wait_connected(self, id: str) -> None:
+        """Wait until the processes of a study have met at every party, or it is over."""
+        for party in PARTIES:
+            until(lambda party=party: self._connected(party, id), f"{party} to connect in {id[:8]}")
+
+    def _connected(self, party: str, id: str) -> bool:
+        self.check_alive()
+        notes = (attempt.folder / "events.jsonl" for attempt in self.office(party).attempts(id))
+        met = any('"connected"' in note.read_text(encoding="utf-8") for note in notes if note.exists())
+        return met or self.state(party, id) == "done"
+
+    def wait_all(self, id: str, *states: str) -> dict[str, Entry]:
+        """The same at every party."""
+        return {party: self.wait(party, id, *states) for party in PARTIES}
+
+
+def environment() -> dict[str, str]:
+    """Processes find the package where this one does, and use one thread."""
+    return {**os.environ, "PYTHONPATH": _PATH, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
+
+
+def descendants(pid: int) -> list[int]:
+    """The processes below a process, as the system lists them."""
+    parents: dict[int, list[int]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if fields[0] != "Z":
+            parents.setdefault(int(fields[1]), []).append(int(path.parent.name))
+    found, below = [], [pid]
+    while below:
+        below = [child for parent in below for child in parents.get(parent, ())]
+        found += below
+    return found
+
+
+SMALL_STUDY = """
+name = "small"
+
+[task]
+kind = "pca"
+n_components = 1
+rows_at_most = 1000
+
+[budget]
+delta = 1e-6
+epsilon = { analyst = 0.5, coordinator = 0.5, party = 1.0 }
+
+[committee]
+seats = ["bank", "shop", "clinic"]
+threshold = 1
+
+[limits]
+join = 60
+reconnect = 5
+silence = 60
+
+[parties.bank]
+schema = "schemas/bank.toml"
+
+[parties.shop]
+schema = "schemas/shop.toml"
+
+[parties.clinic]
+schema = "schemas/clinic.toml"
+"""
+_SMALL_SCHEMA = """
+[columns.first]
+type = "number"
+low = -1
+high = 1
+
+[columns.second]
+type = "number"
+low = -1
+high = 1
+"""
+
+
+def _small(folder: Path, rows: int = 60) -> None:
+    """Three tables of the same few people, and the smallest study of all of them."""
+    rng = np.random.default_rng(21)
+    (folder / "schemas").mkdir(parents=True)
+    (folder / "STUDY.toml").write_text(SMALL_STUDY, encoding="utf-8")
+    for party in PARTIES:
+        (folder / party).mkdir()
+        (folder / "schemas" / f"{party}.toml").write_text(_SMALL_SCHEMA, encoding="utf-8")
+        cells = np.round(rng.uniform(-1, 1, (rows, 2)), 3)
+        lines = ["person_id,first,second", *(f"p{i:04d},{a},{b}" for i, (a, b) in enumerate(cells))]
+        (folder / party / f"{party}.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        text = (EXAMPLE / party / "party.toml").read_text(encoding="utf-8")
+        (folder / party / "party.toml").write_text(text, encoding="utf-8")
+
+
+def make(
+    folder: Path,
+    *,
+    small: bool = False,
+    approval: Mapping[str, str] | str = "ask",
+    cap: float = 3.0,
+    console: bool = False,
+    agent: str = "",
+    hub: str = "",
+) -> Standing:
+    """Write the files of a federation: the example of three organisations, or three small tables."""
+    source = folder / "source"
+    if small:
+        _small(source)
+    else:
+        shutil.copytree(EXAMPLE, source)
+    ports = {name: free_port() for name in (HUB, *PARTIES, "hub console")}
+    keys = {name: Identity.create(name) for name in ROLES}
+    certificates = {name: key.certificate for name, key in keys.items()}
+    address = f"127.0.0.1:{ports[HUB]}"
+    members = Members("three organisations", address, certificates, ROLES, None, folder / "FEDERATION.toml")  # type: ignore[arg-type]
+    for name, key in keys.items():
+        (folder / name).mkdir()
+        key.save(folder / name)
+        members.save(folder / name / "FEDERATION.toml")
+    with open(folder / HUB / "FEDERATION.toml", "a", encoding="utf-8") as file:
+        served = f'console = "127.0.0.1:{ports["hub console"]}"\n' if console else ""
+        file.write(f'\n[hub]\nkey = "{HUB}.key"\nfolder = "hub"\n{served}{hub}')
+    study = (source / "STUDY.toml").read_text(encoding="utf-8")
+    (folder / ANALYST / "STUDY.toml").write_text(study, encoding="utf-8")
+    shutil.copytree(source / "schemas", folder / ANALYST / "schemas")
+    for party in PARTIES:
+        for path in (source / party).glob("*.csv"):
+            shutil.copy(path, folder / party)
+        said = approval if isinstance(approval, str) else approval[party]
+        text = (source / party / "party.toml").read_text(encoding="utf-8")
+        text = text.replace('approval = "auto-within-budget"', f'approval = "{said}"')
+        text = text.replace("epsilon = { analyst = 3.0, coordinator = 3.0, party = 3.0 }",
+                            f"epsilon = {{ analyst = {cap}, coordinator = {cap}, party = {cap} }}")  # fmt: skip
+        listen = f'"127.0.0.1:{ports[party]}"' if console else "false"
+        text += f'\n[agent]\nfederation = "FEDERATION.toml"\nfolder = "agent"\nconsole = {listen}\n{agent}'
+        (folder / party / "party.toml").write_text(text, encoding="utf-8")
+    shutil.rmtree(source)
+    return Standing(folder, ports)
+
+
+@contextmanager
+def standing(folder: Path, start: Sequence[str] = (), **how: Any) -> Iterator[Standing]:
+    """A federation whose processes run, all of them or some, and are ended at the end."""
+    found = make(folder, **how)
+    try:
+        found.start(*start)
+        yield found
+    finally:
+        for name in tuple(found.running):
+            for pid in (*found.children(name), found.running[name].pid):
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    continue
+            found.running.pop(name).wait()

@@ -1,0 +1,245 @@
+"""The interface for programs: what is asked and answered over HTTP, and what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+import time
+from contextlib import ExitStack
+
+import httpx
+import pytest
+
+from colonnade.console.app import make_app as make_console
+from colonnade.console.party import PartyDesk
+from colonnade.errors import PolicyError, StorageError, StudyError
+from colonnade.standing.filing import Filing
+from colonnade.standing.scores import description
+from colonnade.standing.scores.meeting import keep_seat, own_hub
+from colonnade.standing.scores.service import ScoresService
+from colonnade.standing.scores.serving import make_app, serve
+from colonnade.standing.scores.settings import Standing
+from tests.console.kit import access, signed_in
+from tests.study.conftest import play
+
+from . import kit
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory):
+    """A bank that asks and a shop that answers, each with the service that its agent would keep."""
+    place = kit.Place.make(tmp_path_factory.mktemp("scores") / "s")
+    study = place.study("who defaults")
+    standing = Standing.of(study)
+    said = {"models": [{"study": f"../{study.path.name}", "digest": study.digest, "per_person": 3, "per_day": 1000}]}
+    with ExitStack() as stack:
+        hub = stack.enter_context(own_hub(standing, place.key("coordinator"), listen="127.0.0.1:0"))
+        stack.callback(keep_seat(standing, place.key("coordinator"), hub).stop)
+        services = {}
+        for name in kit.COLUMNS:
+            config = place.config(name)
+            services[name] = ScoresService(config, said, config.path.parent / "agent", hub=hub.own_address).start()
+            stack.callback(services[name].stop)
+        served = serve(services["bank"], "127.0.0.1:0")
+        stack.callback(served.stop)
+        kit.until_ready(services["bank"].kept[study.name].questions)
+        yield place, services, served
+
+
+@pytest.fixture
+def ask(house):
+    _, services, served = house
+    token = services["bank"].token()
+
+    def post(body, token=token, **headers):
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        shown = {"authorization": f"Bearer {token}"} if token else {}
+        return httpx.post(f"{served.url}/v1/scores", content=content, headers=shown | headers, timeout=60)
+
+    return post
+
+
+def test_probabilities_are_those_of_a_study(house, ask):
+    place, _, _ = house
+    want = play(place.study("once"), place.folder / "runs" / "once")["bank"].joint
+    answer = ask({"ids": [want.ids[0], "nobody", want.ids[5]], "model": "who defaults"})
+    assert answer.status_code == 200
+    assert answer.headers["cache-control"] == "no-store"
+    first, nobody, second = answer.json()["scores"]
+    assert nobody is None
+    assert first["probabilities"] == want.probabilities[0].tolist()
+    assert second["probabilities"] == want.probabilities[5].tolist()
+    assert first["prediction"] == want.predictions[0]
+
+
+def test_the_console_shows_what_was_asked_today_and_what_is_left(house, ask, tmp_path):
+    place, services, _ = house
+    person = [*services["bank"].kept["who defaults"].questions._places][3]
+    assert ask({"ids": [person]}).status_code == 200
+    shown = {}
+    for name in kit.COLUMNS:
+        config = place.config(name)
+        desk = PartyDesk(config, Filing.open(tmp_path / name), services[name])
+        shown[name] = signed_in(make_console(desk, access(tmp_path / f"{name}-access"))).get("/scores").text
+    asked = services["shop"].kept["who defaults"].allowance.asked_today()
+    assert asked >= 1
+    assert f'data-label="Told today">{asked}</td>' in shown["shop"]
+    assert f'data-label="Left today">{1000 - asked}<span class="why">paid for in the ledger' in shown["shop"]
+    assert "counted by others" in shown["bank"]
+    assert "all are here" in shown["bank"]
+    assert person not in shown["shop"], "no page says whom it was about"
+
+
+def test_past_the_allowance_it_says_when_to_come_again(house, ask):
+    _, services, _ = house
+    person = [*services["bank"].kept["who defaults"].questions._places][9]
+    other = [*services["bank"].kept["who defaults"].questions._places][10]
+    assert [ask({"ids": [person]}).status_code for _ in range(4)] == [200, 200, 200, 429]
+    late = ask({"ids": [person]})
+    assert re.search(r"before \d{4}-\d\d-\d\dT00:00:00Z", late.json()["detail"])
+    assert 0 < int(late.headers["retry-after"]) <= 24 * 3600
+    mixed = ask({"ids": [person, other]}).json()["scores"]
+    assert set(mixed[0]) == {"id", "refused_until"}
+    assert mixed[1]["id"] == other
+
+
+def test_scores_are_counted_where_they_are_told_and_where_they_are_answered(house, ask, monkeypatch):
+    _, services, _ = house
+    counted = {name: [] for name in ("bank", "shop")}
+    for name, numbers in counted.items():
+        monkeypatch.setattr(services[name], "scored", numbers.append)
+    people = [*services["bank"].kept["who defaults"].questions._places][20:23]
+    assert ask({"ids": [*people, "nobody"]}).status_code == 200
+    assert counted == {"bank": [3], "shop": [3]}
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "said"),
+    [
+        (b"{", 422, "not valid JSON"),
+        ({"ids": []}, 422, "ids"),
+        ({"ids": [7]}, 422, "ids.0"),
+        ({"ids": ["secret-person"] * 9000}, 422, "ids"),
+        ({"ids": ["a"], "secret-key": 1}, 422, "body"),
+        ({"ids": ["a"], "model": "secret-model"}, 404, "no such model"),
+        (b"x" * (1 << 21), 413, "too long"),
+    ],
+)
+def test_what_is_malformed_is_refused_without_repeating_it(ask, body, status, said):
+    answer = ask(body)
+    assert answer.status_code == status
+    assert said in answer.json()["detail"]
+    assert "secret" not in answer.text
+
+
+def test_whoever_hangs_up_in_the_middle_leaves_nothing_behind(house):
+    _, services, _ = house
+    app = make_app(services["bank"], ("here",))
+    shown = {"host": "here", "authorization": f"Bearer {services['bank'].token()}"}
+    scope = {"type": "http", "method": "POST", "path": "/v1/scores", "root_path": "", "query_string": b""}
+    scope["headers"] = [(name.encode(), value.encode()) for name, value in shown.items()]
+    left = [{"type": "http.request", "body": b'{"ids"', "more_body": True}]
+    sent = []
+
+    async def receive():
+        return left.pop() if left else {"type": "http.disconnect"}
+
+    async def send(message):
+        sent.append(message)
+
+    asyncio.run(app(scope, receive, send))
+    assert sent[0]["status"] == 413
+
+
+def test_strangers_are_refused(house, ask):
+    _, _, served = house
+    assert ask({"ids": ["a"]}, token=None).status_code == 401
+    assert ask({"ids": ["a"]}, token="0" * 64).status_code == 401
+    assert ask({"ids": ["a"]}, cookie="colonnade=x", token=None).status_code == 401
+    assert ask({"ids": ["a"]}, origin="https://example.org").status_code == 403
+    assert ask({"ids": ["a"]}, host="attacker.example:80").status_code == 421
+    assert httpx.get(f"{served.url}/v1/models").status_code == 401
+    assert httpx.get(f"{served.url}/v1/scores").status_code == 405
+
+
+def test_it_describes_itself(house):
+    _, services, served = house
+    spec = httpx.get(f"{served.url}/v1/openapi.json").json()
+    assert spec["openapi"].startswith("3.1")
+    asked = spec["paths"]["/v1/scores"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert asked["properties"]["ids"]["maxItems"] == 8192
+    page = httpx.get(f"{served.url}/v1/docs")
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    assert not re.search(r"(src|href)=.?https?:|<script", page.text)
+    token = {"authorization": f"Bearer {services['bank'].token()}"}
+    (model,) = httpx.get(f"{served.url}/v1/models", headers=token).json()["models"]
+    assert (model["ready"], model["exact"], model["to"]) == (True, True, "bank")
+
+
+def test_a_price_is_that_of_a_question_as_limits_of_a_day_are_those_of_others(house):
+    place, _, _ = house
+    study = place.study("noisy", kit.NOISY)
+    once, often = (description.model(Standing.of(study, per_person)) for per_person in (1, 5))
+    assert once == often
+    assert once["epsilon_of_a_question"] == study.statement.epsilon("bank")
+
+
+def test_the_command_of_the_page_works(house):
+    _, services, served = house
+    text = (kit.DOCS / "scores-on-demand.md").read_text()
+    command = re.search(r"```bash\n(curl .*?)```", text, re.S)[1]
+    person = [*services["bank"].kept["who defaults"].questions._places][20]
+    command = command.replace("agent/scores.token", str(services["bank"].token_file)).replace("P000017", person)
+    command = re.sub(r"http://127.0.0.1:\d+", served.url, command)
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=True)
+    assert json.loads(done.stdout)["scores"][0]["id"] == person
+
+
+def test_an_owner_that_comes_back_is_asked_again(house, ask):
+    place, services, _ = house
+    questions = services["bank"].kept["who defaults"].questions
+    person = [*questions._places][30]
+    services["shop"].stop()
+    ends = time.monotonic() + 60
+    while questions.ready:
+        assert time.monotonic() < ends
+        time.sleep(0.05)
+    away = ask({"ids": [person]})
+    assert (away.status_code, away.headers["retry-after"]) == (503, "2")
+    config = place.config("shop")
+    part = services["bank"].part.model_dump()
+    hub = services["bank"].hub
+    services["shop"] = ScoresService(config, part, config.path.parent / "agent", hub=hub).start()
+    try:
+        kit.until_ready(questions, 120)
+        assert ask({"ids": [person]}).status_code == 200
+    finally:
+        services["shop"].stop()
+
+
+def test_a_study_that_changed_or_is_of_another_kind_is_refused(house):
+    place, services, _ = house
+    config = place.config("shop")
+    study = place.study("changed")
+    said = {"models": [{"study": f"../{study.path.name}", "digest": "0" * 64}]}
+    with pytest.raises(PolicyError, match="agrees to another study"):
+        ScoresService(config, said, config.path.parent / "agent")
+    with pytest.raises(StudyError, match=r"agent\.scores\.models"):
+        ScoresService(config, {"models": []}, config.path.parent / "agent")
+    levels = place.study("levels", ('answers = "levels"\n', kit.NOISY[1]))
+    with pytest.raises(StudyError, match="noise"):
+        Standing.of(levels)
+    not_allowed = place.allow("shop", exact="")
+    said["models"][0]["digest"] = study.digest
+    with pytest.raises(PolicyError, match="exact"):
+        ScoresService(not_allowed, said, config.path.parent / "agent")
+    place.allow("shop")
+    token = services["bank"].token_file
+    token.chmod(0o644)
+    if os.name == "posix":
+        with pytest.raises(StorageError, match="chmod 600"):
+            services["bank"].token()
+    token.chmod(0o600)

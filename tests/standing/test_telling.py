@@ -1,0 +1,159 @@
+"""Logs, metrics and traces of standing processes: what they say, and what they never say."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import sys
+
+import pytest
+
+from colonnade.errors import StudyError
+from colonnade.privacy.ledger.caps import Left
+from colonnade.standing import logs, traces
+from colonnade.standing.metrics import AgentMetrics, HubMetrics
+
+LOG = logging.getLogger("colonnade.standing.somewhere")
+
+
+@pytest.fixture
+def written():
+    loggers = [logging.getLogger(name) for name in ("colonnade", "uvicorn")]
+    before = [(list(each.handlers), each.level, each.propagate) for each in loggers]
+    yield io.StringIO()
+    for each, (handlers, level, propagate) in zip(loggers, before, strict=True):
+        each.handlers = handlers
+        each.setLevel(level)
+        each.propagate = propagate
+
+
+def test_a_line_has_a_sentence_and_facts_as_json_or_as_text(written):
+    logs.configure("json", stream=written)
+    logs.note(LOG, logging.INFO, "study began", study="ab12", attempt=1, members=("bank", "shop"))
+    told = json.loads(written.getvalue())
+    assert (told["level"], told["where"], told["what"]) == ("info", "standing.somewhere", "study began")
+    assert (told["study"], told["attempt"], told["members"]) == ("ab12", 1, ["bank", "shop"])
+    logs.configure("text", stream=written)
+    logs.note(LOG, logging.WARNING, "gone", why="it left", study="ab12")
+    assert written.getvalue().splitlines()[1].endswith('warning standing.somewhere: gone why="it left" study=ab12')
+    logs.note(LOG, logging.DEBUG, "unsaid")
+    assert "unsaid" not in written.getvalue()
+
+
+def test_text_of_others_stays_on_one_line_and_short(written):
+    logs.configure("text", stream=written)
+    logs.note(LOG, logging.INFO, "proposed", name="x\n2026 error: all is lost\x1b[2J" + "y" * 5000)
+    (line,) = written.getvalue().splitlines()
+    assert "\x1b" not in line
+    assert len(line) < 600
+
+
+@pytest.mark.parametrize("name", ["token", "link", "key", "ids", "cell", "value"])
+def test_what_sounds_like_a_secret_cannot_be_logged(name, written):
+    logs.configure("text", stream=written)
+    with pytest.raises(ValueError, match="must not be logged"):
+        logs.note(LOG, logging.INFO, "made", **{name: "hush"})
+    assert not written.getvalue()
+
+
+@pytest.mark.parametrize("log", [LOG, logging.getLogger("uvicorn.error")])
+def test_an_error_is_logged_by_its_class_and_place_and_not_by_what_it_holds(log, written):
+    logs.configure("json", stream=written)
+    try:
+        int("a cell of somebody")
+    except ValueError:
+        log.exception("stopped\n")
+    told = json.loads(written.getvalue())
+    assert (told["what"], told["error"]) == ("stopped", "ValueError")
+    assert told["at"].startswith(__name__)
+    assert "somebody" not in written.getvalue()
+
+
+def lines(metrics):
+    page, kind = metrics.page()
+    assert kind.startswith("text/plain")
+    return page.decode().splitlines()
+
+
+def test_metrics_are_told_in_the_format_of_prometheus():
+    pytest.importorskip("prometheus_client")
+    metrics = AgentMetrics()
+    metrics.connected(True)
+    metrics.studies({"waiting": 2, "done": 5})
+    metrics.studies({"done": 6})
+    metrics.attempt("finished")
+    caps = [("analyst", 3.0, None, 1.5), ("coordinator", 1.0, 30, 0.75), ("coordinator", 2.0, 30, 0.75)]
+    metrics.left(Left(who, epsilon, 1e-6, days, spent) for who, epsilon, days, spent in caps)
+    metrics.assessed(0.2)
+    metrics.scored(3)
+    told = lines(metrics)
+    assert "colonnade_connected 1.0" in told
+    assert 'colonnade_studies{state="done"} 6.0' in told
+    assert 'colonnade_studies{state="waiting"} 0.0' in told
+    assert 'colonnade_epsilon_left{days="0",observer="analyst"} 1.5' in told
+    assert 'colonnade_epsilon_left{days="30",observer="coordinator"} 0.25' in told
+    assert 'colonnade_attempts_total{ended="finished"} 1.0' in told
+    assert 'colonnade_attempts_total{ended="lost"} 0.0' in told
+    assert "colonnade_scores_total 3.0" in told
+
+
+def test_a_hub_counts_from_what_it_knows_since_its_start():
+    pytest.importorskip("prometheus_client")
+    metrics = HubMetrics()
+    for carried, refused in ((1000, {"identity": 2}), (1500, {"identity": 2, "question": 1})):
+        metrics.relayed(carried)
+        metrics.refused(refused)
+    told = lines(metrics)
+    assert "colonnade_relayed_bytes_total 1500.0" in told
+    assert 'colonnade_refused_total{why="identity"} 2.0' in told
+    assert 'colonnade_refused_total{why="question"} 1.0' in told
+
+
+def test_without_the_package_nothing_is_counted_and_nothing_fails(monkeypatch):
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    metrics = AgentMetrics()
+    metrics.connected(True)
+    metrics.studies({"done": 1})
+    metrics.left([Left("analyst", 1.0, 1e-6, None, 0.0)])
+    assert not metrics.counts
+    assert b"colonnade[console]" in metrics.page()[0]
+
+
+def test_spans_of_an_attempt_follow_from_its_record(monkeypatch):
+    sdk = pytest.importorskip("opentelemetry.sdk.trace")
+    export = pytest.importorskip("opentelemetry.sdk.trace.export.in_memory_span_exporter")
+    processors = pytest.importorskip("opentelemetry.sdk.trace.export")
+    kept, provider = export.InMemorySpanExporter(), sdk.TracerProvider()
+    provider.add_span_processor(processors.SimpleSpanProcessor(kept))
+    monkeypatch.setattr(traces, "_tracer", lambda: provider.get_tracer(traces.SCOPE))
+    run = {
+        "started": "2026-01-01T00:00:00+00:00",
+        "ended": "2026-01-01T00:00:05+00:00",
+        "status": "finished",
+        "rounds": 9,
+        "phases": {"deal": {"wall": 1.5}, "open": {"wall": 2.0}},
+    }
+    traces.past_attempt(run, "ab12cd34ef", 2)
+    deal, opened, whole = kept.get_finished_spans()
+    assert (deal.name, opened.name, whole.name) == ("deal", "open", "attempt")
+    assert deal.parent.span_id == opened.parent.span_id == whole.context.span_id
+    assert deal.end_time - deal.start_time == 1_500_000_000
+    assert dict(whole.attributes)["colonnade.study"] == "ab12cd34"
+    traces.past_check("ab12cd34ef", 0.5, "waiting")
+    check = kept.get_finished_spans()[-1]
+    assert check.end_time - check.start_time == 500_000_000
+    assert dict(check.attributes) == {"colonnade.study": "ab12cd34", "colonnade.state": "waiting"}
+    traces.past_attempt({"started": "?"}, "ab", 1)  # a record that was cut short tells nothing
+    assert len(kept.get_finished_spans()) == 4
+
+
+def test_without_opentelemetry_nothing_is_traced_and_a_wish_for_it_is_answered(monkeypatch):
+    monkeypatch.setitem(sys.modules, "opentelemetry", None)
+    traces.past_check("ab", 0.1, "waiting")
+    traces.past_attempt({}, "ab", 1)
+    monkeypatch.delenv("OTEL_TRACES_EXPORTER", raising=False)
+    traces.configure()
+    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "console")
+    with pytest.raises(StudyError, match=r"colonnade\[traces\]"):
+        traces.configure()
