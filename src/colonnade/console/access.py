@@ -1,0 +1,229 @@
+"""Who may see and do what in the console: one-time links, sessions, roles, and headers of a trusted proxy.
+
+Tokens are kept as hashes in a file that its owner alone can read, so the command line can make a link for an agent
+that runs, and a restart signs nobody out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from colonnade.disk import writing
+from colonnade.errors import StorageError
+from colonnade.randomness import new_key
+from colonnade.study.console_part import Role
+
+ROLES: tuple[Role, ...] = ("viewer", "approver")
+LINK_SECONDS = 600
+"""A link that was not used is worth nothing after ten minutes."""
+SESSION_SECONDS = 12 * 3600
+IDLE_SECONDS = 2 * 3600
+MOST_SESSIONS = 64
+"""Sessions at one time; who signs in beyond that ends the one that was used least recently."""
+_USED_SECONDS = 60  # how exactly the last use is known, so that not every request writes
+_TOKEN_BYTES = 16
+_NAME = "access.db"
+_SECRET = "access.key"  # noqa: S105 - the name of a file
+_TABLES = """
+create table if not exists links (hash text primary key, person text not null, role text not null, ends real not null);
+create table if not exists sessions (
+  hash text primary key, person text not null, role text not null, begun real not null, used real not null);
+"""
+
+
+@dataclass(frozen=True)
+class Session:
+    """A person who is signed in, in one browser."""
+
+    person: str
+    role: Role
+    key: str
+    """A name of the session that is no secret: nobody can sign in with it."""
+    csrf: str
+    """What every form of this session carries, and no other site can know."""
+    at_proxy: bool = False
+    """Whether it was begun at a proxy, and ends there."""
+
+    @property
+    def may_decide(self) -> bool:
+        """Whether this person may do more than look."""
+        return self.role == "approver"
+
+
+@dataclass(frozen=True)
+class TrustedHeader:
+    """A header in which a proxy says who signed in there, believed from these addresses alone."""
+
+    name: str
+    sources: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        for source in self.sources:
+            ipaddress.ip_network(source)
+
+    def believes(self, address: str) -> bool:
+        """Whether what comes from this address is believed."""
+        try:
+            found = ipaddress.ip_address(address)
+        except ValueError:
+            return False
+        return any(found in ipaddress.ip_network(source) for source in self.sources)
+
+
+@dataclass
+class Access:
+    """The people of one console, their links and their sessions."""
+
+    folder: Path
+    hosts: tuple[str, ...]
+    """The names, with the port, under which a browser may ask for this console."""
+    people: Callable[[], Mapping[str, Role]] = dict
+    """Who may sign in through the proxy now, and as what; links carry their role with them."""
+    header: TrustedHeader | None = None
+    secure: bool = False
+    """Whether browsers reach the console over TLS, at a proxy."""
+    label: str = ""
+    """What tells the cookie from those of other consoles on this machine: browsers send cookies to every port."""
+    clock: Callable[[], float] = time.time
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with self._store() as store:
+            store.executescript(_TABLES)
+
+    @property
+    def cookie(self) -> str:
+        """The name of the cookie; the prefix has browsers check that it is secure and of this host alone."""
+        return f"{'__Host-' if self.secure else ''}colonnade{self.label}"
+
+    def link(self, person: str, role: Role) -> str:
+        """A token that signs this person in once, within ten minutes."""
+        token = new_key()[:_TOKEN_BYTES].hex()
+        with self._store() as store:
+            store.execute("delete from links where ends < ?", (self.clock(),))
+            store.execute(
+                "insert into links values (?, ?, ?, ?)", (_hash(token), person, role, self.clock() + LINK_SECONDS)
+            )
+        return token
+
+    def enter(self, token: str, before: str | None = None) -> tuple[str, Session] | None:
+        """A new session and the token of its cookie for a good link; the session before it ends."""
+        with self._store() as store:
+            row = store.execute(
+                "delete from links where hash = ? returning person, role, ends", (_hash(token),)
+            ).fetchone()
+            if row is None or row[2] < self.clock():
+                return None
+            if before:
+                store.execute("delete from sessions where hash = ?", (_hash(before),))
+            fresh = new_key()[:_TOKEN_BYTES].hex()
+            now = self.clock()
+            store.execute("insert into sessions values (?, ?, ?, ?, ?)", (_hash(fresh), row[0], row[1], now, now))
+            store.execute(
+                "delete from sessions where hash not in (select hash from sessions order by used desc limit ?)",
+                (MOST_SESSIONS,),
+            )
+        return fresh, _session(fresh, row[0], row[1])
+
+    def session(self, token: str) -> Session | None:
+        """Whose session a cookie belongs to, if it is still good."""
+        now = self.clock()
+        with self._store() as store:
+            row = store.execute(
+                "select person, role, used from sessions where hash = ? and begun > ? and used > ?",
+                (_hash(token), now - SESSION_SECONDS, now - IDLE_SECONDS),
+            ).fetchone()
+            if row is not None and now - row[2] > _USED_SECONDS:
+                store.execute("update sessions set used = ? where hash = ?", (now, _hash(token)))
+        return None if row is None else _session(token, row[0], row[1])
+
+    def still(self, session: Session) -> bool:
+        """Whether a session goes on; asking does not prolong it."""
+        if session.at_proxy:
+            return self._at_proxy(session.person) == session
+        now = self.clock()
+        with self._store() as store:
+            return (
+                store.execute(
+                    "select 1 from sessions where hash = ? and begun > ? and used > ?",
+                    (session.key, now - SESSION_SECONDS, now - IDLE_SECONDS),
+                ).fetchone()
+                is not None
+            )
+
+    def leave(self, session: Session) -> None:
+        """End a session."""
+        with self._store() as store:
+            store.execute("delete from sessions where hash = ?", (session.key,))
+
+    def leave_all(self) -> int:
+        """End every session and every link; returns how many people were signed in by links.
+
+        Whoever is signed in at the proxy is let in again by its header; but forms and pages that are open end.
+        """
+        writing.put({self.folder / _SECRET: new_key()}, private=True)
+        with self._store() as store:
+            store.execute("delete from links")
+            return store.execute("delete from sessions").rowcount
+
+    def sessions(self) -> Sequence[tuple[str, str, float, float]]:
+        """Who is signed in: name, role, since when, and when last seen."""
+        now = self.clock()
+        with self._store() as store:
+            return store.execute(
+                "select person, role, begun, used from sessions where begun > ? and used > ? order by used desc",
+                (now - SESSION_SECONDS, now - IDLE_SECONDS),
+            ).fetchall()
+
+    def by_proxy(self, address: str, said: str | None) -> Session | None:
+        """Who signed in at the proxy, if the header comes from there and the person is known here."""
+        if self.header is None or said is None or not self.header.believes(address):
+            return None
+        return self._at_proxy(said)
+
+    def _at_proxy(self, said: str) -> Session | None:
+        role = self.people().get(said)
+        if role is None:
+            return None
+        token = hmac.new(self._secret(), said.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
+        return _session(token, said, role, at_proxy=True)
+
+    def _secret(self) -> bytes:
+        """What tokens of people behind the proxy are made of; drawn once for each folder."""
+        path = self.folder / _SECRET
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with open(descriptor, "wb") as file:
+                file.write(new_key())
+        except FileExistsError:
+            pass
+        return path.read_bytes()
+
+    @contextmanager
+    def _store(self) -> Iterator[sqlite3.Connection]:
+        path = self.folder / _NAME
+        try:
+            if not path.exists():
+                os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
+            with closing(sqlite3.connect(path, timeout=10)) as store, store:
+                yield store
+        except (sqlite3.Error, OSError) as error:
+            raise StorageError(f"{path} cannot be used: {error}; see that the disk has space and is yours") from None
+
+
+def _hash(token: str) -> str:
+    return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
+
+
+def _session(token: str, person: str, role: Role, *, at_proxy: bool = False) -> Session:
+    csrf = hmac.new(token.encode(), b"colonnade console form", hashlib.sha256).hexdigest()
+    return Session(person, role, _hash(token), csrf, at_proxy)

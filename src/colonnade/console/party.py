@@ -1,0 +1,217 @@
+"""What the pages of a party's console may ask: its studies, prices, ledger, table, members and checks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from colonnade.console.meaning import CapLeft, Prices, odds_of
+from colonnade.console.surveying import Surveys
+from colonnade.disk import reading
+from colonnade.errors import ColonnadeError, FederationError, OfficeError
+from colonnade.privacy import Ledger
+from colonnade.standing import newcomers
+from colonnade.standing.checkup import examine_member
+from colonnade.standing.federation import Members
+from colonnade.standing.newcomers import Newcomer
+from colonnade.standing.office import Attempt, Click, Entry, Office, State
+from colonnade.standing.output import OUTPUT, Progress
+from colonnade.standing.proposal import STUDY_FILE
+from colonnade.standing.scores.service import ScoresService
+from colonnade.study import book
+from colonnade.study.doctor import Check, examine
+from colonnade.study.policy import PartyConfig
+from colonnade.study.record import read_facts
+from colonnade.tables.survey import Survey
+
+WAITING: tuple[State, ...] = ("checking", "waiting")
+UNDER_WAY: tuple[State, ...] = ("approved", "running")
+PAST: tuple[State, ...] = ("done", "failed", "declined", "refused", "expired", "cancelled")
+REPORT = "report.html"
+
+
+class PartyDesk:
+    """A party's own view of its federation; everything here stays on this machine."""
+
+    def __init__(self, config: PartyConfig, office: Office, scores: ScoresService | None = None) -> None:
+        self.office, self.scores = office, scores
+        self._config, self._read = config, _state(config.path)
+        self._odds: dict[str, Mapping[str, float | None]] = {}
+        self._surveys = Surveys()
+
+    @property
+    def config(self) -> PartyConfig:
+        """The party file as it is now; as it was, while it cannot be read."""
+        if (now := _state(self._config.path)) != self._read:
+            with suppress(ColonnadeError):
+                self._config = PartyConfig.load(self._config.path)
+            self._read = now
+        return self._config
+
+    @property
+    def name(self) -> str:
+        """The party's name."""
+        return self.config.name
+
+    def standing(self, person: str) -> tuple[bool, str]:
+        """Whether the agent runs and reaches the hub; everybody is told the same."""
+        status = self.office.status()
+        if status.pid is None:
+            start = f"colonnade agent {self.config.path.name}"
+            return False, f"No agent runs here, so nothing is answered or run: start it with {start}."
+        if not status.connected:
+            why = f": {status.reason}" if status.reason else ""
+            return False, f"The hub is not reached{why}. The agent goes on trying."
+        pending = len(status.members_pending)
+        news = f" {pending} new members wait for your acceptance." if pending > 1 else ""
+        news = " A new member waits for your acceptance." if pending == 1 else news
+        return True, f"Connected to {status.hub}.{news}"
+
+    def pulse(self) -> str:
+        """What has changed when this has: the office's file, the ledger, and what runs."""
+        paths = [self.office.file.path, Path(f"{self.office.file.path}-wal"), self.config.ledger]
+        for entry in self.office.entries(("running",)):
+            paths += [attempt.folder / OUTPUT for attempt in self.office.attempts(entry.id)[-1:]]
+        return " ".join(_state(path) for path in paths)
+
+    def log(self, who: str, role: str, what: str, study: str | None = None, detail: str = "") -> None:
+        """Write down who did what."""
+        self.office.log(who, role, what, study, detail)
+
+    def clicks(self, person: str, limit: int = 200) -> list[Click]:
+        """What was written down, the latest first; everybody who signs in here may read all of it."""
+        return self.office.clicks(limit)
+
+    def entry(self, id: str) -> Entry:
+        """One study, by its whole id."""
+        found = self.office.entry(id)
+        if found.id != id:
+            raise OfficeError("there is no study of this id here")
+        return found
+
+    def prices(self, entry: Entry) -> Prices | None:
+        """What each observer could learn from a study; ``None`` before it was checked, or where it could not be."""
+        assessment = entry.assessment or {}
+        statement = assessment.get("statement")
+        if statement is None:
+            return None
+        odds = assessment.get("odds") or self._odds.get(entry.id)
+        if odds is None:
+            odds = self._odds[entry.id] = odds_of(statement)
+        return Prices.of(statement, odds, self.name)
+
+    def caps(self, entry: Entry) -> list[CapLeft]:
+        """What the study would leave of every cap and period."""
+        return [CapLeft.of(each) for each in (entry.assessment or {}).get("left") or ()]
+
+    def progress(self, entry: Entry) -> Progress | None:
+        """How far its last attempt has come."""
+        return self.office.progress(entry.id)
+
+    def attempts(self, entry: Entry) -> list[Attempt]:
+        """All its attempts, the first one first."""
+        return self.office.attempts(entry.id)
+
+    def report(self, entry: Entry) -> Path | None:
+        """The report of the attempt that ended well, or of the result that was fetched later."""
+        folders = [*(attempt.folder for attempt in reversed(self.attempts(entry))), entry.folder / "result"]
+        return next((folder / REPORT for folder in folders if (folder / REPORT).is_file()), None)
+
+    def record(self, attempt: Attempt) -> dict[str, Any]:
+        """What ``run.json`` of an attempt says; nothing where there is none."""
+        try:
+            return read_facts(attempt.folder)
+        except ColonnadeError:
+            return {}
+
+    def book(self) -> Ledger | None:
+        """The ledger; ``None`` before the first study."""
+        return self.config.book() if self.config.ledger.exists() else None
+
+    def ledger_facts(self, delta: float) -> dict[str, Any] | None:
+        """The ledger as `colonnade ledger show --json` says it; an infinite epsilon is ``None``."""
+        known = self.book()
+        return None if known is None else book.facts(known, delta, None, self.config)
+
+    @property
+    def delta(self) -> float:
+        """The delta of this party's own caps, at which its ledger is shown."""
+        return max(cap.delta for cap in self.config.caps)
+
+    def schemas(self) -> Iterator[tuple[Entry, Path]]:
+        """Studies that bring a schema for this party, the newest first, and where each lies."""
+        for entry in self.office.entries():
+            path = self._schema(entry)
+            if path is not None:
+                yield entry, path
+
+    def _schema(self, entry: Entry) -> Path | None:
+        """The schema that a study has for this party, read from its file without planning the study."""
+        try:
+            file = study_file(entry)
+            said = reading.read_toml(file)
+            path = (file.parent / said["parties"][self.name]["schema"]).resolve()
+            inside = path.is_relative_to(file.parent.resolve())
+        except (reading.Malformed, reading.Unreadable, KeyError, TypeError, OSError, ValueError):
+            return None
+        return path if inside and path.is_file() else None
+
+    def survey(self, schema_file: Path, wait: float = 8.0) -> Survey | None:
+        """The table under a schema; ``None`` while it is still being read."""
+        return self._surveys.ask(self.config, schema_file, wait)
+
+    def checks(self, entry: Entry | None) -> list[Check]:
+        """What `colonnade doctor` says of a study, or of this party alone."""
+        if entry is None:
+            return list(examine_member(self.config.path))
+        return list(examine(study_file(entry), self.config.path))
+
+    @property
+    def federation(self) -> Path | None:
+        """The federation's file; ``None`` where the party's file names none."""
+        agent = self.config.content.agent
+        return None if agent is None else self.config.path.parent / agent.federation
+
+    def newcomers(self) -> list[Newcomer]:
+        """Members whom the hub names and nobody here has accepted."""
+        ours = self.members()
+        return [] if ours is None else newcomers.waiting(self.office.folder, ours)
+
+    def accept(self, name: str, pin: str) -> None:
+        """Pin a newcomer whose words a person has compared; an error if it is not the one that was shown."""
+        found = [each for each in self.newcomers() if (each.name, each.certificate.fingerprint) == (name, pin)]
+        if not found or self.federation is None:
+            raise FederationError("nobody of this name and key waits to be accepted; look at the page again")
+        newcomers.accept(self.federation, found[0])
+
+    def members(self) -> Members | None:
+        """The members whom this party knows; ``None`` where it is in no federation."""
+        return None if self.federation is None else Members.load(self.federation)
+
+
+def study_file(entry: Entry) -> Path:
+    """The study as it was proposed, with its schemas beside it."""
+    return entry.folder / "study" / STUDY_FILE
+
+
+def days_left(deadline: str, now: datetime | None = None) -> str:
+    """How long there is to answer, in words."""
+    left = datetime.fromisoformat(deadline) - (now or datetime.now(UTC))
+    hours = left.total_seconds() / 3600
+    if hours <= 0:
+        return "the deadline has passed"
+    if hours < 1:
+        return f"{math.ceil(hours * 60)} minutes left"
+    return f"{hours:.0f} hours left" if hours < 48 else f"{hours / 24:.0f} days left"
+
+
+def _state(path: Path) -> str:
+    try:
+        found = path.stat()
+    except OSError:
+        return "-"
+    return f"{found.st_mtime_ns}.{found.st_size}"

@@ -1,0 +1,33 @@
+"""The process that reads a party's table for its own eyes; it loads little, and has limits of memory and time."""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+from pathlib import Path
+
+from colonnade.errors import ColonnadeError
+from colonnade.tables import Schema
+from colonnade.tables.formats import TextFormat
+from colonnade.tables.survey import survey
+
+SECONDS = 300
+"""A table that takes longer is not drawn."""
+MEMORY = 4 << 30
+
+
+def _main(asked: str) -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+    given = json.loads(asked)
+    try:
+        schema = Schema.load(given["schema"], drafts=True).written(TextFormat(**given["written"]))
+        said = survey(Path(given["data"]), schema, given["also"]).to_dict()
+    except ColonnadeError as error:
+        said = {"error": str(error)}
+    json.dump(said, sys.stdout)
+
+
+if __name__ == "__main__":
+    _main(sys.argv[1])

@@ -1,0 +1,70 @@
+"""A party's table read for its own eyes: by a child process with limits, once for each state of file and schema.
+
+What is found stays on this machine and in memory; no page or log of others ever has it.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from concurrent.futures import Future, ThreadPoolExecutor, TimeoutError as NotYet
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from colonnade.console import survey_child
+from colonnade.console.survey_child import MEMORY, SECONDS
+from colonnade.errors import DataError
+from colonnade.study.policy import PartyConfig
+from colonnade.tables import Schema
+from colonnade.tables.survey import Survey
+
+_KEPT = 8
+Key = tuple[str, int, int]
+
+
+@dataclass
+class Surveys:
+    """Surveys that were made or are being made; one at a time."""
+
+    _known: dict[Key, Future[Survey]] = field(default_factory=dict)
+    _hand: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "survey"))
+
+    def ask(self, config: PartyConfig, schema_file: Path, wait: float) -> Survey | None:
+        """The survey of the party's file under a schema; ``None`` while it takes longer than ``wait`` seconds."""
+        try:
+            at = config.data.stat()
+            digest = Schema.load(schema_file, drafts=True).digest
+        except OSError as error:
+            raise DataError(f"{config.data}: the file cannot be read: {error.strerror}") from None
+        key = (digest, at.st_mtime_ns, at.st_size)
+        made = self._known.get(key)
+        if made is None or (made.done() and made.exception() is not None):
+            made = self._known[key] = self._hand.submit(in_child, config, schema_file)
+            for old in [*self._known][:-_KEPT]:
+                del self._known[old]
+        try:
+            return made.result(wait)
+        except NotYet:
+            return None
+
+
+def in_child(config: PartyConfig, schema_file: Path) -> Survey:
+    """Read the table in a process of its own, with limits of memory and time."""
+    own = config.content
+    also = [*([own.id] if own.id else []), *(part.column for part in own.keys.values())]
+    asked = {"data": str(config.data.resolve()), "schema": str(schema_file.resolve()), "also": also}
+    command = [sys.executable, "-m", survey_child.__name__, json.dumps(asked | {"written": own.written.stated})]
+    try:
+        ended = subprocess.run(command, capture_output=True, timeout=SECONDS, check=False)  # noqa: S603 - our own module
+    except subprocess.TimeoutExpired:
+        raise DataError(f"the table was not read within {SECONDS} seconds, so it is not drawn here") from None
+    try:
+        said = json.loads(ended.stdout)
+    except ValueError:
+        raise DataError(
+            f"the table could not be read within {MEMORY >> 30} GiB of memory, so it is not drawn"
+        ) from None
+    if "error" in said:
+        raise DataError(said["error"])
+    return Survey.from_dict(said)
