@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from socket import socket
 
 import pytest
 
@@ -17,6 +16,7 @@ from colonnade.cli import show
 from colonnade.cli.output import about, complain, speak_json
 from colonnade.errors import AlignmentError, DataError, IdentityError, PolicyError, StudyError
 from colonnade.study import PartyConfig, Study
+from tests.ports import free_port
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "three-organisations"
 PARTIES = ("bank", "shop", "clinic")
@@ -31,9 +31,7 @@ def study(tmp_path):
         table = tmp_path / "s" / name / f"{name}.csv"
         table.write_text("".join(table.read_text().splitlines(keepends=True)[: 1 + rows]))
     path = tmp_path / "s" / "STUDY.toml"
-    with socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        path.write_text(path.read_text().replace("7443", str(probe.getsockname()[1])))
+    path.write_text(path.read_text().replace("7443", str(free_port())))
     return path
 
 

@@ -26,6 +26,7 @@ from colonnade.privacy import Ledger, Observer, SkellamRelease, Trust
 from colonnade.study import Study
 from colonnade.tables import Schema, population
 from colonnade.wire import Certificate
+from tests.ports import free_port
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "three-organisations"
 
@@ -218,11 +219,7 @@ def test_the_demo_trusts_a_helper_only_where_its_work_would_be_long():
 
 
 def test_running_the_example_with_local_processes(colonnade, study):
-    from socket import socket
-
-    with socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        study.write_text(study.read_text().replace("7443", str(probe.getsockname()[1])))
+    study.write_text(study.read_text().replace("7443", str(free_port())))
     colonnade("init", "trial", study)
     config = study.parent / "bank" / "party.toml"
     config.write_text(config.read_text().replace('"auto-within-budget"\n', '"ask"\n'))

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
 import sys
 
 import pytest
+
+from colonnade import cli
+from colonnade.cli import app, lean
 
 PROGRAM = """
 import resource
@@ -33,3 +37,46 @@ def test_a_process_of_ours_keeps_the_memory_of_arrays_it_dropped() -> None:
     if without < 5000:
         pytest.skip("this system gives fresh memory out in larger pieces than pages, or does not count them")
     assert faults("keep_memory()") < without / 10
+
+
+@pytest.mark.parametrize(
+    ("command", "keeps"), [("party", True), ("coordinator", True), ("hub", False), ("agent", False)]
+)
+def test_a_process_that_stands_for_months_keeps_nothing(
+    command: str, keeps: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[str] = []
+    monkeypatch.setattr(lean, "keep_memory", lambda: called.append("keep"))
+    monkeypatch.setattr(lean, "few_arenas", lambda: called.append("few"))
+    monkeypatch.setattr(app, "command_line", lambda: called.append("run"))
+    monkeypatch.setattr(sys, "argv", ["colonnade", command, "file.toml"])
+    cli.main()
+    assert called == (["keep" if keeps else "few", "run"])
+
+
+THREADS = """
+import ctypes, sys, threading
+from colonnade.cli import lean
+{first}
+import grpc
+gate = threading.Barrier(9)
+def work():
+    kept = [bytes(5000) for _ in range(100)]
+    gate.wait()
+for _ in range(8):
+    threading.Thread(target=work).start()
+gate.wait()
+ctypes.CDLL(None).malloc_stats()
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has arenas")
+def test_threads_of_a_standing_process_share_two_heaps() -> None:
+    def arenas(first: str) -> int:
+        environment = {name: value for name, value in os.environ.items() if name != "MALLOC_ARENA_MAX"}
+        code = THREADS.format(first=first)
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+        return sum(line.startswith("Arena ") for line in done.stderr.splitlines())
+
+    assert arenas("") > 4
+    assert arenas("lean.few_arenas()") == 2

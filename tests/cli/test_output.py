@@ -11,6 +11,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from hypothesis import given, strategies as st
 from rich.console import Console
 
 from colonnade import __version__, versions
-from colonnade.cli.output import bars_on, pace
+from colonnade.cli.output import bars_on, pace, piped, present
 from colonnade.errors import BudgetError, IdentityError, LedgerError, PolicyError, StorageError
 from colonnade.privacy import Ledger
 from colonnade.study import Study
@@ -53,9 +54,13 @@ def call(*words, **options):
 
 def one_sentence(ended, code):
     assert ended.returncode == code, ended
-    assert len(ended.stderr.splitlines()) == 1, ended.stderr
-    assert ended.stderr.startswith("colonnade: ")
-    return ended.stderr
+    return said_in_one_line(ended.stderr)
+
+
+def said_in_one_line(text):
+    assert len(text.splitlines()) == 1, text
+    assert text.startswith("colonnade: ")
+    return text
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
@@ -179,14 +184,14 @@ def test_a_run_directory_without_room(study, tmp_path):
     assert not (study.folder / "bank" / "ledger.sqlite").exists()
 
 
-def test_an_entry_is_released_by_hand_only_if_it_was_never_sent(book):
-    assert "--yes" in one_sentence(call("ledger", "release", book.path, 1), PolicyError.exit_code)
+def test_an_entry_is_released_by_hand_only_if_it_was_never_sent(book, colonnade):
+    release = ("ledger", "release", book.path)
+    assert "--yes" in said_in_one_line(colonnade(*release, 1, code=PolicyError.exit_code))
     assert [entry.state for entry in book.entries()] == ["reserved", "sent"]
-    facts = json.loads(call("ledger", "release", book.path, 1, "--yes", "--json").stdout)
+    facts = colonnade(*release, 1, "--yes", "--json")
     assert facts == {"ledger": str(book.path), "entry": 1, "state": "released", "head": book.head}
     for number, why in ((1, "is released"), (2, "is sent"), (3, "no entry 3")):
-        ended = call("ledger", "release", book.path, number, "--yes")
-        assert why in one_sentence(ended, LedgerError.exit_code)
+        assert why in said_in_one_line(colonnade(*release, number, "--yes", code=LedgerError.exit_code))
     assert [entry.state for entry in book.entries()] == ["released", "sent"]
 
 
@@ -202,7 +207,7 @@ def test_a_release_is_confirmed_at_the_terminal(book, answer, state):
     assert book.entries()[0].state == state
 
 
-def test_a_ledger_of_the_first_version_is_shown_and_not_touched(book):
+def test_a_ledger_of_the_first_version_is_shown_and_not_touched(book, colonnade):
     base = sqlite3.connect(book.path, isolation_level=None)
     base.execute("DROP TABLE chain")
     base.execute("DROP TABLE people")
@@ -211,14 +216,14 @@ def test_a_ledger_of_the_first_version_is_shown_and_not_touched(book):
     base.execute("PRAGMA journal_mode = DELETE")
     base.close()
     before = book.path.read_bytes()
-    assert "not chained yet" in call("ledger", "show", book.path).stdout
-    assert json.loads(call("ledger", "show", book.path, "--json").stdout)["chained"] is False
-    assert call("ledger", "export", book.path).returncode == 0
-    assert "never chained" in one_sentence(call("ledger", "verify", book.path), LedgerError.exit_code)
+    assert "not chained yet" in colonnade("ledger", "show", book.path)
+    assert colonnade("ledger", "show", book.path, "--json")["chained"] is False
+    colonnade("ledger", "export", book.path)
+    assert "never chained" in said_in_one_line(colonnade("ledger", "verify", book.path, code=LedgerError.exit_code))
     assert book.path.read_bytes() == before
 
 
-def test_a_new_ledger_is_said_to_be_one(study):
+def test_a_new_ledger_is_said_to_be_one(study, colonnade):
     checks = json.loads(call("doctor", study.path, study.folder / "bank" / "party.toml", "--json").stdout)["checks"]
     (said,) = [check for check in checks if check["what"] == "ledger"]
     assert said["level"] == "unsure"
@@ -226,7 +231,7 @@ def test_a_new_ledger_is_said_to_be_one(study):
     assert "nothing on record before this study" in said["detail"]
     (digest,) = [check for check in checks if check["what"] == "study"]
     assert study.digest in digest["detail"]
-    assert study.digest in call("privacy", study.path).stdout
+    assert study.digest in colonnade("privacy", study.path)
     ended = call("party", study.path, study.folder / "bank" / "party.toml", "--out", study.folder / "runs" / "x")
     assert "new ledger" in ended.stdout
 
@@ -286,3 +291,15 @@ def test_every_bar_keeps_to_one_line(width, steps, speed):
     assert "left" in said
     assert [line.split()[0] for line in lines] == ["align", "evaluate"]
     assert all(line.rstrip().endswith(said) and len(line) <= width for line in lines)
+
+
+def test_lines_for_a_parent_process_have_a_time(capsys: pytest.CaptureFixture[str]) -> None:
+    """By which they are put in order with the events of the same run."""
+    before = datetime.now(UTC) - timedelta(milliseconds=1)
+    piped("share", 1, 4)
+    present({"rounds": 3})
+    first, second = map(json.loads, capsys.readouterr().out.splitlines())
+    times = [datetime.fromisoformat(line.pop("time")) for line in (first, second)]
+    assert before <= times[0] <= times[1] <= datetime.now(UTC)
+    assert first == {"progress": "share", "done": 1, "total": 4}
+    assert second == {"presence": {"rounds": 3}}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any, Literal
@@ -12,14 +14,28 @@ from typing import Annotated, Any, Literal
 import typer
 from typer.core import TyperGroup
 
-from colonnade.cli import audits, groups
+from colonnade.cli import agents, audits, console, groups, hubs, participants
 from colonnade.cli.groups import StudyPath
-from colonnade.cli.output import Json, about, complain, emit, piped, pour, progress_bar, say, speak_json
+from colonnade.cli.output import Json, about, complain, emit, pour, progress_bar, say
+from colonnade.cli.participants import Again, Approve, Out, PartyPath
 from colonnade.errors import Interrupted, StudyError
 from colonnade.versions import installed
 
 _ORDER = (
-    *("demo", "init", "schema", "privacy", "plan", "doctor", "run", "party", "coordinator", "predict"),
+    *(
+        "demo",
+        "init",
+        "schema",
+        "privacy",
+        "plan",
+        "doctor",
+        "run",
+        "party",
+        "coordinator",
+        "predict",
+        "scores",
+        "export",
+    ),
     *("keys", "ledger"),
 )
 
@@ -43,21 +59,15 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+app.command()(participants.party)
+app.command()(participants.coordinator)
+agents.add_to(app)
+hubs.add_to(app)
+app.command()(console.console)
 app.add_typer(audits.audit_app, name="audit")
 app.add_typer(groups.init_app, name="init")
 app.add_typer(groups.ledger_app, name="ledger")
 app.add_typer(groups.schema_app, name="schema")
-
-PartyPath = Annotated[Path, typer.Argument(metavar="PARTY.toml", help="The party's own configuration.")]
-Out = Annotated[Path | None, typer.Option("--out", help="The run directory.  [default: runs/NAME]")]
-Approve = Annotated[
-    str | None,
-    typer.Option("--approve", metavar="DIGEST", help="Approve the study of this digest (32 digits or more)."),
-]
-Again = Annotated[
-    bool, typer.Option("--again", help="Run, and spend, once more if this study already ran; without it one is asked.")
-]
-Pipe = Annotated[bool, typer.Option("--pipe", hidden=True)]
 
 
 def _show_version(wanted: bool) -> None:
@@ -79,6 +89,26 @@ def options(
     ] = False,
 ) -> None:
     """What is asked of no command in particular."""
+
+
+@app.command()
+def scores(
+    path: Annotated[
+        Path,
+        typer.Argument(metavar="PARTY.toml|STUDY.toml", help="The party's own file, or the coordinator's study."),
+    ],
+    key: Annotated[Path | None, typer.Option("--key", help="The coordinator's private key, with a study.")] = None,
+    listen: Annotated[
+        str | None, typer.Option("--listen", help="Listen at HOST:PORT: a party for programs, the coordinator as hub.")
+    ] = None,
+) -> None:
+    """Keep standing questions open: scores on demand."""
+    from colonnade.cli import scores as command
+
+    if key is None:
+        command.party(path, listen)
+    else:
+        command.coordinator(path, key, listen)
 
 
 @app.command()
@@ -125,7 +155,7 @@ def demo(
     json: Json = False,
 ) -> None:
     """See it all once: three organisations and a private PCA."""
-    from colonnade.cli.demo import run_demo
+    from colonnade.cli.demo import run_demo, tell_outcome
     from colonnade.cli.lean import without_pandas
 
     without_pandas()
@@ -133,6 +163,12 @@ def demo(
         facts = run_demo(out, rows, progress)
     if json:
         emit(facts)
+        return
+    tell_outcome(out, facts)
+    from colonnade.cli import showing
+
+    if showing.can_be_shown():
+        showing.show_in_browser(out / "study" / "STUDY.toml")
 
 
 @app.command()
@@ -175,6 +211,20 @@ def quality(
     from colonnade.cli import quality as command
 
     command.quality(synthetic, real, held_out or [], id=id, label=label, sdmetrics=sdmetrics, page=page, json=json)
+
+
+@app.command()
+def export(
+    model: Annotated[Path, typer.Argument(metavar="MODEL.json", help="A fitted model with public weights.")],
+    out: Annotated[Path, typer.Option("--out", help="The file to write.")],
+    to: Annotated[str, typer.Option("--to", metavar="FORMAT", help="onnx (encoder inside) or json.")] = "onnx",
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    json: Json = False,
+) -> None:
+    """Write a model for people who do not have Colonnade."""
+    from colonnade.cli import export as command
+
+    command.export(model, to, out, force=force, json=json)
 
 
 @app.command()
@@ -264,105 +314,31 @@ def run(study: StudyPath, out: Out = None, approve: Approve = None, again: Again
 
 
 @app.command()
-def coordinator(
-    study: StudyPath,
-    key: Annotated[Path, typer.Option("--key", help="The coordinator's private key.")] = Path(
-        "coordinator/coordinator.key"
-    ),
-    listen: Annotated[
-        str | None, typer.Option("--listen", help="Listen at HOST:PORT when that is not what the parties dial.")
-    ] = None,
-    out: Out = None,
-    json: Json = False,
-    pipe: Pipe = False,
-) -> None:
-    """Relay a study between its parties and publish the result."""
-    from colonnade.cli import show
-    from colonnade.cli.lean import without_pandas
-    from colonnade.cli.publish import publish
-    from colonnade.study import Study, run_coordinator
-
-    without_pandas()
-    speak_json(json or pipe)
-    about(study, "PARTY.toml")  # its real path is known to the party alone
-    loaded = Study.load(study).runnable()
-    folder = out or Path("runs") / loaded.name
-    address = listen or loaded.content.coordinator.address
-    loaded.certificates()  # an error about a wrong pin must come before "waiting"
-    say(f"coordinator of {loaded.name!r}: waiting for {', '.join(loaded.content.parties)} at {address}")
-    with progress_bar(not (json or pipe)) as bar:
-        run_coordinator(loaded, key, folder, piped if pipe else bar, listen=listen)
-    if not pipe:
-        facts = publish(loaded, folder, {"coordinator": folder})
-        emit(facts) if json else say(show.outcome(loaded, folder, facts["run"]))
-
-
-@app.command()
-def party(
-    study: StudyPath,
-    config: PartyPath,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="The run directory.  [default: runs/NAME/parties/PARTY]")
-    ] = None,
-    approve: Approve = None,
-    again: Again = False,
-    json: Json = False,
-    pipe: Pipe = False,
-) -> None:
-    """Take part in a study with one's own columns."""
-    from colonnade.cli import show
-    from colonnade.cli.approve import approval, once_more, say_news, say_repeat
-    from colonnade.cli.lean import without_pandas
-    from colonnade.cli.publish import publish_own
-    from colonnade.study import PartyConfig, Study, preflight, run_party
-    from colonnade.study.local import folder_of
-    from colonnade.study.record import read_facts
-
-    without_pandas()
-    speak_json(json or pipe)
-    about(study, config)
-    loaded, own = Study.load(study).runnable(), PartyConfig.load(config)
-    folder = out or folder_of(Path("runs") / loaded.name, own.name)
-    if not (json or pipe):
-        said = (show.about(loaded), show.asked(own.name, preflight(loaded)), show.own_forecast(loaded, [own]))
-        say("\n".join(filter(None, said)))
-    say_news(loaded, [own])
-    say_repeat(loaded, own)
-    approved = approval([own], approve, mute=json or pipe)
-    repeat = once_more(again, mute=json or pipe)
-    with progress_bar(not (json or pipe)) as bar:
-        model = run_party(loaded, own, folder, piped if pipe else bar, approve=approved, again=repeat)
-    publish_own(loaded, own, folder, model)
-    if not pipe:
-        record = read_facts(folder)
-        told = show.summary(model) if model.recipient else []  # a result for everybody is in the coordinator's report
-        own_file = folder / model.kept_file
-        kept = [f"our own {model.keeps} are in {own_file}, which only we can read"] if own_file.exists() else []
-        done = [*show.common(loaded, record), *show.lost(record), *show.misfits(record), *told, *kept]
-        done += [
-            show.forecast_of(record),
-            f"done; our report is {folder / 'report.html'}, beside the record of the run",
-        ]
-        facts: dict[str, Any] = {"study": loaded.name, "out": str(folder), "report": str(folder / "report.html")}
-        facts |= {key: record.get(key) for key in ("alignment", "phases", "rounds", "lost", "misfits")}
-        facts |= {"kept": str(own_file)} if kept else {}
-        emit(facts) if json else say("\n".join(filter(None, done)))
-
-
-@app.command()
 def doctor(
-    study: StudyPath,
+    study: Annotated[Path, typer.Argument(metavar="STUDY.toml", help="The study; or a PARTY.toml alone.")],
     config: Annotated[Path | None, typer.Argument(metavar="[PARTY.toml]", help="Check as this party.")] = None,
     json: Json = False,
 ) -> None:
-    """Check files, keys, pins, table, ledger, clock and connection."""
+    """Check files, keys, pins, table, ledger, clock and connection: of a study, or of a member of a federation."""
     from colonnade.cli import show
-    from colonnade.cli.doctor import examine
+    from colonnade.study.doctor import examine
+    from colonnade.study.spec import is_party_file
 
-    checks = list(examine(study, config))
+    if config is None and is_party_file(study):
+        from colonnade.standing.checkup import examine_member
+
+        checks = list(examine_member(study))
+    else:
+        checks = list(examine(study, config))
     emit({"checks": [asdict(check) for check in checks]}) if json else say(show.checks(checks))
     if any(check.level == "bad" for check in checks):
         raise typer.Exit(1)
+
+
+@cache
+def built() -> Callable[[], Any]:
+    """All commands, as read from the functions here: that takes a tenth of a second, so it is done once."""
+    return typer.main.get_command(app)
 
 
 def command_line() -> None:
@@ -371,7 +347,7 @@ def command_line() -> None:
         if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # so that nohup still works
             signal.signal(number, _interrupted)
     try:
-        app()
+        built()()
     except (Interrupted, Exception) as error:
         sys.exit(complain(error))
 

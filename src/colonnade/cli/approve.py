@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from colonnade.cli import ledger as book
 from colonnade.cli.output import say
 from colonnade.errors import ColonnadeError, LedgerError, PolicyError
 from colonnade.harmless import harmless
 from colonnade.privacy import Statement
-from colonnade.study import PartyConfig, Study
+from colonnade.study import PartyConfig, Study, book
 from colonnade.study.policy import Approve, ByDigest
 from colonnade.study.repeats import Again, Earlier, asks, refusal
 
@@ -88,10 +87,12 @@ def again_for_all(study: Study, configs: Sequence[PartyConfig], again: Again) ->
     return any(sentence for _, sentence in found)
 
 
-def approval(configs: Sequence[PartyConfig], digest: str | None, *, mute: bool) -> Approve | None:
+def approval(
+    configs: Sequence[PartyConfig], digest: str | None, *, mute: bool, by: str | None = None
+) -> Approve | None:
     """An approval by digest, if one was given; else a question, if the policy says to ask and there is a terminal."""
     if digest is not None:
-        return ByDigest(digest)
+        return ByDigest(digest) if by is None else ByDigest(digest, by)
     asking = tuple(config for config in configs if config.approval == "ask")
     return Question(asking) if asking and not mute and sys.stdin.isatty() else None
 

@@ -20,6 +20,7 @@ from colonnade.models.evaluation import compare
 from colonnade.protocols.align import Aligning, Mode
 from colonnade.protocols.roles import Progress
 from colonnade.study import Study, preflight, run_local
+from colonnade.study.deviating import line_for
 from colonnade.study.preflight import outlook
 from colonnade.study.record import FILES
 from colonnade.tables import population
@@ -34,7 +35,7 @@ _STUDY = """\
 # Three organisations, one private PCA. Everyone holds an equal copy of this file.
 name = "people"
 description = "Principal components of what a bank, a shop and a clinic know about the people whom all three hold."
-
+{security}
 [task]
 kind = "pca"
 n_components = 5
@@ -61,7 +62,8 @@ def run_demo(out: Path, rows: int, progress: Progress) -> dict[str, Any]:
     _make_room(out)
     people = population(rows)
     mode = alignment_mode(people, rows)
-    study = write_study(out / "study", people.feature_schemas, _STUDY.replace("{mode}", mode), align=("dh", "helper"))
+    template = _STUDY.replace("{mode}", mode).replace("{security}\n", line_for("pca") + "\n")
+    study = write_study(out / "study", people.feature_schemas, template, align=("dh", "helper"))
     held = _write_tables(people, study.parent)
     loaded = Study.load(study)
     say(_opening(rows, held, mode) + "\n")
@@ -72,10 +74,13 @@ def run_demo(out: Path, rows: int, progress: Progress) -> dict[str, Any]:
     progress("evaluate", 0, 1)
     evaluation = _evaluation(people, loaded.roster, held)
     progress("evaluate", 1, 1)
-    facts = publish(loaded, out, folders, evaluation)
+    return publish(loaded, out, folders, evaluation)
+
+
+def tell_outcome(out: Path, facts: Mapping[str, Any]) -> None:
+    """Say what came of a demonstration, once no progress bar would be drawn over it."""
     say("\nAFTER, what was spent:\n")
-    say(show.outcome(loaded, out, facts["run"]))
-    return facts
+    say(show.outcome(Study.load(out / "study" / "STUDY.toml"), out, facts["run"]))
 
 
 def alignment_mode(people: Dataset, rows: int) -> Mode:

@@ -27,12 +27,16 @@ def init_party(
     out: Annotated[Path | None, typer.Option("--out", help="The party's folder.  [default: NAME]")] = None,
     data: Annotated[str, typer.Option("--data", help="The party's table, from its folder.  [default: NAME.csv]")] = "",
     id: Annotated[str, typer.Option("--id", help="The id column.")] = "person_id",
+    federation: Annotated[
+        str | None,
+        typer.Option("--federation", metavar="FEDERATION.toml", help="With an agent; the file, from its folder."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Make a party's key, certificate and configuration."""
     from colonnade.cli import initialise, show
 
-    made = initialise.party(name, out or Path(name), data or f"{name}.csv", id)
+    made = initialise.party(name, out or Path(name), data or f"{name}.csv", id, federation=federation)
     emit(made) if json else say(show.identity(made))
 
 
@@ -46,6 +50,19 @@ def init_coordinator(
 
     made = initialise.identity("coordinator", out)
     emit(made) if json else say(show.identity(made))
+
+
+@init_app.command("federation")
+def init_federation(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The hub's folder.")],
+    name: Annotated[str, typer.Option("--name", help="What the federation is called.")],
+    address: Annotated[str, typer.Option("--address", metavar="HOST:PORT", help="Where members dial its hub.")],
+    json: Json = False,
+) -> None:
+    """Make a hub's key and the FEDERATION.toml to which members are invited."""
+    from colonnade.cli import federation
+
+    federation.begin(name, address, folder, json)
 
 
 @init_app.command("pins")
@@ -111,9 +128,9 @@ def ledger_show(
     json: Json = False,
 ) -> None:
     """Every study a party took part in, what each observer has learned in all, and the head of the chain."""
-    from colonnade.cli import initialise, ledger as book
+    from colonnade.cli import initialise
     from colonnade.privacy import Ledger
-    from colonnade.study import PartyConfig
+    from colonnade.study import PartyConfig, book
 
     own = None if policy is None else PartyConfig.load(policy)
     ledger = Ledger(initialise.existing(path), owner="" if own is None else own.name)
@@ -146,9 +163,10 @@ def ledger_release(
     json: Json = False,
 ) -> None:
     """Give back a reservation of which no share has left, after a crash; a run that still goes on stops then."""
-    from colonnade.cli import initialise, ledger as book
+    from colonnade.cli import initialise
     from colonnade.cli.approve import answered
     from colonnade.privacy import Ledger
+    from colonnade.study import book
 
     ledger = Ledger(initialise.existing(path))
     found = book.reserved(ledger, entry)
@@ -172,8 +190,9 @@ def ledger_export(
     json: Json = False,
 ) -> None:
     """Write the whole chain, from which anybody can check it."""
-    from colonnade.cli import initialise, ledger as book
+    from colonnade.cli import initialise
     from colonnade.privacy import Ledger
+    from colonnade.study import book
 
     content, head = book.export(Ledger(initialise.existing(path)), format)
     if out is not None:

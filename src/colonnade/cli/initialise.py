@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import secrets
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from colonnade.models.files import replace_private, write_whole
 from colonnade.protocols.align import Mode
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.study import PartyConfig
+from colonnade.study.console_part import DEFAULT_ADDRESS
 from colonnade.study.local import local_configs
 from colonnade.study.party_file import Approval
 from colonnade.study.spec import Study, write_pins
@@ -53,6 +56,7 @@ columns = "all"                 # or the list of columns that may be used
 # exact = ["NAME"]              # parties that may be told exact answers about single people; nobody by default
 align = {align:<24}# how people may be matched; "helper" and "fuzzy" promise less, so name them if you agree
 # hidden = true                 # take part only where no party learns who matched
+# security = "active"           # take part only where seats check each other, so that some of them may cheat
 # again = true                  # run a study once more without asking; false: ask also where nothing else is asked
 {trial:<32}# take part in trials, whose schemas may tell about the data
 # schemas = ["DIGEST"]          # the only schemas that {name} agrees to, as `colonnade schema digest` prints them
@@ -73,6 +77,14 @@ epsilon = {{ analyst = {cap}, coordinator = {cap}, party = {cap} }}
 # [[policy.periods]]
 # days = 30
 # epsilon = 1.5
+"""
+AGENT_TEMPLATE = """
+# The process that stays connected, checks what is proposed, and asks: colonnade agent party.toml
+[agent]
+federation = {federation}
+folder = "agent"                # what it keeps
+console = {console:<22}# in the browser, on this machine alone; false for none
+retries = 2                     # how often a study is tried again that was lost with a machine; each try is paid for
 """
 
 
@@ -107,8 +119,13 @@ def party(
     tasks: Sequence[str] = ("pca",),
     cap: float = 3.0,
     trial: bool = False,
+    federation: str | None = None,
+    console: str = DEFAULT_ADDRESS,
 ) -> dict[str, Any]:
-    """An identity, and a configuration to review; what is there already stays as it is."""
+    """An identity, and a configuration to review; what is there already stays as it is.
+
+    With a federation's file, as seen from the folder, the party gets an agent too.
+    """
     check_name(name)
     config = folder / "party.toml"
     there = config.exists()
@@ -125,6 +142,9 @@ def party(
             trial="trial = true" if trial else "# trial = true",
             **{key: json.dumps(value) for key, value in (lists | {"data": data, "id": id}).items()},
         )
+        if federation is not None:
+            named = {"federation": federation, "console": console}
+            text += AGENT_TEMPLATE.format(**{key: json.dumps(value) for key, value in named.items()})
         replace_private(config, text.encode())
     return made | {"config": str(config), "kept": [*made["kept"], *(["config"] if there else [])]}
 
@@ -170,10 +190,12 @@ def without_tables(study: Path) -> list[PartyConfig]:
 
 def free_port() -> int:
     """A port of this machine at which nothing listens now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    while True:
+        # Below 32768, from where systems take the ports of outgoing connections, which come and go.
+        port = 16384 + secrets.randbelow(16384)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def existing(path: Path) -> Path:

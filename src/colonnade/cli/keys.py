@@ -6,9 +6,10 @@ from pathlib import Path
 
 from colonnade.cli.output import emit, say
 from colonnade.errors import StudyError
-from colonnade.models.alignment import keys_of, left_out
+from colonnade.models.alignment import keys_of
 from colonnade.protocols.align import Aligning
 from colonnade.study import PartyConfig, Study
+from colonnade.study.doctor import in_counts
 from colonnade.tables.keys import Key, Keys
 
 
@@ -58,11 +59,6 @@ def rules(key: Key) -> str:
     }
     said = [choice[getattr(key, rule)] for rule, choice in words.items()]
     return f"as text: {', '.join(text for text in said if text)}"
-
-
-def in_counts(found: Keys) -> str:
-    """How many rows are left out, and why."""
-    return f"rows left out: {', '.join(left_out(found.missing, found.repeated)) or 'none'}"
 
 
 def _text(study: Study, config: PartyConfig, task: Aligning, found: Keys, rows: int) -> str:

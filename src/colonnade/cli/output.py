@@ -11,7 +11,7 @@ import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -211,4 +211,13 @@ def progress_bar(enabled: bool) -> Iterator[Report]:
 
 def piped(phase: str, done: int, total: int) -> None:
     """Progress as JSON lines, for a parent process."""
-    emit({"progress": phase, "done": done, "total": total})
+    emit({"time": _now(), "progress": phase, "done": done, "total": total})
+
+
+def present(said: dict[str, Any]) -> None:
+    """Who is here and what was sent so far, as a JSON line for a parent process."""
+    emit({"time": _now(), "presence": said})
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

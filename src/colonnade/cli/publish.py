@@ -38,7 +38,7 @@ _ALIGNED = ("rows", "missing", "repeated", "matched")
 
 def publish_own(study: Study, config: PartyConfig, folder: Path, model: Estimator) -> None:
     """Write a party's own ``report.html``: what is public, and what this party alone may know."""
-    record = read_facts(folder)
+    record = read_facts(folder) if (folder / "run.json").exists() else taken(study, config)
     name, book = config.name, config.book()
     kept = folder / model.kept_file
     counted = [entry for entry in book.entries() if entry.state != "released"]
@@ -50,6 +50,11 @@ def publish_own(study: Study, config: PartyConfig, folder: Path, model: Estimato
     run = record | public_facts(study) | {"parties": {name: _participant(study, name, record)}, "own": own}
     with _still_paid_for(folder):
         _write(study, folder, run | _told(study, record), model, view=model.own_view())
+
+
+def taken(study: Study, config: PartyConfig) -> dict[str, Any]:
+    """The record of a result that others have signed and this party took from the hub: it took no part in its end."""
+    return {"study": study.name, "digest": study.digest, "participant": config.name, "status": "taken from the hub"}
 
 
 def publish(
@@ -104,6 +109,7 @@ def _participant(study: Study, name: str, record: Mapping[str, Any]) -> dict[str
         "traffic": _totals(record.get("traffic", {})) | {"rounds": record.get("rounds")},
         "seconds": record.get("seconds"),
         "processor_seconds": record.get("processor_seconds"),
+        **({"checks": record["checks"]} if "checks" in record else {}),
     }
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from colonnade.cli.doctor import Check
 from colonnade.cli.keys import rules
 from colonnade.errors import ColonnadeError
 from colonnade.harmless import harmless, harmless_lines
@@ -18,10 +18,13 @@ from colonnade.models.alignment import leakage_table
 from colonnade.models.outlook import Outlook
 from colonnade.privacy.additive import USUAL
 from colonnade.privacy.calibrate import Binding
-from colonnade.privacy.statement import Statement, rounded_up
+from colonnade.privacy.rows import rounded_up
+from colonnade.privacy.statement import Statement
 from colonnade.report.alignment import people
 from colonnade.study import PartyConfig, Preflight, Study
 from colonnade.study.alignment.figures import Alignment
+from colonnade.study.deviating import Deviating
+from colonnade.study.doctor import Check
 from colonnade.study.local import folder_of
 from colonnade.study.preflight import RunFigures, outlook
 from colonnade.tables import Report
@@ -50,6 +53,8 @@ def preflight(answer: Preflight) -> str:
         if answer.binding
         else "the study states no budget for observers: the task sets its price",
     ]
+    if answer.deviating is not None:
+        lines += security(answer.deviating)
     brief = [harmless(line) for line in answer.details.brief]
     lines += brief if answer.run is None else _run(answer.run, brief)
     if answer.details.section:
@@ -57,6 +62,14 @@ def preflight(answer: Preflight) -> str:
     if answer.alignment is not None:
         lines += ["", *_alignment(answer.alignment)]
     return "\n".join(lines)
+
+
+def security(found: Deviating) -> list[str]:
+    """What is done about participants that deviate, in lines."""
+    lines = textwrap.wrap(found.sentence, 108, subsequent_indent="  ")
+    if found.may_be_lost is not None:
+        lines.append(f"seats that may be lost once they have dealt everything: {found.may_be_lost}")
+    return lines
 
 
 def about(study: Study) -> str:

@@ -15,6 +15,7 @@ from colonnade.cli.output import writing
 from colonnade.errors import ColonnadeError, DataError, StudyError
 from colonnade.models.files import replace_private, write_whole
 from colonnade.models.regression.design import owner_of
+from colonnade.study.deviating import line_for
 from colonnade.study.preflight import outlook
 from colonnade.study.spec import Study
 from colonnade.tables import Schema, draft_schema
@@ -33,7 +34,7 @@ _STUDY = """\
 # Written by `colonnade init trial` from files of this machine. Everyone holds an equal copy of such a file.
 name = {name}
 trial = true         # schemas/ was drafted from data; review it for a real study, and delete this line
-
+{security}
 [task]
 kind = {kind}{label}
 rows_at_most = {rows}
@@ -93,6 +94,7 @@ def prepare(
     text = _STUDY.format(
         name=_quoted(re.sub(r"[^A-Za-z0-9_.-]", "-", study.stem).lstrip("_.-")[:80] or "trial"),
         kind=_quoted(chosen),
+        security=line_for(chosen),
         label="" if label is None else f"\nlabel = {_quoted(label)}",
         rows=10 ** len(str(max(_FEWEST, *(draft.rows for draft in drafts)) - 1)),
         epsilon=f"{epsilon:g}",

@@ -1,0 +1,143 @@
+"""The commands of one participant of a study: a party, or the coordinator."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from colonnade.cli.groups import StudyPath
+from colonnade.cli.output import Json, about, emit, piped, present, progress_bar, say, speak_json
+
+PartyPath = Annotated[Path, typer.Argument(metavar="PARTY.toml", help="The party's own configuration.")]
+Out = Annotated[Path | None, typer.Option("--out", help="The run directory.  [default: runs/NAME]")]
+Approve = Annotated[
+    str | None,
+    typer.Option("--approve", metavar="DIGEST", help="Approve the study of this digest (32 digits or more)."),
+]
+Again = Annotated[
+    bool, typer.Option("--again", help="Run, and spend, once more if this study already ran; without it one is asked.")
+]
+Pipe = Annotated[bool, typer.Option("--pipe", hidden=True)]
+
+
+def end_with_standard_input(wanted: bool) -> bool:
+    """Let a child of a standing process end when that closes its standard input, or dies."""
+    if wanted:
+        from colonnade.standing.children import end_with_parent
+
+        end_with_parent()
+    return wanted
+
+
+HubAddress = Annotated[str | None, typer.Option("--hub", hidden=True)]
+Room = Annotated[str, typer.Option("--room", hidden=True)]
+Attempt = Annotated[int, typer.Option("--attempt", hidden=True)]
+WhileOpen = Annotated[bool, typer.Option("--while-open", callback=end_with_standard_input, hidden=True)]
+"""What a standing hub or agent says to its children."""
+
+
+def coordinator(
+    study: StudyPath,
+    key: Annotated[Path, typer.Option("--key", help="The coordinator's private key.")] = Path(
+        "coordinator/coordinator.key"
+    ),
+    listen: Annotated[
+        str | None, typer.Option("--listen", help="Listen at HOST:PORT when that is not what the parties dial.")
+    ] = None,
+    out: Out = None,
+    json: Json = False,
+    pipe: Pipe = False,
+    hub: HubAddress = None,
+    room: Room = "",
+    attempt: Attempt = 0,
+    while_open: WhileOpen = False,
+) -> None:
+    """Relay a study between its parties and publish the result."""
+    from colonnade.cli import show
+    from colonnade.cli.lean import without_pandas
+    from colonnade.cli.publish import publish
+    from colonnade.study import Study, run_coordinator
+    from colonnade.study.meeting import Place
+
+    without_pandas()
+    speak_json(json or pipe)
+    about(study, "PARTY.toml")  # its real path is known to the party alone
+    loaded = Study.load(study).runnable()
+    folder = out or Path("runs") / loaded.name
+    address = listen or loaded.content.coordinator.address
+    loaded.certificates()  # an error about a wrong pin must come before "waiting"
+    say(f"coordinator of {loaded.name!r}: waiting for {', '.join(loaded.content.parties)} at {address}")
+    with progress_bar(not (json or pipe)) as bar:
+        place, watch = Place(hub, room, attempt), present if while_open else None
+        run_coordinator(loaded, key, folder, piped if pipe else bar, listen=listen, place=place, watch=watch)
+    if room or not pipe:
+        facts = publish(loaded, folder, {"coordinator": folder})
+        emit(facts) if json else None if pipe else say(show.outcome(loaded, folder, facts["run"]))
+
+
+def party(
+    study: StudyPath,
+    config: PartyPath,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="The run directory.  [default: runs/NAME/parties/PARTY]")
+    ] = None,
+    approve: Approve = None,
+    again: Again = False,
+    json: Json = False,
+    pipe: Pipe = False,
+    hub: HubAddress = None,
+    room: Room = "",
+    attempt: Attempt = 0,
+    approved_by: Annotated[str | None, typer.Option("--approved-by", hidden=True)] = None,
+    while_open: WhileOpen = False,
+) -> None:
+    """Take part in a study with one's own columns."""
+    from colonnade.cli import show
+    from colonnade.cli.approve import approval, once_more, say_news, say_repeat
+    from colonnade.cli.lean import without_pandas
+    from colonnade.cli.publish import publish_own
+    from colonnade.study import PartyConfig, Study, preflight, run_party
+    from colonnade.study.local import folder_of
+    from colonnade.study.meeting import Place
+    from colonnade.study.record import read_facts
+
+    without_pandas()
+    speak_json(json or pipe)
+    about(study, config)
+    loaded, own = Study.load(study).runnable(), PartyConfig.load(config)
+    folder = out or folder_of(Path("runs") / loaded.name, own.name)
+    if not (json or pipe):
+        said = (show.about(loaded), show.asked(own.name, preflight(loaded)), show.own_forecast(loaded, [own]))
+        say("\n".join(filter(None, said)))
+    say_news(loaded, [own])
+    say_repeat(loaded, own)
+    approved = approval([own], approve, mute=json or pipe, by=approved_by)
+    repeat = once_more(again, mute=json or pipe)
+    with progress_bar(not (json or pipe)) as bar:
+        model = run_party(
+            loaded,
+            own,
+            folder,
+            piped if pipe else bar,
+            approve=approved,
+            again=repeat,
+            place=Place(hub, room, attempt),
+            watch=present if while_open else None,
+        )
+    publish_own(loaded, own, folder, model)
+    if not pipe:
+        record = read_facts(folder)
+        told = show.summary(model) if model.recipient else []  # a result for everybody is in the coordinator's report
+        own_file = folder / model.kept_file
+        kept = [f"our own {model.keeps} are in {own_file}, which only we can read"] if own_file.exists() else []
+        done = [*show.common(loaded, record), *show.lost(record), *show.misfits(record), *told, *kept]
+        done += [
+            show.forecast_of(record),
+            f"done; our report is {folder / 'report.html'}, beside the record of the run",
+        ]
+        facts: dict[str, Any] = {"study": loaded.name, "out": str(folder), "report": str(folder / "report.html")}
+        facts |= {key: record.get(key) for key in ("alignment", "phases", "rounds", "lost", "misfits")}
+        facts |= {"kept": str(own_file)} if kept else {}
+        emit(facts) if json else say("\n".join(filter(None, done)))

@@ -1,0 +1,54 @@
+"""``colonnade scores``: take part in standing questions without an agent or a standing hub."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from colonnade.cli.output import say
+from colonnade.errors import StudyError
+
+
+def party(path: Path, listen: str | None) -> None:
+    """Keep a party's standing questions open until it is interrupted; where it may ask, serve the interface."""
+    from colonnade.standing.scores.service import ScoresService
+    from colonnade.study import PartyConfig
+
+    config = PartyConfig.load(path)
+    agent = config.standing
+    if agent.scores is None:
+        raise StudyError(f"{path} has no [agent.scores] section: docs/scores-on-demand.md says what goes into it")
+    service = ScoresService(config, agent.scores, path.parent / agent.folder)
+    served = None
+    service.start()
+    try:
+        if service.asked_here:
+            from colonnade.standing.scores.serving import serve
+
+            served = serve(service, listen or "127.0.0.1:8472")
+            say(f"{config.name} asks at {served.url}/v1/scores, with the token in {service.token_file}")
+        for name, kept in service.kept.items():
+            if kept.questions is None:
+                limits = kept.standing
+                say(f"{config.name} answers {name}: {limits.per_person} a person and {limits.per_day} a day")
+        threading.Event().wait()
+    finally:
+        if served is not None:
+            served.stop()
+        service.stop()
+
+
+def coordinator(path: Path, key: Path, listen: str | None) -> None:
+    """Keep a hub and the coordinator's seat for one standing question until it is interrupted."""
+    from colonnade.standing.scores.meeting import keep_seat, own_hub
+    from colonnade.standing.scores.settings import Standing
+    from colonnade.study import Study
+
+    standing = Standing.of(Study.load(path))
+    with own_hub(standing, key, listen=listen) as hub:
+        seat = keep_seat(standing, key, hub)
+        say(f"the room of {standing.study.name} is open at {hub.address}")
+        try:
+            threading.Event().wait()
+        finally:
+            seat.stop()
