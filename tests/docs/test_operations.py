@@ -21,9 +21,9 @@ def operations():
     del sys.modules["operations"]
 
 
-def rows():
+def rows(which="operations"):
     text = (ROOT / "docs" / "fixed-point.md").read_text()
-    table = text.split("<!-- operations -->")[1].split("<!-- end of operations -->")[0]
+    table = text.split(f"<!-- {which} -->")[1].split(f"<!-- end of {which} -->")[0]
     return {
         cells[1].strip(): [c.strip() for c in cells[2:-1]] for cells in (r.split("|") for r in table.split("\n")[3:-1])
     }
@@ -40,4 +40,14 @@ def test_the_costs_of_three_seats_are_those_of_the_page(operations):
 
 @pytest.mark.slow
 def test_the_whole_table_is_that_of_the_page(operations):
-    assert operations.table() in (ROOT / "docs" / "fixed-point.md").read_text()
+    page = (ROOT / "docs" / "fixed-point.md").read_text()
+    assert operations.table() in page
+    assert operations.checked_table() in page
+
+
+@pytest.mark.parametrize("name", ["`multiply`, `truncate`", "`below`, `negative`"])
+def test_checks_cost_what_the_page_says(operations, name):
+    ahead, online = operations.costs(operations.OPERATIONS[name][1], 3, 1, active=True)
+    figures = [online.rounds, operations.each(online), ahead.rounds, operations.each(ahead)]
+    page = rows("checked operations")[name]
+    assert [page[0], page[1], page[3], page[4]] == [*map(str, figures)]
