@@ -8,8 +8,11 @@ BENCH := .venv/.bench
 export OPENBLAS_NUM_THREADS := 1
 export OMP_NUM_THREADS := 1
 
-# Two workers, each with whole files: what a file sets up once is set up once.
-ABREAST := --numprocesses 2 --dist loadfile
+# The suite starts hundreds of processes: each module is compiled once, not by every one of them.
+unexport PYTHONDONTWRITEBYTECODE
+
+# Two workers, each with whole files: what a file sets up once is set up once. tests/conftest.py says which come first.
+ABREAST := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 # What two versions could break: everything but models, pages, audits and research.
 CORE := tests/tables tests/wire tests/mpc tests/privacy tests/protocols tests/files tests/cli tests/study \
@@ -18,7 +21,7 @@ CORE := tests/tables tests/wire tests/mpc tests/privacy tests/protocols tests/fi
 LOWEST_PYTHON ?= python3.11
 PYTHONS ?= python3.11 python3.12 python3.13
 
-.PHONY: demo test lint check slow lowest pythons core no-environment bench reproduce audit clean
+.PHONY: demo test lint check screenshots slow lowest pythons core no-environment bench reproduce audit clean
 
 demo: $(READY)  ## three organisations, one private PCA, a report with pictures
 	$(BIN)/colonnade demo --out runs/demo
@@ -32,6 +35,9 @@ lint: $(READY)  ## style, format and types
 	$(BIN)/mypy
 
 check: lint test  ## every gate
+
+screenshots: $(READY)  ## pictures of every page of the consoles, three of them for the documentation
+	$(BIN)/python tools/screenshots.py
 
 slow: $(READY)  ## statistical and reproduction tests that take minutes, and examples that hypothesis has not tried
 	$(BIN)/pytest -m slow --durations=10
@@ -75,7 +81,7 @@ clean:
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev,nn]"
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev,nn,console,onnx,traces]"
 	touch $@
 
 .venv-lowest/.ready: pyproject.toml tools/floors.py

@@ -22,6 +22,7 @@ from colonnade.mpc.fixed.arithmetic import Fixed, FixedPoint
 
 PAGE = Path(__file__).parent.parent / "docs" / "fixed-point.md"
 BEGIN, END = "<!-- operations -->", "<!-- end of operations -->"
+BEGIN_CHECKED, END_CHECKED = "<!-- checked operations -->", "<!-- end of checked operations -->"
 FRACTION, BITS, COUNT = 20, 26, 4096
 Operation = Callable[[FixedPoint, Fixed], object]
 OPERATIONS: Mapping[str, tuple[str, Operation]] = {
@@ -73,11 +74,10 @@ class Line:
         return fields
 
 
-def costs(operation: Operation, seats: int, threshold: int) -> tuple[Count, Count]:
+def costs(operation: Operation, seats: int, threshold: int, *, active: bool = False) -> tuple[Count, Count]:
     """Of the first seat: what runs ahead, and what is left to do when the inputs are there."""
-    committee = Committee(
-        tuple(f"n{i}" for i in range(seats)), threshold, ResidueSystem(PRIMES[: 5 if seats == 3 else 6])
-    )
+    system = ResidueSystem(PRIMES[: 5 if seats == 3 else 6])
+    committee = Committee(tuple(f"n{i}" for i in range(seats)), threshold, system, active)
     found = in_threads(committee, lambda hand, count: _measure(hand, count, operation))
     return found["n0"]
 
@@ -88,10 +88,12 @@ def _measure(hand: Hand, count: Count, operation: Operation) -> tuple[Count, Cou
     engine = FixedPoint(hand, FRACTION)
     number = engine.from_shares(shares, (1 << BITS) - 1)
     operation(engine, number)
+    engine.settle()
     spent = []
     for step in (lambda: engine.masks.prepare(dict(engine.masks.used)), lambda: operation(engine, number)):
         before = Count(count.rounds, count.sent)
         step()
+        engine.settle()  # does nothing if seats do not check each other
         spent.append(Count(count.rounds - before.rounds, count.sent - before.sent))
     return spent[0], spent[1]
 
@@ -134,17 +136,31 @@ def table() -> str:
     return "\n".join(lines)
 
 
+def checked_table() -> str:
+    """The table of the same operations where seats check each other, as markdown."""
+    lines = [
+        "| operation | rounds | bytes, 3 seats | bytes, 5 seats, 2 may pool | ahead: rounds | bytes, 3 seats |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, (_, operation) in OPERATIONS.items():
+        ahead, online = costs(operation, 3, 1, active=True)
+        _, more = costs(operation, 5, 2, active=True)
+        figures = [online.rounds, each(online), each(more), ahead.rounds, each(ahead)]
+        lines.append(f"| {name} | {' | '.join(map(str, figures))} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Print or write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="put the table into docs/fixed-point.md")
-    made = table()
-    if not parser.parse_args().write:
-        print(made)
-        return
-    text = PAGE.read_text()
-    head, rest = text.split(BEGIN)
-    PAGE.write_text(f"{head}{BEGIN}\n{made}\n{END}{rest.split(END)[1]}")
+    parser.add_argument("--write", action="store_true", help="put the tables into docs/fixed-point.md")
+    write = parser.parse_args().write
+    for made, begin, end in ((table(), BEGIN, END), (checked_table(), BEGIN_CHECKED, END_CHECKED)):
+        if not write:
+            print(made, end="\n\n")
+            continue
+        head, rest = PAGE.read_text().split(begin)
+        PAGE.write_text(f"{head}{begin}\n{made}\n{end}{rest.split(end)[1]}")
 
 
 if __name__ == "__main__":

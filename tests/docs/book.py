@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import shutil
-import socket
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "three-organisations"
@@ -50,10 +51,8 @@ def named(path: Path) -> str:
 def copy_example(folder: Path) -> tuple[Path, int]:
     """A fresh copy of the example without anything made in it, and a port that is free in place of 7443."""
     shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns(*_MADE))
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
-    study = folder / "STUDY.toml"
-    text = study.read_text(encoding="utf-8").partition("\n[pins]")[0]
-    study.write_text(text.replace(":7443", f":{port}"), encoding="utf-8")
+    port = free_port()
+    for study in folder.glob("*.toml"):
+        text = study.read_text(encoding="utf-8").partition("\n[pins]")[0]
+        study.write_text(text.replace(":7443", f":{port}"), encoding="utf-8")
     return folder, port

@@ -27,19 +27,21 @@ MAY_IMPORT = {
     "audit": GROUND | PILLARS | {"protocols", "models"},
     "study": GROUND | PILLARS | {"protocols", "models"},
     "report": GROUND | PILLARS | {"protocols", "models", "audit"},
-    "cli": GROUND | PILLARS | {"protocols", "models", "study", "report", "audit", "testing"},
+    "standing": GROUND | PILLARS | {"protocols", "models", "study", "report"},
+    "console": GROUND | PILLARS | {"protocols", "models", "study", "report", "audit", "standing"},
+    "cli": GROUND | PILLARS | {"protocols", "models", "study", "report", "audit", "testing", "standing", "console"},
     "__init__": GROUND | PILLARS | {"models", "study"},
     "__main__": {"cli"},
 }
 LONGEST = 420
 MASKED = {
     ("mpc/hand.py", "def open_among_seats(self, shares: Shares) -> Residues:"),
-    ("mpc/fixed/arithmetic.py", "opened = self.hand.open_among_seats(Shares(joined, degree))"),
+    ("mpc/fixed/arithmetic.py", "opened = self.hand.open_among_seats(joined)"),
     ("mpc/fixed/arithmetic.py", "opened = self.hand.open_among_seats(masked)"),
-    ("mpc/fixed/arithmetic.py", "opened = self.masks.bits.open(self.masks.bits.xor(bits, coins.bits))"),
+    ("mpc/fixed/arithmetic.py", "opened = self.masks.bits.open(hidden, veiled=self.hand.active)"),
 }
 """What seats open among themselves: numbers under masks, bits under coins."""
-REVEALS = {("protocols/roles.py", "def reveal(")} | {
+REVEALS = {("protocols/roles.py", "def reveal("), ("protocols/scores/standing.py", "return me.reveal(")} | {
     (f"protocols/{name}/programs.py", "opened = me.reveal(")
     for name in ("moments", "marginals", "gradients", "mixture", "polynomial", "directions", "scores")
 }

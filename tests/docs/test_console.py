@@ -1,8 +1,8 @@
 """Every command of the documentation runs, in a copy of the example, and prints what the page says it prints.
 
-Blocks marked ``console`` run in order. Neighbouring blocks marked ``console terminal`` run at the same time, one
-process each. A block marked ``console run by FILE`` takes long and is run by that test. Lines without ``$`` are
-output: each must appear, in this order; ``...`` stands for lines left out.
+Blocks marked ``console`` run in order, in this process. Neighbouring blocks marked ``console terminal`` run at the same
+time, one process each. A block marked ``console slow`` runs in ``make slow`` only, and one marked ``console run by
+FILE`` in that test. Lines without ``$`` are output: each must appear, in this order; ``...`` stands for lines left out.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -47,12 +47,13 @@ def commands(block: Block) -> Iterator[Command]:
         yield Command(tuple(shlex.split(lines[start][2:])), tuple(lines[start + 1 : end]), block.line + start + 1)
 
 
-def script(page: Path) -> list[tuple[bool, list[Command]]]:
+def script(page: Path, slow: bool = True) -> list[tuple[bool, list[Command]]]:
     """What the page asks for, in order; with True, at the same time."""
     consoles = [
         block for block in blocks(page) if block.language == "console" and not block.marks.startswith(ELSEWHERE)
     ]
-    assert all(block.marks in ("", "terminal") for block in consoles)
+    assert all(block.marks in ("", "terminal", "slow") for block in consoles)
+    consoles = [block for block in consoles if slow or block.marks != "slow"]
     groups = groupby(consoles, key=lambda block: block.marks == "terminal")
     return [(together, [command for block in found for command in commands(block)]) for together, found in groups]
 
@@ -64,6 +65,7 @@ def steps(page: Path) -> tuple[tuple[str, ...], ...]:
 PAGES = [page for page in pages() if any(block.language == "console" for block in blocks(page))]
 UNIQUE = list({steps(page): page for page in reversed(PAGES)}.values())
 """Pages with the same commands are run once."""
+WITH_SLOW_BLOCKS = [page for page in UNIQUE if script(page) != script(page, slow=False)]
 
 
 def test_the_readme_and_the_example_say_the_same() -> None:
@@ -82,8 +84,9 @@ def test_what_is_run_elsewhere_is_really_run_there() -> None:
 class Shell:
     """As much of a shell as the pages need."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, command: Callable[..., tuple[int, str, str]]) -> None:
         self.folder = folder
+        self.command = command
         self.status = 0
 
     def start(self, command: Command) -> subprocess.Popen[str]:
@@ -108,7 +111,8 @@ class Shell:
         name, *rest = command.words
         before, self.status = self.status, 0
         if name == "colonnade":
-            return self.finish(self.start(command))
+            self.status, *said = self.command(*rest)
+            return said[0], said[1]
         if command.words == ("echo", "$?"):
             return f"{before}\n", ""
         if name == "mkdir":
@@ -127,31 +131,44 @@ def normal(text: str) -> str:
     return text.rstrip()
 
 
-def assert_shown(command: Command, output: str) -> None:
+def assert_shown(command: Command, output: str, complained: str) -> None:
     lines = iter(normal(line) for line in output.splitlines())
     for shown in command.shown:
         if shown != "...":
-            assert normal(shown) in lines, f"line {command.line}: {shown!r} is not in\n{output}"
+            assert normal(shown) in lines, f"line {command.line}: {shown!r} is not in\n{output}\n{complained}"
 
 
-@pytest.mark.parametrize("page", UNIQUE, ids=named)
-def test_commands_run(page: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("page", "slow"),
+    [
+        *(pytest.param(page, False, id=named(page)) for page in UNIQUE),
+        *(pytest.param(page, True, id=f"{named(page)}-all", marks=pytest.mark.slow) for page in WITH_SLOW_BLOCKS),
+    ],
+)
+def test_commands_run(
+    page: Path,
+    slow: bool,
+    tmp_path: Path,
+    in_this_process: Callable[..., tuple[int, str, str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     folder, _ = copy_example(tmp_path / "three-organisations")
-    shell = Shell(folder)
-    plan = script(page)
+    monkeypatch.chdir(folder)
+    shell = Shell(folder, in_this_process)
+    plan = script(page, slow)
     for together, group in plan:
         if together:
-            children = [shell.start(command) for command in group]
-            for command, child in zip(group, children, strict=True):
+            children = [shell.start(step) for step in group]
+            for step, child in zip(group, children, strict=True):
                 said, complained = shell.finish(child)
-                assert shell.status == 0, f"line {command.line}: {complained}"
-                assert_shown(command, said)
+                assert shell.status == 0, f"line {step.line}: {complained}"
+                assert_shown(step, said, complained)
             continue
-        for command, following in zip(group, [*group[1:], None], strict=True):
-            said, complained = shell.run(command)
-            assert_shown(command, said)
+        for step, following in zip(group, [*group[1:], None], strict=True):
+            said, complained = shell.run(step)
+            assert_shown(step, said, complained)
             if following is None or following.words[0] != "echo":
-                assert shell.status == 0, f"line {command.line}: {complained}"
+                assert shell.status == 0, f"line {step.line}: {complained}"
     if any(together for together, _ in plan):
         made = folder / "runs" / "three-organisations"
         for name in ("report.html", "model.json", "privacy.json", "run.json", "parties/bank/model.json"):

@@ -20,7 +20,6 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from colonnade.cli import ledger as book
 from colonnade.disk import reading
 from colonnade.models import Estimator, Roster, SplitClassifier
 from colonnade.models.kinds import section_of
@@ -29,7 +28,7 @@ from colonnade.privacy import Ledger, Observer, Statement, parse_budgets
 from colonnade.privacy.events import from_json
 from colonnade.privacy.ledger.sums import NEWEST
 from colonnade.report import render
-from colonnade.study import PartyConfig, Study, preflight
+from colonnade.study import PartyConfig, Study, book, preflight
 from colonnade.study.alignment.store import Store
 from colonnade.study.record import read_facts
 from colonnade.tables import Schema, draft_schema, flag, number, read_table

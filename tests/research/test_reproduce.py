@@ -257,6 +257,7 @@ def test_the_functional_mechanism_again_quickly(data_dir: Path, tmp_path: Path) 
     assert {row["method"] for row in rows if row["part"] == "FM Table III"} >= {"peer", "DP-SGD, trusted curator"}
 
 
+@pytest.mark.slow
 def test_learning_over_noised_messages_again_quickly(data_dir: Path, tmp_path: Path) -> None:
     peer = Group("HDP Fig. 3", "made up", "1 epoch", "rows", "seconds").known(10_000, "peer", PROVEN, 0.3)
     rows = _quick("hdp", data_dir, tmp_path, "--peers", write_csv(tmp_path / "peers.csv", [peer]))
