@@ -21,13 +21,16 @@ CORE := tests/tables tests/wire tests/mpc tests/privacy tests/protocols tests/fi
 LOWEST_PYTHON ?= python3.11
 PYTHONS ?= python3.11 python3.12 python3.13
 
-.PHONY: demo test lint check screenshots slow lowest pythons core no-environment bench reproduce audit clean
+.PHONY: demo test again lint check screenshots slow lowest pythons core no-environment bench reproduce audit clean
 
 demo: $(READY)  ## three organisations, one private PCA, a report with pictures
 	$(BIN)/colonnade demo --out runs/demo
 
 test: $(READY)  ## the quick suite
 	$(BIN)/pytest $(ABREAST)
+
+again: $(READY)  ## what failed in the last run, once more and by itself
+	$(BIN)/pytest --last-failed --last-failed-no-failures none
 
 lint: $(READY)  ## style, format and types
 	$(BIN)/ruff check .
