@@ -238,7 +238,9 @@ def test_what_is_sent_is_new_every_time_and_does_not_depend_on_the_list():
     assert all(abs(mean - 0.5) < 8 * deviation for mean in ones)
 
 
-@pytest.mark.parametrize("spoilt", ["a bit of a column", "a bit of all columns but ten", "what hides", "what is listed"])
+@pytest.mark.parametrize(
+    "spoilt", ["a bit of a column", "a bit of all columns but ten", "what hides", "what is listed"]
+)
 def test_what_is_no_list_is_refused(spoilt):
     transferred = Transferred()
     asker, holder, listed = transferred.sides(people(*range(100)))
