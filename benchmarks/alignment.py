@@ -75,6 +75,10 @@ class Case:
 
 
 CASES = (
+    Case("ot", 2, 100_000, allowed=6.0),
+    Case("ot", 2, 1_000_000, allowed=45.0),
+    Case("ot", 3, 1_000_000, allowed=80.0),
+    Case("ot", 2, 100_000, hidden=True),
     Case("dh", 2, 100_000, allowed=60.0),
     Case("dh", 2, 1_000_000, allowed=480.0),
     Case("helper", 2, 100_000),

@@ -16,7 +16,7 @@ def main(rows: int = 20_000, epsilon: float = 8.0) -> float:
         people = Federation(
             [Party(name, files[name][0], schema=known.schemas[name], id="person_id") for name in known.parties]
         )
-        people.align(on="person_id", mode="helper")  # all in one process here; between organisations "dh" is safer
+        people.align(on="person_id", mode="helper")  # all in one process here; between organisations "ot" is safer
         model = GLM(family="logistic", label=known.label, epsilon=epsilon, delta=1e-5).fit(people)
     print(model.guarantees_)  # noqa: T201 - what each observer can learn from what
     for party, kept in model.kept_.items():

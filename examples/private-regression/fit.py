@@ -16,7 +16,7 @@ def main(rows: int = 20_000) -> float:
         people = Federation(
             [Party(name, files[name][0], schema=known.schemas[name], id="person_id") for name in known.parties]
         )
-        people.align(on="person_id", mode="helper")  # all in one process here; between organisations "dh" is safer
+        people.align(on="person_id", mode="helper")  # all in one process here; between organisations "ot" is safer
         print(people.alignment)  # noqa: T201
         model = LogisticRegression(epsilon=1.0, delta=1e-5, method="one-shot").fit(people, label=known.label)
     print(model.privacy_)  # noqa: T201

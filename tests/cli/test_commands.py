@@ -197,7 +197,7 @@ def test_the_demo_leaves_a_run_directory(colonnade, tmp_path):
     assert [len(ids) for ids in held] == [450, 450, 450]
     common = len(set.intersection(*held))
     assert common < 450
-    assert facts["run"]["alignment"]["mode"] == "dh"
+    assert facts["run"]["alignment"]["mode"] == "ot"
     assert facts["run"]["alignment"]["matched"] == common
     assert f"These {common} people are made up" in facts["run"]["evaluation"]["note"]
     assert "shop and clinic need not hold the same people" in (out / "report.html").read_text()
@@ -214,7 +214,7 @@ def test_the_demo_leaves_a_run_directory(colonnade, tmp_path):
 
 def test_the_demo_trusts_a_helper_only_where_its_work_would_be_long():
     people = population(100)
-    assert alignment_mode(people, 500) == "dh"
+    assert alignment_mode(people, 500) == "ot"
     assert alignment_mode(people, 10_000_000) == "helper"
 
 

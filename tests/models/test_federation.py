@@ -54,7 +54,7 @@ def found(people):
     return set(numbers[0])
 
 
-@pytest.mark.parametrize("mode", ["dh", "helper"])
+@pytest.mark.parametrize("mode", ["ot", "dh", "helper"])
 @pytest.mark.parametrize("count", [2, 3])
 def test_aligned_tables_hold_the_common_people_row_by_row(mode, count):
     people = Federation(parties(count))
@@ -213,7 +213,7 @@ def test_duplicates_and_missing_keys_are_left_out_and_counted():
     assert people.alignment.repeated["bank"] == 4
 
 
-@pytest.mark.parametrize("mode", ["dh", "helper"])
+@pytest.mark.parametrize("mode", ["ot", "dh", "helper"])
 def test_nothing_in_common_is_an_error_with_own_examples(mode):
     schema = Schema({"x": number(-1, 1)})
     shop = Party("shop", table("shop", written="p{}".format), schema=schema, id="person_id")

@@ -429,6 +429,7 @@ SCENES: dict[str, Callable[[], Scene]] = {
     "alignment, dh, padded": lambda: _align(pad_to=20),
     "alignment, dh, too few": lambda: _align(at_least=50),
     "alignment, dh, hidden": lambda: _align(hidden=True),
+    "alignment, ot": lambda: _align(("a", "b"), mode="ot"),
     "alignment, helper": lambda: _align(mode="helper"),
     "alignment, helper, hidden": lambda: _align(mode="helper", hidden=True),
     "alignment, used again": lambda: _align(known=bytes(range(16))),

@@ -228,10 +228,10 @@ def swaps_two(values, rows, index):
     return rows, swapped
 
 
-@pytest.mark.parametrize("owners", ["abc", "abcd"])
-def test_a_leader_cannot_join_rows_of_different_people(monkeypatch, owners):
+@pytest.mark.parametrize(("owners", "mode"), [("abc", "dh"), ("abcd", "dh"), ("abc", "ot")])
+def test_a_leader_cannot_join_rows_of_different_people(monkeypatch, owners, mode):
     lists = lists_of(**{name: [*COMMON, *(f"{name}{i}" for i in range(place))] for place, name in enumerate(owners)})
-    task = kit.align_task(tuple(owners), seats=("a", "b", "c"))
+    task = kit.align_task(tuple(owners), seats=("a", "b", "c"), mode=mode)
     programs = malice._aligning(task, lists).programs
     cheating_leader(monkeypatch, swaps_two)
     ended, _ = run(task, programs)

@@ -17,7 +17,15 @@ from colonnade.tables.parse import Place
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "alignment.md").read_text(encoding="utf-8")
-KINDS = [("dh", False), ("helper", False), ("dh", True), ("helper", True), ("fuzzy", False)]
+KINDS = [
+    ("ot", False),
+    ("dh", False),
+    ("helper", False),
+    ("ot", True),
+    ("dh", True),
+    ("helper", True),
+    ("fuzzy", False),
+]
 
 
 def leakage_table(owners: int) -> str:

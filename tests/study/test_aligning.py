@@ -148,7 +148,14 @@ def test_what_no_lists_can_meet_is_refused_at_once(folder, parties, settings, me
 
 
 def test_everyone_agrees_on_how_people_are_matched(folder):
-    texts = [ALIGN, ALIGN + 'mode = "helper"\n', ALIGN + "hidden = true\n", ALIGN + "at_least = 2\n", ALIGN + KEYS]
+    texts = [
+        ALIGN,
+        ALIGN + 'mode = "ot"\n',
+        ALIGN + 'mode = "helper"\n',
+        ALIGN + "hidden = true\n",
+        ALIGN + "at_least = 2\n",
+        ALIGN + KEYS,
+    ]
     digests = {load(folder, STUDY + text).digest for text in ("", *texts, ALIGN + "reuse = false\n")}
     assert len(digests) == len(texts) + 2
     same = [ALIGN, ALIGN + 'mode = "dh"\n[align.keys.born]\nkind = "text"\n']
@@ -233,10 +240,19 @@ def test_what_is_wrong_in_a_party_file_is_named(folder, old, new, message):
         party(folder, PARTY.replace(old, new))
 
 
+@pytest.mark.parametrize("mode", ["ot", "dh"])
+def test_a_policy_allows_the_modes_that_trust_no_helper_unless_it_says_otherwise(folder, mode):
+    study = load(folder, STUDY + ALIGN + f'mode = "{mode}"\n' + KEYS)
+    party(folder).check(study)
+    other = "dh" if mode == "ot" else "ot"
+    with pytest.raises(PolicyError, match=f"matches people by {mode}, and a's policy allows {other}"):
+        party(folder, PARTY.replace("[policy]", f'[policy]\nalign = ["{other}"]')).check(study)
+
+
 @pytest.mark.parametrize("mode", ["helper", "fuzzy"])
 def test_a_policy_names_weaker_modes(folder, mode):
     study = load(folder, STUDY + ALIGN + f'mode = "{mode}"\n' + KEYS)
-    with pytest.raises(PolicyError, match=f"matches people by {mode}, and a's policy allows dh"):
+    with pytest.raises(PolicyError, match=f"matches people by {mode}, and a's policy allows ot, dh"):
         party(folder).check(study)
     party(folder, PARTY.replace("[policy]", f'[policy]\nalign = ["{mode}"]')).check(study)
 
@@ -280,10 +296,10 @@ def test_the_preflight_says_what_alignment_tells_and_takes(folder):
 
 def test_the_preflight_compares_the_two_modes_for_equal_keys(folder):
     text = STUDY + ALIGN + "pad_to = 900_000\n"
-    dh, helper = (preflight(load(folder, text + f'mode = "{mode}"\n')).alignment for mode in ("dh", "helper"))
-    assert dh.instead == ("helper", helper.seconds)
-    assert helper.instead == ("dh", dh.seconds)
-    assert dh.seconds > 5 * helper.seconds
+    ot, dh, helper = (preflight(load(folder, text + f'mode = "{mode}"\n')).alignment for mode in ("ot", "dh", "helper"))
+    assert ot.instead == ("helper", helper.seconds)
+    assert helper.instead == dh.instead == ("ot", ot.seconds)
+    assert dh.seconds > 10 * ot.seconds > 10 * helper.seconds
     assert tuple(preflight(load(folder, text)).to_dict()["alignment"]["instead"]) == dh.instead
 
 

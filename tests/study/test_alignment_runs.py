@@ -33,7 +33,7 @@ def first(tmp_path_factory):
     study = Trial(tmp_path_factory.mktemp("aligned") / "s", ROWS)
     for name in study.parties:
         study.edit(f"{name}/party.toml", r"^epsilon = .*", "epsilon = { analyst = 100.0 }")
-        study.edit(f"{name}/party.toml", r"^align = \[[^]]*\]", 'align = ["dh", "helper"]')
+        study.edit(f"{name}/party.toml", r"^align = \[[^]]*\]", 'align = ["ot", "dh", "helper"]')
     study.start_all(threads=True)
     try:
         ended = study.ends()
@@ -166,7 +166,7 @@ def test_a_list_that_is_too_long_ends_a_study_before_anything_is_spent(first):
     assert first.states("bank") == [*states, "released"]
 
 
-@pytest.mark.parametrize("mode", ["dh", "helper"])
+@pytest.mark.parametrize("mode", ["ot", "dh", "helper"])
 def test_a_study_in_which_nobody_learns_who_matched(first, mode):
     runs = later(first, f"hidden-{mode}", ('on = "person_id"', f'on = "person_id"\nhidden = true\nmode = "{mode}"'))
     for name in first.parties:

@@ -89,7 +89,7 @@ def test_a_list_without_keys_is_one_without_common_people(world, lists, ends):
     """One cell of the bank is a number, or none: then its table has no key at all."""
     for name in ("bank", "shop", "clinic"):
         world.edit_party(name, "# [keys]\n", '[keys]\nwork = "work"\n')
-        world.edit_party(name, 'align = ["dh"]', 'align = ["dh", "helper"]')
+        world.edit_party(name, 'align = ["ot", "dh"]', 'align = ["ot", "dh", "helper"]')
     asked = study(world, f'{BOTH}{lists}[align.keys.work]\nkind = "number"\n', value="7")
     seen = []
     for cells in ({"work": "8"}, {}):

@@ -17,7 +17,7 @@ from colonnade.cli.publish import publish
 from colonnade.errors import StudyError
 from colonnade.models import Roster
 from colonnade.models.evaluation import compare
-from colonnade.protocols.align import Aligning, Mode
+from colonnade.protocols.align import NO_HELPER, Aligning, Mode
 from colonnade.protocols.roles import Progress
 from colonnade.study import Study, preflight, run_local
 from colonnade.study.deviating import line_for
@@ -29,7 +29,7 @@ from colonnade.tables.keys import Key
 
 _MARK = ".colonnade-demo"
 _OVERLAP = 0.9
-_DH_SECONDS = 15.0
+_OT_SECONDS = 15.0
 _EPSILONS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 _STUDY = """\
 # Three organisations, one private PCA. Everyone holds an equal copy of this file.
@@ -63,7 +63,7 @@ def run_demo(out: Path, rows: int, progress: Progress) -> dict[str, Any]:
     people = population(rows)
     mode = alignment_mode(people, rows)
     template = _STUDY.replace("{mode}", mode).replace("{security}\n", line_for("pca") + "\n")
-    study = write_study(out / "study", people.feature_schemas, template, align=("dh", "helper"))
+    study = write_study(out / "study", people.feature_schemas, template, align=("ot", "helper"))
     held = _write_tables(people, study.parent)
     loaded = Study.load(study)
     say(_opening(rows, held, mode) + "\n")
@@ -84,10 +84,10 @@ def tell_outcome(out: Path, facts: Mapping[str, Any]) -> None:
 
 
 def alignment_mode(people: Dataset, rows: int) -> Mode:
-    """``dh`` if the work of all parties, which is done on this one machine, is expected to be short."""
-    task = Aligning(Roster.of(people.feature_schemas).trust, (Key(PERSON_ID),))
+    """``ot`` if the work of all parties, which is done on this one machine, is expected to be short."""
+    task = Aligning(Roster.of(people.feature_schemas).trust, (Key(PERSON_ID),), mode="ot")
     work = sum(task.load(name, round(_OVERLAP * rows))[0] for name in task.owners)
-    return "dh" if work <= _DH_SECONDS else "helper"
+    return "ot" if work <= _OT_SECONDS else "helper"
 
 
 def _write_tables(people: Dataset, folder: Path) -> dict[str, set[str]]:
@@ -108,7 +108,7 @@ def _opening(rows: int, held: Mapping[str, set[str]], mode: Mode) -> str:
         "first they find out, in private, whom all of them hold; then they compute about these",
     ]
     if mode == "helper":
-        lines.append('mode "helper" here, because "dh" with so many people would keep this one machine busy for long')
+        lines.append('mode "helper" here, because "ot" with so many people would keep this one machine busy for long')
     return "\n".join(lines)
 
 
@@ -140,7 +140,7 @@ def _make_room(out: Path) -> None:
         (out / _MARK).write_text("colonnade demo may replace what it wrote here\n", encoding="utf-8")
 
 
-def write_study(folder: Path, schemas: dict[str, Any], template: str, align: Sequence[Mode] = ("dh",)) -> Path:
+def write_study(folder: Path, schemas: dict[str, Any], template: str, align: Sequence[Mode] = NO_HELPER) -> Path:
     """A study folder with schemas, party configurations and everyone's keys."""
     with writing(folder / "schemas"):
         (folder / "schemas").mkdir(parents=True)

@@ -14,7 +14,7 @@ from colonnade.cli.output import writing
 from colonnade.errors import IdentityError, LedgerError, StudyError
 from colonnade.models import kinds
 from colonnade.models.files import replace_private, write_whole
-from colonnade.protocols.align import Mode
+from colonnade.protocols.align import NO_HELPER, Mode
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.study import PartyConfig
 from colonnade.study.console_part import DEFAULT_ADDRESS
@@ -114,7 +114,7 @@ def party(
     data: str,
     id: str,
     approval: Approval = "ask",
-    align: Sequence[Mode] = ("dh",),
+    align: Sequence[Mode] = NO_HELPER,
     *,
     tasks: Sequence[str] = ("pca",),
     cap: float = 3.0,
@@ -176,7 +176,7 @@ def trial(study: Path) -> dict[str, str]:
         if name == COORDINATOR:
             identity(name, folder)
         else:
-            modes: tuple[Mode, ...] = ("dh",) if loaded.aligning is None else (loaded.aligning.mode,)
+            modes: tuple[Mode, ...] = NO_HELPER if loaded.aligning is None else (loaded.aligning.mode,)
             kind, drafts = loaded.content.task.kind, loaded.content.trial
             party(name, folder, f"{name}.csv", PERSON_ID, align=modes, tasks=[kind], trial=drafts)
         write_whole(certificates / f"{name}.crt", Certificate.load(folder / f"{name}.crt").pem)

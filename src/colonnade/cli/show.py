@@ -218,15 +218,17 @@ def _found(found: Alignment) -> str:
 
 
 def _other_mode(found: Alignment) -> str:
-    """A sentence about the other mode: how long it takes, and what it promises."""
+    """A sentence about another mode: how long it takes, and what it promises."""
     if found.instead is None:
         read = "the coordinator compares Bloom filters, from which attackers have read names"
         return f"weaker than the exact modes: {read}, and {_POOLED}"
     mode, seconds = found.instead
-    if mode == "dh":
+    if found.mode == "helper":
         ratio = _times(seconds / found.seconds)
-        return f"here {_POOLED}; in mode dh they cannot, and it would take {_about(seconds)} ({ratio} as long)"
+        return f"here {_POOLED}; in mode {mode} they cannot, and it would take {_about(seconds)} ({ratio} as long)"
     ratio = _times(found.seconds / seconds)
+    if found.mode == "dh":
+        return f"mode {mode} would take {_about(seconds)} ({ratio} faster), and tells the same to the same people"
     return f"mode {mode} would take {_about(seconds)} ({ratio} faster), but there {_POOLED}"
 
 

@@ -45,6 +45,7 @@ delta = 1e-5
 
 [align]
 on = {on}            # first the parties find out, in private, whom all of them hold
+mode = "ot"
 
 [coordinator]
 address = "127.0.0.1:{port}"

@@ -210,7 +210,7 @@ class Federation:
         self,
         on: str | Key | Sequence[str | Key],
         *,
-        mode: Mode = "dh",
+        mode: Mode = "ot",
         hidden: bool = False,
         duplicates: Duplicates = "refuse",
         at_least: int = 1,
@@ -224,7 +224,8 @@ class Federation:
 
         Args:
             on: the key columns, by name or as a :class:`Key` with rules for how its cells are compared.
-            mode: ``"dh"`` trusts no helper, ``"helper"`` is faster and trusts the coordinator not to collude,
+            mode: ``"ot"`` and ``"dh"`` trust no helper, and ``"dh"``, which needs an operation in a group for every
+                key, is much slower; ``"helper"`` is faster still and trusts the coordinator not to collude;
                 ``"fuzzy"`` pairs keys that are only similar, for two parties.
             hidden: no party learns which of its people the others hold.
             duplicates: what happens to rows with the same key: the first is kept, or all are left out, or an error.

@@ -42,7 +42,7 @@ class Blind:
     @classmethod
     def fresh(cls, stream: Stream) -> Blind:
         """A blind with a uniform scalar from this stream."""
-        return cls(_sodium().crypto_core_ristretto255_scalar_reduce(stream.bytes(_HASH_BYTES)))
+        return cls(sodium().crypto_core_ristretto255_scalar_reduce(stream.bytes(_HASH_BYTES)))
 
     def on(self, points: Points, source: str = "this participant") -> Points:
         """Every point times the scalar; an error names ``source`` if something is not a point."""
@@ -61,16 +61,16 @@ class Blinds:
     @classmethod
     def fresh(cls, count: int, stream: Stream) -> Blinds:
         """So many blinds with uniform scalars from this stream."""
-        reduced = _sodium().crypto_core_ristretto255_scalar_reduce
+        reduced = sodium().crypto_core_ristretto255_scalar_reduce
         return cls([reduced(stream.bytes(_HASH_BYTES)) for _ in range(count)])
 
     def inverse(self) -> Blinds:
         """The blinds that undo these; the inverse of the product of all gives each, at three products a scalar."""
         if not self._scalars:
             return self
-        product = _sodium().crypto_core_ristretto255_scalar_mul
+        product = sodium().crypto_core_ristretto255_scalar_mul
         before = list(accumulate(self._scalars, product))
-        left, found = _sodium().crypto_core_ristretto255_scalar_invert(before[-1]), [b""] * len(before)
+        left, found = sodium().crypto_core_ristretto255_scalar_invert(before[-1]), [b""] * len(before)
         for place in range(len(before) - 1, 0, -1):
             found[place] = product(left, before[place - 1])
             left = product(left, self._scalars[place])
@@ -79,7 +79,7 @@ class Blinds:
 
     def times(self, other: Blind) -> Blinds:
         """Blinds that do what these and then the other do."""
-        multiplied = _sodium().crypto_core_ristretto255_scalar_mul
+        multiplied = sodium().crypto_core_ristretto255_scalar_mul
         return Blinds([multiplied(scalar, other._scalar) for scalar in self._scalars])
 
     def on(self, points: Points, source: str = "this participant") -> Points:
@@ -91,7 +91,7 @@ class Blinds:
 
 
 def _products(scalars: Sequence[bytes], points: Points, source: str) -> Points:
-    product = _sodium().crypto_scalarmult_ristretto255
+    product = sodium().crypto_scalarmult_ristretto255
     flat = np.ascontiguousarray(points).tobytes()
 
     def at(place: int) -> bytes:
@@ -99,15 +99,15 @@ def _products(scalars: Sequence[bytes], points: Points, source: str) -> Points:
         return found
 
     try:
-        return _spread(at, range(len(points)))
+        return spread(at, range(len(points)))
     except RuntimeError:
         raise ProtocolError(f"{source} sent something else than elements of the group") from None
 
 
 def hashed(keys: Sequence[bytes]) -> Points:
     """For every key an element of the group, whose logarithm nobody knows."""
-    to_group = _sodium().crypto_core_ristretto255_from_hash
-    return _spread(lambda key: to_group(hashlib.sha512(_DOMAIN + key).digest()), keys)
+    to_group = sodium().crypto_core_ristretto255_from_hash
+    return spread(lambda key: to_group(hashlib.sha512(_DOMAIN + key).digest()), keys)
 
 
 def processors() -> int:
@@ -115,7 +115,7 @@ def processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _spread(operation: Callable[..., bytes], items: Sequence[bytes] | range) -> Points:
+def spread(operation: Callable[..., bytes], items: Sequence[bytes] | range) -> Points:
     """The results of an operation on every item, computed on all processors."""
 
     def piece(start: int) -> bytes:
@@ -131,7 +131,8 @@ def _pool() -> ThreadPoolExecutor:
 
 
 @cache
-def _sodium() -> ModuleType:
+def sodium() -> ModuleType:
+    """The library, which every operation in the group goes through."""
     import rbcl  # not before it is needed: it unpacks its own copy of libsodium
 
     library: ModuleType = rbcl

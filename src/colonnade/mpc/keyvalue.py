@@ -48,7 +48,7 @@ class Store:
 
     def __getitem__(self, keys: Words) -> Words:
         """The values of these keys, random for keys that are not in the store."""
-        return _answers(self.cells, keys, self.seed)
+        return answers(self.cells, keys, self.seed)
 
 
 def cells_for(count: int) -> int:
@@ -71,7 +71,8 @@ def stored(keys: Words, values: Words, stream: Stream) -> Store:
     return Store(seed, cells)
 
 
-def _answers(cells: Words, keys: Words, seed: int) -> Words:
+def answers(cells: Words, keys: Words, seed: int) -> Words:
+    """What cells of any width give for these keys, laid out as in a store of this seed."""
     found: Words = _xor(cells, _three(keys, seed, len(cells))) ^ _shared(cells, keys, seed)
     return found
 
@@ -103,9 +104,9 @@ def _halves(keys: Words, seed: int) -> NDArray[np.uint64]:
 
 def _shared(cells: Words, keys: Words, seed: int) -> Words:
     """For each key the XOR of its shared cells, looked up for eight cells at a time."""
-    chosen, found = _halves(keys, seed), np.zeros((len(keys), WORDS), dtype=np.uint64)
+    chosen, found = _halves(keys, seed), np.zeros((len(keys), cells.shape[1]), dtype=np.uint64)
     for start in range(0, _SHARED, 8):
-        table = np.zeros((1, WORDS), dtype=np.uint64)
+        table = np.zeros((1, cells.shape[1]), dtype=np.uint64)
         for cell in cells[len(cells) - _SHARED + start :][:8]:
             table = np.concatenate([table, table ^ cell])
         found ^= table[((chosen >> np.uint64(start)) & np.uint64(255)).astype(np.intp)]
@@ -145,7 +146,7 @@ def _solve(cells: Words, keys: Words, places: Places, values: Words, seed: int) 
     """Change cells so that these keys get their values: elimination on bits, with a Python integer for each row."""
     if len(keys) > _LARGEST_CORE:
         raise ValueError("keys of a store must be different and random")
-    wanted = values ^ _answers(cells, keys, seed)
+    wanted = values ^ answers(cells, keys, seed)
     columns = {cell: _SHARED + index for index, cell in enumerate(np.unique(places).tolist())}
     pivots: dict[int, tuple[int, int]] = {}
     for half, own, (low, high) in zip(_halves(keys, seed).tolist(), places.tolist(), wanted.tolist(), strict=True):

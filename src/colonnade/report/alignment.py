@@ -14,6 +14,8 @@ from colonnade.report.words import mapping, number
 from colonnade.tables.keys import Key
 
 _MODES = {
+    "ot": "Keys were compared under secrets of which every party has its own, by oblivious transfers (mode ot): no "
+    "helper is trusted.",
     "dh": "Keys were compared under secrets of which every party has its own (mode dh): no helper is trusted.",
     "helper": "Hashes of keys, under a key that the coordinator does not have, were compared by it (mode helper).",
     "fuzzy": "Similar keys were paired by the coordinator, as Bloom filters (mode fuzzy): a weaker guarantee, and a "
@@ -98,7 +100,9 @@ def _leaks(leaks: tuple[Leak, ...]) -> Html:
     rows = [(leak.who, leak.learns, leak.beyond or "–") for leak in leaks]
     caption = "All of this is outside every epsilon."
     if any("leader" in leak.learns + leak.beyond for leak in leaks):
-        caption += " Of the parties with a seat one leads: in dh that with the shortest list, in helper the first."
+        caption += (
+            " Of the parties with a seat one leads: in ot and dh that with the shortest list, in helper the first."
+        )
     return table(("Who", "Learned", "What it would take to learn more"), rows, caption=caption)
 
 

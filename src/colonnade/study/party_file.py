@@ -50,7 +50,7 @@ class PolicyPart(Part):
     tasks: tuple[str, ...]
     columns: tuple[str, ...] | Literal["all"]
     exact: tuple[str, ...] = ()
-    align: tuple[Mode, ...] = ("dh",)
+    align: tuple[Mode, ...] = ("ot", "dh")
     hidden: bool = Field(default=False, strict=True)
     security: Literal["active"] | None = Field(default=None, exclude=True)
     trial: bool = Field(default=False, strict=True, exclude=True)

@@ -568,7 +568,7 @@ def test_what_does_not_belong_there_is_refused(monkeypatch, kind, change):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"mode": "psi"}, "modes dh, helper, fuzzy"),
+        ({"mode": "psi"}, "modes ot, dh, helper, fuzzy"),
         ({"hidden": "no"}, "hidden must be"),
         ({"at_least": 0}, "at_least"),
         ({"at_least": 5, "hidden": True}, "takes no at_least"),
@@ -597,7 +597,7 @@ def test_lists_that_are_too_long_are_refused_without_telling_how_long(changes):
 def test_what_each_mode_tells_is_in_the_statement():
     sentences = {mode: make_task(("a", "b"), mode=mode).sentence for mode in align.MODES}
     assert "try out every key" in sentences["helper"]
-    assert "try out every key" not in sentences["dh"]
+    assert "try out every key" not in sentences["dh"] + sentences["ot"]
     assert "Bloom filter of every row" in sentences["fuzzy"]
     assert "try out every key" in make_task(("a", "b"), mode="helper", hidden=True).sentence
 
@@ -613,12 +613,15 @@ def test_every_mode_says_who_learns_what():
         assert seconds > 0
         assert sent > 0
     assert all(one != other for one, other in combinations(tables.values(), 2))
-    assert len({str(make_task(("a", "b"), mode=mode).agreement) for mode in align.MODES}) == 3
+    for hidden in (False, True):
+        transfers = make_task(("a", "b"), mode="ot", hidden=hidden)
+        assert transfers.leakage == tables["dh", hidden], "only how it is done differs"
+    assert len({str(make_task(("a", "b"), mode=mode).agreement) for mode in align.MODES}) == len(align.MODES)
 
 
 def test_the_forecast_of_bytes_is_about_what_is_sent():
     lists = {name: plain_keys(f"{n}" for n in range(600)) for name in "ab"}
-    for mode, hidden in product(("dh", "helper"), (False, True)):
+    for mode, hidden in product(("ot", "dh", "helper"), (False, True)):
         task = make_task(("a", "b"), mode=mode, hidden=hidden)
         logs: dict = {}
         execute(task, lists, log=logs)

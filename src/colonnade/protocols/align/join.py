@@ -3,8 +3,8 @@
 Every owner has a share for each of its people; the shares of all owners XOR to zero for a person whom all of them
 hold. An owner puts its shares under its tags into an oblivious store. One participant joins: it looks the leader's tags
 up in all stores. If an owner does not hold the person, its store gives a random answer, so the sum is random: it does
-not tell which owners lack the person, or how many. In ``dh`` the leader joins; in ``helper`` the coordinator, which has
-no key.
+not tell which owners lack the person, or how many. In ``dh`` and ``ot`` the leader joins; in ``helper`` it is the
+coordinator, which has no key.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def zero_shares(me: Owner, keys: Sequence[bytes], secrets: Iterable[bytes]) -> W
 
 
 def leader_joins(me: Owner, tags: Mapping[str, Tags], shares: Words, at_least: int) -> Members:
-    """``dh``, the leader: look its own people up in everybody's store, and send everybody its matches.
+    """``dh`` and ``ot``, the leader: look its own people up in everybody's store, and send everybody its matches.
 
     If there are too few matches, the others get empty lists.
     """

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import AlignmentError, PeerLost, PeerStopped, ProtocolError
 from colonnade.protocols.agreement import Circle, Comparison
-from colonnade.protocols.align import fuzzy, join, tags, universe, vocabulary
+from colonnade.protocols.align import fuzzy, join, oblivious, tags, universe, vocabulary
 from colonnade.protocols.align.lists import Steps, shuffled
 from colonnade.protocols.align.tags import Tags
 from colonnade.protocols.align.task import Aligning
@@ -105,11 +105,12 @@ def coordinator(me: Coordinator, task: Aligning) -> Matched:
             me.link(name).send("align-plan", again=True, leader="")
         return Matched(None, sizes, reused=True)
     # Choosing the shortest list tells whose list is short; it is worth that only where the leader does most work.
-    leader = min(task.leaders, key=lambda name: sizes[name]) if task.mode == "dh" else task.leaders[0]
+    leader = min(task.leaders, key=lambda name: sizes[name]) if task.leader_joins else task.leaders[0]
     for name in task.owners:
         me.link(name).send("align-plan", again=False, leader=leader)
-    if task.mode == "dh":
-        tags.follow(me, leader, sizes, both=task.hidden)
+    if task.leader_joins:
+        reports = oblivious.reports if task.mode == "ot" else tags.reports
+        tags.follow(me, leader, sizes, *reports(leader, sizes, both=task.hidden))
     if task.hidden:
         return Matched(_place(me, leader, sizes), sizes)
     if task.mode == "fuzzy":
@@ -130,10 +131,12 @@ def reference(keys: Sequence[Sequence[bytes]]) -> set[bytes]:
 def _tags(me: Owner, values: Sequence[bytes], task: Aligning, leader: str) -> Tags | dict[str, Tags]:
     """This owner's tags; the leader has one list for every other owner, except in ``helper`` with known members."""
     others = [name for name in task.owners if name != leader]
-    if task.mode == "dh" and me.name == leader:
-        return tags.leader_blinded(me, values, others, task.lengths, both=task.hidden)
-    if task.mode == "dh":
-        return tags.other_blinded(me, values, leader, task.lengths, both=task.hidden)
+    if task.leader_joins and me.name == leader:
+        as_leader = oblivious.leader_asks if task.mode == "ot" else tags.leader_blinded
+        return as_leader(me, values, others, task.lengths, both=task.hidden)
+    if task.leader_joins:
+        as_other = oblivious.other_answers if task.mode == "ot" else tags.other_blinded
+        return as_other(me, values, leader, task.lengths, both=task.hidden)
     key = tags.shared_key(me, [leader, *others])
     lists = others if task.hidden and me.name == leader else [me.name]
     step = Steps(me, "align", len(values) * len(lists))
@@ -173,12 +176,12 @@ def _joined(
     shares = join.zero_shares(me, values, circle.keys.values())
     if isinstance(made, dict):
         return join.leader_joins(me, made, shares, task.at_least)
-    joiner = leader if task.mode == "dh" else COORDINATOR
+    joiner = leader if task.leader_joins else COORDINATOR
     if me.name == leader:
         join.send_questions(me, made.tags, shares)
     else:
         join.send_store(me, made, shares, joiner)
-    if task.mode == "dh":
+    if task.leader_joins:
         tags.wait_for_leader(me)
     return join.receive_matches(me, joiner, made.tags)
 
@@ -188,7 +191,7 @@ def _hidden(me: Owner, made: Tags | dict[str, Tags], order: NDArray[np.int64], k
         universe.send_tags(me, [own.tags for own in made.values()])
     else:
         universe.send_tags(me, [made.tags])
-        if task.mode == "dh":
+        if task.leader_joins:
             tags.wait_for_leader(me)
     slots, size, token = universe.receive_slots(me, len(order))
     ascending = np.argsort(slots)

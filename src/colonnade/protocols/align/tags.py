@@ -8,19 +8,21 @@ Every key has a blind of its own: an answer that is not a multiple of its own po
 ``dh``, members hidden: here tags go to the coordinator, and nobody who works with it may be able to compute them. So a
 tag is a hash of c k H(x), where the leader knows c and the owner k, and both sides get their tags in the same way.
 
+``ot``: the same by a function that costs no group operation a key (``oblivious.py``).
+
 ``helper``: the owners share a key, and a tag is a keyed hash. Whoever has both the key and somebody's tags can try out
 keys, so tags go only to the coordinator, which does not have it.
 
-With each tag comes a pad, as random as the tag and known to the same two. In ``dh`` what an owner stores under a tag is
-masked by the pad, so that it looks random to the leader unless the leader has the tag. In ``helper`` the coordinator
-joins, which has no tags of its own, and pads are zero.
+With each tag comes a pad, as random as the tag and known to the same two. In ``dh`` and ``ot`` what an owner stores
+under a tag is masked by the pad, so that it looks random to the leader unless the leader has the tag. In ``helper`` the
+coordinator joins, which has no tags of its own, and pads are zero.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
 
@@ -50,7 +52,7 @@ class Tags:
     tags: Words
     pads: Words
     theirs: int = 0
-    """How long the other owner's list is, where it is the leader's tags for that owner in ``dh``."""
+    """How long the other owner's list is, where it is the leader's tags for that owner in ``dh`` and ``ot``."""
 
     @classmethod
     def empty(cls, count: int, theirs: int = 0) -> Tags:
@@ -61,6 +63,20 @@ class Tags:
     def keyed(cls, keys: Sequence[bytes], secret: bytes, step: Step = quietly) -> Tags:
         """Tags of ``helper``."""
         return cls(keyed(keys, secret, step), np.zeros((len(keys), WORDS), dtype=np.uint64))
+
+    def fill(self, values: Iterable[Words]) -> None:
+        """Add the values of a keyed function, in ``ot``, to all of them, as they come."""
+        for _ in self.filling(values):
+            pass
+
+    def filling(self, values: Iterable[Words]) -> Iterator[int]:
+        """The same, and how many have come so far."""
+        done = 0
+        for piece in values:
+            self.tags[done : done + len(piece)] ^= piece[:, :WORDS]
+            self.pads[done : done + len(piece)] ^= piece[:, WORDS:]
+            done += len(piece)
+            yield done
 
     def put(self, start: int, points: Points) -> None:
         """Set some of them from group elements."""
@@ -80,9 +96,9 @@ def leader_blinded(
     for other in others:
         me.link(other).send("list", size=len(keys))
     secrets = {other: Blind.fresh(Stream.fresh()) for other in others} if both else {}
-    theirs = _sizes_of(me, others, lengths)
-    waiting = _turns(theirs, 0 if both else len(keys))
-    step = _ReportedSteps(me, len(keys) + sum(size for _, size in waiting))
+    theirs = sizes_of(me, others, lengths)
+    waiting = turns(theirs, 0 if both else len(keys), _PIECE)
+    step = ReportedSteps(me, len(keys) + sum(size for _, size in waiting))
     found = _blinded_by_peers(me, keys, theirs, secrets, step)
     for other, size in waiting:
         if both:
@@ -97,7 +113,7 @@ def other_blinded(me: Owner, keys: Sequence[bytes], leader: str, lengths: Whole,
     """Another owner's side of ``dh``: blind the leader's list a second time, and make the own tags."""
     secret = Blind.fresh(Stream.fresh())
     me.link(leader).send("list", size=len(keys))
-    size = _sizes_of(me, [leader], lengths)[leader]
+    size = sizes_of(me, [leader], lengths)[leader]
     step = Steps(me, "align", size + len(keys))
     own = Tags.empty(len(keys))
     for start in range(0, size if both else max(size, len(keys)), _PIECE):
@@ -114,11 +130,11 @@ def other_blinded(me: Owner, keys: Sequence[bytes], leader: str, lengths: Whole,
     return _blinded_by_peers(me, keys, {leader: size}, {leader: secret}, step)[leader] if both else own
 
 
-def _turns(sizes: Mapping[str, int], first: int) -> list[tuple[str, int]]:
+def turns(sizes: Mapping[str, int], first: int, piece: int) -> list[tuple[str, int]]:
     """The pieces of several lists that start at ``first`` or later, in turn: whose piece, and how long it is."""
     return [
-        (name, min(_PIECE, size - start))
-        for start in range(0, max(sizes.values()), _PIECE)
+        (name, min(piece, size - start))
+        for start in range(0, max(sizes.values()), piece)
         for name, size in sizes.items()
         if first <= start < size
     ]
@@ -161,7 +177,7 @@ def _answer(me: Owner, peer: str, secret: Blind, size: int) -> None:
     me.link(peer).send("blinded twice", points=secret.on(points, peer))
 
 
-class _ReportedSteps(Steps):
+class ReportedSteps(Steps):
     """Counts keys, and sends the count to the coordinator, which has no other progress to show."""
 
     def __init__(self, me: Owner, total: int) -> None:
@@ -169,11 +185,20 @@ class _ReportedSteps(Steps):
         self(0)
 
     def __call__(self, more: int) -> None:
+        """Report that ``more`` further steps are done."""
         super().__call__(more)
         self.me.link(COORDINATOR).send("aligning", done=self.done)
 
 
-def follow(me: Coordinator, leader: str, sizes: Mapping[str, int], *, both: bool) -> None:
+def reports(leader: str, sizes: Mapping[str, int], *, both: bool) -> tuple[int, int]:
+    """How often the leader says in ``dh`` how far it is, and where it ends."""
+    theirs = {name: size for name, size in sizes.items() if name != leader}
+    waiting = turns(theirs, 0 if both else sizes[leader], _PIECE)
+    often = 1 + 2 * len(range(0, sizes[leader], _PIECE)) + len(waiting)
+    return often, sizes[leader] + sum(size for _, size in waiting)
+
+
+def follow(me: Coordinator, leader: str, sizes: Mapping[str, int], often: int, total: int) -> None:
     """The coordinator tells lengths to whom may know them, shows how far the leader is, and says that it is at work.
 
     The others get no numbers, which would tell them the lengths of lists. How many signs of life they get depends on
@@ -183,10 +208,8 @@ def follow(me: Coordinator, leader: str, sizes: Mapping[str, int], *, both: bool
     me.link(leader).send("lengths", lengths=list(theirs.values()))
     for other in theirs:
         me.link(other).send("lengths", lengths=[sizes[leader]])
-    waiting = _turns(theirs, 0 if both else sizes[leader])
-    total = sizes[leader] + sum(size for _, size in waiting)
     done, told = 0, monotonic()
-    for _ in range(1 + 2 * len(range(0, sizes[leader], _PIECE)) + len(waiting)):
+    for _ in range(often):
         done = received(me.link(leader), leader, vocabulary.aligning(done, total))["done"]
         me.progress("align", done, total)
         if monotonic() >= told + _PAUSE:
@@ -236,7 +259,7 @@ def keyed(keys: Sequence[bytes], secret: bytes, step: Step = quietly) -> Words:
     return found
 
 
-def _sizes_of(me: Owner, peers: Sequence[str], lengths: Whole) -> dict[str, int]:
+def sizes_of(me: Owner, peers: Sequence[str], lengths: Whole) -> dict[str, int]:
     """How long the lists of these peers are, as each says itself and as it said to the coordinator."""
     told = received(me.link(COORDINATOR), COORDINATOR, vocabulary.told_lengths(len(peers), lengths))["lengths"]
     sizes = {peer: received(me.link(peer), peer, vocabulary.list_size(lengths))["size"] for peer in peers}

@@ -11,6 +11,8 @@ from colonnade.errors import CapacityError, StudyError
 from colonnade.mpc import Committee, ResidueSystem
 from colonnade.mpc.blinding import POINT_BYTES, SECONDS_PER_HASH, SECONDS_PER_PRODUCT, processors
 from colonnade.mpc.keyvalue import cells_for
+from colonnade.mpc.oblivious.code import MESSAGE, WIDTH
+from colonnade.mpc.oblivious.function import SUMS, pieces
 from colonnade.privacy import Trust
 from colonnade.privacy.events import Event
 from colonnade.protocols.align.tags import TAG_BYTES
@@ -20,13 +22,17 @@ from colonnade.protocols.task import Playable
 from colonnade.received import Whole
 from colonnade.tables.keys import Duplicates, Key, KeyPlan
 
-Mode = Literal["dh", "helper", "fuzzy"]
-MODES: tuple[Mode, ...] = ("dh", "helper", "fuzzy")
+Mode = Literal["ot", "dh", "helper", "fuzzy"]
+MODES: tuple[Mode, ...] = ("ot", "dh", "helper", "fuzzy")
+NO_HELPER: tuple[Mode, ...] = ("ot", "dh")
+"""Modes in which no helper is trusted; they tell the same to the same people."""
 
 PROTOCOL = "alignment 1"
 ROWS_AT_MOST = 50_000
 """The longest list of which people are compared by similarity."""
 _SECONDS_PER_KEY = 5e-6  # hashing, storing and looking up, without group operations
+_SECONDS_PER_LISTED = 5e-6  # laying a list out to ask for it, once for all holders
+_SECONDS_PER_VALUE = 4.5e-6  # sending or taking a key, and its value, for each holder
 _SECONDS_PER_PAIR = 7e-8  # comparing two linkage keys
 _SECONDS_PER_FILTER = 2e-4
 _LINKAGE_BYTES = 128
@@ -94,6 +100,11 @@ class Aligning(Playable):
         return tuple(owner for owner in self.owners if owner in self.trust.committee)
 
     @property
+    def leader_joins(self) -> bool:
+        """Whether the leader compares the lists, as it does where no helper is trusted."""
+        return self.mode in NO_HELPER
+
+    @property
     def plan(self) -> KeyPlan:
         """How keys are read."""
         return KeyPlan(self.keys, self.duplicates)
@@ -152,11 +163,12 @@ class Aligning(Playable):
             return _FUZZY
         hidden, several = self.hidden, len(self.owners) > 2
         counted = _OVERLAPS if hidden and several else _COUNT
-        pooled = _WITH_COORDINATOR[self.mode, hidden]
-        among = _AMONG_OWNERS[self.mode, hidden] if several else _ALONE
+        kind = "alone" if self.leader_joins else "helper"
+        pooled = _WITH_COORDINATOR[kind, hidden]
+        among = _AMONG_OWNERS[kind, hidden] if several else _ALONE
         padded = self.pad_to is not None
-        own, all_lengths = (_PADDED, _PADDED) if padded else (_LENGTHS[self.mode, hidden], "the length of every list")
-        owners = Leak("each owner", f"{_MEMBERS[hidden]}; {own}", f"{_TRY[self.mode]}; {among}")
+        own, all_lengths = (_PADDED, _PADDED) if padded else (_LENGTHS[kind, hidden], "the length of every list")
+        owners = Leak("each owner", f"{_MEMBERS[hidden]}; {own}", f"{_TRY[kind]}; {among}")
         return (owners, Leak(COORDINATOR, f"{counted}; {all_lengths}; never a key", pooled), _NOBODY)
 
     @property
@@ -204,11 +216,21 @@ class Aligning(Playable):
                 sent = 2 * TAG_BYTES * rows * others if leads else store
             seconds += (products * SECONDS_PER_PRODUCT + rows * SECONDS_PER_HASH) / processors()
             sent += points * POINT_BYTES
+        if self.mode == "ot":
+            asks, holds = self.hidden or leads, self.hidden or not leads
+            transfers = WIDTH * lists * (2 * SECONDS_PER_PRODUCT + 2 * SECONDS_PER_HASH) / processors()
+            seconds += (asks + holds) * (transfers + _SECONDS_PER_VALUE * rows * lists)
+            seconds += asks * _SECONDS_PER_LISTED * rows
+            if not self.hidden:
+                sent = 2 * TAG_BYTES * rows * others if leads else store
+            asked = 8 * (WIDTH * sum(pieces(rows)) + (WIDTH + MESSAGE) * SUMS)
+            sent += lists * (asks * asked + holds * WIDTH * 2 * POINT_BYTES)
         return seconds, sent
 
 
 _GUESSED = "the coordinator with any one owner can try out every key on every list"
 _TOLD = {
+    "ot": "all the others hold too, and the coordinator how many",
     "dh": "all the others hold too, and the coordinator how many",
     "helper": f"all the others hold too, and the coordinator how many, and {_GUESSED}",
     "fuzzy": "resemble somebody the other holds, and the coordinator got a Bloom filter of every row, from which names "
@@ -219,30 +241,36 @@ _MEMBERS = {
     True: "nothing about who is common, nor how many",
 }
 _LENGTHS = {
-    ("dh", False): "who leads, having the shortest list of those with a seat; the leader the length of every list, the "
-    "others that of the leader's",
-    ("dh", True): "who leads, having the shortest list of those with a seat; the leader the length of every list, the "
-    "others that of the leader's and the sum of all",
+    (
+        "alone",
+        False,
+    ): "who leads, having the shortest list of those with a seat; the leader the length of every list, "
+    "the others that of the leader's",
+    (
+        "alone",
+        True,
+    ): "who leads, having the shortest list of those with a seat; the leader the length of every list, "
+    "the others that of the leader's and the sum of all",
     ("helper", False): "no length but its own",
     ("helper", True): "the sum of all lengths",
 }
 _PADDED = "no lengths, as lists are padded"
 _TRY = {
-    "dh": "it cannot try out keys on another's list",
+    "alone": "it cannot try out keys on another's list",
     "helper": "it has the key of the hashes, but sees no other hashes than its own",
 }
 _ALONE = "there is nobody to pool with but the other owner"
 _AMONG_OWNERS = {
-    ("dh", False): "with others: whom of the leader's people all owners outside their group hold",
+    ("alone", False): "with others: whom of the leader's people all owners outside their group hold",
     ("helper", False): "with others: nothing more",
-    ("dh", True): "with another: who is on both lists, and whom of these the leader holds",
+    ("alone", True): "with another: who is on both lists, and whom of these the leader holds",
     ("helper", True): "with another: who is on both lists, and whom of these the leader holds",
 }
 _COUNT = "how many people all hold"
 _OVERLAPS = "how many of the leader's people each group of the others holds"
 _WITH_COORDINATOR = {
-    ("dh", False): "with an owner: nothing more",
-    ("dh", True): "with an owner: who else holds that owner's people, as far as the leader does; no other key",
+    ("alone", False): "with an owner: nothing more",
+    ("alone", True): "with an owner: who else holds that owner's people, as far as the leader does; no other key",
     ("helper", False): "with any one owner: every key of every list that can be guessed",
     ("helper", True): "with any one owner: every key of every list that can be guessed",
 }

@@ -1,7 +1,8 @@
 """Every message of an alignment.
 
 An owner declares the length of its list in ``align``; from then on its list has that length in every message, so none
-asks for more memory than that. In ``dh`` an owner hears a length that it may know from two sides, which must agree.
+asks for more memory than that. In ``dh`` and ``ot`` an owner hears a length that it may know from two
+sides, which must agree.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import numpy as np
 
 from colonnade.mpc.blinding import POINT_BYTES
 from colonnade.mpc.keyvalue import WORDS
+from colonnade.mpc.oblivious.code import MESSAGE, WIDTH
+from colonnade.mpc.oblivious.function import CHALLENGE_BYTES, CHALLENGES, SUMS
 from colonnade.randomness import KEY_BYTES
 from colonnade.received import Array, Items, Message, Octets, OneOf, Truth, UpTo, Whole
 
@@ -77,6 +80,25 @@ ALIGN_KEY = Message("align-key", key=Octets(KEY_BYTES))
 """A key that all owners have."""
 STORE = Message("store", seed=Octets(8))
 """An oblivious store: its seed; its cells follow."""
+
+# --- a keyed function without group operations for each key
+
+OFFER = Message("offer", point=Octets(POINT_BYTES))
+"""The element of the group by which the asker offers two keys for every transfer."""
+CHOICES = Message("choices", points=Array(np.uint8, (WIDTH, 2, POINT_BYTES)))
+"""The holder's choices among them, hidden."""
+ASKED = Message("asked", salt=Octets(KEY_BYTES), seed=Octets(8))
+"""How the asker hashed its list and laid it out; the columns follow."""
+CHALLENGE = Message("challenge", keys=Octets(CHALLENGES * CHALLENGE_BYTES))
+"""Which sums of rows the holder wants to see, when it has all columns."""
+SHOWN = Message("sums", hiding=Array(np.uint64, (WIDTH, SUMS)), listed=Array(np.uint64, (MESSAGE, SUMS)))
+"""These sums: of what hides the list, and of the list with rows that hide it here."""
+
+
+def columns(count: int) -> Message:
+    """A piece of every column of the asker's list, hidden."""
+    return Message("columns", words=Array(np.uint64, (WIDTH, count)))
+
 
 # --- signs of life
 

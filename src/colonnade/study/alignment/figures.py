@@ -12,7 +12,7 @@ from colonnade.tables.keys import Key
 if TYPE_CHECKING:
     from colonnade.study.spec import Study
 
-_OTHER_EXACT: dict[Mode, Mode] = {"dh": "helper", "helper": "dh"}
+_OTHER_EXACT: dict[Mode, Mode] = {"ot": "helper", "dh": "ot", "helper": "ot"}
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Alignment(Loaded):
     """The length of each party's list, filled up where lists are padded; time and bytes are estimated for it."""
     loads: tuple[AlignLoad, ...]
     instead: tuple[str, float] | None
-    """The other mode for equal keys, and the seconds that its slowest participant would take for the same lists."""
+    """Another mode for equal keys, and the seconds that its slowest participant would take for the same lists."""
 
     @classmethod
     def of(cls, study: Study, rows: int) -> Alignment | None:

@@ -87,7 +87,9 @@ class AlignPart(Part):
     def check_parties(self, parties: int) -> None:
         """Raise an error if the mode does not work with this number of parties."""
         if self.mode == "fuzzy" and parties != 2:
-            raise ValueError(f'align.mode = "fuzzy" links two parties, and this study has {parties}: use dh or helper')
+            raise ValueError(
+                f'align.mode = "fuzzy" links two parties, and this study has {parties}: use ot, dh or helper'
+            )
 
     def check_rows(self, parties: int, most: int) -> None:
         """Raise an error if no lists could fit into the number of rows that the study allows."""

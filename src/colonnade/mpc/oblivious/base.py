@@ -1,0 +1,101 @@
+"""Transfers of keys: for every bit that one party chooses it gets one of two keys that the other has.
+
+The other does not learn which. The chooser sends two elements of the group for each bit. The one that it chose makes,
+together with a hash of the other one, an element whose logarithm it knows. Nobody can know both logarithms, as each
+element enters the hash that is added to the other (docs/theory/oblivious-evaluation.md).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from colonnade.errors import ProtocolError
+from colonnade.mpc.blinding import POINT_BYTES, Points, sodium, spread
+from colonnade.randomness import KEY_BYTES, Stream
+
+_DOMAIN = b"colonnade transfers of keys, version 1:"
+_UNIFORM = 64
+
+
+class Offer:
+    """One side: it has two keys for every choice of the other."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._scalar = _scalar(stream)
+        self.point: bytes = sodium().crypto_scalarmult_ristretto255_base(self._scalar)
+
+    def keys(self, choices: Points, source: str) -> list[tuple[bytes, bytes]]:
+        """Both keys for each choice; an error names ``source`` if something is not a pair of elements."""
+        sent = [point.tobytes() for point in choices.reshape(-1, POINT_BYTES)]
+
+        def key(number: int) -> bytes:
+            if not sodium().crypto_core_ristretto255_is_valid_point(sent[number]):
+                raise RuntimeError("sums of anything else are not checked by the library")
+            place, index = divmod(number, 2)
+            joined = sodium().crypto_core_ristretto255_add(sent[number], _hashed(place, index, sent[number ^ 1]))
+            return _key(place, self.point, sodium().crypto_scalarmult_ristretto255(self._scalar, joined))
+
+        try:
+            found = [key.tobytes() for key in spread(key, range(len(sent)))]
+        except RuntimeError:
+            raise ProtocolError(f"{source} sent something else than elements of the group in 'choices'") from None
+        return list(zip(found[::2], found[1::2], strict=True))
+
+    def __repr__(self) -> str:
+        return "Offer(...)"
+
+
+class Choice:
+    """The other side: it chose a bit for each key."""
+
+    def __init__(self, bits: Sequence[int], stream: Stream) -> None:
+        library = sodium()
+        self._scalars = [_scalar(stream) for _ in bits]
+        drawn = [stream.bytes(_UNIFORM) for _ in bits]
+        others = spread(library.crypto_core_ristretto255_from_hash, drawn)
+
+        def own(place: int) -> bytes:
+            known = library.crypto_scalarmult_ristretto255_base(self._scalars[place])
+            hashed = _hashed(place, bits[place], others[place].tobytes())
+            point: bytes = library.crypto_core_ristretto255_sub(known, hashed)
+            return point
+
+        places, chosen = np.arange(len(bits)), np.asarray(bits)
+        self.points = np.empty((len(bits), 2, POINT_BYTES), dtype=np.uint8)
+        self.points[places, chosen] = spread(own, range(len(bits)))
+        self.points[places, 1 - chosen] = others
+
+    def keys(self, offered: bytes, source: str) -> list[bytes]:
+        """The chosen keys, from the element that the other side offers."""
+        product = sodium().crypto_scalarmult_ristretto255
+
+        def key(place: int) -> bytes:
+            return _key(place, offered, product(self._scalars[place], offered))
+
+        try:
+            return [key.tobytes() for key in spread(key, range(len(self._scalars)))]
+        except RuntimeError:
+            raise ProtocolError(f"{source} sent something else than an element of the group in 'offer'") from None
+
+    def __repr__(self) -> str:
+        return "Choice(...)"
+
+
+def _scalar(stream: Stream) -> bytes:
+    scalar: bytes = sodium().crypto_core_ristretto255_scalar_reduce(stream.bytes(_UNIFORM))
+    return scalar
+
+
+def _hashed(place: int, index: int, point: bytes) -> bytes:
+    """An element of the group whose logarithm nobody knows; another for every place, index and point."""
+    said = _DOMAIN + b"point" + place.to_bytes(4, "little") + bytes([index]) + point
+    element: bytes = sodium().crypto_core_ristretto255_from_hash(hashlib.sha512(said).digest())
+    return element
+
+
+def _key(place: int, offered: bytes, product: bytes) -> bytes:
+    said = _DOMAIN + b"key" + place.to_bytes(4, "little") + offered + product
+    return hashlib.blake2b(said, digest_size=KEY_BYTES).digest()

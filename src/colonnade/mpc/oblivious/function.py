@@ -1,0 +1,192 @@
+"""The keyed function: a holder has its key, an asker gets its values for a list that the holder never sees.
+
+The asker lays its list out as a store of 128-bit cells, in which every key finds a hash of itself. It sends the store's
+cells as words of a code, hidden so that the holder gets, for every bit of the code, either what hides it or what hides
+it with the bit added. Which of the two is the holder's secret. At a key of the list both sides then find the same row;
+at any other the rows differ by a word of the code, of which the asker does not know what the secret takes
+(docs/theory/oblivious-evaluation.md).
+
+Before the holder uses what it got, the asker shows sums of rows that the holder asked for, so that a list is a store
+of code words and nothing else; rows that nobody looks at hide the sums.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from colonnade.errors import ProtocolError
+from colonnade.mpc.keyvalue import WORDS, Words, answers, cells_for, stored
+from colonnade.mpc.oblivious.code import ROW_WORDS, WIDTH, Bits, Coder
+from colonnade.mpc.oblivious.matrices import columns_of, rows_of
+from colonnade.randomness import Stream, new_key
+
+CHALLENGES = 4
+CHALLENGE_BYTES = 16
+SUMS = 2 * CHALLENGES
+"""Words of 64 sums that are asked for; as many rows hide them."""
+PIECE = 1 << 9
+"""Words of a column that are sent at a time."""
+VALUE_WORDS = 2 * WORDS
+"""A value of the function, in words of 64 bits."""
+_AT_ONCE = 1 << 12
+_NONCE = bytes(12)
+_ALL = np.array([(1 << 64) - 1] * (WIDTH // 64) + [(1 << WIDTH % 64) - 1], dtype=np.uint64)
+
+
+def pieces(size: int) -> list[int]:
+    """How many words of each column every piece has, for a list of so many keys; the last one hides the sums."""
+    words = -(-cells_for(size) // 64)
+    return [*(min(PIECE, words - start) for start in range(0, words, PIECE)), SUMS]
+
+
+class Listed:
+    """The asker's list, as it is laid out for any number of holders."""
+
+    def __init__(self, keys: Sequence[bytes], stream: Stream) -> None:
+        self.salt = new_key()
+        self.hashes = hashed(keys, self.salt)
+        store = stored(self.hashes[:, :WORDS], self.hashes[:, WORDS:], stream)
+        self.seed, self.cells = store.seed, len(store.cells)
+        self.rows = stream.uint64((64 * sum(pieces(len(keys))[:-1]), WORDS))
+        self.rows[: self.cells] = store.cells
+
+    def pieces(self) -> Iterator[Bits]:
+        """The columns of the list as words of the code, some words of each at a time."""
+        for start in range(0, len(self.rows), 64 * PIECE):
+            yield _coded(self.rows[start : start + 64 * PIECE])
+
+    def __repr__(self) -> str:
+        return "Listed(...)"
+
+
+class Asker:
+    """Whoever asks one holder for the values of a list; ``keys`` are both keys of every transfer."""
+
+    def __init__(self, listed: Listed, keys: Sequence[tuple[bytes, bytes]], stream: Stream) -> None:
+        self._listed = listed
+        self._streams = [(Stream(first), Stream(second)) for first, second in keys]
+        self._hiding = np.empty((WIDTH, len(listed.rows) // 64 + SUMS), dtype=np.uint64)
+        self._filled = 0
+        # Of its own for every holder: two who compare the same list under two challenges must not see a difference.
+        self._veil = stream.uint64((64 * SUMS, WORDS))
+
+    def hidden(self, piece: Bits) -> Bits:
+        """The next piece of the list as the holder is sent it."""
+        sent, count = piece.copy(), piece.shape[1]
+        own = self._hiding[:, self._filled : self._filled + count]
+        for column, (first, second) in enumerate(self._streams):
+            own[column] = first.uint64(count)
+            sent[column] ^= own[column] ^ second.uint64(count)
+        self._filled += count
+        return sent
+
+    def last(self) -> Bits:
+        """The last piece: rows that hide the sums, and that nobody looks up."""
+        return self.hidden(_coded(self._veil))
+
+    def sums(self, challenge: bytes) -> tuple[Bits, Bits]:
+        """The sums of rows that the holder asks for: of what hides the list, and of the list itself."""
+        listed = np.hstack([columns_of(self._listed.rows), columns_of(self._veil)])
+        return _summed(self._hiding, challenge), _summed(listed, challenge)
+
+    def values(self) -> Iterator[Words]:
+        """The values for the list, some keys at a time; what hid the list is forgotten."""
+        rows = rows_of(self._hiding, ROW_WORDS)[: self._listed.cells]
+        del self._hiding
+        hashes = self._listed.hashes
+        for start in range(0, len(hashes), _AT_ONCE):
+            part = hashes[start : start + _AT_ONCE]
+            yield _values(part, answers(rows, part[:, :WORDS], self._listed.seed))
+
+    def __repr__(self) -> str:
+        return "Asker(...)"
+
+
+class Holder:
+    """Whoever has the key of the function: the secret bits, and what it was sent for a list of ``size`` keys."""
+
+    def __init__(self, size: int, secret: Bits, keys: Sequence[bytes], salt: bytes, seed: int) -> None:
+        self._secret, self._salt, self._seed = secret, salt, seed
+        self._streams = [Stream(key) for key in keys]
+        self._columns = np.empty((WIDTH, sum(pieces(size))), dtype=np.uint64)
+        self._cells, self._filled = cells_for(size), 0
+        self._taken = np.where(bits_of(secret), np.uint64((1 << 64) - 1), np.uint64(0))
+
+    def take(self, sent: Bits) -> None:
+        """Keep a piece of what the asker sends."""
+        count = sent.shape[1]
+        own = self._columns[:, self._filled : self._filled + count]
+        for column, stream in enumerate(self._streams):
+            own[column] = stream.uint64(count)
+        own ^= sent & self._taken[:, None]
+        self._filled += count
+
+    def check(self, challenge: bytes, hiding: Bits, listed: Bits, source: str) -> None:
+        """Refuse what is not a store of code words; ``hiding`` and ``listed`` are the sums that the asker shows."""
+        coded = _coded(rows_of(listed, WORDS))
+        if not np.array_equal(_summed(self._columns, challenge), hiding ^ (coded & self._taken[:, None])):
+            raise ProtocolError(f"{source} sent 'sums' that do not fit what it sent before, so it asked for no list")
+
+    def values(self, keys: Sequence[bytes]) -> Iterator[Words]:
+        """The values for any keys, some at a time; the secret is used for these and forgotten."""
+        rows = rows_of(self._columns, ROW_WORDS)[: self._cells]
+        del self._columns
+        coder = Coder(self._secret)
+        for start in range(0, len(keys), _AT_ONCE):
+            hashes = hashed(keys[start : start + _AT_ONCE], self._salt)
+            yield _values(hashes, answers(rows, hashes[:, :WORDS], self._seed) ^ coder(hashes[:, WORDS:]))
+
+    def __repr__(self) -> str:
+        return "Holder(...)"
+
+
+def new_secret(stream: Stream) -> Bits:
+    """Secret bits of a holder, one for each bit of a code word."""
+    return stream.uint64(ROW_WORDS) & _ALL
+
+
+def bits_of(secret: Bits) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+    """The bits by themselves."""
+    return np.unpackbits(secret.astype("<u8").view(np.uint8), bitorder="little")[:WIDTH]
+
+
+def hashed(keys: Sequence[bytes], salt: bytes) -> Words:
+    """256 bits for each key: where it is looked up, and what is found there."""
+    digests = b"".join([hashlib.blake2b(key, digest_size=8 * VALUE_WORDS, key=salt).digest() for key in keys])
+    return np.frombuffer(digests, dtype="<u8").reshape(-1, VALUE_WORDS)
+
+
+def _coded(rows: Bits) -> Bits:
+    """The columns of the code words of some rows."""
+    return columns_of(Coder(_ALL)(rows))[:WIDTH]
+
+
+def _values(hashes: Words, rows: Bits) -> Words:
+    """The function's values: hashes of a key's hash and its row."""
+    joined = np.hstack([hashes, rows]).astype("<u8")
+    size, flat = joined.shape[1] * 8, joined.tobytes()
+    digests = [
+        hashlib.blake2b(flat[at : at + size], digest_size=8 * VALUE_WORDS, person=b"colonnade ot 1").digest()
+        for at in range(0, len(flat), size)
+    ]
+    return np.frombuffer(b"".join(digests), dtype="<u8").reshape(-1, VALUE_WORDS)
+
+
+def _summed(columns: Bits, challenge: bytes) -> Bits:
+    """For every column 512 sums of its bits: polynomials over the field of 2^128 elements, and a row that hides each.
+
+    The authentication of GCM is such a polynomial, whose coefficients are the data, and which the processor computes.
+    Its key is public here. It adds something that depends on the length alone and is taken off.
+    """
+    found = np.ascontiguousarray(columns[:, -SUMS:]).astype("<u8")
+    for index in range(CHALLENGES):
+        cipher = AESGCM(challenge[CHALLENGE_BYTES * index : CHALLENGE_BYTES * (index + 1)])
+        added = cipher.encrypt(_NONCE, b"", bytes(8 * (columns.shape[1] - SUMS)))
+        tags = [cipher.encrypt(_NONCE, b"", column.astype("<u8").tobytes()) for column in columns[:, :-SUMS]]
+        sums = np.frombuffer(b"".join(tags), dtype="<u8").reshape(-1, 2) ^ np.frombuffer(added, dtype="<u8")
+        found[:, 2 * index : 2 * index + 2] ^= sums
+    return found

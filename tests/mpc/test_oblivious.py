@@ -1,0 +1,328 @@
+"""The keyed function by transfers: code, bit matrices, transfers of keys, and the whole."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from colonnade.errors import ProtocolError
+from colonnade.mpc.blinding import hashed as points_of
+from colonnade.mpc.oblivious import function
+from colonnade.mpc.oblivious.base import Choice, Offer
+from colonnade.mpc.oblivious.code import DISTANCE, MESSAGE, ROW_WORDS, WIDTH, Coder, golay
+from colonnade.mpc.oblivious.function import Asker, Holder, Listed, bits_of, new_secret, pieces
+from colonnade.mpc.oblivious.matrices import columns_of, rows_of
+from colonnade.randomness import Stream
+
+ALL = function._ALL
+
+
+def bits(words):
+    return np.unpackbits(np.ascontiguousarray(words, dtype="<u8").view(np.uint8), axis=-1, bitorder="little")
+
+
+def random_words(stream, *shape):
+    return stream.uint64(shape)
+
+
+# --- the code
+
+
+def test_two_words_of_the_inner_code_differ_in_eight_bits_or_more():
+    words = [golay(symbol) for symbol in range(4096)]
+    assert min(word.bit_count() for word in words[1:]) == 8
+    assert all(golay(a ^ b) == words[a] ^ words[b] for a, b in zip(range(4096), range(4095, -1, -1), strict=True))
+
+
+def test_the_outer_code_is_a_polynomial_at_different_points(stream):
+    """A word of the code is zero at no more than ten of the 26 points, so at least 16 times 8 bits of it are set."""
+    messages = random_words(stream, 300, 2)
+    messages[:MESSAGE] = 0
+    for place in range(MESSAGE):
+        messages[place, place // 64] = np.uint64(1) << np.uint64(place % 64)
+    words = bits(Coder(ALL)(messages))
+    assert not words[:, WIDTH:].any()
+    symbols = words[:, :WIDTH].reshape(len(messages), -1, 24)
+    assert (symbols.any(axis=2).sum(axis=1) >= 16).all()
+    assert words.sum(axis=1).min() >= DISTANCE == 16 * 8
+    # The first point is one, where the value is the sum of all coefficients.
+    coefficients = np.pad(bits(messages), ((0, 0), (0, 4))).reshape(len(messages), 11, 12)
+    sums = (coefficients.sum(axis=1) % 2) @ (1 << np.arange(12))
+    assert [golay(int(value)) for value in sums] == (symbols[:, 0] @ (1 << np.arange(24))).tolist()
+
+
+def test_words_with_few_symbols_are_as_heavy_as_the_bound_says():
+    """The polynomial that is zero at ten of the points is as bad as it gets: 16 symbols are left."""
+    from colonnade.mpc.oblivious.code import _product
+
+    points = [1]
+    for _ in range(25):
+        points.append(_product(points[-1], 2))
+    assert len(set(points)) == 26
+    polynomial = [1]
+    for root in points[:9]:  # nine roots: the highest coefficient would not fit into the 128 bits with ten
+        shifted, scaled = [0, *polynomial], [*(_product(each, root) for each in polynomial), 0]
+        polynomial = [a ^ b for a, b in zip(shifted, scaled, strict=True)]
+    number = sum(coefficient << 12 * degree for degree, coefficient in enumerate(polynomial))
+    message = np.array([[number & (1 << 64) - 1, number >> 64]], dtype=np.uint64)
+    symbols = bits(Coder(ALL)(message))[0, :WIDTH].reshape(26, 24)
+    assert (~symbols.any(axis=1)).tolist() == [True] * 9 + [False] * 17
+    assert symbols.sum() >= DISTANCE
+
+
+def test_the_code_is_linear_and_a_mask_keeps_some_of_its_bits(stream):
+    one, other = random_words(stream, 50, 2), random_words(stream, 50, 2)
+    coder, mask = Coder(ALL), random_words(stream, ROW_WORDS) & ALL
+    np.testing.assert_array_equal(coder(one ^ other), coder(one) ^ coder(other))
+    np.testing.assert_array_equal(Coder(mask)(one), coder(one) & mask)
+
+
+@pytest.mark.parametrize(("rows", "wide"), [(64, 1), (640, 10), (64 * 300, 2)])
+def test_a_matrix_that_is_turned_twice_is_itself(stream, rows, wide):
+    matrix = random_words(stream, rows, wide)
+    columns = columns_of(matrix)
+    np.testing.assert_array_equal(bits(columns), bits(matrix).T)
+    np.testing.assert_array_equal(rows_of(columns, wide), matrix)
+
+
+def test_columns_that_are_missing_are_zero(stream):
+    columns = random_words(stream, 70, 3)
+    found = bits(rows_of(columns, 2))
+    np.testing.assert_array_equal(found[:, :70], bits(columns).T)
+    assert not found[:, 70:].any()
+
+
+# --- transfers of keys
+
+
+def test_the_chosen_key_arrives_and_no_other():
+    chosen = [0, 1, 1, 0, 1]
+    choice, offer = Choice(chosen, Stream.fresh()), Offer(Stream.fresh())
+    pairs, keys = offer.keys(choice.points, "bank"), choice.keys(offer.point, "shop")
+    assert keys == [pair[bit] for pair, bit in zip(pairs, chosen, strict=True)]
+    assert not set(keys) & {pair[1 - bit] for pair, bit in zip(pairs, chosen, strict=True)}
+    assert len({key for pair in pairs for key in pair}) == 10
+    assert "..." in repr(choice) + repr(offer)
+
+
+def test_points_do_not_show_the_choice():
+    """Both points of a choice are as good as uniform: neither comes again, and none is a point of the other's."""
+    zeros, ones = (Choice([bit] * 40, Stream.fresh()).points.reshape(-1, 32) for bit in (0, 1))
+    every = np.vstack([zeros, ones])
+    assert len(np.unique(every, axis=0)) == 160
+    octets = np.bincount(every[:, :31].ravel(), minlength=256)
+    assert octets.max() < 19.4 + 8 * math.sqrt(19.4)
+
+
+@pytest.mark.parametrize("bad", [bytes(32), b"\xff" * 32, b"\x01" + bytes(31)])
+def test_what_is_no_element_is_refused(bad):
+    choice, offer = Choice([0, 1], Stream.fresh()), Offer(Stream.fresh())
+    with pytest.raises(ProtocolError, match="shop sent something else than an element"):
+        choice.keys(bad, "shop")
+    if any(bad):  # the neutral element is an element, and as bad for its sender as any other
+        for place in range(2):
+            points = choice.points.copy()
+            points[1, place] = np.frombuffer(bad, np.uint8)
+            with pytest.raises(ProtocolError, match="bank sent something else than elements"):
+                offer.keys(points, "bank")
+
+
+def test_an_element_that_cancels_the_hash_is_refused():
+    """The only pair whose product is the neutral element: its key would be known to everybody."""
+    import rbcl
+
+    from colonnade.mpc.oblivious.base import _hashed
+
+    other = points_of([b"x"])[0].tobytes()
+    known = rbcl.crypto_core_ristretto255_sub(bytes(32), _hashed(0, 0, other))
+    pair = np.frombuffer(known + other, np.uint8).reshape(1, 2, 32)
+    with pytest.raises(ProtocolError, match="bank sent something else"):
+        Offer(Stream.fresh()).keys(pair, "bank")
+
+
+# --- the function
+
+
+class Transferred:
+    """Keys of transfers as if they had been transferred."""
+
+    def __init__(self):
+        self.secret = new_secret(Stream.fresh())
+        drawn = Stream.fresh()
+        self.pairs = [(drawn.bytes(32), drawn.bytes(32)) for _ in range(WIDTH)]
+        self.keys = [pair[bit] for pair, bit in zip(self.pairs, bits_of(self.secret).tolist(), strict=True)]
+
+    def sides(self, keys):
+        listed = Listed(keys, Stream.fresh())
+        asker = Asker(listed, self.pairs, Stream.fresh())
+        return asker, Holder(len(keys), self.secret, self.keys, listed.salt, listed.seed), listed
+
+    def run(self, keys):
+        asker, holder, listed = self.sides(keys)
+        sent = [asker.hidden(piece) for piece in listed.pieces()] + [asker.last()]
+        assert [piece.shape for piece in sent] == [(WIDTH, count) for count in pieces(len(keys))]
+        for piece in sent:
+            holder.take(piece)
+        return asker, holder, listed
+
+
+def people(*numbers):
+    return [f"person {number}".encode() for number in numbers]
+
+
+def challenge():
+    return Stream.fresh().bytes(function.CHALLENGES * function.CHALLENGE_BYTES)
+
+
+def valued(values):
+    return [value.tobytes() for piece in values for value in piece]
+
+
+@pytest.mark.parametrize("size", [0, 1, 5, 700])
+def test_both_sides_find_the_same_values_at_keys_of_the_list_and_nowhere_else(size):
+    asker, holder, _ = Transferred().run(people(*range(size)))
+    asked = challenge()
+    holder.check(asked, *asker.sums(asked), "bank")
+    ours, theirs = valued(asker.values()), valued(holder.values(people(*range(size + 50))))
+    assert ours == theirs[:size]
+    assert len(set(theirs)) == size + 50
+
+
+def test_pieces_do_not_matter(monkeypatch):
+    monkeypatch.setattr(function, "PIECE", 3)
+    monkeypatch.setattr(function, "_AT_ONCE", 7)
+    asker, holder, _ = Transferred().run(people(*range(300)))
+    assert len(pieces(300)) == 4
+    asked = challenge()
+    holder.check(asked, *asker.sums(asked), "bank")
+    assert valued(asker.values()) == valued(holder.values(people(*range(300))))
+
+
+def test_what_the_holder_takes_differs_from_what_hides_the_list_by_code_words_under_its_secret():
+    """The one equation of the protocol, row by row."""
+    transferred = Transferred()
+    asker, holder, listed = transferred.run(people(*range(90)))
+    hiding, taken = (rows_of(columns, ROW_WORDS) for columns in (asker._hiding, holder._columns))
+    rows = np.vstack([listed.rows, asker._veil])
+    np.testing.assert_array_equal(hiding ^ taken, Coder(transferred.secret)(rows))
+
+
+def test_an_asker_that_guesses_keys_does_not_find_values_even_with_its_own_rows():
+    """At a key that is not on its list, the asker's own rows give another value than the holder's."""
+    asker, holder, listed = Transferred().run(people(*range(200)))
+    others = people(*range(1000, 1400))
+    hashes = function.hashed(others, listed.salt)
+    rows = rows_of(asker._hiding, ROW_WORDS)[: listed.cells]
+    found = function.answers(rows, hashes[:, :2], listed.seed)
+    wrong = function._values(hashes, found)
+    # With all of the secret but one column at which a word of the code has a bit, it is still wrong.
+    missed = function.answers(listed.rows[: listed.cells], hashes[:, :2], listed.seed) ^ hashes[:, 2:]
+    weights = bits(Coder(ALL)(missed)).sum(axis=1)
+    assert weights.min() >= DISTANCE, "at least 128 bits of the secret decide the value"
+    theirs = set(valued(holder.values(others)))
+    assert not theirs & {value.tobytes() for value in wrong}
+
+
+def test_what_is_sent_is_new_every_time_and_does_not_depend_on_the_list():
+    sent = []
+    for keys in (people(*range(100)), people(*range(100)), people(*range(500, 600))):
+        asker, _, listed = Transferred().sides(keys)
+        sent.append(np.hstack([*(asker.hidden(piece) for piece in listed.pieces()), asker.last()]))
+    assert len({piece.shape for piece in sent}) == 1
+    words = [set(piece.ravel().tolist()) for piece in sent]
+    assert not words[0] & words[1]
+    assert not words[0] & words[2]
+    ones = [bits(piece).mean() for piece in sent]
+    deviation = 0.5 / math.sqrt(sent[0].size * 64)
+    assert all(abs(mean - 0.5) < 8 * deviation for mean in ones)
+
+
+@pytest.mark.parametrize(
+    "spoilt", ["a bit of a column", "a bit of all columns but ten", "what hides", "what is listed"]
+)
+def test_what_is_no_list_is_refused(spoilt):
+    transferred = Transferred()
+    asker, holder, listed = transferred.sides(people(*range(100)))
+    taken = np.flatnonzero(bits_of(transferred.secret))
+    sent = np.hstack([*(asker.hidden(piece) for piece in listed.pieces()), asker.last()])
+    if spoilt == "a bit of a column":
+        sent[taken[5], 1] ^= np.uint64(1 << 17)
+    if spoilt == "a bit of all columns but ten":
+        sent[10:, 2] ^= np.uint64(1 << 63)
+    holder.take(sent)
+    asked = challenge()
+    hiding, sums = asker.sums(asked)
+    if spoilt == "what hides":
+        hiding[3, 7] ^= np.uint64(1)
+    if spoilt == "what is listed":
+        sums[MESSAGE - 1, 0] ^= np.uint64(1)
+    with pytest.raises(ProtocolError, match="bank sent 'sums' that do not fit"):
+        holder.check(asked, hiding, sums, "bank")
+
+
+def test_an_asker_learns_no_bit_of_the_secret_without_risking_to_be_found_out():
+    """A row that is off the code by one bit passes exactly if the holder's secret does not take that bit."""
+    ends = {0: set(), 1: set()}
+    for column in range(24):
+        transferred = Transferred()
+        asker, holder, listed = transferred.sides(people(*range(20)))
+        sent = np.hstack([*(asker.hidden(piece) for piece in listed.pieces()), asker.last()])
+        sent[column, 0] ^= np.uint64(2)
+        holder.take(sent)
+        asked = challenge()
+        try:
+            holder.check(asked, *asker.sums(asked), "bank")
+        except ProtocolError:
+            ends[int(bits_of(transferred.secret)[column])].add("found")
+        else:
+            ends[int(bits_of(transferred.secret)[column])].add("passed")
+    assert ends == {0: {"passed"}, 1: {"found"}}
+
+
+def test_sums_tell_nothing_about_the_list():
+    """Two lists under one challenge; sums of one list for two holders have no veil in common either."""
+    asked = challenge()
+    listed = Listed(people(*range(50)), Stream.fresh())
+    shown = []
+    for _ in range(2):
+        transferred = Transferred()
+        asker = Asker(listed, transferred.pairs, Stream.fresh())
+        for piece in listed.pieces():
+            asker.hidden(piece)
+        asker.last()
+        shown.append(asker.sums(asked)[1])
+    difference = bits(shown[0] ^ shown[1])
+    assert abs(difference.mean() - 0.5) < 8 * 0.5 / math.sqrt(difference.size)
+
+
+def test_the_sums_are_polynomials_of_the_standard_field(stream):
+    """Against a product in the field of 2^128 elements that is written out, with GCM's order of bits."""
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+    def product(a, b):
+        found = 0
+        for place in range(127, -1, -1):
+            found ^= a * (b >> place & 1)
+            a = a >> 1 ^ (a & 1) * (0xE1 << 120)
+        return found
+
+    columns, asked = random_words(stream, 3, 5 + function.SUMS), challenge()
+    found = function._summed(columns, asked)
+    for index in range(function.CHALLENGES):
+        cipher = Cipher(algorithms.AES(asked[16 * index : 16 * index + 16]), modes.CTR(bytes(16))).encryptor()
+        point = int.from_bytes(cipher.update(bytes(16)), "big")
+        for column, sums in zip(columns, found, strict=True):
+            data, value = column[: -function.SUMS].astype("<u8").tobytes(), 0
+            for start in range(0, len(data), 16):
+                value = product(value ^ int.from_bytes(data[start : start + 16].ljust(16, b"\0"), "big"), point)
+            value = product(value, point)  # the block of lengths, which is taken off
+            veil = column[-function.SUMS :][2 * index : 2 * index + 2].astype("<u8").tobytes()
+            expected = value ^ int.from_bytes(veil, "big")
+            assert sums[2 * index : 2 * index + 2].astype("<u8").tobytes() == expected.to_bytes(16, "big")
+
+
+def test_secrets_are_not_printed():
+    asker, holder, listed = Transferred().sides(people(1))
+    assert [repr(each) for each in (asker, holder, listed)] == ["Asker(...)", "Holder(...)", "Listed(...)"]
