@@ -1,7 +1,7 @@
 """One exact sampler for every law of :mod:`colonnade.privacy.noise.laws`: strips, whole bits and, rarely, a coin.
 
 The values are cut into strips whose widths are powers of two. What of a law is flat within its strips is drawn by a
-table and raw bits alone; that is all but one to four percent. The rest has a table of its own and a coin, which is settled
+table and raw bits alone; that is 96 percent or more. The rest has a table of its own and a coin, which is settled
 in float64 with an error bound, and by interval arithmetic with further random bits where float64 cannot tell.
 ``docs/theory/exact-samplers.md`` has the proof.
 """
