@@ -80,3 +80,39 @@ def test_threads_of_a_standing_process_share_two_heaps() -> None:
 
     assert arenas("") > 4
     assert arenas("lean.few_arenas()") == 2
+
+
+ENDING = """
+import atexit, sys, threading, time
+from colonnade.cli import lean
+{first}
+atexit.register(print, "at the end")
+threading.Thread(target=lambda: (time.sleep(0.05), print("a thread"))).start()
+sys.stdout.write("unflushed ")
+lean.end({status})
+print("went on")
+"""
+
+
+@pytest.mark.parametrize("status", [None, 0, 3])
+def test_a_process_ends_at_once_and_nothing_that_was_due_is_left_out(status: int | None) -> None:
+    program = ENDING.format(first="", status=status)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "unflushed a thread\nat the end\n"
+    assert (done.returncode, done.stderr) == (status or 0, "")
+
+
+@pytest.mark.parametrize("first", ["sys.setprofile(lambda *_: None)", "sys.settrace(lambda *_: None)"])
+def test_whoever_profiles_or_traces_a_process_has_the_last_word(first: str) -> None:
+    program = ENDING.format(first=first, status=0)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.splitlines()[0] == "unflushed went on"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no full disk to write to")
+def test_a_reader_that_is_gone_is_told_by_the_exit_status() -> None:
+    program = "import sys\nfrom colonnade.cli import lean\nsys.stdout.write('lost')\nlean.end(0)"
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        done = subprocess.run([sys.executable, "-c", program], stdout=full, env=buffered)
+    assert done.returncode == 120

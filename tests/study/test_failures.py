@@ -348,14 +348,16 @@ def test_a_wrong_share_for_one_recipient_leaves_nobody_with_a_model(trial, monke
 def test_a_whole_run_goes_on_without_a_spare_party(trial, monkeypatch):
     study = trial(rows=100, parties=5, match=False, reconnect=0.5)
     study.edit("STUDY.toml", r"^\[budget\]", "[committee]\nthreshold = 1\n[budget]")
-    real, steps, lost = local.local_commands, [], study.parties[-1]
+    real, steps, lost = local._start, [], study.parties[-1]
 
-    def commands(*args):
-        found = real(*args)
-        found[lost][1:3] = ["-c", KILLED_BEFORE_ITS_OPENING]
-        return found
+    def start(name, command, forks):
+        if name != lost:
+            return real(name, command, forks)
+        words = [sys.executable, "-c", KILLED_BEFORE_ITS_OPENING, *command]
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        return Child(name, process, output=process.stdout)
 
-    monkeypatch.setattr(local, "local_commands", commands)
+    monkeypatch.setattr(local, "_start", start)
     loaded, out = study.study(), study.folder / "run"
     facts = publish(loaded, out, run_local(loaded, out, progress=lambda *step: steps.append(step)))
     assert steps[-1] == (f"without {lost}", 1, 1)

@@ -7,6 +7,16 @@ import sys
 
 _STANDING = ("hub", "agent")
 """Commands that stay for months and leave arithmetic to their children."""
+_running: list[str] = []
+
+
+class BeginAgain(BaseException):
+    """Raised in a process that was forked from a command: it unwinds that one, and runs its own."""
+
+
+def began() -> bool:
+    """Whether this process is the ``colonnade`` command, and not a program that only uses its functions."""
+    return bool(_running)
 
 
 def main() -> None:
@@ -14,11 +24,24 @@ def main() -> None:
     # Before numpy is imported: one BLAS thread, since primes, blocks and processes run side by side.
     for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(variable, "1")
+    # A process with one thread can be forked; an allocator that pyarrow brings, and does not use, starts another.
+    os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
     from colonnade.cli.app import command_line
-    from colonnade.cli.lean import few_arenas, keep_memory
+    from colonnade.cli.lean import end, few_arenas, keep_memory
 
     if sys.argv[1:] and sys.argv[1] in _STANDING:
         few_arenas()
     else:
         keep_memory()
-    command_line()
+    _running.append("colonnade")
+    try:
+        while True:
+            try:
+                return command_line()
+            except BeginAgain:
+                pass
+    except SystemExit as ended:
+        end(ended.code)
+        raise
+    finally:
+        _running.clear()

@@ -294,6 +294,7 @@ def run(study: StudyPath, out: Out = None, approve: Approve = None, again: Again
     """Run a whole study on this machine, a process for each party."""
     from colonnade.cli import show
     from colonnade.cli.approve import approval_for_all, say_news
+    from colonnade.cli.forking import copied
     from colonnade.cli.publish import publish
     from colonnade.study import Study, preflight, run_local
     from colonnade.study.local import local_configs
@@ -301,6 +302,7 @@ def run(study: StudyPath, out: Out = None, approve: Approve = None, again: Again
     loaded = Study.load(study).runnable()
     folder = out or Path("runs") / loaded.name
     say("\n\n".join(filter(None, (show.about(loaded), show.preflight(preflight(loaded))))))
+    forks = copied(loaded)  # before anything of a party is looked at: nobody shall inherit it
     configs = list(local_configs(loaded).values())
     if enough := show.own_forecast(loaded, configs):
         say(f"\n{enough}")
@@ -308,7 +310,7 @@ def run(study: StudyPath, out: Out = None, approve: Approve = None, again: Again
     say_news(loaded, configs)
     approved, repeated = approval_for_all(loaded, configs, approve, again, mute=json)
     with progress_bar(not json) as progress:
-        folders = run_local(loaded, folder, progress=progress, approve=approved, again=repeated)
+        folders = run_local(loaded, folder, progress=progress, approve=approved, again=repeated, forks=forks)
     facts = publish(loaded, folder, folders)
     emit(facts) if json else say(show.outcome(loaded, folder, facts["run"]))
 

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow.csv
 
 from colonnade.cli import initialise, show
+from colonnade.cli.forking import copied
 from colonnade.cli.output import say, writing
 from colonnade.cli.publish import publish
 from colonnade.errors import StudyError
@@ -60,17 +61,19 @@ address = "127.0.0.1:{port}"
 def run_demo(out: Path, rows: int, progress: Progress) -> dict[str, Any]:
     """Invent people, write the study, run it in separate processes, and measure the quality of the result."""
     _make_room(out)
+    forks = copied()  # before there are tables and keys: nobody shall inherit those of others
     people = population(rows)
     mode = alignment_mode(people, rows)
     template = _STUDY.replace("{mode}", mode).replace("{security}\n", line_for("pca") + "\n")
     study = write_study(out / "study", people.feature_schemas, template, align=("ot", "helper"))
+    forks.plan(study)
     held = _write_tables(people, study.parent)
     loaded = Study.load(study)
     say(_opening(rows, held, mode) + "\n")
     say("BEFORE, what it would cost:\n")
     say(show.preflight(preflight(loaded, max(len(ids) for ids in held.values()))) + "\n")
     say(show.forecast(outlook(loaded, max(len(ids) for ids in held.values())), loaded) + "\n")
-    folders = run_local(loaded, out, progress=progress)
+    folders = run_local(loaded, out, progress=progress, forks=forks)
     progress("evaluate", 0, 1)
     evaluation = _evaluation(people, loaded.roster, held)
     progress("evaluate", 1, 1)

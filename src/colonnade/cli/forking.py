@@ -1,8 +1,12 @@
 """The fork server: a process with one thread that has imported what participants need, and becomes one on request.
 
 A request names a command, and brings descriptors: standard input, output, a pipe for the exit status, and one that the
-process only holds. Nothing is kept from one request to the next. No key, table or connection is ever opened here, so a
-forked process inherits none of another participant.
+process only holds. Another names a study file, which is public: it is planned once, and all later processes have it.
+Nothing else is kept from one request to the next. No key, table, ledger or connection is ever opened here, so a forked
+process inherits none of another participant.
+
+``colonnade run`` and ``colonnade demo`` have imported most of it themselves, so their server is a copy of them, made
+before they look at anything that belongs to a participant (``copied``).
 """
 
 from __future__ import annotations
@@ -14,49 +18,96 @@ import select
 import signal
 import socket
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from colonnade.cli import main as command
-from colonnade.study.forks import LONGEST_REQUEST, MOST_DESCRIPTORS, limit
+from colonnade import cli
+from colonnade.study.forks import ENDING, LONGEST_REQUEST, MOST_DESCRIPTORS, Forks, environment, limit, threads
 
-_LIBRARIES = ("grpc.aio", "flint", "scipy.special", "pyarrow.csv", "cryptography.x509")
-_AHEAD = (
-    *("cli.app", "cli.approve", "cli.publish", "cli.show", "standing.assess", "study.alignment.store", "study.run"),
-    *("models.pca", "models.regression.linear", "models.regression.logistic", "models.glm.model"),
-    *("report.components", "report.regression", "report.exchange", "wire.certificates", "wire.hub_carrier"),
-    *("privacy.noise.laws", "privacy.noise.strips"),
+if TYPE_CHECKING:
+    from colonnade.study import Study
+
+_LIBRARIES = ("grpc.aio", "flint", "scipy.special", "pyarrow.csv", "cryptography.x509", "rbcl", "encodings.idna")
+_PARTICIPANT = (
+    *("cli.app", "cli.approve", "cli.publish", "cli.show", "study.alignment.store", "study.run"),
+    *("wire.certificates", "wire.hub_carrier", "privacy.noise.laws", "privacy.noise.strips", "report.components"),
 )
-"""What most participants import; any other module is imported by whoever needs it."""
+"""What every participant imports."""
+_AHEAD = (
+    *("standing.assess", "models.pca", "models.regression.linear", "models.regression.logistic", "models.glm.model"),
+    *("report.regression", "report.exchange"),
+)
+"""What many import; any other module is imported by whoever needs it."""
 
 
 def main() -> None:
     """Import, then fork whenever that is asked; a forked process returns here, and runs its command as if started."""
     control = socket.socket(fileno=int(sys.argv[1]))
     control.set_inheritable(False)
-    usual = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGHUP)}
-    for number in usual:
-        signal.signal(number, signal.SIG_IGN)  # whoever started us ends us, by closing the socket
-    prepare()
+    usual = _deaf()
+    prepare(_AHEAD)
     serve(control)
+    _hearing(usual)
+    cli.main()
+
+
+def copied(study: Study | None = None) -> Forks:
+    """A fork server that is a copy of this process, which has looked at public files only; with a study, if loaded.
+
+    A participant that is forked from it unwinds the command that runs here, and begins again in ``cli.main``. In a
+    program that did not begin there, such as a test, the server is started anew.
+    """
+    if not cli.began():
+        return Forks()
+    if study is not None:
+        study.hand_on()
+    return Forks.of_this_process(_serve_as_copy)
+
+
+def _serve_as_copy(control: socket.socket) -> NoReturn:
+    usual = _deaf()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
+    try:
+        os.environ.update(environment())
+        prepare()
+        serve(control)
+    except BaseException:  # the command that was copied must not go on here
+        os._exit(1)
+    _hearing(usual)
+    raise cli.BeginAgain
+
+
+def _deaf() -> dict[int, Any]:
+    """Leave to whoever started us what a terminal says; they end us by closing the socket."""
+    usual = {number: signal.getsignal(number) for number in ENDING}
+    for number in ENDING:
+        signal.signal(number, signal.SIG_DFL if number == signal.SIGTERM else signal.SIG_IGN)
+    return usual
+
+
+def _hearing(usual: dict[int, Any]) -> None:
     for number, handler in usual.items():
         signal.signal(number, handler)
-    command()
 
 
-def prepare() -> None:
-    """Import what every participant does, and leave it out of garbage collections, which would copy its pages."""
-    from colonnade.cli.lean import without_pandas
+def prepare(more: Sequence[str] = ()) -> None:
+    """Import what every participant does, and leave it out of garbage collections, which would copy its pages.
 
+    Rules that participants compare are worked out here too: they are about fixed values, and the same for all.
+    """
+    gc.disable()
     for name in _LIBRARIES:
         import_module(name)
-    for name in _AHEAD:
+    for name in (*_PARTICIPANT, *more):
         import_module(f"colonnade.{name}")
     import_module("colonnade.cli.app").built()
-    without_pandas()
-    gc.collect()
+    import_module("colonnade.cli.lean").without_pandas()
+    import_module("colonnade.protocols.rules").work_out()
     gc.freeze()
+    gc.enable()
 
 
 def serve(control: socket.socket) -> None:
@@ -72,7 +123,11 @@ def serve(control: socket.socket) -> None:
                 continue
             message, given, *_ = socket.recv_fds(control, LONGEST_REQUEST, MOST_DESCRIPTORS)
             if not message:
-                sys.exit()
+                os._exit(0)
+            request = json.loads(message)
+            if "study" in request:
+                _plan(Path(request["study"]))
+                continue
             try:
                 pid = _forked()
             except OSError:
@@ -80,7 +135,7 @@ def serve(control: socket.socket) -> None:
             if pid == 0:
                 for descriptor in (control.detach(), given[2], *running, *(told for _, told in running.values())):
                     os.close(descriptor)
-                _become(json.loads(message), given[0], given[1])
+                _become(request, given[0], given[1])
                 return
             handles = []
             if pid is not None:
@@ -93,8 +148,17 @@ def serve(control: socket.socket) -> None:
                 socket.send_fds(control, [b"%d" % (pid or 0)], handles)
 
 
+def _plan(study: Path) -> None:
+    """Load a study for all later processes; one that cannot be loaded is left to them, who say why."""
+    from colonnade.study import Study
+
+    with suppress(Exception):
+        Study.load(study).hand_on()
+        gc.freeze()
+
+
 def _forked() -> int:
-    if len(os.listdir("/proc/self/task")) > 1:
+    if threads() > 1:
         raise OSError("a process with several threads is not forked: a lock of another thread would stay closed")
     return os.fork()
 
@@ -117,6 +181,8 @@ def _become(request: dict[str, Any], stdin: int, output: int) -> None:
         os.dup2(source, place)
     for descriptor in {stdin, output}:
         os.close(descriptor)
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     os.chdir(request["folder"])
     for kind, most in request["limits"]:
         limit(kind, most)

@@ -1,14 +1,17 @@
-"""Two ways to make processes faster, not importing pandas and keeping freed memory, and one to keep them small."""
+"""Ways to make processes faster: no pandas, freed memory is kept, a quick end; and one to keep them small."""
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 import sys
+import threading
 from importlib.abc import MetaPathFinder
 from typing import Any
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -2, -3, -8  # as malloc.h names them
+_NOT_FLUSHED = 120  # as the interpreter says it
 _LARGE, _PILE, _PAD = 1 << 25, 1 << 28, 1 << 26
 
 
@@ -56,6 +59,27 @@ def few_arenas() -> None:
     mallopt = _mallopt()
     if mallopt is not None and "MALLOC_ARENA_MAX" not in os.environ:
         mallopt(_ARENA_MAX, 2)
+
+
+def end(status: object) -> None:
+    """End this process now, as the interpreter would, but without freeing every module and object one by one.
+
+    That takes it a tenth of a second, and the system frees everything at once. Whoever traces or profiles this process
+    wants the last word, so then nothing happens here.
+    """
+    if sys.gettrace() is not None or sys.getprofile() is not None:
+        return
+    if not (status is None or isinstance(status, int)):
+        return  # a sentence that the interpreter prints
+    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, as multiprocessing does at its ends too
+    atexit._run_exitfuncs()
+    code = int(status or 0)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            code = _NOT_FLUSHED
+    os._exit(code & 0xFF)
 
 
 def _mallopt() -> Any:

@@ -65,6 +65,7 @@ def _group() -> Iterator[Any]:
 _EVERYBODY = {"rounding": _rounding, "streams": _streams}
 _OWNERS = {"ids": cells.ids, "cells": cells.cells, "hashes": _hashes}
 _ALIGNED = {"text": cells.text, "numbers": cells.numbers, "dates": cells.dates, "group": _group}
+_IN_THREADS = ("group",)
 
 _MEANING = {
     "text": "text is compared",
@@ -85,6 +86,14 @@ def told_by(name: str, *, aligns: bool) -> Told:
     if name != COORDINATOR:
         due |= _OWNERS | (_ALIGNED if aligns else {})
     return {"rules": " ".join(f"{rule}={_digest(rule, make)}" for rule, make in due.items()), "has": in_words()}
+
+
+def work_out() -> None:
+    """Work out what owners will tell, before they are forked; but for what threads do, since those are not forked."""
+    for rule, make in (_EVERYBODY | _OWNERS | _ALIGNED).items():
+        if rule not in _IN_THREADS:
+            _digest(rule, make)
+    in_words()
 
 
 def compare(told: Mapping[str, Told]) -> None:

@@ -4,6 +4,9 @@ Importing takes longer than a small study. So whoever starts several processes k
 and forks for each command (``colonnade.cli.forking``). It has one thread, no keys, no tables and no connection but the
 socket to whoever started it, and it ends with that process. It is started again when it has died, and when a file of
 Colonnade or the list of installed packages has changed since, so that after an upgrade nothing old is run.
+
+A command that has imported everything itself can fork its server too (``Forks.of_this_process``), as long as it has one
+thread and has read nothing but public files.
 """
 
 from __future__ import annotations
@@ -16,17 +19,19 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 LONGEST_REQUEST = 1 << 16
 MOST_DESCRIPTORS = 4
 _START_SECONDS = 300.0
 _END_SECONDS = 5.0
 _UNSEEN = 255
+ENDING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+"""Signals by which a person, or the system, ends a command."""
 _ROOM = 1 << 31
 """Bytes of address space below which a process is started anew: a forked one inherits what the server has reserved."""
 _PACKAGE = Path(__file__).parents[1]
@@ -71,9 +76,21 @@ class Wanted:
 class Forks:
     """A fork server, as long as whoever made this object uses it; where there can be none, processes are spawned."""
 
-    def __init__(self) -> None:
+    def __init__(self, server: _Server | None = None) -> None:
         self._lock = threading.Lock()
-        self._server: _Server | None = None
+        self._server = server
+
+    @classmethod
+    def of_this_process(cls, serve: Callable[[socket.socket], NoReturn]) -> Forks:
+        """With a copy of this process as the first server; where there can be none, one that is started anew.
+
+        ``serve`` is what the copy does, first of all unblocking ``ENDING``; it never returns. The caller has read no
+        key, table or ledger.
+        """
+        if _can_fork() and threads() == 1:
+            with suppress(OSError):
+                return cls(_Server.copied(serve))
+        return cls()
 
     def prepare(self) -> None:
         """Start it now, so that it has imported everything when it is needed; does not wait for that."""
@@ -92,6 +109,12 @@ class Forks:
                         self._end()
         return spawned(wanted)
 
+    def plan(self, study: Path) -> None:
+        """Let the server load a study, which is public, so that its processes need not; does not wait for that."""
+        if _can_fork():
+            with self._lock, suppress(OSError):
+                self._current().plan(study)
+
     def close(self) -> None:
         """End the server; the processes that it has forked go on."""
         with self._lock:
@@ -103,7 +126,7 @@ class Forks:
         return None if self._server is None else self._server.process.pid
 
     def _current(self) -> _Server:
-        if self._server is not None and (self._server.process.poll() is not None or self._server.stamp != _stamp()):
+        if self._server is not None and not self._server.fresh:
             self._end()
         if self._server is None:
             self._server = _Server.begun()
@@ -194,9 +217,34 @@ class Forked:
 
 @dataclass(frozen=True)
 class _Server:
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | _Copy
     control: socket.socket
-    stamp: int
+    stamp: int | None
+    """Of the files that it has imported; ``None`` for a copy of this process, which is as old as we are."""
+
+    @property
+    def fresh(self) -> bool:
+        """Whether it runs, and runs what is installed."""
+        return self.process.poll() is None and (self.stamp is None or self.stamp == _stamp())
+
+    @classmethod
+    def copied(cls, serve: Callable[[socket.socket], NoReturn]) -> _Server:
+        ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.settimeout(_START_SECONDS)
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()  # or the copy has what we have not written yet, too
+        # Ctrl-C in its first moments is for us: the copy would take it for the end of the command that we run.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+        try:
+            pid = os.fork()
+            if pid == 0:
+                ours.close()
+                _alone_with(its)
+                serve(its)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            its.close()
+        return cls(_Copy(pid), ours, None)
 
     @classmethod
     def begun(cls) -> _Server:
@@ -239,6 +287,9 @@ class _Server:
             if reading >= 0:
                 os.close(reading)
 
+    def plan(self, study: Path) -> None:
+        self.control.send(json.dumps({"study": str(study.absolute())}).encode())
+
     def end(self) -> None:
         self.control.close()
         try:
@@ -246,6 +297,53 @@ class _Server:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+
+
+class _Copy:
+    """A copy of this process, which is its child."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self._handle = os.pidfd_open(pid)
+
+    def poll(self) -> int | None:
+        return self._look(0.0)
+
+    def wait(self, timeout: float | None = None) -> int:
+        found = self._look(timeout)
+        if found is None:
+            raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0.0)
+        return found
+
+    def kill(self) -> None:
+        if self.returncode is None:
+            signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+
+    def _look(self, seconds: float | None) -> int | None:
+        if self.returncode is None and _readable(self._handle, seconds):
+            self.returncode = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+            os.close(self._handle)
+        return self.returncode
+
+
+def threads() -> int:
+    """How many threads this process has, on Linux; a lock of one that was not forked would stay closed for ever."""
+    return len(os.listdir("/proc/self/task"))
+
+
+def _alone_with(control: socket.socket) -> None:
+    """In a new process: nothing that the forked one had open stays open, neither its terminal nor a file.
+
+    Numbers stay taken, since objects that were copied may close theirs at any time.
+    """
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) not in (nowhere, control.fileno()):
+            with suppress(OSError):  # that of the listing itself
+                os.fstat(int(name))
+                os.dup2(nowhere, int(name), inheritable=int(name) < 3)
+    os.close(nowhere)
 
 
 def _can_fork() -> bool:

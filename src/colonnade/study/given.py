@@ -24,7 +24,7 @@ def public_model(path: Path, kind: type[Planner], study: Path) -> Estimator:
 
 
 def digest_of(path: Path) -> str:
-    """SHA-256 of the file of a public model."""
+    """SHA-256 of a file, such as that of a public model."""
     try:
         return hashlib.sha256(reading.read_bytes(path, reading.LEARNED)).hexdigest()
     except reading.Unreadable as error:

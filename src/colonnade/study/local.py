@@ -6,19 +6,19 @@ import json
 import math
 import os
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from colonnade import errors
 from colonnade.errors import ColonnadeError, ConnectError, Interrupted, PeerLost, PeerStopped, StudyError
 from colonnade.protocols.roles import COORDINATOR, Progress, silent
 from colonnade.protocols.session import spare
+from colonnade.study.forks import Forks, Process, Wanted
 from colonnade.study.policy import ByDigest, PartyConfig
 from colonnade.study.record import read_facts
 from colonnade.study.spec import Study
@@ -32,9 +32,10 @@ class Child:
     """One participant's process, the error that it reported, and its log."""
 
     name: str
-    process: subprocess.Popen[str]
+    process: Process
     error: dict[str, Any] | None = None
     log: list[str] = field(default_factory=list)
+    output: TextIO | None = None
 
 
 def run_local(
@@ -45,16 +46,29 @@ def run_local(
     ready: Callable[[], None] | None = None,
     approve: str | None = None,
     again: bool = False,
+    forks: Forks | None = None,
 ) -> dict[str, Path]:
     """Run a study with local processes; returns all run directories, or raises the error that caused the others.
 
     The coordinator's key lies at ``coordinator/coordinator.key`` beside the study file and each party's
     configuration at ``NAME/party.toml``. The coordinator's run directory is ``out``, the parties' lie in it.
     ``approve`` is the digest of this study, for the parties whose policy says to ask; it is passed on to them, and so
-    is ``again``, for those that took part in it before.
+    is ``again``, for those that took part in it before. ``forks`` starts the processes, which then need not import.
     """
     commands = local_commands(study.runnable(), out, approve, again)
-    children = {name: _start(name, command) for name, command in commands.items()}
+    own = forks or Forks()
+    if forks is None:
+        own.plan(study.path)
+    try:
+        children = {name: _start(name, command, own) for name, command in commands.items()}
+        return _run(study, out, children, progress, ready)
+    finally:
+        own.close()
+
+
+def _run(
+    study: Study, out: Path, children: Mapping[str, Child], progress: Progress, ready: Callable[[], None] | None
+) -> dict[str, Path]:
     if ready:
         ready()
     readers = [
@@ -76,12 +90,12 @@ def run_local(
                 child.process.kill()
                 child.process.wait()
             reader.join(timeout=_GRACE_SECONDS)
-            if child.process.stdout:
-                child.process.stdout.close()
+            if child.output:
+                child.output.close()
     lost = _went_on_without(out) if children[COORDINATOR].process.returncode == 0 else []
     if cause := first_cause({name: child for name, child in children.items() if name not in lost}):
         raise cause
-    return {name: folder_of(out, name) for name in commands}
+    return {name: folder_of(out, name) for name in children}
 
 
 def folder_of(out: Path, name: str) -> Path:
@@ -106,15 +120,14 @@ def local_configs(study: Study) -> dict[str, PartyConfig]:
 
 
 def local_commands(study: Study, out: Path, approve: str | None = None, again: bool = False) -> dict[str, list[str]]:
-    """The command line of each participant."""
-    python = [sys.executable, "-m", "colonnade"]
+    """The command of each participant, with its arguments."""
     key = study.folder / "coordinator" / "coordinator.key"
     tail = ["--pipe", "--out"]
-    commands = {COORDINATOR: [*python, "coordinator", str(study.path), "--key", str(key), *tail, str(out)]}
+    commands = {COORDINATOR: ["coordinator", str(study.path), "--key", str(key), *tail, str(out)]}
     for name, config in local_configs(study).items():
         # A study that is not approved leads to an error here, before any process starts.
         config.approved(study, study.statement, None if approve is None else ByDigest(approve))
-        commands[name] = [*python, "party", str(study.path), str(config.path), *tail, str(folder_of(out, name))]
+        commands[name] = ["party", str(study.path), str(config.path), *tail, str(folder_of(out, name))]
         commands[name] += [] if approve is None else ["--approve", approve]
         commands[name] += ["--again"] if again else []
     return commands
@@ -145,17 +158,23 @@ def _went_on_without(out: Path) -> list[str]:
     return list(read_facts(out).get("lost", []))
 
 
-def _start(name: str, command: list[str]) -> Child:
-    one_thread = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(  # noqa: S603 - our own interpreter, with paths we were given
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=os.environ | one_thread
-    )
-    return Child(name, process)
+def _start(name: str, command: list[str], forks: Forks) -> Child:
+    reading, writing = os.pipe()
+    nowhere = os.open(os.devnull, os.O_RDONLY)
+    try:
+        process = forks.start(Wanted(command, nowhere, writing))
+    except BaseException:
+        os.close(reading)
+        raise
+    finally:
+        os.close(writing)
+        os.close(nowhere)
+    return Child(name, process, output=open(reading, encoding="utf-8", errors="replace"))
 
 
 def _listen(child: Child, progress: Progress) -> None:
     """Read a participant's output: JSON objects, one on each line; all other lines are its log."""
-    for line in child.process.stdout or ():
+    for line in child.output or ():
         try:
             said = json.loads(line)
         except ValueError:

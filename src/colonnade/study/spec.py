@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -44,6 +45,10 @@ UNSAID: Security | None = "semi-honest"
 """What a study file means that does not speak of security: what it meant when it could not, and was agreed on."""
 
 
+_HANDED_ON: dict[Path, tuple[list[str], Study]] = {}
+"""What this process was forked with: studies, and digests of their files."""
+
+
 @dataclass(eq=False)
 class Study:
     """A study file together with the schemas and certificates beside it."""
@@ -55,6 +60,8 @@ class Study:
     def load(cls, path: str | Path) -> Study:
         """Read and check a study file; an error names the key that is wrong."""
         path = Path(path)
+        if (handed_on := _handed_on(path)) is not None:
+            return handed_on
         raw = read_toml(path, "study file")
         if "policy" in raw and "task" not in raw:
             raise StudyError(f"{path} is a party's own file: name the study file in its place")
@@ -71,6 +78,16 @@ class Study:
         study.roster  # noqa: B018 - the schemas must be there and fit
         study._check_label()
         return study
+
+    def hand_on(self) -> None:
+        """Plan it now, so that processes forked from this one need not; they load it again if a file has changed."""
+        _HANDED_ON[self.path.absolute()] = self._files(), self
+        _ = self.digest, self.statement, self.binding
+
+    def _files(self) -> list[str]:
+        """Digests of the study file and what it names, but for certificates, which are always read anew."""
+        named = [self.folder / party.schema_file for party in self.content.parties.values()]
+        return [digest_of(path) for path in filter(None, (self.path, *named, self.model_file))]
 
     @property
     def name(self) -> str:
@@ -264,6 +281,19 @@ class Study:
         if not set(self.participants) <= set(self.content.pins):
             return {}
         return {name: certificate.key_fingerprint for name, certificate in self.certificates().items()}
+
+
+def _handed_on(path: Path) -> Study | None:
+    """A study that this process was forked with, if its files are still the same."""
+    read, study = _HANDED_ON.get(path.absolute(), ([], None))
+    try:
+        if study is None or study._files() != read:
+            return None
+    except StudyError:
+        return None
+    found = copy(study)
+    found.path = path
+    return found
 
 
 @contextmanager

@@ -1,0 +1,270 @@
+"""Participants of ``colonnade run`` and ``colonnade demo`` are forked from what is public, and inherit nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from colonnade.errors import Interrupted
+from colonnade.study import Study, spec
+from colonnade.study.forks import Forks, spawned
+from colonnade.study.local import folder_of
+from tests.study.conftest import Trial
+from tests.study.test_forks import PATIENCE, said_by
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere every process is started anew")
+OWNERS = ("bank", "shop", "clinic")
+EVERYBODY = (*OWNERS, "coordinator")
+
+# The command itself; every file that any of its processes opens, and every fork, is a line in a file.
+WATCHED = """
+import os, sys
+log, busy = sys.argv.pop(1), []
+
+def watch(event, given):
+    if event not in ("open", "os.fork", "sqlite3.connect") or busy:
+        return
+    busy.append(event)
+    try:
+        file = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        os.write(file, f"{os.getpid()} {event} {given[0] if given else ''}\\n".encode())
+        os.close(file)
+    finally:
+        busy.pop()
+
+sys.addaudithook(watch)
+from colonnade.cli import main
+main()
+"""
+
+
+class Seen:
+    """What the processes of a command opened, in order, by their numbers."""
+
+    def __init__(self, log: Path, folder: Path, study: Path) -> None:
+        self.by_process: dict[int, list[tuple[str, str]]] = defaultdict(list)
+        for line in log.read_text().splitlines():
+            pid, event, path = line.split(" ", 2)
+            self.by_process[int(pid)].append((event, path))
+        self.folder, self.study = folder, study
+        self.first, *rest = self.by_process
+        self.copy = next(pid for pid in rest if ("os.fork", "") in self.by_process[pid])
+        self.participants = [pid for pid in rest if pid != self.copy]
+
+    def owners_of(self, opened: list[tuple[str, str]]) -> set[str]:
+        """Whose own folders these files are in."""
+        found = set()
+        for event, path in opened:
+            if event == "os.fork":
+                continue
+            plain = re.sub(r"^file://|\?.*$", "", path)
+            inside = Path(os.path.relpath(self.folder / plain, self.study)).parts
+            found |= {inside[0]} & set(EVERYBODY)
+        return found
+
+    def before_the_fork(self) -> list[tuple[str, str]]:
+        events = self.by_process[self.first]
+        return events[: events.index(("os.fork", ""))]
+
+
+def watched(folder: Path, *command: str) -> tuple[subprocess.CompletedProcess[str], Path]:
+    log = folder / "opened.log"
+    words = [sys.executable, "-c", WATCHED, str(log), *command]
+    return subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, cwd=folder), log
+
+
+def test_nothing_of_a_party_is_opened_before_the_fork_or_by_another(tmp_path: Path) -> None:
+    trial = Trial(tmp_path / "study", 60)
+    ended, log = watched(tmp_path, "run", str(trial.file), "--out", "run", "--json")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    seen = Seen(log, tmp_path, trial.folder)
+    assert seen.owners_of(seen.before_the_fork()) == set()
+    assert any(path.endswith("STUDY.toml") for _, path in seen.before_the_fork())
+    assert seen.owners_of(seen.by_process[seen.copy]) == set(), "the copy looks at public files only"
+    each = [seen.owners_of(seen.by_process[pid]) for pid in seen.participants]
+    assert sorted(map(sorted, each)) == sorted([name] for name in EVERYBODY), "everybody opens its own folder alone"
+    for name in OWNERS:
+        having = {pid for pid, events in seen.by_process.items() for _, path in events if path.endswith(f"{name}.key")}
+        assert len(having) == 1, "one process reads a key"
+        assert seen.first not in having
+    models = [(folder_of(tmp_path / "run", name) / "model.json").read_text() for name in EVERYBODY]
+    assert len(set(models)) == 1
+    assert "components" in json.loads(models[0])["learned"]
+
+
+def test_the_demonstration_forks_before_it_makes_people_and_keys(tmp_path: Path) -> None:
+    ended, log = watched(tmp_path, "demo", "--rows", "100", "--out", "demo", "--json")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    seen = Seen(log, tmp_path, tmp_path / "demo" / "study")
+    assert seen.owners_of(seen.before_the_fork()) == set()
+    assert seen.owners_of(seen.by_process[seen.copy]) == set()
+    each = [seen.owners_of(seen.by_process[pid]) for pid in seen.participants]
+    assert sorted(map(sorted, each)) == sorted([name] for name in EVERYBODY)
+
+
+# A copy is made, then a party's file is read; the copy's processes wait to be looked at.
+SECRETIVE = """
+import os, sys
+from colonnade.cli.forking import serve
+from colonnade.study.forks import Forks, Wanted
+
+def copy(control):
+    serve(control)
+    os.write(1, b"here")
+    os.read(0, 1)
+    os._exit(0)
+
+held = open(os.devnull)
+forks = Forks.of_this_process(copy)
+secret = open(sys.argv[1]).read()
+stdin, ours = os.pipe()
+theirs, output = os.pipe()
+child = forks.start(Wanted(["party"], stdin, output))
+assert os.read(theirs, 4) == b"here"
+print(forks.pid, child.pid, flush=True)
+sys.stdin.readline()
+os.close(ours)
+os.close(stdin)
+assert child.wait(60) == 0
+forks.close()
+assert held.read() == "" and len(secret) > 9
+"""
+
+
+def in_memory(pid: int, text: bytes) -> bool:
+    """Whether a process has these bytes anywhere in what it can read or write."""
+    with open(f"/proc/{pid}/maps", encoding="utf-8") as maps, open(f"/proc/{pid}/mem", "rb", 0) as memory:
+        for line in maps:
+            ends, rights, *_ = line.split()
+            if rights.startswith("rw"):
+                start, end = (int(part, 16) for part in ends.split("-"))
+                memory.seek(start)
+                try:
+                    if text in memory.read(end - start):
+                        return True
+                except OSError:  # a page that was only reserved
+                    continue
+    return False
+
+
+def test_what_is_read_after_the_copy_is_not_in_the_memory_of_others(tmp_path: Path) -> None:
+    secret = sha256(b"a cell of the bank's table").hexdigest()
+    (tmp_path / "bank.csv").write_text(secret)
+    words = [sys.executable, "-c", SECRETIVE, str(tmp_path / "bank.csv")]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        copy, child = map(int, process.stdout.readline().split())
+        try:
+            found = [in_memory(pid, secret.encode()) for pid in (process.pid, copy, child)]
+        except PermissionError:
+            pytest.skip("here nobody may look into the memory of a process")
+        opened = [os.readlink(f"/proc/{child}/fd/{name}") for name in os.listdir(f"/proc/{child}/fd")]
+        process.communicate("\n", timeout=PATIENCE)
+        assert process.returncode == 0
+    assert found == [True, False, False]
+    assert not any("bank.csv" in path or path.startswith("socket:") for path in opened)
+
+
+# The shop never gets as far as its table, so that the others wait.
+WAITING = """
+import time
+from colonnade.cli import main
+from colonnade.study import run
+real = run._table
+
+def table(study, config, record):
+    if config.name == "shop":
+        time.sleep(600)
+    return real(study, config, record)
+
+run._table = table
+main()
+"""
+
+
+def any_of_group(number: int) -> bool:
+    try:
+        os.killpg(number, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_an_interrupted_run_leaves_nobody_behind(tmp_path: Path) -> None:
+    trial = Trial(tmp_path / "study", 60)
+    command = [sys.executable, "-c", WAITING, "run", str(trial.file), "--out", str(tmp_path / "run"), "--json"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+    until = time.monotonic() + PATIENCE
+    reserved = folder_of(tmp_path / "run", "shop") / "events.jsonl"
+    while not (reserved.exists() and "budget reserved" in reserved.read_text()):
+        assert time.monotonic() < until
+        assert process.poll() is None
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGINT)
+    process.communicate(timeout=PATIENCE)
+    assert process.returncode == Interrupted.exit_code
+    while any_of_group(process.pid):
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def test_a_study_is_handed_on_as_long_as_its_files_are_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spec, "_HANDED_ON", {})
+    trial = Trial(tmp_path / "study", 60)
+    loaded = Study.load(trial.file)
+    assert Study.load(trial.file).task is not loaded.task
+    loaded.hand_on()
+    monkeypatch.chdir(trial.folder)
+    again = Study.load("STUDY.toml")
+    assert again.task is loaded.task
+    assert again.statement is loaded.statement
+    assert again.path == Path("STUDY.toml")
+    assert loaded.path == trial.file
+    schema = trial.folder / "schemas" / "bank.toml"
+    whole = schema.read_text()
+    schema.write_text(whole + "\n")
+    assert Study.load("STUDY.toml").task is not loaded.task
+    schema.write_text(whole)
+    assert Study.load("STUDY.toml").task is loaded.task
+    trial.edit("STUDY.toml", r"^n_components = 2", "n_components = 3")
+    assert Study.load("STUDY.toml").digest != loaded.digest
+    trial.file.unlink()
+    with pytest.raises(spec.StudyError, match="cannot be read"):
+        Study.load("STUDY.toml")
+
+
+def said_of(ended: tuple[int, str]) -> dict[str, object]:
+    """What a pre-flight says, but for the seconds that it expects, which it measures."""
+    status, text = ended
+    assert status == 0
+    said = json.loads(text)
+    return {key: said[key] for key in ("digest", "statement", "binding", "noise_std", "rounds", "value_bits")}
+
+
+def test_a_server_plans_a_study_once_and_says_what_a_new_process_says(tmp_path: Path) -> None:
+    trial = Trial(tmp_path / "study", 60)
+    server = Forks()
+    try:
+        server.plan(tmp_path / "no-such-file.toml")
+        server.plan(trial.file)
+        command = ["privacy", str(trial.file), "--json"]
+        first = said_of(said_by(server.start, command))
+        assert first == said_of(said_by(spawned, command))
+        trial.edit("STUDY.toml", r"analyst = 1.0", "analyst = 0.5")
+        second = said_of(said_by(server.start, command))
+        assert second == said_of(said_by(spawned, command))
+        assert second != first
+    finally:
+        server.close()
