@@ -52,6 +52,12 @@ def opening(shape: tuple[int, ...], primes: int) -> Message:
 
 
 @lru_cache(_REMEMBERED)
+def quotients(shape: tuple[int, ...], primes: int) -> Message:
+    """Opened numbers without their lowest bits, for seats that did not open them."""
+    return Message("quotients", words=packed(shape, primes))
+
+
+@lru_cache(_REMEMBERED)
 def opened(shape: tuple[int, ...]) -> Message:
     """Opened numbers of 64 bits."""
     return Message("opened", values=Array(np.int64, shape))

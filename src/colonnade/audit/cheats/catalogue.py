@@ -223,7 +223,8 @@ def _input(change: Callable[[Tamper, Array], Array]) -> Callable[[Tamper], None]
     def install(tamper: Tamper) -> None:
         def deal(real: Callable[..., Any]) -> Callable[..., Any]:
             def changed(values: Array, **how: Any) -> Any:
-                numbers = values.dtype == np.int64  # sums and noise; two owners' noise may well add up to an honest one's
+                # Sums and noise are integers; two owners' noise may well add up to an honest one's.
+                numbers = values.dtype == np.int64
                 if not how and not numbers and values.ndim == 2 and values.size and tamper.now():
                     values = change(tamper, values)
                 return real(values, **how)
