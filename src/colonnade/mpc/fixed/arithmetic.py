@@ -69,14 +69,10 @@ class Raw:
     """A number as :class:`Fixed` has it, or a product that is not yet computed: its two factors."""
 
     factors: tuple[Residues, ...]
+    shape: tuple[int, ...]
     degree: int
     fraction: int
     bound: int
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of the array."""
-        return np.broadcast_shapes(*(factor.shape for factor in self.factors))[1:]
 
     @property
     def values(self) -> Residues:
@@ -86,7 +82,7 @@ class Raw:
     @staticmethod
     def of(number: Fixed) -> Raw:
         """A number that is computed."""
-        return Raw((number.shares.values,), number.shares.degree, number.fraction, number.bound)
+        return Raw((number.shares.values,), number.shape, number.shares.degree, number.fraction, number.bound)
 
 
 class FixedPoint:
@@ -199,7 +195,9 @@ class FixedPoint:
         bound = left.bound * right.bound if bound is None else bound
         degree = left.shares.degree + right.shares.degree
         self._room_for(bound, "a product")
-        return Raw((left.shares.values, right.shares.values), degree, left.fraction + right.fraction, bound)
+        same = left.shape == right.shape
+        shape = left.shape if same else np.broadcast_shapes(left.shape, right.shape)
+        return Raw((left.shares.values, right.shares.values), shape, degree, left.fraction + right.fraction, bound)
 
     def inner(self, left: Fixed, right: Fixed, *, fraction: int | None = None) -> Fixed:
         """Left' right of two matrices with the same rows: 1 round, (n - 1) k residues; the error of one product."""
@@ -262,7 +260,7 @@ class FixedPoint:
             cut = number.fraction - fraction
             bits = max(number.bound.bit_length(), cut)
             self._hide(bits, prod(number.shape), cut, "what is truncated")
-            uncut.append(Uncut(number.factors, number.degree, cut, bits, claim))
+            uncut.append(Uncut(number.factors, number.shape, number.degree, cut, bits, claim))
         return [
             Fixed(shares, fraction, (number.bound >> one.cut) + int(self.ulps) + 1)
             for shares, (number, _), one in zip(self._cutter.cut(uncut), numbers, uncut, strict=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import prod
 
 import numpy as np
@@ -39,34 +39,31 @@ class Uncut:
     """An array before its last bits are cut off: the shares, or those of two factors that are not yet multiplied."""
 
     factors: tuple[Residues, ...]
+    shape: tuple[int, ...]
     degree: int
     cut: int
     bits: int
     """No number has more bits."""
     claim: Claim
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of the array."""
-        return np.broadcast_shapes(*(factor.shape for factor in self.factors))[1:]
-
-    @property
+    @cached_property
     def count(self) -> int:
         """How many numbers there are."""
         return prod(self.shape)
 
     def flat(self) -> Uncut:
         """The same numbers in one row; factors of different shapes are multiplied first."""
-        factors = self.factors
-        if len({factor.shape for factor in factors}) > 1:
+        factors, shape = self.factors, self.shape
+        if len(shape) == 1 and all(factor.ndim == 2 and factor.shape[1:] == shape for factor in factors):
+            return self
+        if len(factors) > 1 and factors[0].shape != factors[1].shape:
             factors = (factors[0] * factors[1],)
-        rows, shape = tuple(factor.reshape(len(factor), -1) for factor in factors), self.shape
-        claim = self.claim
+        rows = tuple(factor.reshape(len(factor), -1) for factor in factors)
 
         def claimed(product: Shares) -> None:
-            claim(Shares(product.values.reshape(-1, *shape), product.degree))
+            self.claim(Shares(product.values.reshape(-1, *shape), product.degree))
 
-        return Uncut(rows, self.degree, self.cut, self.bits, claimed)
+        return Uncut(rows, (self.count,), self.degree, self.cut, self.bits, claimed)
 
 
 @dataclass(frozen=True)
@@ -87,6 +84,7 @@ class Cutter:
 
     def __init__(self, masks: Masks) -> None:
         self.masks, self.hand, self.system = masks, masks.hand, masks.hand.system
+        self._known_factors: dict[str, tuple[int, ...]] = {}
         self._few_read = not self.hand.active and not self.hand.committee.spare
 
     def cut(self, numbers: Sequence[Uncut]) -> list[Shares]:
@@ -267,11 +265,14 @@ class Cutter:
 
     def _share_factors(self, first: str) -> tuple[int, ...]:
         """What this reader multiplies a number with that all readers know, modulo each prime; the result is a share."""
-        committee = self.hand.committee
-        readers = self._readers(first)
-        absent = [committee.point(seat) for seat in committee.seats if seat not in readers]
-        me = committee.point(self.hand.name)
-        return tuple(weights(prime, (0, *absent), me)[0] for prime in self.system.primes)
+        known = self._known_factors.get(first)
+        if known is None:
+            committee, readers = self.hand.committee, self._readers(first)
+            absent = [committee.point(seat) for seat in committee.seats if seat not in readers]
+            me = committee.point(self.hand.name)
+            known = tuple(weights(prime, (0, *absent), me)[0] for prime in self.system.primes)
+            self._known_factors[first] = known
+        return known
 
 
 def _parted(
