@@ -40,7 +40,8 @@ MASKED = {
     ("mpc/fixed/cutting.py", "opened = self.hand.open_among_seats(joined)"),
     ("mpc/fixed/cutting.py", "opened = self.hand.open_to_readers(self._joined(masked, degree), readers)"),
     ("mpc/fixed/cutting.py", "opened = self.hand.open_to_readers(own, (self.hand.name,))"),
-    ("mpc/fixed/arithmetic.py", "opened = self.hand.open_among_seats(masked)"),
+    ("mpc/fixed/cutting.py", "return system.low_word(self.hand.open_among_seats(masked)) & low"),
+    ("mpc/fixed/cutting.py", "opened = self.hand.open_to_readers(_part(masked, block), (block.king,))"),
     ("mpc/fixed/arithmetic.py", "opened = self.masks.bits.open(hidden, veiled=self.hand.active)"),
 }
 """What seats open among themselves: numbers under masks, bits under coins."""

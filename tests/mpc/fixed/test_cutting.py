@@ -83,6 +83,17 @@ def test_reciprocals_in_blocks(play, blocks):
         assert abs(found - Fraction(2**40, x)) < Fraction(2**20, x) + Fraction(engine.ulps)
 
 
+@pytest.mark.parametrize("committee", [make(*c) for c in ALONE[:2]], ids=str)
+@pytest.mark.parametrize("bits", [20, 31, 32, 45])
+def test_comparisons_and_bits_in_blocks_are_exact(play, blocks, committee, bits):
+    top = (1 << bits) - 1
+    values = np.array([0, 1, -1, top, -top, top - 1, 5, -7, 12345, -54321, top // 3, -top // 5, 2])
+    opened, _, _ = compute(play, lambda e, x: e.negative(x), values, committee=committee, bits=bits)
+    assert opened.tolist() == (values < 0).astype(int).tolist()
+    opened, _, _ = compute(play, lambda e, x: e.bit_length(x), np.abs(values), committee=committee, bits=bits)
+    assert opened.tolist() == [abs(value).bit_length() for value in values.tolist()]
+
+
 def sent(play, committee, count):
     """What each seat sends for one product, in messages."""
     numbers = {}
@@ -115,7 +126,7 @@ def test_with_a_spare_seat_everybody_reads(play):
     assert all(each == 1 for row in sent(play, make(4, 1), 8).values() for each in row.values())
 
 
-@pytest.mark.parametrize("name", ["product", "truncation", "reciprocal"])
+@pytest.mark.parametrize("name", ["product", "truncation", "comparison", "reciprocal"])
 @pytest.mark.parametrize(("seats", "pool"), [((3, 1), ["n2"]), ((5, 2), ["n1", "n4"])], ids=["1 of 3", "2 of 5"])
 def test_what_pooled_seats_see_of_blocks_is_the_same_whatever_the_secret(play, monkeypatch, name, seats, pool):
     monkeypatch.setattr(cutting, "FEW", 0)
@@ -125,17 +136,17 @@ def test_what_pooled_seats_see_of_blocks_is_the_same_whatever_the_secret(play, m
     assert tests >= 12
 
 
-@pytest.mark.parametrize("kind", ["opening", "quotients"])
+@pytest.mark.parametrize("kind", ["opening", "quotients", "low-words"])
 def test_a_block_in_another_form_is_refused(play, blocks, kind):
     def program(engine, x):
         for link in engine.hand.links.values():
             if engine.hand.name == "n1":
                 link.send = shorter(link.send)
-        return engine.multiply(x, x)
+        return engine.negative(engine.multiply(x, x))
 
     def shorter(send):
         def changed(name, **fields):
-            send(name, **({"words": fields["words"][:, 1:]} if name == kind else fields))
+            send(name, **({"words": fields["words"][..., 1:]} if name == kind else fields))
 
         return changed
 
@@ -180,6 +191,23 @@ def test_a_number_that_a_group_knows_is_shared_by_its_factors(play, size, thresh
             for at, due in [(0, 1), *enumerate(shares, start=1)]:
                 total = sum(w * s for w, s in zip(weights(prime, known, at), shares[: threshold + 1], strict=True))
                 assert (total - due) % prime == 0
+
+
+def test_low_words_beyond_their_bits_are_refused(play, blocks):
+    def program(engine, x):
+        def longer(send):
+            def changed(name, **fields):
+                send(name, **({"words": fields["words"] | np.uint32(1 << 31)} if name == "low-words" else fields))
+
+            return changed
+
+        for link in engine.hand.links.values():
+            if engine.hand.name == "n1":
+                link.send = longer(link.send)
+        return engine.negative(x)
+
+    with pytest.raises((ProtocolError, ConnectionError), match=r"n1 sent a message 'low-words' in which|peer failed"):
+        compute(play, program, VALUES >> 5, bits=26)
 
 
 @pytest.mark.parametrize("primes", [3, 5, 16])

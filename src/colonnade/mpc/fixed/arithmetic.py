@@ -142,6 +142,14 @@ class FixedPoint:
         found = Fixed(self.hand.shift(number.shares, amount), number.fraction, number.bound + abs(amount))
         return self._fits(found, "a sum")
 
+    def line(self, number: Fixed, factor: int, amount: int, *, fraction: int = 0) -> Fixed:
+        """As :meth:`scale` and then :meth:`shift`, in one step: exact, 0 rounds."""
+        values = number.shares.values * self.system.constant(factor, len(number.shape) + 1)
+        values += self.system.constant(amount, values.ndim)
+        shares = Shares(self.system.reduce(values), number.shares.degree)
+        found = Fixed(shares, number.fraction + fraction, number.bound * abs(factor) + abs(amount))
+        return self._fits(found, "a sum")
+
     def total(self, number: Fixed, axis: int) -> Fixed:
         """The sum along an axis: exact, 0 rounds."""
         axis = axis % len(number.shape)
@@ -280,7 +288,7 @@ class FixedPoint:
         opened, mask = self._opened_under_bits(number, bits, 1 << (bits - 1))
         top = circuits.top_bit_of_difference(self.masks.bits, opened, mask)
         sign = self.as_numbers(top)[0].reshape(*number.shape)
-        return replace(self.shift(self.scale(sign, -1), 1), bound=1)
+        return replace(self.line(sign, -1, 1), bound=1)
 
     def below(self, left: Fixed, right: Fixed) -> Fixed:
         """1 if left < right, else 0, for each two numbers: exact, with the rounds and bytes of :meth:`negative`."""
@@ -318,7 +326,7 @@ class FixedPoint:
     def _bit_length(self, number: Fixed) -> Fixed:
         below = self.as_numbers(self.lengths(number))
         counted = self.total(below, 0)
-        found = self.shift(self.scale(counted, -1), below.shape[0])
+        found = self.line(counted, -1, below.shape[0])
         return replace(found, bound=below.shape[0]).reshape(*number.shape)
 
     def random_bits(self, shape: tuple[int, ...]) -> Fixed:
@@ -333,8 +341,14 @@ class FixedPoint:
         opened = self.masks.bits.open(hidden, veiled=self.hand.active)
         self.hand.note(opened)
         public = unpacked(opened, bits.count)
-        values = coins.numbers.values * (1.0 - 2.0 * public) + public
-        return Fixed(Shares(self.system.reduce(values), self.hand.committee.threshold), 0, 1)
+        signs, values = 1.0 - 2.0 * public, np.empty(coins.numbers.values.shape)
+        for prime, coin, row in zip(self.system.primes, coins.numbers.values, values, strict=True):
+            np.multiply(coin, signs, out=row)
+            row += public
+            # A residue, or 1 less a residue: only one number in p is not centred.
+            if row.size and row.max() > prime // 2:
+                row[row > prime // 2] -= prime
+        return Fixed(Shares(values, self.hand.committee.threshold), 0, 1)
 
     def _opened_under_bits(self, number: Fixed, bits: int, offset: int) -> tuple[NDArray[np.uint64], BitShares]:
         """The lowest bits of number + offset + mask, opened and sliced, and shares of the lowest bits of the mask."""
@@ -346,9 +360,7 @@ class FixedPoint:
         mask = self.masks.bit_mask(bits, count)
         flat = Shares(number.shares.values.reshape(len(self.system.primes), -1), number.shares.degree)
         masked = self.hand.shift(self.hand.add([flat, mask.whole]), offset)
-        opened = self.hand.open_among_seats(masked)
-        low = self.system.low_word(opened) & np.uint64((1 << bits) - 1)
-        return slice_bits(low, bits), mask.low
+        return slice_bits(self._cutter.low_words(masked, bits), bits), mask.low
 
     def _refuse_degree(self, degree: int) -> None:
         """Refuse a degree above twice the threshold: the sharings of zero that hide an opening do not have more."""

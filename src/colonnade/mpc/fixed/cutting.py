@@ -6,6 +6,7 @@ each group of seats. Then (c - c mod 2^b) / 2^b - sum h is the floor of (x + sum
 A number that all seats of a group know is already shared (:mod:`colonnade.mpc.common`). So only one group must know c,
 if no seat is spare and seats do not check each other. These are its *readers*. Few numbers are sent to all readers, in
 one round. Many numbers are cut in blocks: one seat of each block opens it, and tells the other readers the quotients.
+For comparisons all seats need the lowest bits of c, and are told these.
 """
 
 from __future__ import annotations
@@ -195,6 +196,34 @@ class Cutter:
                     self._hear(block, masked[block.array][1], found[block.array])
         return found
 
+    def low_words(self, masked: Shares, bits: int) -> NDArray[np.uint64]:
+        """The lowest bits of numbers that a mask hides, at the degree of inputs, for all seats: one round.
+
+        Many numbers take two rounds, if no seat is spare and seats do not check each other.
+        """
+        system, low = self.system, np.uint64((1 << bits) - 1)
+        if not self._few_read or masked.values.size <= FEW:
+            return system.low_word(self.hand.open_among_seats(masked)) & low
+        found = np.empty(masked.shape, dtype=np.uint64)
+        for wave in _waves(self._blocks([masked.shape[0]])):
+            for block in wave:
+                if block.king != self.hand.name:
+                    self.hand.send_opening(_part(masked, block), [block.king])
+            for block in wave:
+                if block.king == self.hand.name:
+                    opened = self.hand.open_to_readers(_part(masked, block), (block.king,))
+                    assert opened is not None  # noqa: S101 - this seat is the reader
+                    found[block.part] = system.low_word(opened) & low
+                    words = found[block.part].astype(vocabulary.word_for(bits))
+                    for seat in self.hand.committee.seats:
+                        if seat != block.king:
+                            self.hand.links[seat].send("low-words", words=words)
+            for block in wave:
+                if block.king != self.hand.name:
+                    due = vocabulary.low_words(block.size, bits)
+                    found[block.part] = received(self.hand.links[block.king], block.king, due)["words"]
+        return found
+
     def _blocks(self, counts: Sequence[int]) -> list[_Block]:
         """As many blocks for each seat to open, of about the same size."""
         seats, blocks = self.hand.committee.seats, []
@@ -283,6 +312,10 @@ def _parted(
     for one in masked:
         yield one, opened[:, start : start + one[0].count]
         start += one[0].count
+
+
+def _part(shares: Shares, block: _Block) -> Shares:
+    return Shares(shares.values[:, block.part], shares.degree)
 
 
 def _waves(blocks: Sequence[_Block]) -> Iterator[list[_Block]]:
