@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import queue
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -49,10 +49,10 @@ def _whole(engine: FixedPoint, number: Fixed) -> Fixed:
 
 @dataclass
 class Count:
-    """Rounds and bytes of one seat."""
+    """Rounds and bytes of one seat, or of the average one."""
 
     rounds: int = 0
-    sent: int = 0
+    sent: float = 0
     waiting: bool = field(default=False, repr=False)
 
 
@@ -75,11 +75,17 @@ class Line:
 
 
 def costs(operation: Operation, seats: int, threshold: int, *, active: bool = False) -> tuple[Count, Count]:
-    """Of the first seat: what runs ahead, and what is left to do when the inputs are there."""
+    """What runs ahead, and what is left to do when the inputs are there: rounds, and bytes of the average seat."""
     system = ResidueSystem(PRIMES[: 5 if seats == 3 else 6])
     committee = Committee(tuple(f"n{i}" for i in range(seats)), threshold, system, active)
     found = in_threads(committee, lambda hand, count: _measure(hand, count, operation))
-    return found["n0"]
+    ahead, online = zip(*(found[name] for name in committee.seats), strict=True)
+    return _average(ahead), _average(online)
+
+
+def _average(counts: Sequence[Count]) -> Count:
+    """The most rounds of a seat, and the bytes of the average one: not all seats send as much."""
+    return Count(max(one.rounds for one in counts), sum(one.sent for one in counts) / len(counts))
 
 
 def _measure(hand: Hand, count: Count, operation: Operation) -> tuple[Count, Count]:

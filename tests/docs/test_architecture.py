@@ -36,8 +36,12 @@ MAY_IMPORT = {
 LONGEST = 420
 MASKED = {
     ("mpc/hand.py", "def open_among_seats(self, shares: Shares) -> Residues:"),
-    ("mpc/fixed/arithmetic.py", "opened = self.hand.open_among_seats(joined)"),
-    ("mpc/fixed/arithmetic.py", "opened = self.hand.open_among_seats(masked)"),
+    ("mpc/hand.py", "def open_to_readers(self, shares: Shares, readers: Sequence[str]) -> Residues | None:"),
+    ("mpc/fixed/cutting.py", "opened = self.hand.open_among_seats(joined)"),
+    ("mpc/fixed/cutting.py", "opened = self.hand.open_to_readers(self._joined(masked, degree), readers)"),
+    ("mpc/fixed/cutting.py", "opened = self.hand.open_to_readers(own, (self.hand.name,))"),
+    ("mpc/fixed/cutting.py", "return system.low_word(self.hand.open_among_seats(masked)) & low"),
+    ("mpc/fixed/cutting.py", "opened = self.hand.open_to_readers(_part(masked, block), (block.king,))"),
     ("mpc/fixed/arithmetic.py", "opened = self.masks.bits.open(hidden, veiled=self.hand.active)"),
 }
 """What seats open among themselves: numbers under masks, bits under coins."""
@@ -133,7 +137,7 @@ def test_what_is_opened_under_masks_is_opened_in_the_places_listed_here_only() -
     found = set()
     for path in MODULES:
         for line in path.read_text(encoding="utf-8").splitlines():
-            if re.search(r"\bopen_among_seats\(|\.open\(", line) and "mpc" in path.parts:
+            if re.search(r"\bopen_(among_seats|to_readers)\(|\.open\(", line) and "mpc" in path.parts:
                 found.add((path.relative_to(SOURCE).as_posix(), line.strip()))
     assert found == MASKED
 

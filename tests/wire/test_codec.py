@@ -251,3 +251,37 @@ def test_a_message_that_is_too_large_is_refused_by_its_size() -> None:
         encode(["x", {"words": array}])
     with pytest.raises(ProtocolError, match="send it in blocks"):
         codec._one_array("x", "words", np.empty(MAX_FRAME, np.uint8))
+
+
+def test_a_single_array_is_passed_on_as_a_frame_would_carry_it() -> None:
+    for dtype in ("<i4", "<u4", "<u8", "<f8", "<i1"):
+        for shape in ((0,), (3,), (2, 5), (2, 0, 4)):
+            array = np.arange(int(np.prod(shape)), dtype=dtype).reshape(shape)
+            single = codec.single("opening", {"words": array})
+            assert single is not None
+            frame = codec.encode(["opening", {"words": array}])
+            assert single.size == len(frame)
+            kind, fields = codec.decode(frame)
+            assert (single.kind, single.name, kind) == ("opening", "words", "opening")
+            found = fields["words"]
+            assert (single.array.dtype, single.array.shape) == (found.dtype, found.shape)
+            assert np.array_equal(single.array, found)
+            assert not single.array.flags.writeable
+            assert not np.shares_memory(single.array, array)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"a": 1},
+        {"a": [np.arange(3)]},
+        {"a": np.array([True])},
+        {"a": np.array(["x"], dtype=object)},
+        {"a": np.arange(6).reshape(2, 3).T},
+        {"a": np.arange(3), "b": np.arange(3)},
+        {"a": np.arange(3, dtype=">i4")},
+    ],
+)
+def test_all_other_messages_go_through_a_frame(fields: dict[str, Any]) -> None:
+    assert codec.single("kind", fields) is None

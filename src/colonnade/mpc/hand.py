@@ -316,6 +316,13 @@ class Hand:
         self.note(opened.astype(np.int32))
         return opened
 
+    def open_to_readers(self, shares: Shares, readers: Sequence[str]) -> Residues | None:
+        """Open numbers that a mask hides to some seats only; returns digits to these seats and None to the others."""
+        self.send_opening(shares, readers)
+        if self.name not in readers:
+            return None
+        return self._interpolated(self._gathered(shares.shape, shares.degree, shares), shares.degree, digits=True)
+
     def open_residues(self, values: Residues, degree: int | None = None) -> Residues:
         """Open residues to all seats, for a check; by default those of the degree of an input."""
         return self._opened_among_seats(Shares(values, self.committee.threshold if degree is None else degree))

@@ -32,7 +32,8 @@ BLOCK_ROWS = 2048
 _CHUNK = 1 << 15
 _NEARLY = 2.0**-40
 LIMB = 22
-_AT_ONCE = 29
+AT_ONCE = 29
+"""Numbers of at most this many bits, times a residue, are exact as floats."""
 SPREAD = 1 << 14
 """Constants for arrays with at most this many numbers are stored at full size."""
 _LIMB_MASK = 2**LIMB - 1
@@ -96,7 +97,7 @@ class ResidueSystem:
         Long numbers are cut into limbs of 22 bits, and a small matrix product puts these together.
         """
         whole = values.view(np.int64)
-        if bits <= _AT_ONCE:
+        if bits <= AT_ONCE:
             return _powers(self.primes, 1, power) * whole.astype(np.float64)
         limbs = [(whole >> shift if shift else whole) & _LIMB_MASK for shift in range(0, bits, LIMB)]
         return self.unreduced_from_limbs(np.array(limbs, dtype=np.float64), power)
@@ -185,14 +186,28 @@ class ResidueSystem:
         enough to find q. The rest is exact in integer arithmetic modulo 2^64.
         """
         flat = digits.reshape(len(self.primes), -1)
-        parts = self._reciprocals @ flat
-        parts -= 0.125
-        multiples = np.rint(parts)
-        parts -= multiples
-        if parts.size and np.abs(parts).max() > 0.125 + _NEARLY:
-            raise ShareError("an opened value is larger than any honest one could be: somebody computed something else")
+        multiples = _multiples(self._reciprocals @ flat)
         low: NDArray[np.uint64] = self._cofactors @ flat.astype(np.int64).view(np.uint64)
         low += multiples.astype(np.int64).view(np.uint64) * self._less_modulus
+        return low.reshape(digits.shape[1:])
+
+    def low_bits(self, digits: Residues, bits: int) -> NDArray[np.float64]:
+        """The lowest bits, at most 29, of the integers of :meth:`low_word`.
+
+        Cofactors are taken modulo 2^bits and centred. A digit is below 2^21, so a sum of up to 16 products is an
+        integer below 2^53, and a float is exact.
+        """
+        flat = digits.reshape(len(self.primes), -1)
+        rows, modulus = _low_factors(self.primes, bits)
+        low: NDArray[np.float64]
+        parts, low = rows @ flat
+        parts = _multiples(parts)
+        parts *= modulus
+        low -= parts
+        np.multiply(low, 2.0**-bits, out=parts)
+        np.floor(parts, out=parts)
+        parts *= 2.0**bits
+        low -= parts
         return low.reshape(digits.shape[1:])
 
     def digit_factors(self, power: int, shape: tuple[int, ...]) -> Residues:
@@ -305,6 +320,24 @@ def _powers(primes: tuple[int, ...], count: int, power: int) -> Residues:
     """For each prime, the powers of 2^22, each divided by 2^power."""
     rows = [[centred(pow(2, LIMB * index - power, prime), prime) for index in range(count)] for prime in primes]
     return np.array(rows, dtype=np.float64)
+
+
+def _multiples(parts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The integer in each q + c / M, for c / M from 0 to a quarter; changes the given numbers."""
+    parts -= 0.125
+    multiples = np.rint(parts)
+    parts -= multiples
+    if parts.size and max(float(parts.max()), -float(parts.min())) > 0.125 + _NEARLY:
+        raise ShareError("an opened value is larger than any honest one could be: somebody computed something else")
+    return multiples
+
+
+@lru_cache(maxsize=256)
+def _low_factors(primes: tuple[int, ...], bits: int) -> tuple[NDArray[np.float64], float]:
+    """For each prime, its reciprocal and its cofactor modulo 2^bits; and the modulus modulo 2^bits, all centred."""
+    modulus, top = prod(primes), 1 << bits
+    cofactors = [(modulus // prime + top // 2) % top - top // 2 for prime in primes]
+    return np.array([[1.0 / prime for prime in primes], cofactors]), float((modulus + top // 2) % top - top // 2)
 
 
 def filled(values: Sequence[float], shape: tuple[int, ...]) -> Residues:

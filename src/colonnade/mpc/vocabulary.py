@@ -52,6 +52,23 @@ def opening(shape: tuple[int, ...], primes: int) -> Message:
 
 
 @lru_cache(_REMEMBERED)
+def quotients(shape: tuple[int, ...], primes: int) -> Message:
+    """Opened numbers without their lowest bits, for seats that did not open them."""
+    return Message("quotients", words=packed(shape, primes))
+
+
+@lru_cache(_REMEMBERED)
+def low_words(count: int, bits: int) -> Message:
+    """The lowest bits of opened numbers, for seats that did not open them."""
+    return Message("low-words", words=Array(word_for(bits), (count,), high=2**bits - 1))
+
+
+def word_for(bits: int) -> type[np.uint32] | type[np.uint64]:
+    """The type of words that hold so many bits."""
+    return np.uint32 if bits <= 32 else np.uint64
+
+
+@lru_cache(_REMEMBERED)
 def opened(shape: tuple[int, ...]) -> Message:
     """Opened numbers of 64 bits."""
     return Message("opened", values=Array(np.int64, shape))

@@ -231,6 +231,11 @@ def message_in(frame: bytes | memoryview, kind: str, peer: str) -> dict[str, Any
         raise ProtocolError(f"{peer} sent something that is not a message, and {kind!r} was due")
     got: str = value[0]
     fields: dict[str, Any] = value[1]
+    check_kind(got, kind, peer)
+    return fields
+
+
+def check_kind(got: str, kind: str, peer: str) -> None:
+    """Refuse a message of another kind than the one that is due."""
     if got != kind:
         raise ProtocolError(f"expected {kind!r} from {peer}, got {harmless(got, _LONGEST_KIND)!r}")
-    return fields

@@ -36,6 +36,31 @@ def encode_parts(value: Any) -> list[bytes | memoryview]:
     return writer.finish()
 
 
+class Single(NamedTuple):
+    """A message with one array, as a thread passes it on: a read-only copy, and how many bytes its frame would have."""
+
+    kind: str
+    name: str
+    array: NDArray[Any]
+    size: int
+
+
+def single(kind: str, fields: dict[str, Any]) -> Single | None:
+    """The message, if it has one array and nothing else, and if all that a frame would check holds already."""
+    if len(fields) != 1:
+        return None
+    ((name, array),) = fields.items()
+    # Truth values are checked when they are read, so they go through a frame.
+    if type(array) is not np.ndarray or DTYPE_CODES.get(array.dtype, 0) == 0 or not array.flags.c_contiguous:
+        return None
+    size = len(_head_of(kind, name, array.dtype, array.shape)) + array.nbytes
+    if size > MAX_FRAME:
+        return None
+    copy = array.copy()
+    copy.flags.writeable = False
+    return Single(kind, name, copy, size)
+
+
 def decode(data: bytes | bytearray | memoryview) -> Any:
     """The value in a frame. Arrays are read-only views of ``data``, not copies."""
     view = memoryview(data)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from time import thread_time
 
 
@@ -83,7 +83,8 @@ class Counters:
     def total(self) -> Traffic:
         """The sum over all peers."""
         total = Traffic()
+        sums = vars(total)
         for traffic in self.peers.values():
-            for entry in fields(Traffic):
-                setattr(total, entry.name, getattr(total, entry.name) + getattr(traffic, entry.name))
+            for name, count in vars(traffic).items():
+                sums[name] += count
         return total

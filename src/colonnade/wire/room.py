@@ -1,8 +1,9 @@
 """Participants as threads of one process.
 
 Nobody can read messages between two threads, and none are lost, so they are neither sealed nor numbered. They are
-encoded as between machines: the receiver gets a read-only copy, and the same values are allowed. A :class:`Network`
-adds the delays of participants that are far apart.
+encoded as between machines: the receiver gets a read-only copy, and the same values are allowed. A message of one array
+is copied without being encoded, which gives the same. A :class:`Network` adds the delays of participants that are far
+apart.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from colonnade.errors import (
     StudyError,
 )
 from colonnade.wire import codec
-from colonnade.wire.channel import check_size, message_in
+from colonnade.wire.channel import check_kind, check_size, message_in
 from colonnade.wire.counters import Counters
 from colonnade.wire.identity import check_name
 from colonnade.wire.values import MAX_FRAME
@@ -115,7 +116,7 @@ class Lane:
     __slots__ = ("_parcels", "_sent", "_taken", "crowded")
 
     def __init__(self) -> None:
-        self._parcels: SimpleQueue[tuple[bytes, float] | None] = SimpleQueue()
+        self._parcels: SimpleQueue[tuple[bytes | codec.Single, int, float] | None] = SimpleQueue()
         # Only one thread changes each of them, so they need no lock.
         self._sent = self._taken = 0
         self.crowded = False
@@ -125,18 +126,18 @@ class Lane:
         """Bytes that were sent and not yet taken."""
         return self._sent - self._taken
 
-    def put(self, frame: bytes, due: float) -> None:
-        """Send a frame that arrives at the time ``due``."""
-        self._sent += len(frame)
-        self._parcels.put((frame, due))
+    def put(self, frame: bytes | codec.Single, size: int, due: float) -> None:
+        """Send a frame of so many bytes that arrives at the time ``due``."""
+        self._sent += size
+        self._parcels.put((frame, size, due))
 
-    def take(self, timeout: float) -> tuple[bytes, float] | None:
-        """The next frame and the time when it arrives; None if the lane has ended. Raises Empty after the timeout."""
+    def take(self, timeout: float) -> tuple[bytes | codec.Single, int, float] | None:
+        """The next frame, its size, and when it arrives; None if the lane has ended. Raises Empty after the timeout."""
         parcel = self._parcels.get(timeout=timeout)
         if parcel is None:
             self.end()  # for the next call
         else:
-            self._taken += len(parcel[0])
+            self._taken += parcel[1]
         return parcel
 
     def end(self) -> None:
@@ -278,13 +279,14 @@ class RoomChannel:
 
     def send(self, kind: str, **fields: Any) -> None:
         """Send one message; waits only if the peer has not yet taken enough of the earlier ones."""
-        frame = b"".join(codec.encode_parts([kind, fields]))
+        single = codec.single(kind, fields)
+        frame = single or b"".join(codec.encode_parts([kind, fields]))
         self._check()
-        size = len(frame)
+        size = single.size if single else len(frame)
         if self._out.waiting and self._out.waiting + size > self._room.window:
             self._wait_for_room(size)
         if not self._peer_is_gone():
-            self._out.put(frame, self._place.arrival(size))
+            self._out.put(frame, size, self._place.arrival(size))
         traffic = self._traffic
         traffic.messages_sent += 1
         traffic.payload_sent += size
@@ -307,15 +309,18 @@ class RoomChannel:
             self._check()
             left = PeerLost(f"{self.peer} has left the study, and more was expected from it")
             raise self._place.lose(self.peer, left)
-        frame, due = parcel
+        frame, size, due = parcel
         if due:
             self._travel(due)
         self._place.check()
         traffic = self._traffic
         traffic.messages_received += 1
-        traffic.payload_received += len(frame)
-        traffic.sealed_received += len(frame)
-        check_size(len(frame), kind, self.peer, most)
+        traffic.payload_received += size
+        traffic.sealed_received += size
+        check_size(size, kind, self.peer, most)
+        if isinstance(frame, codec.Single):
+            check_kind(frame.kind, kind, self.peer)
+            return {frame.name: frame.array}
         return message_in(frame, kind, self.peer)
 
     def _check(self) -> None:

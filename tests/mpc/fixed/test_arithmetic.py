@@ -215,19 +215,19 @@ def test_who_knows_the_result_and_the_keys_of_a_seat_knows_its_rounding(play, mo
 
     def program(engine, x):
         if engine.hand.name == "n0":
-            opening, draw = engine.hand.open_among_seats, engine.masks._draw
+            opening, draw = engine.hand.open_to_readers, engine.masks._draw
 
             def spied_draw(bits, size):
                 lows, highs = draw(bits, size)
                 seen["lows"] = sum(low.astype(np.int64) for low in lows)
                 return lows, highs
 
-            def spied_opening(shares):
-                opened = opening(shares)
+            def spied_opening(shares, readers):
+                opened = opening(shares, readers)
                 seen["opened"] = engine.system.low_word(opened).astype(np.int64)
                 return opened
 
-            engine.masks._draw, engine.hand.open_among_seats = spied_draw, spied_opening
+            engine.masks._draw, engine.hand.open_to_readers = spied_draw, spied_opening
         return engine.truncate(x, 20 - cut)
 
     result, _, engine = compute(play, program, np.full(count, secret))
@@ -398,12 +398,15 @@ def views(play, operation, secret, committee, pool, count=1200):
         if log is None:
             return operation(engine, x)
         log.append(x.shares.values.copy())
-        opening = engine.hand.open_among_seats
+        hand = engine.hand
         for link in engine.hand.links.values():
             link.recv = spied(link.recv, log, lambda fields: fields.values())
-        engine.hand.open_among_seats = spied(
-            opening, log, lambda opened: [engine.system.low_word(opened).astype(float)]
-        )
+
+        def low_words(opened):
+            return [] if opened is None else [engine.system.low_word(opened).astype(float)]
+
+        hand.open_among_seats = spied(hand.open_among_seats, log, low_words)
+        hand.open_to_readers = spied(hand.open_to_readers, log, low_words)
         engine.masks.bits.open = spied(engine.masks.bits.open, log, lambda opened: [opened])
         result = operation(engine, x)
         for link in engine.hand.links.values():
@@ -422,7 +425,9 @@ def views(play, operation, secret, committee, pool, count=1200):
     together = [array + seen[name][0] for name in pool for array in seen[name][1:] if fits(array, seen[name][0])]
     first, last = seen[pool[0]], seen[pool[-1]]
     if first is not last:
-        together += [joined(a, b) for a, b in zip(first, last, strict=True) if fits(a, b)]
+        # A seat that is no reader hears less, so the longer list goes on alone.
+        together += [joined(a, b) for a, b in zip(first, last, strict=False) if fits(a, b)]
+        together += [joined(a, last[0]) for a in first[1:] if fits(a, last[0])]
     return [array for name in pool for array in seen[name]] + together
 
 

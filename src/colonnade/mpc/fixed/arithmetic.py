@@ -25,15 +25,14 @@ from numpy.typing import NDArray
 from colonnade.errors import CapacityError
 from colonnade.mpc.fixed import circuits
 from colonnade.mpc.fixed.binary import BitShares, slice_bits
-from colonnade.mpc.fixed.masks import Mask, Masks, unpacked
+from colonnade.mpc.fixed.cutting import Claim, Cutter, Uncut
+from colonnade.mpc.fixed.masks import Masks, unpacked
 from colonnade.mpc.hand import Hand
 from colonnade.mpc.residues import Residues
 from colonnade.mpc.shares import Shares
 
 PART = 1 << 16
 """Operations on bits compute at most this many numbers at a time."""
-Claim = Callable[[Shares], None]
-"""A function that claims that a number, given at the degree of a fresh input, is the product that it should be."""
 LONGEST = 62
 """Most bits that a truncation or a comparison may read: the masked number is read as 64 bits."""
 
@@ -65,6 +64,27 @@ class Fixed:
         return replace(self, shares=Shares(values, self.shares.degree))
 
 
+@dataclass(frozen=True)
+class Raw:
+    """A number as :class:`Fixed` has it, or a product that is not yet computed: its two factors."""
+
+    factors: tuple[Residues, ...]
+    shape: tuple[int, ...]
+    degree: int
+    fraction: int
+    bound: int
+
+    @property
+    def values(self) -> Residues:
+        """The number, not reduced modulo the primes."""
+        return self.factors[0] * self.factors[1] if len(self.factors) > 1 else self.factors[0]
+
+    @staticmethod
+    def of(number: Fixed) -> Raw:
+        """A number that is computed."""
+        return Raw((number.shares.values,), number.shape, number.shares.degree, number.fraction, number.bound)
+
+
 class FixedPoint:
     """The arithmetic of one seat; results have ``fraction`` fractional bits if no other number is asked for."""
 
@@ -73,6 +93,7 @@ class FixedPoint:
             raise ValueError(f"the number of fractional bits lies between 1 and {LONGEST // 2}")
         self.hand, self.system, self.fraction = hand, hand.system, fraction
         self.masks = Masks(hand)
+        self._cutter = Cutter(self.masks)
         self.distance = 0.0
         """How much all masks so far can have told: the statistical distance from openings that tell nothing."""
 
@@ -121,6 +142,14 @@ class FixedPoint:
         found = Fixed(self.hand.shift(number.shares, amount), number.fraction, number.bound + abs(amount))
         return self._fits(found, "a sum")
 
+    def line(self, number: Fixed, factor: int, amount: int, *, fraction: int = 0) -> Fixed:
+        """As :meth:`scale` and then :meth:`shift`, in one step: exact, 0 rounds."""
+        values = number.shares.values * self.system.constant(factor, len(number.shape) + 1)
+        values += self.system.constant(amount, values.ndim)
+        shares = Shares(self.system.reduce(values), number.shares.degree)
+        found = Fixed(shares, number.fraction + fraction, number.bound * abs(factor) + abs(amount))
+        return self._fits(found, "a sum")
+
     def total(self, number: Fixed, axis: int) -> Fixed:
         """The sum along an axis: exact, 0 rounds."""
         axis = axis % len(number.shape)
@@ -140,10 +169,11 @@ class FixedPoint:
     # Products
 
     def multiply(self, left: Fixed, right: Fixed, *, fraction: int | None = None, bound: int | None = None) -> Fixed:
-        """The elementwise product, truncated to ``fraction`` fractional bits: 1 round, (n - 1) k residues.
+        """The elementwise product, truncated to ``fraction`` fractional bits: 1 round, at most (n - 1) k residues.
 
-        The error is less than ``ulps``. If no bits are cut off, the product is exact and a seat sends at most n - 1 - t
-        shares. The caller may give a ``bound`` that it knows to hold for the product before it is truncated.
+        Many numbers take 2 rounds and 3 k t / n residues on average, if n = 2t + 1. The error is less than ``ulps``. If
+        no bits are cut off, the product is exact and a seat sends at most n - 1 - t shares. The caller may give a
+        ``bound`` that it knows to hold for the product before it is truncated.
         """
         return self.products([(left, right)], fraction=fraction, bounds=None if bound is None else [bound])[0]
 
@@ -160,30 +190,30 @@ class FixedPoint:
 
         Where seats check each other's work, one round lowers the degree, so that the product can be claimed.
         """
-        found = self._raw(left, right)
-        if self.hand.active:
-            return replace(found, shares=self.hand.product(left.shares, right.shares))
-        self.system.reduce(found.shares.values)
-        return found
+        raw = self._raw(left, right)
+        multiply = self.hand.product if self.hand.active else self.hand.multiply
+        return Fixed(multiply(left.shares, right.shares), raw.fraction, raw.bound)
 
     def _claim(self, left: Fixed, right: Fixed) -> Claim:
         return lambda product: self.hand.claims.elementwise(left.shares, right.shares, product)
 
-    def _raw(self, left: Fixed, right: Fixed, bound: int | None = None) -> Fixed:
-        """A product that is not yet reduced modulo the primes: the next operation must do it."""
+    def _raw(self, left: Fixed, right: Fixed, bound: int | None = None) -> Raw:
+        """A product that the next operation computes."""
         self._refuse_degree(left.shares.degree + right.shares.degree)
         bound = left.bound * right.bound if bound is None else bound
-        shares = Shares(left.shares.values * right.shares.values, left.shares.degree + right.shares.degree)
-        return self._fits(Fixed(shares, left.fraction + right.fraction, bound), "a product")
+        degree = left.shares.degree + right.shares.degree
+        self._room_for(bound, "a product")
+        same = left.shape == right.shape
+        shape = left.shape if same else np.broadcast_shapes(left.shape, right.shape)
+        return Raw((left.shares.values, right.shares.values), shape, degree, left.fraction + right.fraction, bound)
 
     def inner(self, left: Fixed, right: Fixed, *, fraction: int | None = None) -> Fixed:
         """Left' right of two matrices with the same rows: 1 round, (n - 1) k residues; the error of one product."""
         shares = self.hand.inner(left.shares, right.shares)
         bound = left.shape[0] * left.bound * right.bound
         found = self._fits(Fixed(shares, left.fraction + right.fraction, bound), "a product of matrices")
-        return self._truncated([found], fraction, [lambda p: self.hand.claims.inner([left.shares], [right.shares], p)])[
-            0
-        ]
+        claim: Claim = lambda p: self.hand.claims.inner([left.shares], [right.shares], p)  # noqa: E731
+        return self._truncated([Raw.of(found)], fraction, [claim])[0]
 
     def truncate(self, number: Fixed, fraction: int) -> Fixed:
         """The number with fewer fractional bits: 1 round, (n - 1) k residues; the error is less than ``ulps``."""
@@ -192,15 +222,14 @@ class FixedPoint:
     def truncate_all(self, numbers: Sequence[Fixed], fraction: int | None = None) -> list[Fixed]:
         """Several arrays with ``fraction`` bits and degree ``threshold``: 1 round, or 2 if only some are truncated.
 
-        To cut off b bits of a number x, the seats open c = x + r + a constant. The mask r is the sum of one number
-        l + 2^b h of each group of seats. Then (c - c mod 2^b) / 2^b - sum h is the floor of (x + sum l) / 2^b.
+        Many numbers take 2 rounds and fewer bytes (:mod:`colonnade.mpc.fixed.cutting`).
         """
-        return self._truncated(numbers, fraction, [self._unclaimed] * len(numbers))
+        return self._truncated([Raw.of(number) for number in numbers], fraction, [self._unclaimed] * len(numbers))
 
     def _unclaimed(self, product: Shares) -> None:
         raise ValueError("seats that check each other truncate products only with their factors: use multiply or inner")
 
-    def _truncated(self, numbers: Sequence[Fixed], fraction: int | None, claims: Sequence[Claim]) -> list[Fixed]:
+    def _truncated(self, numbers: Sequence[Raw], fraction: int | None, claims: Sequence[Claim]) -> list[Fixed]:
         """As :meth:`truncate_all`; ``claims`` are made about those numbers that are products."""
         fraction = self.fraction if fraction is None else fraction
         both = list(zip(numbers, claims, strict=True))
@@ -209,85 +238,41 @@ class FixedPoint:
         cut, widened = iter(self._cut(long, fraction) if long else ()), iter(self._widened(short, fraction))
         return [next(cut if number.fraction > fraction else widened) for number in numbers]
 
-    def _widened(self, numbers: Sequence[tuple[Fixed, Claim]], fraction: int) -> list[Fixed]:
+    def _widened(self, numbers: Sequence[tuple[Raw, Claim]], fraction: int) -> list[Fixed]:
         """The numbers with more fractional bits and with degree ``threshold``; one round lowers all degrees."""
-        high = [n for n, _ in numbers if n.shares.degree > self.hand.committee.threshold]
-        flat = [n.shares.values.reshape(len(self.system.primes), -1) for n in high]
+        high = [n for n, _ in numbers if n.degree > self.hand.committee.threshold]
+        flat = [n.values.reshape(len(self.system.primes), -1) for n in high]
         if high:
             joined = self.system.reduce(np.concatenate(flat, axis=1))
-            values = self.hand.lower(Shares(joined, max(n.shares.degree for n in high))).values
+            values = self.hand.lower(Shares(joined, max(n.degree for n in high))).values
             ends = np.cumsum([part.shape[1] for part in flat])[:-1]
             lowered = iter(np.split(values, ends, axis=1))
         found = []
-        for number, claim in numbers:
-            if number.shares.degree > self.hand.committee.threshold:
-                shares = Shares(next(lowered).reshape(-1, *number.shape), self.hand.committee.threshold)
+        for raw, claim in numbers:
+            shares = Shares(raw.values, raw.degree)
+            if raw.degree > self.hand.committee.threshold:
+                shares = Shares(next(lowered).reshape(-1, *raw.shape), self.hand.committee.threshold)
                 if self.hand.active:
                     claim(shares)
-                number = replace(number, shares=shares)
+            number = Fixed(shares, raw.fraction, raw.bound)
             more = fraction - number.fraction
             found.append(replace(self.scale(number, 1 << more), fraction=fraction) if more else number)
         return found
 
-    def _cut(self, numbers: Sequence[tuple[Fixed, Claim]], fraction: int) -> list[Fixed]:
-        """The numbers without their last fractional bits; one round opens all of them under masks."""
-        degree = max(number.shares.degree for number, _ in numbers)
-        self._refuse_degree(degree)
+    def _cut(self, numbers: Sequence[tuple[Raw, Claim]], fraction: int) -> list[Fixed]:
+        """The numbers without their last fractional bits; all of them are opened together under masks."""
+        self._refuse_degree(max(number.degree for number, _ in numbers))
         self.settle()
-        high = degree > self.hand.committee.threshold
-        masks, masked = [], []
-        for number, _ in numbers:
-            cut, count = number.fraction - fraction, prod(number.shape)
+        uncut = []
+        for number, claim in numbers:
+            cut = number.fraction - fraction
             bits = max(number.bound.bit_length(), cut)
-            self._hide(bits, count, cut, "what is truncated")
-            # A sharing of zero that depends on what the seats have seen cannot be made ahead.
-            mask = (self.masks.open_mask if high and not self.hand.active else self.masks.mask)(cut, count)
-            # Subtract half of what the lowest bits of the groups can add, so that errors are positive and negative.
-            offset = (1 << bits) - ((self.masks.groups - 1) << cut >> 1)
-            total = number.shares.values.reshape(len(self.system.primes), -1) + mask.whole.values
-            total += self.system.constant_array(offset, total.shape)
-            masks.append((mask, cut, bits, offset))
-            masked.append(self.system.reduce(total))
-        joined = Shares(np.concatenate(masked, axis=1) if len(masked) > 1 else masked[0], degree)
-        if high and self.hand.active:
-            joined = self.hand.add([joined, self.hand.zero(joined.shape, degree)])
-        opened = self.hand.open_among_seats(joined)
-        found, start = [], 0
-        for (number, claim), (mask, cut, bits, offset) in zip(numbers, masks, strict=True):
-            part = opened[:, start : start + prod(number.shape)]
-            if high and self.hand.active:
-                self._claim_opened(number, claim, part, mask, offset)
-            found.append(self._floor(number, part, mask, cut, bits))
-            start += part.shape[1]
-        return found
-
-    def _claim_opened(self, number: Fixed, claim: Claim, opened: Residues, mask: Mask, offset: int) -> None:
-        """Claim that what was opened at twice the degree is the number under its mask: nothing else shows it.
-
-        Without its mask, what was opened is a sharing of the number at the degree of a fresh input.
-        """
-        system, threshold = self.system, self.hand.committee.threshold
-        values = opened * system.digit_factors(0, opened.shape)
-        values -= mask.whole.values
-        values -= system.constant_array(offset, values.shape)
-        shares = Shares(system.reduce(values).reshape(-1, *number.shape), threshold)
-        if number.shares.degree > threshold:
-            claim(shares)
-        else:
-            self.hand.claims.zero(Shares(system.reduce(shares.values - number.shares.values), threshold))
-
-    def _floor(self, number: Fixed, opened: Residues, mask: Mask, cut: int, bits: int) -> Fixed:
-        """An opened number without its lowest bits and without its mask."""
-        system = self.system
-        low = system.low_word(opened) & np.uint64((1 << cut) - 1)
-        # All terms are below 2^50, so one reduction at the end is enough.
-        kept = opened * system.digit_factors(cut, opened.shape)
-        kept -= system.unreduced(low, cut, cut)
-        kept -= mask.high.values
-        kept -= system.constant_array(1 << bits >> cut, kept.shape)
-        values = system.reduce(kept).reshape(-1, *number.shape)
-        bound = (number.bound >> cut) + int(self.ulps) + 1
-        return Fixed(Shares(values, self.hand.committee.threshold), number.fraction - cut, bound)
+            self._hide(bits, prod(number.shape), cut, "what is truncated")
+            uncut.append(Uncut(number.factors, number.shape, number.degree, cut, bits, claim))
+        return [
+            Fixed(shares, fraction, (number.bound >> one.cut) + int(self.ulps) + 1)
+            for shares, (number, _), one in zip(self._cutter.cut(uncut), numbers, uncut, strict=True)
+        ]
 
     # Bits
 
@@ -303,7 +288,7 @@ class FixedPoint:
         opened, mask = self._opened_under_bits(number, bits, 1 << (bits - 1))
         top = circuits.top_bit_of_difference(self.masks.bits, opened, mask)
         sign = self.as_numbers(top)[0].reshape(*number.shape)
-        return replace(self.shift(self.scale(sign, -1), 1), bound=1)
+        return replace(self.line(sign, -1, 1), bound=1)
 
     def below(self, left: Fixed, right: Fixed) -> Fixed:
         """1 if left < right, else 0, for each two numbers: exact, with the rounds and bytes of :meth:`negative`."""
@@ -341,7 +326,7 @@ class FixedPoint:
     def _bit_length(self, number: Fixed) -> Fixed:
         below = self.as_numbers(self.lengths(number))
         counted = self.total(below, 0)
-        found = self.shift(self.scale(counted, -1), below.shape[0])
+        found = self.line(counted, -1, below.shape[0])
         return replace(found, bound=below.shape[0]).reshape(*number.shape)
 
     def random_bits(self, shape: tuple[int, ...]) -> Fixed:
@@ -356,8 +341,14 @@ class FixedPoint:
         opened = self.masks.bits.open(hidden, veiled=self.hand.active)
         self.hand.note(opened)
         public = unpacked(opened, bits.count)
-        values = coins.numbers.values * (1.0 - 2.0 * public) + public
-        return Fixed(Shares(self.system.reduce(values), self.hand.committee.threshold), 0, 1)
+        signs, values = 1.0 - 2.0 * public, np.empty(coins.numbers.values.shape)
+        for prime, coin, row in zip(self.system.primes, coins.numbers.values, values, strict=True):
+            np.multiply(coin, signs, out=row)
+            row += public
+            # A residue, or 1 less a residue: only one number in p is not centred.
+            if row.size and row.max() > prime // 2:
+                row[row > prime // 2] -= prime
+        return Fixed(Shares(values, self.hand.committee.threshold), 0, 1)
 
     def _opened_under_bits(self, number: Fixed, bits: int, offset: int) -> tuple[NDArray[np.uint64], BitShares]:
         """The lowest bits of number + offset + mask, opened and sliced, and shares of the lowest bits of the mask."""
@@ -369,9 +360,7 @@ class FixedPoint:
         mask = self.masks.bit_mask(bits, count)
         flat = Shares(number.shares.values.reshape(len(self.system.primes), -1), number.shares.degree)
         masked = self.hand.shift(self.hand.add([flat, mask.whole]), offset)
-        opened = self.hand.open_among_seats(masked)
-        low = self.system.low_word(opened) & np.uint64((1 << bits) - 1)
-        return slice_bits(low, bits), mask.low
+        return slice_bits(self._cutter.low_words(masked, bits), bits), mask.low
 
     def _refuse_degree(self, degree: int) -> None:
         """Refuse a degree above twice the threshold: the sharings of zero that hide an opening do not have more."""
@@ -386,12 +375,15 @@ class FixedPoint:
         self.distance += count * 2.0 ** (bits + 1 - self.masks.width)
 
     def _fits(self, number: Fixed, what: str) -> Fixed:
-        if 2 * number.bound >= self.system.modulus:
+        self._room_for(number.bound, what)
+        return number
+
+    def _room_for(self, bound: int, what: str) -> None:
+        if 2 * bound >= self.system.modulus:
             raise CapacityError(
-                f"{what} could need {number.bound.bit_length() + 1} bits and the arithmetic has {self.system.bits}: "
+                f"{what} could need {bound.bit_length() + 1} bits and the arithmetic has {self.system.bits}: "
                 "use more primes, fewer fractional bits or smaller bounds"
             )
-        return number
 
 
 def in_parts(number: Fixed, operation: Callable[[Fixed], Fixed]) -> Fixed:

@@ -52,7 +52,7 @@ def _reciprocal(engine: FixedPoint, number: Fixed) -> Fixed:
     inverse = _polynomial(engine, normal, _reciprocal_start(degree))
     for step in range(steps - 1):
         product = engine.multiply(inverse, normal, fraction=precision, bound=2 << (inverse.fraction + precision))
-        rest = engine.shift(engine.scale(product, -1), 1 << precision)
+        rest = engine.line(product, -1, 1 << precision)
         pairs = [(inverse, engine.shift(rest, 1 << precision))]
         bounds = [_ROOM << (inverse.fraction + precision + step)]
         if step == steps - 2:
@@ -86,7 +86,7 @@ def _inverse_sqrt(engine: FixedPoint, number: Fixed) -> Fixed:
     for step in range(steps):
         squared = engine.multiply(root, root, fraction=precision, bound=_ROOM**2 << (2 * precision + step))
         rest = engine.multiply(squared, normal, fraction=precision, bound=2 << (2 * precision))
-        rest = engine.shift(engine.scale(rest, -1), 3 << precision)
+        rest = engine.line(rest, -1, 3 << precision)
         half = replace(root, fraction=precision + 1)
         root = engine.multiply(half, rest, fraction=precision, bound=4 * _ROOM << (2 * precision + step))
     root = replace(root, fraction=precision + (bits - number.fraction) // 2)
@@ -210,13 +210,13 @@ def _polynomial(engine: FixedPoint, number: Fixed, coefficients: Sequence[float]
     degree, fraction = len(coefficients) - 1, number.fraction
     bits = _COEFFICIENT_BITS[degree]
     whole = [round(c * 2**bits) for c in coefficients]
-    line = engine.shift(engine.scale(number, whole[1], fraction=bits), whole[0] << fraction)
+    line = engine.line(number, whole[1], whole[0] << fraction, fraction=bits)
     if degree == 1:
         return line
     square = engine.multiply(number, number, fraction=fraction, bound=1 << (2 * fraction))
     if degree == 2:
         return engine.add(line, engine.scale(square, whole[2], fraction=bits))
-    rest = engine.shift(engine.scale(number, whole[3], fraction=bits), whole[2] << fraction)
+    rest = engine.line(number, whole[3], whole[2] << fraction, fraction=bits)
     whole_sum = engine.add(line, engine.product(square, rest))
     return engine.truncate(replace(whole_sum, bound=_ROOM // 2 << whole_sum.fraction), fraction)
 

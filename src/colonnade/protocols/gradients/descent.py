@@ -88,7 +88,7 @@ class Descent:
             self._total += self.weights
 
     def _inside(self, row: NDArray[np.float64]) -> NDArray[np.float64]:
-        norm = math.sqrt(math.fsum(value * value for value in row.tolist()))
+        norm = math.sqrt(math.fsum((row * row).tolist()))
         if norm <= self.task.weight_bound:
             return row
         # A little inside the ball, so that rounding cannot leave it.
