@@ -75,26 +75,18 @@ def test_privacy_says_how_people_are_matched_and_who_learns_what(colonnade, stud
 def test_either_exact_mode_says_what_the_other_would_take_and_promise(colonnade, study):
     pooled = "the coordinator and any one owner who pool what they see can try out every key on every list"
     slow, fast = [], []
-    for mode, took in (("ot", slow), ("helper", fast)):
-        edit(study, ('mode = "ot" ', f'mode = "{mode}" '))
+    edit(study, ('mode = "ot" ', 'mode = "dh" '))
+    for mode, took in (("dh", slow), ("helper", fast)):
+        edit(study, ('mode = "dh" ', f'mode = "{mode}" '))
         took += [colonnade("privacy", study), colonnade("privacy", study, "--json")["alignment"]["seconds"]]
     ratio = slow[1] / fast[1]
-    assert ratio > 1.2
+    assert ratio > 2
     times = f"{ratio:,.0f} times" if ratio >= 10 else f"{ratio:.1f} times"
     assert f"for lists of 100,000: about {slow[1]:,.1f} s" in slow[0]
     assert f"mode helper would take about {fast[1]:,.1f} s ({times} faster), but there {pooled}" in slow[0]
     assert f"for lists of 100,000: about {fast[1]:,.1f} s" in fast[0]
-    cannot = f"in mode ot they cannot, and it would take about {slow[1]:,.1f} s ({times} as long)"
+    cannot = f"in mode dh they cannot, and it would take about {slow[1]:,.1f} s ({times} as long)"
     assert f"here {pooled}; {cannot}" in fast[0]
-
-
-def test_the_slow_mode_names_the_one_that_promises_the_same(colonnade, study):
-    transfers = colonnade("privacy", study, "--json")["alignment"]["seconds"]
-    edit(study, ('mode = "ot" ', 'mode = "dh" '))
-    said, facts = colonnade("privacy", study), colonnade("privacy", study, "--json")["alignment"]
-    times = f"{facts['seconds'] / transfers:,.0f} times"
-    assert facts["seconds"] > 10 * transfers
-    assert f"mode ot would take about {transfers:,.1f} s ({times} faster), and tells the same to the same" in said
 
 
 def test_padded_lists_are_priced_as_such(colonnade, study):

@@ -249,7 +249,7 @@ def test_too_few_in_common_is_an_error_and_leaves_the_last_alignment():
         ({"on": []}, "at least one column"),
         ({"on": ""}, "needs a name"),
         ({"on": ["person_id", "person_id"]}, "more than once"),
-        ({"mode": "magic"}, "modes dh, helper, fuzzy, not 'magic'"),
+        ({"mode": "magic"}, "modes ot, dh, helper, fuzzy, not 'magic'"),
         ({"duplicates": "keep"}, "duplicates must be"),
         ({"at_least": 0.5}, "at_least must be"),
         ({"mode": "fuzzy", "similarity": 2}, "similarity must be a number above 0"),

@@ -223,12 +223,10 @@ def _other_mode(found: Alignment) -> str:
         read = "the coordinator compares Bloom filters, from which attackers have read names"
         return f"weaker than the exact modes: {read}, and {_POOLED}"
     mode, seconds = found.instead
-    if found.mode == "helper":
+    if mode == "dh":
         ratio = _times(seconds / found.seconds)
-        return f"here {_POOLED}; in mode {mode} they cannot, and it would take {_about(seconds)} ({ratio} as long)"
+        return f"here {_POOLED}; in mode dh they cannot, and it would take {_about(seconds)} ({ratio} as long)"
     ratio = _times(found.seconds / seconds)
-    if found.mode == "dh":
-        return f"mode {mode} would take {_about(seconds)} ({ratio} faster), and tells the same to the same people"
     return f"mode {mode} would take {_about(seconds)} ({ratio} faster), but there {_POOLED}"
 
 

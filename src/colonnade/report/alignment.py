@@ -35,7 +35,7 @@ def alignment(run: Mapping[str, Any], trust: Trust) -> Html | None:
         _lists(run, found),
         tag("h3", "Who learned what from this") if leaks else None,
         _again(found) if leaks else None,
-        _leaks(leaks) if leaks else None,
+        _leaks(leaks, "ot" if found["mode"] == "ot" else "dh") if leaks else None,
     )
 
 
@@ -96,12 +96,12 @@ def _again(found: Mapping[str, Any]) -> Html | None:
     return tag("p", "The table is about the first time; using it again told only that no list had changed.")
 
 
-def _leaks(leaks: tuple[Leak, ...]) -> Html:
+def _leaks(leaks: tuple[Leak, ...], alone: str) -> Html:
     rows = [(leak.who, leak.learns, leak.beyond or "–") for leak in leaks]
     caption = "All of this is outside every epsilon."
     if any("leader" in leak.learns + leak.beyond for leak in leaks):
         caption += (
-            " Of the parties with a seat one leads: in ot and dh that with the shortest list, in helper the first."
+            f" Of the parties with a seat one leads: in {alone} that with the shortest list, in helper the first."
         )
     return table(("Who", "Learned", "What it would take to learn more"), rows, caption=caption)
 

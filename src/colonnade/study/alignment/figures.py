@@ -12,7 +12,7 @@ from colonnade.tables.keys import Key
 if TYPE_CHECKING:
     from colonnade.study.spec import Study
 
-_OTHER_EXACT: dict[Mode, Mode] = {"ot": "helper", "dh": "ot", "helper": "ot"}
+_OTHER_EXACT: dict[Mode, Mode] = {"ot": "helper", "dh": "helper", "helper": "dh"}
 
 
 @dataclass(frozen=True)
