@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -73,9 +74,11 @@ def run_demo(out: Path, rows: int, progress: Progress) -> dict[str, Any]:
     say("BEFORE, what it would cost:\n")
     say(show.preflight(preflight(loaded, max(len(ids) for ids in held.values()))) + "\n")
     say(show.forecast(outlook(loaded, max(len(ids) for ids in held.values())), loaded) + "\n")
-    folders = run_local(loaded, out, progress=progress, forks=forks)
-    progress("evaluate", 0, 1)
-    evaluation = _evaluation(people, loaded.roster, held)
+    with ThreadPoolExecutor(1) as beside:  # the participants are processes of their own
+        evaluated = beside.submit(_evaluation, people, loaded.roster, held)
+        folders = run_local(loaded, out, progress=progress, forks=forks)
+        progress("evaluate", 0, 1)
+        evaluation = evaluated.result()
     progress("evaluate", 1, 1)
     return publish(loaded, out, folders, evaluation)
 

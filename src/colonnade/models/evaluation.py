@@ -16,6 +16,7 @@ from colonnade.models.federation import Roster
 from colonnade.models.pca import PCA, published, top_eigenvectors
 from colonnade.privacy.noise.grid import Grid
 from colonnade.privacy.routes.gaussian import gaussian_mu
+from colonnade.protocols.task import Task
 from colonnade.randomness import Stream
 
 Matrix = NDArray[np.float64]
@@ -91,9 +92,16 @@ def _gaussian(sigma: float, shape: tuple[int, ...], stream: Stream | None) -> ND
     return grid.real(grid.release(np.zeros(shape), sigma, stream or Stream.fresh()))
 
 
-def captured_by_pca(tables: Mapping[str, Matrix], roster: Roster, model: PCA, *, stream: Stream | None = None) -> float:
-    """Variance captured by one draw of the private PCA, noise and rounding included."""
-    model.finish(published(tables, model.as_asked(roster), stream or Stream.fresh()))
+def captured_by_pca(
+    tables: Mapping[str, Matrix],
+    roster: Roster,
+    model: PCA,
+    *,
+    task: Task | None = None,
+    stream: Stream | None = None,
+) -> float:
+    """Variance captured by one draw of the private PCA, noise and rounding included; ``task`` if it is planned."""
+    model.finish(published(tables, task or model.as_asked(roster), stream or Stream.fresh()))
     joint = np.hstack([tables[owner] for owner in roster.schemas])
     return variance_captured(joint, model.components_, center=model.center)
 
@@ -113,10 +121,13 @@ def compare(
     """Mean and deviation over ``runs`` draws of the private PCA, a trusted curator and local noise."""
     joint = np.hstack([tables[owner] for owner in roster.schemas])
     clip = float(np.sqrt(sum(schema.clip**2 for schema in roster.schemas.values())))
+    planned: dict[str, Task] = {}
 
     def private(epsilon: float | dict[str, float]) -> float:
         model = PCA(n_components, epsilon=epsilon, delta=delta, center=center, gamma=gamma)
-        return captured_by_pca(tables, roster, model)
+        if (said := str(epsilon)) not in planned:
+            planned[said] = model.as_asked(roster)
+        return captured_by_pca(tables, roster, model, task=planned[said])
 
     def curator(epsilon: float) -> float:
         constant = clip * (0.5 if center else 0.0)
