@@ -319,7 +319,8 @@ class FixedPoint:
     def bit_length(self, number: Fixed) -> Fixed:
         """The number of bits of each number, which must not be negative: exact.
 
-        ceil(log2 b) + 2 rounds; at most (n - 1) k residues and about 2 b log2(b) shared bits to each of n - 1 - t seats.
+        ceil(log2 b) + 2 rounds; at most (n - 1) k residues, and about 2 b log2(b) shared bits to each of n - 1 - t
+        seats.
         """
         return in_parts(number, self._bit_length)
 
