@@ -13,6 +13,10 @@ from colonnade.received import Array, Items, Message, Octets, Text, Whole
 
 _REMEMBERED = 256
 """A protocol has few shapes, and some of them in very many messages."""
+BLOCK = 1 << 16
+"""Where many numbers are opened under masks, a message has at most this many."""
+WAVE = 1 << 21
+"""At most about this many of them are on their way at a time."""
 
 
 def keys(count: int) -> Message:

@@ -17,6 +17,8 @@ import numpy as np
 
 from colonnade.errors import ProtocolError
 from colonnade.mpc import PRIMES, ResidueSystem, blinding
+from colonnade.mpc.residues import FEW
+from colonnade.mpc.vocabulary import BLOCK, WAVE
 from colonnade.privacy.noise.grid import Grid
 from colonnade.privacy.noise.rounding import round_rows
 from colonnade.protocols.align.tags import key_for, keyed
@@ -50,6 +52,12 @@ def _streams() -> Iterator[Any]:
     yield ResidueSystem(PRIMES[:3]).uniform((50,), stream).astype("<f8")
 
 
+def _masked() -> Iterator[Any]:
+    """Who reads what is opened under masks follows from these sizes; other seats would wait for other messages."""
+    yield b"one group reads; blocks in turn"
+    yield np.array([FEW, BLOCK, WAVE], dtype="<i8")
+
+
 def _hashes() -> Iterator[Any]:
     yield digest_of_ids(_KEY, _TEXTS)
     yield disjoint(_TEXTS, 7, _KEY)
@@ -62,7 +70,7 @@ def _group() -> Iterator[Any]:
     yield blinding.Blind.fresh(Stream(_KEY)).on(points)
 
 
-_EVERYBODY = {"rounding": _rounding, "streams": _streams}
+_EVERYBODY = {"rounding": _rounding, "streams": _streams, "masked": _masked}
 _OWNERS = {"ids": cells.ids, "cells": cells.cells, "hashes": _hashes}
 _ALIGNED = {"text": cells.text, "numbers": cells.numbers, "dates": cells.dates, "group": _group}
 _IN_THREADS = ("group",)
@@ -75,6 +83,7 @@ _MEANING = {
     "cells": "cells are encoded",
     "rounding": "numbers are rounded",
     "streams": "random streams are read",
+    "masked": "numbers under masks are opened",
     "hashes": "ids and keys are hashed",
     "group": "keys are hashed to a group",
 }

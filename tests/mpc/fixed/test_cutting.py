@@ -26,7 +26,7 @@ def blocks(monkeypatch):
     """Even few numbers are opened in blocks, of at most four numbers, twelve at a time."""
     monkeypatch.setattr(cutting, "FEW", 0)
     monkeypatch.setattr(cutting, "BLOCK", 4)
-    monkeypatch.setattr(cutting, "_WAVE", 12)
+    monkeypatch.setattr(cutting, "WAVE", 12)
 
 
 @pytest.mark.parametrize("committee", [make(*c) for c in ALONE], ids=str)

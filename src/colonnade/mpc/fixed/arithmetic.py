@@ -208,7 +208,7 @@ class FixedPoint:
         return Raw((left.shares.values, right.shares.values), shape, degree, left.fraction + right.fraction, bound)
 
     def inner(self, left: Fixed, right: Fixed, *, fraction: int | None = None) -> Fixed:
-        """Left' right of two matrices with the same rows: 1 round, (n - 1) k residues; the error of one product."""
+        """Left' right of two matrices with the same rows: 1 round; bytes and error are those of one product."""
         shares = self.hand.inner(left.shares, right.shares)
         bound = left.shape[0] * left.bound * right.bound
         found = self._fits(Fixed(shares, left.fraction + right.fraction, bound), "a product of matrices")
@@ -216,7 +216,7 @@ class FixedPoint:
         return self._truncated([Raw.of(found)], fraction, [claim])[0]
 
     def truncate(self, number: Fixed, fraction: int) -> Fixed:
-        """The number with fewer fractional bits: 1 round, (n - 1) k residues; the error is less than ``ulps``."""
+        """The number with fewer fractional bits, with the rounds, bytes and error of a product."""
         return self.truncate_all([number], fraction)[0]
 
     def truncate_all(self, numbers: Sequence[Fixed], fraction: int | None = None) -> list[Fixed]:
@@ -279,7 +279,7 @@ class FixedPoint:
     def negative(self, number: Fixed) -> Fixed:
         """1 for numbers below zero, 0 for others: exact, ceil(log2 b) + 2 rounds for numbers of b bits.
 
-        A seat sends (n - 1) k residues, and about 1.5 b shared bits to each of n - 1 - t seats.
+        A seat sends at most (n - 1) k residues, and about 1.5 b shared bits to each of n - 1 - t seats.
         """
         return in_parts(number, self._negative)
 
@@ -297,7 +297,7 @@ class FixedPoint:
     def bits(self, number: Fixed) -> Fixed:
         """The bits of numbers that are not negative, in a new first axis, the lowest bit first: exact.
 
-        ceil(log2 b) + 2 rounds; (n - 1) k residues and about b log2(b) shared bits to each of n - 1 - t seats.
+        ceil(log2 b) + 2 rounds; at most (n - 1) k residues and about b log2(b) shared bits to each of n - 1 - t seats.
         """
         return in_parts(number, self._bits)
 
@@ -319,7 +319,8 @@ class FixedPoint:
     def bit_length(self, number: Fixed) -> Fixed:
         """The number of bits of each number, which must not be negative: exact.
 
-        ceil(log2 b) + 2 rounds; (n - 1) k residues and about 2 b log2(b) shared bits to each of n - 1 - t seats.
+        ceil(log2 b) + 2 rounds; at most (n - 1) k residues, and about 2 b log2(b) shared bits to each of n - 1 - t
+        seats.
         """
         return in_parts(number, self._bit_length)
 

@@ -20,19 +20,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.mpc import vocabulary
+from colonnade.mpc.committee import Committee
 from colonnade.mpc.fixed.masks import Mask, Masks
 from colonnade.mpc.packing import pack, unpack
 from colonnade.mpc.residues import AT_ONCE, FEW, Residues, centred, filled, reduce, spread
 from colonnade.mpc.shamir import weights
 from colonnade.mpc.shares import Shares
+from colonnade.mpc.vocabulary import BLOCK, WAVE
 from colonnade.received import received
 
 Claim = Callable[[Shares], None]
 """A function that claims that a number, given at the degree of a fresh input, is the product that it should be."""
-BLOCK = 1 << 16
-"""A block has at most this many numbers."""
-_WAVE = 1 << 21
-"""At most about this many numbers are on their way at a time."""
 
 
 @dataclass(frozen=True)
@@ -80,13 +78,21 @@ class _Block:
         return int(self.part.stop - self.part.start)
 
 
+def in_blocks(committee: Committee, count: int) -> bool:
+    """Whether so many numbers are cut in blocks, which takes one round more and fewer bytes."""
+    return _few_read(committee) and count * len(committee.system.primes) > FEW
+
+
+def _few_read(committee: Committee) -> bool:
+    return not committee.active and not committee.spare
+
+
 class Cutter:
     """What one seat does to cut off bits."""
 
     def __init__(self, masks: Masks) -> None:
         self.masks, self.hand, self.system = masks, masks.hand, masks.hand.system
         self._known_factors: dict[str, tuple[int, ...]] = {}
-        self._few_read = not self.hand.active and not self.hand.committee.spare
 
     def cut(self, numbers: Sequence[Uncut]) -> list[Shares]:
         """The numbers without their last bits, of the shapes that they had."""
@@ -96,14 +102,16 @@ class Cutter:
         # A sharing of zero that depends on what the seats have seen cannot be made ahead.
         draw = self.masks.open_mask if high and not self.hand.active else self.masks.mask
         masked = [(number.flat(), draw(number.cut, number.count)) for number in numbers]
-        if not self._few_read:
-            found = self._read_by_all(masked, degree)
-        elif sum(number.count for number in numbers) * len(self.system.primes) <= FEW:
+        committee = self.hand.committee
+        if in_blocks(committee, sum(number.count for number in numbers)):
+            found = self._in_blocks(masked, degree)
+        elif _few_read(committee):
             found = self._read_by_few(masked, degree)
         else:
-            found = self._in_blocks(masked, degree)
-        threshold = self.hand.committee.threshold
-        return [Shares(values.reshape(-1, *shape), threshold) for values, shape in zip(found, shapes, strict=True)]
+            found = self._read_by_all(masked, degree)
+        return [
+            Shares(values.reshape(-1, *shape), committee.threshold) for values, shape in zip(found, shapes, strict=True)
+        ]
 
     # Opened at once
 
@@ -202,7 +210,7 @@ class Cutter:
         Many numbers take two rounds, if no seat is spare and seats do not check each other.
         """
         system, low = self.system, np.uint64((1 << bits) - 1)
-        if not self._few_read or masked.values.size <= FEW:
+        if not in_blocks(self.hand.committee, masked.shape[0]):
             return system.low_word(self.hand.open_among_seats(masked)) & low
         found = np.empty(masked.shape, dtype=np.uint64)
         for wave in _waves(self._blocks([masked.shape[0]])):
@@ -323,7 +331,7 @@ def _waves(blocks: Sequence[_Block]) -> Iterator[list[_Block]]:
     wave: list[_Block] = []
     for block in blocks:
         wave.append(block)
-        if sum(one.size for one in wave) >= _WAVE:
+        if sum(one.size for one in wave) >= WAVE:
             yield wave
             wave = []
     if wave:

@@ -38,8 +38,8 @@ def reciprocal(engine: FixedPoint, number: Fixed) -> Fixed:
 
     The error is less than 2^-fraction of the result plus ``ulps`` units in the last place. Rounds: ceil(log2 b) + 3 to
     bring numbers of b bits near 1 (one more for many numbers), 4 or 5 for the iteration with 16 or more fractional
-    bits, and 1 to scale back. A seat sends as much as for a bit length, and (n - 1) k residues for each of 7 or 8
-    products.
+    bits, and 1 to scale back. A seat sends as much as for a bit length and 7 or 8 products. Many
+    numbers take one round more for each opening.
     """
     return in_parts(number, lambda part: _reciprocal(engine, part))
 
@@ -70,7 +70,7 @@ def inverse_sqrt(engine: FixedPoint, number: Fixed) -> Fixed:
     """1 / sqrt(x) for positive numbers; 0 gives at most ``ulps`` units in the last place; numbers must not be negative.
 
     The error is less than 2^-fraction of the result plus ``ulps`` units in the last place. The iteration takes 8 or 11
-    rounds, the rest as many as in :func:`reciprocal`; (n - 1) k residues for each of 10 to 13 products.
+    rounds, the rest as many as in :func:`reciprocal`; and the bytes of 10 to 13 products.
     """
     return in_parts(number, lambda part: _inverse_sqrt(engine, part))
 

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 from colonnade.errors import CapacityError, PrivacyError
 from colonnade.mpc import Committee, ResidueSystem
+from colonnade.mpc.fixed.cutting import in_blocks
 from colonnade.mpc.fixed.masks import system_for
 from colonnade.privacy import Event, PoissonSampled, Repeated, Sensitivity, Trust
 from colonnade.privacy.additive import USUAL, NormalLaw
@@ -27,12 +28,11 @@ OVERFLOW = Fraction(1, 2**46)
 """The chance that a drawn batch has more people than there is room for, in one round."""
 STATISTIC_BITS, SLOPE_BITS = 8, 8
 """Fractional bits of statistics, and of what they are multiplied by, where derivatives are linear in them."""
-_AHEAD = 2**18  # numbers of noise that an owner deals at a time
-_WORD = 64
+_AHEAD, _WORD = 2**18, 64  # numbers of noise that an owner deals at a time; bits
 _WIDEST = 4000
 """Squared norms of longer vectors, added up as floats, could err by more than owners leave room for."""
-_ROUNDS_TO_CLIP = 30
-_ROUNDS_BESIDE = 6  # after the products of densities and the bit length; the last one is that of the opened sums
+_ROUNDS_TO_CLIP, _ROUNDS_BESIDE = 30, 6
+"""The second: after the products of densities and the bit length; the last one is that of the opened sums."""
 
 
 Vectors = Literal["statistics", "derivatives", "linear"]
@@ -325,11 +325,11 @@ class Mixture(InRounds):
     @property
     def message_rounds(self) -> int:
         """How often participants wait for each other."""
-        pieces, _ = self.pieces(self.rows)
+        pieces, size = self.pieces(self.rows)
         once = len(self.owners) + (self.fraction - 1).bit_length() + 2 + _ROUNDS_BESIDE + self.linear
-        once += 0 if self.joint is None else _ROUNDS_TO_CLIP
-        ahead = -(-self.rounds // self.rounds_ahead)
-        return 8 + self.rounds * (pieces * once + 2) + 30 * ahead
+        once += _ROUNDS_TO_CLIP * (self.joint is not None)
+        once += in_blocks(self.committee, size * self.components) * (len(self.owners) + _ROUNDS_BESIDE)
+        return 8 + self.rounds * (pieces * once + 2) + 30 * -(-self.rounds // self.rounds_ahead)
 
     def cells(self, name: str, rows: int) -> Cells:
         """What a participant shares, holds and opens; at most, as what is only summed takes fewer primes."""
