@@ -13,10 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.models.federation import Roster
-from colonnade.models.pca import PCA, published, top_eigenvectors
+from colonnade.models.pca import PCA, Task, published, top_eigenvectors
 from colonnade.privacy.noise.grid import Grid
 from colonnade.privacy.routes.gaussian import gaussian_mu
-from colonnade.protocols.task import Task
 from colonnade.randomness import Stream
 
 Matrix = NDArray[np.float64]
