@@ -17,6 +17,7 @@ from colonnade.mpc.oblivious.matrices import columns_of, rows_of
 from colonnade.randomness import Stream
 
 ALL = function._ALL
+CONTEXT = function.context_of(b"a study", "bank", "shop")
 
 
 def bits(words):
@@ -99,7 +100,7 @@ def test_columns_that_are_missing_are_zero(stream):
 
 def test_the_chosen_key_arrives_and_no_other():
     chosen = [0, 1, 1, 0, 1]
-    choice, offer = Choice(chosen, Stream.fresh()), Offer(Stream.fresh())
+    choice, offer = Choice(CONTEXT, chosen, Stream.fresh()), Offer(CONTEXT, Stream.fresh())
     pairs, keys = offer.keys(choice.points, "bank"), choice.keys(offer.point, "shop")
     assert keys == [pair[bit] for pair, bit in zip(pairs, chosen, strict=True)]
     assert not set(keys) & {pair[1 - bit] for pair, bit in zip(pairs, chosen, strict=True)}
@@ -109,7 +110,7 @@ def test_the_chosen_key_arrives_and_no_other():
 
 def test_points_do_not_show_the_choice():
     """Both points of a choice are as good as uniform: neither comes again, and none is a point of the other's."""
-    zeros, ones = (Choice([bit] * 40, Stream.fresh()).points.reshape(-1, 32) for bit in (0, 1))
+    zeros, ones = (Choice(CONTEXT, [bit] * 40, Stream.fresh()).points.reshape(-1, 32) for bit in (0, 1))
     every = np.vstack([zeros, ones])
     assert len(np.unique(every, axis=0)) == 160
     octets = np.bincount(every[:, :31].ravel(), minlength=256)
@@ -118,7 +119,7 @@ def test_points_do_not_show_the_choice():
 
 @pytest.mark.parametrize("bad", [bytes(32), b"\xff" * 32, b"\x01" + bytes(31)])
 def test_what_is_no_element_is_refused(bad):
-    choice, offer = Choice([0, 1], Stream.fresh()), Offer(Stream.fresh())
+    choice, offer = Choice(CONTEXT, [0, 1], Stream.fresh()), Offer(CONTEXT, Stream.fresh())
     with pytest.raises(ProtocolError, match="shop sent something else than an element"):
         choice.keys(bad, "shop")
     if any(bad):  # the neutral element is an element, and as bad for its sender as any other
@@ -131,7 +132,7 @@ def test_what_is_no_element_is_refused(bad):
 
 def test_an_element_whose_highest_bit_is_set_is_refused():
     """The library overlooks that bit, so two strings would be one element."""
-    choice, offer = Choice([0, 1], Stream.fresh()), Offer(Stream.fresh())
+    choice, offer = Choice(CONTEXT, [0, 1], Stream.fresh()), Offer(CONTEXT, Stream.fresh())
     with pytest.raises(ProtocolError, match="shop sent something else than an element"):
         choice.keys(offer.point[:31] + bytes([offer.point[31] | 0x80]), "shop")
     for place in range(2):
@@ -148,7 +149,7 @@ def test_keys_differ_even_where_both_elements_of_a_pair_give_the_same_one(monkey
     one = points_of([b"x"])[0].tobytes()
     monkeypatch.setattr(base, "_hashed", lambda *_: one)
     twice = np.frombuffer(one + one, np.uint8).reshape(1, 2, 32)
-    first, second = Offer(Stream.fresh()).keys(twice, "bank")[0]
+    first, second = Offer(CONTEXT, Stream.fresh()).keys(twice, "bank")[0]
     assert first != second
 
 
@@ -159,10 +160,32 @@ def test_an_element_that_cancels_the_hash_is_refused():
     from colonnade.mpc.oblivious.base import _hashed
 
     other = points_of([b"x"])[0].tobytes()
-    known = rbcl.crypto_core_ristretto255_sub(bytes(32), _hashed(0, 0, other))
+    known = rbcl.crypto_core_ristretto255_sub(bytes(32), _hashed(CONTEXT, 0, 0, other))
     pair = np.frombuffer(known + other, np.uint8).reshape(1, 2, 32)
     with pytest.raises(ProtocolError, match="bank sent something else"):
-        Offer(Stream.fresh()).keys(pair, "bank")
+        Offer(CONTEXT, Stream.fresh()).keys(pair, "bank")
+
+
+@pytest.mark.parametrize(
+    ("run", "asker", "holder"),
+    [
+        (b"another", "bank", "shop"),
+        (b"a study", "shop", "bank"),
+        (b"a study", "bank", "inn"),
+        (b"a", " studybank", "shop"),
+    ],
+)
+def test_two_contexts_have_no_key_and_no_value_in_common(run, asker, holder):
+    """Whoever passes messages on between two runs gets keys and values that belong to neither."""
+    other = function.context_of(run, asker, holder)
+    assert len(other) == 32
+    choice, offer = Choice(other, [0, 1], Stream.fresh()), Offer(CONTEXT, Stream.fresh())
+    pairs, keys = offer.keys(choice.points, "bank"), choice.keys(offer.point, "shop")
+    assert not set(keys) & {key for pair in pairs for key in pair}
+    hashes, rows = function.hashed(people(1, 2), bytes(32)), np.zeros((2, ROW_WORDS), dtype=np.uint64)
+    values = [function._values(context, hashes, rows) for context in (CONTEXT, other)]
+    assert (values[0] != values[1]).all()
+    np.testing.assert_array_equal(values[0], function._values(CONTEXT, hashes, rows))
 
 
 # --- the function
@@ -179,8 +202,8 @@ class Transferred:
 
     def sides(self, keys):
         listed = Listed(keys, Stream.fresh())
-        asker = Asker(listed, self.pairs, Stream.fresh())
-        return asker, Holder(len(keys), self.secret, self.keys, listed.salt, listed.seed), listed
+        asker = Asker(listed, self.pairs, CONTEXT, Stream.fresh())
+        return asker, Holder(len(keys), self.secret, self.keys, listed.salt, listed.seed, CONTEXT), listed
 
     def run(self, keys):
         asker, holder, listed = self.sides(keys)
@@ -239,7 +262,7 @@ def test_an_asker_that_guesses_keys_does_not_find_values_even_with_its_own_rows(
     hashes = function.hashed(others, listed.salt)
     rows = rows_of(asker._hiding, ROW_WORDS)[: listed.cells]
     found = function.answers(rows, hashes[:, :2], listed.seed)
-    wrong = function._values(hashes, found)
+    wrong = function._values(CONTEXT, hashes, found)
     # With all of the secret but one column at which a word of the code has a bit, it is still wrong.
     missed = function.answers(listed.rows[: listed.cells], hashes[:, :2], listed.seed) ^ hashes[:, 2:]
     weights = bits(Coder(ALL)(missed)).sum(axis=1)
@@ -311,7 +334,7 @@ def test_sums_tell_nothing_about_the_list():
     shown = []
     for _ in range(2):
         transferred = Transferred()
-        asker = Asker(listed, transferred.pairs, Stream.fresh())
+        asker = Asker(listed, transferred.pairs, CONTEXT, Stream.fresh())
         for piece in listed.pieces():
             asker.hidden(piece)
         asker.last()

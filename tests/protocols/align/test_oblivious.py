@@ -123,7 +123,9 @@ def test_pads_hide_what_is_stored_from_a_leader_who_guesses(monkeypatch):
     def spy_values(self):
         listed, rows = self._listed, function.rows_of(self._hiding, function.ROW_WORDS)
         hashes = function.hashed(lists["b"].values, listed.salt)
-        tried = function._values(hashes, function.answers(rows[: listed.cells], hashes[:, :2], listed.seed))
+        tried = function._values(
+            self._context, hashes, function.answers(rows[: listed.cells], hashes[:, :2], listed.seed)
+        )
         kept["pads"] = dict(zip(lists["b"].values, tried[:, 2:], strict=True))
         return real_values(self)
 
@@ -238,3 +240,19 @@ def test_a_list_for_which_memory_does_not_suffice_ends_with_a_sentence(monkeypat
     lists = {name: plain_keys(["p1", "p2"]) for name in "ab"}
     with pytest.raises(CapacityError, match=said):
         execute(make_task(("a", "b")), lists)
+
+
+def test_owners_of_two_runs_have_no_function_in_common():
+    """Messages that somebody passes on between two studies: the holder finds that they ask for no list of its run."""
+    lists = {name: plain_keys(f"{n}" for n in range(40)) for name in "ab"}
+    task = make_task(("a", "b"))
+
+    def programs(runs):
+        roles = {name: (lambda me, n=name: align.owner(me, lists[n], task, run=runs[n])) for name in "ab"}
+        return roles | {COORDINATOR: lambda me: align.coordinator(me, task)}
+
+    found = kit.results(task, programs({"a": b"one study", "b": b"one study"}))
+    assert len(common_of(task, lists, found)) == 40
+    ends = kit.outcomes(task, programs({"a": b"one study", "b": b"another"}))
+    assert isinstance(ends["b"], ProtocolError)
+    assert "a sent 'sums' that do not fit" in str(ends["b"])

@@ -2,7 +2,8 @@
 
 The other does not learn which. The chooser sends two elements of the group for each bit. The one that it chose makes,
 together with a hash of the other one, an element whose logarithm it knows. Nobody can know both logarithms, as each
-element enters the hash that is added to the other (docs/theory/oblivious-evaluation.md).
+element enters the hash that is added to the other (docs/theory/oblivious-evaluation.md). A context of 32 bytes enters
+every hash, so that nothing of one run fits into another.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ _UNIFORM = 64
 class Offer:
     """One side: it has two keys for every choice of the other."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, context: bytes, stream: Stream) -> None:
+        self._context = context
         self._scalar = _scalar(stream)
         self.point: bytes = sodium().crypto_scalarmult_ristretto255_base(self._scalar)
 
@@ -34,10 +36,11 @@ class Offer:
         def key(number: int) -> bytes:
             _check(sent[number])
             place, index = divmod(number, 2)
-            joined = sodium().crypto_core_ristretto255_add(sent[number], _hashed(place, index, sent[number ^ 1]))
+            hashed = _hashed(self._context, place, index, sent[number ^ 1])
+            joined = sodium().crypto_core_ristretto255_add(sent[number], hashed)
             pair = sent[2 * place] + sent[2 * place + 1]
             product = sodium().crypto_scalarmult_ristretto255(self._scalar, joined)
-            return _key(place, index, pair, self.point, product)
+            return _key(self._context, place, index, pair, self.point, product)
 
         try:
             found = [key.tobytes() for key in spread(key, range(len(sent)))]
@@ -52,16 +55,16 @@ class Offer:
 class Choice:
     """The other side: it chose a bit for each key."""
 
-    def __init__(self, bits: Sequence[int], stream: Stream) -> None:
+    def __init__(self, context: bytes, bits: Sequence[int], stream: Stream) -> None:
         library = sodium()
-        self._bits = list(bits)
+        self._context, self._bits = context, list(bits)
         self._scalars = [_scalar(stream) for _ in bits]
         drawn = [stream.bytes(_UNIFORM) for _ in bits]
         others = spread(library.crypto_core_ristretto255_from_hash, drawn)
 
         def own(place: int) -> bytes:
             known = library.crypto_scalarmult_ristretto255_base(self._scalars[place])
-            hashed = _hashed(place, bits[place], others[place].tobytes())
+            hashed = _hashed(context, place, bits[place], others[place].tobytes())
             point: bytes = library.crypto_core_ristretto255_sub(known, hashed)
             return point
 
@@ -76,7 +79,8 @@ class Choice:
 
         def key(place: int) -> bytes:
             pair = self.points[place].tobytes()
-            return _key(place, self._bits[place], pair, offered, product(self._scalars[place], offered))
+            shared = product(self._scalars[place], offered)
+            return _key(self._context, place, self._bits[place], pair, offered, shared)
 
         try:
             _check(offered)
@@ -93,16 +97,16 @@ def _scalar(stream: Stream) -> bytes:
     return scalar
 
 
-def _hashed(place: int, index: int, point: bytes) -> bytes:
-    """An element of the group whose logarithm nobody knows; another for every place, index and point."""
-    said = _DOMAIN + b"point" + place.to_bytes(4, "little") + bytes([index]) + point
+def _hashed(context: bytes, place: int, index: int, point: bytes) -> bytes:
+    """An element of the group whose logarithm nobody knows; another for every context, place, index and point."""
+    said = _DOMAIN + b"point" + context + place.to_bytes(4, "little") + bytes([index]) + point
     element: bytes = sodium().crypto_core_ristretto255_from_hash(hashlib.sha512(said).digest())
     return element
 
 
-def _key(place: int, index: int, pair: bytes, offered: bytes, product: bytes) -> bytes:
+def _key(context: bytes, place: int, index: int, pair: bytes, offered: bytes, product: bytes) -> bytes:
     """One of the two keys of a place; both elements and the index are in it, so that two keys are never one."""
-    said = _DOMAIN + b"key" + place.to_bytes(4, "little") + bytes([index]) + pair + offered + product
+    said = _DOMAIN + b"key" + context + place.to_bytes(4, "little") + bytes([index]) + pair + offered + product
     return hashlib.blake2b(said, digest_size=KEY_BYTES).digest()
 
 

@@ -8,6 +8,8 @@ at any other the rows differ by a word of the code, of which the asker does not 
 
 Before the holder uses what it got, the asker shows sums of rows that the holder asked for, so that a list is a store
 of code words and nothing else; rows that nobody looks at hide the sums.
+
+A function belongs to a context: a run, who asks and who holds. Nobody can pass messages on between two runs.
 """
 
 from __future__ import annotations
@@ -66,8 +68,8 @@ class Listed:
 class Asker:
     """Whoever asks one holder for the values of a list; ``keys`` are both keys of every transfer."""
 
-    def __init__(self, listed: Listed, keys: Sequence[tuple[bytes, bytes]], stream: Stream) -> None:
-        self._listed = listed
+    def __init__(self, listed: Listed, keys: Sequence[tuple[bytes, bytes]], context: bytes, stream: Stream) -> None:
+        self._listed, self._context = listed, context
         self._streams = [(Stream(first), Stream(second)) for first, second in keys]
         self._hiding = np.empty((WIDTH, len(listed.rows) // 64 + SUMS), dtype=np.uint64)
         self._filled = 0
@@ -100,7 +102,7 @@ class Asker:
         hashes = self._listed.hashes
         for start in range(0, len(hashes), _AT_ONCE):
             part = hashes[start : start + _AT_ONCE]
-            yield _values(part, answers(rows, part[:, :WORDS], self._listed.seed))
+            yield _values(self._context, part, answers(rows, part[:, :WORDS], self._listed.seed))
 
     def __repr__(self) -> str:
         return "Asker(...)"
@@ -109,7 +111,8 @@ class Asker:
 class Holder:
     """Whoever has the key of the function: the secret bits, and what it was sent for a list of ``size`` keys."""
 
-    def __init__(self, size: int, secret: Bits, keys: Sequence[bytes], salt: bytes, seed: int) -> None:
+    def __init__(self, size: int, secret: Bits, keys: Sequence[bytes], salt: bytes, seed: int, context: bytes) -> None:
+        self._context = context
         self._secret, self._salt, self._seed = secret, salt, seed
         self._streams = [Stream(key) for key in keys]
         self._columns = np.empty((WIDTH, sum(pieces(size))), dtype=np.uint64)
@@ -138,10 +141,18 @@ class Holder:
         coder = Coder(self._secret)
         for start in range(0, len(keys), _AT_ONCE):
             hashes = hashed(keys[start : start + _AT_ONCE], self._salt)
-            yield _values(hashes, answers(rows, hashes[:, :WORDS], self._seed) ^ coder(hashes[:, WORDS:]))
+            found = answers(rows, hashes[:, :WORDS], self._seed) ^ coder(hashes[:, WORDS:])
+            yield _values(self._context, hashes, found)
 
     def __repr__(self) -> str:
         return "Holder(...)"
+
+
+def context_of(run: bytes, asker: str, holder: str) -> bytes:
+    """32 bytes that name a run and the two; ``run`` is what its participants have agreed on and no other run has."""
+    parts = (run, asker.encode(), holder.encode())
+    said = b"".join(len(part).to_bytes(4, "little") + part for part in parts)
+    return hashlib.blake2b(said, digest_size=32, person=b"colonnade ot 1").digest()
 
 
 def new_secret(stream: Stream) -> Bits:
@@ -165,12 +176,15 @@ def _coded(rows: Bits) -> Bits:
     return columns_of(Coder(_ALL)(rows))[:WIDTH]
 
 
-def _values(hashes: Words, rows: Bits) -> Words:
-    """The function's values: hashes of a key's hash and its row."""
+def _values(context: bytes, hashes: Words, rows: Bits) -> Words:
+    """The function's values: hashes of a key's hash and its row, others for every context."""
+    half = len(context) // 2
     joined = np.hstack([hashes, rows]).astype("<u8")
     size, flat = joined.shape[1] * 8, joined.tobytes()
     digests = [
-        hashlib.blake2b(flat[at : at + size], digest_size=8 * VALUE_WORDS, person=b"colonnade ot 1").digest()
+        hashlib.blake2b(
+            flat[at : at + size], digest_size=8 * VALUE_WORDS, salt=context[:half], person=context[half:]
+        ).digest()
         for at in range(0, len(flat), size)
     ]
     return np.frombuffer(b"".join(digests), dtype="<u8").reshape(-1, VALUE_WORDS)

@@ -17,6 +17,7 @@ from colonnade.mpc.oblivious.function import (
     Holder,
     Listed,
     bits_of,
+    context_of,
     new_secret,
     pieces,
 )
@@ -35,9 +36,9 @@ _ASKED = "what {} sends for a list of the length that it declared"
 
 
 def leader_asks(
-    me: Owner, keys: Sequence[bytes], others: Sequence[str], lengths: Whole, *, both: bool
+    me: Owner, keys: Sequence[bytes], others: Sequence[str], lengths: Whole, run: bytes, *, both: bool
 ) -> dict[str, Tags]:
-    """The leader's side: for every other owner the tags of the leader's people."""
+    """The leader's side: for every other owner the tags of the leader's people; ``run`` tells runs apart."""
     for other in others:
         me.link(other).send("list", size=len(keys))
     theirs = sizes_of(me, others, lengths)
@@ -45,18 +46,18 @@ def leader_asks(
     step = ReportedSteps(me, total)
     found = {other: Tags.empty(len(keys), size) for other, size in theirs.items()}
     with fits(_OWN):
-        _ask(me, keys, found, step)
+        _ask(me, keys, found, run, step)
     for other, _ in turns(theirs, 0, _AT_WORK):
         received(me.link(other), other, vocabulary.AT_WORK)
         step(1)
     for other, size in theirs.items() if both else ():
         with fits(_ASKED.format(other)):
-            found[other].fill(_hold(me, other, size, step).values(keys))
+            found[other].fill(_hold(me, other, size, run, step).values(keys))
         step(1)
     return found
 
 
-def other_answers(me: Owner, keys: Sequence[bytes], leader: str, lengths: Whole, *, both: bool) -> Tags:
+def other_answers(me: Owner, keys: Sequence[bytes], leader: str, lengths: Whole, run: bytes, *, both: bool) -> Tags:
     """Another owner's side: hold the function for the leader, and compute the own tags."""
     me.link(leader).send("list", size=len(keys))
     size = sizes_of(me, [leader], lengths)[leader]
@@ -64,13 +65,13 @@ def other_answers(me: Owner, keys: Sequence[bytes], leader: str, lengths: Whole,
     step = Steps(me, "align", len(pieces(size)) + len(turns({me.name: len(keys)}, 0, _AT_WORK)) + asked)
     own = Tags.empty(len(keys))
     with fits(_ASKED.format(leader)):
-        for done in own.filling(_hold(me, leader, size, step).values(keys)):
+        for done in own.filling(_hold(me, leader, size, run, step).values(keys)):
             if done % _AT_WORK == 0 or done == len(keys):
                 me.link(leader).send("at work")
                 step(1)
     if both:
         with fits(_OWN):
-            _ask(me, keys, {leader: own}, step)
+            _ask(me, keys, {leader: own}, run, step)
     return own
 
 
@@ -83,16 +84,17 @@ def reports(leader: str, sizes: Mapping[str, int], *, both: bool) -> tuple[int, 
     return 1 + steps, steps
 
 
-def _ask(me: Owner, keys: Sequence[bytes], holders: Mapping[str, Tags], step: Step) -> None:
+def _ask(me: Owner, keys: Sequence[bytes], holders: Mapping[str, Tags], run: bytes, step: Step) -> None:
     """Add to some tags the values of the functions that others hold, for the same keys."""
-    offers = {holder: Offer(Stream.fresh()) for holder in holders}
+    contexts = {holder: context_of(run, me.name, holder) for holder in holders}
+    offers = {holder: Offer(contexts[holder], Stream.fresh()) for holder in holders}
     for holder, offer in offers.items():
         me.link(holder).send("offer", point=offer.point)
     listed = Listed(keys, Stream.fresh())
     askers = {}
     for holder, offer in offers.items():
         choices = received(me.link(holder), holder, vocabulary.CHOICES)["points"]
-        askers[holder] = Asker(listed, offer.keys(choices, holder), Stream.fresh())
+        askers[holder] = Asker(listed, offer.keys(choices, holder), contexts[holder], Stream.fresh())
         me.link(holder).send("asked", salt=listed.salt, seed=listed.seed.to_bytes(8, "little"))
     for piece in listed.pieces():
         for holder, asker in askers.items():
@@ -109,14 +111,14 @@ def _ask(me: Owner, keys: Sequence[bytes], holders: Mapping[str, Tags], step: St
         step(1)
 
 
-def _hold(me: Owner, asker: str, size: int, step: Step) -> Holder:
+def _hold(me: Owner, asker: str, size: int, run: bytes, step: Step) -> Holder:
     """A function of which the asker gets the values for a list of this size."""
-    secret = new_secret(Stream.fresh())
-    choice = Choice(bits_of(secret).tolist(), Stream.fresh())
+    secret, context = new_secret(Stream.fresh()), context_of(run, asker, me.name)
+    choice = Choice(context, bits_of(secret).tolist(), Stream.fresh())
     me.link(asker).send("choices", points=choice.points)
     keys = choice.keys(received(me.link(asker), asker, vocabulary.OFFER)["point"], asker)
     asked = received(me.link(asker), asker, vocabulary.ASKED)
-    holder = Holder(size, secret, keys, asked["salt"], int.from_bytes(asked["seed"], "little"))
+    holder = Holder(size, secret, keys, asked["salt"], int.from_bytes(asked["seed"], "little"), context)
     for count in pieces(size):
         holder.take(received(me.link(asker), asker, vocabulary.columns(count))["words"])
         step(1)

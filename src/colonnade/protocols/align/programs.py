@@ -69,8 +69,12 @@ class Matched:
     reused: bool = False
 
 
-def owner(me: Owner, keys: Keys, task: Aligning, known: bytes = b"") -> Aligned:
-    """An owner's program; ``known`` is the token of an earlier alignment that it still holds."""
+def owner(me: Owner, keys: Keys, task: Aligning, known: bytes = b"", run: bytes = b"") -> Aligned:
+    """An owner's program; ``known`` is the token of an earlier alignment that it still holds.
+
+    ``run`` is what all participants have agreed on, the digest of the study, so that nobody who takes part in two
+    studies can pass messages of ``ot`` on between them.
+    """
     me.link(COORDINATOR).send("align", rows=_announced(keys, task), token=known)
     told = received(me.link(COORDINATOR), COORDINATOR, vocabulary.plan(task.leaders, known))
     again, leader = told["again"], told["leader"]
@@ -82,7 +86,7 @@ def owner(me: Owner, keys: Keys, task: Aligning, known: bytes = b"") -> Aligned:
         rows, index = fuzzy.owner(me, keys, task)
         return _visible(me, rows, index, keys, task)
     order, values = _mixed(keys, task)
-    made = _tags(me, values, task, leader)
+    made = _tags(me, values, task, leader, run)
     if task.hidden:
         return _hidden(me, made, order, keys, task)
     circle = Circle.of(me, task.owners, task.leaders)
@@ -128,15 +132,17 @@ def reference(keys: Sequence[Sequence[bytes]]) -> set[bytes]:
     return set.intersection(*(set(values) for values in keys))
 
 
-def _tags(me: Owner, values: Sequence[bytes], task: Aligning, leader: str) -> Tags | dict[str, Tags]:
+def _tags(me: Owner, values: Sequence[bytes], task: Aligning, leader: str, run: bytes) -> Tags | dict[str, Tags]:
     """This owner's tags; the leader has one list for every other owner, except in ``helper`` with known members."""
     others = [name for name in task.owners if name != leader]
-    if task.leader_joins and me.name == leader:
-        as_leader = oblivious.leader_asks if task.mode == "ot" else tags.leader_blinded
-        return as_leader(me, values, others, task.lengths, both=task.hidden)
-    if task.leader_joins:
-        as_other = oblivious.other_answers if task.mode == "ot" else tags.other_blinded
-        return as_other(me, values, leader, task.lengths, both=task.hidden)
+    if task.mode == "ot":
+        if me.name == leader:
+            return oblivious.leader_asks(me, values, others, task.lengths, run, both=task.hidden)
+        return oblivious.other_answers(me, values, leader, task.lengths, run, both=task.hidden)
+    if task.mode == "dh":
+        if me.name == leader:
+            return tags.leader_blinded(me, values, others, task.lengths, both=task.hidden)
+        return tags.other_blinded(me, values, leader, task.lengths, both=task.hidden)
     key = tags.shared_key(me, [leader, *others])
     lists = others if task.hidden and me.name == leader else [me.name]
     step = Steps(me, "align", len(values) * len(lists))

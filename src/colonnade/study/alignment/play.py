@@ -34,6 +34,7 @@ class Matching:
 
     def __init__(self, study: Study, config: PartyConfig, table: Table, record: Notes) -> None:
         self._task, self._table, self._record = study.aligning, table, record
+        self._run = bytes.fromhex(study.digest)
         self._store: Store | None = None
         self._kept: Aligned | None = None
         if self._task is not None and table.keys is not None:
@@ -49,7 +50,7 @@ class Matching:
             return self._table
         start = time.monotonic()
         with me.meter.phase("align"):
-            played = align.owner(me, keys, task, b"" if self._kept is None else self._kept.token)
+            played = align.owner(me, keys, task, b"" if self._kept is None else self._kept.token, self._run)
         aligned = self._kept if played.reused else played
         if aligned is None:
             raise ProtocolError("the coordinator named an earlier alignment that this party does not hold")
