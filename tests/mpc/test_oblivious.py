@@ -129,6 +129,29 @@ def test_what_is_no_element_is_refused(bad):
                 offer.keys(points, "bank")
 
 
+def test_an_element_whose_highest_bit_is_set_is_refused():
+    """The library overlooks that bit, so two strings would be one element."""
+    choice, offer = Choice([0, 1], Stream.fresh()), Offer(Stream.fresh())
+    with pytest.raises(ProtocolError, match="shop sent something else than an element"):
+        choice.keys(offer.point[:31] + bytes([offer.point[31] | 0x80]), "shop")
+    for place in range(2):
+        points = choice.points.copy()
+        points[1, place, 31] |= 0x80
+        with pytest.raises(ProtocolError, match="bank sent something else than elements"):
+            offer.keys(points, "bank")
+
+
+def test_keys_differ_even_where_both_elements_of_a_pair_give_the_same_one(monkeypatch):
+    """If both sums of a pair were one element, the two keys would still be two."""
+    from colonnade.mpc.oblivious import base
+
+    one = points_of([b"x"])[0].tobytes()
+    monkeypatch.setattr(base, "_hashed", lambda *_: one)
+    twice = np.frombuffer(one + one, np.uint8).reshape(1, 2, 32)
+    first, second = Offer(Stream.fresh()).keys(twice, "bank")[0]
+    assert first != second
+
+
 def test_an_element_that_cancels_the_hash_is_refused():
     """The only pair whose product is the neutral element: its key would be known to everybody."""
     import rbcl

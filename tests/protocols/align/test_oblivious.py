@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from colonnade.errors import AlignmentError, ProtocolError
+from colonnade.errors import AlignmentError, CapacityError, ProtocolError
 from colonnade.mpc.oblivious import function
 from colonnade.protocols import align
 from colonnade.protocols.align import join, oblivious
@@ -219,3 +219,22 @@ def test_a_leader_that_asks_for_everybody_at_once_asks_for_nobody(monkeypatch):
     ends = kit.outcomes(make_task(("a", "b")), programs_of(make_task(("a", "b")), lists))
     assert all(isinstance(end, AlignmentError) for end in ends.values())
     assert "nobody is common" in str(ends["a"])
+
+
+@pytest.mark.parametrize(
+    ("side", "step", "said"),
+    [
+        ("Listed", "__init__", "the own list, as it is laid out for the others, does not fit into memory"),
+        ("Asker", "values", "the own list, as it is laid out for the others, does not fit into memory"),
+        ("Holder", "__init__", "what a sends for a list of the length that it declared does not fit into memory"),
+        ("Holder", "values", "what a sends for a list of the length that it declared does not fit into memory"),
+    ],
+)
+def test_a_list_for_which_memory_does_not_suffice_ends_with_a_sentence(monkeypatch, side, step, said):
+    def too_much(*_):
+        np.empty(1 << 56, dtype=np.uint64)  # no machine has as much, so numpy refuses
+
+    monkeypatch.setattr(getattr(function, side), step, too_much)
+    lists = {name: plain_keys(["p1", "p2"]) for name in "ab"}
+    with pytest.raises(CapacityError, match=said):
+        execute(make_task(("a", "b")), lists)

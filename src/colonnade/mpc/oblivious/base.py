@@ -32,11 +32,12 @@ class Offer:
         sent = [point.tobytes() for point in choices.reshape(-1, POINT_BYTES)]
 
         def key(number: int) -> bytes:
-            if not sodium().crypto_core_ristretto255_is_valid_point(sent[number]):
-                raise RuntimeError("sums of anything else are not checked by the library")
+            _check(sent[number])
             place, index = divmod(number, 2)
             joined = sodium().crypto_core_ristretto255_add(sent[number], _hashed(place, index, sent[number ^ 1]))
-            return _key(place, self.point, sodium().crypto_scalarmult_ristretto255(self._scalar, joined))
+            pair = sent[2 * place] + sent[2 * place + 1]
+            product = sodium().crypto_scalarmult_ristretto255(self._scalar, joined)
+            return _key(place, index, pair, self.point, product)
 
         try:
             found = [key.tobytes() for key in spread(key, range(len(sent)))]
@@ -53,6 +54,7 @@ class Choice:
 
     def __init__(self, bits: Sequence[int], stream: Stream) -> None:
         library = sodium()
+        self._bits = list(bits)
         self._scalars = [_scalar(stream) for _ in bits]
         drawn = [stream.bytes(_UNIFORM) for _ in bits]
         others = spread(library.crypto_core_ristretto255_from_hash, drawn)
@@ -73,9 +75,11 @@ class Choice:
         product = sodium().crypto_scalarmult_ristretto255
 
         def key(place: int) -> bytes:
-            return _key(place, offered, product(self._scalars[place], offered))
+            pair = self.points[place].tobytes()
+            return _key(place, self._bits[place], pair, offered, product(self._scalars[place], offered))
 
         try:
+            _check(offered)
             return [key.tobytes() for key in spread(key, range(len(self._scalars)))]
         except RuntimeError:
             raise ProtocolError(f"{source} sent something else than an element of the group in 'offer'") from None
@@ -96,6 +100,13 @@ def _hashed(place: int, index: int, point: bytes) -> bytes:
     return element
 
 
-def _key(place: int, offered: bytes, product: bytes) -> bytes:
-    said = _DOMAIN + b"key" + place.to_bytes(4, "little") + offered + product
+def _key(place: int, index: int, pair: bytes, offered: bytes, product: bytes) -> bytes:
+    """One of the two keys of a place; both elements and the index are in it, so that two keys are never one."""
+    said = _DOMAIN + b"key" + place.to_bytes(4, "little") + bytes([index]) + pair + offered + product
     return hashlib.blake2b(said, digest_size=KEY_BYTES).digest()
+
+
+def _check(point: bytes) -> None:
+    """Refuse what is no element: the library does not look before it adds, and overlooks the highest bit."""
+    if point[POINT_BYTES - 1] & 0x80 or not sodium().crypto_core_ristretto255_is_valid_point(point):
+        raise RuntimeError("not an element of the group")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import pyarrow as pa
@@ -40,6 +41,15 @@ class Steps:
         self.me.progress(self.phase, self.done, self.total)
 
 
+@contextmanager
+def fits(what: str) -> Iterator[None]:
+    """Say what is too long where memory does not suffice inside."""
+    try:
+        yield
+    except MemoryError:
+        raise CapacityError(f"{what} does not fit into memory") from None
+
+
 def send_words(link: Link, kind: str, words: Words) -> None:
     """Send 128-bit words, however many."""
     link.send(f"{kind}-size", size=len(words))
@@ -50,10 +60,8 @@ def send_words(link: Link, kind: str, words: Words) -> None:
 def receive_words(link: Link, kind: str, peer: str, most: int, *, least: int = 0, step: Step = quietly) -> Words:
     """Receive what :func:`send_words` sent, ``least`` to ``most`` words; ``step`` gets how many more have come."""
     size: int = received(link, peer, vocabulary.words_size(kind, least, most))["size"]
-    try:
+    with fits(f"the list of {peer}"):
         found = np.empty((size, WORDS), dtype=np.uint64)
-    except MemoryError:
-        raise CapacityError(f"the list of {peer} does not fit into memory") from None
     for start in range(0, size, _PIECE):
         count = min(_PIECE, size - start)
         found[start : start + count] = received(link, peer, vocabulary.words(kind, count))["words"]

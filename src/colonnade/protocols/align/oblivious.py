@@ -21,7 +21,7 @@ from colonnade.mpc.oblivious.function import (
     pieces,
 )
 from colonnade.protocols.align import vocabulary
-from colonnade.protocols.align.lists import Step, Steps
+from colonnade.protocols.align.lists import Step, Steps, fits
 from colonnade.protocols.align.tags import ReportedSteps, Tags, sizes_of, turns
 from colonnade.protocols.roles import Owner
 from colonnade.randomness import Stream
@@ -29,6 +29,9 @@ from colonnade.received import Whole, received
 
 _AT_WORK = 1 << 16
 """Keys of its own list after which an owner says that it is at work."""
+
+_OWN = "the own list, as it is laid out for the others,"
+_ASKED = "what {} sends for a list of the length that it declared"
 
 
 def leader_asks(
@@ -41,12 +44,14 @@ def leader_asks(
     _, total = reports(me.name, {me.name: len(keys), **theirs}, both=both)
     step = ReportedSteps(me, total)
     found = {other: Tags.empty(len(keys), size) for other, size in theirs.items()}
-    _ask(me, keys, found, step)
+    with fits(_OWN):
+        _ask(me, keys, found, step)
     for other, _ in turns(theirs, 0, _AT_WORK):
         received(me.link(other), other, vocabulary.AT_WORK)
         step(1)
     for other, size in theirs.items() if both else ():
-        found[other].fill(_hold(me, other, size, step).values(keys))
+        with fits(_ASKED.format(other)):
+            found[other].fill(_hold(me, other, size, step).values(keys))
         step(1)
     return found
 
@@ -57,13 +62,15 @@ def other_answers(me: Owner, keys: Sequence[bytes], leader: str, lengths: Whole,
     size = sizes_of(me, [leader], lengths)[leader]
     asked = len(pieces(len(keys))) + 1 if both else 0
     step = Steps(me, "align", len(pieces(size)) + len(turns({me.name: len(keys)}, 0, _AT_WORK)) + asked)
-    holder, own = _hold(me, leader, size, step), Tags.empty(len(keys))
-    for done in own.filling(holder.values(keys)):
-        if done % _AT_WORK == 0 or done == len(keys):
-            me.link(leader).send("at work")
-            step(1)
+    own = Tags.empty(len(keys))
+    with fits(_ASKED.format(leader)):
+        for done in own.filling(_hold(me, leader, size, step).values(keys)):
+            if done % _AT_WORK == 0 or done == len(keys):
+                me.link(leader).send("at work")
+                step(1)
     if both:
-        _ask(me, keys, {leader: own}, step)
+        with fits(_OWN):
+            _ask(me, keys, {leader: own}, step)
     return own
 
 
