@@ -205,8 +205,8 @@ def test_an_interrupted_run_leaves_nobody_behind(tmp_path: Path) -> None:
     command = [sys.executable, "-c", WAITING, "run", str(trial.file), "--out", str(tmp_path / "run"), "--json"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
     until = time.monotonic() + PATIENCE
-    reserved = folder_of(tmp_path / "run", "shop") / "events.jsonl"
-    while not (reserved.exists() and "budget reserved" in reserved.read_text()):
+    records = [folder_of(tmp_path / "run", party) / "events.jsonl" for party in trial.parties]
+    while not all(record.exists() and "budget reserved" in record.read_text() for record in records):
         assert time.monotonic() < until
         assert process.poll() is None
         time.sleep(0.02)
@@ -216,6 +216,8 @@ def test_an_interrupted_run_leaves_nobody_behind(tmp_path: Path) -> None:
     while any_of_group(process.pid):
         assert time.monotonic() < until
         time.sleep(0.02)
+    found = {party: trial.states(party) for party in trial.parties}
+    assert set(map(tuple, found.values())) == {("released",)}, found
 
 
 def test_a_study_is_handed_on_as_long_as_its_files_are_the_same(

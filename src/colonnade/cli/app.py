@@ -355,4 +355,6 @@ def command_line() -> None:
 
 
 def _interrupted(number: int, frame: FrameType | None) -> None:
+    # A terminal interrupts everybody, and then `colonnade run` ends its participants: they are cleaning up by now.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise Interrupted
