@@ -116,3 +116,9 @@ def test_a_reader_that_is_gone_is_told_by_the_exit_status() -> None:
     with open("/dev/full", "w", encoding="utf-8") as full:
         done = subprocess.run([sys.executable, "-c", program], stdout=full, env=buffered)
     assert done.returncode == 120
+
+
+@pytest.mark.skipif(os.name != "posix", reason="descriptors are closed by the shell")
+def test_a_command_whose_output_was_closed_ends_as_it_would() -> None:
+    command = ["/bin/sh", "-c", 'exec "$0" -m colonnade --help >&-', sys.executable]
+    assert subprocess.run(command, capture_output=True, timeout=120).returncode == 0

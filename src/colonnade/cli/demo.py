@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -74,11 +75,10 @@ def run_demo(out: Path, rows: int, progress: Progress) -> dict[str, Any]:
     say("BEFORE, what it would cost:\n")
     say(show.preflight(preflight(loaded, max(len(ids) for ids in held.values()))) + "\n")
     say(show.forecast(outlook(loaded, max(len(ids) for ids in held.values())), loaded) + "\n")
-    with ThreadPoolExecutor(1) as beside:  # the participants are processes of their own
-        evaluated = beside.submit(_evaluation, people, loaded.roster, held)
-        folders = run_local(loaded, out, progress=progress, forks=forks)
-        progress("evaluate", 0, 1)
-        evaluation = evaluated.result()
+    evaluated = _beside(lambda: _evaluation(people, loaded.roster, held))  # participants are processes of their own
+    folders = run_local(loaded, out, progress=progress, forks=forks)
+    progress("evaluate", 0, 1)
+    evaluation = evaluated.result()
     progress("evaluate", 1, 1)
     return publish(loaded, out, folders, evaluation)
 
@@ -87,6 +87,20 @@ def tell_outcome(out: Path, facts: Mapping[str, Any]) -> None:
     """Say what came of a demonstration, once no progress bar would be drawn over it."""
     say("\nAFTER, what was spent:\n")
     say(show.outcome(Study.load(out / "study" / "STUDY.toml"), out, facts["run"]))
+
+
+def _beside(work: Callable[[], dict[str, Any]]) -> Future[dict[str, Any]]:
+    """Do something in a thread for which nobody waits if the demonstration is interrupted."""
+    found: Future[dict[str, Any]] = Future()
+
+    def run() -> None:
+        try:
+            found.set_result(work())
+        except BaseException as error:
+            found.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return found
 
 
 def alignment_mode(people: Dataset, rows: int) -> Mode:

@@ -100,7 +100,8 @@ def prepare(more: Sequence[str] = ()) -> None:
     """
     gc.disable()
     for name in _LIBRARIES:
-        import_module(name)
+        with suppress(ImportError, OSError):  # whoever needs it says why it cannot be imported
+            import_module(name)
     for name in (*_PARTICIPANT, *more):
         import_module(f"colonnade.{name}")
     import_module("colonnade.cli.app").built()
@@ -116,11 +117,13 @@ def serve(control: socket.socket) -> None:
     watch = select.poll()
     watch.register(control, select.POLLIN)
     while True:
-        for ready, _ in watch.poll():
+        for ready, event in watch.poll():
             if ready != control.fileno():
                 watch.unregister(ready)
                 _tell_end(ready, *running.pop(ready))
                 continue
+            if event & select.POLLHUP:
+                os._exit(0)  # what was asked before is wanted by nobody
             message, given, *_ = socket.recv_fds(control, LONGEST_REQUEST, MOST_DESCRIPTORS)
             if not message:
                 os._exit(0)
@@ -181,8 +184,8 @@ def _become(request: dict[str, Any], stdin: int, output: int) -> None:
         os.dup2(source, place)
     for descriptor in {stdin, output}:
         os.close(descriptor)
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        stream.reconfigure(line_buffering=True)
     os.chdir(request["folder"])
     for kind, most in request["limits"]:
         limit(kind, most)

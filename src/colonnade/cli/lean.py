@@ -74,7 +74,7 @@ def end(status: object) -> None:
     threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, as multiprocessing does at its ends too
     atexit._run_exitfuncs()
     code = int(status or 0)
-    for stream in (sys.stdout, sys.stderr):
+    for stream in filter(None, (sys.stdout, sys.stderr)):  # either may have been closed by whoever started us
         try:
             stream.flush()
         except (OSError, ValueError):

@@ -231,15 +231,18 @@ class _Server:
     def copied(cls, serve: Callable[[socket.socket], NoReturn]) -> _Server:
         ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.settimeout(_START_SECONDS)
-        for stream in (sys.stdout, sys.stderr):
+        for stream in filter(None, (sys.stdout, sys.stderr)):
             stream.flush()  # or the copy has what we have not written yet, too
         # Ctrl-C in its first moments is for us: the copy would take it for the end of the command that we run.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
         try:
             pid = os.fork()
             if pid == 0:
-                ours.close()
-                _alone_with(its)
+                try:
+                    ours.close()
+                    _alone_with(its)
+                except BaseException:  # the command must not go on in the copy
+                    os._exit(1)
                 serve(its)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)

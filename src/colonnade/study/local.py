@@ -59,9 +59,16 @@ def run_local(
     own = forks or Forks()
     if forks is None:
         own.plan(study.path)
+    children: dict[str, Child] = {}
     try:
-        children = {name: _start(name, command, own) for name, command in commands.items()}
+        for name, command in commands.items():
+            children[name] = _start(name, command, own)
         return _run(study, out, children, progress, ready)
+    except BaseException:
+        for child in children.values():  # also where not all of them were started yet
+            if child.process.poll() is None:
+                child.process.terminate()
+        raise
     finally:
         own.close()
 
