@@ -22,6 +22,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import NoReturn, Protocol
 
@@ -170,9 +171,9 @@ def limit(kind: int, most: int, pid: int = 0) -> None:
 
 
 class Forked:
-    """A process that the server has forked: a handle for signals, and a pipe from which its exit status comes."""
+    """A process that was forked: a handle for signals, and what tells its exit status once it has ended."""
 
-    def __init__(self, pid: int, handle: int, status: int) -> None:
+    def __init__(self, pid: int, handle: int, status: Callable[[], int]) -> None:
         self.pid, self.returncode = pid, None
         self._handle, self._status = handle, status
         self._lock = threading.Lock()
@@ -208,16 +209,14 @@ class Forked:
         if self.returncode is None and _readable(self._handle, seconds):
             with self._lock:
                 if self.returncode is None:
-                    said = os.read(self._status, 16)
-                    self.returncode = int(said) if said else _UNSEEN
-                    os.close(self._status)
+                    self.returncode = self._status()
                     os.close(self._handle)
         return self.returncode
 
 
 @dataclass(frozen=True)
 class _Server:
-    process: subprocess.Popen[bytes] | _Copy
+    process: subprocess.Popen[bytes] | Forked
     control: socket.socket
     stamp: int | None
     """Of the files that it has imported; ``None`` for a copy of this process, which is as old as we are."""
@@ -247,7 +246,7 @@ class _Server:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             its.close()
-        return cls(_Copy(pid), ours, None)
+        return cls(Forked(pid, os.pidfd_open(pid), partial(_status_of_child, pid)), ours, None)
 
     @classmethod
     def begun(cls) -> _Server:
@@ -283,7 +282,7 @@ class _Server:
                 raise ConnectionError("the fork server has died")
             if handles:
                 status, reading = reading, -1
-                return Forked(int(said), handles[0], status)
+                return Forked(int(said), handles[0], partial(_told, status))
             return None
         finally:
             os.close(writing)
@@ -302,32 +301,15 @@ class _Server:
             self.process.wait()
 
 
-class _Copy:
-    """A copy of this process, which is its child."""
+def _told(pipe: int) -> int:
+    """The exit status of the server's child, by the server."""
+    said = os.read(pipe, 16)
+    os.close(pipe)
+    return int(said) if said else _UNSEEN
 
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
-        self.returncode: int | None = None
-        self._handle = os.pidfd_open(pid)
 
-    def poll(self) -> int | None:
-        return self._look(0.0)
-
-    def wait(self, timeout: float | None = None) -> int:
-        found = self._look(timeout)
-        if found is None:
-            raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0.0)
-        return found
-
-    def kill(self) -> None:
-        if self.returncode is None:
-            signal.pidfd_send_signal(self._handle, signal.SIGKILL)
-
-    def _look(self, seconds: float | None) -> int | None:
-        if self.returncode is None and _readable(self._handle, seconds):
-            self.returncode = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-            os.close(self._handle)
-        return self.returncode
+def _status_of_child(pid: int) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def threads() -> int:

@@ -147,23 +147,13 @@ def _rushing(tamper: Tamper) -> None:
 
     The participant waits until it has everybody's shares before it sends its own.
     """
-    hand, wrong = tamper.hand, False
-
-    def lowered(real: Callable[..., Shares]) -> Callable[..., Shares]:
-        def changed(shares: Shares) -> Shares:
-            nonlocal wrong
-            if not tamper.checking and tamper.now():
-                wrong = True
-                shares = Shares(tamper.off(shares.values, whole=True), shares.degree)
-            return real(shares)
-
-        return changed
+    hand, wrong = tamper.hand, tamper.one_wrong_product()
 
     def opened(real: Callable[..., Residues]) -> Callable[..., Residues]:
         def changed(values: Residues, degree: int | None = None) -> Residues:
             committee = hand.committee
             at = committee.threshold if degree is None else degree
-            if not wrong or at == committee.threshold:
+            if not wrong() or at == committee.threshold:
                 return real(values, degree)
             found = hand._gathered(values.shape[1:], at, Shares(values, at))
             points = tuple(committee.point(seat) for seat in committee.seats[: at + 1])
@@ -179,7 +169,6 @@ def _rushing(tamper: Tamper) -> None:
 
         return changed
 
-    replace_method(hand, "_lowered", lowered)
     replace_method(hand, "open_residues", opened)
 
 

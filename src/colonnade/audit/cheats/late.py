@@ -114,21 +114,11 @@ def _chosen(hand: Hand, holding: Holding, shares: Shares, aim: int, factors: lis
 
 def part_after_opening(tamper: Tamper) -> None:
     """A wrong product; when it is checked, the part of the last number is sent after others have opened that number."""
-    hand, holding, wrong = tamper.hand, Holding.of(tamper), False
-
-    def lowered(real: Callable[..., Shares]) -> Callable[..., Shares]:
-        def changed(shares: Shares) -> Shares:
-            nonlocal wrong
-            if not tamper.checking and tamper.now():
-                wrong = True
-                shares = Shares(tamper.off(shares.values, whole=True), shares.degree)
-            return real(shares)
-
-        return changed
+    hand, holding, wrong = tamper.hand, Holding.of(tamper), tamper.one_wrong_product()
 
     def last(real: Callable[..., Residues]) -> Callable[..., Residues]:
         def changed(values: Residues, degree: int) -> Residues:
-            if wrong and LAST_CHECK in tamper.within:
+            if wrong() and LAST_CHECK in tamper.within:
                 holding.begin()
             return real(values, degree)
 
@@ -146,7 +136,6 @@ def part_after_opening(tamper: Tamper) -> None:
 
         return changed
 
-    replace_method(hand, "_lowered", lowered)
     replace_method(hand, "lower_residues", last)
     replace_method(hand, "open_residues", opening)
 

@@ -130,6 +130,23 @@ class Tamper:
 
         self.on_outgoing(outgoing)
 
+    def one_wrong_product(self) -> Callable[[], bool]:
+        """Compute one product of the hand wrongly, outside of checks; returns whether that has happened."""
+        done = False
+
+        def lowered(real: Callable[..., Shares]) -> Callable[..., Shares]:
+            def changed(shares: Shares) -> Shares:
+                nonlocal done
+                if not self.checking and self.now():
+                    done = True
+                    shares = Shares(self.off(shares.values, whole=True), shares.degree)
+                return real(shares)
+
+            return changed
+
+        replace_method(self.hand, "_lowered", lowered)
+        return lambda: done
+
     def on_results(self, names: Sequence[str], *, checks: bool = False) -> None:
         """Add an error to one number in one result of these methods, in checks or outside of them."""
 
