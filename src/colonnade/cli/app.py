@@ -151,7 +151,7 @@ def plan(
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option("--out", help="Where to leave the study and its run.")] = Path("runs/demo"),
-    rows: Annotated[int, typer.Option("--rows", min=100, help="How many people to make up.")] = 20_000,
+    rows: Annotated[int, typer.Option("--rows", min=100, help="How many people to make up.")] = 25_000,
     json: Json = False,
 ) -> None:
     """See it all once: three organisations and a private PCA."""
