@@ -8,7 +8,7 @@ all groups but one: the two sums have a statistical distance of at most 2^(b - w
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from math import comb
@@ -18,14 +18,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError
+from colonnade.mpc import vocabulary
 from colonnade.mpc.common import groups
 from colonnade.mpc.fixed import circuits
 from colonnade.mpc.fixed.binary import WORD, BitHand, BitShares, slice_bits, words_for
 from colonnade.mpc.hand import Hand
+from colonnade.mpc.packing import pack, unpack
 from colonnade.mpc.residues import LIMB, Residues, ResidueSystem
 from colonnade.mpc.shares import Shares
 from colonnade.mpc.verify.bits import BitClaims
 from colonnade.mpc.verify.claims import MOST_HELD
+from colonnade.mpc.vocabulary import BLOCK
+from colonnade.received import received
 
 SLACK = 40
 """A mask has at least this many bits more than the number that it hides."""
@@ -33,6 +37,8 @@ _TOGETHER = 1 << 22
 """At most this many bits are made ahead at a time, so that memory stays bounded."""
 _HURRY = 1 << 12
 """For at most this many numbers, fewer rounds save more time than fewer bytes."""
+_UNHEARD = 16
+"""So many blocks of coins may be on their way before a seat takes what it is told of the first one."""
 Key = tuple[str, int, int]
 """The kind, the number of bits, and for how many numbers."""
 
@@ -143,7 +149,10 @@ class Masks:
         return found
 
     def coins(self, bits: int, count: int) -> Coins:
-        """Random bits in both forms: about log2(groups) rounds, and one product for each group but one."""
+        """Random bits in both forms: about log2(groups) rounds, and one product for each group but one.
+
+        Three seats that do not check each other take 2 rounds, and each sends one share.
+        """
         found: Coins = self._take(("coins", bits, count))
         return found
 
@@ -203,11 +212,77 @@ class Masks:
             binary, *rest = self.bits.group_bits(drawn, count)
             for more in rest:
                 binary = self.bits.xor(binary, more)
+        if len(self.hand.committee.seats) == 3 and not self.hand.active:
+            return Coins(self._three_seats_xor(drawn, bits, count), binary)
         flat = [unpacked(words, count) for words in drawn]
         arithmetic = self._each_group(flat, (bits, count))
         while len(arithmetic) > 1:
             arithmetic = self._pairwise_xor(arithmetic)
         return Coins(arithmetic[0], binary)
+
+    def _three_seats_xor(self, known: Sequence[NDArray[np.uint64]], bits: int, count: int) -> Shares:
+        """Three groups' bits, added modulo 2, as integers: 2 rounds, and each seat sends one residue for each prime.
+
+        The first seat knows two of the three bits, and so their sum u modulo 2; the others know the third bit v. The
+        first seat splits u into two random summands, one for each of them; each multiplies its summand by 1 - 2 v, and
+        the second adds v. So they have two summands of u + v - 2 u v. Of its own, each of them lets the first seat draw
+        a random part and tells the other the rest. Then every part is known to two seats, and these are shares.
+        """
+        hand, system, common = self.hand, self.system, self.hand.common
+        first, second, third = hand.committee.seats
+        own = known[0] ^ known[1] if hand.name == first else known[1]
+        out = np.empty((len(system.primes), bits, count))
+        weights = [weight.reshape(-1, 1, 1) for weight in common.weights]
+        unheard: deque[Residues] = deque()
+
+        def send(to: str, values: Residues) -> None:
+            hand.links[to].send("share", words=pack(values, system))
+
+        def receive(sender: str, shape: tuple[int, ...]) -> Residues:
+            due = vocabulary.share(shape, len(system.primes))
+            return unpack(received(hand.links[sender], sender, due)["words"], shape, system, sender)
+
+        def hear() -> None:
+            target = unheard.popleft()
+            target += receive(second, target.shape[1:]) * weights[1]
+            system.reduce(target)
+
+        for rows, columns in _blocks(bits, count):
+            target = out[:, rows, columns]
+            shape = target.shape[1:]
+            bit = unpacked(own[rows, columns.start // WORD : words_for(columns.stop)], shape[1])
+            if hand.name == first:
+                send(second, system.reduce(bit - system.uniform(shape, common.pair_stream(first, third))))
+                np.multiply(system.uniform(shape, common.pair_stream(second, first)), weights[0], out=target)
+                target += system.uniform(shape, common.pair_stream(third, first)) * weights[1]
+                system.reduce(target)
+            elif hand.name == second:
+                veil = system.uniform(shape, common.pair_stream(second, first))
+                part = receive(first, shape)
+                part *= 1.0 - 2.0 * bit
+                part += bit
+                part -= veil
+                send(third, system.reduce(part))
+                part += receive(third, shape)
+                np.multiply(veil, weights[0], out=target)
+                part *= weights[1]
+                target += part
+                system.reduce(target)
+            else:
+                veil = system.uniform(shape, common.pair_stream(third, first))
+                part = system.uniform(shape, common.pair_stream(first, third))
+                part *= 1.0 - 2.0 * bit
+                part -= veil
+                send(second, system.reduce(part))
+                np.multiply(veil, weights[0], out=target)
+                part *= weights[1]
+                target += part
+                unheard.append(target)
+                if len(unheard) > _UNHEARD:
+                    hear()
+        while unheard:
+            hear()
+        return self._shares(out)
 
     def _each_group(self, known: list[NDArray[np.float64]], shape: tuple[int, ...]) -> list[Shares]:
         """This seat's shares of the numbers of each group; the share is zero if the seat is not in the group."""
@@ -239,6 +314,14 @@ def _part(made: Any, start: int, count: int) -> Any:
     if isinstance(made, BitShares):
         return BitShares(made.planes[..., start // WORD : start // WORD + words_for(count)], made.degree, count)
     return type(made)(*(_part(getattr(made, field.name), start, count) for field in fields(made)))
+
+
+def _blocks(bits: int, count: int) -> Iterator[tuple[slice, slice]]:
+    """Rows and columns of an array of bits, some at a time: as much as a message has at most."""
+    rows, columns = max(1, BLOCK // max(1, count)), max(1, min(count, BLOCK))
+    for top in range(0, bits, rows):
+        for start in range(0, count, columns):
+            yield slice(top, min(bits, top + rows)), slice(start, min(count, start + columns))
 
 
 def unpacked(words: NDArray[np.uint64], count: int) -> NDArray[np.float64]:
