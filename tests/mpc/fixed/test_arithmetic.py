@@ -256,19 +256,19 @@ def test_who_knows_the_result_and_the_keys_of_a_seat_knows_its_rounding(play, mo
 
     def program(engine, x):
         if engine.hand.name == "n0":
-            opening, draw = engine.hand.open_to_readers, engine.masks._draw
+            opening, limbs = engine.hand.open_to_readers, engine.masks._limbs(cut)
 
-            def spied_draw(bits, size):
-                lows, highs = draw(bits, size)
-                seen["lows"] = sum(low.astype(np.int64) for low in lows)
-                return lows, highs
+            def spied_draw(streams, size):
+                drawn = type(limbs).drawn(limbs, streams, size)
+                seen["lows"] = drawn[: len(streams)].sum(axis=0).astype(np.int64)  # of ten bits, so of one limb
+                return drawn
 
             def spied_opening(shares, readers):
                 opened = opening(shares, readers)
                 seen["opened"] = engine.system.low_word(opened).astype(np.int64)
                 return opened
 
-            engine.masks._draw, engine.hand.open_to_readers = spied_draw, spied_opening
+            limbs.__dict__["drawn"], engine.hand.open_to_readers = spied_draw, spied_opening
         return engine.truncate(x, 20 - cut)
 
     result, _, engine = compute(play, program, np.full(count, secret))
