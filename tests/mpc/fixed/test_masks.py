@@ -1,4 +1,4 @@
-"""Coins of three seats: the same bit in both forms, one message a seat and block, and nobody can tell it."""
+"""Masks are sums over groups; coins of three seats are one bit in both forms, and nobody can tell it."""
 
 from __future__ import annotations
 
@@ -53,6 +53,33 @@ def test_blocks_hold_every_coin_once(bits, count, blocks, monkeypatch):
         seen[rows, columns] += 1
     assert (seen == 1).all()
     assert len(parts) == blocks
+
+
+@pytest.mark.parametrize(("size", "threshold", "primes"), [(3, 1, 4), (5, 2, 6), (7, 3, 8)])
+@pytest.mark.parametrize("zeros", [False, True])
+def test_masks_are_a_number_of_every_group_in_chunks_of_any_size(play, monkeypatch, size, threshold, primes, zeros):
+    """The whole less 2^bits times the part above is a sum of as many numbers of ``bits`` bits as there are groups."""
+    monkeypatch.setattr(masks, "_CHUNK", 5)
+    committee, bits, count = make(size, threshold, primes), 27, 23
+
+    def seat(hand):
+        made = Masks(hand)
+        mask = made._made(bits, count, zeros=zeros)
+        opened = []
+        for shares in (mask.whole, mask.high):
+            assert shares.degree == (2 * threshold if zeros and shares is mask.whole else threshold)
+            hand.send_opening(shares, committee.seats)
+            opened.append(
+                hand.receive_opening((count,), degree=shares.degree, bound=committee.system.modulus // 2, own=shares)
+            )
+        return opened, made.groups, made.width
+
+    (whole, high), groups, width = play(committee, dict.fromkeys(committee.seats, seat))[committee.seats[0]]
+    low = [int(w) - (int(h) << bits) for w, h in zip(whole, high, strict=True)]
+    assert all(0 <= one <= groups * ((1 << bits) - 1) for one in low)
+    assert all(0 <= int(h) <= groups * ((1 << width - bits) - 1) for h in high)
+    assert len(set(low)) == len({int(h) for h in high}) == count
+    assert max(map(int, high)) > groups << (width - bits - 2)
 
 
 def test_what_a_seat_hears_does_not_depend_on_the_coin(play):
