@@ -1,0 +1,123 @@
+"""Masks are sums over groups; coins of three seats are one bit in both forms, and nobody can tell it."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from colonnade.mpc.fixed import masks
+from colonnade.mpc.fixed.masks import Masks
+
+from .test_arithmetic import make
+
+
+def opened(play, bits, count, *, primes=2, before=lambda made: None):
+    """Coins as numbers and as bits, as every seat opens them, and what ``before`` returned of each seat."""
+    committee = make(3, 1, primes)
+
+    def seat(hand):
+        made = Masks(hand)
+        noted = before(made)
+        coins = made.coins(bits, count)
+        for link in hand.links.values():
+            link.__dict__.pop("recv", None)
+        hand.send_opening(coins.numbers, committee.seats)
+        numbers = hand.receive_opening((bits, count), degree=1, bound=1, own=coins.numbers)
+        return numbers, masks.unpacked(made.bits.open(coins.bits), count), noted
+
+    return play(committee, dict.fromkeys(committee.seats, seat))
+
+
+@pytest.mark.parametrize(("bits", "count"), [(1, 1), (3, 100), (5, 64), (2, 700)])
+@pytest.mark.parametrize("block", [1 << 16, 128])
+def test_coins_are_the_same_as_numbers_and_as_bits(play, monkeypatch, bits, count, block):
+    monkeypatch.setattr(masks, "BLOCK", block)
+    monkeypatch.setattr(masks, "_UNHEARD", 1)
+    for numbers, words, _ in opened(play, bits, count).values():
+        assert numbers.tolist() == words.tolist()
+        assert set(np.unique(numbers)) <= {0, 1}
+    if bits * count >= 300:  # beyond five deviations with a chance of 6e-7
+        assert abs(numbers.mean() - 0.5) < 2.5 / np.sqrt(numbers.size)
+
+
+@pytest.mark.parametrize(("bits", "count", "blocks"), [(1, 50, 1), (4, 64, 2), (1, 300, 3), (3, 300, 9)])
+def test_blocks_hold_every_coin_once(bits, count, blocks, monkeypatch):
+    monkeypatch.setattr(masks, "BLOCK", 128)
+    seen = np.zeros((bits, count), dtype=int)
+    parts = list(masks._blocks(bits, count))
+    for rows, columns in parts:
+        assert columns.start % masks.WORD == 0
+        seen[rows, columns] += 1
+    assert (seen == 1).all()
+    assert len(parts) == blocks
+
+
+@pytest.mark.parametrize(("size", "threshold", "primes"), [(3, 1, 4), (5, 2, 6), (7, 3, 8)])
+@pytest.mark.parametrize("zeros", [False, True])
+def test_masks_are_a_number_of_every_group_in_chunks_of_any_size(play, monkeypatch, size, threshold, primes, zeros):
+    """The whole less 2^bits times the part above is a sum of as many numbers of ``bits`` bits as there are groups."""
+    monkeypatch.setattr(masks, "_CHUNK", 5)
+    committee, bits, count = make(size, threshold, primes), 27, 23
+
+    def seat(hand):
+        made = Masks(hand)
+        mask = made._made(bits, count, zeros=zeros)
+        opened = []
+        for shares in (mask.whole, mask.high):
+            assert shares.degree == (2 * threshold if zeros and shares is mask.whole else threshold)
+            hand.send_opening(shares, committee.seats)
+            opened.append(
+                hand.receive_opening((count,), degree=shares.degree, bound=committee.system.modulus // 2, own=shares)
+            )
+        return opened, made.groups, made.width
+
+    (whole, high), groups, width = play(committee, dict.fromkeys(committee.seats, seat))[committee.seats[0]]
+    low = [int(w) - (int(h) << bits) for w, h in zip(whole, high, strict=True)]
+    assert all(0 <= one <= groups * ((1 << bits) - 1) for one in low)
+    assert all(0 <= int(h) <= groups * ((1 << width - bits) - 1) for h in high)
+    assert len(set(low)) == len({int(h) for h in high}) == count
+    assert max(map(int, high)) > groups << (width - bits - 2)
+
+
+def test_what_a_seat_hears_does_not_depend_on_the_coin(play):
+    """Two random summands reach the second seat, and their sum, as it could put them together, is random too."""
+    heard = {name: [] for name in ("n0", "n1", "n2")}
+
+    def spy(made):
+        hand = made.hand
+        own = []
+
+        def listen(recv, kind, most):
+            fields = recv(kind, most)
+            if kind == "share":
+                heard[hand.name].append(np.asarray(fields["words"], dtype=float).reshape(-1))
+            return fields
+
+        group_bits = made.bits.group_bits
+
+        def known(words, count):
+            own.extend(masks.unpacked(one, count).reshape(-1) for one in words)
+            return group_bits(words, count)
+
+        made.bits.group_bits = known
+        hand.common  # noqa: B018 - the keys are exchanged before
+        for link in hand.links.values():
+            link.recv = partial(listen, link.recv)
+        return own
+
+    found = opened(play, 1, 8000, primes=1, before=spy)
+    coin = found["n0"][0].reshape(-1)
+    assert [len(heard[name]) for name in ("n0", "n1", "n2")] == [0, 2, 1]
+    first, rest = heard["n1"]
+    third = found["n1"][2][1]
+    prime = make(3, 1, 1).system.primes[0]
+    together = (first + (1 - 2 * third) * rest) % prime  # without a mask of its own, rest would make this u
+    for values in (first, rest, together, *heard["n2"]):
+        assert np.abs(values).max() > prime / 4
+        for told in (np.zeros(8000), found["n1"][2][0], third):  # whatever the second seat knows beside
+            some = told == 0
+            assert stats.ks_2samp(values[some & (coin == 0)], values[some & (coin == 1)]).pvalue > 1e-6
+    assert stats.kstest(together / prime, "uniform").pvalue > 1e-6
