@@ -12,6 +12,7 @@ import numpy as np
 from colonnade.errors import ColonnadeError, ProtocolError
 from colonnade.harmless import harmless
 from colonnade.wire import codec
+from colonnade.wire.carrier import Introductions
 from colonnade.wire.counters import Counters
 from colonnade.wire.identity import Certificate, Identity
 from colonnade.wire.packet import MAX_PACKET
@@ -32,10 +33,17 @@ class Channel:
     """Messages to and from one peer. One thread may send while another receives."""
 
     def __init__(
-        self, identity: Identity, peer: Certificate, post: Post, counters: Counters, window: int, topic: bytes
+        self,
+        identity: Identity,
+        peer: Certificate,
+        post: Post,
+        counters: Counters,
+        window: int,
+        topic: bytes,
+        introductions: Introductions | None = None,
     ) -> None:
         self.peer = peer.name
-        self._topic = topic
+        self._topic, self._introductions = topic, introductions
         self._identity, self._certificate = identity, peer
         self._post, self._traffic, self._tally = post, counters.peers[peer.name], counters.tally
         self._piece = min(_MAX_PIECE, max(window // 4, 1024))
@@ -101,13 +109,16 @@ class Channel:
 
     def _step(self) -> None:
         if self._session is None:
-            self._session = TlsSession(self._identity, self._certificate, self._topic)
+            said = self._introductions.offer(self.peer) if self._introductions else b""
+            self._session = TlsSession(self._identity, self._certificate, self._topic, said)
         session = self._session
         try:
             session.advance()
             while not session.ready and (packet := self._post.take_if_any(self.peer)) is not None:
                 session.feed(packet)
                 session.advance()
+            if session.ready and self._introductions:
+                self._introductions.offered(self.peer, session.heard)
         finally:
             # Also after an error: the TLS alert tells the peer the reason.
             if sealed := session.drain():
