@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from colonnade.errors import ConnectError, PeerLost, ProtocolError
-from colonnade.wire import Endpoint, links, listener as listening
+from colonnade.wire import Endpoint, links
 from colonnade.wire.direct import Direct, Ports, told_address
 from colonnade.wire.link import BrokenError, Link, dial, welcome
 from colonnade.wire.listener import Listener, open_sockets
@@ -255,7 +255,7 @@ def test_offers_are_equally_long_and_are_read_carefully() -> None:
 def doorway() -> Iterator[tuple[Listener, Offer, list[Link], socket.socket]]:
     """A listener with one offer, the links that came of it, and a thread that lets people in."""
     arrived: list[Link] = []
-    listener = Listener(f"127.0.0.1:{free_port()}", lambda _, link: arrived.append(link))
+    listener = Listener(f"127.0.0.1:{free_port()}", lambda _, link: arrived.append(link), 3.0)
     offer = Offer.fresh(f"127.0.0.1:{listener.port}")
     listener.offers[offer.name] = ("bank", offer)
     near, far = socket.socketpair()
@@ -293,8 +293,8 @@ def said_to(address: str, *words: bytes) -> bytes:
     return heard
 
 
-def test_strangers_hear_nothing(doorway: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listening, "PATIENCE", 0.3)
+def test_strangers_hear_nothing(doorway: Any) -> None:
+    doorway[0]._seconds = 0.3
     _, offer, arrived, _ = doorway
     other = Offer(os.urandom(32), offer.address)
     half = Offer(offer.secret, "").greeting(fresh_nonce())
@@ -305,13 +305,13 @@ def test_strangers_hear_nothing(doorway: Any, monkeypatch: pytest.MonkeyPatch) -
     assert not arrived
 
 
-def test_a_repeated_greeting_is_of_no_use(doorway: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_repeated_greeting_is_of_no_use(doorway: Any) -> None:
     """Whoever heard a greeting and says it again is answered, but cannot go on."""
     _, offer, arrived, _ = doorway
     greeting = offer.greeting(fresh_nonce())
     link = dial(offer, SECONDS)
     until(lambda: len(arrived) == 1)
-    monkeypatch.setattr(listening, "PATIENCE", 0.3)
+    doorway[0]._seconds = 0.3
     for after in (b"", bytes(20), os.urandom(20)):
         assert len(said_to(offer.address, greeting, after)) == ANSWER_BYTES
     assert len(arrived) == 1

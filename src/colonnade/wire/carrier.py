@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -62,6 +62,9 @@ class Introductions(Protocol):
 
     def offered(self, peer: str, raw: bytes) -> None:
         """A peer told this. Never waits."""
+
+    def settle(self, peers: Iterable[str]) -> None:
+        """Wait a short while for what follows from what these peers told."""
 
     @property
     def ways(self) -> dict[str, Way]:

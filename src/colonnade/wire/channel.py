@@ -49,7 +49,7 @@ class Channel:
         self._piece = min(_MAX_PIECE, max(window // 4, 1024))
         self._tls = threading.Lock()
         self._session: TlsSession | None = None
-        self._opened = False
+        self._opened = self._ready = False
         self._start = threading.Lock()
         # A record may hold several small messages; those that were not returned yet wait here.
         self._record: memoryview | None = None
@@ -93,7 +93,7 @@ class Channel:
     @property
     def is_ready(self) -> bool:
         """Whether the session is ready: each side has accepted the other."""
-        return self._session is not None and self._session.ready
+        return self._ready
 
     def advance(self) -> None:
         """Continue the handshake. Runs in the carrier's thread, so that no computation delays it."""
@@ -119,6 +119,7 @@ class Channel:
                 session.advance()
             if session.ready and self._introductions:
                 self._introductions.offered(self.peer, session.heard)
+            self._ready = session.ready
         finally:
             # Also after an error: the TLS alert tells the peer the reason.
             if sealed := session.drain():

@@ -18,6 +18,9 @@ Told = Callable[[str, str], None]
 """Is told the name of a peer, and in one sentence by which way packets go to it now."""
 
 
+DIRECTLY = "directly"
+
+
 @dataclass(frozen=True)
 class Direct:
     """How a participant takes part in direct links."""
@@ -37,6 +40,8 @@ class Way:
     """Whether there is a direct connection now."""
     links: int = 0
     """How many there were, one after the other."""
+    broken: int = 0
+    """How many of them broke."""
     sent: int = 0
     received: int = 0
     """Bytes of packets on them."""

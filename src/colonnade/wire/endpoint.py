@@ -63,6 +63,8 @@ class Endpoint:
             channel.open()
         limit = self._limits.timeout if timeout is None else timeout
         self._post.wait_for_all(channels, lambda name: channels[name].is_ready, limit)
+        if self._introductions:
+            self._introductions.settle(channels)
 
     def tolerate(self, names: Iterable[str]) -> None:
         """Mark these peers as spare: their loss does not end the study.

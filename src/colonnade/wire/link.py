@@ -76,7 +76,7 @@ class Link:
             if self._over:
                 return
             frame = self._framed(packet)
-            self.sent += len(packet)
+            self.sent += len(packet) if len(packet) > len(_END) else 0
             self.spoke_at = monotonic()
             if not self._busy:
                 try:

@@ -11,21 +11,22 @@ import selectors
 import socket
 import threading
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from time import monotonic
 
 from colonnade.errors import ColonnadeError, ProtocolError
 from colonnade.wire.carrier import Carrier, Receiver, failing_loudly
-from colonnade.wire.direct import Direct, Told, Way, told_address
+from colonnade.wire.direct import DIRECTLY, Direct, Told, Way, told_address
 from colonnade.wire.link import BrokenError, Link, dial
-from colonnade.wire.listener import PATIENCE, Listener
+from colonnade.wire.listener import Listener
 from colonnade.wire.offer import Offer
 from colonnade.wire.packet import Kind
 from colonnade.wire.watch import Limits
 
 _PAUSES = (1.0, 5.0, 30.0)
 """Seconds before one dials again; after the last attempt packets go through the hub for good."""
-_COURTESY = PATIENCE + 0.5
-"""Seconds in which the one of two whose name comes first may dial, where both listen."""
+_HEAD_START = 2.0
+"""Seconds for which a participant that dials waits for its connections before it begins."""
 _LEAST_APART = 0.5
 _SILENT_BEATS = 3
 _NOTICES = frozenset(map(int, (Kind.STOP, Kind.BYE, Kind.AWAY)))
@@ -43,6 +44,8 @@ class LinkCarrier:
         self._links: dict[str, Link] = {}
         self._next: dict[str, float] = {}
         self._lock = threading.Lock()
+        self._change = threading.Condition(self._lock)
+        self._dialled: set[str] = set()
         self._closing = threading.Event()
         self._threads: set[threading.Thread] = set()
         self._receiver: Receiver | None = None
@@ -56,7 +59,7 @@ class LinkCarrier:
         self._receiver = receiver
         if self._direct.listen is not None:
             try:
-                self._listener = Listener(self._direct.listen, self._carry)
+                self._listener = Listener(self._direct.listen, self._carry, self._limits.attempt)
                 self._address = told_address(self._direct.listen, self._direct.advertise, self._listener.port)
             except ColonnadeError as error:  # others may still be dialled
                 self._tell(self._name, str(error))
@@ -117,7 +120,24 @@ class LinkCarrier:
         elif not self._direct.dials:
             self._ways[peer].why = "this participant does not dial, and the other has not dialled"
         else:
+            if not self._waits_for(peer):
+                with self._lock:
+                    self._dialled.add(peer)
             self._spawn(self._call, peer, offer)
+
+    def settle(self, peers: Iterable[str]) -> None:
+        """Wait until each of these peers that this participant dials was reached or not, at most for a short while."""
+        wanted = set(peers)
+        with self._lock:
+            self._change.wait_for(lambda: not wanted & self._dialled, _HEAD_START)
+
+    def _waits_for(self, peer: str) -> bool:
+        return bool(self._address) and self._name > peer
+
+    def _settled(self, peer: str) -> None:
+        with self._lock:
+            self._dialled.discard(peer)
+            self._change.notify_all()
 
     @property
     def ways(self) -> dict[str, Way]:
@@ -127,20 +147,25 @@ class LinkCarrier:
             for peer, way in self._ways.items():
                 link = self._links.get(peer)
                 sent, received = (link.sent, link.received) if link else (0, 0)
-                found[peer] = Way(link is not None, way.links, way.sent + sent, way.received + received, way.why)
+                found[peer] = replace(
+                    way, direct=link is not None, sent=way.sent + sent, received=way.received + received
+                )
             return found
 
     # In threads of their own
 
     def _call(self, peer: str, offer: Offer) -> None:
         """Dial a peer, carry what comes until the connection ends, and dial again if it broke."""
-        if self._address and self._name > peer and (self._closing.wait(_COURTESY) or peer in self._links):
+        seconds = self._limits.attempt
+        # Where both listen, the one whose name comes first dials first.
+        if self._waits_for(peer) and (self._closing.wait(2 * seconds) or peer in self._links):
             return
         for pause in (*_PAUSES, None):
             try:
-                link = dial(offer, PATIENCE)
+                link = dial(offer, seconds)
             except (OSError, ProtocolError) as error:
                 said = error.strerror if isinstance(error, OSError) else str(error)
+                self._settled(peer)
                 self._missed(peer, f"{offer.address} was not reached: {said or 'timed out'}")
             else:
                 if self._carry(peer, link):
@@ -154,12 +179,14 @@ class LinkCarrier:
         assert receiver is not None  # noqa: S101 - open sets it, and offers are made after it
         if not self._takes(peer, link):
             link.close()
+            self._settled(peer)
             return self._closing.is_set()
         me = threading.current_thread()
         with self._lock:
             self._threads.add(me)
         receiver.way_changed(peer)
-        self._tell(peer, "directly")
+        self._settled(peer)
+        self._tell(peer, DIRECTLY)
         why = ""
         with failing_loudly(receiver):
             try:
@@ -200,7 +227,9 @@ class LinkCarrier:
                 return False
             del self._links[peer]
             self._count(peer, link)
-            self._ways[peer].why = why or "the other end ended the direct connection"
+            way = self._ways[peer]
+            way.broken += bool(why and not self._closing.is_set())
+            way.why = why or "the other end ended the direct connection"
             return True
 
     def _count(self, peer: str, link: Link) -> None:

@@ -19,8 +19,6 @@ from colonnade.wire.link import Link, welcome
 from colonnade.wire.offer import Offer
 from colonnade.wire.strangers import Crowd, Stranger, neighbourhood
 
-PATIENCE = 2.0
-"""Seconds for a connection to be made, and then for both ends to prove who they are."""
 _PLACES = 16
 _BACKLOG = 64
 _PAUSE = 0.1
@@ -29,12 +27,12 @@ _PAUSE = 0.1
 class Listener:
     """Listens at an address, and passes on connections of peers."""
 
-    def __init__(self, listen: str, arrived: Callable[[str, Link], object]) -> None:
-        """``arrived`` is called in a thread of its own for each peer that has proven who it is."""
+    def __init__(self, listen: str, arrived: Callable[[str, Link], object], seconds: float) -> None:
+        """``arrived`` is called in a thread of its own for each peer that proved, in so many seconds, who it is."""
         self.sockets, self.port = open_sockets(listen)
         self.offers: dict[bytes, tuple[str, Offer]] = {}
         """The peers and the offers that were made to them, by the names of these."""
-        self._arrived = arrived
+        self._arrived, self._seconds = arrived, seconds
         self._crowd, self._lock = Crowd(_PLACES), threading.Lock()
 
     def accept(self, listening: socket.socket) -> None:
@@ -64,7 +62,7 @@ class Listener:
 
     def _meet(self, guest: _Guest) -> None:
         try:
-            peer, link = welcome(guest.connection, self.offers, PATIENCE)
+            peer, link = welcome(guest.connection, self.offers, self._seconds)
         except (OSError, ProtocolError):  # a stranger is told nothing, and nothing is kept of it
             guest.connection.close()
             return
