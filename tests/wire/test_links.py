@@ -23,32 +23,9 @@ from colonnade.wire.offer import ANSWER_BYTES, GREETING_BYTES, OFFER_BYTES, Keys
 from colonnade.wire.packet import Kind, unpack
 from tests.ports import free_port
 
-from .conftest import HubWorld, Wire
+from .conftest import LinkWorld
 
 SECONDS = 60.0
-
-
-class LinkWorld(HubWorld):
-    """The bank and the shop listen; the bank's listener can be cut off, as a cable can."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        ports = {"bank": free_port(), "shop": free_port()}
-        self.cables = {name: Wire(port) for name, port in ports.items()}
-        self.directs = {
-            name: Direct(f"127.0.0.1:{port}", f"127.0.0.1:{self.cables[name].port}") for name, port in ports.items()
-        } | {"coordinator": Direct()}
-        self.told: list[tuple[str, str, str]] = []
-
-    def connect(self, identity: Any, **options: Any) -> Endpoint:
-        name = identity.name
-        settings = {"direct": self.directs[name], "told": lambda peer, way: self.told.append((name, peer, way))}
-        return super().connect(identity, **settings | options)
-
-    def end(self) -> None:
-        super().end()
-        for cable in self.cables.values():
-            cable.close()
 
 
 @pytest.fixture
