@@ -196,7 +196,11 @@ class Wire:
                 if not self._whole:
                     near.close()
                     continue
-                far = socket.create_connection(self._target)
+                try:
+                    far = socket.create_connection(self._target)
+                except OSError:  # nobody listens there any more
+                    near.close()
+                    continue
                 self._pairs.append((near, far))
                 thread = threading.Thread(target=self._forward, args=(near, far))
                 self._threads.append(thread)
