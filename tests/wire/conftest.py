@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 from colonnade.wire import Certificate, Endpoint, Hub, Identity, Room, RoomPlace, dial
+from colonnade.wire.direct import Direct
 from colonnade.wire.envelope import names
+from tests.ports import free_port
 
 from .switchboard import Switchboard
 
@@ -119,6 +121,29 @@ class HubWorld(World):
         self.hub.stop()
 
 
+class LinkWorld(HubWorld):
+    """The bank and the shop listen, each behind a cable of its own, and the coordinator dials them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        ports = {"bank": free_port(), "shop": free_port()}
+        self.cables = {name: Wire(port) for name, port in ports.items()}
+        self.directs = {
+            name: Direct(f"127.0.0.1:{port}", f"127.0.0.1:{self.cables[name].port}") for name, port in ports.items()
+        } | {"coordinator": Direct()}
+        self.told: list[tuple[str, str, str]] = []
+
+    def connect(self, identity: Identity, **options: Any) -> Endpoint:
+        name = identity.name
+        settings = {"direct": self.directs[name], "told": lambda peer, way: self.told.append((name, peer, way))}
+        return super().connect(identity, **settings | options)
+
+    def end(self) -> None:
+        super().end()
+        for cable in self.cables.values():
+            cable.close()
+
+
 class RoomWorld(World):
     """Threads without a network, so nothing to watch and nothing to cut; one limit for all."""
 
@@ -171,7 +196,11 @@ class Wire:
                 if not self._whole:
                     near.close()
                     continue
-                far = socket.create_connection(self._target)
+                try:
+                    far = socket.create_connection(self._target)
+                except OSError:  # nobody listens there any more
+                    near.close()
+                    continue
                 self._pairs.append((near, far))
                 thread = threading.Thread(target=self._forward, args=(near, far))
                 self._threads.append(thread)
@@ -200,7 +229,7 @@ def _shut(end: socket.socket) -> None:
         end.shutdown(socket.SHUT_RDWR)
 
 
-@pytest.fixture(params=[MemoryWorld, HubWorld, RoomWorld], ids=["memory", "hub", "room"])
+@pytest.fixture(params=[MemoryWorld, HubWorld, LinkWorld, RoomWorld], ids=["memory", "hub", "links", "room"])
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
     """Participants that can talk."""
     world = request.param()

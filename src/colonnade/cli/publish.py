@@ -109,7 +109,7 @@ def _participant(study: Study, name: str, record: Mapping[str, Any]) -> dict[str
         "traffic": _totals(record.get("traffic", {})) | {"rounds": record.get("rounds")},
         "seconds": record.get("seconds"),
         "processor_seconds": record.get("processor_seconds"),
-        **({"checks": record["checks"]} if "checks" in record else {}),
+        **{key: record[key] for key in ("checks", "links") if key in record},
     }
 
 

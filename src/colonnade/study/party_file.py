@@ -13,6 +13,7 @@ from colonnade.protocols.align import Mode
 from colonnade.study.console_part import ConsolePart, Role
 from colonnade.study.encoder import EncoderPart
 from colonnade.study.keys import Part, checked_path
+from colonnade.study.network import NetworkPart
 from colonnade.study.sections import BudgetPart
 from colonnade.tables.encode import Misfits
 from colonnade.tables.formats import TextFormat
@@ -155,6 +156,7 @@ class PartyFile(Part):
     encoder: EncoderPart | None = Field(default=None, exclude=True)
     policy: PolicyPart
     agent: AgentPart | None = Field(default=None, exclude=True)
+    network: NetworkPart = Field(default_factory=NetworkPart, exclude=True)
 
     @field_validator("data", "key", "ledger", "kept")
     @classmethod

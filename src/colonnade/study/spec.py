@@ -243,6 +243,8 @@ class Study:
         del agreed["security"], agreed["inputs"]
         if self.content.noise_missing is None:
             del agreed["noise_missing"]
+        if self.content.coordinator.links == "hub":
+            del agreed["coordinator"]["links"]
         agreed["limits"] = self.content.limits.agreed
         agreed["task"] = {key: value for key, value in agreed["task"].items() if key not in self.content.task.unsaid}
         agreed["schemas"] = {name: schema.digest for name, schema in self.roster.schemas.items()}

@@ -215,6 +215,13 @@ class Post:
         with self._lock:
             self._watch.gone(name)
 
+    def way_changed(self, name: str) -> None:
+        """Packets to a participant go another way from now on."""
+        with self._lock:
+            standing = self._watch.peers[name]
+            if standing.incarnation is not None and not standing.departed and not self._watch.closed:
+                self._resume(name)
+
     def packet(self, name: str, data: bytes | memoryview) -> None:
         """A packet arrived."""
         if name not in self._boxes:
