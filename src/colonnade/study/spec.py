@@ -91,7 +91,7 @@ class Study:
         return study
 
     def hand_on(self) -> None:
-        """Plan it now, so that processes forked from this one need not; they load it again if a file has changed since."""
+        """Plan it now, so that processes forked from this one need not; they load it again if a file has changed."""
         _HANDED_ON[self.path.absolute()] = self
         _ = self.digest, self.statement, self.binding
 
