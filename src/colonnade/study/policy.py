@@ -15,9 +15,9 @@ from colonnade.errors import DataError, PolicyError, PrivacyError, StudyError
 from colonnade.models.base import Estimator
 from colonnade.privacy import Budget, Event, Ledger, NonPrivate, PostProcessing, Statement, parse_budgets
 from colonnade.privacy.events import audience_of
-from colonnade.privacy.ledger import check_without_ledger, foreseen_without_ledger
 from colonnade.privacy.ledger.caps import Foreseen, Left, Period, remainders, watched
 from colonnade.privacy.ledger.early import EarlyEnds
+from colonnade.privacy.ledger.without import check_without_ledger, foreseen_without_ledger
 from colonnade.privacy.observers import OTHERS
 from colonnade.study.given import bring
 from colonnade.study.party_file import AgentPart, Approval, CapPart, PartyFile
