@@ -40,9 +40,9 @@ _ALIGNED = ("rows", "missing", "repeated", "matched")
 def publish_own(study: Study, config: PartyConfig, folder: Path, model: Estimator) -> None:
     """Write a party's own ``report.html``: what is public, and what this party alone may know."""
     record = read_facts(folder) if (folder / "run.json").exists() else taken(study, config)
-    name, book = config.name, config.book()
-    kept = folder / model.kept_file
-    with at_once(book.path):
+    name, kept = config.name, folder / model.kept_file
+    with at_once(config.ledger):
+        book = config.book()
         own: dict[str, Any] = {"party": name, "ledger": str(config.ledger), "studies": book.studies}
         if own["studies"] <= _FEW_STUDIES:  # to read and compose more of them takes long
             counted = [entry for entry in book.entries() if entry.state != "released"]
