@@ -211,7 +211,7 @@ def _assert_equal(disk: Table, memory: Table) -> None:
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_newlines_within_cells(tmp_path: Path, end: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "_CSV_BLOCK", 256)  # so that some cells lie across the edge of a block
+    monkeypatch.setattr(files, "BLOCK", 256)  # so that some cells lie across the edge of a block
     ids = [f"p\n{i:03d}" for i in shuffled(200)]
     lines = [f'"{person}",{i % 100},"A{end}1",1,"a, ""b""\n\n"' for i, person in enumerate(ids)]
     path = tmp_path / "table.csv"

@@ -99,8 +99,10 @@ def play(
 
     try:
         accelerator.chosen()
-        import_module("colonnade.privacy.noise.strips")  # the samplers take long to load, and nobody waits yet
         told = rules.told_by(place.name, aligns=aligns)
+        if place.name != COORDINATOR:
+            import_module("colonnade.privacy.noise.strips")  # the samplers take long to load, and nobody waits yet
+            task.prepare()
         place.wait_for_peers(partners(place.name, place.peers, task), timeout=wait)
         role = _role(place, task, progress, announce, processor)
         owners = [name for name in (place.name, *place.peers) if name != COORDINATOR]

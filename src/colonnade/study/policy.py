@@ -15,9 +15,9 @@ from colonnade.errors import DataError, PolicyError, PrivacyError, StudyError
 from colonnade.models.base import Estimator
 from colonnade.privacy import Budget, Event, Ledger, NonPrivate, PostProcessing, Statement, parse_budgets
 from colonnade.privacy.events import audience_of
-from colonnade.privacy.ledger import check_without_ledger, foreseen_without_ledger
 from colonnade.privacy.ledger.caps import Foreseen, Left, Period, remainders, watched
 from colonnade.privacy.ledger.early import EarlyEnds
+from colonnade.privacy.ledger.without import check_without_ledger, foreseen_without_ledger
 from colonnade.privacy.observers import OTHERS
 from colonnade.study.given import bring
 from colonnade.study.party_file import AgentPart, Approval, CapPart, PartyFile
@@ -172,8 +172,7 @@ class PartyConfig:
         """How many rows the party's table has, which no other participant is told; ``None`` if it cannot be read."""
         said, text = str(self.data), schema.written(self.content.written).text
         with suppress(DataError):
-            first = files.column_names(self.data, said, text)[:1]
-            return sum(int(part.num_rows) for part in files.read_batches(self.data, said, first, text))
+            return files.count_rows(self.data, said, text)
         return None
 
     def key_columns(self, plan: KeyPlan) -> dict[str, KeyColumn]:

@@ -17,6 +17,7 @@ from colonnade.models.base import Estimator
 from colonnade.models.files import replace_private
 from colonnade.mpc.verify.folding import IN_ALL
 from colonnade.privacy import Entry, Ledger
+from colonnade.privacy.ledger.file import at_once
 from colonnade.protocols.roles import COORDINATOR, Progress, silent
 from colonnade.protocols.session import play
 from colonnade.study.alignment.play import Matching, align_as_coordinator
@@ -69,7 +70,8 @@ def run_party(
         certificates = study.certificates()
         identity = load_identity(config.key, config.name, certificates)
         with _excused(study, identity, certificates, place):
-            config.check(study)
+            with at_once(config.ledger):
+                config.check(study)
             task, model, statement = study.task, config.estimator(study), study.statement
             ledger, entry = _reserved(study, config, record, approve, again)
 
@@ -307,18 +309,21 @@ def _reserved(
 ) -> tuple[Ledger, Entry]:
     """Check the budget, ask for approval, and reserve the budget in the ledger."""
     events, trust, limits = config.charged(study), study.trust, (config.caps, config.periods)
-    if config.note_time():
-        record.note("the ledger holds an entry dated later than now; it counts as old as this moment from here on")
-    config.check_budget(study)
+    with at_once(config.ledger):
+        if config.note_time():
+            record.note("the ledger holds an entry dated later than now; it counts as old as this moment from here on")
+        config.check_budget(study)
     if (before := check_repeat(study, config, approve, again)) is not None:
         record.note("runs again", before=before)
     how = config.approved(study, study.statement, approve)
     record.note("approved", mode=config.approval, by=how)
     record.add(approval={"mode": config.approval, "by": how})
-    ledger = config.book()
-    if ledger.made:
-        record.note("new ledger: nothing on record before this study", ledger=str(ledger.path))
-    entry = ledger.reserve(study.name, study.digest, events, trust, *limits, study.keys(), early=config.failures)
+    keys = study.keys()
+    with at_once(config.ledger):
+        ledger = config.book()
+        if ledger.made:
+            record.note("new ledger: nothing on record before this study", ledger=str(ledger.path))
+        entry = ledger.reserve(study.name, study.digest, events, trust, *limits, keys, early=config.failures)
     return ledger, entry
 
 
@@ -333,9 +338,11 @@ def _reservation(ledger: Ledger, entry: Entry, record: RunRecord) -> Iterator[No
             record.note(_given_back(ledger, entry), entry=entry.id, ledger_head=ledger.head)
         raise
     try:
-        ledger.commit(entry)
-        record.note("budget spent", entry=entry.id, ledger_head=ledger.head)
-        record.add(ledger_head=ledger.head)
+        with at_once(ledger.path):
+            ledger.commit(entry)
+            head = ledger.head
+        record.note("budget spent", entry=entry.id, ledger_head=head)
+        record.add(ledger_head=head)
     except LedgerError as error:
         raise LedgerError(
             f"the study ended well and {record.folder / 'model.json'} is whole; it stays spent, so do not run it "

@@ -90,7 +90,6 @@ class DataFile:
         self._name = name
         self._text = text
         self._seen = self._state()
-        files.refuse_other_encodings(self._path, name, text)
 
     def read(self, columns: Sequence[str]) -> pa.Table:
         """Some columns, read into memory; text gets the type that ids have, so that it is not copied again."""

@@ -118,9 +118,11 @@ def _read(source: Any, said: str, wanted: _Wanted, on_disk: bool | None) -> tupl
 
 
 def _stays(path: Path, said: str, wanted: _Wanted, on_disk: bool | None) -> bool:
-    """Whether a file is left on disk; the columns are checked first."""
-    columns = files.chosen(files.column_names(path, said, wanted.text), said, wanted.choose)
-    return on_disk or files.bytes_in_memory(path, said, columns) > _LARGE
+    """Whether a file is left on disk; then its columns are checked, and else when it is read."""
+    if not on_disk and files.bytes_in_memory(path, said, wanted.choose) <= _LARGE:
+        return False
+    files.chosen(files.column_names(path, said, wanted.text), said, wanted.choose)
+    return True
 
 
 def _refuse_shared(declared: Schema, columns: Sequence[str], said: str, what: str) -> None:

@@ -117,6 +117,11 @@ class Moments(JointRows, OnShares):
         """The noise of entries with this scale, for Laplace noise; 0 means the noise of the task."""
         return replace(self.additive, scale=scale) if scale and self.laplace else self.additive
 
+    @property
+    def drawn(self) -> tuple[tuple[AdditiveNoise, int], ...]:
+        """The noise on entries of each scale, on the diagonal and beside it."""
+        return tuple((self.additive_of(level.scale), often) for level in self.levels for often in {1, self.copies})
+
     @cached_property
     def levels(self) -> tuple[Level, ...]:
         """The entries grouped by their scale; there is one group unless owners named their own scales."""
