@@ -124,7 +124,7 @@ def test_pads_hide_what_is_stored_from_a_leader_who_guesses(monkeypatch):
         listed, rows = self._listed, function.rows_of(self._hiding, function.ROW_WORDS)
         hashes = function.hashed(lists["b"].values, listed.salt)
         tried = function._values(
-            self._context, hashes, function.answers(rows[: listed.cells], hashes[:, :2], listed.seed)
+            self._context, hashes, function.Answers(rows[: listed.cells], listed.seed)(hashes[:, :2])
         )
         kept["pads"] = dict(zip(lists["b"].values, tried[:, 2:], strict=True))
         return real_values(self)

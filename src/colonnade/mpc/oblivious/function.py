@@ -21,7 +21,8 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from colonnade.errors import ProtocolError
-from colonnade.mpc.keyvalue import WORDS, Words, answers, cells_for, stored
+from colonnade.mpc.digests import digests
+from colonnade.mpc.keyvalue import WORDS, Answers, Words, cells_for, stored
 from colonnade.mpc.oblivious.code import ROW_WORDS, WIDTH, Bits, Coder
 from colonnade.mpc.oblivious.matrices import columns_of, rows_of
 from colonnade.randomness import Stream, new_key
@@ -99,10 +100,10 @@ class Asker:
         """The values for the list, some keys at a time; what hid the list is forgotten."""
         rows = rows_of(self._hiding, ROW_WORDS)[: self._listed.cells]
         del self._hiding
-        hashes = self._listed.hashes
+        hashes, found = self._listed.hashes, Answers(rows, self._listed.seed)
         for start in range(0, len(hashes), _AT_ONCE):
             part = hashes[start : start + _AT_ONCE]
-            yield _values(self._context, part, answers(rows, part[:, :WORDS], self._listed.seed))
+            yield _values(self._context, part, found(part[:, :WORDS]))
 
     def __repr__(self) -> str:
         return "Asker(...)"
@@ -138,10 +139,11 @@ class Holder:
         """The values for any keys, some at a time; the secret is used for these and forgotten."""
         rows = rows_of(self._columns, ROW_WORDS)[: self._cells]
         del self._columns
-        coder = Coder(self._secret)
+        coder, answers = Coder(self._secret), Answers(rows, self._seed)
         for start in range(0, len(keys), _AT_ONCE):
             hashes = hashed(keys[start : start + _AT_ONCE], self._salt)
-            found = answers(rows, hashes[:, :WORDS], self._seed) ^ coder(hashes[:, WORDS:])
+            found = answers(hashes[:, :WORDS])
+            found ^= coder(hashes[:, WORDS:])
             yield _values(self._context, hashes, found)
 
     def __repr__(self) -> str:
@@ -167,8 +169,8 @@ def bits_of(secret: Bits) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
 
 def hashed(keys: Sequence[bytes], salt: bytes) -> Words:
     """256 bits for each key: where it is looked up, and what is found there."""
-    digests = b"".join([hashlib.blake2b(key, digest_size=8 * VALUE_WORDS, key=salt).digest() for key in keys])
-    return np.frombuffer(digests, dtype="<u8").reshape(-1, VALUE_WORDS)
+    begun = hashlib.blake2b(digest_size=8 * VALUE_WORDS, key=salt)
+    return digests(begun, keys)
 
 
 def _coded(rows: Bits) -> Bits:
@@ -179,15 +181,10 @@ def _coded(rows: Bits) -> Bits:
 def _values(context: bytes, hashes: Words, rows: Bits) -> Words:
     """The function's values: hashes of a key's hash and its row, others for every context."""
     half = len(context) // 2
-    joined = np.hstack([hashes, rows]).astype("<u8")
+    begun = hashlib.blake2b(digest_size=8 * VALUE_WORDS, salt=context[:half], person=context[half:])
+    joined = np.hstack([hashes, rows]).astype("<u8", copy=False)
     size, flat = joined.shape[1] * 8, joined.tobytes()
-    digests = [
-        hashlib.blake2b(
-            flat[at : at + size], digest_size=8 * VALUE_WORDS, salt=context[:half], person=context[half:]
-        ).digest()
-        for at in range(0, len(flat), size)
-    ]
-    return np.frombuffer(b"".join(digests), dtype="<u8").reshape(-1, VALUE_WORDS)
+    return digests(begun, [flat[at : at + size] for at in range(0, len(flat), size)])
 
 
 def _summed(columns: Bits, challenge: bytes) -> Bits:

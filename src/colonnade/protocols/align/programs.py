@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from colonnade.errors import AlignmentError, PeerLost, PeerStopped, ProtocolError
@@ -57,7 +58,7 @@ class Aligned:
             return table.placed(where, self.slots, self.size, self.token)
         if self.index is None:
             raise ValueError("an alignment that is used again has no rows of its own")
-        return table.aligned(where, [row.tobytes().hex() for row in self.index])
+        return table.aligned(where, _written(self.index))
 
 
 @dataclass(frozen=True)
@@ -167,6 +168,14 @@ def _mixed(keys: Keys, task: Aligning) -> tuple[NDArray[np.int64], list[bytes]]:
     values = [*keys.values, *(b"\xff" * 4 + stream.bytes(KEY_BYTES) for _ in range(fill))]
     order = shuffled(len(values), stream)
     return order, [values[place] for place in order.tolist()]
+
+
+def _written(index: NDArray[np.uint8]) -> pa.Array:
+    """The random names as text."""
+    length = 2 * TOKEN_BYTES
+    starts = np.arange(0, length * len(index) + 1, length, dtype=np.int64)
+    text = np.ascontiguousarray(index).tobytes().hex().encode()
+    return pa.LargeStringArray.from_buffers(len(index), pa.py_buffer(starts), pa.py_buffer(text))
 
 
 def _visible(me: Owner, rows: NDArray[np.int64], index: NDArray[np.uint8], keys: Keys, task: Aligning) -> Aligned:
