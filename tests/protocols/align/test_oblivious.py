@@ -5,6 +5,8 @@ Every two owners transfer 624 keys first, which takes most of the time of these 
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -24,7 +26,7 @@ def make_task(owners, **how):
     return align_task(owners, mode="ot", **how)
 
 
-@pytest.mark.parametrize(("owners", "hidden"), [("ab", False), ("ab", True), ("abc", False)])
+@pytest.mark.parametrize(("owners", "hidden"), [("ab", False), ("ab", True), ("abc", False), ("abc", True)])
 def test_the_result_is_the_plaintext_join(owners, hidden, stream):
     people = [f"p{number}" for number in range(900)]
     lists = {
@@ -58,6 +60,44 @@ def test_padded_lists_have_one_length_and_the_same_members():
     found = execute(task, lists)
     assert set(common_of(task, lists, found)) == set(lists["b"].values)
     assert found[COORDINATOR].sizes == {"a": 50, "b": 50}
+
+
+def test_hidden_the_leader_serves_all_others_at_once(monkeypatch):
+    """Nobody waits until the leader is done with somebody else, so nobody seems silent.
+
+    Owner b lays its list out only when the others have their choices. Pieces of all lists are taken in turn.
+    """
+    monkeypatch.setattr(function, "PIECE", 1)
+    others, chosen, order = ("b", "c", "d"), {name: threading.Event() for name in "bcd"}, []
+    real_choose, real_ask, real_held = oblivious._choose, oblivious._ask, oblivious._held
+
+    def choose(me, asker, run):
+        found = real_choose(me, asker, run)
+        if me.name == "a":
+            chosen[asker].set()
+        return found
+
+    def ask(me, *rest):
+        if me.name == "b":
+            assert all(event.wait(60) for event in chosen.values()), "the others wait for b"
+        real_ask(me, *rest)
+
+    def held(me, asker, *rest):
+        for holder in real_held(me, asker, *rest):
+            if me.name == "a":
+                order.append(asker)
+            yield holder
+
+    monkeypatch.setattr(oblivious, "_choose", choose)
+    monkeypatch.setattr(oblivious, "_ask", ask)
+    monkeypatch.setattr(oblivious, "_held", held)
+    lists = {"a": plain_keys(f"{n}" for n in range(40))}
+    lists |= {name: plain_keys(f"{n}" for n in range(place, 60 + place)) for place, name in enumerate(others)}
+    task = make_task(("a", *others), hidden=True)
+    found = execute(task, lists)
+    assert set(common_of(task, lists, found)) == align.reference([keys.values for keys in lists.values()])
+    assert found[COORDINATOR].count == 38
+    assert order == [*others] * len(function.pieces(60))
 
 
 # --- what is seen
@@ -148,7 +188,7 @@ def test_hidden_no_one_owner_can_compute_the_tags_of_another(monkeypatch):
     lists = {"a": plain_keys(["1", "2", "3"]), "b": plain_keys(["3", "4", "5", "6"])}
     real, guessed = function.Holder.values, []
 
-    def values(self, keys):
+    def values(self, keys, ahead=()):
         (found,) = real(self, [*keys, *(lists["a"].values if len(keys) == 4 else lists["b"].values)])
         guessed.append(found[len(keys) :, :2])
         yield found[: len(keys)]

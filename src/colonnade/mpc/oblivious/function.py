@@ -135,13 +135,26 @@ class Holder:
         if not np.array_equal(_summed(self._columns, challenge), hiding ^ (coded & self._taken[:, None])):
             raise ProtocolError(f"{source} sent 'sums' that do not fit what it sent before, so it asked for no list")
 
-    def values(self, keys: Sequence[bytes]) -> Iterator[Words]:
-        """The values for any keys, some at a time; the secret is used for these and forgotten."""
+    @staticmethod
+    def blocks(count: int) -> int:
+        """In how many blocks the values of so many keys come."""
+        return -(-count // _AT_ONCE)
+
+    def hashes(self, keys: Sequence[bytes], start: int, count: int) -> list[Words]:
+        """The hashes of some blocks of keys, which depend on the asker's salt alone."""
+        firsts = range(start * _AT_ONCE, len(keys), _AT_ONCE)[:count]
+        return [hashed(keys[first : first + _AT_ONCE], self._salt) for first in firsts]
+
+    def values(self, keys: Sequence[bytes], ahead: Sequence[Words] = ()) -> Iterator[Words]:
+        """The values for any keys, some at a time; the secret is used for these and forgotten.
+
+        ``ahead`` are hashes of the first blocks of these keys.
+        """
         rows = rows_of(self._columns, ROW_WORDS)[: self._cells]
         del self._columns
         coder, answers = Coder(self._secret), Answers(rows, self._seed)
-        for start in range(0, len(keys), _AT_ONCE):
-            hashes = hashed(keys[start : start + _AT_ONCE], self._salt)
+        for block in range(self.blocks(len(keys))):
+            hashes = ahead[block] if block < len(ahead) else self.hashes(keys, block, 1)[0]
             found = answers(hashes[:, :WORDS])
             found ^= coder(hashes[:, WORDS:])
             yield _values(self._context, hashes, found)
