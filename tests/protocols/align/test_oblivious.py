@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from scipy import stats
 
@@ -16,6 +17,7 @@ from colonnade.mpc.oblivious import function
 from colonnade.protocols import align
 from colonnade.protocols.align import join, oblivious
 from colonnade.protocols.roles import COORDINATOR
+from colonnade.tables.keys import Key, KeyColumn, KeyPlan, collect_keys
 
 from .. import kit
 from ..kit import align_task
@@ -54,12 +56,54 @@ def test_lists_in_several_pieces_and_an_empty_one(monkeypatch):
         execute(task, lists)
 
 
-def test_padded_lists_have_one_length_and_the_same_members():
+@pytest.mark.parametrize("hidden", [False, True], ids=["visible", "hidden"])
+def test_padded_lists_have_one_length_and_the_same_members(hidden):
     lists = {"a": plain_keys(f"{n}" for n in range(30)), "b": plain_keys(f"{n}" for n in range(20, 25))}
-    task = make_task(("a", "b"), pad_to=50)
+    task = make_task(("a", "b"), pad_to=50, hidden=hidden)
     found = execute(task, lists)
     assert set(common_of(task, lists, found)) == set(lists["b"].values)
     assert found[COORDINATOR].sizes == {"a": 50, "b": 50}
+    assert found["a"].size == (100 if hidden else 5)
+    with pytest.raises(CapacityError, match="raise pad_to"):
+        execute(make_task(("a", "b"), pad_to=29, hidden=hidden), lists)
+
+
+def test_keys_of_several_columns_unicode_and_duplicates():
+    parts = (Key("name", case="fold", blanks="collapse", accents="strip"), Key("born", kind="date"))
+    columns = {"name": KeyColumn("name"), "born": KeyColumn("born")}
+    rows = {
+        "a": [("Zoë  van Dam", "1990-02-01"), ("Ana", "1991-02-01"), ("ab", "2001-01-11"), ("Ana", None)],
+        "b": [("ANA", "1991-02-01"), ("zoe van\u00a0dam", "1990-02-01"), ("a", "2001-01-11"), (" ana", "1991-02-01")],
+    }
+    lists = {
+        owner: collect_keys(
+            pa.table({"name": [name for name, _ in held], "born": pa.array([day for _, day in held], pa.string())}),
+            KeyPlan(parts, "first"),
+            columns,
+            owner,
+        )
+        for owner, held in rows.items()
+    }
+    assert {name: len(keys) for name, keys in lists.items()} == {"a": 3, "b": 3}
+    found = execute(make_task(("a", "b"), keys=parts, duplicates="first"), lists)
+    joined = [[lists[name].parts(row) for row in found[name].rows.tolist()] for name in "ab"]
+    assert joined[0] == joined[1]
+    assert set(joined[0]) == {("zoe van dam", "1990-02-01"), ("ana", "1991-02-01")}
+
+
+def test_an_alignment_that_all_still_hold_is_not_run_again():
+    lists = {name: plain_keys(["1", "2"]) for name in "ab"}
+    task = make_task(("a", "b"))
+    token = execute(task, lists)["a"].token
+    logs: dict = {}
+    again = execute(task, lists, known={"a": token, "b": token}, log=logs)
+    assert again["a"].reused
+    assert again["a"].token == token
+    assert again[COORDINATOR].reused
+    assert {kind for messages in logs.values() for kind, _ in messages} == {"align", "align-plan"}
+    differing = execute(task, lists, known={"a": token})
+    assert not differing["a"].reused
+    assert set(common_of(task, lists, differing)) == set(lists["a"].values)
 
 
 def test_hidden_the_leader_serves_all_others_at_once(monkeypatch):
