@@ -31,7 +31,10 @@ from colonnade.study.forks import ENDING, LONGEST_REQUEST, MOST_DESCRIPTORS, For
 if TYPE_CHECKING:
     from colonnade.study import Study
 
-_LIBRARIES = ("grpc.aio", "flint", "scipy.special", "pyarrow.csv", "cryptography.x509", "rbcl", "encodings.idna")
+_LIBRARIES = (
+    *("grpc.aio", "flint", "scipy.special", "pyarrow.csv", "cryptography.x509", "encodings.idna"),
+    "colonnade.mpc.sodium",
+)
 _PARTICIPANT = (
     *("cli.app", "cli.approve", "cli.publish", "cli.show", "study.alignment.store", "study.run"),
     *("wire.certificates", "wire.hub_carrier", "privacy.noise.laws", "privacy.noise.strips", "report.components"),
