@@ -15,8 +15,9 @@ from colonnade.errors import NO_RESULT, PeerLost, ShareError
 from colonnade.mpc import vocabulary
 from colonnade.mpc.committee import Committee, Link
 from colonnade.mpc.common import CommonKeys
-from colonnade.mpc.dealing import dealt
+from colonnade.mpc.dealing import Dealing, dealt
 from colonnade.mpc.packing import pack, unpack
+from colonnade.mpc.parts import split
 from colonnade.mpc.residues import Integers, Residues, ResidueSystem
 from colonnade.mpc.shamir import combine, differing, interpolate
 from colonnade.mpc.shares import Shares
@@ -149,8 +150,8 @@ class Hand:
         if begin:
             begin()
 
-    def deal(self, values: Integers, *, degree: int | None = None) -> Shares | None:
-        """Send each seat its share of an array; returns the dealer's own share if it has a seat."""
+    def deal(self, values: Integers, *, degree: int | None = None, parts: bool = False) -> Shares | None:
+        """Send each seat its share of an array, or its part; returns the dealer's own share if it has a seat."""
         committee = self.committee
         degree = committee.threshold if degree is None else degree
         if not committee.seats:
@@ -161,7 +162,7 @@ class Hand:
             streams = {seat: self.common.pair_stream(self.name, seat) for seat in drawing}
         else:
             streams = {seat: self._seed(seat, values.shape) for seat in drawing}
-        own = self._deal(self.system.split(values), streams)
+        own = self._deal(self.system.split(values), streams, split if parts else dealt)
         return None if own is None else self._taken(Shares(own, degree), self.name)
 
     def _taken(self, shares: Shares, dealer: str) -> Shares:
@@ -176,13 +177,13 @@ class Hand:
         self.links[seat].send("share", shape=list(shape), seed=seed)
         return Stream(seed)
 
-    def _deal(self, secret: Residues, drawn: Mapping[str, Stream]) -> Residues | None:
+    def _deal(self, secret: Residues, drawn: Mapping[str, Stream], make: Dealing = dealt) -> Residues | None:
         """Send shares to the seats that cannot draw them; returns the share of this seat, if it has one."""
         committee = self.committee
         points = {seat: committee.point(seat) for seat in committee.seats}
         streams = {points[seat]: stream for seat, stream in drawn.items()}
         others = [seat for seat in committee.seats if seat != self.name and seat not in drawn]
-        own, sent = dealt(self.system, secret, streams, points.get(self.name), [points[seat] for seat in others])
+        own, sent = make(self.system, secret, streams, points.get(self.name), [points[seat] for seat in others])
         for seat in others:
             self.links[seat].send("share", words=sent[points[seat]])
         return own
