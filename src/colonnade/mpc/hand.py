@@ -44,6 +44,8 @@ class Hand:
         self.links = links
         self.lost: list[str] = []
         """Seats that were lost, and without which an opening went on."""
+        self.parted: Residues | None = None
+        """What this participant has dealt in parts last."""
         self._common: CommonKeys | None = None
         self._agreement: Agreement | None = None
         self._claims: Claims | None = None
@@ -162,7 +164,10 @@ class Hand:
             streams = {seat: self.common.pair_stream(self.name, seat) for seat in drawing}
         else:
             streams = {seat: self._seed(seat, values.shape) for seat in drawing}
-        own = self._deal(self.system.split(values), streams, split if parts else dealt)
+        secret = self.system.split(values)
+        if parts:
+            self.parted = secret
+        own = self._deal(secret, streams, split if parts else dealt)
         return None if own is None else self._taken(Shares(own, degree), self.name)
 
     def _taken(self, shares: Shares, dealer: str) -> Shares:

@@ -8,7 +8,6 @@ and V' U between these two. All three seats together have then added up the prod
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colonnade.mpc import Shares
 from colonnade.mpc.parts import around, on_polynomial
@@ -23,8 +22,6 @@ class PartedSeat:
     def __init__(self, me: Role, task: Moments) -> None:
         self.me, self.task, self.system = me, task, me.hand.system
         self.cross = np.zeros((len(self.system.primes), task.width, task.width))
-        self.held: NDArray[np.float64] | None = None
-        """The rows that this seat has just dealt, if it is an owner."""
 
     def multiply(self, rows: int, mine: Shares | None) -> None:
         """Take in one block of rows of every other owner and add this seat's products."""
@@ -34,11 +31,12 @@ class PartedSeat:
             parts = {o: me.dealt_by(o, (rows, width), mine).values for o, width in widths.items()}
         with me.meter.phase("multiply"):
             before, after = around(me.hand.committee, me.name)
+            own = me.hand.parted
             due: list[tuple[str, Residues, str, Residues]] = []
-            if self.held is not None and after in parts:
+            if own is not None and after in parts:
                 due.append((me.name, parts[me.name], after, parts[after]))
-            if self.held is not None and before in parts:
-                due.append((before, parts[before], me.name, self.system.split(self.held)))
+            if own is not None and before in parts:
+                due.append((before, parts[before], me.name, own))
             if before in parts and after in parts:
                 due.append((after, parts[after], before, parts[before]))
             self._add(due)

@@ -55,8 +55,6 @@ def owner(me: Owner, table: Rows, task: Moments) -> NoisyMoments:
         if not task.hidden:
             with me.meter.phase("own block"):
                 own.add(whole)
-        if isinstance(seat, PartedSeat):
-            seat.held = whole
         if seat:
             seat.multiply(size, mine)
         if task.trust.active:
