@@ -16,6 +16,7 @@ from colonnade.tables import days, normal, parse
 DIGESTS = {
     "rounding": "06f8a0cce0c7c3ae",
     "streams": "e75eaf829043167e",
+    "parts": "12561ba8c5caa534",
     "masked": "277703be2be42971",
     "ids": "af6c72d788f85908",
     "cells": "2533eb02f8b9f6a9",
@@ -42,8 +43,8 @@ def test_everybody_tells_the_rules_that_it_applies() -> None:
     def names(who: str, *, aligns: bool) -> set[str]:
         return {one.split("=")[0] for one in rules.told_by(who, aligns=aligns)["rules"].split()}
 
-    assert names("coordinator", aligns=True) == {"rounding", "streams", "masked"}
-    assert names("bank", aligns=False) == {"rounding", "streams", "masked", "ids", "cells", "hashes"}
+    assert names("coordinator", aligns=True) == {"rounding", "streams", "parts", "masked"}
+    assert names("bank", aligns=False) == {"rounding", "streams", "parts", "masked", "ids", "cells", "hashes"}
 
 
 def test_digests_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:

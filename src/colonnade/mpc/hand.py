@@ -15,9 +15,11 @@ from colonnade.errors import NO_RESULT, PeerLost, ShareError
 from colonnade.mpc import vocabulary
 from colonnade.mpc.committee import Committee, Link
 from colonnade.mpc.common import CommonKeys
+from colonnade.mpc.dealing import Dealing, dealt
 from colonnade.mpc.packing import pack, unpack
+from colonnade.mpc.parts import split
 from colonnade.mpc.residues import Integers, Residues, ResidueSystem
-from colonnade.mpc.shamir import combine, complete, differing, interpolate
+from colonnade.mpc.shamir import combine, differing, interpolate
 from colonnade.mpc.shares import Shares
 from colonnade.mpc.verify.agreement import Agreement, Noted
 from colonnade.mpc.verify.claims import Claims
@@ -42,6 +44,8 @@ class Hand:
         self.links = links
         self.lost: list[str] = []
         """Seats that were lost, and without which an opening went on."""
+        self.parted: Residues | None = None
+        """What this participant has dealt in parts last."""
         self._common: CommonKeys | None = None
         self._agreement: Agreement | None = None
         self._claims: Claims | None = None
@@ -148,8 +152,8 @@ class Hand:
         if begin:
             begin()
 
-    def deal(self, values: Integers, *, degree: int | None = None) -> Shares | None:
-        """Send each seat its share of an array; returns the dealer's own share if it has a seat."""
+    def deal(self, values: Integers, *, degree: int | None = None, parts: bool = False) -> Shares | None:
+        """Send each seat its share of an array, or its part; returns the dealer's own share if it has a seat."""
         committee = self.committee
         degree = committee.threshold if degree is None else degree
         if not committee.seats:
@@ -160,8 +164,11 @@ class Hand:
             streams = {seat: self.common.pair_stream(self.name, seat) for seat in drawing}
         else:
             streams = {seat: self._seed(seat, values.shape) for seat in drawing}
-        shares = self._deal(self.system.split(values), streams)
-        return self._taken(Shares(shares[committee.point(self.name)], degree), self.name) if self.seated else None
+        secret = self.system.split(values)
+        if parts:
+            self.parted = secret
+        own = self._deal(secret, streams, split if parts else dealt)
+        return None if own is None else self._taken(Shares(own, degree), self.name)
 
     def _taken(self, shares: Shares, dealer: str) -> Shares:
         """Shares that were dealt; where seats check each other, they will see that they lie on polynomials."""
@@ -175,16 +182,16 @@ class Hand:
         self.links[seat].send("share", shape=list(shape), seed=seed)
         return Stream(seed)
 
-    def _deal(self, secret: Residues, drawn: Mapping[str, Stream]) -> dict[int, Residues]:
-        """Send shares to the seats that cannot draw them; returns these shares by the points of the seats."""
+    def _deal(self, secret: Residues, drawn: Mapping[str, Stream], make: Dealing = dealt) -> Residues | None:
+        """Send shares to the seats that cannot draw them; returns the share of this seat, if it has one."""
         committee = self.committee
-        others = [committee.point(seat) for seat in committee.seats if seat not in drawn]
-        streams = {committee.point(seat): stream for seat, stream in drawn.items()}
-        shares = complete(self.system, secret, streams, others)
-        for seat in committee.seats:
-            if seat != self.name and seat not in drawn:
-                self.links[seat].send("share", words=pack(shares[committee.point(seat)], self.system))
-        return shares
+        points = {seat: committee.point(seat) for seat in committee.seats}
+        streams = {points[seat]: stream for seat, stream in drawn.items()}
+        others = [seat for seat in committee.seats if seat != self.name and seat not in drawn]
+        own, sent = make(self.system, secret, streams, points.get(self.name), [points[seat] for seat in others])
+        for seat in others:
+            self.links[seat].send("share", words=sent[points[seat]])
+        return own
 
     def receive(self, dealer: str, shape: Sequence[int], *, degree: int | None = None) -> Shares:
         """This seat's share of the array that ``dealer`` dealt, which must have the given shape."""
@@ -213,6 +220,11 @@ class Hand:
         """Left' right, for two shared matrices with the same rows. Sends nothing; the degrees are added."""
         return Shares(self.system.inner(left.values, right.values), left.degree + right.degree)
 
+    def inners(self, pairs: Sequence[tuple[Shares, Shares]]) -> list[Shares]:
+        """The same for several pairs, all with the same rows."""
+        products = self.system.inners([(left.values, right.values) for left, right in pairs])
+        return [Shares(found, a.degree + b.degree) for found, (a, b) in zip(products, pairs, strict=True)]
+
     def multiply(self, left: Shares, right: Shares) -> Shares:
         """The elementwise product of two shared arrays. Sends nothing; the degrees are added."""
         return Shares(self.system.reduce(left.values * right.values), left.degree + right.degree)
@@ -232,12 +244,12 @@ class Hand:
         dealers = there[: shares.degree + 1]
         if len(dealers) <= shares.degree:
             raise ValueError(f"{len(dealers)} seats cannot lower a sharing of degree {shares.degree}")
-        own: dict[int, Residues] = {}
+        own: Residues | None = None
         if self.name in dealers:
             drawing = committee.seeded_by(self.name, committee.threshold)
             own = self._deal(shares.values, {seat: common.pair_stream(self.name, seat) for seat in drawing})
         parts = [
-            own[committee.point(dealer)] if dealer == self.name else self._received(dealer, shares.shape).values
+            own if own is not None and dealer == self.name else self._received(dealer, shares.shape).values
             for dealer in dealers
         ]
         points = [committee.point(dealer) for dealer in dealers]

@@ -17,6 +17,7 @@ import numpy as np
 
 from colonnade.errors import ProtocolError
 from colonnade.mpc import PRIMES, ResidueSystem, blinding
+from colonnade.mpc.parts import on_polynomial, split
 from colonnade.mpc.residues import FEW
 from colonnade.mpc.vocabulary import BLOCK, WAVE
 from colonnade.privacy.noise.grid import Grid
@@ -52,6 +53,16 @@ def _streams() -> Iterator[Any]:
     yield ResidueSystem(PRIMES[:3]).uniform((50,), stream).astype("<f8")
 
 
+def _parts() -> Iterator[Any]:
+    """Three seats that are not checked hold parts of rows; a seat that holds shares of them would open nonsense."""
+    yield b"moments of three seats: V V after, U X before, V U between"
+    system = ResidueSystem(PRIMES[:2])
+    found, words = split(system, system.split(np.arange(-5.0, 5.0)), {2: Stream(_KEY)}, 1, [3])
+    yield np.asarray(found).astype("<f8")
+    yield words[3].astype("<i4")
+    yield on_polynomial(system, system.split(np.arange(-5.0, 5.0)), 2).astype("<f8")
+
+
 def _masked() -> Iterator[Any]:
     """Who reads what is opened under masks follows from these sizes; other seats would wait for other messages."""
     yield b"one group reads; blocks in turn"
@@ -70,7 +81,7 @@ def _group() -> Iterator[Any]:
     yield blinding.Blind.fresh(Stream(_KEY)).on(points)
 
 
-_EVERYBODY = {"rounding": _rounding, "streams": _streams, "masked": _masked}
+_EVERYBODY = {"rounding": _rounding, "streams": _streams, "parts": _parts, "masked": _masked}
 _OWNERS = {"ids": cells.ids, "cells": cells.cells, "hashes": _hashes}
 _ALIGNED = {"text": cells.text, "numbers": cells.numbers, "dates": cells.dates, "group": _group}
 _IN_THREADS = ("group",)
@@ -83,6 +94,7 @@ _MEANING = {
     "cells": "cells are encoded",
     "rounding": "numbers are rounded",
     "streams": "random streams are read",
+    "parts": "rows are dealt in parts",
     "masked": "numbers under masks are opened",
     "hashes": "ids and keys are hashed",
     "group": "keys are hashed to a group",

@@ -9,6 +9,7 @@ The release holds x_i^2 + Sk(mu) on the diagonal and 2 x_i x_j + Sk(2 mu) above 
 with Sk(mu) on every entry, its two copies of each off-diagonal entry added up. Discrete Gaussian noise is used in the
 same way; discrete Laplace noise is added to each x_i x_j once.
 
+Where the owners have three seats and are not checked, they deal parts instead of shares, which takes less (``parted``).
 If nobody knows which people all owners hold, the seats compute all products (``hidden``). Where participants may
 deviate, products are checked before anything is opened (``checked``).
 """
@@ -21,11 +22,12 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.mpc import Shares, beside
+from colonnade.mpc import Shares
 from colonnade.mpc.verify.inputs import InputProofs
-from colonnade.protocols.moments.checked import CheckedSeat, pairs_of_owners, window_ends
+from colonnade.protocols.moments.checked import CheckedSeat, add_between, pairs_of_owners, window_ends
 from colonnade.protocols.moments.hidden import CheckedHiddenSeat, HiddenSeat
 from colonnade.protocols.moments.integers import OwnBlock, exact_gram, noise_share
+from colonnade.protocols.moments.parted import PartedSeat
 from colonnade.protocols.moments.published import NoisyMoments
 from colonnade.protocols.moments.task import Moments
 from colonnade.protocols.roles import Coordinator, Owner, Role
@@ -49,7 +51,7 @@ def owner(me: Owner, table: Rows, task: Moments) -> NoisyMoments:
         with me.meter.phase("encode"):
             whole = next(blocks)
         with me.meter.phase("deal"):
-            mine = me.hand.deal(whole)
+            mine = me.hand.deal(whole, parts=True) if task.in_parts else me.hand.deal(whole)
         if not task.hidden:
             with me.meter.phase("own block"):
                 own.add(whole)
@@ -124,10 +126,7 @@ class Seat:
         with self.me.meter.phase("receive"):
             shares = [self.me.dealt_by(block.owner, (rows, len(block.columns)), mine) for block in self.task.blocks]
         with self.me.meter.phase("multiply"):
-            for left, right in self.pairs:
-                product = hand.inner(beside(*shares[left]), beside(*shares[right]))
-                self.cross[:, self.task.spans(left), self.task.spans(right)] += product.values
-            hand.system.reduce(self.cross)
+            add_between(hand, shares, self.pairs, self.task, self.cross)
 
     def total(self, mine: Shares | None) -> Shares:
         """Products between owners, own blocks and noise, added up on shares."""
@@ -139,7 +138,7 @@ class Seat:
 
 
 AnyRole = TypeVar("AnyRole", bound=Role)
-AnySeat = Seat | HiddenSeat | CheckedSeat | CheckedHiddenSeat
+AnySeat = Seat | PartedSeat | HiddenSeat | CheckedSeat | CheckedHiddenSeat
 
 
 def _summing(me: AnyRole, task: Moments) -> AnyRole:
@@ -153,6 +152,8 @@ def _seat(me: Role, summing: Role, task: Moments) -> AnySeat | None:
         return None
     if task.trust.active:
         return CheckedHiddenSeat(me, summing, task) if task.hidden else CheckedSeat(me, summing, task)
+    if task.in_parts:
+        return PartedSeat(me, task)
     return HiddenSeat(me, task) if task.hidden else Seat(me, task)
 
 
