@@ -63,7 +63,9 @@ class Channel:
         for pieces in [parts] if size <= self._piece else _cut(parts, self._piece):
             self._post.wait_for_room(self.peer, sum(map(len, pieces)))
             with self._tls, self._traffic.timed(), _Guard(self, session):
-                self._post.dispatch(self.peer, session.seal(pieces))
+                # Small pieces are copied sooner than the lock is taken twice.
+                head = self._post.head(self.peer) if size > _RECORD else None
+                self._post.dispatch(self.peer, session.seal(pieces, head.data if head else b""), head)
         size -= _LENGTH.size
         self._traffic.messages_sent += 1
         self._traffic.payload_sent += size

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
+from typing import NamedTuple
 
 from colonnade.errors import ColonnadeError, PeerLost, ProtocolError
 from colonnade.wire.carrier import Carrier
@@ -32,6 +33,13 @@ class _Boxes:
     """Whether packets of this peer are dropped unread."""
     next_notice: float = 0.0
     """When the next notice is due that it was lost, if they came evenly."""
+
+
+class Head(NamedTuple):
+    """The bytes before a piece of the sealed stream, and the number of the piece."""
+
+    sequence: int
+    data: bytes
 
 
 class Post:
@@ -58,14 +66,25 @@ class Post:
 
     # Called by channels and by the endpoint
 
-    def dispatch(self, name: str, sealed: bytes) -> None:
-        """Number a piece of the sealed stream, keep it, and send it."""
+    def head(self, name: str) -> Head:
+        """What stands before the next piece of the sealed stream, if that is the next one to be dispatched."""
+        with self._lock:
+            sequence = self._boxes[name].outbox.next_sequence
+            return Head(sequence, self._pack(name, Kind.DATA, sequence=sequence))
+
+    def dispatch(self, name: str, sealed: bytes, head: Head | None = None) -> None:
+        """Number a piece of the sealed stream, keep it, and send it; its ``head`` stands before it, if it has one."""
         with self._lock:
             if self._watch.peers[name].departed:
                 return
             boxes = self._boxes[name]
             boxes.used = True
-            boxes.outbox.add(self._send(name, Kind.DATA, sealed, boxes.outbox.next_sequence))
+            sequence, data = boxes.outbox.next_sequence, sealed
+            if head is None or head.sequence != sequence:  # another piece may have been first
+                body = sealed if head is None else sealed[len(head.data) :]
+                data = self._pack(name, Kind.DATA, body, sequence)
+            self._hand_over(name, data)
+            boxes.outbox.add(data)
 
     def wait_for_room(self, name: str, size: int) -> None:
         """Wait until the peer can take ``size`` more bytes."""
@@ -361,11 +380,12 @@ class Post:
         notice = Notice(kind, self._identity.name, name, incarnations)
         self._send(name, kind, notice.seal(self._identity, reason))
 
-    def _send(self, name: str, kind: Kind, body: bytes = b"", sequence: int = 0) -> bytes:
+    def _send(self, name: str, kind: Kind, body: bytes = b"") -> None:
+        self._hand_over(name, self._pack(name, kind, body))
+
+    def _pack(self, name: str, kind: Kind, body: bytes = b"", sequence: int = 0) -> bytes:
         arrived, taken = self._boxes[name].inbox.report()
-        data = pack(kind, self._incarnation, sequence, arrived, taken, body, self._prefixes[name])
-        self._hand_over(name, data)
-        return data
+        return pack(kind, self._incarnation, sequence, arrived, taken, body, self._prefixes[name])
 
     def _hand_over(self, name: str, data: bytes) -> None:
         self._counters.peers[name].sealed_sent += len(data) - len(self._prefixes[name])

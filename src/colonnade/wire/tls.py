@@ -70,14 +70,17 @@ class TlsSession:
         except ssl.SSLError as error:
             raise self._translate(error) from None
 
-    def seal(self, pieces: Sequence[bytes | memoryview]) -> bytes:
-        """The sealed bytes of some pieces, one after the other."""
+    def seal(self, pieces: Sequence[bytes | memoryview], head: bytes = b"") -> bytes:
+        """The sealed bytes of some pieces, one after the other; ``head`` comes before them, and is not sealed."""
         if sum(map(len, pieces)) <= _ONE_RECORD:
             pieces = [b"".join(pieces)]
+        if head:  # put in here, because a head that is joined to the sealed bytes later costs a copy of them
+            self._outgoing.write(head + self._outgoing.read())
         try:
             for piece in pieces:
                 self._tls.write(piece)
         except ssl.SSLError as error:
+            self._outgoing.read(len(head))  # what is left is for the peer
             raise self._translate(error) from None
         return self._outgoing.read()
 
