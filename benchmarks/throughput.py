@@ -124,7 +124,6 @@ def show(found: dict[str, Any]) -> None:
 def show_both(found: dict[str, Any]) -> None:
     """The figures of both ways in lines."""
     show(found["hub"])
-    rates = ", ".join(f"{rate:.0f} MB/s" for rate in found["direct"]["rates"].values())
     print("over a direct link:")
     show(found["direct"])
 
