@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from colonnade.mpc import PRIMES, ResidueSystem
+from colonnade.mpc import PRIMES, Committee, Hand, ResidueSystem
 from colonnade.mpc.packing import unpack
 from colonnade.mpc.parts import around, on_polynomial, split
 from colonnade.mpc.residues import CHUNK, FEW
@@ -87,7 +87,13 @@ def test_who_draws_and_who_is_sent():
         assert committee.seeded_by(after, 1) == (before,), "so this seat is the one that is sent V"
 
 
-def test_a_dealer_without_a_seat_is_refused():
-    system = ResidueSystem(PRIMES[:1])
-    with pytest.raises(ValueError, match="with a seat"):
-        split(system, np.zeros((1, 4)), {1: Stream(KEY)}, None, [2])
+@pytest.mark.parametrize(
+    ("name", "seats", "active"), [("x", 3, False), ("a", 4, False), ("a", 3, True)], ids=["no seat", "four", "checked"]
+)
+def test_only_one_of_three_seats_that_are_not_checked_deals_in_parts(name, seats, active):
+    committee = Committee(tuple("abcd"[:seats]), 1, ResidueSystem(PRIMES[:1]), active=active)
+    begun = []
+    hand = Hand(name, committee, {}, lambda: begun.append(True))
+    with pytest.raises(ValueError, match="one of three seats"):
+        hand.deal(np.zeros(4), parts=True)
+    assert not begun

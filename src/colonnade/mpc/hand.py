@@ -17,7 +17,7 @@ from colonnade.mpc.committee import Committee, Link
 from colonnade.mpc.common import CommonKeys
 from colonnade.mpc.dealing import Dealing, dealt
 from colonnade.mpc.packing import pack, unpack
-from colonnade.mpc.parts import split
+from colonnade.mpc.parts import SEATS, split
 from colonnade.mpc.residues import Integers, Residues, ResidueSystem
 from colonnade.mpc.shamir import combine, differing, interpolate
 from colonnade.mpc.shares import Shares
@@ -158,6 +158,8 @@ class Hand:
         degree = committee.threshold if degree is None else degree
         if not committee.seats:
             raise ValueError(f"{self.name} cannot deal: nobody has a seat")
+        if parts and (self.active or not self.seated or len(committee.seats) != SEATS):
+            raise ValueError("only one of three seats that are not checked deals in parts")
         self.announce()
         drawing = committee.seeded_by(self.name, degree)
         if self.seated:

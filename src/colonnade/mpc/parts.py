@@ -33,8 +33,6 @@ def split(
 ) -> tuple[Residues | None, dict[int, Words]]:
     """V as residues, and as words for the one seat in ``others``; ``drawn`` has the stream of U."""
     [stream], [other] = drawn.values(), others
-    if own is None:
-        raise ValueError("only a dealer with a seat deals in parts")
     if secret.size <= FEW:
         rest = system.reduce(secret - system.uniform(secret.shape[1:], stream))
         return rest, {other: pack(rest, system)}

@@ -31,7 +31,7 @@ class PartedSeat:
             parts = {o: me.dealt_by(o, (rows, width), mine).values for o, width in widths.items()}
         with me.meter.phase("multiply"):
             before, after = around(me.hand.committee, me.name)
-            own = me.hand.parted
+            own = me.hand.parted if me.name in parts else None
             due: list[tuple[str, Residues, str, Residues]] = []
             if own is not None and after in parts:
                 due.append((me.name, parts[me.name], after, parts[after]))
