@@ -14,10 +14,9 @@ from scipy import stats
 from colonnade.errors import CapacityError, ShareError
 from colonnade.mpc import PRIMES
 from colonnade.mpc.fixed import arithmetic as fixedpoint, functions
-from colonnade.mpc.fixed.arithmetic import Fixed, FixedPoint
+from colonnade.mpc.fixed.arithmetic import FixedPoint
 from colonnade.mpc.fixed.binary import BitHand
 from colonnade.mpc.fixed.masks import Masks, system_for
-from colonnade.mpc.shares import Shares
 
 from ..conftest import make as committee_of
 
@@ -172,9 +171,8 @@ def test_roots_of_many_numbers_of_any_length(play, monkeypatch, bits, fraction):
     ("length", "even", "any_size"), [(2, (2, 1), (2, 1)), (18, (6, 3), (3, 6)), (25, (4, 7), (5, 5))]
 )
 def test_bit_lengths_are_grouped_so_that_there_are_few_coins(length, even, any_size):
-    number = Fixed(Shares(np.zeros((1, functions.FLAT)), 1), 0, (1 << length) - 1)
-    assert functions._groups(number, roots=True) == even
-    assert functions._groups(number, roots=False) == any_size
+    assert functions.groups_of(length, functions.FLAT, roots=True) == even
+    assert functions.groups_of(length, functions.FLAT, roots=False) == any_size
 
 
 def test_two_centred_steps_are_as_exact_as_is_said():

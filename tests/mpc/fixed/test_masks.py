@@ -59,7 +59,7 @@ def test_blocks_hold_every_coin_once(bits, count, blocks, monkeypatch):
 @pytest.mark.parametrize("zeros", [False, True])
 def test_masks_are_a_number_of_every_group_in_chunks_of_any_size(play, monkeypatch, size, threshold, primes, zeros):
     """The whole less 2^bits times the part above is a sum of as many numbers of ``bits`` bits as there are groups."""
-    monkeypatch.setattr(masks, "_CHUNK", 5)
+    monkeypatch.setattr(masks, "CHUNK", 5)
     committee, bits, count = make(size, threshold, primes), 27, 23
 
     def seat(hand):
