@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from functools import partial
 
+import flint
 import numpy as np
 import pytest
 from scipy import stats
 
+from colonnade.mpc import Hand
+from colonnade.mpc.common import CommonKeys, groups
 from colonnade.mpc.fixed import masks
 from colonnade.mpc.fixed.masks import Masks
+from colonnade.randomness import Stream
 
 from .test_arithmetic import make
 
@@ -80,6 +84,38 @@ def test_masks_are_a_number_of_every_group_in_chunks_of_any_size(play, monkeypat
     assert all(0 <= int(h) <= groups * ((1 << width - bits) - 1) for h in high)
     assert len(set(low)) == len({int(h) for h in high}) == count
     assert max(map(int, high)) > groups << (width - bits - 2)
+
+
+@pytest.mark.parametrize(("size", "threshold", "primes"), [(3, 1, 4), (4, 1, 4), (5, 2, 6), (7, 3, 8)])
+def test_products_are_opened_under_a_whole_sharing_of_zero(size, threshold, primes):
+    """Of the same limbs, masks for products and for numbers differ by a polynomial that is 0 at 0 and else uniform."""
+    committee, count, degree = make(size, threshold, primes), 2000, 2 * threshold
+    keys = {group: Stream.fresh().bytes(32) for group in groups(committee)}
+
+    def masks_of(seat):
+        pairs = {peer: bytes(32) for peer in committee.seats if peer != seat}  # which masks do not read
+        return Masks(Hand(seat, committee, {}, common=CommonKeys(seat, committee, keys, pairs)))
+
+    shares = []
+    for seat in committee.seats:
+        plain, opened = (masks_of(seat)._made(27, count, zeros=zeros) for zeros in (False, True))
+        assert np.array_equal(plain.high.values, opened.high.values)
+        shares.append(opened.whole.values - plain.whole.values)
+    points = range(1, size + 1)
+    for prime, values in zip(committee.system.primes, np.array(shares).swapaxes(0, 1), strict=True):
+        found = coefficients([[int(one) for one in row] for row in values], points, prime)
+        assert not any(found[0]), "0 at 0"
+        assert not any(map(any, found[degree + 1 :])), "of this degree"
+        for coefficient in found[1 : degree + 1]:
+            assert stats.kstest(np.array(coefficient) / prime, "uniform").pvalue > 1e-6
+
+
+def coefficients(rows, points, prime):
+    """Of the polynomials with these values at the points, the coefficients from the constant one up."""
+    powers = [[pow(point, power, prime) for power in range(len(points))] for point in points]
+    inverse = flint.nmod_mat(powers, prime).inv()
+    found = [int(one) for one in (inverse * flint.nmod_mat(rows, prime)).entries()]
+    return [found[start : start + len(rows[0])] for start in range(0, len(found), len(rows[0]))]
 
 
 def test_what_a_seat_hears_does_not_depend_on_the_coin(play):
