@@ -256,7 +256,7 @@ def _polynomial(engine: FixedPoint, number: Fixed, coefficients: Sequence[float]
     line = engine.line(number, whole[1], whole[0] << fraction, fraction=bits)
     if degree == 1:
         return line
-    square = engine.multiply(number, number, fraction=fraction, bound=1 << (2 * fraction))
+    square = engine.multiply(number, number, fraction=fraction)
     if degree == 2:
         return engine.add(line, engine.scale(square, whole[2], fraction=bits))
     rest = engine.line(number, whole[3], whole[2] << fraction, fraction=bits)
