@@ -61,7 +61,7 @@ def test_blocks_hold_every_coin_once(bits, count, blocks, monkeypatch):
     assert len(parts) == blocks
 
 
-@pytest.mark.parametrize(("size", "threshold", "primes"), [(3, 1, 4), (5, 2, 6), (7, 3, 8)])
+@pytest.mark.parametrize(("size", "threshold", "primes"), [(3, 1, 4), (5, 2, 6), (7, 3, 8), (7, 3, 16)])
 @pytest.mark.parametrize("zeros", [False, True])
 def test_masks_are_a_number_of_every_group_in_chunks_of_any_size(play, monkeypatch, size, threshold, primes, zeros):
     """The whole less 2^bits times the part above is a sum of as many numbers of ``bits`` bits as there are groups."""
@@ -70,7 +70,8 @@ def test_masks_are_a_number_of_every_group_in_chunks_of_any_size(play, monkeypat
 
     def seat(hand):
         made = Masks(hand)
-        mask = made._made(bits, count, zeros=zeros)
+        mask, limbs = made._made(bits, count, zeros=zeros), made._limbs(bits)
+        assert (limbs.high.shape[1] > limbs.terms) == (primes == 16), "reduced in two passes"
         opened = []
         for shares in (mask.whole, mask.high):
             assert shares.degree == (2 * threshold if zeros and shares is mask.whole else threshold)

@@ -26,7 +26,7 @@ GUARD = 4
 """A number near 1 has this many more fractional bits than the result."""
 FLAT = 1 << 14
 """For at most this many bits in all, a power of two is found in one step with many coins; else in two with few."""
-_COEFFICIENT_BITS = {1: 8, 2: 10, 3: 12}
+_COEFFICIENT_BITS = {2: 10, 3: 12}
 """Fractional bits of the coefficients, by the degree of the first approximation."""
 _COARSEST = 8
 _ROOM = 16
@@ -133,7 +133,7 @@ def bits_needed(fraction: int, magnitude: int, ulps: float = 2.0, *, roots: bool
     """How many bits a mask must hide, if all inputs and results are below 2^magnitude.
 
     This holds for products of two numbers, reciprocals and, unless ``roots`` is false, roots. A sum of 2^b products
-    needs b bits more, and reciprocals or roots of many numbers up to 3 bits more.
+    needs b bits more, and reciprocals of many numbers one bit more; roots of many numbers need no more.
     """
     precision = fraction + GUARD + ceil(log2(ulps)) - 1
     iterated = 2 * precision + {1: 2, 2: 13, 3: 18}[_reciprocal_plan(fraction).degree]
@@ -246,16 +246,14 @@ def _first_reciprocal(engine: FixedPoint, number: Fixed, degree: int) -> Fixed:
 
 
 def _polynomial(engine: FixedPoint, number: Fixed, coefficients: Sequence[float]) -> Fixed:
-    """The value of a polynomial of degree 1 to 3 with rounded coefficients, below 8 on [0, 1]: degree - 1 rounds.
+    """The value of a polynomial of degree 2 or 3 with rounded coefficients, below 8 on [0, 1]: degree - 1 rounds.
 
-    For degree 1 and 2 the result has the additional fractional bits of the coefficients; the next product cuts them.
+    For degree 2 the result has the additional fractional bits of the coefficients; the next product cuts them.
     """
     degree, fraction = len(coefficients) - 1, number.fraction
     bits = _COEFFICIENT_BITS[degree]
     whole = _rounded(coefficients)
     line = engine.line(number, whole[1], whole[0] << fraction, fraction=bits)
-    if degree == 1:
-        return line
     square = engine.multiply(number, number, fraction=fraction)
     if degree == 2:
         return engine.add(line, engine.scale(square, whole[2], fraction=bits))
