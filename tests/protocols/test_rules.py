@@ -8,6 +8,9 @@ import pytest
 
 from colonnade import versions
 from colonnade.errors import ProtocolError
+from colonnade.mpc.common import CommonKeys
+from colonnade.mpc.fixed import functions, masks
+from colonnade.mpc.oblivious import function
 from colonnade.protocols import rules, vocabulary
 from colonnade.tables import days, normal, parse
 
@@ -17,7 +20,7 @@ DIGESTS = {
     "rounding": "06f8a0cce0c7c3ae",
     "streams": "e75eaf829043167e",
     "parts": "12561ba8c5caa534",
-    "masked": "277703be2be42971",
+    "masked": "949c82e465b0b37a",
     "ids": "af6c72d788f85908",
     "cells": "2533eb02f8b9f6a9",
     "hashes": "9d848968fd0c815c",
@@ -25,6 +28,7 @@ DIGESTS = {
     "numbers": "fea519cec3437624",
     "dates": "1855e25e6aa21b42",
     "group": "d07f146f9ea6f5e1",
+    "transfers": "01db0904962021c8",
 }
 
 
@@ -74,7 +78,28 @@ def test_digests_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
         with monkeypatch.context() as patch:
             patch.setattr(parse, "COMMA_NUMERAL", parse.NUMERAL)
             assert anew("cells") != DIGESTS["cells"]
+        for module, name, value in (
+            (masks, "CHUNK", 1 << 14),  # other limbs are drawn before the first sharing of zero
+            (masks, "LONG_LIMB", 24),
+            (functions, "FLAT", 1 << 22),
+            (functions, "_LINE", 2.9),
+        ):
+            with monkeypatch.context() as patch:
+                patch.setattr(module, name, value)
+                functions._reciprocal_plan.cache_clear()
+                assert anew("masked") != DIGESTS["masked"], name
+        with monkeypatch.context() as patch:
+            patch.setattr(function, "PIECE", 1 << 10)
+            assert anew("transfers") != DIGESTS["transfers"]
+        for name, other in (
+            ("add_zero", lambda self, target, degree: None),
+            ("pair_stream", lambda self, dealer, seat: self._between[seat, dealer]),
+        ):
+            with monkeypatch.context() as patch:
+                patch.setattr(CommonKeys, name, other)
+                assert anew("masked") != DIGESTS["masked"], name
     finally:
+        functions._reciprocal_plan.cache_clear()
         rules._digest.cache_clear()
 
 
