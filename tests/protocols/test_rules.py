@@ -36,6 +36,12 @@ def told(**changed: str) -> rules.Told:
     return {"rules": " ".join(f"{k}={v}" for k, v in (DIGESTS | changed).items()), "has": "colonnade 0.1.0"}
 
 
+def of_coordinator(without: str = "") -> rules.Told:
+    """What a coordinator tells, which has no table."""
+    every = {"rounding", "streams", "parts", "masked"} - {without}
+    return {"rules": " ".join(f"{k}={v}" for k, v in DIGESTS.items() if k in every), "has": "colonnade 0.1.0"}
+
+
 def test_rules_are_the_same_with_every_version() -> None:
     rules._digest.cache_clear()  # another test may have run a study under other rules
     found = rules.told_by("bank", aligns=True)
@@ -105,15 +111,13 @@ def test_digests_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_equal_rules_pass() -> None:
     rules.compare({"coordinator": told(), "bank": told(), "shop": told()})
-    few = {"rules": f"rounding={DIGESTS['rounding']}", "has": ""}
-    rules.compare({"coordinator": few, "bank": told(), "shop": told()})
+    rules.compare({"coordinator": of_coordinator(), "bank": told(), "shop": told()})
 
 
 def test_one_sentence_names_the_rule_and_the_versions() -> None:
     other = {**told(text="0" * 16), "has": "colonnade 0.1.0, Python 3.11.7, pyarrow 22.0.0"}
-    few = {"rules": f"rounding={DIGESTS['rounding']}", "has": "colonnade 0.1.0"}
     with pytest.raises(ProtocolError) as refused:
-        rules.compare({"coordinator": few, "bank": told(), "shop": other})
+        rules.compare({"coordinator": of_coordinator(), "bank": told(), "shop": other})
     assert str(refused.value) == (
         "shop and bank do not follow the same rules (how text is compared): shop has colonnade 0.1.0, Python 3.11.7, "
         "pyarrow 22.0.0; bank has colonnade 0.1.0: install the same versions everywhere"
@@ -129,6 +133,12 @@ def test_one_sentence_names_the_rule_and_the_versions() -> None:
 def test_whatever_differs_is_refused(other: rules.Told) -> None:
     with pytest.raises(ProtocolError, match="do not follow the same rules"):
         rules.compare({"coordinator": told(), "bank": told(), "shop": other})
+
+
+@pytest.mark.parametrize("rule", ["parts", "masked", "streams"])
+def test_a_coordinator_that_does_not_know_a_rule_is_refused_by_owners(rule: str) -> None:
+    with pytest.raises(ProtocolError, match=f"how {rules._MEANING[rule]}"):
+        rules.compare({"coordinator": of_coordinator(without=rule), "bank": told()})
 
 
 def test_versions_tell_nothing_else() -> None:

@@ -182,10 +182,10 @@ def work_out() -> None:
 
 
 def compare(told: Mapping[str, Told]) -> None:
-    """Raise, in the coordinator, unless everybody follows the same rules; it tells everyone what it found."""
+    """Raise unless everybody follows the same rules; the coordinator compares all, and each owner it with itself."""
     found = {name: dict(re.findall(r"([a-z]+)=([0-9a-f]+)", one["rules"])) for name, one in told.items()}
     owners = [name for name in found if name != COORDINATOR]
-    pairs = [(COORDINATOR, owner, {*found[COORDINATOR]}) for owner in owners]
+    pairs = [(COORDINATOR, owner, {*found[COORDINATOR], *_EVERYBODY}) for owner in owners]
     pairs += [(owners[0], owner, {*found[owners[0]], *found[owner]}) for owner in owners[1:]]
     for one, other, rules in pairs:
         if differ := sorted(rule for rule in rules if found[one].get(rule) != found[other].get(rule)):
