@@ -271,8 +271,9 @@ class Hand:
 
     def add(self, terms: Sequence[Shares]) -> Shares:
         """The sum of the terms; its degree is the highest degree of a term."""
-        total = terms[0].values.copy()
-        for term in terms[1:]:
+        first, *rest = terms
+        total = first.values + rest[0].values if rest else first.values.copy()
+        for term in rest[1:]:
             total += term.values
         return Shares(self.system.reduce(total), max(term.degree for term in terms))
 
