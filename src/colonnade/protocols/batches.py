@@ -54,7 +54,7 @@ def batches(task: InBatches, rows: int, drawn: bytes) -> Batches:
         yield from (members[number % task.batches] for number in range(task.rounds))
         return
     coins, some = Stream(drawn), max(1, _COINS // max(1, rows))
-    memory = np.empty(min(some, task.rounds) * rows, dtype=np.uint32)
+    memory = np.empty(min(some, task.rounds) * rows, dtype="<u4")
     for start in range(0, task.rounds, some):
         count = min(some, task.rounds - start)
         tossed = memory[: count * rows]
