@@ -327,7 +327,7 @@ class RoomChannel:
         traffic.payload_received += size
         traffic.sealed_received += size
         check_size(size, kind, self.peer, most)
-        if type(frame) is codec.Single:
+        if isinstance(frame, codec.Single):
             check_kind(frame.kind, kind, self.peer)
             return {frame.name: frame.array}
         return message_in(frame, kind, self.peer)
