@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 from scipy import stats
 
 from colonnade.errors import CapacityError, ShareError
-from colonnade.mpc.residues import BLOCK_ROWS, PRIMES, ResidueSystem, centred, reduce
+from colonnade.mpc.residues import BLOCK_ROWS, FEW, PRIMES, ResidueSystem, centred, reduce
 from colonnade.randomness import Stream
 
 systems = st.integers(1, 6).map(lambda k: ResidueSystem(PRIMES[:k]))
@@ -134,3 +134,15 @@ def test_what_cannot_fit_is_refused():
 def test_a_full_block_of_the_largest_products_stays_in_range():
     assert all(BLOCK_ROWS * (p // 2) ** 2 <= 2**53 - p for p in PRIMES)
     assert (BLOCK_ROWS + 1) * (PRIMES[0] // 2) ** 2 > 2**53 - PRIMES[0]
+
+
+@pytest.mark.parametrize("count", [5, FEW])
+def test_residues_of_few_and_of_many_integers_are_centred(count):
+    system = ResidueSystem(PRIMES[:3])
+    ends = np.array([-(2**63), 2**63 - 1, 0, -1, PRIMES[1] // 2 + 1], dtype=np.int64)
+    values = np.resize(ends, (count, 1))
+    residues = system.split(values)
+    assert residues.shape == (3, count, 1)
+    for prime, row in zip(system.primes, residues, strict=True):
+        assert row[:5, 0].tolist() == [centred(int(value), prime) for value in ends]
+        assert np.array_equal(row, np.resize(row[:5], (count, 1)))

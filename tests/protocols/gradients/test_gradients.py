@@ -7,10 +7,11 @@ from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from colonnade.errors import CapacityError, DataError, PrivacyError
 from colonnade.privacy import Observer, PoissonSampled, Repeated, Statement, parse_budgets
+from colonnade.protocols import batches
 from colonnade.protocols.batches import COIN, disjoint
 from colonnade.protocols.gradients import programs as gradients
 from colonnade.protocols.gradients.descent import Descent
@@ -43,6 +44,9 @@ def plain(task, tables, labels, drawn):
     return opened, descent.learned
 
 
+# Weights beyond half a prime.
+LONG = ((2, 1), None, 1, {"gamma": 2**15, "weight_bound": 2.0**8, "learning_rate": 2.0**12, "classes": 2})
+
 settings_ = st.sampled_from(
     [
         ((2, 1), None, 1, {}),
@@ -59,6 +63,7 @@ settings_ = st.sampled_from(
 
 @settings(max_examples=12, deadline=None)
 @given(setting=settings_, rows=st.integers(1, 60), seed=st.integers(0, 2**31))
+@example(setting=LONG, rows=40, seed=1)
 def test_every_opened_gradient_equals_the_plaintext_reference(setting, rows, seed):
     widths, seats, threshold, changes = setting
     task = make_task(widths, seats, threshold, **changes)
@@ -188,6 +193,38 @@ def test_weights_outside_the_bound_reveal_nothing():
         descent.integer_weights  # noqa: B018
     descent.step(np.zeros(descent.task.entries))
     assert sum(v * v for v in descent.integer_weights[0].tolist()) <= descent.task.weights_squared
+
+
+@pytest.mark.parametrize("strange", [math.nan, math.inf, -math.inf])
+def test_weights_that_are_no_numbers_reveal_nothing(strange):
+    descent = Descent(make_task())
+    descent.weights[0, 1] = strange
+    with pytest.raises(PrivacyError, match="cannot be computed"):
+        descent.integer_weights  # noqa: B018
+
+
+def test_the_norm_of_weights_is_compared_exactly():
+    task = make_task((1, 1), weight_bound=2.0**27, gamma=2)
+    descent, largest = Descent(task), math.isqrt(task.weights_squared)
+    assert task.weights_squared > 2**53
+    over = task.weights_squared - largest**2
+    descent.weights[0] = np.array([largest, math.isqrt(over), 0]) / task.gamma
+    assert descent.integer_weights[0].tolist() == [largest, math.isqrt(over), 0]
+    descent.weights[0, 1] += 1 / task.gamma
+    with pytest.raises(PrivacyError, match="longer than"):
+        descent.integer_weights  # noqa: B018
+
+
+@pytest.mark.parametrize("at_once", [1, 100, 2**18])
+@pytest.mark.parametrize("rows", [1, 37])
+def test_batches_are_the_coins_of_one_round_after_the_other(monkeypatch, rows, at_once):
+    task = make_task(rounds=11)
+    monkeypatch.setattr(batches, "_COINS", at_once)
+    coins = Stream(bytes(range(32)))
+    found = list(gradients.batches(task, rows, bytes(range(32))))
+    assert len(found) == 11
+    for batch in found:
+        assert batch.tolist() == [row for row, coin in enumerate(coins.uint32(rows)) if coin < task.threshold]
 
 
 def test_coins_have_the_stated_rate():
