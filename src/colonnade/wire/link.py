@@ -7,6 +7,7 @@ that were not acknowledged go through the hub.
 
 from __future__ import annotations
 
+import selectors
 import socket
 import struct
 import threading
@@ -39,7 +40,7 @@ _BEAT, _END = b"", b"\0"
 """What is no packet: a sign of life, and the last word of whoever leaves."""
 _BEAT_BYTES = _LENGTH.size + _TAG_BYTES
 _STOCK = 1 << 16
-_AT_ONCE = 256  # frames in one system call, each of three parts
+_PARTS = 768  # in one system call; a frame has three
 _AT_ONCE_FLAGS = socket.MSG_DONTWAIT | getattr(socket, "MSG_NOSIGNAL", 0)
 _WHOLE_FLAGS = socket.MSG_WAITALL
 
@@ -61,7 +62,8 @@ class Link:
         self._filled = threading.Condition(self._lock)
         self._waiting: deque[memoryview] = deque()
         self._writer: threading.Thread | None = None
-        self._busy = self._over = False
+        self._busy = self._over = self._ended = False
+        self._written = 0  # bytes that the system took from the writer
         self.sent = self.received = 0
         """Bytes of packets."""
         self.why = ""
@@ -104,18 +106,28 @@ class Link:
         with self._lock:
             self._cut(why)
 
-    def finish(self, seconds: float) -> None:
-        """Say that nothing more will come, after everything that waits; gives up where that makes no progress."""
-        self.put(_END)
+    def end(self) -> None:
+        """Say that nothing more will come, after everything that waits."""
         with self._lock:
-            before = -1
-            while self._busy and not self._over and len(self._waiting) != before:
-                before = len(self._waiting)
-                self._filled.wait(seconds)
+            ended, self._ended = self._ended, True
+        if not ended:
+            self.put(_END)
+
+    def finish(self, seconds: float) -> bool:
+        """End, and wait until the system took everything, or nothing for so long; returns whether it took all."""
+        self.end()
+        with self._lock:
+            seen, until = self._written, monotonic() + seconds
+            while self._busy and not self._over and monotonic() < until:
+                self._filled.wait(until - monotonic())
+                if self._written != seen:
+                    seen, until = self._written, monotonic() + seconds
+            whole = not self._busy and not self._over
             self._over = True
             self._filled.notify_all()
             with suppress(OSError):
                 self._socket.shutdown(socket.SHUT_WR)
+            return whole
 
     def close(self) -> None:
         """Free what the connection holds; its reader has ended."""
@@ -137,21 +149,28 @@ class Link:
         return [memoryview(part) for part in (_LENGTH.pack(len(packet)), packet, tag) if part]
 
     def _write(self) -> None:
-        while True:
-            with self._lock:
-                while not self._waiting and not self._over:
-                    self._busy = False
-                    self._filled.notify_all()
-                    self._filled.wait()
-                if self._over:
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._socket, selectors.EVENT_WRITE)
+            parts: list[memoryview] = []
+            while True:
+                with self._lock:
+                    while not parts and not self._waiting and not self._over:
+                        self._busy = False
+                        self._filled.notify_all()
+                        self._filled.wait()
+                    if self._over:
+                        return
+                    parts += [self._waiting.popleft() for _ in range(min(len(self._waiting), _PARTS - len(parts)))]
+                try:
+                    sent = self._socket.sendmsg(parts, [], _AT_ONCE_FLAGS)
+                except BlockingIOError:
+                    selector.select()
+                except OSError:
+                    self.cut("the connection broke")
                     return
-                parts = [self._waiting.popleft() for _ in range(min(len(self._waiting), 3 * _AT_ONCE))]
-            try:
-                while parts:
-                    parts = _left(parts, self._socket.sendmsg(parts))
-            except OSError:
-                self.cut("the connection broke")
-                return
+                else:
+                    parts = _left(parts, sent)
+                    self._written += sent
 
     # Receiving, in one thread
 

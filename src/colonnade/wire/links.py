@@ -47,7 +47,7 @@ class LinkCarrier:
         self._change = threading.Condition(self._lock)
         self._dialled: set[str] = set()
         self._closing = threading.Event()
-        self._threads: set[threading.Thread] = set()
+        self._readers: dict[Link, threading.Thread] = {}
         self._receiver: Receiver | None = None
         self._listener: Listener | None = None
         self._address = ""
@@ -97,14 +97,20 @@ class LinkCarrier:
         if self._bell is not None:
             self._bell.close()  # wakes whoever listens
         with self._lock:
-            links, threads = list(self._links.values()), list(self._threads)
-        for link in links:
-            link.finish(self._limits.closing)
-        deadline = monotonic() + self._limits.closing
-        for thread in threads:
-            thread.join(max(deadline - monotonic(), 0.0))
-        for link in links:
+            readers = dict(self._readers)
+        for link in readers:
+            link.end()
+        handed_over = [link for link in readers if link.finish(self._limits.closing)]
+        until = monotonic() + self._limits.reconnect_grace
+        for link in handed_over:
+            # The system still sends what it took; closed too early, a connection may lose it.
+            while readers[link].is_alive() and monotonic() < until and not self._silent(link):
+                readers[link].join(self._limits.closing)
+        for link in readers:
             link.cut("it was closed")
+
+    def _silent(self, link: Link) -> bool:
+        return monotonic() - link.heard_at > _SILENT_BEATS * self._limits.heartbeat
 
     # Called by channels and by the endpoint
 
@@ -183,7 +189,7 @@ class LinkCarrier:
             return self._closing.is_set()
         me = threading.current_thread()
         with self._lock:
-            self._threads.add(me)
+            self._readers[link] = me
         receiver.way_changed(peer)
         self._settled(peer)
         self._tell(peer, DIRECTLY)
@@ -197,7 +203,7 @@ class LinkCarrier:
         current = self._drop(peer, link, why)
         link.close()
         with self._lock:
-            self._threads.discard(me)
+            del self._readers[link]
         if current and not self._closing.is_set():
             receiver.way_changed(peer)
             if why:
@@ -255,11 +261,10 @@ class LinkCarrier:
                 for key, _ in selector.select(beat / 2):
                     if listener is not None and key.data is not None:
                         listener.accept(key.data)
-                now = monotonic()
                 for link in list(self._links.values()):
-                    if now - link.heard_at > _SILENT_BEATS * beat:
+                    if self._silent(link):
                         link.cut(f"nothing was heard on it for {_SILENT_BEATS * beat:g} s")
-                    elif now - link.spoke_at >= beat:
+                    elif monotonic() - link.spoke_at >= beat:
                         link.beat()
             if listener is not None:
                 listener.close()
