@@ -69,3 +69,32 @@ def test_a_goodbye_that_does_not_say_how_much_there_was_is_believed(sealed_world
     sealed_world.go(shop.close).result(SECONDS)
     bank.channel("shop").recv("last")
     until(lambda: bank._post._watch.peers["shop"].departed)
+
+
+@pytest.mark.parametrize("who", ["shop", "bank"])
+def test_who_leaves_while_a_line_to_the_hub_is_down_is_not_missed(world: LinkWorld, who: str) -> None:
+    bank, coordinator, shop = world.all_join()
+    linked(bank, coordinator, shop)
+    world.cut(who)
+    until(lambda: not shop.here or "bank" not in shop.here)
+    shop.channel("bank").send("last", number=1)
+    assert bank.channel("shop").recv("last") == {"number": 1}
+    bank.channel("shop").send("thanks")  # with an acknowledgement, so that nothing is left to wait for but the line
+    shop.channel("bank").recv("thanks")
+    leaving = world.go(shop.close)
+    time.sleep(0.1)
+    world.restore(who)
+    leaving.result(SECONDS)
+    until(lambda: all(end._post._watch.peers["shop"].departed for end in (bank, coordinator)))
+
+
+def test_nobody_waits_for_a_hub_that_has_left(world: LinkWorld) -> None:
+    bank, coordinator, shop = world.all_join(reconnect_grace=1000.0)
+    linked(bank, coordinator, shop)
+    world.go(coordinator.close).result(SECONDS)
+    until(lambda: all(end._post._watch.peers["coordinator"].departed for end in (bank, shop)))
+    for name in ("bank", "shop"):
+        world.cut(name)
+    until(lambda: not bank.here and not shop.here)
+    for leaving in [world.go(end.close) for end in (bank, shop)]:
+        leaving.result(SECONDS)

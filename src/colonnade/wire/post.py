@@ -57,6 +57,7 @@ class Post:
         incarnation: int,
         counters: Counters,
         arrived: Callable[[str], None],
+        relay: str = "",
     ) -> None:
         self._identity, self._certificates, self._carrier, self._limits = identity, peers, carrier, limits
         self._incarnation, self._counters, self._arrived = incarnation, counters, arrived
@@ -64,6 +65,7 @@ class Post:
         self._lock = self._watch.changed
         self._boxes = {name: _Boxes(Outbox(limits.window), Inbox(limits)) for name in peers}
         self._prefixes = {name: carrier.prefix(name) for name in peers}
+        self._relay = relay
         self._stopped: str | None = None
         self._blocked = 0
 
@@ -196,7 +198,7 @@ class Post:
             self._notify_present(Kind.STOP, reason)
 
     def leave(self) -> None:
-        """Wait until everything that was sent has arrived, then tell the peers goodbye. Raises no error."""
+        """Wait until everything has arrived and all can be told goodbye, and tell them. Raises no error."""
         with self._lock:
             if self._watch.closed:
                 return
@@ -359,9 +361,11 @@ class Post:
         return self._missing() < before
 
     def _missing(self) -> int:
-        """How many packets have not arrived at peers that can still get them."""
+        """How many packets have not arrived at peers that can still get them, and how many peers cannot be told now."""
+        relay = self._watch.peers.get(self._relay)
+        over = relay is not None and relay.departed  # what it relays is over with it
         return sum(
-            self._boxes[name].outbox.unsettled
+            self._boxes[name].outbox.unsettled + (not over and not self._watch.is_present(name))
             for name, standing in self._watch.peers.items()
             if standing.incarnation is not None and not standing.departed and standing.error is None
         )
