@@ -98,3 +98,16 @@ def test_nobody_waits_for_a_hub_that_has_left(world: LinkWorld) -> None:
     until(lambda: not bank.here and not shop.here)
     for leaving in [world.go(end.close) for end in (bank, shop)]:
         leaving.result(SECONDS)
+
+
+def test_a_slow_link_is_not_a_silent_one(world: LinkWorld) -> None:
+    bank, coordinator, shop = world.all_join(heartbeat=0.5)
+    linked(bank, coordinator, shop)
+    slow(world, 5e5)  # a packet of a megabyte takes longer than three heartbeats
+    block = np.arange(1 << 17)
+    receiving = world.go(lambda: bank.channel("shop").recv("block")["array"])
+    shop.channel("bank").send("block", array=block)
+    assert np.array_equal(receiving.result(SECONDS), block)
+    assert (bank.ways["shop"].links, bank.ways["shop"].broken) == (1, 0)
+    for cable in world.cables.values():
+        cable.rate = None

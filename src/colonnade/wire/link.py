@@ -206,7 +206,8 @@ class Link:
             frame[:filled] = stock[start : start + filled]
             start += filled
             while filled < len(frame):
-                filled += self._receive(frame[filled:], _WHOLE_FLAGS)
+                # In slices: a long frame may take long on a slow connection, and each slice is a sign of life.
+                filled += self._receive(frame[filled : filled + _STOCK], _WHOLE_FLAGS)
             self._check(frame[:size], frame[size:])
             yield frame[:size]
 
