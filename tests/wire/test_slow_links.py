@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,9 +13,13 @@ import numpy as np
 import pytest
 
 from colonnade.wire import Endpoint
+from colonnade.wire.link import Link
+from colonnade.wire.offer import Keys
 from colonnade.wire.packet import Kind, unpack
 
-from .conftest import LinkWorld
+from . import conftest
+from .conftest import LinkWorld, Wire, _shut
+from .test_links import connected
 
 SECONDS = 60.0
 
@@ -111,3 +118,89 @@ def test_a_slow_link_is_not_a_silent_one(world: LinkWorld) -> None:
     assert (bank.ways["shop"].links, bank.ways["shop"].broken) == (1, 0)
     for cable in world.cables.values():
         cable.rate = None
+
+
+def test_bytes_without_a_tag_are_no_sign_of_life() -> None:
+    keys = Keys(os.urandom(32), os.urandom(32))
+    (near, middle), (outward, far) = connected(), connected()
+    sending, receiving = Link(near, keys), Link(far, Keys(*reversed(keys)))
+    sending.put(b"packet" * 10)
+    frame = middle.recv(1000)
+    heard: list[bytes] = []
+    reading = threading.Thread(target=receiving.read, args=(lambda packet: heard.append(bytes(packet)),))
+    before = receiving.heard_at
+    reading.start()
+    for place in range(len(frame)):
+        assert receiving.heard_at == before
+        outward.sendall(frame[place : place + 1])
+        until(lambda: not unread(far))
+    until(lambda: heard == [b"packet" * 10])
+    assert receiving.heard_at > before
+    sending.end()
+    outward.sendall(middle.recv(1000))
+    reading.join()
+    for end in (sending, receiving, middle, outward):
+        end.close()
+
+
+def unread(end: socket.socket) -> bool:
+    """Whether bytes have come that nobody has read."""
+    try:
+        return bool(end.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+    except BlockingIOError:
+        return False
+
+
+class Sieve(Wire):
+    """Somebody on the way who lets one frame through, then waits, and tells neither end that the other hung up."""
+
+    pause = 0.0
+
+    def _forward(self, near: socket.socket, far: socket.socket) -> None:
+        back = threading.Thread(target=self._pass, args=(far, near))
+        back.start()
+        self._pass(near, far)
+        back.join()
+        near.close()
+        far.close()
+
+    def _pass(self, source: socket.socket, target: socket.socket) -> None:
+        try:
+            while True:
+                if not self.pause:
+                    data = source.recv(1 << 16)
+                else:
+                    data = source.recv(4, socket.MSG_WAITALL)
+                    data += source.recv(int.from_bytes(data, "little") + 16, socket.MSG_WAITALL)
+                    time.sleep(self.pause)
+                if data:
+                    target.sendall(data)
+                elif not self._whole:
+                    return
+                else:
+                    time.sleep(0.01)
+        except OSError:
+            return
+        finally:
+            if not self._whole:
+                _shut(target)
+
+
+def test_somebody_on_the_way_who_holds_frames_back_does_not_end_the_study(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conftest, "Wire", Sieve)
+    world = LinkWorld()
+    bank, coordinator, shop = world.all_join(timeout=6.0, heartbeat=0.5)
+    linked(bank, coordinator, shop)
+    for cable in world.cables.values():
+        cable.pause = 0.5  # type: ignore[attr-defined]
+    bank.channel("shop").send("first")  # after it every read is of one frame
+    shop.channel("bank").recv("first")
+    for _ in range(60):
+        bank._carrier._links["shop"].beat()  # type: ignore[attr-defined]
+    bank.channel("shop").send("second")
+    assert shop.channel("bank").recv("second") == {}
+    assert any(who == "shop" and "waited for in vain" in way for who, _, way in world.told)
+    bank.channel("shop").send("third")
+    assert shop.channel("bank").recv("third") == {}
+    assert bank.ways["shop"].why
+    world.end()

@@ -207,7 +207,10 @@ class Link:
             start += filled
             while filled < len(frame):
                 # In slices: a long frame may take long on a slow connection, and each slice is a sign of life.
-                filled += self._receive(frame[filled : filled + _STOCK], _WHOLE_FLAGS)
+                count = self._receive(frame[filled : filled + _STOCK], _WHOLE_FLAGS)
+                filled += count
+                if count == _STOCK:
+                    self.heard_at = monotonic()
             self._check(frame[:size], frame[size:])
             yield frame[:size]
 
@@ -215,12 +218,12 @@ class Link:
         count = self._socket.recv_into(target, 0, flags)
         if not count:
             raise BrokenError(self.why or "the other end hung up")
-        self.heard_at = monotonic()
         return count
 
     def _check(self, content: memoryview | bytes, tag: memoryview | bytes) -> None:
         self._checking.decrypt(_number(self._count_in), tag, content)
         self._count_in += 1
+        self.heard_at = monotonic()  # not before: somebody on the way could let a byte through now and then
 
     def await_beat(self, deadline: float) -> None:
         """Wait for the first word of whoever dialled, by which it proves that it is no echo of an earlier one."""

@@ -29,6 +29,8 @@ _HEAD_START = 2.0
 """Seconds for which a participant that dials waits for its connections before it begins."""
 _LEAST_APART = 0.5
 _SILENT_BEATS = 3
+_WAITED = 1 / 2
+"""The part of ``timeout`` after which one no longer trusts a link to a peer that one waits for."""
 _NOTICES = frozenset(map(int, (Kind.STOP, Kind.BYE, Kind.AWAY)))
 
 
@@ -43,6 +45,7 @@ class LinkCarrier:
         self._ways = {peer: Way() for peer in self._starts}
         self._links: dict[str, Link] = {}
         self._next: dict[str, float] = {}
+        self._given_up: set[str] = set()
         self._lock = threading.Lock()
         self._change = threading.Condition(self._lock)
         self._dialled: set[str] = set()
@@ -67,7 +70,7 @@ class LinkCarrier:
         if self._listener is not None:
             self._listener.offers.update({offer.name: (peer, offer) for peer, offer in self._offers.items()})
         self._bell, far = socket.socketpair()
-        self._spawn(self._keep, far)
+        self._spawn(self._keep, receiver, far)
         try:
             self._hub.open(receiver, incarnation)
         except BaseException:
@@ -176,7 +179,7 @@ class LinkCarrier:
             else:
                 if self._carry(peer, link):
                     return
-            if pause is None or self._closing.wait(pause) or peer in self._links:
+            if pause is None or self._closing.wait(pause) or peer in self._links or peer in self._given_up:
                 return
 
     def _carry(self, peer: str, link: Link) -> bool:
@@ -214,7 +217,7 @@ class LinkCarrier:
         """Whether this connection is used from now on; it takes the place of an older one."""
         with self._lock:
             now = monotonic()
-            if self._closing.is_set() or now < self._next.get(peer, 0.0):
+            if self._closing.is_set() or peer in self._given_up or now < self._next.get(peer, 0.0):
                 return False
             self._next[peer] = now + _LEAST_APART
             former = self._links.get(peer)
@@ -249,7 +252,7 @@ class LinkCarrier:
         if news and not self._closing.is_set() and peer not in self._links:
             self._tell(peer, f"through the hub, because {why}")
 
-    def _keep(self, bell: socket.socket) -> None:
+    def _keep(self, receiver: Receiver, bell: socket.socket) -> None:
         """Let peers in, give signs of life, and cut connections on which none come."""
         beat = self._limits.heartbeat
         listener = self._listener
@@ -261,9 +264,12 @@ class LinkCarrier:
                 for key, _ in selector.select(beat / 2):
                     if listener is not None and key.data is not None:
                         listener.accept(key.data)
-                for link in list(self._links.values()):
+                for peer, link in list(self._links.items()):
                     if self._silent(link):
                         link.cut(f"nothing was heard on it for {_SILENT_BEATS * beat:g} s")
+                    elif receiver.waited(peer) > _WAITED * self._limits.timeout:
+                        self._given_up.add(peer)  # before the cut: it is not dialled again
+                        link.cut(f"the other was waited for in vain for {_WAITED * self._limits.timeout:g} s")
                     elif monotonic() - link.spoke_at >= beat:
                         link.beat()
             if listener is not None:

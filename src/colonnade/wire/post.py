@@ -246,6 +246,11 @@ class Post:
             if standing.incarnation is not None and not standing.departed and not self._watch.closed:
                 self._resume(name)
 
+    def waited(self, name: str) -> float:
+        """For how many seconds this participant has waited for a peer without progress."""
+        with self._lock:
+            return self._watch.waited(name)
+
     def packet(self, name: str, data: bytes | memoryview) -> None:
         """A packet arrived."""
         if name not in self._boxes:
