@@ -93,8 +93,13 @@ class Link:
             self._waiting.extend(frame)
             self._busy = True
             if self._writer is None:
-                self._writer = threading.Thread(target=self._write, name="wire-link-out", daemon=True)
-                self._writer.start()
+                writer = threading.Thread(target=self._write, name="wire-link-out", daemon=True)
+                try:
+                    writer.start()
+                except RuntimeError:  # there can be no more threads
+                    self._cut("no thread could be started for it")
+                    return
+                self._writer = writer
             self._filled.notify_all()
 
     def beat(self) -> None:

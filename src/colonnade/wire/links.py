@@ -11,6 +11,7 @@ import selectors
 import socket
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from time import monotonic
 
@@ -172,10 +173,9 @@ class LinkCarrier:
         for pause in (*_PAUSES, None):
             try:
                 link = dial(offer, seconds)
-            except (OSError, ProtocolError) as error:
-                said = error.strerror if isinstance(error, OSError) else str(error)
+            except (OSError, UnicodeError, ProtocolError) as error:
                 self._settled(peer)
-                self._missed(peer, f"{offer.address} was not reached: {said or 'timed out'}")
+                self._missed(peer, offer.address, _why_not(error))
             else:
                 if self._carry(peer, link):
                     return
@@ -190,23 +190,23 @@ class LinkCarrier:
             link.close()
             self._settled(peer)
             return self._closing.is_set()
-        me = threading.current_thread()
-        with self._lock:
-            self._readers[link] = me
-        receiver.way_changed(peer)
-        self._settled(peer)
-        self._tell(peer, DIRECTLY)
-        why = ""
-        with failing_loudly(receiver):
-            try:
-                link.read(lambda packet: receiver.packet(peer, packet))
-            except BrokenError as error:
-                why = str(error)
-        link.finish(0.0)
-        current = self._drop(peer, link, why)
-        link.close()
-        with self._lock:
-            del self._readers[link]
+        why, current = "this participant failed", False
+        try:
+            with failing_loudly(receiver):
+                receiver.way_changed(peer)
+                self._settled(peer)
+                self._tell(peer, DIRECTLY)
+                try:
+                    link.read(lambda packet: receiver.packet(peer, packet))
+                    why = ""
+                except BrokenError as error:
+                    why = str(error)
+        finally:
+            link.finish(0.0)
+            current = self._drop(peer, link, why)
+            link.close()
+            with self._lock:
+                del self._readers[link]
         if current and not self._closing.is_set():
             receiver.way_changed(peer)
             if why:
@@ -222,6 +222,7 @@ class LinkCarrier:
             self._next[peer] = now + _LEAST_APART
             former = self._links.get(peer)
             self._links[peer] = link
+            self._readers[link] = threading.current_thread()
             if former is not None:
                 self._count(peer, former)
             self._ways[peer].links += 1
@@ -245,12 +246,14 @@ class LinkCarrier:
         way = self._ways[peer]
         way.sent, way.received = way.sent + link.sent, way.received + link.received
 
-    def _missed(self, peer: str, why: str) -> None:
+    def _missed(self, peer: str, address: str, reason: str) -> None:
+        # The reason is shown to others than the two, so the address is not in it.
+        why = f"it was not reached: {reason}"
         with self._lock:
             news = self._ways[peer].why != why
             self._ways[peer].why = why
         if news and not self._closing.is_set() and peer not in self._links:
-            self._tell(peer, f"through the hub, because {why}")
+            self._tell(peer, f"through the hub, because {address} was not reached: {reason}")
 
     def _keep(self, receiver: Receiver, bell: socket.socket) -> None:
         """Let peers in, give signs of life, and cut connections on which none come."""
@@ -280,4 +283,11 @@ class LinkCarrier:
 
     def _tell(self, peer: str, sentence: str) -> None:
         if self._told is not None:
-            self._told(peer, sentence)
+            with suppress(Exception):  # whoever is told must not break what it is told about
+                self._told(peer, sentence)
+
+
+def _why_not(error: Exception) -> str:
+    if isinstance(error, UnicodeError):
+        return "that is no name of a machine"
+    return (error.strerror if isinstance(error, OSError) else None) or str(error) or "timed out"
