@@ -42,7 +42,7 @@ class Receiver(Protocol):
 
 
 class Carrier(Protocol):
-    """Carries packets to the other participants. They are lost only while a connection is broken, or the way changes."""
+    """Carries packets to the other participants. Some are lost only when a connection breaks, or the way changes."""
 
     def open(self, receiver: Receiver, incarnation: int) -> None:
         """Connect, or raise an error; from then on call the receiver's methods."""

@@ -105,7 +105,7 @@ class LinkCarrier:
         for link in readers:
             link.end()
         handed_over = [link for link in readers if link.finish(self._limits.closing)]
-        until = monotonic() + self._limits.reconnect_grace
+        until = monotonic() + self._limits.timeout
         for link in handed_over:
             # The system still sends what it took; closed too early, a connection may lose it.
             while readers[link].is_alive() and monotonic() < until and not self._silent(link):
