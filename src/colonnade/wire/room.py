@@ -347,6 +347,7 @@ class RoomChannel:
         room, place, lane = self._room, self._place, self._out
 
         def has_room() -> bool:
+            self._check()  # a peer that goes on without this place takes nothing more
             peer = room.places.get(self.peer)
             limit = room.backlog if peer is not None and peer.blocked else room.window
             return not lane.waiting or lane.waiting + size <= limit or self._peer_is_gone()
