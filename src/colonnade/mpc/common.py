@@ -161,11 +161,11 @@ class CommonKeys:
         return factors
 
     def _few_zeros(self, shape: tuple[int, ...], powers: int, streams: Sequence[Stream]) -> Residues:
-        """The same for few numbers, all groups at once: in a protocol with rounds, calls cost more than numbers."""
+        """The same for few numbers, all powers at once: in a protocol with rounds, calls cost more than numbers."""
         system, total = self.system, None
         for factors, stream in zip(self._zero_factors(powers), streams, strict=True):
             drawn = system.uniform((powers, prod(shape)), stream)
-            part = np.matmul(factors[:, None, :], drawn)[:, 0]  # few products of two residues, in all below 2^51
+            part = np.matmul(factors[:, None, :], drawn)[:, 0]  # as in add_zero, all sum up to less than 2^48
             total = part if total is None else np.add(total, part, out=total)
         assert total is not None  # noqa: S101 - every seat is in a group
         return system.reduce(total).reshape(len(total), *shape)

@@ -271,10 +271,11 @@ class Hand:
 
     def add(self, terms: Sequence[Shares]) -> Shares:
         """The sum of the terms; its degree is the highest degree of a term."""
-        first, *rest = terms
-        total = first.values + rest[0].values if rest else first.values.copy()
-        for term in rest[1:]:
-            total += term.values
+        first, *rest = (term.values for term in terms)
+        # A term that is larger than the first one is an error, so the sum has its shape.
+        total = np.add(first, rest[0], out=np.empty(first.shape)) if rest else first.copy()
+        for values in rest[1:]:
+            total += values
         return Shares(self.system.reduce(total), max(term.degree for term in terms))
 
     def scale(self, shares: Shares, factor: int) -> Shares:

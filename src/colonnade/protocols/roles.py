@@ -62,10 +62,7 @@ class Meter:
 
     def phase(self, name: str) -> AbstractContextManager[None]:
         """Charge what happens inside to ``name``."""
-        entry = self.phases.get(name)
-        if entry is None:
-            entry = self.phases[name] = Phase()
-        return _Charged(self, entry)
+        return _Charged(self, self.phases.get(name) or self.phases.setdefault(name, Phase()))
 
 
 class _Charged:

@@ -68,9 +68,10 @@ class Descent:
     @property
     def integer_weights(self) -> NDArray[np.int64]:
         """The weights as integers, whose norm the sensitivity counts on."""
-        whole = np.rint(self.weights * float(self.task.gamma))
+        with np.errstate(over="ignore"):  # what is beyond all floats is refused
+            whole = np.rint(self.weights * float(self.task.gamma))
         for row in whole:
-            if _squared_norm(row) > self.task.weights_squared:
+            if squared_norm(row) > self.task.weights_squared:
                 raise PrivacyError("the weights are longer than the sensitivity allows; nothing more is revealed")
         return whole.astype(np.int64)
 
@@ -97,12 +98,12 @@ class Descent:
         return Learned(self.task, self._total / (self.task.rounds - self.task.rounds // 2))
 
 
-def _squared_norm(row: NDArray[np.float64]) -> int:
-    """The exact squared norm of whole numbers."""
-    about = float(row.dot(row))
-    # Squares only add up: where the sum is below 2^53, every partial sum was, and none was rounded.
-    if about < 2.0**53:
+def squared_norm(row: NDArray[np.float64]) -> int:
+    """The exact squared norm of whole numbers (docs/theory/gradient-sensitivity.md, section 7); refuses others."""
+    with np.errstate(over="ignore"):
+        about = float(row.dot(row))
+    if about < 2.0**53:  # sums of squares only grow, so none on the way was rounded
         return int(about)
     if not np.isfinite(row).all():
         raise PrivacyError("the weights cannot be computed from what was opened; nothing more is revealed")
-    return sum(int(value) ** 2 for value in row)
+    return sum(int(value) ** 2 for value in row.tolist())
