@@ -44,8 +44,8 @@ def plain(task, tables, labels, drawn):
     return opened, descent.learned
 
 
-# Weights beyond half a prime.
-LONG = ((2, 1), None, 1, {"gamma": 2**15, "weight_bound": 2.0**8, "learning_rate": 2.0**12, "classes": 2})
+# Weights so far beyond half a prime that products with them would be rounded.
+LONG = ((2, 1), None, 1, {"gamma": 2**15, "weight_bound": 2.0**25, "learning_rate": 2.0**30, "classes": 2})
 
 settings_ = st.sampled_from(
     [
