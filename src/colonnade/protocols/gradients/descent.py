@@ -68,8 +68,7 @@ class Descent:
     @property
     def integer_weights(self) -> NDArray[np.int64]:
         """The weights as integers, whose norm the sensitivity counts on."""
-        with np.errstate(over="ignore"):  # what is beyond all floats is refused
-            whole = np.rint(self.weights * float(self.task.gamma))
+        whole = np.rint(self.weights * float(self.task.gamma))
         for row in whole:
             if squared_norm(row) > self.task.weights_squared:
                 raise PrivacyError("the weights are longer than the sensitivity allows; nothing more is revealed")
@@ -100,8 +99,7 @@ class Descent:
 
 def squared_norm(row: NDArray[np.float64]) -> int:
     """The exact squared norm of whole numbers (docs/theory/gradient-sensitivity.md, section 7); refuses others."""
-    with np.errstate(over="ignore"):
-        about = float(row.dot(row))
+    about = float(row.dot(row))
     if about < 2.0**53:  # sums of squares only grow, so none on the way was rounded
         return int(about)
     if not np.isfinite(row).all():
