@@ -103,20 +103,33 @@ def test_masks_of_a_seat_that_saw_something_else_are_no_sharing_of_zero(size, th
     assert len(np.unique(combine(committee.system, [zero[point] for point in points], points, 0))) > 70
 
 
+class Still:
+    """A stream of a known key: what an observer subtracts is the same for every number."""
+
+    def uint32(self, shape):
+        return np.full(shape, 3, dtype=np.uint32)
+
+
 @pytest.mark.parametrize("seen", [None, b"seen"])
 @pytest.mark.parametrize(("size", "threshold"), [(3, 1), (5, 2)])
-def test_whoever_lacks_one_key_sees_uniform_shares(size, threshold, seen):
-    """All keys fixed but that of the one group without the first seats; everything else must still be uniform."""
+def test_whoever_lacks_one_key_sees_uniform_shares(monkeypatch, size, threshold, seen):
+    """All parts fixed but that of the one group without the first seats; everything else must still be uniform."""
     prime, draws = 11, 4000
     committee = make(size, threshold, (prime,))
-    known = {group: bytes([7]) * 32 for group in groups(committee)}
-    known[committee.seats[threshold:]] = Stream.fresh().bytes(32)
-    seats = with_keys(committee, known)
+    unknown, real = committee.seats[threshold:], CommonKeys._read
+
+    def read(common, seen):
+        streams = real(common, seen)
+        held = [group for group, _ in common.streams]
+        return [stream if group == unknown else Still() for group, stream in zip(held, streams, strict=True)]
+
+    monkeypatch.setattr(CommonKeys, "_read", read)
+    seats = fresh(committee)
     zero = {committee.point(seat): common.zero((draws,), 2 * threshold, seen) for seat, common in seats.items()}
-    outside = [committee.point(seat) for seat in committee.seats[threshold:]]
+    assert all(len(np.unique(zero[committee.point(seat)])) == 1 for seat in committee.seats[:threshold])
     cells = np.zeros(draws, dtype=int)
-    for point in outside[:threshold]:
-        cells = cells * prime + zero[point][0].astype(int) + prime // 2
+    for seat in unknown[:threshold]:
+        cells = cells * prime + zero[committee.point(seat)][0].astype(int) + prime // 2
     assert stats.chisquare(np.bincount(cells, minlength=prime**threshold)).pvalue > 1e-6
 
 
