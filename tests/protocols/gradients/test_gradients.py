@@ -302,6 +302,24 @@ def test_batches_are_the_coins_of_one_round_after_the_other(monkeypatch, rows, a
         assert batch.tolist() == [row for row, coin in enumerate(coins.uint32(rows)) if coin < task.threshold]
 
 
+@pytest.mark.parametrize("batch", [1, 10, 39, 40])
+def test_a_person_is_in_a_batch_if_the_coin_is_below_the_threshold_and_not_if_it_equals_it(monkeypatch, batch):
+    task = make_task(batch=batch, rounds=3)
+    edges = [0, 1, task.threshold - 1, task.threshold % COIN, (task.threshold + 1) % COIN, COIN - 1]
+
+    class Coins:
+        def __init__(self, key):
+            self.tossed = 0
+
+        def into(self, out):
+            out[:] = np.resize(np.array(edges, dtype=np.uint32), self.tossed + len(out))[self.tossed :]
+            self.tossed += len(out)
+
+    monkeypatch.setattr(batches, "Stream", Coins)
+    for found in gradients.batches(task, len(edges), bytes(32)):
+        assert found.tolist() == [place for place, coin in enumerate(edges) if coin < task.threshold]
+
+
 def test_coins_have_the_stated_rate():
     task = make_task(rows=1000, batch=130, rounds=400)
     sizes = np.array([len(batch) for batch in gradients.batches(task, 1000, bytes(32))])
