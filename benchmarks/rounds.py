@@ -57,20 +57,27 @@ _COUNTED = ("noise", "iterate", "check")
 
 @dataclass
 class Laps(Meter):
-    """A meter that keeps every round: when it began and ended, and the bytes sent until then."""
+    """A meter that keeps every chunk of rounds: when it began and ended, and the bytes sent until then."""
 
     place: Endpoint | None = None
+    chunk: int = 1
     laps: list[tuple[float, float, int]] = field(default_factory=list)
     ended: float = 0.0
+    rounds: int = 0
+    begun: float = 0.0
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        begun = time.perf_counter()
+        if name == "iterate" and self.rounds % self.chunk == 0:
+            self.begun = time.perf_counter()
         with super().phase(name):
             yield
-        self.ended = time.perf_counter() if name in _COUNTED else self.ended
-        if name == "iterate" and self.place is not None:
-            self.laps.append((begun, time.perf_counter(), self.place.counters.total.sealed_sent))
+        if name in _COUNTED:
+            self.ended = time.perf_counter()
+        if name == "iterate":
+            self.rounds += 1
+            if self.rounds % self.chunk == 0 and self.place is not None:
+                self.laps.append((self.begun, self.ended, self.place.counters.total.sealed_sent))
 
 
 def make_task(expansion: int, chunks: int, security: Security) -> Gradients:
@@ -112,18 +119,16 @@ def _take_part(
 ) -> dict[str, Any]:
     place = stage.join()
     alone = isinstance(place, Endpoint)  # a process of its own, with several threads
-    meter = Laps(place=place, processor=time.process_time if alone else time.thread_time)
+    meter = Laps(processor=time.process_time if alone else time.thread_time, place=place, chunk=task.rounds_ahead)
 
     def program(me: Any) -> Any:
         me.meter = meter
         return gradients.coordinator(me, task) if rows is None else gradients.owner(me, rows, labels, task)
 
     learned = play(place, task, program, wait=PATIENCE).result
-    chunks = [meter.laps[start : start + task.rounds_ahead] for start in range(0, task.rounds, task.rounds_ahead)]
-    laps = [(chunk[0][0], chunk[-1][1], chunk[-1][2]) for chunk in chunks if chunk]
     whole = (meter.ended - meter.laps[0][0]) / task.rounds if meter.laps else 0.0
     spent = sum(meter.phases[name].cpu for name in _COUNTED if name in meter.phases)
-    return {"laps": laps, "weights": learned.weights, "cpu": spent / task.rounds, "mean": whole}
+    return {"laps": meter.laps, "weights": learned.weights, "cpu": spent / task.rounds, "mean": whole}
 
 
 def measured(task: Gradients, where: str) -> dict[str, Any]:

@@ -24,3 +24,10 @@ def test_bytes_written_into_an_array_are_the_next_ones(stream: Stream) -> None:
 def test_an_array_with_gaps_is_refused(stream: Stream) -> None:
     with pytest.raises(ValueError, match="contiguous"):
         stream.into(np.empty(10, "<u2")[::2])
+
+
+@pytest.mark.parametrize("count", [1, 7, 1000, 2048, 2049, 5000])
+def test_small_reads_from_the_beginning_are_one_sequence(count: int) -> None:
+    key = bytes(range(32))
+    stream = Stream(key)
+    assert b"".join(stream.bytes(count) for _ in range(40)) == Stream(key).bytes(40 * count)

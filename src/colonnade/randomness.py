@@ -17,7 +17,11 @@ from numpy.typing import NDArray
 KEY_BYTES = 32
 _CHUNK = 1 << 20
 _AHEAD = 1 << 14
+_FIRST = 1 << 11
+"""Bytes drawn ahead: few at first, as many streams are read once, then twice as many each time, up to the most."""
+_FROM_ZERO = modes.CTR(bytes(16))
 _ZEROS = memoryview(bytes(_CHUNK))
+_NOTHING = np.empty(0, dtype=np.uint8)
 
 
 class Stream:
@@ -26,8 +30,8 @@ class Stream:
     def __init__(self, key: bytes) -> None:
         if len(key) != KEY_BYTES:
             raise ValueError(f"a stream key has {KEY_BYTES} bytes, not {len(key)}")
-        self._cipher = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
-        self._ahead, self._at = np.empty(0, dtype=np.uint8), 0
+        self._cipher = Cipher(algorithms.AES(key), _FROM_ZERO).encryptor()
+        self._ahead, self._at, self._reach = _NOTHING, 0, _FIRST
 
     @classmethod
     def fresh(cls) -> Stream:
@@ -66,7 +70,8 @@ class Stream:
         left = self._ahead[start:]
         missing = count - left.size
         # A call of the cipher costs more than a few bytes do, so small draws share one.
-        fresh = np.empty(_AHEAD if missing <= _AHEAD // 2 else missing, dtype=np.uint8)
+        fresh = np.empty(max(self._reach, missing) if missing <= _AHEAD // 2 else missing, dtype=np.uint8)
+        self._reach = min(2 * self._reach, _AHEAD)
         self._encrypt(fresh)
         self._ahead, self._at = fresh, missing
         return np.concatenate((left, fresh[:missing])) if left.size else fresh[:missing]

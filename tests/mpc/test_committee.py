@@ -37,6 +37,21 @@ def test_an_opened_product_of_shares_is_the_plain_product(play, shape, rows, a, 
         assert np.array_equal(opened, left.T @ right)
 
 
+def test_a_sum_has_the_shape_of_its_first_term_and_leaves_all_terms_alone():
+    hand = Hand("owner", make(3, 1), {})
+    values = [np.full((2, 3), float(value)) for value in (1, PRIMES[1] // 2, 5)]
+    for count in (1, 2, 3):
+        total = hand.add([Shares(one, degree) for degree, one in enumerate(values[:count])])
+        assert total.degree == count - 1
+        due = [float((sum((1, PRIMES[1] // 2, 5)[:count]) + p // 2) % p - p // 2) for p in PRIMES[:2]]
+        assert total.values.tolist() == [[one] * 3 for one in due]
+        total.values[...] = 0.0
+    assert [one[0, 0] for one in values] == [1, PRIMES[1] // 2, 5]
+    for terms in ((values[0][:, :1], values[1]), (values[0][:, 0], values[1]), (values[0], values[1][None])):
+        with pytest.raises(ValueError, match="broadcast"):
+            hand.add([Shares(one, 1) for one in terms])
+
+
 def test_a_dealer_without_a_seat_reaches_the_committee(play):
     committee = make(5, 2)
     secret = np.arange(-6, 6).reshape(3, 4)

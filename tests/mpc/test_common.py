@@ -11,6 +11,7 @@ from scipy import stats
 from colonnade.errors import ProtocolError
 from colonnade.mpc import PRIMES
 from colonnade.mpc.common import CommonKeys, groups
+from colonnade.mpc.residues import FEW
 from colonnade.mpc.shamir import combine, interpolate
 from colonnade.randomness import Stream
 
@@ -70,19 +71,65 @@ def test_a_sharing_of_zero_is_the_same_where_it_is_added(size, threshold, count)
             assert np.array_equal(committee.system.reduce(target - before), zero)
 
 
+@pytest.mark.parametrize(
+    ("size", "threshold", "shape"),
+    [*((*size, shape) for size in SIZES for shape in [(1,), (4, 10)]), (3, 1, (FEW // 2,)), (3, 1, (FEW // 2 + 1,))],
+)
+def test_masks_of_seats_that_saw_the_same_are_sharings_of_zero(size, threshold, shape):
+    committee = make(size, threshold)
+    seats = fresh(committee)
+    for degree in range(threshold + 1, 2 * threshold + 1):
+        first, second = (
+            {committee.point(seat): common.zero(shape, degree, b"seen") for seat, common in seats.items()}
+            for _ in range(2)
+        )
+        for zero in (first, second):
+            assert not interpolate(committee.system, zero, degree).any()
+            points = sorted(zero)[:degree]
+            lower = combine(committee.system, [zero[point] for point in points], points, 0)
+            assert lower.shape == (2, *shape)
+            assert lower.any(), "the degree is no lower"
+        assert not np.array_equal(first[1], second[1])
+
+
+@pytest.mark.parametrize(("size", "threshold"), SIZES)
+def test_masks_of_a_seat_that_saw_something_else_are_no_sharing_of_zero(size, threshold):
+    committee = make(size, threshold)
+    zero = {
+        committee.point(seat): common.zero((40,), 2 * threshold, b"other" if seat == "n0" else b"seen")
+        for seat, common in fresh(committee).items()
+    }
+    points = sorted(zero)[: 2 * threshold + 1]
+    assert len(np.unique(combine(committee.system, [zero[point] for point in points], points, 0))) > 70
+
+
+class Still:
+    """A stream of a known key: what an observer subtracts is the same for every number."""
+
+    def uint32(self, shape):
+        return np.full(shape, 3, dtype=np.uint32)
+
+
+@pytest.mark.parametrize("seen", [None, b"seen"])
 @pytest.mark.parametrize(("size", "threshold"), [(3, 1), (5, 2)])
-def test_whoever_lacks_one_key_sees_uniform_shares(size, threshold):
-    """All keys fixed but that of the one group without the first seats; everything else must still be uniform."""
+def test_whoever_lacks_one_key_sees_uniform_shares(monkeypatch, size, threshold, seen):
+    """All parts fixed but that of the one group without the first seats; everything else must still be uniform."""
     prime, draws = 11, 4000
     committee = make(size, threshold, (prime,))
-    known = {group: bytes([7]) * 32 for group in groups(committee)}
-    known[committee.seats[threshold:]] = Stream.fresh().bytes(32)
-    seats = with_keys(committee, known)
-    zero = {committee.point(seat): common.zero((draws,), 2 * threshold) for seat, common in seats.items()}
-    outside = [committee.point(seat) for seat in committee.seats[threshold:]]
+    unknown, real = committee.seats[threshold:], CommonKeys._read
+
+    def read(common, seen):
+        streams = real(common, seen)
+        held = [group for group, _ in common.streams]
+        return [stream if group == unknown else Still() for group, stream in zip(held, streams, strict=True)]
+
+    monkeypatch.setattr(CommonKeys, "_read", read)
+    seats = fresh(committee)
+    zero = {committee.point(seat): common.zero((draws,), 2 * threshold, seen) for seat, common in seats.items()}
+    assert all(len(np.unique(zero[committee.point(seat)])) == 1 for seat in committee.seats[:threshold])
     cells = np.zeros(draws, dtype=int)
-    for point in outside[:threshold]:
-        cells = cells * prime + zero[point][0].astype(int) + prime // 2
+    for seat in unknown[:threshold]:
+        cells = cells * prime + zero[committee.point(seat)][0].astype(int) + prime // 2
     assert stats.chisquare(np.bincount(cells, minlength=prime**threshold)).pvalue > 1e-6
 
 

@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 from scipy import stats
 
 from colonnade.errors import CapacityError, ShareError
-from colonnade.mpc.residues import BLOCK_ROWS, PRIMES, ResidueSystem, centred, reduce
+from colonnade.mpc.residues import BLOCK_ROWS, FEW, PRIMES, ResidueSystem, centred, reduce
 from colonnade.randomness import Stream
 
 systems = st.integers(1, 6).map(lambda k: ResidueSystem(PRIMES[:k]))
@@ -134,3 +134,37 @@ def test_what_cannot_fit_is_refused():
 def test_a_full_block_of_the_largest_products_stays_in_range():
     assert all(BLOCK_ROWS * (p // 2) ** 2 <= 2**53 - p for p in PRIMES)
     assert (BLOCK_ROWS + 1) * (PRIMES[0] // 2) ** 2 > 2**53 - PRIMES[0]
+
+
+@pytest.mark.parametrize("count", [5, FEW])
+def test_residues_of_few_and_of_many_integers_are_centred(count):
+    system = ResidueSystem(PRIMES[:3])
+    ends = np.array([-(2**63), 2**63 - 1, 0, -1, PRIMES[1] // 2 + 1], dtype=np.int64)
+    values = np.resize(ends, (count, 1))
+    residues = system.split(values)
+    assert residues.shape == (3, count, 1)
+    for prime, row in zip(system.primes, residues, strict=True):
+        assert row[:5, 0].tolist() == [centred(int(value), prime) for value in ends]
+        assert np.array_equal(row, np.resize(row[:5], (count, 1)))
+
+
+@pytest.mark.parametrize("count", [1, 500])
+@pytest.mark.parametrize("primes", [(11,), (13, 11), (31, 17, 11)], ids=str)
+def test_few_uniform_residues_are_those_of_the_words_that_are_small_enough(primes, count):
+    """Every word that is no residue of its prime is drawn again, also one that equals it, and no other is."""
+    system, bits = ResidueSystem(primes), (1 << max(primes).bit_length()) - 1
+    seen = [set() for _ in primes]
+    for key in range(1 if count > 1 else 200):
+        found, stream = system.uniform((count,), Stream(bytes([key] * 32))), Stream(bytes([key] * 32))
+        words = [[int(word) & bits for word in row] for row in stream.uint32((len(primes), count))]
+        while again := [(k, i) for k, row in enumerate(words) for i, word in enumerate(row) if word >= primes[k]]:
+            for (k, i), word in zip(again, stream.uint32(len(again)), strict=True):
+                words[k][i] = int(word) & bits
+        for prime, row, drawn, values in zip(primes, found, words, seen, strict=True):
+            assert row.tolist() == [word - prime // 2 for word in drawn]
+            values.update(drawn)
+    assert seen == [set(range(prime)) for prime in primes]
+
+
+def test_few_uniform_residues_of_no_numbers():
+    assert ResidueSystem(PRIMES[:3]).uniform((0, 2), Stream(bytes(32))).shape == (3, 0, 2)

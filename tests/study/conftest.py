@@ -198,6 +198,7 @@ class Trial:
         self,
         *names: str,
         listen: str | None = None,
+        dial: bool = True,
         study: Path | None = None,
         approve: str | None = None,
         stdin: int = subprocess.DEVNULL,
@@ -214,6 +215,7 @@ class Trial:
             if name == "coordinator":
                 command += ["coordinator", str(study or self.file), "--key", str(self._key)]
                 command += ["--listen", listen] if listen else []
+                command += [] if dial else ["--no-dial"]
             else:
                 command += ["party", str(study or self.file), str(self.folder / name / "party.toml")]
                 command += ["--approve", approve] if approve else []

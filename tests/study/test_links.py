@@ -106,6 +106,22 @@ def test_the_result_is_the_same_by_every_way(trial: Any) -> None:
     assert "hung up" in json.dumps(links) or "broke" in json.dumps(links) or "reset" in json.dumps(links)
 
 
+def test_a_coordinator_that_does_not_dial(trial: Any) -> None:
+    study = trial(rows=400, match=False)
+    direct(study, bank=listening(free_port()), clinic=listening(free_port()))
+    study.start("coordinator", dial=False)
+    study.start(*study.parties, threads=True)
+    assert {ended.code for ended in study.ends().values()} == {0}
+    links = {
+        name: json.loads((study.out(name) / "run.json").read_text())["links"]
+        for name in ("coordinator", *study.parties)
+    }
+    for party in ("bank", "clinic"):
+        assert links["coordinator"][party]["way"] == links[party]["coordinator"]["way"] == "hub"
+        assert links["coordinator"][party]["why"] == "this participant does not dial, and the other has not dialled"
+    assert links["bank"]["clinic"]["way"] == links["shop"]["bank"]["way"] == "direct"
+
+
 def test_processes_that_connect_to_each_other(trial: Any) -> None:
     study = trial(rows=600, match=False)
     direct(study, bank=listening(free_port()), clinic=listening(free_port()))

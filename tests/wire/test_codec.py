@@ -285,3 +285,27 @@ def test_a_single_array_is_passed_on_as_a_frame_would_carry_it() -> None:
 )
 def test_all_other_messages_go_through_a_frame(fields: dict[str, Any]) -> None:
     assert codec.single("kind", fields) is None
+
+
+def test_an_array_that_no_frame_holds_is_refused_between_threads_too() -> None:
+    head = len(codec.encode(["kind", {"a": np.empty(0, dtype=np.uint8)}]))
+    for beyond in (1, 8):
+        array = np.empty(MAX_FRAME - head + beyond, dtype=np.uint8)  # memory that nobody touches
+        assert codec.single("kind", {"a": array}) is None
+        with pytest.raises(ProtocolError, match="send it in blocks"):
+            codec.encode_parts(["kind", {"a": array}])
+    assert codec._size_of("kind", "a", np.dtype(np.uint8), (MAX_FRAME - head,)) == MAX_FRAME
+
+
+def test_the_size_of_a_message_is_not_taken_from_another_one() -> None:
+    arrays: list[Any] = [
+        np.zeros(4, dtype) for dtype in ("<i8", ">i8", "<f8", "<i4", "?", "<u8", "<M8[s]", "O", "S8", "V8", "<c16")
+    ]
+    for _ in range(2):  # the second time from memory
+        for array in (*arrays, *(one.reshape(2, 2) for one in arrays), np.zeros(())):
+            single = codec.single("kind", {"a": array})
+            if single is not None:
+                assert array.dtype in codec.DTYPE_CODES
+                assert single.size == len(codec.encode(["kind", {"a": array}]))
+            else:
+                assert codec.DTYPE_CODES.get(array.dtype, 0) == 0

@@ -188,3 +188,102 @@ def test_a_stop_does_not_wait_for_what_is_under_way() -> None:
         bank.abort("enough")
         with pytest.raises(PeerStopped, match="enough"):
             waiting.result(300)
+
+
+def left(room: Room) -> None:
+    room.places["shop"].close()
+
+
+def stopped(room: Room) -> None:
+    room.places["shop"].abort("the budget is spent")
+
+
+def gave_up(room: Room) -> None:
+    room.places["shop"].tolerate(["bank"])
+    room.places["shop"].lose("bank", PeerLost("bank is gone"))
+
+
+@pytest.mark.parametrize("trouble", [left, stopped, gave_up])
+@pytest.mark.parametrize("size", [1, 400])
+def test_trouble_is_seen_on_channels_that_had_none(trouble: Any, size: int) -> None:
+    """Channels look for trouble only once there is some, and then on every message."""
+    room = Room(["bank", "shop", "tax"], window=1 << 10)
+    bank, shop, tax = (room.place(name) for name in room.names)
+    array = np.zeros(size)
+    for one, other in ((bank, shop), (shop, bank), (bank, tax), (tax, bank)):
+        one.channel(other.name).send("early", array=array)
+        other.channel(one.name).recv("early")
+    trouble(room)
+    if trouble is stopped:
+        for mine, peer in ((bank, "shop"), (bank, "tax"), (tax, "bank"), (shop, "bank")):
+            for act in (lambda at: at.send("late", array=array), lambda at: at.recv("late")):
+                with pytest.raises(PeerStopped, match="the budget is spent"):
+                    act(mine.channel(peer))
+    elif trouble is gave_up:
+        for act in (lambda at: at.send("late", array=array), lambda at: at.recv("late")):
+            with pytest.raises(PeerStopped, match="bank was lost, and the study went on without it"):
+                act(bank.channel("shop"))
+        shop.channel("bank").send("late", array=array)
+        assert room.lane("shop", "bank").waiting == 0
+    else:
+        bank.channel("shop").send("late", array=array)
+        assert room.lane("bank", "shop").waiting == 0
+        with pytest.raises(PeerLost, match="shop has left the study, and more was expected from it"):
+            bank.channel("shop").recv("late")
+        for act in (lambda at: at.send("late", array=array), lambda at: at.recv("late")):
+            with pytest.raises(ProtocolError, match="the endpoint of shop is closed"):
+                act(shop.channel("bank"))
+    if trouble is not stopped:
+        bank.channel("tax").send("late", array=array)
+        assert tax.channel("bank").recv("late")["array"].size == size
+
+
+@pytest.mark.parametrize("trouble", [left, stopped, gave_up])
+def test_what_was_sent_before_a_stop_is_not_read_after_it(trouble: Any) -> None:
+    room = Room(["bank", "shop"])
+    bank, shop = room.place("bank"), room.place("shop")
+    shop.channel("bank").send("early", n=1)
+    bank.channel("shop").send("own", n=2)
+    trouble(room)
+    if trouble is left:
+        assert bank.channel("shop").recv("early") == {"n": 1}
+    else:
+        with pytest.raises(PeerStopped):
+            bank.channel("shop").recv("early")
+        if trouble is gave_up:
+            assert shop.channel("bank").recv("own") == {"n": 2}
+
+
+@pytest.mark.parametrize("trouble", [left, stopped, gave_up])
+@pytest.mark.parametrize("busy", ["sends", "waits for room", "receives"])
+def test_trouble_ends_every_wait(trouble: Any, busy: str) -> None:
+    """Whoever waits when a peer leaves, stops or gives up on it does not wait for the time limit."""
+    room = Room(["bank", "shop"], window=1 << 10, timeout=300.0)
+    bank = room.place("bank")
+    room.place("shop")
+    channel, block = bank.channel("shop"), np.zeros(200)
+    began = threading.Event()
+
+    def act() -> None:
+        if busy == "receives":
+            began.set()
+            channel.recv("x")
+        for _ in range(2 if busy == "waits for room" else 10**9):
+            channel.send("block", array=block if busy == "waits for room" else np.zeros(0))
+            began.set()
+
+    with ThreadPoolExecutor(1) as pool:
+        acting = pool.submit(act)
+        assert began.wait(60)
+        while busy == "waits for room" and not bank.blocked:
+            time.sleep(0.001)
+        trouble(room)
+        if trouble is left and busy == "sends":
+            bank.close()  # messages to who has left are dropped, as before, and sending goes on
+            with pytest.raises(ProtocolError, match="is closed"):
+                acting.result(60)
+        elif trouble is left and busy == "waits for room":
+            acting.result(60)
+        else:
+            with pytest.raises(PeerLost if trouble is left else PeerStopped):
+                acting.result(60)

@@ -46,6 +46,10 @@ def coordinator(
     listen: Annotated[
         str | None, typer.Option("--listen", help="Listen at HOST:PORT when that is not what the parties dial.")
     ] = None,
+    dial: Annotated[
+        bool,
+        typer.Option("--dial/--no-dial", help="Whether to dial parties that listen, in a study with direct links."),
+    ] = True,
     out: Out = None,
     json: Json = False,
     pipe: Pipe = False,
@@ -71,7 +75,17 @@ def coordinator(
     say(f"coordinator of {loaded.name!r}: waiting for {', '.join(loaded.content.parties)} at {address}")
     with progress_bar(not (json or pipe)) as bar:
         place, watch = Place(hub, room, attempt), present if while_open else None
-        run_coordinator(loaded, key, folder, piped if pipe else bar, listen=listen, place=place, watch=watch, tell=say)
+        run_coordinator(
+            loaded,
+            key,
+            folder,
+            piped if pipe else bar,
+            listen=listen,
+            dial=dial,
+            place=place,
+            watch=watch,
+            tell=say,
+        )
     if room or not pipe:
         facts = publish(loaded, folder, {"coordinator": folder})
         emit(facts) if json else None if pipe else say(show.outcome(loaded, folder, facts["run"]))

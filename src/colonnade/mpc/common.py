@@ -161,10 +161,13 @@ class CommonKeys:
         return factors
 
     def _few_zeros(self, shape: tuple[int, ...], powers: int, streams: Sequence[Stream]) -> Residues:
-        """The same for few numbers, all groups at once: in a protocol with rounds, calls cost more than numbers."""
-        system = self.system
-        drawn = np.stack([system.uniform((powers, prod(shape)), stream) for stream in streams])
-        total = np.einsum("gkpn,gkp->kn", drawn, self._zero_factors(powers))  # few products of two residues, below 2^51
+        """The same for few numbers, all powers at once: in a protocol with rounds, calls cost more than numbers."""
+        system, total = self.system, None
+        for factors, stream in zip(self._zero_factors(powers), streams, strict=True):
+            drawn = system.uniform((powers, prod(shape)), stream)
+            part = np.matmul(factors[:, None, :], drawn)[:, 0]  # as in add_zero, all sum up to less than 2^48
+            total = part if total is None else np.add(total, part, out=total)
+        assert total is not None  # noqa: S101 - every seat is in a group
         return system.reduce(total).reshape(len(total), *shape)
 
     def _read(self, seen: bytes | None) -> list[Stream]:

@@ -271,9 +271,11 @@ class Hand:
 
     def add(self, terms: Sequence[Shares]) -> Shares:
         """The sum of the terms; its degree is the highest degree of a term."""
-        total = terms[0].values.copy()
-        for term in terms[1:]:
-            total += term.values
+        first, *rest = (term.values for term in terms)
+        # A term that is larger than the first one is an error, so the sum has its shape.
+        total = np.add(first, rest[0], out=np.empty(first.shape)) if rest else first.copy()
+        for values in rest[1:]:
+            total += values
         return Shares(self.system.reduce(total), max(term.degree for term in terms))
 
     def scale(self, shares: Shares, factor: int) -> Shares:

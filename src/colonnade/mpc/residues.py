@@ -75,8 +75,11 @@ class ResidueSystem:
         """The residues, read-only, of signed integers (int64, object, or float64 without fractions)."""
         if values.dtype == np.float64 and (not values.size or _largest(values) < self.primes[-1] // 2):
             return np.broadcast_to(values, (len(self.primes), *values.shape))
-        out = np.empty((len(self.primes), *values.shape))
         whole = values.astype(np.int64) if values.dtype == np.float64 else values
+        if whole.dtype == np.int64 and whole.size * len(self.primes) <= FEW:
+            rests = whole.reshape(1, -1) % self.prime_column.astype(np.int64)
+            return self.reduce(rests.astype(np.float64)).reshape(len(self.primes), *whole.shape)
+        out = np.empty((len(self.primes), *values.shape))
         for prime, row in zip(self.primes, out, strict=True):
             row[...] = whole % prime
             reduce(row, prime)
@@ -143,11 +146,10 @@ class ResidueSystem:
         words = stream.uint32((len(self.primes), prod(shape)))
         bits = np.uint32((1 << max(self.primes).bit_length()) - 1)
         words &= bits
-        while (high := words >= self.prime_column).any():
+        # Mostly the largest word is below every prime, which is found sooner than that each is below its own.
+        while words.size and words.max() > 2 * self.smallest_half and (high := words >= self.prime_column).any():
             words[high] = stream.uint32(int(high.sum())) & bits
-        residues = words.astype(np.float64)
-        residues -= self.half_primes
-        return residues.reshape(len(self.primes), *shape)
+        return (words.view(np.int32) - self.half_primes).astype(np.float64).reshape(len(self.primes), *shape)
 
     @cached_property
     def prime_column(self) -> NDArray[np.uint32]:

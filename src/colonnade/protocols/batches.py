@@ -54,9 +54,19 @@ def batches(task: InBatches, rows: int, drawn: bytes) -> Batches:
         yield from (members[number % task.batches] for number in range(task.rounds))
         return
     coins, some = Stream(drawn), max(1, _COINS // max(1, rows))
+    memory = np.empty(min(some, task.rounds) * rows, dtype="<u4")
     for start in range(0, task.rounds, some):
-        tosses = coins.uint32((min(some, task.rounds - start), rows)) <= np.uint32(task.threshold - 1)
-        yield from map(np.flatnonzero, tosses)
+        count = min(some, task.rounds - start)
+        tossed = memory[: count * rows]
+        coins.into(tossed)
+        tosses = tossed <= np.uint32(task.threshold - 1)
+        # One search for all of these rounds: a call costs more than the numbers of one round.
+        found = np.flatnonzero(tosses)
+        ends = np.searchsorted(found, np.arange(1, count + 1) * rows)
+        begun = 0
+        for number, end in enumerate(ends.tolist()):
+            yield found[begun:end] - number * rows
+            begun = end
 
 
 def disjoint(ids: Sequence[str], batches: int, salt: bytes) -> NDArray[np.uint32]:

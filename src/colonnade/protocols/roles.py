@@ -8,8 +8,8 @@ not planned and paid for before.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from copy import copy
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -60,21 +60,31 @@ class Meter:
     processor: Callable[[], float] = time.thread_time
     """The clock of processor time: of this thread, or, where a participant is a process, of all its threads."""
 
-    @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
+    def phase(self, name: str) -> AbstractContextManager[None]:
         """Charge what happens inside to ``name``."""
-        entry = self.phases.setdefault(name, Phase())
-        said = self.tally
-        rounds, messages, payload = said.rounds, said.messages, said.payload
-        wall, cpu = time.perf_counter(), self.processor()
-        try:
-            yield
-        finally:
-            entry.wall += time.perf_counter() - wall
-            entry.cpu += self.processor() - cpu
-            entry.rounds += said.rounds - rounds
-            entry.messages += said.messages - messages
-            entry.bytes += said.payload - payload
+        return _Charged(self, self.phases.get(name) or self.phases.setdefault(name, Phase()))
+
+
+class _Charged:
+    """A ``with`` block that is charged to a phase; small, because a round of a protocol has some."""
+
+    __slots__ = ("_cpu", "_entry", "_messages", "_meter", "_payload", "_rounds", "_wall")
+
+    def __init__(self, meter: Meter, entry: Phase) -> None:
+        self._meter, self._entry = meter, entry
+
+    def __enter__(self) -> None:
+        said = self._meter.tally
+        self._rounds, self._messages, self._payload = said.rounds, said.messages, said.payload
+        self._wall, self._cpu = time.perf_counter(), self._meter.processor()
+
+    def __exit__(self, *_: object) -> None:
+        entry, said = self._entry, self._meter.tally
+        entry.wall += time.perf_counter() - self._wall
+        entry.cpu += self._meter.processor() - self._cpu
+        entry.rounds += said.rounds - self._rounds
+        entry.messages += said.messages - self._messages
+        entry.bytes += said.payload - self._payload
 
 
 @dataclass
@@ -272,12 +282,13 @@ class Role:
 
     def _charge(self, event: Event) -> None:
         """Count one of the openings that were planned for this event, or refuse."""
-        entry = next((entry for entry in self._planned if entry.event == event and entry.left), None)
-        if entry is None:
-            raise PrivacyError(f"{event.name} was not in the plan that the parties agreed to and paid for")
-        entry.left -= 1
-        if event not in self.revealed:
-            self.revealed.append(event)
+        for entry in self._planned:
+            if entry.left and entry.event == event:
+                entry.left -= 1
+                if event not in self.revealed:
+                    self.revealed.append(event)
+                return
+        raise PrivacyError(f"{event.name} was not in the plan that the parties agreed to and paid for")
 
 
 class Owner(Role):

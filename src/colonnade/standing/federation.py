@@ -65,6 +65,7 @@ class HubPart(Part):
     key: str = "coordinator.key"
     folder: str = "hub"
     listen: str | None = None
+    dial: bool = Field(default=True, strict=True)
     health: str | None = None
     console: ConsolePart | Literal[False] = False
     people: dict[str, PersonRole] = Field(default_factory=dict)

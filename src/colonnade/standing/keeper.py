@@ -184,7 +184,7 @@ class Keeper:
             self.hub.open(running.room, running.participants)
             at = ["--hub", self.hub.own_address, "--room", running.room, "--attempt", str(running.attempt)]
             command = ["coordinator", str(study), "--key", str(self.key), *at]
-            command += ["--out", str(folder), "--pipe", "--while-open"]
+            command += ["--out", str(folder), "--pipe", "--while-open", *([] if self.part.dial else ["--no-dial"])]
             limits = Limits(self.part.study_memory, self.part.hours * 3600)
             self._children[running.room] = running, Child.start(command, folder, limits, self._forks)
         except (ConnectError, StorageError):

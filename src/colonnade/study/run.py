@@ -124,6 +124,7 @@ def run_coordinator(
     progress: Progress = silent,
     *,
     listen: str | None = None,
+    dial: bool = True,
     place: Place = ALONE,
     watch: Watch | None = None,
     tell: Tell = quiet,
@@ -131,6 +132,7 @@ def run_coordinator(
     """Relay messages between the parties and publish the result; with only two parties, also hold shares.
 
     ``listen`` is the address at which the hub listens, if the parties dial another one, for example that of a proxy.
+    ``dial`` says whether it connects to parties that listen, where the study asks for direct links.
     With a ``place`` at a standing hub, this process relays nothing and meets the others there.
     """
     digest = study.runnable().digest
@@ -154,7 +156,7 @@ def run_coordinator(
                 hub = left.enter_context(Hub(identity, certificates, address, **study.content.limits.of_hub))
                 record.note("listening", address=hub.address)
                 place = replace(place, hub=hub.own_address)
-            endpoint = join(study, identity, certificates, place, direct=Direct(), told=_told(record, tell))
+            endpoint = join(study, identity, certificates, place, direct=Direct(dials=dial), told=_told(record, tell))
             result = _play(study, endpoint, program, record, progress, watch=watch)
         _save(model.conclude(study.roster, task, result), record, COORDINATOR)
         _finish(record, **public_facts(study))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from functools import lru_cache
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,11 +51,10 @@ def single(kind: str, fields: dict[str, Any]) -> Single | None:
     if len(fields) != 1:
         return None
     ((name, array),) = fields.items()
-    # Truth values are checked when they are read, so they go through a frame.
-    if type(array) is not np.ndarray or DTYPE_CODES.get(array.dtype, 0) == 0 or not array.flags.c_contiguous:
+    if type(array) is not np.ndarray or not array.flags.c_contiguous:
         return None
-    size = len(_head_of(kind, name, array.dtype, array.shape)) + array.nbytes
-    if size > MAX_FRAME:
+    size = _size_of(kind, name, array.dtype, array.shape)
+    if not 0 < size <= MAX_FRAME:
         return None
     copy = array.copy()
     copy.flags.writeable = False
@@ -108,6 +108,14 @@ def _one_array(kind: str, name: str, array: NDArray[Any]) -> list[bytes | memory
     if len(head) + array.nbytes > MAX_FRAME:
         raise ProtocolError(f"a message has at most {MAX_FRAME} bytes; send it in blocks")
     return [head, array.reshape(-1).view(np.uint8).data]
+
+
+@lru_cache(_MOST_HEADS)
+def _size_of(kind: str, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> int:
+    """The bytes of a message with one array, 0 if it must go through a frame: truth values are checked when read."""
+    if DTYPE_CODES.get(dtype, 0) == 0:
+        return 0
+    return len(_head_of(kind, name, dtype, shape)) + prod(shape) * dtype.itemsize
 
 
 @lru_cache(_MOST_HEADS)

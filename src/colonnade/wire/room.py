@@ -72,6 +72,8 @@ class Room:
         self.network, self.timeout, self.window, self.backlog = network, timeout, window, backlog
         self.changed = threading.Condition()
         self.failure: ColonnadeError | None = None
+        self.uneasy = False
+        """Whether somebody has left, is lost or has ended the study: before that, messages need not look for it."""
         self.places: dict[str, RoomPlace] = {}
         self._lanes: dict[tuple[str, str], Lane] = {}
 
@@ -104,6 +106,7 @@ class Room:
 
     def end_lanes(self, of: str | None = None) -> None:
         """End all lanes, or those of one participant, and wake all waiting threads; the caller holds the lock."""
+        self.uneasy = True
         for ends, lane in self._lanes.items():
             if of is None or of in ends:
                 lane.end()
@@ -201,6 +204,7 @@ class RoomPlace:
         with self._room.changed:
             if peer not in self._lost:
                 self._lost[peer] = error
+                self._room.uneasy = True
                 self._room.lane(peer, self.name).end()  # nobody needs to wait for the peer
                 self._room.lane(self.name, peer).end()  # and the peer need not wait for us
                 self._room.changed.notify_all()
@@ -281,12 +285,14 @@ class RoomChannel:
         """Send one message; waits only if the peer has not yet taken enough of the earlier ones."""
         single = codec.single(kind, fields)
         frame = single or b"".join(codec.encode_parts([kind, fields]))
-        self._check()
+        room, lane = self._room, self._out
+        if room.uneasy:
+            self._check()
         size = single.size if single else len(frame)
-        if self._out.waiting and self._out.waiting + size > self._room.window:
+        if (waiting := lane.waiting) and waiting + size > room.window:
             self._wait_for_room(size)
-        if not self._peer_is_gone():
-            self._out.put(frame, size, self._place.arrival(size))
+        if not (room.uneasy and self._peer_is_gone()):
+            lane.put(frame, size, 0.0 if room.network is None else self._place.arrival(size))
         traffic = self._traffic
         traffic.messages_sent += 1
         traffic.payload_sent += size
@@ -295,16 +301,18 @@ class RoomChannel:
 
     def recv(self, kind: str, most: int = MAX_FRAME) -> dict[str, Any]:
         """The fields of the next message, which must be of this kind and of at most so many bytes."""
-        self._check()
+        room = self._room
+        if room.uneasy:
+            self._check()
         self._tally.waits()
         try:
-            parcel = self._in.take(self._room.timeout)
+            parcel = self._in.take(room.timeout)
         except Empty:
             self._place.check()
             raise self._place.lose(self.peer, self._silence("sent nothing")) from None
         if self._in.crowded:
-            with self._room.changed:
-                self._room.changed.notify_all()
+            with room.changed:
+                room.changed.notify_all()
         if parcel is None:
             self._check()
             left = PeerLost(f"{self.peer} has left the study, and more was expected from it")
@@ -312,7 +320,8 @@ class RoomChannel:
         frame, size, due = parcel
         if due:
             self._travel(due)
-        self._place.check()
+        if room.uneasy:
+            self._place.check()
         traffic = self._traffic
         traffic.messages_received += 1
         traffic.payload_received += size
@@ -338,6 +347,7 @@ class RoomChannel:
         room, place, lane = self._room, self._place, self._out
 
         def has_room() -> bool:
+            self._check()  # a peer that goes on without this place takes nothing more
             peer = room.places.get(self.peer)
             limit = room.backlog if peer is not None and peer.blocked else room.window
             return not lane.waiting or lane.waiting + size <= limit or self._peer_is_gone()

@@ -111,6 +111,30 @@ def test_operations_are_as_exact_as_without_checks(in_threads, size, threshold, 
         assert error == 0 if more is None else error < ulps * (1 + more)
 
 
+NOTHING = {
+    "products": (lambda e, x: e.multiply(x, x), (0,)),
+    "products with a column": (lambda e, x: e.multiply(x.reshape(0, 7), x.reshape(0, 1)), (0, 7)),
+    "products over rows": (lambda e, x: e.inner(x.reshape(3, 0), x.reshape(3, 0)), (0, 0)),
+    "products over no rows": (lambda e, x: e.inner(x.reshape(0, 2), x.reshape(0, 3)), (2, 3)),
+    "truncations": (lambda e, x: e.truncate(x, 5), (0,)),
+    "comparisons": (lambda e, x: e.below(x, x), (0,)),
+    "bit lengths": (lambda e, x: e.bit_length(x), (0,)),
+    "reciprocals": (functions.reciprocal, (0,)),
+    "roots": (functions.inverse_sqrt, (0,)),
+    "the largest": (lambda e, x: functions.largest(e, x.reshape(7, 0), 0), (0,)),
+}
+
+
+@pytest.mark.parametrize(("size", "threshold"), [(3, 1), (4, 1)])
+@pytest.mark.parametrize("name", NOTHING)
+def test_operations_on_no_numbers(in_threads, size, threshold, name):
+    program, shape = NOTHING[name]
+    results, _ = compute(in_threads, make(size, threshold), program, np.zeros(0, dtype=np.int64))
+    for opened, _, ulps in results.values():
+        assert opened.shape == shape
+        assert np.abs(opened).max(initial=0) < ulps
+
+
 @pytest.mark.parametrize(
     ("size", "threshold"), [(3, 1), *(pytest.param(*case, marks=pytest.mark.slow) for case in COMMITTEES[1:])]
 )

@@ -71,6 +71,43 @@ def test_honest_seats_settle_their_claims_and_open_the_products(in_threads, size
             assert np.array_equal(value, due)
 
 
+@pytest.mark.parametrize(("size", "threshold"), COMMITTEES)
+@pytest.mark.parametrize(
+    ("left", "right"), [((0,), (0,)), ((0, 3), (0, 3)), ((3, 0), (3, 1)), ((0, 3), (0, 1)), ((2, 0, 3), (2, 0, 3))]
+)
+def test_products_of_no_numbers_are_settled_alone_and_beside_others(in_threads, size, threshold, left, right):
+    def program(hand):
+        x, y = dealt(hand, np.zeros(left, dtype=np.int64), np.zeros(right, dtype=np.int64))
+        for others in (False, True):
+            nothing = hand.product(x, y)
+            some = hand.product(*dealt(hand, np.arange(5), np.arange(5))) if others else nothing
+            hand.claims.settle()
+        return nothing.shape, hand.system.join(hand.open_residues(some.values), 2**60), hand.claims.settled
+
+    for shape, some, settled in run(in_threads, committee(size, threshold), program).values():
+        assert shape == np.broadcast_shapes(left, right)
+        assert some.tolist() == [0, 1, 4, 9, 16]
+        assert settled >= 3
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+@pytest.mark.parametrize(("size", "threshold"), COMMITTEES)
+def test_a_product_over_no_rows_is_zero_and_nothing_else_passes(in_threads, size, threshold, wrong):
+    def program(hand):
+        x, y = dealt(hand, np.zeros((0, 3), dtype=np.int64), np.zeros((0, 2), dtype=np.int64))
+        product = hand.lower(hand.inner(x, y))
+        hand.claims.inner([x], [y], hand.shift(product, 1) if wrong else product)
+        if not wrong:
+            hand.claims.settle()
+            return hand.system.join(hand.open_residues(product.values), 2**60).tolist()
+        with pytest.raises(ShareError, match="a check of products of shares failed"):
+            hand.claims.settle()
+        return None
+
+    for found in run(in_threads, committee(size, threshold), program).values():
+        assert found == (None if wrong else [[0, 0]] * 3)
+
+
 class LowersAnother(Hand):
     """It deals another number than its product share when degrees are lowered: one number, modulo one prime."""
 

@@ -7,13 +7,14 @@ from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from colonnade.errors import CapacityError, DataError, PrivacyError
 from colonnade.privacy import Observer, PoissonSampled, Repeated, Statement, parse_budgets
+from colonnade.protocols import batches
 from colonnade.protocols.batches import COIN, disjoint
 from colonnade.protocols.gradients import programs as gradients
-from colonnade.protocols.gradients.descent import Descent
+from colonnade.protocols.gradients.descent import Descent, squared_norm
 from colonnade.protocols.gradients.integers import quantise
 from colonnade.protocols.gradients.task import OVERFLOW
 from colonnade.protocols.roles import COORDINATOR
@@ -43,6 +44,9 @@ def plain(task, tables, labels, drawn):
     return opened, descent.learned
 
 
+# Weights so far beyond half a prime that products with them would be rounded.
+LONG = ((2, 1), None, 1, {"gamma": 2**15, "weight_bound": 2.0**25, "learning_rate": 2.0**30, "classes": 2})
+
 settings_ = st.sampled_from(
     [
         ((2, 1), None, 1, {}),
@@ -59,6 +63,7 @@ settings_ = st.sampled_from(
 
 @settings(max_examples=12, deadline=None)
 @given(setting=settings_, rows=st.integers(1, 60), seed=st.integers(0, 2**31))
+@example(setting=LONG, rows=40, seed=1)
 def test_every_opened_gradient_equals_the_plaintext_reference(setting, rows, seed):
     widths, seats, threshold, changes = setting
     task = make_task(widths, seats, threshold, **changes)
@@ -188,6 +193,131 @@ def test_weights_outside_the_bound_reveal_nothing():
         descent.integer_weights  # noqa: B018
     descent.step(np.zeros(descent.task.entries))
     assert sum(v * v for v in descent.integer_weights[0].tolist()) <= descent.task.weights_squared
+
+
+@pytest.mark.parametrize("strange", [math.nan, math.inf, -math.inf])
+def test_weights_that_are_no_numbers_reveal_nothing(strange):
+    descent = Descent(make_task())
+    descent.weights[0, 1] = strange
+    with pytest.raises(PrivacyError, match="cannot be computed"):
+        descent.integer_weights  # noqa: B018
+
+
+def test_the_norm_of_weights_is_compared_exactly():
+    task = make_task((1, 1), weight_bound=2.0**27, gamma=2)
+    descent, largest = Descent(task), math.isqrt(task.weights_squared)
+    assert task.weights_squared > 2**53
+    over = task.weights_squared - largest**2
+    descent.weights[0] = np.array([largest, math.isqrt(over), 0]) / task.gamma
+    assert descent.integer_weights[0].tolist() == [largest, math.isqrt(over), 0]
+    descent.weights[0, 1] += 1 / task.gamma
+    with pytest.raises(PrivacyError, match="longer than"):
+        descent.integer_weights  # noqa: B018
+
+
+EDGE = 2**53
+
+
+def squares(total: int, most: int = 60) -> list[int]:
+    """Whole numbers whose squares add up to the total, the largest first."""
+    found: list[int] = []
+    while total:
+        assert len(found) < most
+        found.append(math.isqrt(total))
+        total -= found[-1] ** 2
+    return found
+
+
+@pytest.mark.parametrize("first", [2**26, 94_906_265, 3_037_000_499 // 64, 12_345, 7])
+@pytest.mark.parametrize("past", range(-4, 5))
+def test_the_squared_norm_of_weights_is_exact_around_the_last_exact_float(first, past):
+    row = [first] * min(40, (EDGE - 10) // first**2)
+    row += squares(EDGE + past - sum(v * v for v in row))
+    signs = np.where(np.arange(len(row)) % 3, 1.0, -1.0)
+    for seed in range(20):
+        shuffled = np.random.default_rng(seed).permutation(np.array(row) * signs)
+        assert squared_norm(shuffled) == EDGE + past
+        assert squared_norm(np.repeat(shuffled, 2)[::2]) == EDGE + past  # with gaps, as BLAS adds in another order
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(EDGE // 2, EDGE).map(lambda half: 2 * half + 1), st.integers(1, 400), st.integers(0, 2**31))
+@example(EDGE + 1, 1, 0)
+def test_no_odd_norm_beyond_the_last_exact_float_is_rounded(total, ones, seed):
+    """Beyond 2^53 no float is odd, so a float answer is wrong in whatever order it was added."""
+    row = squares(total - ones) + [1] * ones
+    assert squared_norm(np.random.default_rng(seed).permutation(np.array(row, dtype=np.float64))) == total
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.integers(-(2**30), 2**30) | st.integers(-(2**62), 2**62).map(float), min_size=1, max_size=50))
+def test_the_squared_norm_of_weights_is_that_of_integers(row):
+    whole = np.array(row, dtype=np.float64)
+    assert squared_norm(whole) == sum(int(v) ** 2 for v in whole.tolist())
+
+
+@pytest.mark.parametrize("limit", [EDGE - 1, EDGE, EDGE + 1, 2 * EDGE - 1, 3 * 2**60 + 1])
+def test_weights_one_unit_too_long_reveal_nothing(limit):
+    for over in (0, 1):
+        row = squares(limit + over)
+        task = make_task((len(row), 1), gamma=2, weight_bound=2.0**33)
+        task.__dict__["weights_squared"] = limit
+        descent = Descent(task)
+        descent.weights[0, : len(row)] = np.array(row) / 2
+        if over:
+            with pytest.raises(PrivacyError, match="longer than"):
+                descent.integer_weights  # noqa: B018
+        else:
+            assert descent.integer_weights[0, : len(row)].tolist() == row
+
+
+def test_weights_beyond_all_floats_reveal_nothing():
+    descent = Descent(make_task(gamma=16))
+    for weight, why in ((1e308, "cannot be computed"), (1e200, "longer than")):
+        descent.weights[0, 1] = weight
+        with np.errstate(over="ignore"), pytest.raises(PrivacyError, match=why):
+            descent.integer_weights  # noqa: B018
+
+
+def test_weights_that_no_word_holds_are_refused():
+    most = make_task((1, 1), weight_bound=2.0**58, gamma=16)
+    descent = Descent(most)
+    descent.weights[0, 0] = 2.0**58
+    assert descent.integer_weights[0, 0] == 2**62
+    with pytest.raises(
+        CapacityError, match=r"do not fit 64-bit integers: lower gamma \(16\) or the bound of the weights"
+    ):
+        make_task((1, 1), weight_bound=2.0**59, gamma=16).committee  # noqa: B018
+
+
+@pytest.mark.parametrize("at_once", [1, 100, 2**18])
+@pytest.mark.parametrize("rows", [1, 37])
+def test_batches_are_the_coins_of_one_round_after_the_other(monkeypatch, rows, at_once):
+    task = make_task(rounds=11)
+    monkeypatch.setattr(batches, "_COINS", at_once)
+    coins = Stream(bytes(range(32)))
+    found = list(gradients.batches(task, rows, bytes(range(32))))
+    assert len(found) == 11
+    for batch in found:
+        assert batch.tolist() == [row for row, coin in enumerate(coins.uint32(rows)) if coin < task.threshold]
+
+
+@pytest.mark.parametrize("batch", [1, 10, 39, 40])
+def test_a_person_is_in_a_batch_if_the_coin_is_below_the_threshold_and_not_if_it_equals_it(monkeypatch, batch):
+    task = make_task(batch=batch, rounds=3)
+    edges = [0, 1, task.threshold - 1, task.threshold % COIN, (task.threshold + 1) % COIN, COIN - 1]
+
+    class Coins:
+        def __init__(self, key):
+            self.tossed = 0
+
+        def into(self, out):
+            out[:] = np.resize(np.array(edges, dtype=np.uint32), self.tossed + len(out))[self.tossed :]
+            self.tossed += len(out)
+
+    monkeypatch.setattr(batches, "Stream", Coins)
+    for found in gradients.batches(task, len(edges), bytes(32)):
+        assert found.tolist() == [place for place, coin in enumerate(edges) if coin < task.threshold]
 
 
 def test_coins_have_the_stated_rate():

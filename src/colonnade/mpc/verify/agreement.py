@@ -34,7 +34,8 @@ class Transcript:
         """Add values."""
         for value in values:
             if isinstance(value, np.ndarray):
-                self._add(f"{value.dtype.str}{value.shape}".encode(), np.ascontiguousarray(value).data.cast("B"))
+                plain = np.ascontiguousarray(value).reshape(-1).view(np.uint8)  # also where there are no numbers
+                self._add(f"{value.dtype.str}{value.shape}".encode(), plain.data)
             elif isinstance(value, bytes):
                 self._add(b"bytes", value)
             else:

@@ -182,9 +182,12 @@ def _fold(hand: Checking, question: Question, parts: int, kept: list[Residues], 
 
 
 def _cut(values: Residues, parts: int) -> Residues:
-    """Vectors (primes, repetitions, length) as (primes, repetitions, parts, length of a part), filled with zeros."""
+    """Vectors (primes, repetitions, length) as (primes, repetitions, parts, length of a part), filled with zeros.
+
+    Vectors without numbers become one zero: what is claimed of them, that their product is zero, is checked too.
+    """
     primes, repeated, length = values.shape
-    size = -(-length // parts)
+    size = max(1, -(-length // parts))
     if parts * size != length:
         values = np.concatenate([values, np.zeros((primes, repeated, parts * size - length))], axis=2)
     return values.reshape(primes, repeated, parts, size)

@@ -63,38 +63,45 @@ class Descent:
         self.weights = np.zeros((task.classes, task.width))
         self._total = np.zeros_like(self.weights)
         self._done = 0
+        self._rate, self._divisor = task.learning_rate / task.batch, task.divisor
 
     @property
     def integer_weights(self) -> NDArray[np.int64]:
         """The weights as integers, whose norm the sensitivity counts on."""
-        if not np.isfinite(self.weights).all():
-            raise PrivacyError("the weights cannot be computed from what was opened; nothing more is revealed")
-        whole = np.rint(self.weights * float(self.task.gamma)).astype(np.int64)
-        # The sum of up to 2^12 squares below 2^50 fits 64 bits.
-        narrow = self.task.width <= 2**12 and max(int(whole.max()), -int(whole.min())) < 2**25
-        for row in whole if narrow else whole.astype(object):
-            if int(row @ row) > self.task.weights_squared:
+        whole = np.rint(self.weights * float(self.task.gamma))
+        for row in whole:
+            if squared_norm(row) > self.task.weights_squared:
                 raise PrivacyError("the weights are longer than the sensitivity allows; nothing more is revealed")
-        return whole
+        return whole.astype(np.int64)
 
     def step(self, opened: NDArray[Any]) -> None:
         """Take one step against the opened gradient, back into the ball, and add the weights to the average."""
         task = self.task
-        rate = task.learning_rate / task.batch
-        gradient = (opened / task.divisor).astype(np.float64).reshape(task.width, task.classes).T
-        self.weights = np.array([self._inside(row) for row in self.weights - rate * gradient])
+        gradient = (opened / self._divisor).astype(np.float64, copy=False).reshape(task.width, task.classes).T
+        self.weights = self.weights - self._rate * gradient
+        for row in self.weights:
+            self._keep_inside(row)
         self._done += 1
         if self._done > task.rounds // 2:
             self._total += self.weights
 
-    def _inside(self, row: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _keep_inside(self, row: NDArray[np.float64]) -> None:
         norm = math.sqrt(math.fsum((row * row).tolist()))
-        if norm <= self.task.weight_bound:
-            return row
-        # A little inside the ball, so that rounding cannot leave it.
-        return row * (self.task.weight_bound / norm * (1 - 2.0**-40))
+        if not norm <= self.task.weight_bound:
+            # A little inside the ball, so that rounding cannot leave it.
+            row *= self.task.weight_bound / norm * (1 - 2.0**-40)
 
     @property
     def learned(self) -> Learned:
         """The average of the last half of the iterates."""
         return Learned(self.task, self._total / (self.task.rounds - self.task.rounds // 2))
+
+
+def squared_norm(row: NDArray[np.float64]) -> int:
+    """The exact squared norm of whole numbers (docs/theory/gradient-sensitivity.md, section 7); refuses others."""
+    about = float(row.dot(row))
+    if about < 2.0**53:  # sums of squares only grow, so none on the way was rounded
+        return int(about)
+    if not np.isfinite(row).all():
+        raise PrivacyError("the weights cannot be computed from what was opened; nothing more is revealed")
+    return sum(int(value) ** 2 for value in row.tolist())

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from math import isqrt
 from typing import Any
 
 import numpy as np
@@ -112,6 +113,13 @@ class Seat:
         self.kept = np.zeros((rows, primes, task.width + task.classes), dtype=np.int32)
         self.kept[:, :, task.width - 1] = task.committee.system.constant(task.constant, 1)
         self._batch = np.zeros((0, primes, task.width + task.classes))
+        self._fetched = np.zeros((0, primes, task.width + task.classes), dtype=np.int32)
+        # Public factors of a kept row: the weights, and 1 for the part that depends on the label.
+        self._factors = np.zeros((task.width + task.classes, task.classes))
+        self._factors[task.width :] = np.eye(task.classes)
+        # Small integers are their own residues modulo every prime; no weight is longer than Descent allows.
+        small = isqrt(task.weights_squared) <= task.committee.system.smallest_half
+        self._residues = np.broadcast_to(self._factors, (primes, *self._factors.shape)) if small else None
         self.unchecked = OpenedRounds(me.hand, task, self.kept) if me.hand.active else None
 
     def take_in(self, rows: int, mine: Shares | None) -> dict[str, Shares]:
@@ -135,10 +143,15 @@ class Seat:
     def gradient(self, batch: NDArray[np.int64], weights: NDArray[np.int64]) -> Shares:
         """The batch's gradient on shares, at the degree of a product of two inputs."""
         hand, t = self.me.hand, self.task.trust.threshold
-        rows = self._rows(batch)
-        x, known = rows[:, :, : self.task.width], rows[:, :, self.task.width :]
-        u = Shares(hand.system.inner(x.transpose(0, 2, 1), hand.system.split(weights.T.astype(np.float64))), t)
-        score = hand.add([Shares(known, t), u if self.task.expansion == 1 else self._cubic(u)])
+        rows, width = self._rows(batch), self.task.width
+        x = rows[:, :, :width]
+        self._factors[:width] = weights.T
+        factors = hand.system.split(self._factors) if self._residues is None else self._residues
+        if self.task.expansion == 1:
+            score = Shares(hand.system.inner(rows.transpose(0, 2, 1), factors), t)
+        else:
+            u = Shares(hand.system.inner(x.transpose(0, 2, 1), factors[:, :width]), t)
+            score = hand.add([Shares(rows[:, :, width:], t), self._cubic(u)])
         if self.unchecked:
             self.unchecked.multiplied(batch, score.values)
         product = hand.inner(Shares(x, t), score)
@@ -166,10 +179,14 @@ class Seat:
         if len(batch) > size:
             raise ProtocolError("a drawn batch is larger than any that was to be expected; start the study again")
         if size > len(self._batch):
-            self._batch = np.zeros((size, *self.kept.shape[1:]))
+            room = size + min(size // 4, 256)  # the next batches may be a little larger
+            self._batch = np.zeros((room, *self.kept.shape[1:]))
+            self._fetched = np.empty((room, *self.kept.shape[1:]), dtype=np.int32)
         places = self._batch[:size]
-        places[: len(batch)] = self.kept[batch]
-        places[len(batch) :] = 0.0
+        # Positions are within range; with "clip" numpy fetches rows to where they should lie, without a copy between.
+        places[: len(batch)] = self.kept.take(batch, 0, self._fetched[: len(batch)], "clip")
+        if self.task.padded:
+            places[len(batch) :] = 0.0
         return places.transpose(1, 0, 2)
 
 

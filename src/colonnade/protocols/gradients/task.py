@@ -119,7 +119,13 @@ class Gradients(JointRows, InRounds):
     @cached_property
     def weights_squared(self) -> int:
         """The largest squared norm of one class's rounded weights."""
-        return worst_weights_squared(self.program, self.gamma, self.width, self.weight_bound, "nearest")
+        found = worst_weights_squared(self.program, self.gamma, self.width, self.weight_bound, "nearest")
+        if found >= 2**126:
+            raise CapacityError(
+                f"such weights do not fit 64-bit integers: lower gamma ({self.gamma}) or the bound of the weights "
+                f"({self.weight_bound:g})"
+            )
+        return found
 
     @cached_property
     def sensitivity(self) -> Sensitivity:
