@@ -16,6 +16,7 @@ from colonnade.disk import reading
 from colonnade.errors import DataError
 from colonnade.tables.arrow import pa
 from colonnade.tables.formats import SEPARATORS, UTF_8, TextFormat, advice, likely_encoding, likely_separator, sample
+from colonnade.tables.sources.stored import StoredFile
 from colonnade.tables.wording import listed, suggestion
 
 _PARQUET_MAGIC = b"PAR1"
@@ -34,6 +35,8 @@ AS_USUAL = TextFormat()
 LACKS_ID = ": the id: column"
 """Stands in the error about a table that lacks the column of ids."""
 
+At = Path | StoredFile
+"""Where a file lies: on this machine, or in a store."""
 Chooser = Callable[[Sequence[str]], Sequence[str]]
 """Takes the names of all columns and returns those to read; raises if a needed one is missing."""
 
@@ -73,21 +76,40 @@ def need(
     raise DataError(reading.short(said))
 
 
-def column_names(path: Path, name: str, text: TextFormat = AS_USUAL) -> list[str]:
+def column_names(path: At, name: str, text: TextFormat = AS_USUAL) -> list[str]:
     """The columns of a CSV or Parquet file."""
     with _readable(path, name) as parquet:
         if not parquet:
             return _header(path, name, text)
-        with pa.parquet.ParquetFile(path) as opened:
+        with _parquet(path) as opened:
             return list(opened.schema_arrow.names)
 
 
-def bytes_in_memory(path: Path, name: str, columns: Sequence[str]) -> int:
+def schema_of(path: At, name: str, text: TextFormat = AS_USUAL) -> pa.Schema:
+    """The columns of a file with the types that they are read as."""
+    with _readable(path, name) as parquet:
+        if not parquet:
+            return pa.schema([(column, pa.string()) for column in _header(path, name, text)])
+        with _parquet(path) as opened:
+            return opened.schema_arrow.remove_metadata()
+
+
+def rows_stated(path: At, name: str) -> int | None:
+    """How many rows a Parquet file says that it has; ``None`` for a text file, which says nothing."""
+    with _readable(path, name) as parquet:
+        if not parquet:
+            return None
+        with _parquet(path) as opened:
+            return int(opened.metadata.num_rows)
+
+
+def bytes_in_memory(path: At, name: str, columns: Sequence[str]) -> int:
     """About how much memory these columns of a file would take."""
     with _readable(path, name) as parquet:
         if not parquet:
-            return path.stat().st_size * (_COMPRESSION if path.suffix in _COMPRESSED else 1)
-        with pa.parquet.ParquetFile(path) as opened:
+            stored = path.size if isinstance(path, StoredFile) else path.stat().st_size
+            return stored * (_COMPRESSION if path.suffix in _COMPRESSED else 1)
+        with _parquet(path) as opened:
             cells = int(opened.metadata.num_rows) * len(columns)
             return max(_CELL_BYTES * cells, _stored(opened.metadata, set(columns)))
 
@@ -108,23 +130,21 @@ def likely_format(source: str | Path, name: str) -> TextFormat:
     )
 
 
-def refuse_other_encodings(path: Path, name: str, text: TextFormat) -> None:
+def refuse_other_encodings(path: At, name: str, text: TextFormat) -> None:
     """Raise if a CSV file is not text in its encoding."""
     with _readable(path, name) as parquet:
         if not parquet:
             _refuse_other_encodings(path, name, text)
 
 
-def read_batches(
-    path: Path, name: str, columns: Sequence[str], text: TextFormat = AS_USUAL
-) -> Iterator[pa.RecordBatch]:
+def read_batches(path: At, name: str, columns: Sequence[str], text: TextFormat = AS_USUAL) -> Iterator[pa.RecordBatch]:
     """Some columns of a file, a few rows at a time, so that only a part of the file is in memory."""
     with _readable(path, name) as parquet:
         if not parquet:
             yield from _csv_batches(path, name, columns, text)
             return
         # Neither mapped nor read ahead, so that the memory used does not grow with the file.
-        with pa.parquet.ParquetFile(path, memory_map=False, buffer_size=_CSV_BLOCK, pre_buffer=False) as opened:
+        with _parquet(path, memory_map=False, buffer_size=_CSV_BLOCK, pre_buffer=False) as opened:
             yield from opened.iter_batches(_BATCH_ROWS, columns=list(columns), use_threads=False)
 
 
@@ -136,18 +156,12 @@ def _stored(metadata: Any, columns: set[str]) -> int:
 
 
 @contextmanager
-def _readable(path: Path, name: str) -> Iterator[bool]:
+def _readable(path: At, name: str) -> Iterator[bool]:
     """Give whether a file is Parquet; an error while it is read becomes a :class:`DataError` that shows no cell."""
-    if path.is_dir():
-        raise DataError(f"{name}: this is a folder; name the CSV or Parquet file in it")
+    if isinstance(path, Path):
+        _check_regular(path, name)
     try:
-        reading.check_regular(path)
-    except reading.Unreadable as error:
-        said = "there is no such file; check the path" if error.missing else f"the file cannot be read: {error}"
-        raise DataError(f"{name}: {said}") from None
-    try:
-        with path.open("rb") as opened:
-            start = opened.read(4)
+        start = _first_bytes(path)
         if not start:
             raise DataError(f"{name}: the file is empty; save it with a header and rows")
         if start in _SPREADSHEETS:
@@ -158,7 +172,34 @@ def _readable(path: Path, name: str) -> Iterator[bool]:
         said = "text that is not UTF-8" if "UTF8" in str(error) else "broken content"
         raise DataError(f"{name}: the file holds {said} and cannot be read; save it again as CSV or Parquet") from None
     except OSError as error:
-        raise DataError(f"{name}: the file cannot be read: {error.strerror or 'it is damaged'}") from None
+        why = "its store does not give it" if isinstance(path, StoredFile) else error.strerror or "it is damaged"
+        raise DataError(f"{name}: the file cannot be read: {why}") from None
+
+
+def _check_regular(path: Path, name: str) -> None:
+    if path.is_dir():
+        raise DataError(f"{name}: this is a folder; name the CSV or Parquet file in it")
+    try:
+        reading.check_regular(path)
+    except reading.Unreadable as error:
+        said = "there is no such file; check the path" if error.missing else f"the file cannot be read: {error}"
+        raise DataError(f"{name}: {said}") from None
+
+
+def _first_bytes(path: At) -> bytes:
+    if isinstance(path, StoredFile):
+        return path.start(4)
+    with path.open("rb") as opened:
+        return opened.read(4)
+
+
+def _stream(path: At) -> Any:
+    """The content of a file from its beginning, decompressed."""
+    return path.stream() if isinstance(path, StoredFile) else pa.input_stream(str(path))
+
+
+def _parquet(path: At, **options: Any) -> Any:
+    return pa.parquet.ParquetFile(path.file() if isinstance(path, StoredFile) else path, **options)
 
 
 def _from_parquet(path: Path, name: str, choose: Chooser) -> pa.Table:
@@ -170,15 +211,18 @@ def _from_csv(path: Path, name: str, choose: Chooser, text: TextFormat) -> pa.Ta
     wanted = chosen(_header(path, name, text), name, choose)
     _refuse_other_encodings(path, name, text)
     ragged: list[int] = []
-    with _Parts(path, text) as parts:
+    with _Parts(path, text, name) as parts:
         found = pa.csv.read_csv(parts, **_csv_options(path, wanted, ragged, text))
     _refuse_ragged(ragged, name)
     return found
 
 
-def _csv_batches(path: Path, name: str, columns: Sequence[str], text: TextFormat) -> Iterator[pa.RecordBatch]:
+def _csv_batches(path: At, name: str, columns: Sequence[str], text: TextFormat) -> Iterator[pa.RecordBatch]:
     ragged: list[int] = []
-    with _Parts(path, text) as parts, pa.csv.open_csv(parts, **_csv_options(path, columns, ragged, text)) as opened:
+    with (
+        _Parts(path, text, name) as parts,
+        pa.csv.open_csv(parts, **_csv_options(path, columns, ragged, text)) as opened,
+    ):
         for batch in opened:
             _refuse_ragged(ragged, name)
             yield batch
@@ -191,9 +235,12 @@ class _Parts(io.RawIOBase):
     If a line break is split between two parts, Arrow keeps only its first byte, even inside a quoted cell.
     """
 
-    def __init__(self, path: Path, text: TextFormat) -> None:
-        self._stream = pa.input_stream(str(path))
-        self._decoder = None if text.utf_8 else codecs.getincrementaldecoder(text.encoding or UTF_8)()
+    def __init__(self, path: At, text: TextFormat, name: str) -> None:
+        self._stream = _stream(path)
+        # A file of this machine was looked through before; what comes from afar is read once, so it is checked here.
+        afar = isinstance(path, StoredFile)
+        self._decoder = codecs.getincrementaldecoder(text.encoding or UTF_8)() if afar or not text.utf_8 else None
+        self._text, self._name = text, name
         self._held = b""
         self._reading = Lock()  # Arrow reads ahead in a thread of its own
 
@@ -212,7 +259,11 @@ class _Parts(io.RawIOBase):
             raw: bytes = self._stream.read(size if self._decoder is None or size is None else max(1, size // _WIDEST))
             if self._decoder is None:
                 return raw
-            if (part := self._decoder.decode(raw, final=not raw).encode()) or not raw:
+            try:
+                part = self._decoder.decode(raw, final=not raw).encode()
+            except UnicodeError:
+                raise DataError(f"{self._name}: {_other_encoding(raw, self._text)}") from None
+            if part or not raw:
                 return part
 
     def close(self) -> None:
@@ -221,7 +272,7 @@ class _Parts(io.RawIOBase):
             super().close()
 
 
-def _csv_options(path: Path, wanted: Sequence[str], ragged: list[int], text: TextFormat) -> dict[str, Any]:
+def _csv_options(path: At, wanted: Sequence[str], ragged: list[int], text: TextFormat) -> dict[str, Any]:
     """How Arrow reads a CSV file; the numbers of rows with too many or too few cells are added to ``ragged``."""
 
     def note(row: Any) -> str:
@@ -246,7 +297,7 @@ def _refuse_ragged(ragged: list[int], name: str) -> None:
         raise DataError(f"{name}: row {ragged[0]} has more or fewer cells than the header; correct the row")
 
 
-def _refuse_other_encodings(path: Path, name: str, text: TextFormat) -> None:
+def _refuse_other_encodings(path: At, name: str, text: TextFormat) -> None:
     """Raise if a CSV file has another encoding; Arrow would print a traceback of its own if a row is also too short."""
     part = _first_other(path, text.encoding or UTF_8)
     if part is None and not text.utf_8:  # a byte for a letter reads anything, and names would be matched in vain
@@ -255,10 +306,10 @@ def _refuse_other_encodings(path: Path, name: str, text: TextFormat) -> None:
         raise DataError(f"{name}: {_other_encoding(part, text)}")
 
 
-def _first_other(path: Path, encoding: str) -> bytes | None:
+def _first_other(path: At, encoding: str) -> bytes | None:
     """The first part of a file that is not text in an encoding."""
     decoder = codecs.getincrementaldecoder(encoding)()
-    with pa.input_stream(str(path)) as stream:
+    with _stream(path) as stream:
         while part := stream.read(_CSV_BLOCK):
             try:
                 decoder.decode(part)
@@ -271,9 +322,9 @@ def _first_other(path: Path, encoding: str) -> bytes | None:
     return None
 
 
-def _beyond_ascii(path: Path) -> bytes | None:
+def _beyond_ascii(path: At) -> bytes | None:
     """The first part of a file that is not all ASCII."""
-    with pa.input_stream(str(path)) as stream:
+    with _stream(path) as stream:
         while part := bytes(stream.read(_CSV_BLOCK)):
             if not part.isascii():
                 return part
@@ -288,14 +339,14 @@ def _other_encoding(part: bytes, text: TextFormat) -> str:
     return f"the text is not {said.upper()} but looks like {likely.upper()}; {advice({'encoding': likely})}"
 
 
-def file_start(path: Path) -> bytes:
+def file_start(path: At) -> bytes:
     """The first bytes of a file, decompressed."""
-    with pa.input_stream(str(path)) as stream:
+    with _stream(path) as stream:
         found: bytes = stream.read(_HEADER_LIMIT)
     return found
 
 
-def _header(path: Path, name: str, text: TextFormat) -> list[str]:
+def _header(path: At, name: str, text: TextFormat) -> list[str]:
     start, separator = file_start(path), text.separator_in(path)
     if not text.utf_8 and not start.isascii() and likely_encoding(start) == UTF_8:
         raise DataError(f"{name}: {_other_encoding(start, text)}")
