@@ -198,13 +198,14 @@ class DuckDb(Driver):
         return [str(each[0]) for each in self._connection.execute(statement).description]
 
     def _rows(self, statement: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        answer = self._connection.execute(statement)
-        newer = getattr(answer, "to_arrow_reader", None)
-        with (newer or answer.fetch_record_batch)(_BATCH_ROWS) as opened:
+        answer = self._connection.sql(statement)
+        read = getattr(answer, "to_arrow_reader", None) or answer.fetch_arrow_reader  # as it was called before
+        with read(_BATCH_ROWS) as opened:
             yield from opened
 
     def _why(self, error: Exception) -> str:
-        return f"{self._KINDS.get(type(error).__name__, 'the database answers with an error')}; {_TRY}"
+        known = self._KINDS.get(type(error).__name__, "the database answers with an error")
+        return known if "the file" in known else f"{known}; {_TRY}"
 
 
 def needed(module: str, extra: str, name: str) -> Any:
