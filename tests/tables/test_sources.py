@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import datetime
 import gc
 import sqlite3
 import sys
 import tempfile
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ import pytest
 
 from colonnade.errors import ColonnadeError, DataError, StudyError
 from colonnade.study import PartyConfig
-from colonnade.tables import Query, Schema, category, draft_schema, files, number, read_table, reading
+from colonnade.tables import Query, Schema, category, date, draft_schema, files, flag, number, read_table, reading
 from colonnade.tables.cells import OnDisk
 from colonnade.tables.sources import parts
 from colonnade.tables.sources.contract import Source
@@ -395,6 +397,85 @@ def test_commands_read_the_table_of_a_party_file(tmp_path: Path, colonnade: Any)
     colonnade("schema", "draft", tmp_path / "party.toml", "--out", tmp_path / "draft.toml", "--id", "person_id")
     assert "[columns.city]" in (tmp_path / "draft.toml").read_text()
     assert "--out" in colonnade("schema", "draft", tmp_path / "party.toml", code=ColonnadeError.exit_code)
+
+
+_SHEETS = {
+    "[Content_Types].xml": '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types">'
+    '<Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
+    '<Default Extension="xml" ContentType="application/xml"/></Types>',
+    "_rels/.rels": '<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship '
+    'Id="r" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument" '
+    'Target="xl/workbook.xml"/></Relationships>',
+    "xl/styles.xml": '<styleSheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"><cellXfs count="2">'
+    '<xf numFmtId="0"/><xf numFmtId="14"/></cellXfs></styleSheet>',
+}
+
+
+def workbook(path: Path, *sheets: list[list[Any]]) -> Path:
+    """An Excel file as its standard says; a day is the number of days since 1899-12-30, in the second style."""
+    main, rels = "http://schemas.openxmlformats.org/spreadsheetml/2006/main", "officeDocument/2006/relationships"
+    numbers = range(1, len(sheets) + 1)
+    listed = "".join(f'<sheet name="s{k}" sheetId="{k}" r:id="r{k}"/>' for k in numbers)
+    held = dict(_SHEETS)
+    held["xl/workbook.xml"] = (
+        f'<workbook xmlns="{main}" xmlns:r="http://schemas.openxmlformats.org/{rels}"><sheets>{listed}</sheets></workbook>'
+    )
+    targets = [(f"r{k}", "worksheet", f"worksheets/sheet{k}.xml") for k in numbers] + [("s", "styles", "styles.xml")]
+    held["xl/_rels/workbook.xml.rels"] = (
+        '<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">'
+        + "".join(
+            f'<Relationship Id="{name}" Type="http://schemas.openxmlformats.org/{rels}/{kind}" Target="{target}"/>'
+            for name, kind, target in targets
+        )
+        + "</Relationships>"
+    )
+    for k, rows in zip(numbers, sheets, strict=True):
+        cells = "".join(f"<row>{''.join(map(_cell, row))}</row>" for row in rows)
+        held[f"xl/worksheets/sheet{k}.xml"] = f'<worksheet xmlns="{main}"><sheetData>{cells}</sheetData></worksheet>'
+    with zipfile.ZipFile(path, "w") as made:
+        for name, text in held.items():
+            made.writestr(name, f'<?xml version="1.0" encoding="UTF-8"?>{text}')
+    return path
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, str):
+        return f'<c t="inlineStr"><is><t>{value}</t></is></c>'
+    if isinstance(value, bool):
+        return f'<c t="b"><v>{int(value)}</v></c>'
+    if isinstance(value, datetime.date):
+        return f'<c s="1"><v>{(value - datetime.date(1899, 12, 30)).days}</v></c>'
+    return "<c/>" if value is None else f"<c><v>{value!r}</v></c>"
+
+
+def test_a_spreadsheet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cell means what it would mean in a CSV file: whole numbers are ids, days are dates, nothing is missing."""
+    schema = Schema(
+        {
+            "age": number(0, 100, missing=50),
+            "city": category(["A", "B"], missing="none"),
+            "since": date("2020-01-01", "2024-12-31"),
+            "ill": flag(),
+        },
+        description="people",
+    )
+    day = datetime.date(2023, 5, 17)
+    rows = [["person_id", "age", "city", "since", "ill"], [7, 33.25, "A", day, True], [8, None, "B", day, False]]
+    path = workbook(tmp_path / "t.xlsx", rows)
+    found = read_table(path, schema)
+    same = tmp_path / "t.csv"
+    same.write_text("person_id,age,city,since,ill\n7,33.25,A,2023-05-17,true\n8,,B,2023-05-17,false\n")
+    assert list(found.ids) == ["7", "8"]
+    assert np.array_equal(found.matrix(), read_table(same, schema).matrix())
+    assert survey(path, schema).rows == opened(path).count() == 2
+    assert "[columns.ill]" in draft_schema(path, id="person_id")
+    with pytest.raises(DataError, match="has several sheets with cells; save the table as a sheet of its own"):
+        read_table(workbook(tmp_path / "u.xlsx", rows, rows), schema)
+    with pytest.raises(DataError, match="there is no such file"):
+        read_table(tmp_path / "none.xlsx", schema)
+    monkeypatch.setitem(sys.modules, "python_calamine", None)
+    with pytest.raises(DataError, match=r"pip install 'colonnade\[excel\]'"):
+        read_table(path, schema)
 
 
 def test_patterns() -> None:

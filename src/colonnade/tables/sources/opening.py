@@ -14,12 +14,13 @@ from colonnade.tables.sources.kept import Kept, gathered
 from colonnade.tables.sources.memory import ArrowStream, InHand
 from colonnade.tables.sources.parts import DataSet, local_files, stored_files
 from colonnade.tables.sources.query import Answer, Query
+from colonnade.tables.sources.sheets import ENDINGS, Sheet
 from colonnade.tables.sources.single import SingleFile
 from colonnade.tables.sources.stores import has_pattern, is_address, shown
 
 _TAKEN = (
-    "give a path of CSV or Parquet files, an address such as s3://BUCKET/FOLDER/, a Query, a pyarrow.Table, a pandas "
-    "or polars frame, or another object that speaks Arrow"
+    "give a path of CSV, Parquet or spreadsheet files, an address such as s3://BUCKET/FOLDER/, a Query, an Arrow table, "
+    "a pandas or polars frame, or another object that speaks Arrow"
 )
 
 
@@ -81,6 +82,8 @@ def likely_format(given: Any, name: str) -> TextFormat:
     if not isinstance(given, str | Path) or (isinstance(given, str) and is_address(given)):
         return files.AS_USUAL
     source = opened(given, name)
+    if isinstance(source, Sheet):
+        return files.AS_USUAL
     return files.likely_format(source.first_file() if isinstance(source, DataSet) else given, name)
 
 
@@ -89,6 +92,8 @@ def _lying(given: str | Path, name: str | None, text: TextFormat) -> Source:
         return stored_files(given, name, text)
     path = Path(given)
     said = name or str(given)
+    if path.suffix.lower() in ENDINGS:
+        return Sheet(path, said)
     if path.is_dir() or (has_pattern(str(path)) and not path.exists()):
         return local_files(path, said, text)
     return SingleFile(path, said, text)
