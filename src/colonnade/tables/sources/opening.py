@@ -19,8 +19,8 @@ from colonnade.tables.sources.single import SingleFile
 from colonnade.tables.sources.stores import has_pattern, is_address, shown
 
 _TAKEN = (
-    "give a path of CSV, Parquet or spreadsheet files, an address such as s3://BUCKET/FOLDER/, a Query, an Arrow table, "
-    "a pandas or polars frame, or another object that speaks Arrow"
+    "give the path of a CSV, Parquet or spreadsheet file, an address such as s3://BUCKET/FOLDER/, a Query, an Arrow "
+    "table, a pandas or polars frame, or another object that speaks Arrow"
 )
 
 
