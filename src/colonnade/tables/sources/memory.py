@@ -89,8 +89,15 @@ def _plain(array: Any) -> Any:
     if pa.types.is_dictionary(array.type):
         return _plain(array.dictionary).take(array.indices)
     if pa.types.is_string_view(array.type):
-        return pc.cast(array, pa.large_string())
+        return _long(array)
     return array
+
+
+def _long(views: Any) -> Any:
+    try:
+        return pc.cast(views, pa.large_string())
+    except pa.ArrowNotImplementedError:  # the oldest pyarrow that we take has views, but no way to cast them
+        return pa.array(views.to_pylist(), pa.large_string())
 
 
 def quoted(column: str) -> str:
