@@ -23,6 +23,7 @@ from colonnade.errors import ColonnadeError, DataError, StudyError
 from colonnade.study import PartyConfig
 from colonnade.tables import Query, Schema, category, date, draft_schema, files, flag, number, read_table, reading
 from colonnade.tables.cells import OnDisk
+from colonnade.tables.formats import TextFormat
 from colonnade.tables.sources import parts
 from colonnade.tables.sources.contract import Source
 from colonnade.tables.sources.kept import Kept, gathered
@@ -173,9 +174,9 @@ def stored(tmp_path: Path, name: str, content: bytes) -> StoredFile:
     return Counted(pyarrow.fs.LocalFileSystem(), str(tmp_path / name), len(content), 1)
 
 
-def set_of(*found: StoredFile) -> Source:
+def set_of(*found: StoredFile, text: TextFormat = files.AS_USUAL) -> Source:
     listed = [parts.Part(each, Path(each.path).name, (each.size, 1), ()) for each in found]
-    return parts.DataSet("s3://b/x/", lambda: listed, files.AS_USUAL, again=False)
+    return parts.DataSet("s3://b/x/", lambda: listed, text, again=False)
 
 
 def test_text_from_a_store_is_read_once_and_its_encoding_checked_on_the_way(tmp_path: Path) -> None:
@@ -188,6 +189,30 @@ def test_text_from_a_store_is_read_once_and_its_encoding_checked_on_the_way(tmp_
         read_table(set_of(good, bad), SCHEMA)
 
 
+def test_text_from_a_store_is_in_its_encoding_to_the_end(tmp_path: Path) -> None:
+    latin = TextFormat(encoding="latin-1")
+    whole = "person_id,age,city\np1,3,A\np2,4,Ä\n"
+    good = stored(tmp_path, "a.csv", whole.encode("latin-1"))
+    assert set_of(good, text=latin).read(["city"])["city"].to_pylist() == ["A", "Ä"]
+    other = stored(tmp_path, "b.csv", whole.encode())
+    with pytest.raises(DataError, match=r"^b\.csv: the text is not LATIN-1 but looks like UTF-8"):
+        set_of(good, other, text=latin).read(["city"])
+    cut = stored(tmp_path, "c.csv", "person_id,age,city\np1,3,Ä".encode()[:-1])
+    with pytest.raises(DataError, match=r"^c\.csv: the file holds text that is not UTF-8"):
+        set_of(cut).read(["city"])
+
+
+def test_rows_of_a_store_are_counted_in_one_transfer(tmp_path: Path) -> None:
+    found = set_of(stored(tmp_path, "a.csv", b'person_id,age\np1,3\np2,4\n"p\n3",5\n'))
+    Counted.streams = 0
+    assert found.count() == 3
+    assert Counted.streams == 2  # the header, and the rows
+    put(tmp_path / "b.parquet", people())
+    rows = stored(tmp_path, "c.parquet", (tmp_path / "b.parquet").read_bytes())
+    assert set_of(rows).count() == 600
+    assert Counted.streams == 2
+
+
 def test_a_copy_holds_the_rows_in_a_file_without_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     source = opened(people().to_batches(max_chunksize=50)[0].schema.empty_table())
@@ -196,7 +221,7 @@ def test_a_copy_holds_the_rows_in_a_file_without_a_name(tmp_path: Path, monkeypa
     assert not list(tmp_path.iterdir())
     found = pa.Table.from_batches(list(kept.batches(["city", "age"])))
     assert found.equals(people().select(["city", "age"]))
-    assert kept.size(["age"]) >= people().nbytes * 0.9
+    assert kept.size(list) >= people().nbytes * 0.9
     monkeypatch.setattr(source, "batches", lambda _: iter(batches), raising=False)
     assert isinstance(gathered(source, ["age"], 1000), Kept)
     assert gathered(source, ["age"], None).num_rows == 600
@@ -224,7 +249,7 @@ def test_no_more_than_a_few_batches_are_in_memory(monkeypatch: pytest.MonkeyPatc
     limit = 8 * table.nbytes
     found = gathered(opened(Stream()), ["age", "city"], limit)
     assert isinstance(found, Kept)
-    assert found.size([]) > 15 * limit / 2
+    assert found.size(list) > 15 * limit / 2
     assert most < limit + 12 * table.nbytes
 
 
