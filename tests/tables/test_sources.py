@@ -26,6 +26,7 @@ from colonnade.tables.cells import OnDisk
 from colonnade.tables.formats import TextFormat
 from colonnade.tables.sources import parts
 from colonnade.tables.sources.contract import Source
+from colonnade.tables.sources.drivers import DuckDb
 from colonnade.tables.sources.kept import Kept, gathered
 from colonnade.tables.sources.opening import opened
 from colonnade.tables.sources.stored import StoredFile
@@ -251,6 +252,40 @@ def test_no_more_than_a_few_batches_are_in_memory(monkeypatch: pytest.MonkeyPatc
     assert isinstance(found, Kept)
     assert found.size(list) > 15 * limit / 2
     assert most < limit + 12 * table.nbytes
+
+
+@pytest.fixture
+def ducks(tmp_path: Path) -> Path:
+    """A file of DuckDB with 100,000 rows."""
+    duckdb = pytest.importorskip("duckdb", reason="no DuckDB: pip install 'colonnade[duckdb]'")
+    with duckdb.connect(str(tmp_path / "t.duckdb")) as made:
+        made.execute(
+            "create table t as select 'p' || i as person_id, i % 90 as age, 'A' as city from range(100000) r(i)"
+        )
+    return tmp_path / "t.duckdb"
+
+
+def test_duckdb_is_told_how_much_memory_to_take(ducks: Path) -> None:
+    limit = "select 'p' as person_id, current_setting('memory_limit') as said, 'A' as city"
+    assert opened(Query(limit, "duckdb", file=ducks)).read(["said"])["said"].to_pylist() == ["256.0 MiB"]
+    import duckdb
+
+    with duckdb.connect(str(ducks), read_only=True) as own:  # whose settings then hold for the whole program
+        said = own.execute("select current_setting('memory_limit')").fetchone()
+        assert opened(Query(limit, "duckdb", file=ducks)).read(["said"])["said"].to_pylist() == [said[0]]
+
+
+def test_a_query_of_duckdb_that_needs_more_memory_gets_it(ducks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(DuckDb._SETTINGS, "memory_limit", "8MiB")
+    grouped = "select 'p' as person_id, len(list(person_id || k)) as n from t, range(10) r(k)"  # one list of all
+    tried: list[str] = []
+    stream = DuckDb._stream
+    monkeypatch.setattr(DuckDb, "_stream", lambda self, asked: tried.append(asked) or stream(self, asked))
+    found = opened(Query(grouped, "duckdb", file=ducks)).read(["n"])
+    assert found["n"].to_pylist() == [1_000_000]
+    assert len(tried) == 2
+    plain = read_table(Query("select * from t", "duckdb", file=ducks), SCHEMA)
+    assert (plain.rows, len(tried)) == (100_000, 3)
 
 
 class Frame:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import Any
 
 from colonnade.errors import DataError
 from colonnade.tables.arrow import pa
-from colonnade.tables.parse import is_text
+from colonnade.tables.sources.grown import together
 
 Chooser = Callable[[Sequence[str]], Sequence[str]]
 """Takes the names of all columns and returns those to read; raises if a needed one is missing."""
@@ -64,13 +63,7 @@ class Source(ABC):
 
     def read(self, columns: Sequence[str]) -> pa.Table:
         """Some columns, in memory; text gets the type that ids have, so that it is not copied again."""
-        parts = [_long_text(batch) for batch in self.batches(columns)]
-        if not parts:
-            return pa.table({name: pa.array([], pa.large_string()) for name in columns})
-        table = pa.Table.from_batches(parts).combine_chunks()
-        del parts
-        pa.default_memory_pool().release_unused()  # otherwise the process keeps the memory of the parts
-        return table
+        return together(self.batches(columns), columns)
 
     def count(self) -> int:
         """How many rows there are."""
@@ -88,8 +81,3 @@ class Source(ABC):
     def changed(self) -> str:
         """What to say of a source whose state is another one."""
         return "the file has changed since it was first read"
-
-
-def _long_text(batch: Any) -> Any:
-    columns = [column.cast(pa.large_string()) if is_text(column.type) else column for column in batch.columns]
-    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)

@@ -178,26 +178,48 @@ class Sqlite(Driver):
 
 
 class DuckDb(Driver):
-    """A file of DuckDB through its own package, read only."""
+    """A file of DuckDB through its own package, read only.
+
+    DuckDB keeps all that it read of its file as long as its limit of memory allows, four fifths of the machine's unless
+    it is told otherwise. Rows are read once, so it is told.
+    """
 
     served = False
+    _SETTINGS: ClassVar = {"memory_limit": "256MiB", "threads": 2}
     _KINDS: ClassVar = {
         "CatalogException": "the query names a table or function that is not there",
         "BinderException": "the query names a column that is not there, or compares what cannot be compared",
         "ParserException": "the query is not SQL that the database understands",
         "ConversionException": "a cell cannot be converted as the query asks",
+        "OutOfMemoryException": "the query needs more memory than there is",
         "IOException": "the file cannot be opened; check the path, and that no other program writes to it",
         "InvalidInputException": "the query would change the database, or asks for what cannot be read",
     }
 
     def _connected(self) -> Any:
         duckdb = needed("duckdb", "duckdb", self.name)
-        return duckdb.connect(self._where, read_only=True)
+        try:
+            return duckdb.connect(self._where, read_only=True, config=self._SETTINGS)
+        except duckdb.ConnectionException:  # this program has the file open with other settings, which then hold
+            return duckdb.connect(self._where, read_only=True)
 
     def _columns(self, statement: str) -> list[str]:
         return [str(each[0]) for each in self._connection.execute(statement).description]
 
     def _rows(self, statement: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        given = False
+        try:
+            for batch in self._stream(statement):
+                given = True
+                yield batch
+        except Exception as error:
+            # Some queries cannot do with little memory; they fail before the first row.
+            if given or type(error).__name__ != "OutOfMemoryException":
+                raise
+            self._connection.execute("reset memory_limit")
+            yield from self._stream(statement)
+
+    def _stream(self, statement: str) -> Iterator[pa.RecordBatch]:
         answer = self._connection.sql(statement)
         read = getattr(answer, "to_arrow_reader", None) or answer.fetch_arrow_reader  # as it was called before
         with read(_BATCH_ROWS) as opened:
