@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.tables.arrow import pa
+from colonnade.tables.arrow import pa, pc
 from colonnade.tables.parse import is_text
 
 _LEAST = 1 << 20  # numbers or bytes by which an array grows at a time
@@ -47,7 +47,7 @@ class _Texts:
         if not len(cells):
             return
         if pa.types.is_string_view(cells.type):
-            cells = cells.cast(pa.large_string())
+            cells = without_views(cells)
         if cells.null_count and self._known is None:
             self._known = _Grown(np.bool_)
             self._known.add(np.ones(self._rows, np.bool_))
@@ -96,3 +96,11 @@ def together(batches: Iterator[pa.RecordBatch], columns: Sequence[str]) -> pa.Ta
     found = [column.whole() for column in held]
     pa.default_memory_pool().release_unused()  # otherwise the process keeps the memory of the batches
     return pa.Table.from_arrays(found, names=list(columns))
+
+
+def without_views(views: Any) -> Any:
+    """Text in views, as one piece."""
+    try:
+        return pc.cast(views, pa.large_string())
+    except pa.ArrowNotImplementedError:  # the oldest pyarrow that we take has views, but no way to cast them
+        return pa.array(views.to_pylist(), pa.large_string())

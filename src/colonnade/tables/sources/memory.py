@@ -9,8 +9,9 @@ from typing import Any
 from colonnade.disk.reading import short
 from colonnade.errors import DataError
 from colonnade.tables import files
-from colonnade.tables.arrow import pa, pc
+from colonnade.tables.arrow import pa
 from colonnade.tables.sources.contract import Chooser, Source
+from colonnade.tables.sources.grown import without_views
 
 _ONE_SHOT = (
     "a reader gives its rows once, and a table may be read again: pass reader.read_all(), or write the rows to a "
@@ -89,15 +90,8 @@ def _plain(array: Any) -> Any:
     if pa.types.is_dictionary(array.type):
         return _plain(array.dictionary).take(array.indices)
     if pa.types.is_string_view(array.type):
-        return _long(array)
+        return without_views(array)
     return array
-
-
-def _long(views: Any) -> Any:
-    try:
-        return pc.cast(views, pa.large_string())
-    except pa.ArrowNotImplementedError:  # the oldest pyarrow that we take has views, but no way to cast them
-        return pa.array(views.to_pylist(), pa.large_string())
 
 
 def quoted(column: str) -> str:
