@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 
 from colonnade.errors import DataError
 from colonnade.tables.arrow import pa
+from colonnade.tables.files import Chooser
 from colonnade.tables.sources.grown import together
-
-Chooser = Callable[[Sequence[str]], Sequence[str]]
-"""Takes the names of all columns and returns those to read; raises if a needed one is missing."""
 
 
 class Source(ABC):

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from colonnade.tables.arrow import pa
-from colonnade.tables.sources.contract import Chooser, Source
+from colonnade.tables.files import Chooser
+from colonnade.tables.sources.contract import Source
 from colonnade.tables.spill import no_room, not_read_back
 
 

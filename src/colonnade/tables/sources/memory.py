@@ -10,7 +10,7 @@ from colonnade.disk.reading import short
 from colonnade.errors import DataError
 from colonnade.tables import files
 from colonnade.tables.arrow import pa
-from colonnade.tables.sources.contract import Chooser, Source
+from colonnade.tables.sources.contract import Source
 from colonnade.tables.sources.grown import without_views
 
 _ONE_SHOT = (
@@ -32,7 +32,7 @@ class InHand(Source):
         """The names of all columns."""
         return list(map(str, getattr(self._table, "column_names", None) or self.whole(list).column_names))
 
-    def whole(self, choose: Chooser) -> pa.Table:
+    def whole(self, choose: files.Chooser) -> pa.Table:
         """The chosen columns."""
         return files.read_columns(self._table, self.name, choose)
 

@@ -9,7 +9,7 @@ from colonnade.errors import DataError
 from colonnade.tables import files
 from colonnade.tables.arrow import pa
 from colonnade.tables.formats import TextFormat
-from colonnade.tables.sources.contract import Chooser, Source
+from colonnade.tables.sources.contract import Source
 from colonnade.tables.sources.kept import Kept, gathered
 from colonnade.tables.sources.memory import ArrowStream, InHand
 from colonnade.tables.sources.parts import DataSet, local_files, stored_files
@@ -49,13 +49,13 @@ def name_of(given: Any) -> str:
     return given.name if isinstance(given, Query | Source) else "table"
 
 
-def read_columns(given: Any, name: str, choose: Chooser, text: TextFormat = files.AS_USUAL) -> pa.Table:
+def read_columns(given: Any, name: str, choose: files.Chooser, text: TextFormat = files.AS_USUAL) -> pa.Table:
     """The chosen columns of anything that :func:`opened` takes, in memory."""
     source = opened(given, name, text)
     return source.whole(lambda there: files.chosen(there, name, choose))
 
 
-def settled(source: Source, name: str, choose: Chooser, *, most: int | None) -> Source:
+def settled(source: Source, name: str, choose: files.Chooser, *, most: int | None) -> Source:
     """A source that can be read again: itself, or a copy of the chosen columns, in memory up to so many bytes."""
     if source.again:
         return source

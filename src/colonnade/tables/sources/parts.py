@@ -15,7 +15,7 @@ from colonnade.errors import DataError
 from colonnade.tables import files
 from colonnade.tables.arrow import pa, pc
 from colonnade.tables.formats import TextFormat
-from colonnade.tables.sources.contract import Chooser, Source
+from colonnade.tables.sources.contract import Source
 from colonnade.tables.sources.memory import plain_batch
 from colonnade.tables.sources.single import local_state
 from colonnade.tables.sources.stores import has_pattern, holds_rows, listing, shown
@@ -58,7 +58,7 @@ class DataSet(Source):
     def _noted(self) -> Hashable:
         return _marks(self._parts)
 
-    def size(self, choose: Chooser) -> int:
+    def size(self, choose: files.Chooser) -> int:
         """About how many bytes of memory the chosen columns would take."""
         wanted = set(files.chosen(self.columns(), self.name, choose))
 

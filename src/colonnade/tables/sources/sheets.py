@@ -12,7 +12,7 @@ from colonnade.disk import reading
 from colonnade.errors import DataError
 from colonnade.tables import files
 from colonnade.tables.arrow import pa
-from colonnade.tables.sources.contract import Chooser, Source
+from colonnade.tables.sources.contract import Source
 from colonnade.tables.sources.drivers import needed
 from colonnade.tables.sources.single import local_state
 
@@ -40,7 +40,7 @@ class Sheet(Source):
         """Size and time of the file."""
         return local_state(self._path)
 
-    def whole(self, choose: Chooser) -> pa.Table:
+    def whole(self, choose: files.Chooser) -> pa.Table:
         """The chosen columns."""
         return self._table.select(files.chosen(self._table.column_names, self.name, choose))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from colonnade.tables import files
 from colonnade.tables.arrow import pa
 from colonnade.tables.formats import TextFormat
-from colonnade.tables.sources.contract import Chooser, Source
+from colonnade.tables.sources.contract import Source
 
 
 class SingleFile(Source):
@@ -27,7 +27,7 @@ class SingleFile(Source):
         """Size and time of the file."""
         return local_state(self._path)
 
-    def size(self, choose: Chooser) -> int:
+    def size(self, choose: files.Chooser) -> int:
         """About how many bytes of memory the chosen columns would take; of text, all of them."""
         return files.bytes_in_memory(self._path, self.name, choose)
 
@@ -40,7 +40,7 @@ class SingleFile(Source):
         self._path = self._path.resolve()
         super().look()
 
-    def whole(self, choose: Chooser) -> pa.Table:
+    def whole(self, choose: files.Chooser) -> pa.Table:
         """The chosen columns, in memory."""
         return files.read_columns(self._path, self.name, choose, self._text)
 
