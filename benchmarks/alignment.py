@@ -89,8 +89,6 @@ CASES = (
     Case("dh", 2, 100_000, hidden=True),
     Case("helper", 2, 1_000_000, hidden=True),
 )
-RECORDED = {100_000: 2.0, 1_000_000: 17.6}
-"""Seconds of RR22 by the number of ids, on two cores on 2026-11-15, for ratios where SPU is not installed."""
 SPU = (("RR22", 100_000), ("RR22", 1_000_000), ("ECDH", 100_000))
 
 
@@ -192,11 +190,12 @@ def measure_spu(python: str, protocol: str, rows: int) -> dict[str, Any]:
     }
 
 
-def figures(most: int) -> dict[str, Any]:
-    """All cases of at most so many ids."""
-    ours = [measure(case) for case in CASES if case.rows <= most]
+def figures(most: int, only: str = "") -> dict[str, Any]:
+    """All cases of at most so many ids; ``only`` is a part of their titles."""
+    ours = [measure(case) for case in CASES if case.rows <= most and only in case.title]
     python = os.environ.get("COLONNADE_SPU")
-    theirs = [measure_spu(python, protocol, rows) for protocol, rows in SPU if rows <= most] if python else []
+    asked = [(protocol, rows) for protocol, rows in SPU if rows <= most and (not only or protocol == "RR22")]
+    theirs = [measure_spu(python, protocol, rows) for protocol, rows in asked] if python else []
     return {"colonnade": ours, "spu": theirs}
 
 
@@ -218,25 +217,16 @@ def rows(found: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
         )
         yield line["title"], f"{line['wall']:.1f} s wall, {line['peak'] / 1e6:.0f} MB a process; {ratios}", ""
     if not found["spu"]:
-        yield "SPU", f"not measured: COLONNADE_SPU names no interpreter; {_beside_recorded(found)}", ""
-
-
-def _beside_recorded(found: dict[str, Any]) -> str:
-    """Ratios to what RR22 took on another day."""
-    said = [
-        f"{line['title']}: {line['wall'] / RECORDED[line['rows']]:.2g} x"
-        for line in found["colonnade"]
-        if line["parties"] == 2 and line["rows"] in RECORDED and line["title"].startswith("ot:")
-    ]
-    return f"beside what RR22 took on two cores on 2026-11-15: {', '.join(said) or 'nothing to compare'}"
+        yield "SPU", "not measured: COLONNADE_SPU names no interpreter", ""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--most", type=int, default=10**6, help="leave out lists that are longer")
+    parser.add_argument("--only", default="", help="a part of the titles of cases, such as ot; beside RR22 alone")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    found = figures(options.most)
+    found = figures(options.most, options.only)
     if options.json:
         print(json.dumps(found, indent=2))
     else:

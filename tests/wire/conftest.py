@@ -5,6 +5,7 @@ from __future__ import annotations
 import selectors
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -163,6 +164,8 @@ class Wire:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         self._whole = True
+        self.rate: float | None = None
+        """Bytes a second, if it is slow."""
         self._lock = threading.Lock()
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
         self._threads = [threading.Thread(target=self._accept)]
@@ -213,9 +216,11 @@ class Wire:
             try:
                 while True:
                     for key, _ in selector.select():
-                        data = key.fileobj.recv(1 << 18)
+                        data = key.fileobj.recv(1 << 16)
                         if not data:
                             return
+                        if self.rate is not None:
+                            time.sleep(len(data) / self.rate)
                         key.data.sendall(data)
             except OSError:
                 return

@@ -19,7 +19,16 @@ from colonnade.wire import Endpoint, links
 from colonnade.wire.direct import Direct, Ports, told_address
 from colonnade.wire.link import BrokenError, Link, dial, welcome
 from colonnade.wire.listener import Listener, open_sockets
-from colonnade.wire.offer import ANSWER_BYTES, GREETING_BYTES, OFFER_BYTES, Keys, Offer, StrangerError, fresh_nonce
+from colonnade.wire.offer import (
+    ANSWER_BYTES,
+    GREETING_BYTES,
+    OFFER_BYTES,
+    Keys,
+    Offer,
+    StrangerError,
+    fresh_nonce,
+    is_address,
+)
 from colonnade.wire.packet import Kind, unpack
 from tests.ports import free_port
 
@@ -134,6 +143,7 @@ def test_who_cannot_be_reached_is_sent_to_through_the_hub(world: LinkWorld) -> N
     until(lambda: any("was not reached" in way for who, _, way in world.told if who == "bank"))
     assert not bank.ways["shop"].direct
     assert "Connection refused" in bank.ways["shop"].why
+    assert "127.0.0.1" not in bank.ways["shop"].why  # which others may read
     assert bank.ways["shop"].sent == 0
 
 
@@ -419,3 +429,40 @@ def test_a_greeting_of_another_kind_is_refused_at_once() -> None:
         welcome(far, {}, SECONDS)
     near.close()
     far.close()
+
+
+def test_names_that_are_none_are_refused() -> None:
+    long = "x" * 64
+    for wrong in ("a..b", long, f"{long}.org", "a.-b"):
+        assert not is_address(f"{wrong}:80")
+        with pytest.raises(ValueError, match="must be host:port"):
+            Ports.read(f"{wrong}:80")
+    assert is_address(f"{long[1:]}.org:80")
+    assert links._why_not(UnicodeError("label too long")) == "that is no name of a machine"
+    assert links._why_not(ConnectionError("the other end hung up")) == "the other end hung up"
+
+
+def test_every_address_is_recognised_however_it_is_written() -> None:
+    for host in ("0.0.0.0", "0", "0x0", "0.0", "[::]", "[::0]", "[0:0:0:0:0:0:0:0]", "[::ffff:0.0.0.0]"):  # noqa: S104 - only read
+        assert Ports.read(f"{host}:9400").everywhere
+    for host in ("127.0.0.1", "[::1]", "bank.example.org", "10.0.0.5", "localhost"):
+        assert not Ports.read(f"{host}:9400").everywhere
+
+
+def test_secrets_are_not_shown() -> None:
+    offer = Offer(b"secret" * 6, "host:1")
+    assert "secret" not in repr(offer).replace("secret=", "")
+    assert "secret" not in repr(Keys(b"secret", b"secret"))
+
+
+def test_whoever_is_told_cannot_break_a_link(world: LinkWorld) -> None:
+    def told(peer: str, way: str) -> None:
+        raise BrokenPipeError
+
+    bank, shop = world.join("bank", told=told), world.join("shop", told=told)
+    for waiting in [world.go(end.wait_for_peers, [peer]) for end, peer in ((bank, "shop"), (shop, "bank"))]:
+        waiting.result(SECONDS)
+    linked(bank, "shop")
+    linked(shop, "bank")
+    bank.channel("shop").send("hello")
+    assert shop.channel("bank").recv("hello") == {}

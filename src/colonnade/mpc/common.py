@@ -139,9 +139,10 @@ class CommonKeys:
         return self.share_of_sum(parts())
 
     def add_zero(self, target: Residues, degree: int) -> None:
-        """Add this seat's share in a sharing of zero as :meth:`zero` makes it to an array; the sum is not reduced.
+        """Add this seat's share in a sharing of zero as :meth:`zero` makes it, for one row of numbers; not reduced.
 
-        Its products are below 2^42, and a seat has at most 20 groups and 3 powers: they sum up to less than 2^48.
+        The array has two axes, primes and numbers. Products are below 2^42, and a seat has at most 20 groups and 3
+        powers: they sum up to less than 2^48.
         """
         for factors, (_, stream) in zip(
             self._zero_factors(degree - self.committee.threshold), self.streams, strict=True

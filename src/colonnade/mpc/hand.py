@@ -36,6 +36,7 @@ class Hand:
         committee: Committee,
         links: Mapping[str, Link],
         before_sharing: Callable[[], None] | None = None,
+        common: CommonKeys | None = None,
     ) -> None:
         self.name = name
         self._before_sharing = before_sharing
@@ -46,7 +47,7 @@ class Hand:
         """Seats that were lost, and without which an opening went on."""
         self.parted: Residues | None = None
         """What this participant has dealt in parts last."""
-        self._common: CommonKeys | None = None
+        self._common = common
         self._agreement: Agreement | None = None
         self._claims: Claims | None = None
         self._beside: Hand | None = None

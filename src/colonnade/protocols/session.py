@@ -162,11 +162,11 @@ def _assemble(me: Role, owners: Sequence[str], told: rules.Told) -> None:
     """Wait until everyone has said that it is ready and follows the same rules; before that nothing is spent."""
     if me.name != COORDINATOR:
         me.link(COORDINATOR).send("ready", **told)
-        received(me.link(COORDINATOR), COORDINATOR, vocabulary.GO)
+        rules.compare({COORDINATOR: received(me.link(COORDINATOR), COORDINATOR, vocabulary.GO), me.name: told})
         return
     rules.compare({me.name: told, **{name: received(me.link(name), name, vocabulary.READY) for name in owners}})
     for owner in owners:
-        me.link(owner).send("go")
+        me.link(owner).send("go", **told)
 
 
 def _end_together(me: Role, owners: Sequence[str]) -> None:

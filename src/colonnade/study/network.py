@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from colonnade.study.keys import Part
 from colonnade.wire.counters import Traffic
-from colonnade.wire.direct import WILDCARDS, Direct, Ports, Way
+from colonnade.wire.direct import Direct, Ports, Way
 from colonnade.wire.offer import is_address
 
 
@@ -41,7 +41,7 @@ class NetworkPart(Part):
                 raise ValueError("advertise has no meaning without listen")
             return self
         ports = Ports.read(self.listen)
-        if self.advertise is None and ports.host in WILDCARDS:
+        if self.advertise is None and ports.everywhere:
             raise ValueError(f"listen = {self.listen!r} means every address, so advertise must say which peers dial")
         if self.advertise is not None and is_address(self.advertise) and ports.first != ports.last:
             raise ValueError("advertise must be a host without a port where listen has several ports")

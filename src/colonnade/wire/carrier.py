@@ -37,9 +37,12 @@ class Receiver(Protocol):
     def way_changed(self, name: str) -> None:
         """Packets to a participant go another way from now on; those that it has not acknowledged may be lost."""
 
+    def waited(self, name: str) -> float:
+        """For how many seconds the endpoint has waited for a participant without progress."""
+
 
 class Carrier(Protocol):
-    """Carries packets to the other participants. Packets are lost only while a connection is broken."""
+    """Carries packets to the other participants. Some are lost only when a connection breaks, or the way changes."""
 
     def open(self, receiver: Receiver, incarnation: int) -> None:
         """Connect, or raise an error; from then on call the receiver's methods."""

@@ -5,14 +5,15 @@ Only settings and figures; the connections are in ``links``, which takes longer 
 
 from __future__ import annotations
 
+import ipaddress
 import re
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from colonnade.wire.offer import is_address
+from colonnade.wire.offer import HOST, is_address
 
-_LISTEN = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?):(\d{1,5})(?:-(\d{1,5}))?")
-WILDCARDS = ("0.0.0.0", "[::]")  # noqa: S104 - recognised, so that an address to tell others is asked for
+_LISTEN = re.compile(rf"({HOST}):(\d{{1,5}})(?:-(\d{{1,5}}))?")
 
 Told = Callable[[str, str], None]
 """Is told the name of a peer, and in one sentence by which way packets go to it now."""
@@ -68,6 +69,17 @@ class Ports:
         if not 0 < first <= last < 1 << 16:
             raise ValueError("must end in a port from 1 to 65535, or in two with a dash between them")
         return cls(found[1], first, last)
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether the host means every address of the machine, however that is written."""
+        try:
+            if self.host.startswith("["):
+                address = ipaddress.IPv6Address(self.host.strip("[]"))
+                return (address.ipv4_mapped or address).is_unspecified
+            return socket.inet_aton(self.host) == bytes(4)  # which also reads 0 and 0x0
+        except (OSError, ValueError):
+            return False
 
 
 def told_address(listen: str, advertise: str | None, port: int) -> str:

@@ -31,13 +31,15 @@ class Endpoint:
         limits: Limits,
         topic: bytes = b"",
         introductions: Introductions | None = None,
+        relay: str = "",
     ) -> None:
+        """``relay`` is the participant that runs the hub, if one does."""
         self.name = identity.name
         self.counters = Counters.of(name for name in participants if name != identity.name)
         others = peers_of(identity, participants)
         self._limits, self._carrier, self._introductions = limits, carrier, introductions
         incarnation = int.from_bytes(os.urandom(8), "little")
-        self._post = Post(identity, others, carrier, limits, incarnation, self.counters, self._arrived)
+        self._post = Post(identity, others, carrier, limits, incarnation, self.counters, self._arrived, relay)
         self._channels = {
             name: Channel(identity, cert, self._post, self.counters, limits.window, topic, introductions)
             for name, cert in others.items()

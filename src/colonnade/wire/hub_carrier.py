@@ -58,11 +58,11 @@ def dial(
     limits = Limits(timeout, reconnect_grace, window, backlog, attempt=attempt, heartbeat=heartbeat, closing=closing)
     carrier = _HubCarrier(address, identity, hub, connect_timeout, limits, room)
     if direct is None:
-        return Endpoint(identity, participants, carrier, limits, topic)
+        return Endpoint(identity, participants, carrier, limits, topic, relay=hub_name)
     from colonnade.wire.links import LinkCarrier  # only where it is needed: cryptography takes long to load
 
     links = LinkCarrier(carrier, identity.name, others, direct, limits, told)
-    return Endpoint(identity, participants, links, limits, topic, links)
+    return Endpoint(identity, participants, links, limits, topic, links, hub_name)
 
 
 class _HubCarrier:

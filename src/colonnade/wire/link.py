@@ -7,6 +7,7 @@ that were not acknowledged go through the hub.
 
 from __future__ import annotations
 
+import selectors
 import socket
 import struct
 import threading
@@ -39,7 +40,7 @@ _BEAT, _END = b"", b"\0"
 """What is no packet: a sign of life, and the last word of whoever leaves."""
 _BEAT_BYTES = _LENGTH.size + _TAG_BYTES
 _STOCK = 1 << 16
-_AT_ONCE = 256  # frames in one system call, each of three parts
+_PARTS = 768  # in one system call; a frame has three
 _AT_ONCE_FLAGS = socket.MSG_DONTWAIT | getattr(socket, "MSG_NOSIGNAL", 0)
 _WHOLE_FLAGS = socket.MSG_WAITALL
 
@@ -61,7 +62,8 @@ class Link:
         self._filled = threading.Condition(self._lock)
         self._waiting: deque[memoryview] = deque()
         self._writer: threading.Thread | None = None
-        self._busy = self._over = False
+        self._busy = self._over = self._ended = False
+        self._written = 0  # bytes that the system took from the writer
         self.sent = self.received = 0
         """Bytes of packets."""
         self.why = ""
@@ -91,8 +93,13 @@ class Link:
             self._waiting.extend(frame)
             self._busy = True
             if self._writer is None:
-                self._writer = threading.Thread(target=self._write, name="wire-link-out", daemon=True)
-                self._writer.start()
+                writer = threading.Thread(target=self._write, name="wire-link-out", daemon=True)
+                try:
+                    writer.start()
+                except RuntimeError:  # there can be no more threads
+                    self._cut("no thread could be started for it")
+                    return
+                self._writer = writer
             self._filled.notify_all()
 
     def beat(self) -> None:
@@ -104,18 +111,28 @@ class Link:
         with self._lock:
             self._cut(why)
 
-    def finish(self, seconds: float) -> None:
-        """Say that nothing more will come, after everything that waits; gives up where that makes no progress."""
-        self.put(_END)
+    def end(self) -> None:
+        """Say that nothing more will come, after everything that waits."""
         with self._lock:
-            before = -1
-            while self._busy and not self._over and len(self._waiting) != before:
-                before = len(self._waiting)
-                self._filled.wait(seconds)
+            ended, self._ended = self._ended, True
+        if not ended:
+            self.put(_END)
+
+    def finish(self, seconds: float) -> bool:
+        """End, and wait until the system took everything, or nothing for so long; returns whether it took all."""
+        self.end()
+        with self._lock:
+            seen, until = self._written, monotonic() + seconds
+            while self._busy and not self._over and monotonic() < until:
+                self._filled.wait(until - monotonic())
+                if self._written != seen:
+                    seen, until = self._written, monotonic() + seconds
+            whole = not self._busy and not self._over
             self._over = True
             self._filled.notify_all()
             with suppress(OSError):
                 self._socket.shutdown(socket.SHUT_WR)
+            return whole
 
     def close(self) -> None:
         """Free what the connection holds; its reader has ended."""
@@ -137,21 +154,28 @@ class Link:
         return [memoryview(part) for part in (_LENGTH.pack(len(packet)), packet, tag) if part]
 
     def _write(self) -> None:
-        while True:
-            with self._lock:
-                while not self._waiting and not self._over:
-                    self._busy = False
-                    self._filled.notify_all()
-                    self._filled.wait()
-                if self._over:
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._socket, selectors.EVENT_WRITE)
+            parts: list[memoryview] = []
+            while True:
+                with self._lock:
+                    while not parts and not self._waiting and not self._over:
+                        self._busy = False
+                        self._filled.notify_all()
+                        self._filled.wait()
+                    if self._over:
+                        return
+                    parts += [self._waiting.popleft() for _ in range(min(len(self._waiting), _PARTS - len(parts)))]
+                try:
+                    sent = self._socket.sendmsg(parts, [], _AT_ONCE_FLAGS)
+                except BlockingIOError:
+                    selector.select()
+                except OSError:
+                    self.cut("the connection broke")
                     return
-                parts = [self._waiting.popleft() for _ in range(min(len(self._waiting), 3 * _AT_ONCE))]
-            try:
-                while parts:
-                    parts = _left(parts, self._socket.sendmsg(parts))
-            except OSError:
-                self.cut("the connection broke")
-                return
+                else:
+                    parts = _left(parts, sent)
+                    self._written += sent
 
     # Receiving, in one thread
 
@@ -187,7 +211,11 @@ class Link:
             frame[:filled] = stock[start : start + filled]
             start += filled
             while filled < len(frame):
-                filled += self._receive(frame[filled:], _WHOLE_FLAGS)
+                # In slices: a long frame may take long on a slow connection, and each slice is a sign of life.
+                count = self._receive(frame[filled : filled + _STOCK], _WHOLE_FLAGS)
+                filled += count
+                if count == _STOCK:
+                    self.heard_at = monotonic()
             self._check(frame[:size], frame[size:])
             yield frame[:size]
 
@@ -195,12 +223,12 @@ class Link:
         count = self._socket.recv_into(target, 0, flags)
         if not count:
             raise BrokenError(self.why or "the other end hung up")
-        self.heard_at = monotonic()
         return count
 
     def _check(self, content: memoryview | bytes, tag: memoryview | bytes) -> None:
         self._checking.decrypt(_number(self._count_in), tag, content)
         self._count_in += 1
+        self.heard_at = monotonic()  # not before: somebody on the way could let a byte through now and then
 
     def await_beat(self, deadline: float) -> None:
         """Wait for the first word of whoever dialled, by which it proves that it is no echo of an earlier one."""

@@ -11,6 +11,7 @@ import selectors
 import socket
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from time import monotonic
 
@@ -29,6 +30,8 @@ _HEAD_START = 2.0
 """Seconds for which a participant that dials waits for its connections before it begins."""
 _LEAST_APART = 0.5
 _SILENT_BEATS = 3
+_WAITED = 1 / 2
+"""The part of ``timeout`` after which one no longer trusts a link to a peer that one waits for."""
 _NOTICES = frozenset(map(int, (Kind.STOP, Kind.BYE, Kind.AWAY)))
 
 
@@ -43,11 +46,12 @@ class LinkCarrier:
         self._ways = {peer: Way() for peer in self._starts}
         self._links: dict[str, Link] = {}
         self._next: dict[str, float] = {}
+        self._given_up: set[str] = set()
         self._lock = threading.Lock()
         self._change = threading.Condition(self._lock)
         self._dialled: set[str] = set()
         self._closing = threading.Event()
-        self._threads: set[threading.Thread] = set()
+        self._readers: dict[Link, threading.Thread] = {}
         self._receiver: Receiver | None = None
         self._listener: Listener | None = None
         self._address = ""
@@ -67,7 +71,7 @@ class LinkCarrier:
         if self._listener is not None:
             self._listener.offers.update({offer.name: (peer, offer) for peer, offer in self._offers.items()})
         self._bell, far = socket.socketpair()
-        self._spawn(self._keep, far)
+        self._spawn(self._keep, receiver, far)
         try:
             self._hub.open(receiver, incarnation)
         except BaseException:
@@ -97,14 +101,20 @@ class LinkCarrier:
         if self._bell is not None:
             self._bell.close()  # wakes whoever listens
         with self._lock:
-            links, threads = list(self._links.values()), list(self._threads)
-        for link in links:
-            link.finish(self._limits.closing)
-        deadline = monotonic() + self._limits.closing
-        for thread in threads:
-            thread.join(max(deadline - monotonic(), 0.0))
-        for link in links:
+            readers = dict(self._readers)
+        for link in readers:
+            link.end()
+        handed_over = [link for link in readers if link.finish(self._limits.closing)]
+        until = monotonic() + self._limits.timeout
+        for link in handed_over:
+            # The system still sends what it took; closed too early, a connection may lose it.
+            while readers[link].is_alive() and monotonic() < until and not self._silent(link):
+                readers[link].join(self._limits.closing)
+        for link in readers:
             link.cut("it was closed")
+
+    def _silent(self, link: Link) -> bool:
+        return monotonic() - link.heard_at > _SILENT_BEATS * self._limits.heartbeat
 
     # Called by channels and by the endpoint
 
@@ -163,14 +173,13 @@ class LinkCarrier:
         for pause in (*_PAUSES, None):
             try:
                 link = dial(offer, seconds)
-            except (OSError, ProtocolError) as error:
-                said = error.strerror if isinstance(error, OSError) else str(error)
+            except (OSError, UnicodeError, ProtocolError) as error:
                 self._settled(peer)
-                self._missed(peer, f"{offer.address} was not reached: {said or 'timed out'}")
+                self._missed(peer, offer.address, _why_not(error))
             else:
                 if self._carry(peer, link):
                     return
-            if pause is None or self._closing.wait(pause) or peer in self._links:
+            if pause is None or self._closing.wait(pause) or peer in self._links or peer in self._given_up:
                 return
 
     def _carry(self, peer: str, link: Link) -> bool:
@@ -181,23 +190,23 @@ class LinkCarrier:
             link.close()
             self._settled(peer)
             return self._closing.is_set()
-        me = threading.current_thread()
-        with self._lock:
-            self._threads.add(me)
-        receiver.way_changed(peer)
-        self._settled(peer)
-        self._tell(peer, DIRECTLY)
-        why = ""
-        with failing_loudly(receiver):
-            try:
-                link.read(lambda packet: receiver.packet(peer, packet))
-            except BrokenError as error:
-                why = str(error)
-        link.finish(0.0)
-        current = self._drop(peer, link, why)
-        link.close()
-        with self._lock:
-            self._threads.discard(me)
+        why, current = "this participant failed", False
+        try:
+            with failing_loudly(receiver):
+                receiver.way_changed(peer)
+                self._settled(peer)
+                self._tell(peer, DIRECTLY)
+                try:
+                    link.read(lambda packet: receiver.packet(peer, packet))
+                    why = ""
+                except BrokenError as error:
+                    why = str(error)
+        finally:
+            link.finish(0.0)
+            current = self._drop(peer, link, why)
+            link.close()
+            with self._lock:
+                del self._readers[link]
         if current and not self._closing.is_set():
             receiver.way_changed(peer)
             if why:
@@ -208,11 +217,12 @@ class LinkCarrier:
         """Whether this connection is used from now on; it takes the place of an older one."""
         with self._lock:
             now = monotonic()
-            if self._closing.is_set() or now < self._next.get(peer, 0.0):
+            if self._closing.is_set() or peer in self._given_up or now < self._next.get(peer, 0.0):
                 return False
             self._next[peer] = now + _LEAST_APART
             former = self._links.get(peer)
             self._links[peer] = link
+            self._readers[link] = threading.current_thread()
             if former is not None:
                 self._count(peer, former)
             self._ways[peer].links += 1
@@ -236,14 +246,16 @@ class LinkCarrier:
         way = self._ways[peer]
         way.sent, way.received = way.sent + link.sent, way.received + link.received
 
-    def _missed(self, peer: str, why: str) -> None:
+    def _missed(self, peer: str, address: str, reason: str) -> None:
+        # The reason is shown to others than the two, so the address is not in it.
+        why = f"it was not reached: {reason}"
         with self._lock:
             news = self._ways[peer].why != why
             self._ways[peer].why = why
         if news and not self._closing.is_set() and peer not in self._links:
-            self._tell(peer, f"through the hub, because {why}")
+            self._tell(peer, f"through the hub, because {address} was not reached: {reason}")
 
-    def _keep(self, bell: socket.socket) -> None:
+    def _keep(self, receiver: Receiver, bell: socket.socket) -> None:
         """Let peers in, give signs of life, and cut connections on which none come."""
         beat = self._limits.heartbeat
         listener = self._listener
@@ -255,11 +267,13 @@ class LinkCarrier:
                 for key, _ in selector.select(beat / 2):
                     if listener is not None and key.data is not None:
                         listener.accept(key.data)
-                now = monotonic()
-                for link in list(self._links.values()):
-                    if now - link.heard_at > _SILENT_BEATS * beat:
+                for peer, link in list(self._links.items()):
+                    if self._silent(link):
                         link.cut(f"nothing was heard on it for {_SILENT_BEATS * beat:g} s")
-                    elif now - link.spoke_at >= beat:
+                    elif receiver.waited(peer) > _WAITED * self._limits.timeout:
+                        self._given_up.add(peer)  # before the cut: it is not dialled again
+                        link.cut(f"the other was waited for in vain for {_WAITED * self._limits.timeout:g} s")
+                    elif monotonic() - link.spoke_at >= beat:
                         link.beat()
             if listener is not None:
                 listener.close()
@@ -269,4 +283,11 @@ class LinkCarrier:
 
     def _tell(self, peer: str, sentence: str) -> None:
         if self._told is not None:
-            self._told(peer, sentence)
+            with suppress(Exception):  # whoever is told must not break what it is told about
+                self._told(peer, sentence)
+
+
+def _why_not(error: Exception) -> str:
+    if isinstance(error, UnicodeError):
+        return "that is no name of a machine"
+    return (error.strerror if isinstance(error, OSError) else None) or str(error) or "timed out"

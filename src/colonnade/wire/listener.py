@@ -94,6 +94,9 @@ def open_sockets(listen: str) -> tuple[list[socket.socket], int]:
     for port in range(ports.first, ports.last + 1):
         try:
             return _bound(ports.host.strip("[]"), port), port
+        except UnicodeError:
+            why = "that is no name of a machine"
+            break
         except OSError as error:
             why = _why_not(error)
             if error.errno != errno.EADDRINUSE:

@@ -12,7 +12,7 @@ import hmac
 import os
 import re
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import monotonic
 from typing import NamedTuple
 
@@ -25,7 +25,10 @@ _MAGIC = b"colonnade link 1"
 _NAME_BYTES, _NONCE_BYTES, _PROOF_BYTES = 16, 16, 32
 GREETING_BYTES = len(_MAGIC) + _NAME_BYTES + _NONCE_BYTES + _PROOF_BYTES
 ANSWER_BYTES = _NONCE_BYTES + _PROOF_BYTES
-_ADDRESS = re.compile(r"(?:\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?):([1-9][0-9]{0,4})")
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9])?"
+HOST = rf"\[[0-9A-Fa-f:.]{{2,45}}\]|{_LABEL}(?:\.{_LABEL})*"
+"""A pattern of names and addresses; no part of a name is empty or longer than 63 letters."""
+_ADDRESS = re.compile(rf"(?:{HOST}):([1-9][0-9]{{0,4}})")
 
 
 class StrangerError(ProtocolError):
@@ -38,12 +41,15 @@ class Keys(NamedTuple):
     sending: bytes
     receiving: bytes
 
+    def __repr__(self) -> str:
+        return "Keys(...)"
+
 
 @dataclass(frozen=True)
 class Offer:
     """Where a participant listens for one peer, and what that peer must know; without an address it only dials."""
 
-    secret: bytes
+    secret: bytes = field(repr=False)
     address: str = ""
 
     @classmethod

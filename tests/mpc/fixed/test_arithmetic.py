@@ -14,10 +14,9 @@ from scipy import stats
 from colonnade.errors import CapacityError, ShareError
 from colonnade.mpc import PRIMES
 from colonnade.mpc.fixed import arithmetic as fixedpoint, functions
-from colonnade.mpc.fixed.arithmetic import Fixed, FixedPoint
+from colonnade.mpc.fixed.arithmetic import FixedPoint
 from colonnade.mpc.fixed.binary import BitHand
 from colonnade.mpc.fixed.masks import Masks, system_for
-from colonnade.mpc.shares import Shares
 
 from ..conftest import make as committee_of
 
@@ -172,9 +171,8 @@ def test_roots_of_many_numbers_of_any_length(play, monkeypatch, bits, fraction):
     ("length", "even", "any_size"), [(2, (2, 1), (2, 1)), (18, (6, 3), (3, 6)), (25, (4, 7), (5, 5))]
 )
 def test_bit_lengths_are_grouped_so_that_there_are_few_coins(length, even, any_size):
-    number = Fixed(Shares(np.zeros((1, functions.FLAT)), 1), 0, (1 << length) - 1)
-    assert functions._groups(number, roots=True) == even
-    assert functions._groups(number, roots=False) == any_size
+    assert functions.groups_of(length, functions.FLAT, roots=True) == even
+    assert functions.groups_of(length, functions.FLAT, roots=False) == any_size
 
 
 def test_two_centred_steps_are_as_exact_as_is_said():
@@ -192,11 +190,13 @@ def test_two_centred_steps_are_as_exact_as_is_said():
     assert [functions._reciprocal_plan(fraction).degree for fraction in (16, 17, 26, 27)] == [1, 2, 2, 3]
 
 
-@pytest.mark.parametrize(("fraction", "magnitude"), [(8, 1), (16, 2), (22, 1), (28, 1)])
-def test_reciprocals_need_fewer_primes_than_roots(play, fraction, magnitude):
+@pytest.mark.parametrize(
+    ("fraction", "magnitude", "primes"), [(8, 1, [4, 4]), (16, 2, [4, 5]), (22, 1, [6, 6]), (28, 1, [6, 6])]
+)
+def test_reciprocals_need_fewer_primes_than_roots(play, fraction, magnitude, primes):
     needed = [functions.bits_needed(fraction, magnitude, roots=roots) for roots in (False, True)]
     systems = [system_for(bits, 3, 1) for bits in needed]
-    assert len(systems[0].primes) <= len(systems[1].primes)
+    assert [len(system.primes) for system in systems] == primes
     top = (1 << (fraction + magnitude)) - 1
     values = np.unique(np.concatenate([np.arange(200), np.geomspace(1, top, 500).astype(np.int64), [top - 1, top]]))
     committee = replace(make(3, 1), system=systems[0])
@@ -229,6 +229,37 @@ def test_the_primes_that_are_said_to_be_needed_are_enough(play, size, threshold,
     numbers = values / 2.0**fraction
     true = np.concatenate([numbers**2, 1 / numbers, numbers**-0.5])
     assert (np.abs(opened / 2.0**fraction - true) <= 2.0**-fraction * (true + engine.ulps)).all()
+
+
+@pytest.mark.parametrize(("fraction", "magnitude"), [(8, 5), (16, 6), (15, 11), (28, 2)])
+def test_what_masks_hide_for_many_numbers(play, monkeypatch, fraction, magnitude):
+    """Groups of bit lengths of one size make powers larger; that is one bit for reciprocals, and none for roots."""
+    monkeypatch.setattr(functions, "FLAT", 0)
+    hidden = []
+    monkeypatch.setattr(Masks, "check", lambda self, bits, what: hidden.append(bits - 1))
+    values = np.array([1, 1 << fraction, (1 << fraction + magnitude) - 1])
+    for function, roots in ((functions.reciprocal, False), (functions.inverse_sqrt, True)):
+        hidden.clear()
+        compute(play, function, values, committee=make(3, 1, 8), fraction=fraction, bits=fraction + magnitude)
+        beyond = max(hidden) - functions.bits_needed(fraction, magnitude, roots=roots)
+        if not roots and (fraction, magnitude) in ((8, 5), (16, 6)):
+            assert beyond == 1
+        else:
+            assert beyond <= 0
+
+
+@pytest.mark.parametrize("committee", [make(3, 1), make(4, 1)], ids=str)
+@pytest.mark.parametrize("shape", [(0,), (3, 0)], ids=str)
+def test_no_numbers_at_all(play, committee, shape):
+    def program(engine, x):
+        whole = engine.from_shares(x.shares, x.bound, 0)
+        assert engine.multiply(whole, whole, fraction=0).shape == shape
+        found = [engine.multiply(x, x), functions.reciprocal(engine, x), functions.inverse_sqrt(engine, x)]
+        assert [one.shape for one in found] == [shape] * 3
+        return found[0]
+
+    opened, _, _ = compute(play, program, np.zeros(shape, dtype=np.int64), committee=committee)
+    assert opened.shape == shape
 
 
 def test_a_product_of_three_is_refused_before_it_is_opened(play):

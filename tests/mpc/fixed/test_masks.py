@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import combinations, product
 
+import flint
 import numpy as np
 import pytest
 from scipy import stats
 
+from colonnade.mpc import Hand
+from colonnade.mpc.common import CommonKeys, groups
 from colonnade.mpc.fixed import masks
 from colonnade.mpc.fixed.masks import Masks
+from colonnade.randomness import Stream
 
 from .test_arithmetic import make
 
 
-def opened(play, bits, count, *, primes=2, before=lambda made: None):
+def opened(play, bits, count, *, primes=2, before=lambda made: None, common=lambda name: None):
     """Coins as numbers and as bits, as every seat opens them, and what ``before`` returned of each seat."""
     committee = make(3, 1, primes)
 
     def seat(hand):
+        hand = Hand(hand.name, committee, hand.links, common=common(hand.name))
         made = Masks(hand)
         noted = before(made)
         coins = made.coins(bits, count)
@@ -55,16 +61,17 @@ def test_blocks_hold_every_coin_once(bits, count, blocks, monkeypatch):
     assert len(parts) == blocks
 
 
-@pytest.mark.parametrize(("size", "threshold", "primes"), [(3, 1, 4), (5, 2, 6), (7, 3, 8)])
+@pytest.mark.parametrize(("size", "threshold", "primes"), [(3, 1, 4), (5, 2, 6), (7, 3, 8), (7, 3, 16)])
 @pytest.mark.parametrize("zeros", [False, True])
 def test_masks_are_a_number_of_every_group_in_chunks_of_any_size(play, monkeypatch, size, threshold, primes, zeros):
     """The whole less 2^bits times the part above is a sum of as many numbers of ``bits`` bits as there are groups."""
-    monkeypatch.setattr(masks, "_CHUNK", 5)
+    monkeypatch.setattr(masks, "CHUNK", 5)
     committee, bits, count = make(size, threshold, primes), 27, 23
 
     def seat(hand):
         made = Masks(hand)
-        mask = made._made(bits, count, zeros=zeros)
+        mask, limbs = made._made(bits, count, zeros=zeros), made._limbs(bits)
+        assert (limbs.high.shape[1] > limbs.terms) == (primes == 16), "reduced in two passes"
         opened = []
         for shares in (mask.whole, mask.high):
             assert shares.degree == (2 * threshold if zeros and shares is mask.whole else threshold)
@@ -82,9 +89,54 @@ def test_masks_are_a_number_of_every_group_in_chunks_of_any_size(play, monkeypat
     assert max(map(int, high)) > groups << (width - bits - 2)
 
 
+@pytest.mark.parametrize(("size", "threshold", "primes"), [(3, 1, 4), (4, 1, 4), (5, 2, 6), (7, 3, 8)])
+def test_products_are_opened_under_a_whole_sharing_of_zero(size, threshold, primes):
+    """Of the same limbs, masks for products and for numbers differ by a polynomial that is 0 at 0 and else uniform."""
+    committee, count, degree = make(size, threshold, primes), 2000, 2 * threshold
+    keys = {group: Stream.fresh().bytes(32) for group in groups(committee)}
+
+    def masks_of(seat):
+        pairs = {peer: bytes(32) for peer in committee.seats if peer != seat}  # which masks do not read
+        return Masks(Hand(seat, committee, {}, common=CommonKeys(seat, committee, keys, pairs)))
+
+    shares = []
+    for seat in committee.seats:
+        plain, opened = (masks_of(seat)._made(27, count, zeros=zeros) for zeros in (False, True))
+        assert np.array_equal(plain.high.values, opened.high.values)
+        shares.append(opened.whole.values - plain.whole.values)
+    points = range(1, size + 1)
+    for prime, values in zip(committee.system.primes, np.array(shares).swapaxes(0, 1), strict=True):
+        found = coefficients([[int(one) for one in row] for row in values], points, prime)
+        assert not any(found[0]), "0 at 0"
+        assert not any(map(any, found[degree + 1 :])), "of this degree"
+        for coefficient in found[1 : degree + 1]:
+            assert stats.kstest(np.array(coefficient) / prime, "uniform").pvalue > 1e-6
+
+
+def coefficients(rows, points, prime):
+    """Of the polynomials with these values at the points, the coefficients from the constant one up."""
+    powers = [[pow(point, power, prime) for power in range(len(points))] for point in points]
+    inverse = flint.nmod_mat(powers, prime).inv()
+    found = [int(one) for one in (inverse * flint.nmod_mat(rows, prime)).entries()]
+    return [found[start : start + len(rows[0])] for start in range(0, len(found), len(rows[0]))]
+
+
 def test_what_a_seat_hears_does_not_depend_on_the_coin(play):
-    """Two random summands reach the second seat, and their sum, as it could put them together, is random too."""
-    heard = {name: [] for name in ("n0", "n1", "n2")}
+    """What the second and the third seat hear is uniform, whatever their own bits and the coin are.
+
+    So is what they could put together of it with all that they know: without k3 the second seat would find u, the sum
+    of the first seat's bits, in what it hears, and without k2 the third seat would.
+    """
+    count, committee = 8000, make(3, 1, 1)
+    prime = committee.system.primes[0]
+    keys = {group: Stream.fresh().bytes(32) for group in groups(committee)}
+    pairs = {frozenset(pair): Stream.fresh().bytes(32) for pair in combinations(committee.seats, 2)}
+    heard = {name: [] for name in committee.seats}
+
+    def common(name):
+        return CommonKeys(
+            name, committee, keys, {peer: pairs[frozenset((name, peer))] for peer in committee.seats if peer != name}
+        )
 
     def spy(made):
         hand = made.hand
@@ -103,21 +155,24 @@ def test_what_a_seat_hears_does_not_depend_on_the_coin(play):
             return group_bits(words, count)
 
         made.bits.group_bits = known
-        hand.common  # noqa: B018 - the keys are exchanged before
         for link in hand.links.values():
             link.recv = partial(listen, link.recv)
         return own
 
-    found = opened(play, 1, 8000, primes=1, before=spy)
+    found = opened(play, 1, count, primes=1, before=spy, common=common)
     coin = found["n0"][0].reshape(-1)
-    assert [len(heard[name]) for name in ("n0", "n1", "n2")] == [0, 2, 1]
-    first, rest = heard["n1"]
-    third = found["n1"][2][1]
-    prime = make(3, 1, 1).system.primes[0]
-    together = (first + (1 - 2 * third) * rest) % prime  # without a mask of its own, rest would make this u
-    for values in (first, rest, together, *heard["n2"]):
-        assert np.abs(values).max() > prime / 4
-        for told in (np.zeros(8000), found["n1"][2][0], third):  # whatever the second seat knows beside
-            some = told == 0
-            assert stats.ks_2samp(values[some & (coin == 0)], values[some & (coin == 1)]).pvalue > 1e-6
-    assert stats.kstest(together / prime, "uniform").pvalue > 1e-6
+    assert [len(heard[name]) for name in committee.seats] == [0, 2, 1]
+    # Groups are in the order {n0, n1}, {n0, n2}, {n1, n2}: the last bit of n1 and of n2 is v.
+    (_, v), (_, same) = (found[name][2] for name in ("n1", "n2"))
+    assert np.array_equal(v, same)
+    sign = 1 - 2 * v
+    less, rest = heard["n1"]
+    m = committee.system.uniform((count,), common("n2").pair_stream("n0", "n2"))[0]
+    seen = {"n1": (less, rest, less + sign * rest), "n2": (*heard["n2"], (heard["n2"][0] - v) * sign + m)}
+    for name, numbers in seen.items():
+        one, other = found[name][2]
+        cells = [(one == a) & (other == b) & (coin == c) for a, b, c in product((0, 1), repeat=3)]
+        assert min(cell.sum() for cell in cells) > count / 10
+        for values in numbers:
+            for cell in cells:
+                assert stats.kstest((values[cell] % prime + 0.5) / prime, "uniform").pvalue > 1e-6

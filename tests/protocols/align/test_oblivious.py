@@ -47,7 +47,7 @@ def test_the_result_is_the_plaintext_join(owners, hidden, stream):
 def test_lists_in_several_pieces_and_an_empty_one(monkeypatch):
     monkeypatch.setattr(function, "PIECE", 2)
     monkeypatch.setattr(function, "_AT_ONCE", 8)
-    monkeypatch.setattr(oblivious, "_AT_WORK", 16)
+    monkeypatch.setattr(oblivious, "AT_WORK", 16)
     lists = {"a": plain_keys(f"{n}" for n in range(200)), "b": plain_keys(f"{n}" for n in range(150, 400))}
     task = make_task(("a", "b"))
     assert set(common_of(task, lists, execute(task, lists))) == set(lists["b"].values[:50])
@@ -172,7 +172,7 @@ def test_what_is_received_is_new_in_every_run_and_as_good_as_uniform():
 
 def test_an_owner_that_does_not_lead_is_told_no_length_but_the_leaders(monkeypatch):
     monkeypatch.setattr(function, "_AT_ONCE", 4)
-    monkeypatch.setattr(oblivious, "_AT_WORK", 4)
+    monkeypatch.setattr(oblivious, "AT_WORK", 4)
     monkeypatch.setattr("colonnade.protocols.align.lists._PIECE", 4)
     told = []
     for length in (9, 31):

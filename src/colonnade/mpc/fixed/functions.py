@@ -9,7 +9,7 @@ without such a constant.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from math import ceil, log2, prod
@@ -26,7 +26,7 @@ GUARD = 4
 """A number near 1 has this many more fractional bits than the result."""
 FLAT = 1 << 14
 """For at most this many bits in all, a power of two is found in one step with many coins; else in two with few."""
-_COEFFICIENT_BITS = {1: 8, 2: 10, 3: 12}
+_COEFFICIENT_BITS = {2: 10, 3: 12}
 """Fractional bits of the coefficients, by the degree of the first approximation."""
 _COARSEST = 8
 _ROOM = 16
@@ -79,7 +79,7 @@ def inverse_sqrt(engine: FixedPoint, number: Fixed) -> Fixed:
 
 def _inverse_sqrt(engine: FixedPoint, number: Fixed) -> Fixed:
     length, precision = _length(number), _precision(engine)
-    radix, groups = _groups(number, roots=True)
+    radix, groups = groups_of(length, prod(number.shape), roots=True)
     odd = (radix * groups - number.fraction) % 2  # the remainder when the power is halved
     bits, (square, power), _ = _powers(engine, number, length + odd, roots=True)
     normal = engine.multiply(replace(number, fraction=bits), square, fraction=precision, bound=1 << bits)
@@ -133,13 +133,23 @@ def bits_needed(fraction: int, magnitude: int, ulps: float = 2.0, *, roots: bool
     """How many bits a mask must hide, if all inputs and results are below 2^magnitude.
 
     This holds for products of two numbers, reciprocals and, unless ``roots`` is false, roots. A sum of 2^b products
-    needs b bits more, and reciprocals or roots of many numbers up to 3 bits more.
+    needs b bits more, and reciprocals of many numbers one bit more; roots of many numbers need no more.
     """
     precision = fraction + GUARD + ceil(log2(ulps)) - 1
     iterated = 2 * precision + {1: 2, 2: 13, 3: 18}[_reciprocal_plan(fraction).degree]
     if roots:
         iterated = max(iterated, 2 * precision + max(_root_plan(fraction + GUARD)[1] + 4, 12) + 4)
     return max(2 * (magnitude + fraction), iterated, magnitude + fraction + precision + 2)
+
+
+def constants(fraction: int) -> Iterator[int]:
+    """The public numbers that reciprocals and roots are computed with: every seat must have the same."""
+    plan = _reciprocal_plan(fraction)
+    start, steps = _root_plan(fraction + GUARD)
+    yield from (plan.degree, steps, bits_needed(fraction, 0))
+    yield from (round(number * 2 ** (fraction + GUARD)) for number in (_LINE, *plan.centres))
+    for coefficients in (_reciprocal_start(2), _reciprocal_start(3), start):
+        yield from _rounded(coefficients)
 
 
 def _length(number: Fixed) -> int:
@@ -161,7 +171,7 @@ def _powers(engine: FixedPoint, number: Fixed, bits: int, *, roots: bool) -> tup
     larger than the given ones, because all groups have the same size. Returned last is 1, or 0 for x = 0.
     """
     length = _length(number)
-    radix, groups = _groups(number, roots=roots)
+    radix, groups = groups_of(length, prod(number.shape), roots=roots)
     known = engine.as_numbers(_one_hot(engine, engine.lengths(number), radix, groups))
     # A bit length is 1 + place + radix * group; the exponent s is the sum of these two.
     fine = [bits - length + radix - 1 - place for place in range(radix)]
@@ -183,13 +193,12 @@ def _powers(engine: FixedPoint, number: Fixed, bits: int, *, roots: bool) -> tup
     return bits + radix * groups - length, [power.reshape(*shape) for power in found], some.reshape(*shape)
 
 
-def _groups(number: Fixed, *, roots: bool) -> tuple[int, int]:
-    """How many bit lengths are in a group, and how many groups there are: as few coins as possible.
+def groups_of(length: int, count: int, *, roots: bool) -> tuple[int, int]:
+    """For ``count`` numbers of so many bits, how many bit lengths are in a group and how many groups there are.
 
-    For roots the size of a group is even, so that the power of a group has a root.
+    There are as few coins as possible. For roots the size of a group is even, so that its power has a root.
     """
-    length = _length(number)
-    if length * prod(number.shape) <= FLAT:
+    if length * count <= FLAT:
         return length, 1
     step = 2 if roots else 1
     sizes = [(radix, -(-length // radix)) for radix in range(2, max(2, length) + 1, step)]
@@ -237,22 +246,25 @@ def _first_reciprocal(engine: FixedPoint, number: Fixed, degree: int) -> Fixed:
 
 
 def _polynomial(engine: FixedPoint, number: Fixed, coefficients: Sequence[float]) -> Fixed:
-    """The value of a polynomial of degree 1 to 3 with rounded coefficients, below 8 on [0, 1]: degree - 1 rounds.
+    """The value of a polynomial of degree 2 or 3 with rounded coefficients, below 8 on [0, 1]: degree - 1 rounds.
 
-    For degree 1 and 2 the result has the additional fractional bits of the coefficients; the next product cuts them.
+    For degree 2 the result has the additional fractional bits of the coefficients; the next product cuts them.
     """
     degree, fraction = len(coefficients) - 1, number.fraction
     bits = _COEFFICIENT_BITS[degree]
-    whole = [round(c * 2**bits) for c in coefficients]
+    whole = _rounded(coefficients)
     line = engine.line(number, whole[1], whole[0] << fraction, fraction=bits)
-    if degree == 1:
-        return line
-    square = engine.multiply(number, number, fraction=fraction, bound=1 << (2 * fraction))
+    square = engine.multiply(number, number, fraction=fraction)
     if degree == 2:
         return engine.add(line, engine.scale(square, whole[2], fraction=bits))
     rest = engine.line(number, whole[3], whole[2] << fraction, fraction=bits)
     whole_sum = engine.add(line, engine.product(square, rest))
     return engine.truncate(replace(whole_sum, bound=_ROOM // 2 << whole_sum.fraction), fraction)
+
+
+def _rounded(coefficients: Sequence[float]) -> list[int]:
+    bits = _COEFFICIENT_BITS[len(coefficients) - 1]
+    return [round(c * 2**bits) for c in coefficients]
 
 
 @dataclass(frozen=True)

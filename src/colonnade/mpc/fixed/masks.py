@@ -38,9 +38,9 @@ _TOGETHER = 1 << 22
 """At most this many bits are made ahead at a time, so that memory stays bounded."""
 _HURRY = 1 << 12
 """For at most this many numbers, fewer rounds save more time than fewer bytes."""
-_CHUNK = 1 << 13
+CHUNK = 1 << 13
 """Masks of many numbers are made so many at a time: what is computed then stays in the processor's cache."""
-_LONG_LIMB = 25
+LONG_LIMB = 25
 """Times a residue, limbs of this size are below 2^46, so that 32 of them sum up to less than 2^51."""
 _UNHEARD = 16
 """So many blocks of coins may be on their way before a seat takes what it is told of the first one."""
@@ -210,8 +210,8 @@ class Masks:
         limbs = self._limbs(bits)
         shift, passes = system.constant(1 << bits, 2), 1 if len(limbs.high.T) <= limbs.terms else 2
         whole, high = (np.empty((len(system.primes), count)) for _ in range(2))
-        for start in range(0, count, _CHUNK):
-            part = slice(start, min(count, start + _CHUNK))
+        for start in range(0, count, CHUNK):
+            part = slice(start, min(count, start + CHUNK))
             drawn = limbs.drawn([stream for _, stream in common.streams], part.stop - part.start)
             low, above = drawn[: limbs.low.shape[1]], drawn[limbs.low.shape[1] :]
             total = system.reduce(limbs.high @ above, passes=passes)
@@ -229,7 +229,7 @@ class Masks:
         if found is None:
             weights, primes = self.hand.common.weights, self.system.primes
             # Of few groups longer limbs, and so fewer of them, are exact as well.
-            most, size = (1 << 5, _LONG_LIMB) if len(weights) * self.width <= _LONG_LIMB << 4 else (1 << 8, LIMB)
+            most, size = (1 << 5, LONG_LIMB) if len(weights) * self.width <= LONG_LIMB << 4 else (1 << 8, LIMB)
             sizes = [_limb_sizes(length, size) for length in (bits, self.width - bits)]
 
             def factors(count: int) -> Residues:

@@ -34,7 +34,7 @@ from colonnade.protocols.roles import Owner
 from colonnade.randomness import Stream
 from colonnade.received import Whole, received
 
-_AT_WORK = 1 << 16
+AT_WORK = 1 << 16
 """Keys of its own list after which an owner says that it is at work."""
 
 _OWN = "the own list, as it is laid out for the others,"
@@ -118,13 +118,13 @@ def reports(leader: str, sizes: Mapping[str, int], *, both: bool) -> tuple[int, 
 
 def _works(size: int) -> int:
     """How often one who computes values for so many keys says that it is at work."""
-    return -(-size // _AT_WORK)
+    return -(-size // AT_WORK)
 
 
 def _fill(tags: Tags, values: Iterator[Words], step: Step) -> None:
     """Add values to tags, and say now and then that this is going on."""
     for done in tags.filling(values):
-        if done % _AT_WORK == 0 or done == len(tags.tags):
+        if done % AT_WORK == 0 or done == len(tags.tags):
             step(1)
 
 
