@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 from urllib.parse import quote
 
 from colonnade.errors import DataError
-from colonnade.tables.arrow import pa
-from colonnade.tables.sources.memory import quoted
+from colonnade.tables.arrow import pa, pc
+from colonnade.tables.sources.memory import plain_batch, quoted
 
 _BATCH_ROWS = 1 << 15
 _TRY = "try the query by itself"
@@ -26,9 +26,12 @@ class Driver(ABC):
     served: ClassVar[bool]
     """Whether a server answers, at an address; otherwise the database is a file."""
 
-    def __init__(self, name: str, where: str) -> None:
+    def __init__(self, name: str, where: str, query: str, decimal: str = ".") -> None:
+        """``decimal`` is the sign before fractions where a number becomes text."""
         self.name = name
         self._where = where
+        self._query = query.strip().rstrip(";").rstrip()
+        self._decimal = decimal
         self._connection: Any = None
 
     def __enter__(self) -> Driver:
@@ -41,15 +44,39 @@ class Driver(ABC):
     ) -> None:
         self._connection.close()
 
-    def columns(self, statement: str) -> list[str]:
-        """The columns of what a statement gives."""
+    def columns(self) -> list[str]:
+        """The columns of the answer, a name twice where two are called so; no row is computed for them."""
         with self._failing():
-            return self._columns(statement)
+            return self._columns()
 
-    def rows(self, statement: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """What a statement gives."""
+    def rows(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Some columns of the answer; the database is not asked for others."""
         with self._failing():
-            yield from self._rows(statement, columns)
+            for batch in self._rows(self._asking(", ".join(map(quoted, columns))), columns):
+                # DuckDB finds a name whatever its capitals are, and then the first of two.
+                if batch.schema.names != list(columns):
+                    raise DataError(f"{self.name}: names of columns differ by capitals alone; rename one in the query")
+                yield batch
+
+    def count(self) -> int:
+        """How many rows the answer has, counted by the database."""
+        with self._failing():
+            found = [batch for batch in self._rows(self._asking("count(*) as n"), ["n"]) if batch.num_rows]
+            return int(found[0].column(0)[0].as_py())
+
+    def _asking(self, what: str) -> str:
+        # The line break ends a comment at the end of the query.
+        return f"select {what} from ({self._query}\n) as colonnade_source"  # noqa: S608 - the party's own query
+
+    def _columns(self) -> list[str]:
+        return [str(each[0]) for each in self._connection.execute(f"{self._asking('*')} limit 0").description]
+
+    def _path(self) -> str:
+        """The database file, whatever else a driver would take its name for."""
+        path = Path(self._where)
+        if not path.is_file():
+            raise DataError(f"{self.name}: there is no such file; check the path")
+        return str(path.resolve())
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
@@ -63,9 +90,6 @@ class Driver(ABC):
 
     @abstractmethod
     def _connected(self) -> Any: ...
-
-    @abstractmethod
-    def _columns(self, statement: str) -> list[str]: ...
 
     @abstractmethod
     def _rows(self, statement: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]: ...
@@ -102,16 +126,33 @@ class PostgreSql(Driver):
             raise
         return opened
 
-    def _columns(self, statement: str) -> list[str]:
+    def _columns(self) -> list[str]:
         with self._connection.cursor() as cursor:
-            cursor.execute(statement)
+            cursor.execute(f"{self._asking('*')} limit 0")
             return [str(each[0]) for each in cursor.description]
 
     def _rows(self, statement: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         with self._connection.cursor() as cursor:
             cursor.execute(statement)
             with cursor.fetch_record_batch() as opened:
-                yield from opened
+                written = [place for place, field in enumerate(opened.schema) if self._kind(field) == "numeric"]
+                for batch in opened:
+                    yield batch if self._decimal == "." else self._signed(batch, written)
+
+    def _kind(self, field: Any) -> str:
+        """The type that a column has in the database."""
+        said = field.metadata or {}
+        kind = (said.get(b"POSTGRESQL:type") or said.get(b"ADBC:postgresql:typname") or b"").decode()
+        if kind == "money":  # the driver gives it in cents, or whatever the locale has
+            raise DataError(f"{self.name}: column {field.name!r} holds money; let the query turn it into numeric")
+        return kind
+
+    def _signed(self, batch: pa.RecordBatch, written: Sequence[int]) -> pa.RecordBatch:
+        """The driver writes numbers of any length as text; a party whose text has another sign is given that one."""
+        arrays = list(plain_batch(batch).columns)
+        for place in written:
+            arrays[place] = pc.replace_substring(arrays[place], ".", self._decimal)
+        return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
 
     def _why(self, error: Exception) -> str:
         state = getattr(error, "sqlstate", None)
@@ -133,34 +174,58 @@ class Sqlite(Driver):
     served = False
 
     def _connected(self) -> Any:
-        path = Path(self._where)
-        if not path.is_file():
-            raise DataError(f"{self.name}: there is no such file; check the path")
+        path = self._path()
         # A stream may be ended by another thread than the one that began it.
-        opened = sqlite3.connect(f"file:{quote(str(path.resolve()))}?mode=ro", uri=True, check_same_thread=False)
+        opened = sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True, check_same_thread=False)
         opened.execute("begin")  # the types and the rows are of one moment
         return opened
 
-    def _columns(self, statement: str) -> list[str]:
-        return [str(each[0]) for each in self._connection.execute(statement).description]
+    def _columns(self) -> list[str]:
+        # SQLite calls the second column of a name "name:1"; the first would be read without a word.
+        found = super()._columns()
+        there = set(found)
+        return [
+            first if first in there and place.isdigit() else name
+            for name in found
+            for first, _, place in [name.rpartition(":")]
+        ]
 
     def _rows(self, statement: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         types = self._types(statement, columns)
         cursor = self._connection.execute(statement)
         while rows := cursor.fetchmany(_BATCH_ROWS):
-            cells = zip(*rows, strict=True)
-            arrays = [_array(cell, kind) for cell, kind in zip(cells, types, strict=True)]
-            yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
+            cells = zip(columns, zip(*rows, strict=True), types, strict=True)
+            yield pa.RecordBatch.from_arrays([self._array(*each) for each in cells], names=list(columns))
 
     def _types(self, statement: str, columns: Sequence[str]) -> list[Any]:
-        asked = (f"max(typeof({quoted(c)}) = '{kind}')" for c in columns for kind in ("blob", "text", "real"))
-        found = iter(self._connection.execute(f"select {', '.join(asked)} from ({statement})").fetchone())  # noqa: S608
+        # One number for each column: the answer of a query has 2,000 columns at most.
+        asked = (
+            f"max(case typeof({quoted(c)}) when 'blob' then 3 when 'text' then 2 when 'real' then 1 end)"
+            for c in columns
+        )
+        found = self._connection.execute(f"select {', '.join(asked)} from ({statement})").fetchone()  # noqa: S608
         types = []
-        for column, blob, text, real in zip(columns, found, found, found, strict=True):
-            if blob:
+        for column, kind in zip(columns, found, strict=True):
+            if kind == 3:
                 raise DataError(f"{self.name}: column {column!r} holds bytes; let the query give text or numbers")
-            types.append(pa.large_string() if text else pa.float64() if real else pa.int64())
+            types.append({2: pa.large_string(), 1: pa.float64()}.get(kind, pa.int64()))
         return types
+
+    def _array(self, column: str, cells: Sequence[Any], kind: Any) -> Any:
+        if pa.types.is_large_string(kind):
+            return pa.array([self._text(each) for each in cells], kind)
+        try:
+            return pa.array(cells, kind)
+        except pa.ArrowException:
+            raise DataError(
+                f"{self.name}: column {column!r} holds fractions, and whole numbers with too many digits to stand "
+                "beside them; let the query give text, or numbers of one kind"
+            ) from None
+
+    def _text(self, cell: Any) -> str | None:
+        if cell is None or isinstance(cell, str):
+            return cell
+        return repr(cell).replace(".", self._decimal)
 
     def _why(self, error: Exception) -> str:
         said = str(error)
@@ -170,6 +235,7 @@ class Sqlite(Driver):
             "file is not a database": "the file is not one of SQLite",
             "attempt to write": "the query would change the database; only a select is run",
             "database is locked": "another program is writing to the database; try again when it is done",
+            "Could not decode": "a cell holds text that is not UTF-8; let the query turn it into text that is",
         }.items():
             if said.startswith(start):
                 return meant
@@ -198,13 +264,25 @@ class DuckDb(Driver):
 
     def _connected(self) -> Any:
         duckdb = needed("duckdb", "duckdb", self.name)
+        path = self._path()
         try:
-            return duckdb.connect(self._where, read_only=True, config=self._SETTINGS)
+            opened = duckdb.connect(path, read_only=True, config=self._SETTINGS)
         except duckdb.ConnectionException:  # this program has the file open with other settings, which then hold
-            return duckdb.connect(self._where, read_only=True)
+            opened = duckdb.connect(path, read_only=True)
+        # Of several statements DuckDB would run all, and one that copies rows to a file is not kept from it.
+        try:
+            found = opened.extract_statements(self._query)
+            # A pivot is one that says of itself that it is several.
+            kinds = (duckdb.StatementType.SELECT, duckdb.StatementType.MULTI)
+            if len(found) != 1 or found[0].type not in kinds:
+                raise DataError(f"{self.name}: the query is not one select; only a select is run")
+        except Exception:
+            opened.close()
+            raise
+        return opened
 
-    def _columns(self, statement: str) -> list[str]:
-        return [str(each[0]) for each in self._connection.execute(statement).description]
+    def _columns(self) -> list[str]:
+        return list(map(str, self._connection.sql(self._query).columns))
 
     def _rows(self, statement: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         given = False
@@ -236,12 +314,6 @@ def needed(module: str, extra: str, name: str) -> Any:
         return import_module(module)
     except ImportError:
         raise DataError(f"{name}: this needs a package that is not here: pip install 'colonnade[{extra}]'") from None
-
-
-def _array(cells: Sequence[Any], kind: Any) -> Any:
-    if pa.types.is_large_string(kind):
-        return pa.array([each if each is None or isinstance(each, str) else repr(each) for each in cells], kind)
-    return pa.array(cells, kind)
 
 
 DRIVERS: dict[str, type[Driver]] = {"postgresql": PostgreSql, "sqlite": Sqlite, "duckdb": DuckDb}
