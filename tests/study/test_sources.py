@@ -343,7 +343,9 @@ def test_errors_of_a_store(store: str) -> None:
         read_table(f"s3://lake/odd/{store}", SCHEMA)
     with pytest.raises(DataError, match=r"^s3://lake/nothing/: .*; check the path"):
         read_table(f"s3://lake/nothing/{store}", SCHEMA)
-    with pytest.raises(DataError, match=r"^s3://no-such-bucket/x/: the store cannot be asked|no CSV or Parquet file is"):
+    with pytest.raises(
+        DataError, match=r"^s3://no-such-bucket/x/: the store cannot be asked|no CSV or Parquet file is"
+    ):
         read_table(f"s3://no-such-bucket/x/{store}", SCHEMA)
 
 

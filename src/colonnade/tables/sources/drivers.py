@@ -32,6 +32,7 @@ class Driver(ABC):
         self._where = where
         self._query = query.strip().rstrip(";").rstrip()
         self._decimal = decimal
+        self._numerals: set[str] = set()
         self._connection: Any = None
 
     def __enter__(self) -> Driver:
@@ -52,7 +53,7 @@ class Driver(ABC):
     def rows(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Some columns of the answer; the database is not asked for others."""
         with self._failing():
-            for batch in self._rows(self._asking(", ".join(map(quoted, columns))), columns):
+            for batch in self._rows(self._asking(", ".join(self._chosen(columns))), columns):
                 # DuckDB finds a name whatever its capitals are, and then the first of two.
                 if batch.schema.names != list(columns):
                     raise DataError(f"{self.name}: names of columns differ by capitals alone; rename one in the query")
@@ -67,6 +68,9 @@ class Driver(ABC):
     def _asking(self, what: str) -> str:
         # The line break ends a comment at the end of the query.
         return f"select {what} from ({self._query}\n) as colonnade_source"  # noqa: S608 - the party's own query
+
+    def _chosen(self, columns: Sequence[str]) -> list[str]:
+        return [quoted(column) for column in columns]
 
     def _columns(self) -> list[str]:
         return [str(each[0]) for each in self._connection.execute(f"{self._asking('*')} limit 0").description]
@@ -135,24 +139,34 @@ class PostgreSql(Driver):
         with self._connection.cursor() as cursor:
             cursor.execute(statement)
             with cursor.fetch_record_batch() as opened:
-                written = [place for place, field in enumerate(opened.schema) if self._kind(field) == "numeric"]
-                for batch in opened:
-                    yield batch if self._decimal == "." else self._signed(batch, written)
+                yield from opened if self._decimal == "." else map(self._signed, opened)
 
-    def _kind(self, field: Any) -> str:
-        """The type that a column has in the database."""
-        said = field.metadata or {}
-        kind = (said.get(b"POSTGRESQL:type") or said.get(b"ADBC:postgresql:typname") or b"").decode()
-        if kind == "money":  # the driver gives it in cents, or whatever the locale has
-            raise DataError(f"{self.name}: column {field.name!r} holds money; let the query turn it into numeric")
-        return kind
+    def _chosen(self, columns: Sequence[str]) -> list[str]:
+        """What to ask for, by the types of the database: drivers say of some that they are bytes, or whole numbers."""
+        kinds = self._kinds(columns)
+        if "money" in kinds:  # which comes in cents, or whatever the locale has
+            odd = columns[kinds.index("money")]
+            raise DataError(f"{self.name}: column {odd!r} holds money; let the query turn it into numeric")
+        self._numerals.update(column for column, kind in zip(columns, kinds, strict=True) if kind == "numeric")
+        names = map(quoted, columns)
+        return [f"{name}::text as {name}" if kind == "uuid" else name for name, kind in zip(names, kinds, strict=True)]
 
-    def _signed(self, batch: pa.RecordBatch, written: Sequence[int]) -> pa.RecordBatch:
+    def _kinds(self, columns: Sequence[str]) -> list[str]:
+        """The types of columns. As nothing fits the empty condition, no row of the query is computed."""
+        asked = ", ".join(f"pg_typeof({quoted(column)})::text" for column in columns)
+        with self._connection.cursor() as cursor:
+            source = f"({self._query}\n) as colonnade_source"
+            cursor.execute(f"select {asked} from (select 1) as one left join {source} on false")  # noqa: S608
+            return list(map(str, cursor.fetchone()))
+
+    def _signed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The driver writes numbers of any length as text; a party whose text has another sign is given that one."""
-        arrays = list(plain_batch(batch).columns)
-        for place in written:
-            arrays[place] = pc.replace_substring(arrays[place], ".", self._decimal)
-        return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
+        plain = plain_batch(batch)
+        arrays = [
+            pc.replace_substring(cells, ".", self._decimal) if name in self._numerals else cells
+            for name, cells in zip(plain.schema.names, plain.columns, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(arrays, names=plain.schema.names)
 
     def _why(self, error: Exception) -> str:
         state = getattr(error, "sqlstate", None)
@@ -251,6 +265,7 @@ class DuckDb(Driver):
     """
 
     served = False
+    _frugal = True
     _SETTINGS: ClassVar = {"memory_limit": "256MiB", "threads": 2}
     _KINDS: ClassVar = {
         "CatalogException": "the query names a table or function that is not there",
@@ -266,15 +281,12 @@ class DuckDb(Driver):
         duckdb = needed("duckdb", "duckdb", self.name)
         path = self._path()
         try:
-            opened = duckdb.connect(path, read_only=True, config=self._SETTINGS)
+            opened = duckdb.connect(path, read_only=True, config=self._SETTINGS if self._frugal else {})
         except duckdb.ConnectionException:  # this program has the file open with other settings, which then hold
             opened = duckdb.connect(path, read_only=True)
         # Of several statements DuckDB would run all, and one that copies rows to a file is not kept from it.
         try:
-            found = opened.extract_statements(self._query)
-            # A pivot is one that says of itself that it is several.
-            kinds = (duckdb.StatementType.SELECT, duckdb.StatementType.MULTI)
-            if len(found) != 1 or found[0].type not in kinds:
+            if [each.type for each in opened.extract_statements(self._query)] != [duckdb.StatementType.SELECT]:
                 raise DataError(f"{self.name}: the query is not one select; only a select is run")
         except Exception:
             opened.close()
@@ -294,7 +306,9 @@ class DuckDb(Driver):
             # Some queries cannot do with little memory; they fail before the first row.
             if given or type(error).__name__ != "OutOfMemoryException":
                 raise
-            self._connection.execute("reset memory_limit")
+            self._connection.close()
+            self._frugal = False
+            self._connection = self._connected()
             yield from self._stream(statement)
 
     def _stream(self, statement: str) -> Iterator[pa.RecordBatch]:
