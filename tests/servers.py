@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import shutil
 import socket
@@ -92,6 +93,21 @@ def google() -> Iterator[str]:
         pytest.skip("no server that speaks as Google's store does: `make .venv-moto/.ready`")
     memory = ("start", "--in-memory", "--default-bucket=lake", "--host=127.0.0.1")
     with _running(program, *memory, "--port") as port:
+        yield f"?scheme=http&endpoint_override=127.0.0.1:{port}"
+
+
+@contextmanager
+def azure(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A server that speaks as Azure's store does, with the key in the environment; gives what an address needs."""
+    program = Path(os.environ.get("COLONNADE_AZURITE") or ROOT / "node_modules" / ".bin" / "azurite-blob")
+    if not program.exists():
+        pytest.skip(
+            "no server that speaks as Azure's store does: `npm install azurite`, or name it by COLONNADE_AZURITE"
+        )
+    monkeypatch.setenv("AZURE_STORAGE_KEY", base64.b64encode(PASSWORD.encode() * 3).decode())
+    monkeypatch.setenv("AZURITE_ACCOUNTS", f"lakes:{os.environ['AZURE_STORAGE_KEY']}")
+    host = ("--blobHost", "127.0.0.1", "--inMemoryPersistence", "--skipApiVersionCheck", "--disableTelemetry")
+    with _running(program, *host, "--blobPort") as port:
         yield f"?scheme=http&endpoint_override=127.0.0.1:{port}"
 
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +20,8 @@ from colonnade import PCA, Federation, Party, PartyConfig, Query, Schema, catego
 from colonnade.errors import DataError
 from colonnade.tables import reading
 from colonnade.tables.cells import OnDisk
-from tests.servers import PASSWORD, google, postgresql, s3
+from colonnade.tables.sources import stores
+from tests.servers import PASSWORD, azure, google, postgresql, s3
 
 SCHEMA = Schema({"age": number(0, 100), "city": category(["A", "B"], missing="none")}, description="people")
 
@@ -269,7 +271,6 @@ def test_what_changes_in_a_store_while_it_is_read_is_noticed(store: str, monkeyp
 def test_another_content_of_the_same_size_and_second_is_noticed(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A store tells times in seconds; it also tells which content it has."""
     from colonnade.tables import files as readers
-    from colonnade.tables.sources import stores
 
     def put(age: int) -> None:
         with files(store).open_output_stream("lake/swift/0.csv") as sink:
@@ -309,11 +310,9 @@ def test_names_that_an_address_writes_in_another_way(store: str) -> None:
         assert list(read_table(f"s3://lake/odd names/{written}{store}", SCHEMA).ids) == [name]
 
 
-def test_the_store_of_google(google_store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def read_and_changed(address: str, opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What any store must do; the address is that of a folder of an empty bucket called lake."""
     from colonnade.tables import files as readers
-
-    address = f"gs://anonymous@lake/people/{google_store}"
-    opened, _ = pyarrow.fs.FileSystem.from_uri(address)
 
     def put(place: int, part: pa.Table) -> None:
         with opened.open_output_stream(f"lake/people/city-is/{place}.parquet") as sink:
@@ -332,8 +331,29 @@ def test_the_store_of_google(google_store: str, monkeypatch: pytest.MonkeyPatch)
         yield from untouched(*given)
 
     monkeypatch.setattr(readers, "read_batches", touched)
-    with pytest.raises(DataError, match=r"^gs://lake/people/: files were added, removed or changed"):
+    with pytest.raises(DataError, match=r"^\w+://.*/people/: files were added, removed or changed"):
         read_table(address, SCHEMA)
+
+
+def test_the_store_of_google(google_store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    address = f"gs://anonymous@lake/people/{google_store}"
+    read_and_changed(address, pyarrow.fs.FileSystem.from_uri(address)[0], monkeypatch)
+
+
+def test_the_store_of_azure(monkeypatch: pytest.MonkeyPatch) -> None:
+    with azure(monkeypatch) as options:
+        address = f"abfs://lake@lakes.dfs.core.windows.net/people/{options}"
+        opened, _ = stores._azure(urlsplit(address), "/")
+        opened.create_dir("lake")
+        with monkeypatch.context() as patched:
+            read_and_changed(address, opened, patched)
+        monkeypatch.setenv("AZURE_STORAGE_KEY", "d3Jvbmc=")
+        with pytest.raises(DataError, match="the store cannot be asked") as failed:
+            read_table(address, SCHEMA)
+        assert "d3Jvbmc" not in str(failed.value)
+        monkeypatch.delenv("AZURE_STORAGE_KEY")
+        with pytest.raises(DataError, match="asked only with AZURE_STORAGE_KEY"):  # Arrow would end the process
+            read_table(address, SCHEMA)
 
 
 def test_errors_of_a_store(store: str) -> None:

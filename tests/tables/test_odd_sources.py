@@ -308,6 +308,7 @@ def test_a_database_file_is_a_path(tmp_path: Path) -> None:
         ("s3://[hunter2/x", "is not one; write it as"),
         ("s3://bucket/a#b.csv", "write the sign # in an address as %23"),
         ("s3:///x", "names no bucket"),
+        ("abfss://account.blob.core.windows.net/box/x", "write it as abfss://CONTAINER@ACCOUNT"),
     ],
 )
 def test_addresses_that_are_refused(address: str, said: str) -> None:
@@ -318,7 +319,7 @@ def test_addresses_that_are_refused(address: str, said: str) -> None:
 
 def test_addresses_that_are_shown() -> None:
     assert shown("hdfs://server:8020/x") == "hdfs://server:8020/x"
-    assert shown("abfs://box@127.0.0.1:10000/x") == "abfs://127.0.0.1:10000/x"
+    assert shown("abfs://box@account.dfs.core.windows.net/x") == "abfs://account.dfs.core.windows.net/x"
     assert shown("gs://anonymous@bucket/x?scheme=http") == "gs://bucket/x"
     assert shown("s3://bucket/m@n/x") == "s3://bucket/m@n/x"
 

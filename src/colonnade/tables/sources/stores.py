@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,14 +20,15 @@ _OPTIONS = {
     "s3": ("region", "endpoint_override", "scheme"),
     "gs": ("endpoint_override", "scheme"),
     "gcs": ("endpoint_override", "scheme"),
-    "abfs": (),
-    "abfss": (),
+    "abfs": ("endpoint_override", "scheme"),
+    "abfss": ("endpoint_override", "scheme"),
     "hdfs": (),
 }
 """The schemes that are read, and what may be said after the question mark of an address: never a secret."""
 _TEXTS = {"csv", "tsv", "txt"}
 _ENDINGS = _TEXTS | {"parquet", "pq"}
 _COMPRESSED = {"gz", "bz2", "zst", "lz4", "br"}
+_PATIENCE = "retry_limit_seconds=30"  # a store of Google that cannot be reached is asked for 15 minutes otherwise
 _KEPT = "/%:=+,;~!$&'()@"
 _ENVIRONMENT = "credentials come from the environment alone, such as AWS_ACCESS_KEY_ID, and never stand in an address"
 
@@ -61,8 +63,10 @@ def check_address(address: str) -> None:
         )
     if "#" in address:
         raise DataError(f"{shown(address)}: write the sign # in an address as %23")
-    if not parts.netloc and parts.scheme != "hdfs":
-        raise DataError(f"{shown(address)}: the address names no bucket; write it as {parts.scheme}://BUCKET/FOLDER/")
+    azure = parts.scheme.startswith("abfs")
+    if "@" not in parts.netloc if azure else not parts.netloc and parts.scheme != "hdfs":
+        form = "CONTAINER@ACCOUNT.dfs.core.windows.net" if azure else "BUCKET"
+        raise DataError(f"{shown(address)}: the address names no bucket; write it as {parts.scheme}://{form}/FOLDER/")
 
 
 def _split_address(address: str) -> SplitResult | None:
@@ -82,10 +86,10 @@ def _secretive(parts: SplitResult) -> bool:
     have a slash in it, and then the @ is in the path; but no bucket has a colon, and after that of a server comes a
     number.
     """
-    before, at, host = parts.netloc.rpartition("@")
+    before, _, host = parts.netloc.rpartition("@")
     _, colon, port = host.partition(":")
     harmless = parts.scheme.startswith("abfs") or (parts.scheme in ("gs", "gcs") and before == "anonymous")
-    served = parts.scheme == "hdfs" or (parts.scheme.startswith("abfs") and at)
+    served = parts.scheme == "hdfs"
     return (
         ":" in before
         or bool(before and not harmless)
@@ -99,10 +103,12 @@ def listing(address: str) -> list[StoredFile]:
     check_address(address)
     parts = urlsplit(address)
     folder, pattern = _split(parts.path)
-    query = f"?{parts.query}" if parts.query else ""
     with asking(shown(address)):
         # What a person writes as it is, such as a blank, is written as addresses have it.
-        store, root = pa.fs.FileSystem.from_uri(f"{parts.scheme}://{parts.netloc}{quote(folder, _KEPT)}{query}")
+        query = f"{parts.query}&{_PATIENCE}" if parts.scheme in ("gs", "gcs") else parts.query
+        place = f"{parts.scheme}://{parts.netloc}{quote(folder, _KEPT)}?{query}"
+        azure = parts.scheme.startswith("abfs")
+        store, root = _azure(parts, unquote(folder)) if azure else pa.fs.FileSystem.from_uri(place)
         found = store.get_file_info(root)
         if found.type == pa.fs.FileType.File and pattern is None:
             return [_file(store, found)]
@@ -112,6 +118,26 @@ def listing(address: str) -> list[StoredFile]:
     fits = holds_rows if pattern is None else _fitting(unquote(pattern))
     kept = [each for each in inside if fits(each.path.removeprefix(prefix))]
     return sorted((_file(store, each) for each in kept), key=lambda file: file.path)
+
+
+def _azure(parts: SplitResult, folder: str) -> tuple[Any, str]:
+    """The store that an address of Azure means, and the path in it.
+
+    Arrow would take a key of Azure from the address alone, and not from the environment. Without a key it asks Azure's
+    own ways to sign in, and ends the whole process if it should do so without TLS.
+    """
+    container, _, host = parts.netloc.rpartition("@")
+    account, _, domain = host.partition(".")
+    options = dict(parse_qsl(parts.query))
+    keys = {"account_key": os.environ.get("AZURE_STORAGE_KEY"), "sas_token": os.environ.get("AZURE_STORAGE_SAS_TOKEN")}
+    given = next(({name: value} for name, value in keys.items() if value), {})
+    if options.get("scheme", "https") != "https" and not given:
+        raise DataError(f"{shown(parts.geturl())}: without TLS, Azure's store is asked only with AZURE_STORAGE_KEY")
+    for kind in ("blob", "dfs"):
+        if at := options.get("endpoint_override") or (domain and f".{kind}.{domain.partition('.')[2]}"):
+            given[f"{kind}_storage_authority"] = at
+        given[f"{kind}_storage_scheme"] = options.get("scheme", "https")
+    return pa.fs.AzureFileSystem(account_name=account, **given), f"{container}{folder}".rstrip("/")
 
 
 def holds_rows(path: str) -> bool:
@@ -164,7 +190,7 @@ def asking(name: str) -> Iterator[None]:
     """Turn an error of a store into a sentence: its own words may hold an address with more than ours shows."""
     try:
         yield
-    except (ImportError, NotImplementedError, AttributeError):
+    except (ImportError, NotImplementedError, AttributeError, TypeError):
         raise DataError(f"{name}: this pyarrow was built without this kind of store; install another build") from None
     except (OSError, ValueError, pa.ArrowException):
         raise DataError(
