@@ -26,7 +26,7 @@ PYTHONS ?= python3.11 python3.12 python3.13
 demo: $(READY)  ## three organisations, one private PCA, a report with pictures
 	$(BIN)/colonnade demo --out runs/demo
 
-test: $(READY)  ## the quick suite
+test: $(READY) .venv-moto/.ready  ## the quick suite
 	$(BIN)/pytest $(ABREAST)
 
 again: $(READY)  ## what failed in the last run, once more and by itself
@@ -86,6 +86,12 @@ $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev,nn,console,onnx,traces]"
 	touch $@
+
+# Servers that speak S3 and Google's protocol, for the tests. By themselves: what they are made of needs older packages
+# than ours. Where they cannot be had, their tests are skipped.
+.venv-moto/.ready: Makefile
+	$(PYTHON) -m venv .venv-moto
+	.venv-moto/bin/pip install --quiet "moto[s3]>=5" flask flask-cors gcp-storage-emulator && touch $@ || true
 
 .venv-lowest/.ready: pyproject.toml tools/floors.py
 	$(LOWEST_PYTHON) -m venv .venv-lowest

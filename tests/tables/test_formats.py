@@ -103,7 +103,7 @@ FOUND: list[tuple[str, str, str, dict[str, Any], str]] = [
         {},
         "spreadsheet (.xlsx, .ods) or a zip archive, which is not read; save",
     ),
-    ("t.xls", "\xd0\xcf\x11\xe0rest", "latin-1", {}, "spreadsheet (.xls)"),
+    ("t.xls", "\xd0\xcf\x11\xe0rest", "latin-1", {}, "the spreadsheet cannot be read"),
     ("t.csv", GERMAN.replace("person_id", "personid"), "utf-8", {"separator": ";"}, "did you mean 'personid'?"),
     ("t.csv", GERMAN.replace("neu", "stadt"), "utf-8", {"separator": ";"}, "column 'stadt' appears more than once"),
 ]

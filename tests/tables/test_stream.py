@@ -12,6 +12,7 @@ from hypothesis import given, settings, strategies as st
 from colonnade.errors import DataError
 from colonnade.tables import Schema, files, number, read_table
 from colonnade.tables.formats import TextFormat
+from colonnade.tables.sources.opening import opened as source_of
 from colonnade.tables.stream import TextStream
 
 SCHEMA = Schema({"age": number(0, 100)})
@@ -48,6 +49,28 @@ def test_a_table_on_disk_is_read_once_for_its_ids_and_once_for_its_cells(tmp_pat
     assert len(opened) == 2, "the header first, so that a column that is missing costs nothing"
     table.check()
     assert len(opened) == 3
+
+
+def test_files_of_a_folder_are_read_once_after_their_headers(tmp_path: Path, opened: list[Path]) -> None:
+    paths = [tmp_path / "d" / name for name in ("a.csv", "b.csv")]
+    paths[0].parent.mkdir()
+    for path in paths:
+        path.write_text(f"person_id,age\n{path.stem},40\n")
+    table = read_table(tmp_path / "d", SCHEMA)
+    table.check()
+    assert opened == [*paths, *paths], "the headers first, so that files that differ are found before any row is read"
+
+
+def test_counting_reads_lines_once_or_rows_where_cells_are_quoted(tmp_path: Path, opened: list[Path]) -> None:
+    plain, quoted = tmp_path / "d" / "plain.csv", tmp_path / "d" / "quoted.csv"
+    plain.parent.mkdir()
+    plain.write_text("person_id,age\n1,40\n2,50\n")
+    assert source_of(plain).count() == 2
+    assert opened == [plain]
+    quoted.write_text('person_id,age\n"3\n",40\n')
+    opened.clear()
+    assert source_of(plain.parent).count() == 3
+    assert opened == [plain, quoted, quoted, quoted], "its lines, its header and its rows"
 
 
 def test_what_is_not_text_is_found_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

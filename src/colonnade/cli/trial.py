@@ -20,7 +20,7 @@ from colonnade.study.preflight import outlook
 from colonnade.study.spec import Study
 from colonnade.tables import Schema, draft_schema
 from colonnade.tables.dataset import PERSON_ID
-from colonnade.tables.files import likely_format, read_columns
+from colonnade.tables.sources.opening import likely_format, read_columns
 from colonnade.tables.wording import listed, suggestion
 from colonnade.wire import check_name
 

@@ -22,7 +22,7 @@ from colonnade.study.policy import PartyConfig
 from colonnade.study.record import read_facts
 from colonnade.study.spec import Study
 from colonnade.tables import Table
-from colonnade.tables.files import LACKS_ID, column_names
+from colonnade.tables.files import LACKS_ID
 from colonnade.tables.keys import Keys
 from colonnade.versions import installed
 from colonnade.wire import Identity, probe
@@ -63,8 +63,8 @@ def _own_key(config: PartyConfig) -> str:
 
 
 def _own_table(config: PartyConfig) -> str:
-    found = column_names(config.data, str(config.data), config.content.written)
-    return f"{config.data} has {len(found)} columns; rows are checked when a study brings a schema"
+    found = config.source().columns()
+    return f"{config.source().name} has {len(found)} columns; rows are checked when a study brings a schema"
 
 
 def _machine() -> Iterator[Check]:
@@ -165,9 +165,11 @@ def _table(study: Study, config: PartyConfig) -> Iterator[Check]:
 def _fit(table: Table, config: PartyConfig) -> Check:
     """Whether all cells fit the schema; a study maps the others, and only their owner is told."""
     if not (odd := table.report.misfit_lines()):
-        return Check("table", "good", f"{table.rows} rows of {config.data} fit the schema")
+        return Check("table", "good", f"{table.rows} rows of {config.source().name} fit the schema")
     found = "; ".join(odd)
-    return Check("table", "unsure", f"{table.rows} rows of {config.data}; {found}: `colonnade schema check` names rows")
+    return Check(
+        "table", "unsure", f"{table.rows} rows of {config.source().name}; {found}: `colonnade schema check` names rows"
+    )
 
 
 def _kept(study: Study, config: PartyConfig) -> str:

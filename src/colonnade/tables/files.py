@@ -15,6 +15,7 @@ from colonnade.disk import reading
 from colonnade.errors import DataError
 from colonnade.tables.arrow import pa
 from colonnade.tables.formats import SEPARATORS, UTF_8, TextFormat, advice, likely_encoding, likely_separator, sample
+from colonnade.tables.sources.stored import StoredFile
 from colonnade.tables.stream import BLOCK, TextStream
 from colonnade.tables.wording import listed, suggestion
 
@@ -31,6 +32,8 @@ AS_USUAL = TextFormat()
 LACKS_ID = ": the id: column"
 """Stands in the error about a table that lacks the column of ids."""
 
+At = Path | StoredFile
+"""Where a file lies: on this machine, or in a store."""
 Chooser = Callable[[Sequence[str]], Sequence[str]]
 """Takes the names of all columns and returns those to read; raises if a needed one is missing."""
 
@@ -70,34 +73,44 @@ def need(
     raise DataError(reading.short(said))
 
 
-def column_names(path: Path, name: str, text: TextFormat = AS_USUAL) -> list[str]:
+def column_names(path: At, name: str, text: TextFormat = AS_USUAL) -> list[str]:
     """The columns of a CSV or Parquet file."""
     with _readable(path, name) as parquet:
         if not parquet:
-            with TextStream(path, text) as stream:
-                return _header(stream.start, path, name, text)
-        with pa.parquet.ParquetFile(path) as opened:
+            return _text_header(path, name, text)
+        with _parquet(path) as opened:
             return list(opened.schema_arrow.names)
 
 
-def bytes_in_memory(path: Path, name: str, choose: Chooser) -> int:
+def schema_of(path: At, name: str, text: TextFormat = AS_USUAL) -> pa.Schema:
+    """The columns of a file with the types that they are read as."""
+    with _readable(path, name) as parquet:
+        if not parquet:
+            return pa.schema([(column, pa.string()) for column in _text_header(path, name, text)])
+        with _parquet(path) as opened:
+            return opened.schema_arrow.remove_metadata()
+
+
+def bytes_in_memory(path: At, name: str, choose: Chooser) -> int:
     """About how much memory the chosen columns of a file would take; of a text file, all of them."""
     with _readable(path, name) as parquet:
         if not parquet:
-            return path.stat().st_size * (_COMPRESSION if path.suffix in _COMPRESSED else 1)
-        with pa.parquet.ParquetFile(path) as opened:
+            stored = path.size if isinstance(path, StoredFile) else path.stat().st_size
+            return stored * (_COMPRESSION if path.suffix in _COMPRESSED else 1)
+        with _parquet(path) as opened:
             columns = chosen(opened.schema_arrow.names, name, choose)
             cells = int(opened.metadata.num_rows) * len(columns)
             return max(_CELL_BYTES * cells, _stored(opened.metadata, set(columns)))
 
 
-def count_rows(path: Path, name: str, text: TextFormat = AS_USUAL) -> int:
+def count_rows(path: At, name: str, text: TextFormat = AS_USUAL) -> int:
     """How many rows a file has; where no cell is quoted and no line is empty, by its line breaks alone."""
     with _readable(path, name) as parquet:
         if parquet:
-            with pa.parquet.ParquetFile(path) as opened:
+            with _parquet(path) as opened:
                 return int(opened.metadata.num_rows)
-        if (lines := _plain_lines(path, name, text)) is not None:
+        # Lines may turn out not to be rows, and what comes from a store is not fetched twice for a count.
+        if isinstance(path, Path) and (lines := _plain_lines(path, name, text)) is not None:
             return lines - 1
     first = column_names(path, name, text)[:1]
     return sum(int(part.num_rows) for part in read_batches(path, name, first, text))
@@ -136,16 +149,14 @@ def likely_format(source: str | Path, name: str) -> TextFormat:
     )
 
 
-def read_batches(
-    path: Path, name: str, columns: Sequence[str], text: TextFormat = AS_USUAL
-) -> Iterator[pa.RecordBatch]:
+def read_batches(path: At, name: str, columns: Sequence[str], text: TextFormat = AS_USUAL) -> Iterator[pa.RecordBatch]:
     """Some columns of a file, a few rows at a time, so that only a part of the file is in memory."""
     with _readable(path, name) as parquet:
         if not parquet:
             yield from _csv_batches(path, name, columns, text)
             return
         # Neither mapped nor read ahead, so that the memory used does not grow with the file.
-        with pa.parquet.ParquetFile(path, memory_map=False, buffer_size=BLOCK, pre_buffer=False) as opened:
+        with _parquet(path, memory_map=False, buffer_size=BLOCK, pre_buffer=False) as opened:
             yield from opened.iter_batches(_BATCH_ROWS, columns=list(columns), use_threads=False)
 
 
@@ -157,18 +168,12 @@ def _stored(metadata: Any, columns: set[str]) -> int:
 
 
 @contextmanager
-def _readable(path: Path, name: str) -> Iterator[bool]:
+def _readable(path: At, name: str) -> Iterator[bool]:
     """Give whether a file is Parquet; an error while it is read becomes a :class:`DataError` that shows no cell."""
-    if path.is_dir():
-        raise DataError(f"{name}: this is a folder; name the CSV or Parquet file in it")
+    if isinstance(path, Path):
+        _check_regular(path, name)
     try:
-        reading.check_regular(path)
-    except reading.Unreadable as error:
-        said = "there is no such file; check the path" if error.missing else f"the file cannot be read: {error}"
-        raise DataError(f"{name}: {said}") from None
-    try:
-        with path.open("rb") as opened:
-            start = opened.read(4)
+        start = _first_bytes(path)
         if not start:
             raise DataError(f"{name}: the file is empty; save it with a header and rows")
         if start in _SPREADSHEETS:
@@ -179,7 +184,29 @@ def _readable(path: Path, name: str) -> Iterator[bool]:
         said = "text that is not UTF-8" if "UTF8" in str(error) else "broken content"
         raise DataError(f"{name}: the file holds {said} and cannot be read; save it again as CSV or Parquet") from None
     except OSError as error:
-        raise DataError(f"{name}: the file cannot be read: {error.strerror or 'it is damaged'}") from None
+        why = "its store does not give it" if isinstance(path, StoredFile) else error.strerror or "it is damaged"
+        raise DataError(f"{name}: the file cannot be read: {why}") from None
+
+
+def _check_regular(path: Path, name: str) -> None:
+    if path.is_dir():
+        raise DataError(f"{name}: this is a folder; name the CSV or Parquet file in it")
+    try:
+        reading.check_regular(path)
+    except reading.Unreadable as error:
+        said = "there is no such file; check the path" if error.missing else f"the file cannot be read: {error}"
+        raise DataError(f"{name}: {said}") from None
+
+
+def _first_bytes(path: At) -> bytes:
+    if isinstance(path, StoredFile):
+        return path.start(4)
+    with path.open("rb") as opened:
+        return opened.read(4)
+
+
+def _parquet(path: At, **options: Any) -> Any:
+    return pa.parquet.ParquetFile(path.file() if isinstance(path, StoredFile) else path, **options)
 
 
 def _from_parquet(path: Path, name: str, choose: Chooser) -> pa.Table:
@@ -195,7 +222,7 @@ def _from_csv(path: Path, name: str, choose: Chooser, text: TextFormat) -> pa.Ta
             return pa.csv.read_csv(stream, **_csv_options(path, wanted, ragged, text))
 
 
-def _csv_batches(path: Path, name: str, columns: Sequence[str], text: TextFormat) -> Iterator[pa.RecordBatch]:
+def _csv_batches(path: At, name: str, columns: Sequence[str], text: TextFormat) -> Iterator[pa.RecordBatch]:
     ragged: list[int] = []
     with (
         TextStream(path, text) as stream,
@@ -227,7 +254,7 @@ def _refuse_unsound(stream: TextStream, ragged: list[int], name: str, text: Text
         raise DataError(f"{name}: row {ragged[0]} has more or fewer cells than the header; correct the row")
 
 
-def _csv_options(path: Path, wanted: Sequence[str], ragged: list[int], text: TextFormat) -> dict[str, Any]:
+def _csv_options(path: At, wanted: Sequence[str], ragged: list[int], text: TextFormat) -> dict[str, Any]:
     """How Arrow reads a CSV file; the numbers of rows with too many or too few cells are added to ``ragged``."""
 
     def note(row: Any) -> str:
@@ -255,7 +282,12 @@ def _other_encoding(part: bytes, text: TextFormat) -> str:
     return f"the text is not {said.upper()} but looks like {likely.upper()}; {advice({'encoding': likely})}"
 
 
-def _header(start: bytes, path: Path, name: str, text: TextFormat) -> list[str]:
+def _text_header(path: At, name: str, text: TextFormat) -> list[str]:
+    with TextStream(path, text) as stream:
+        return _header(stream.start, path, name, text)
+
+
+def _header(start: bytes, path: At, name: str, text: TextFormat) -> list[str]:
     separator = text.separator_in(path)
     if not text.utf_8 and not start.isascii() and likely_encoding(start) == UTF_8:
         raise DataError(f"{name}: {_other_encoding(start, text)}")

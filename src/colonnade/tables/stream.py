@@ -9,6 +9,7 @@ from threading import Lock
 
 from colonnade.tables.arrow import pa
 from colonnade.tables.formats import UTF_8, TextFormat
+from colonnade.tables.sources.stored import StoredFile
 
 BLOCK = 1 << 23
 """Bytes that Arrow parses at a time; it wants every row to fit in a block."""
@@ -25,8 +26,8 @@ class TextStream(io.RawIOBase):
     that is not in its encoding, which is kept as ``other``; whoever reads looks at it when the text has ended.
     """
 
-    def __init__(self, path: Path, text: TextFormat) -> None:
-        self._stream = pa.input_stream(str(path))
+    def __init__(self, path: Path | StoredFile, text: TextFormat) -> None:
+        self._stream = path.stream() if isinstance(path, StoredFile) else pa.input_stream(str(path))
         self.start: bytes = self._stream.read(_START)
         """The first bytes of the file, as they are."""
         self.other: bytes | None = None
