@@ -28,6 +28,7 @@ import gram
 import peers
 from loopback import LARGE, OPERATIONS, SMALL, Figures, Shape, scaled, widths
 from parties import Job, run
+from processes import free_ports
 
 HERE = Path(__file__).parent
 OURS, MPYC, SPU, CRYPTEN, CRYPTEN_3 = "Colonnade", "MPyC", "SPU", "CrypTen", "CrypTen, 3 parties"
@@ -47,7 +48,8 @@ TALL, WIDE = (45_000, 41), (195_666, 117)
 FEW = (1500, 3000)
 """Rows of the wide table for MPyC, from which its time is scaled."""
 NEEDED = {MPYC: 150, SPU: 20, CRYPTEN: 20}
-ONLINE = {"processes": 0.060, "threads": 0.015, "threads on one core": 0.015}
+HUB, LINKED = "processes", "processes, direct links"
+ONLINE = {HUB: 0.060, LINKED: 0.035, "threads": 0.015, "threads on one core": 0.015}
 HEAD = ["what", "size", "system", "program", "seconds", "times Colonnade", "CPU seconds", "seconds of preparation"]
 HEAD += ["rounds", "bytes sent", "largest error", "scaled from", "command"]
 
@@ -141,14 +143,19 @@ def _failed(lines: Sequence[Figures], tables: Sequence[Shape]) -> list[str]:
 
 def _ours(shapes: Sequence[Shape], repeats: int) -> Iterator[Figures]:
     """Every operation in processes and in threads; small ones also in threads that share a core."""
-    ways = {"processes": engine.in_processes, "threads": engine.in_threads, "threads on one core": engine.on_one_core}
+    ways = {
+        HUB: engine.in_processes,
+        LINKED: engine.over_direct_links,
+        "threads": engine.in_threads,
+        "threads on one core": engine.on_one_core,
+    }
     for program, measured in ways.items():
         for operation in OPERATIONS:
             for shape in [SMALL] if program == "threads on one core" else shapes:
                 _say(f"Colonnade in {program}: {operation} {_size(shape)} ...")
                 found = measured(operation, shape, 3 * repeats if shape == SMALL else 1)
                 named = {"what": operation, "size": _size(shape), "system": OURS, "program": program}
-                command = {"processes": "", "threads": " --threads"}.get(program, " --one-core")
+                command = {HUB: "", LINKED: " --direct", "threads": " --threads"}.get(program, " --one-core")
                 command = f"python benchmarks/engine.py{command}"
                 yield found | named | {"command": command}
 
@@ -163,7 +170,8 @@ def _grams(shape: Shape, repeats: int) -> Iterator[Figures]:
     """X'X of one shape: ours, then every program of a peer."""
     named = {"what": "X'X", "size": _size(shape)}
     product = _tall if shape == TALL else _wide
-    early = [product() for _ in range(repeats)]
+    ways = {HUB: False, LINKED: True}
+    early = {program: [product(direct) for _ in range(repeats)] for program, direct in ways.items()}
     found = []
     for (name, program), peer in GRAMS.items():
         rows, columns = map(str, shape)
@@ -172,22 +180,24 @@ def _grams(shape: Shape, repeats: int) -> Iterator[Figures]:
             found.append(done["results"] | {"system": name, "program": program, "command": done["command"]})
     if find_spec("mpyc"):
         found += [_mpyc(variant, shape) for variant in VARIANTS]
-    walls, cpus, sent = zip(*early, *(product() for _ in range(repeats)), strict=True)
-    ours = {"wall": median(walls), "walls": walls, "cpu": median(cpus), "sent": sent[0], "error": 0.0}
-    ours |= {"system": OURS, "program": "processes", "command": "python benchmarks/peers.py"}
-    yield from (named | line for line in [ours, *found])
+    for program, direct in ways.items():
+        walls, cpus, sent = zip(*early[program], *(product(direct) for _ in range(repeats)), strict=True)
+        ours = {"wall": median(walls), "walls": walls, "cpu": median(cpus), "sent": sent[0], "error": 0.0}
+        yield named | ours | {"system": OURS, "program": program, "command": "python benchmarks/peers.py"}
+    yield from (named | line for line in found)
 
 
-def _tall() -> tuple[float, float, int]:
+def _tall(direct: bool) -> tuple[float, float, int]:
     _say("Colonnade: X'X ...")
-    found = peers.colonnade(1, "none")
+    found = peers.colonnade(1, "none", direct=direct)
     return found["wall"], found["cpu"], found["sent"]
 
 
-def _wide() -> tuple[float, float, int]:
+def _wide(direct: bool) -> tuple[float, float, int]:
     """As ``gram.py``, but without noise, which peers do not draw."""
     _say("Colonnade: X'X of the wide table ...")
-    outcome = run(Job(gram.make_task(), partial(gram.stored, gram.ROWS), noise="none"))
+    ports = dict(zip(gram.OWNERS, free_ports(len(gram.OWNERS)), strict=True)) if direct else None
+    outcome = run(Job(gram.make_task(), partial(gram.stored, gram.ROWS), noise="none", ports=ports))
     return outcome.wall, outcome.cpu, sum(report.sealed for report in outcome.reports.values())
 
 
@@ -210,10 +220,10 @@ def _size(shape: Sequence[int]) -> str:
     return "1,000,000" if tuple(shape) == LARGE else f"{shape[0]:,} x {shape[1]}"
 
 
-def _by_size(found: Figures) -> Iterator[tuple[str, str, Figures, list[Figures]]]:
+def _by_size(found: Figures, program: str = HUB) -> Iterator[tuple[str, str, Figures, list[Figures]]]:
     """Of every operation and size, our line in processes, and those of the peers."""
     for ours in found["lines"]:
-        if ours["system"] == OURS and ours["program"] == "processes":
+        if ours["system"] == OURS and ours["program"] == program:
             same = [line for line in found["lines"] if (line["what"], line["size"]) == (ours["what"], ours["size"])]
             yield ours["what"], ours["size"], ours, [line for line in same if line["system"] != OURS]
 
@@ -237,11 +247,15 @@ def _ratio(line: Figures, ours: Figures) -> str:
 def markdown(found: Figures) -> str:
     """The body of the page: ratios, times, requirements, commands."""
     parts = [
-        "## Ratios\nHow many times as long a peer takes as Colonnade in three processes over TLS. In brackets: beside "
-        "Colonnade's preparation and online time together; what a peer prepares is in its time.\n",
+        "## Ratios\nHow many times as long a peer takes as Colonnade in three processes over TLS, through the hub. In "
+        "brackets: beside Colonnade's preparation and online time together; what a peer prepares is in its time.\n",
         *_elementwise(found, _ratio),
         "\nX'X, dealing included:\n",
         *_products(found, _ratio),
+        "\nThe same over [direct links](../../docs/networks.md). Peers connect to each other too, without TLS.\n",
+        *_elementwise(found, _ratio, LINKED),
+        "\nX'X, dealing included:\n",
+        *_products(found, _ratio, LINKED),
         "\n## Times\n",
         *_times(found),
         "\nX'X, dealing included:\n",
@@ -261,10 +275,10 @@ def _table(head: Sequence[str], rows: Iterator[Sequence[str]] | Sequence[Sequenc
     return [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)]
 
 
-def _elementwise(found: Figures, words: Callable[[Figures, Figures], str]) -> list[str]:
+def _elementwise(found: Figures, words: Callable[[Figures, Figures], str], program: str = HUB) -> list[str]:
     names = [name for name in ELEMENTWISE if any(line["system"] == name for line in found["lines"])]
     rows = []
-    for what, size, ours, others in _by_size(found):
+    for what, size, ours, others in _by_size(found, program):
         if what in WORDS:
             by_name = {line["system"]: words(line, ours) for line in others}
             rows.append([WORDS[what], size, *(by_name.get(name, "") for name in names)])
@@ -273,30 +287,32 @@ def _elementwise(found: Figures, words: Callable[[Figures, Figures], str]) -> li
 
 def _times(found: Figures) -> list[str]:
     names = [name for name in ELEMENTWISE if any(line["system"] == name for line in found["lines"])]
-    head = ["operation", "size", "Colonnade online", "preparation", "rounds", "MB sent", "in threads", *names]
+    head = ["operation", "size", "Colonnade online", "preparation", "rounds", "MB sent", "direct links", "in threads"]
+    head += names
     rows = []
-    threads = {(line["what"], line["size"]): line for line in found["lines"] if line["program"] == "threads"}
+    other = {(line["what"], line["size"], line["program"]): line for line in found["lines"]}
     for what, size, ours, others in _by_size(found):
         if what in WORDS:
             by_name = {line["system"]: _peer_time(line) for line in others}
             own = [_time(ours["wall"]), _time(ours["preparation"]), str(ours["rounds"]), f"{ours['sent'] / 1e6:.3g}"]
-            beside = _time(threads[what, size]["wall"])
-            rows.append([WORDS[what], size, *own, beside, *(by_name.get(name, "") for name in names)])
+            own += [_time(other[what, size, program]["wall"]) for program in (LINKED, "threads")]
+            rows.append([WORDS[what], size, *own, *(by_name.get(name, "") for name in names)])
     return _table(head, rows)
 
 
-def _products(found: Figures, words: Callable[[Figures, Figures], str]) -> list[str]:
+def _products(found: Figures, words: Callable[[Figures, Figures], str], program: str = HUB) -> list[str]:
     rows = []
-    for what, size, ours, others in _by_size(found):
+    for what, size, ours, others in _by_size(found, program):
         if what == "X'X":
             own = f"{_time(ours['wall'])}, {ours['cpu']:.3g} s CPU"
-            rows.append([size, OURS, "three processes over TLS", own])
+            rows.append([size, OURS, f"three {program} over TLS" if program == HUB else f"three {program}", own])
             rows += [[size, line["system"], line["program"], words(line, ours)] for line in others]
     return _table(["size", "system", "program", "measured"], rows)
 
 
 def required(found: Figures) -> Iterator[tuple[str, str, str]]:
     """What must hold, and whether it does."""
+    linked = {(what, size): line for what, size, line, _ in _by_size(found, LINKED)}
     for what, size, ours, others in _by_size(found):
         if what != "X'X" or size != _size(TALL):
             continue
@@ -304,7 +320,8 @@ def required(found: Figures) -> Iterator[tuple[str, str, str]]:
             if line["program"] != VARIANTS["cross"]:
                 ratio, least = line["wall"] / ours["wall"], NEEDED[line["system"]]
                 title = f"X'X of {size}, beside {line['system']}, {line['program']}"
-                yield title, f"{ratio:.3g} x", _verdict(ratio >= least, f"at least {least} x")
+                words = f"{ratio:.3g} x; {line['wall'] / linked[what, size]['wall']:.3g} x over direct links"
+                yield title, words, _verdict(ratio >= least, f"at least {least} x")
     for line in found["lines"]:
         if line["system"] == OURS and line["what"] == "softmax" and line["size"] == _size(SMALL):
             most = ONLINE[line["program"]]

@@ -32,10 +32,14 @@ LARGEST = 2
 PRIMES_FOR = {"multiply": 4, "less": 3, "reciprocal": 4, "softmax": 5}
 
 
-def in_processes(operation: str, shape: Shape, repeats: int = 7) -> Figures:
+def in_processes(operation: str, shape: Shape, repeats: int = 7, *, direct: bool = False) -> Figures:
     """Three seats and the hub in processes of their own: seconds online, seconds of preparation, rounds and bytes."""
     prepare = partial(_prepare, operation=operation, shape=shape, repeats=repeats)
-    return _summary(played_in_processes((*SEATS, COORDINATOR), prepare))
+    return _summary(played_in_processes((*SEATS, COORDINATOR), prepare, direct=direct))
+
+
+over_direct_links = partial(in_processes, direct=True)
+"""The same where seats connect to each other, as those of peers do, and the hub carries nothing but handshakes."""
 
 
 def in_threads(operation: str, shape: Shape, repeats: int = 7) -> Figures:
@@ -147,9 +151,12 @@ def _timed(links: dict[str, Any], tally: Any, act: Callable[[], Any]) -> tuple[A
 def main() -> None:
     parser = arithmetic_options(__doc__)
     parser.add_argument("--threads", action="store_true")
+    parser.add_argument("--direct", action="store_true", help="in processes that connect to each other")
     parser.add_argument("--one-core", action="store_true", help="in threads that share a core")
     options = parser.parse_args()
     measured = on_one_core if options.one_core else in_threads if options.threads else in_processes
+    if options.direct:
+        measured = over_direct_links
     print(json.dumps(sweep(options, lambda cases: [measured(c.operation, c.shape, c.repeats) for c in cases])))
 
 

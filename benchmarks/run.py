@@ -77,10 +77,15 @@ def gram_rows(found: dict[str, Any]) -> Iterator[Row]:
 
 
 def peers_rows(found: dict[str, Any]) -> Iterator[Row]:
-    ours, noisy = found["colonnade"], found["colonnade_noise"]
+    ours = found["colonnade"]
     size = f"X'X of {found['rows']:,} x {found['columns']}"
-    yield f"{size}: Colonnade over TLS, no noise drawn", f"{ours['wall']:.2f} s wall, {ours['cpu']:.2f} s CPU", ""
-    yield "the same, noise drawn", f"{noisy['wall']:.2f} s wall, {noisy['cpu']:.2f} s CPU", ""
+    own = {
+        f"{size}: Colonnade over TLS, no noise drawn": ours,
+        "the same, noise drawn": found["colonnade_noise"],
+        "over direct links, no noise drawn": found["colonnade_direct"],
+    }
+    for name, line in own.items():
+        yield name, f"{line['wall']:.3f} s wall, {line['cpu']:.2f} s CPU", ""
     names = {
         "mpyc_integers": "MPyC, secure integers",
         "mpyc_whole": "MPyC, smallest prime field",
@@ -88,7 +93,9 @@ def peers_rows(found: dict[str, Any]) -> Iterator[Row]:
     }
     for key, name in names.items():
         wall, cpu = (found[key][part] / ours[part] for part in ("wall", "cpu"))
+        linked = found[key]["wall"] / found["colonnade_direct"]["wall"]
         words = f"**{wall:.0f} x** the wall time ({found[key]['wall']:.1f} s), {cpu:.0f} x the CPU"
+        words += f"; {linked:.0f} x over direct links"
         yield name, words, _verdict(wall >= 150, "at least 150 x") if key != "mpyc_cross" else ""
 
 
