@@ -192,18 +192,18 @@ class Cutter:
     # Opened in blocks
 
     def _in_blocks(self, masked: Sequence[tuple[Uncut, Mask]], degree: int) -> list[Residues]:
-        found = [np.empty((len(self.system.primes), number.count)) for number, _ in masked]
+        """The results take the place of the masks, which are used once: new memory costs more time than the sums."""
         for wave in _waves(self._blocks([number.count for number, _ in masked])):
             for block in wave:
                 if block.king != self.hand.name:
                     self._send_masked(block, *masked[block.array], degree)
             for block in wave:
                 if block.king == self.hand.name:
-                    self._open(block, *masked[block.array], degree, found[block.array])
+                    self._open(block, *masked[block.array], degree)
             for block in wave:
                 if block.king != self.hand.name:
-                    self._hear(block, masked[block.array][1], found[block.array])
-        return found
+                    self._hear(block, masked[block.array][1])
+        return [mask.high.values for _, mask in masked]
 
     def low_words(self, masked: Shares, bits: int) -> NDArray[np.uint64]:
         """The lowest bits of numbers that a mask hides, at the degree of inputs, for all seats: one round.
@@ -264,7 +264,7 @@ class Cutter:
             reduce(row, prime, spare)
         return out
 
-    def _open(self, block: _Block, number: Uncut, mask: Mask, degree: int, out: Residues) -> None:
+    def _open(self, block: _Block, number: Uncut, mask: Mask, degree: int) -> None:
         """Open a block, tell the other readers the quotients, and keep this seat's shares of the result."""
         own = Shares(self._masked(block, number, mask), degree)
         opened = self.hand.open_to_readers(own, (self.hand.name,))
@@ -274,24 +274,25 @@ class Cutter:
         words = pack(quotients, self.system)
         for reader in self._readers(block.king)[1:]:
             self.hand.links[reader].send("quotients", words=words)
-        self._share(block, mask, quotients, out)
+        self._share(block, mask, quotients)
 
-    def _hear(self, block: _Block, mask: Mask, out: Residues) -> None:
+    def _hear(self, block: _Block, mask: Mask) -> None:
         """A reader hears the quotients; other seats have shares of the mask alone."""
         if self.hand.name not in self._readers(block.king):
-            np.negative(mask.high.values[:, block.part], out=out[:, block.part])
+            own = mask.high.values[:, block.part]
+            np.negative(own, out=own)
             return
         due = vocabulary.quotients((block.size,), len(self.system.primes))
         words = received(self.hand.links[block.king], block.king, due)["words"]
-        self._share(block, mask, unpack(words, (block.size,), self.system, block.king), out)
+        self._share(block, mask, unpack(words, (block.size,), self.system, block.king))
 
-    def _share(self, block: _Block, mask: Mask, quotients: Residues, out: Residues) -> None:
-        """This reader's share of public quotients, less its share of the mask."""
+    def _share(self, block: _Block, mask: Mask, quotients: Residues) -> None:
+        """This reader's share of public quotients, less its share of the mask, in the place of the mask."""
         spare, factors = np.empty(block.size), self._share_factors(block.king)
         for place, (prime, factor) in enumerate(zip(self.system.primes, factors, strict=True)):
-            row = out[place, block.part]
-            np.multiply(quotients[place], float(factor), out=row)
-            row -= mask.high.values[place, block.part]
+            row = mask.high.values[place, block.part]
+            quotients[place] *= float(factor)
+            np.subtract(quotients[place], row, out=row)
             reduce(row, prime, spare)
 
     # Readers
