@@ -1,6 +1,7 @@
 """Colonnade's arithmetic on shared fixed-point numbers: three seats, in processes over TLS or in threads.
 
-Alone it prints the figures of every operation. What can run ahead is timed apart from what needs the operands.
+Alone it prints the figures of every operation. What can run ahead is timed apart from what needs the operands. With
+``--direct`` seats connect to each other, as the processes of peers do, and the hub carries nothing but handshakes.
 """
 
 from __future__ import annotations
@@ -32,10 +33,15 @@ LARGEST = 2
 PRIMES_FOR = {"multiply": 4, "less": 3, "reciprocal": 4, "softmax": 5}
 
 
-def in_processes(operation: str, shape: Shape, repeats: int = 7) -> Figures:
+def in_processes(operation: str, shape: Shape, repeats: int = 7, *, direct: bool = False) -> Figures:
     """Three seats and the hub in processes of their own: seconds online, seconds of preparation, rounds and bytes."""
     prepare = partial(_prepare, operation=operation, shape=shape, repeats=repeats)
-    return _summary(played_in_processes((*SEATS, COORDINATOR), prepare))
+    return _summary(played_in_processes((*SEATS, COORDINATOR), prepare, direct=direct))
+
+
+def directly(operation: str, shape: Shape, repeats: int = 7) -> Figures:
+    """The same over direct links."""
+    return in_processes(operation, shape, repeats, direct=True)
 
 
 def in_threads(operation: str, shape: Shape, repeats: int = 7) -> Figures:
@@ -146,10 +152,12 @@ def _timed(links: dict[str, Any], tally: Any, act: Callable[[], Any]) -> tuple[A
 
 def main() -> None:
     parser = arithmetic_options(__doc__)
+    parser.add_argument("--direct", action="store_true", help="in processes that connect to each other")
     parser.add_argument("--threads", action="store_true")
     parser.add_argument("--one-core", action="store_true", help="in threads that share a core")
     options = parser.parse_args()
-    measured = on_one_core if options.one_core else in_threads if options.threads else in_processes
+    across = directly if options.direct else in_processes
+    measured = on_one_core if options.one_core else in_threads if options.threads else across
     print(json.dumps(sweep(options, lambda cases: [measured(c.operation, c.shape, c.repeats) for c in cases])))
 
 
