@@ -1,6 +1,7 @@
 """Colonnade's arithmetic on shared fixed-point numbers: three seats, in processes over TLS or in threads.
 
-Alone it prints the figures of every operation. What can run ahead is timed apart from what needs the operands.
+Alone it prints the figures of every operation. What can run ahead is timed apart from what needs the operands. With
+``--direct`` seats connect to each other, as the processes of peers do, and the hub carries nothing but handshakes.
 """
 
 from __future__ import annotations

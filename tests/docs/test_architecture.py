@@ -41,6 +41,10 @@ MASKED = {
     ("mpc/fixed/cutting.py", "opened = self.hand.open_among_seats(joined)"),
     ("mpc/fixed/cutting.py", "opened = self.hand.open_to_readers(self._joined(masked, degree), readers)"),
     ("mpc/fixed/cutting.py", "opened = self.hand.open_to_readers(own, (self.hand.name,))"),
+    (
+        "mpc/fixed/cutting.py",
+        "words = packed.open(self._offset(number), number.cut, number.bits, me, self._told(block), factors)",
+    ),
     ("mpc/fixed/cutting.py", "return system.low_word(self.hand.open_among_seats(masked)) & low"),
     ("mpc/fixed/cutting.py", "opened = self.hand.open_to_readers(_part(masked, block), (block.king,))"),
     ("mpc/fixed/arithmetic.py", "opened = self.masks.bits.open(hidden, veiled=self.hand.active)"),

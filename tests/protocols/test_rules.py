@@ -20,7 +20,7 @@ DIGESTS = {
     "rounding": "06f8a0cce0c7c3ae",
     "streams": "e75eaf829043167e",
     "parts": "12561ba8c5caa534",
-    "masked": "949c82e465b0b37a",
+    "masked": "d959395e5d132b2d",
     "ids": "af6c72d788f85908",
     "cells": "2533eb02f8b9f6a9",
     "hashes": "9d848968fd0c815c",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,7 @@ SMALL = 1 << 14
 def pack(residues: Residues, system: ResidueSystem) -> Words:
     """Residues as words to send, one row for each prime; few residues are not packed."""
     count = prod(residues.shape[1:])
-    if residues.size <= SMALL:
+    if is_small(count, system):
         return residues.reshape(len(system.primes), count).astype(np.int32)
     words = np.empty((len(system.primes), 3 * quarter_of(count)), dtype=np.uint32)
     numbers = np.zeros(4 * quarter_of(count), dtype=np.uint32)
@@ -32,6 +33,11 @@ def pack(residues: Residues, system: ResidueSystem) -> Words:
         numbers[:count] = row.reshape(-1) + prime // 2
         pack_words(numbers, out)
     return words
+
+
+def is_small(count: int, system: ResidueSystem) -> bool:
+    """Whether the residues of so many numbers are sent unpacked."""
+    return count * len(system.primes) <= SMALL
 
 
 def pack_words(numbers: NDArray[np.uint32], out: NDArray[np.uint32]) -> None:
@@ -65,28 +71,34 @@ def unpack(words: Words, shape: Sequence[int], system: ResidueSystem, sender: st
     count = prod(shape)
     quarter = quarter_of(count)
     primes = len(system.primes)
-    if primes * count <= SMALL:
+    if is_small(count, system):
         return _plain(words, system, sender).reshape(primes, *shape)
     residues = np.empty((primes, count))
     numbers, spare = np.empty((4, quarter), dtype=np.uint32), np.empty(quarter, dtype=np.uint32)
-    flat = numbers.reshape(-1)
-    for prime, out, (first, second, third) in zip(
-        system.primes, residues, words.reshape(primes, 3, quarter), strict=True
-    ):
-        np.bitwise_and(first, 0xFFFFFF, out=numbers[0])
-        np.right_shift(first, 24, out=spare)
-        np.bitwise_and(second, 0xFFFF, out=numbers[1])
-        numbers[1] <<= 8
-        numbers[1] |= spare
-        np.right_shift(second, 16, out=spare)
-        np.bitwise_and(third, 0xFF, out=numbers[2])
-        numbers[2] <<= 16
-        numbers[2] |= spare
-        np.right_shift(third, 8, out=numbers[3])
-        if flat.size and (int(flat.max()) >= prime or flat[count:].any()):
-            raise ProtocolError(f"{sender} sent a number that is no residue")
-        from_words(flat[:count], prime, out, flat[:count])
+    flat = numbers.reshape(-1)[:count]
+    for index, (prime, out) in enumerate(zip(system.primes, residues, strict=True)):
+        unpack_words(words[index], prime, count, numbers, spare, sender)
+        from_words(flat, prime, out, flat)
     return residues.reshape(primes, *shape)
+
+
+def unpack_words(
+    words: NDArray[Any], prime: int, count: int, out: NDArray[np.uint32], spare: NDArray[np.uint32], sender: str
+) -> None:
+    """The numbers in one row of packed words, which must be below the prime, in four rows; ``spare`` is overwritten."""
+    first, second, third = words.reshape(3, -1)
+    np.bitwise_and(first, 0xFFFFFF, out=out[0])
+    np.right_shift(first, 24, out=spare)
+    np.bitwise_and(second, 0xFFFF, out=out[1])
+    out[1] <<= 8
+    out[1] |= spare
+    np.right_shift(second, 16, out=spare)
+    np.bitwise_and(third, 0xFF, out=out[2])
+    out[2] <<= 16
+    out[2] |= spare
+    np.right_shift(third, 8, out=out[3])
+    if count and (int(out.max()) >= prime or out.reshape(-1)[count:].any()):
+        raise ProtocolError(f"{sender} sent a number that is no residue")
 
 
 def _plain(numbers: Words, system: ResidueSystem, sender: str) -> Residues:

@@ -20,7 +20,7 @@ from colonnade.errors import ProtocolError
 from colonnade.mpc import PRIMES, Committee, Hand, ResidueSystem, blinding
 from colonnade.mpc.common import CommonKeys, groups
 from colonnade.mpc.fixed import functions
-from colonnade.mpc.fixed.arithmetic import PART
+from colonnade.mpc.fixed.arithmetic import MANY, PART
 from colonnade.mpc.fixed.functions import FLAT, GUARD
 from colonnade.mpc.fixed.masks import CHUNK, LONG_LIMB, Masks
 from colonnade.mpc.oblivious import function
@@ -78,7 +78,7 @@ def _masked() -> Iterator[Any]:
     What the first of three seats draws from fixed keys is compared, and what it sends.
     """
     yield b"one group reads; blocks in turn; masks in limbs, chunk by chunk; coins of three seats in two steps"
-    yield np.array([FEW, BLOCK, WAVE, CHUNK, LONG_LIMB, LIMB, GUARD, FLAT, PART], dtype="<i8")
+    yield np.array([FEW, BLOCK, WAVE, CHUNK, LONG_LIMB, LIMB, GUARD, FLAT, PART, MANY], dtype="<i8")
     for roots in (False, True):
         yield np.array([functions.groups_of(length, FLAT + 1, roots=roots) for length in range(1, 63)], dtype="<i8")
     for fraction in (16, 26, 31):

@@ -319,12 +319,15 @@ def test_many_numbers_are_taken_in_parts(play, monkeypatch):
     }
     plain = {name: compute(play, operation, values)[0] for name, operation in whole.items()}
     monkeypatch.setattr(fixedpoint, "PART", 5)
+    monkeypatch.setattr(fixedpoint, "MANY", 5)
+    monkeypatch.setattr(functions, "MANY", 5)
     for name, operation in whole.items():
         opened, _, engine = compute(play, operation, values)
         assert np.array_equal(opened, plain[name])
         assert {key[2] for key in engine.masks.used} == {5, 4}
-    opened, _, _ = compute(play, functions.reciprocal, values)
+    opened, _, engine = compute(play, functions.reciprocal, values)
     assert np.abs(opened - 2.0**40 / values).max() < 20
+    assert {key[2] for key in engine.masks.used} == {5, 4}
 
 
 @few

@@ -32,7 +32,9 @@ from colonnade.mpc.residues import Residues
 from colonnade.mpc.shares import Shares
 
 PART = 1 << 16
-"""Operations on bits compute at most this many numbers at a time."""
+"""Operations that make a number of every bit compute at most this many numbers at a time."""
+MANY = 1 << 18
+"""Operations that make numbers of few bits compute at most this many at a time: fewer rounds, and seats wait less."""
 LONGEST = 62
 """Most bits that a truncation or a comparison may read: the masked number is read as 64 bits."""
 
@@ -283,7 +285,7 @@ class FixedPoint:
 
         A seat sends at most (n - 1) k residues, and about 1.5 b shared bits to each of n - 1 - t seats.
         """
-        return in_parts(number, self._negative)
+        return in_parts(number, self._negative, MANY)
 
     def _negative(self, number: Fixed) -> Fixed:
         bits = number.bound.bit_length() + 1
@@ -301,7 +303,7 @@ class FixedPoint:
 
         ceil(log2 b) + 2 rounds; at most (n - 1) k residues and about b log2(b) shared bits to each of n - 1 - t seats.
         """
-        return in_parts(number, self._bits)
+        return in_parts(number, self._bits, PART)
 
     def _bits(self, number: Fixed) -> Fixed:
         bits = max(1, number.bound.bit_length())
@@ -324,7 +326,7 @@ class FixedPoint:
         ceil(log2 b) + 2 rounds; at most (n - 1) k residues, and about 2 b log2(b) shared bits to each of n - 1 - t
         seats.
         """
-        return in_parts(number, self._bit_length)
+        return in_parts(number, self._bit_length, PART)
 
     def _bit_length(self, number: Fixed) -> Fixed:
         below = self.as_numbers(self.lengths(number))
@@ -344,9 +346,9 @@ class FixedPoint:
         opened = self.masks.bits.open(hidden, veiled=self.hand.active)
         self.hand.note(opened)
         public = unpacked(opened, bits.count)
-        signs, values = 1.0 - 2.0 * public, np.empty(coins.numbers.values.shape)
-        for prime, coin, row in zip(self.system.primes, coins.numbers.values, values, strict=True):
-            np.multiply(coin, signs, out=row)
+        signs, values = 1.0 - 2.0 * public, coins.numbers.values  # used once, and so overwritten
+        for prime, row in zip(self.system.primes, values, strict=True):
+            row *= signs
             row += public
             # A residue, or 1 less a residue: only one number in p is not centred.
             if row.size and row.max() > prime // 2:
@@ -389,16 +391,16 @@ class FixedPoint:
             )
 
 
-def in_parts(number: Fixed, operation: Callable[[Fixed], Fixed]) -> Fixed:
+def in_parts(number: Fixed, operation: Callable[[Fixed], Fixed], most: int) -> Fixed:
     """The result of an elementwise operation, computed for a part of the numbers at a time to save memory.
 
     More parts take more rounds. If the operation adds axes, these come first.
     """
     size = prod(number.shape)
-    if size <= PART:
+    if size <= most:
         return operation(number)
     flat = number.reshape(size)
-    done = [operation(flat[start : start + PART]) for start in range(0, size, PART)]
+    done = [operation(flat[start : start + most]) for start in range(0, size, most)]
     values = np.concatenate([part.shares.values for part in done], axis=-1)
     first = replace(done[0], shares=Shares(values, done[0].shares.degree))
     return first.reshape(*first.shape[:-1], *number.shape)

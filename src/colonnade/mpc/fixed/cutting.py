@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 
 from colonnade.mpc import vocabulary
 from colonnade.mpc.committee import Committee
+from colonnade.mpc.fixed.blocks import Block
 from colonnade.mpc.fixed.masks import Mask, Masks
-from colonnade.mpc.packing import pack, unpack
+from colonnade.mpc.packing import Words, is_small, pack, unpack
 from colonnade.mpc.residues import AT_ONCE, FEW, Residues, centred, filled, reduce, spread
 from colonnade.mpc.shamir import weights
 from colonnade.mpc.shares import Shares
@@ -192,18 +193,18 @@ class Cutter:
     # Opened in blocks
 
     def _in_blocks(self, masked: Sequence[tuple[Uncut, Mask]], degree: int) -> list[Residues]:
-        found = [np.empty((len(self.system.primes), number.count)) for number, _ in masked]
+        """The results, which take the place of the masks: these are used once, and new memory costs more than sums."""
         for wave in _waves(self._blocks([number.count for number, _ in masked])):
             for block in wave:
                 if block.king != self.hand.name:
                     self._send_masked(block, *masked[block.array], degree)
             for block in wave:
                 if block.king == self.hand.name:
-                    self._open(block, *masked[block.array], degree, found[block.array])
+                    self._open(block, *masked[block.array], degree)
             for block in wave:
                 if block.king != self.hand.name:
-                    self._hear(block, masked[block.array][1], found[block.array])
-        return found
+                    self._hear(block, *masked[block.array], degree)
+        return [mask.high.values for _, mask in masked]
 
     def low_words(self, masked: Shares, bits: int) -> NDArray[np.uint64]:
         """The lowest bits of numbers that a mask hides, at the degree of inputs, for all seats: one round.
@@ -246,8 +247,18 @@ class Cutter:
             ]
         return blocks
 
+    def _packed(self, block: _Block, number: Uncut, mask: Mask, degree: int) -> Block | None:
+        """The block as packed words are computed, if its numbers are sent so and no share of them is spare."""
+        if degree < 2 * self.hand.committee.threshold or number.cut > AT_ONCE or is_small(block.size, self.system):
+            return None
+        return Block(self.system, number.factors, mask.whole.values, mask.high.values, block.part)
+
     def _send_masked(self, block: _Block, number: Uncut, mask: Mask, degree: int) -> None:
-        self.hand.send_opening(Shares(self._masked(block, number, mask), degree), [block.king])
+        packed = self._packed(block, number, mask, degree)
+        if packed is None:
+            self.hand.send_opening(Shares(self._masked(block, number, mask), degree), [block.king])
+        else:
+            self.hand.links[block.king].send("opening", words=packed.share(self._offset(number)))
 
     def _masked(self, block: _Block, number: Uncut, mask: Mask) -> Residues:
         """This seat's shares of a block under its mask."""
@@ -264,34 +275,51 @@ class Cutter:
             reduce(row, prime, spare)
         return out
 
-    def _open(self, block: _Block, number: Uncut, mask: Mask, degree: int, out: Residues) -> None:
+    def _open(self, block: _Block, number: Uncut, mask: Mask, degree: int) -> None:
         """Open a block, tell the other readers the quotients, and keep this seat's shares of the result."""
-        own = Shares(self._masked(block, number, mask), degree)
-        opened = self.hand.open_to_readers(own, (self.hand.name,))
-        assert opened is not None  # noqa: S101 - this seat is the reader
-        quotients = self._quotient(number, opened, (1,) * len(self.system.primes))
-        self.system.reduce(quotients)
-        words = pack(quotients, self.system)
+        packed = self._packed(block, number, mask, degree)
+        quotients: Residues | None = None
+        if packed is None:
+            own = Shares(self._masked(block, number, mask), degree)
+            opened = self.hand.open_to_readers(own, (self.hand.name,))
+            assert opened is not None  # noqa: S101 - this seat is the reader
+            quotients = self.system.reduce(self._quotient(number, opened, (1,) * len(self.system.primes)))
+            words = pack(quotients, self.system)
+        else:
+            me, factors = self.hand.committee.point(self.hand.name), self._share_factors(block.king)
+            words = packed.open(self._offset(number), number.cut, number.bits, me, self._told(block), factors)
         for reader in self._readers(block.king)[1:]:
             self.hand.links[reader].send("quotients", words=words)
-        self._share(block, mask, quotients, out)
+        if quotients is not None:
+            self._share(block, mask, quotients)
 
-    def _hear(self, block: _Block, mask: Mask, out: Residues) -> None:
+    def _told(self, block: _Block) -> dict[int, tuple[str, Words]]:
+        """The shares of all other seats, by their points."""
+        due, committee = vocabulary.opening((block.size,), len(self.system.primes)), self.hand.committee
+        others = [seat for seat in committee.seats if seat != self.hand.name]
+        return {committee.point(seat): (seat, received(self.hand.links[seat], seat, due)["words"]) for seat in others}
+
+    def _hear(self, block: _Block, number: Uncut, mask: Mask, degree: int) -> None:
         """A reader hears the quotients; other seats have shares of the mask alone."""
         if self.hand.name not in self._readers(block.king):
-            np.negative(mask.high.values[:, block.part], out=out[:, block.part])
+            own = mask.high.values[:, block.part]
+            np.negative(own, out=own)
             return
         due = vocabulary.quotients((block.size,), len(self.system.primes))
         words = received(self.hand.links[block.king], block.king, due)["words"]
-        self._share(block, mask, unpack(words, (block.size,), self.system, block.king), out)
+        packed = self._packed(block, number, mask, degree)
+        if packed is None:
+            self._share(block, mask, unpack(words, (block.size,), self.system, block.king))
+        else:
+            packed.hear(words, block.king, self._share_factors(block.king))
 
-    def _share(self, block: _Block, mask: Mask, quotients: Residues, out: Residues) -> None:
-        """This reader's share of public quotients, less its share of the mask."""
+    def _share(self, block: _Block, mask: Mask, quotients: Residues) -> None:
+        """This reader's share of public quotients, less its share of the mask, in the place of the mask."""
         spare, factors = np.empty(block.size), self._share_factors(block.king)
         for place, (prime, factor) in enumerate(zip(self.system.primes, factors, strict=True)):
-            row = out[place, block.part]
-            np.multiply(quotients[place], float(factor), out=row)
-            row -= mask.high.values[place, block.part]
+            row = mask.high.values[place, block.part]
+            np.multiply(quotients[place], float(factor), out=spare)
+            np.subtract(spare, row, out=row)
             reduce(row, prime, spare)
 
     # Readers

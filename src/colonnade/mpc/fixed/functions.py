@@ -18,7 +18,7 @@ import numpy as np
 from numpy.polynomial import Chebyshev, Polynomial
 from numpy.polynomial.chebyshev import cheb2poly, chebval
 
-from colonnade.mpc.fixed.arithmetic import Fixed, FixedPoint, in_parts
+from colonnade.mpc.fixed.arithmetic import MANY, PART, Fixed, FixedPoint, in_parts
 from colonnade.mpc.fixed.binary import BitShares
 from colonnade.mpc.shares import Shares
 
@@ -43,7 +43,7 @@ def reciprocal(engine: FixedPoint, number: Fixed) -> Fixed:
     4, with more than 26 bits 5), and 1 to scale back. A seat sends as much as for a bit length and 6 to 8 products.
     Many numbers take one round more for each opening.
     """
-    return in_parts(number, lambda part: _reciprocal(engine, part))
+    return in_parts(number, lambda part: _reciprocal(engine, part), MANY)
 
 
 def _reciprocal(engine: FixedPoint, number: Fixed) -> Fixed:
@@ -74,7 +74,7 @@ def inverse_sqrt(engine: FixedPoint, number: Fixed) -> Fixed:
     The error is less than 2^-fraction of the result plus ``ulps`` units in the last place. The iteration takes 8 or 11
     rounds, the rest as many as in :func:`reciprocal`; and the bytes of 10 to 13 products.
     """
-    return in_parts(number, lambda part: _inverse_sqrt(engine, part))
+    return in_parts(number, lambda part: _inverse_sqrt(engine, part), MANY)
 
 
 def _inverse_sqrt(engine: FixedPoint, number: Fixed) -> Fixed:
@@ -120,7 +120,7 @@ def normalising_powers(engine: FixedPoint, number: Fixed) -> Fixed:
 
     Exact, ceil(log2 b) + 2 rounds, with the bytes of a bit length.
     """
-    return in_parts(number, lambda part: _normalising(engine, part))
+    return in_parts(number, lambda part: _normalising(engine, part), PART)
 
 
 def _normalising(engine: FixedPoint, number: Fixed) -> Fixed:
