@@ -56,6 +56,9 @@ class Limits:
         return found
 
 
+_USUAL = Limits()
+
+
 class Child:
     """A process that this one has started."""
 
@@ -70,7 +73,7 @@ class Child:
         cls,
         command: Sequence[str],
         folder: Path,
-        limits: Limits = Limits(),  # noqa: B008 - frozen
+        limits: Limits = _USUAL,
         forks: Forks | None = None,
     ) -> Child:
         """Start a command of Colonnade, such as ``["party", ...]``; an error if its folder cannot be written.
