@@ -318,16 +318,29 @@ def test_many_numbers_are_taken_in_parts(play, monkeypatch):
         "negative": lambda e, x: e.negative(x),
     }
     plain = {name: compute(play, operation, values)[0] for name, operation in whole.items()}
-    monkeypatch.setattr(fixedpoint, "PART", 5)
-    monkeypatch.setattr(fixedpoint, "MANY", 5)
-    monkeypatch.setattr(functions, "MANY", 5)
+    whole |= {"reciprocal": functions.reciprocal, "root": functions.inverse_sqrt}
+    whole["powers"] = functions.normalising_powers
+    for module in (fixedpoint, functions):
+        monkeypatch.setattr(module, "PART", 5)
+        monkeypatch.setattr(module, "MANY", 7)
+    found = {}
     for name, operation in whole.items():
-        opened, _, engine = compute(play, operation, values)
-        assert np.array_equal(opened, plain[name])
-        assert {key[2] for key in engine.masks.used} == {5, 4}
-    opened, _, engine = compute(play, functions.reciprocal, values)
-    assert np.abs(opened - 2.0**40 / values).max() < 20
-    assert {key[2] for key in engine.masks.used} == {5, 4}
+        found[name], _, engine = compute(play, operation, values)
+        of_every_bit = name in ("bits", "length", "powers")
+        assert {key[2] for key in engine.masks.used} == ({5, 4} if of_every_bit else {7, 3})
+    assert all(np.array_equal(found[name], plain[name]) for name in plain)
+    assert np.abs(found["reciprocal"] - 2.0**40 / values).max() < 20
+    assert np.abs(found["root"] - 2.0**30 / np.sqrt(values)).max() < 20
+    assert (values * found["powers"] >> 29 == 1).all()
+
+
+@pytest.mark.parametrize("size", [1, 6, 7, 8, 14, 15])
+def test_parts_end_where_numbers_do(play, monkeypatch, size):
+    monkeypatch.setattr(fixedpoint, "MANY", 7)
+    values = np.arange(size) - 3
+    opened, _, engine = compute(play, lambda e, x: e.negative(x), values)
+    assert opened.tolist() == (values < 0).astype(int).tolist()
+    assert {key[2] for key in engine.masks.used} == ({7} if size >= 7 else set()) | ({size % 7} - {0})
 
 
 @few

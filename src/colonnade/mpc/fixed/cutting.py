@@ -238,7 +238,7 @@ class Cutter:
         """As many blocks for each seat to open, of about the same size."""
         seats, blocks = self.hand.committee.seats, []
         for array, count in enumerate(counts):
-            many = len(seats) * -(-count // (len(seats) * BLOCK))
+            many = len(seats) * max(1, -(-count // (len(seats) * BLOCK)))
             ends = [count * place // many for place in range(many + 1)]
             blocks += [
                 _Block(array, slice(ends[place], ends[place + 1]), seats[place % len(seats)])
