@@ -1,0 +1,92 @@
+"""Which partition a person belongs to, and how long every list of a partition is made.
+
+The rows of one person have the same partition at every owner: it is the first bits of a hash of the normalised key,
+under a key that the owners have and the coordinator lacks. How many people of an owner fall into a partition would tell
+the other owners more than how many there are, so lists are filled up to a length that follows from public numbers
+(docs/theory/lanes.md).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import CapacityError, StudyError
+from colonnade.randomness import KEY_BYTES
+
+MOST_PARTITIONS = 1 << 16
+_PURPOSE = b"partition"
+_WORD = 4
+_OVERFLOW_BITS = 64
+
+
+@dataclass(frozen=True)
+class Partitions:
+    """A number of partitions, a power of two, and the key by which people are spread over them."""
+
+    count: int
+    key: bytes = field(repr=False)
+
+    def __post_init__(self) -> None:
+        check_count(self.count)
+        if len(self.key) != KEY_BYTES:
+            raise ValueError(f"the key of partitions has {KEY_BYTES} bytes")
+
+    def of(self, values: Sequence[bytes]) -> NDArray[np.int64]:
+        """The partition of each normalised key."""
+        start = hashlib.blake2b(key=self.key, person=_PURPOSE, digest_size=_WORD)
+
+        def hashed(value: bytes) -> bytes:
+            state = start.copy()
+            state.update(value)
+            return state.digest()
+
+        words = np.frombuffer(b"".join(map(hashed, values)), dtype=">u4").astype(np.int64)
+        return words >> (8 * _WORD - (self.count.bit_length() - 1))
+
+
+def check_count(count: int) -> None:
+    """Refuse a number of partitions that hash bits cannot name."""
+    if not 1 <= count <= MOST_PARTITIONS or count & (count - 1):
+        raise StudyError(f"partitions must be a power of two from 1 to {MOST_PARTITIONS}, such as 256")
+
+
+def filled_length(people: int, partitions: int) -> int:
+    """To how many keys every list of a partition is filled up, for a list of at most ``people`` keys.
+
+    The least length that some partition exceeds with a probability of at most 2^-64; one partition needs no filling.
+    """
+    if partitions == 1 or people == 0:
+        return people
+    low, high = -(-people // partitions), people
+    while low < high:
+        middle = (low + high) // 2
+        if _exceeds_rarely(middle, people, partitions):
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def _exceeds_rarely(length: int, people: int, partitions: int) -> bool:
+    """Chernoff's bound on a binomial count; a list is never longer than all people."""
+    if length >= people:
+        return True
+    mean = people / partitions
+    ratio = length / mean
+    exponent = mean * (ratio * math.log(ratio) - ratio + 1) * (1 - 1e-9)
+    return ratio > 1 and exponent >= _OVERFLOW_BITS * math.log(2) + math.log(partitions)
+
+
+def check_fits(held: int, length: int) -> None:
+    """Refuse a partition with more people than its public length; the error says nothing of either."""
+    if held > length:
+        raise CapacityError(
+            "one partition holds more people than the length that all lists of partitions have: this happens with a "
+            "probability below 2^-64, or if the table was read with another key; run the study again"
+        )
