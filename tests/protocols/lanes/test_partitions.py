@@ -5,8 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from colonnade.errors import CapacityError, StudyError
 from colonnade.protocols.lanes.partitions import MOST_PARTITIONS, Partitions, check_fits, filled_length
