@@ -7,6 +7,7 @@ from hypothesis import given, strategies as st
 from colonnade.errors import ProtocolError
 from colonnade.mpc import PRIMES, ResidueSystem
 from colonnade.mpc.packing import SMALL, pack, packed, unpack
+from colonnade.mpc.residues import CHUNK
 from colonnade.received import Message
 
 SYSTEM = ResidueSystem(PRIMES[:3])
@@ -23,7 +24,7 @@ def test_unpacking_gives_back_what_was_packed(shape, seed):
     assert np.array_equal(unpack(words, shape, SYSTEM, "bank"), residues)
 
 
-@pytest.mark.parametrize("count", [5, 20000])
+@pytest.mark.parametrize("count", [5, 20000, 4 * CHUNK + 5])
 @pytest.mark.parametrize("prime", PRIMES)
 def test_the_extremes_fit(prime, count):
     system = ResidueSystem((prime,))
@@ -55,9 +56,18 @@ def test_what_is_not_packed_residues_is_refused(words, count):
         receive()
 
 
-def test_padding_must_be_empty():
+@pytest.mark.parametrize("count", [20001, 4 * CHUNK + 1])
+def test_padding_must_be_empty(count):
     """Nothing travels that the receiver would not look at."""
-    words = pack(np.zeros((3, 20001)), SYSTEM)
+    words = pack(np.zeros((3, count)), SYSTEM)
     words[0, -1] |= np.uint32(1 << 8)
     with pytest.raises(ProtocolError, match="no residue"):
-        unpack(words, (20001,), SYSTEM, "bank")
+        unpack(words, (count,), SYSTEM, "bank")
+
+
+@pytest.mark.parametrize("place", [0, CHUNK - 1, CHUNK, CHUNK + 1])
+def test_every_chunk_is_checked(place):
+    words = pack(np.zeros((3, 4 * (CHUNK + 2))), SYSTEM)
+    words[2, place] |= np.uint32(0xFFFFFF)
+    with pytest.raises(ProtocolError, match="no residue"):
+        unpack(words, (4 * (CHUNK + 2),), SYSTEM, "bank")

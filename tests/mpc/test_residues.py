@@ -66,6 +66,26 @@ def test_inner_products_are_exact_at_the_worst_magnitudes(rows, a, b, seed):
         assert got[index].astype(int).tolist() == want
 
 
+@pytest.mark.parametrize(("rows", "columns"), [(BLOCK_ROWS, 17), (BLOCK_ROWS + 1, 17), (3 * BLOCK_ROWS - 1, 6), (9, 4)])
+def test_products_of_several_pairs_are_exact_at_the_worst_magnitudes(rows, columns):
+    system = ResidueSystem(PRIMES[:2])
+    rng = np.random.default_rng(rows)
+
+    def largest(width):
+        signs = rng.choice([-1, 1], (2, rows, width))
+        signs[:, :, 0] = 1  # a sum of equal signs is as large as a block can give
+        return signs * np.array([p // 2 for p in system.primes], dtype=float)[:, None, None]
+
+    a, b, c = largest(columns), largest(columns + 1), largest(2)
+    found = system.inners([(a, b), (a, c), (b, c)])
+    for (left, right), product in zip([(a, b), (a, c), (b, c)], found, strict=True):
+        assert np.array_equal(product, system.inner(left, right))
+        for index, prime in enumerate(system.primes):
+            exact = left[index].T.astype(int).astype(object) @ right[index].astype(int).astype(object)
+            assert product[index].tolist() == [[centred(int(cell), prime) for cell in row] for row in exact]
+    assert system.inners([]) == []
+
+
 def test_uniform_residues_are_uniform(stream):
     system = ResidueSystem((11, PRIMES[0]))
     small, large = system.uniform((100_000,), stream)
@@ -106,3 +126,4 @@ def test_what_cannot_fit_is_refused():
 
 def test_a_full_block_of_the_largest_products_stays_in_range():
     assert all(BLOCK_ROWS * (p // 2) ** 2 <= 2**53 - p for p in PRIMES)
+    assert (BLOCK_ROWS + 1) * (PRIMES[0] // 2) ** 2 > 2**53 - PRIMES[0]

@@ -15,9 +15,10 @@ from colonnade.errors import NO_RESULT, PeerLost, ShareError
 from colonnade.mpc import vocabulary
 from colonnade.mpc.committee import Committee, Link
 from colonnade.mpc.common import CommonKeys
+from colonnade.mpc.dealing import dealt
 from colonnade.mpc.packing import pack, unpack
 from colonnade.mpc.residues import Integers, Residues, ResidueSystem
-from colonnade.mpc.shamir import combine, complete, differing, interpolate
+from colonnade.mpc.shamir import combine, differing, interpolate
 from colonnade.mpc.shares import Shares
 from colonnade.mpc.verify.agreement import Agreement, Noted
 from colonnade.mpc.verify.claims import Claims
@@ -160,8 +161,8 @@ class Hand:
             streams = {seat: self.common.pair_stream(self.name, seat) for seat in drawing}
         else:
             streams = {seat: self._seed(seat, values.shape) for seat in drawing}
-        shares = self._deal(self.system.split(values), streams)
-        return self._taken(Shares(shares[committee.point(self.name)], degree), self.name) if self.seated else None
+        own = self._deal(self.system.split(values), streams)
+        return None if own is None else self._taken(Shares(own, degree), self.name)
 
     def _taken(self, shares: Shares, dealer: str) -> Shares:
         """Shares that were dealt; where seats check each other, they will see that they lie on polynomials."""
@@ -175,16 +176,16 @@ class Hand:
         self.links[seat].send("share", shape=list(shape), seed=seed)
         return Stream(seed)
 
-    def _deal(self, secret: Residues, drawn: Mapping[str, Stream]) -> dict[int, Residues]:
-        """Send shares to the seats that cannot draw them; returns these shares by the points of the seats."""
+    def _deal(self, secret: Residues, drawn: Mapping[str, Stream]) -> Residues | None:
+        """Send shares to the seats that cannot draw them; returns the share of this seat, if it has one."""
         committee = self.committee
-        others = [committee.point(seat) for seat in committee.seats if seat not in drawn]
-        streams = {committee.point(seat): stream for seat, stream in drawn.items()}
-        shares = complete(self.system, secret, streams, others)
-        for seat in committee.seats:
-            if seat != self.name and seat not in drawn:
-                self.links[seat].send("share", words=pack(shares[committee.point(seat)], self.system))
-        return shares
+        points = {seat: committee.point(seat) for seat in committee.seats}
+        streams = {points[seat]: stream for seat, stream in drawn.items()}
+        others = [seat for seat in committee.seats if seat != self.name and seat not in drawn]
+        own, sent = dealt(self.system, secret, streams, points.get(self.name), [points[seat] for seat in others])
+        for seat in others:
+            self.links[seat].send("share", words=sent[points[seat]])
+        return own
 
     def receive(self, dealer: str, shape: Sequence[int], *, degree: int | None = None) -> Shares:
         """This seat's share of the array that ``dealer`` dealt, which must have the given shape."""
@@ -213,6 +214,11 @@ class Hand:
         """Left' right, for two shared matrices with the same rows. Sends nothing; the degrees are added."""
         return Shares(self.system.inner(left.values, right.values), left.degree + right.degree)
 
+    def inners(self, pairs: Sequence[tuple[Shares, Shares]]) -> list[Shares]:
+        """The same for several pairs, all with the same rows."""
+        products = self.system.inners([(left.values, right.values) for left, right in pairs])
+        return [Shares(found, a.degree + b.degree) for found, (a, b) in zip(products, pairs, strict=True)]
+
     def multiply(self, left: Shares, right: Shares) -> Shares:
         """The elementwise product of two shared arrays. Sends nothing; the degrees are added."""
         return Shares(self.system.reduce(left.values * right.values), left.degree + right.degree)
@@ -232,12 +238,12 @@ class Hand:
         dealers = there[: shares.degree + 1]
         if len(dealers) <= shares.degree:
             raise ValueError(f"{len(dealers)} seats cannot lower a sharing of degree {shares.degree}")
-        own: dict[int, Residues] = {}
+        own: Residues | None = None
         if self.name in dealers:
             drawing = committee.seeded_by(self.name, committee.threshold)
             own = self._deal(shares.values, {seat: common.pair_stream(self.name, seat) for seat in drawing})
         parts = [
-            own[committee.point(dealer)] if dealer == self.name else self._received(dealer, shares.shape).values
+            own if own is not None and dealer == self.name else self._received(dealer, shares.shape).values
             for dealer in dealers
         ]
         points = [committee.point(dealer) for dealer in dealers]

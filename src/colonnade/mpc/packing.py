@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import ProtocolError
-from colonnade.mpc.residues import Residues, ResidueSystem
+from colonnade.mpc.residues import CHUNK, Residues, ResidueSystem, from_words
 from colonnade.received import Array
 
 Words = NDArray[np.uint32] | NDArray[np.int32]
@@ -24,18 +24,32 @@ SMALL = 1 << 14
 def pack(residues: Residues, system: ResidueSystem) -> Words:
     """Residues as words to send, one row for each prime; few residues are not packed."""
     count = prod(residues.shape[1:])
-    quarter = _quarter(count)
     if residues.size <= SMALL:
         return residues.reshape(len(system.primes), count).astype(np.int32)
-    words = np.empty((len(system.primes), 3, quarter), dtype=np.uint32)
-    numbers = np.zeros(4 * quarter, dtype=np.uint32)
-    for prime, row, (first, second, third) in zip(system.primes, residues, words, strict=True):
+    words = np.empty((len(system.primes), 3 * quarter_of(count)), dtype=np.uint32)
+    numbers = np.zeros(4 * quarter_of(count), dtype=np.uint32)
+    for prime, row, out in zip(system.primes, residues, words, strict=True):
         numbers[:count] = row.reshape(-1) + prime // 2
-        a, b, c, d = numbers.reshape(4, quarter)
-        np.bitwise_or(a, b << 24, out=first)
-        np.bitwise_or(b >> 8, c << 16, out=second)
-        np.bitwise_or(c >> 16, d << 8, out=third)
-    return words.reshape(len(system.primes), -1)
+        pack_words(numbers, out)
+    return words
+
+
+def pack_words(numbers: NDArray[np.uint32], out: NDArray[np.uint32]) -> None:
+    """Pack numbers below 2^24, four times as many as a third of ``out``."""
+    quarters, (first, second, third) = numbers.reshape(4, -1), out.reshape(3, -1)
+    spare = np.empty(min(CHUNK, len(first)), dtype=np.uint32)
+    for start in range(0, len(first), CHUNK):
+        here = slice(start, start + CHUNK)
+        a, b, c, d = quarters[:, here]
+        shifted = spare[: len(a)]
+        np.left_shift(b, 24, out=shifted)
+        np.bitwise_or(a, shifted, out=first[here])
+        np.left_shift(c, 16, out=shifted)
+        np.right_shift(b, 8, out=second[here])
+        second[here] |= shifted
+        np.left_shift(d, 8, out=shifted)
+        np.right_shift(c, 16, out=third[here])
+        third[here] |= shifted
 
 
 def packed(shape: Sequence[int], primes: int) -> Array:
@@ -43,29 +57,35 @@ def packed(shape: Sequence[int], primes: int) -> Array:
     count = prod(shape)
     if primes * count <= SMALL:
         return Array(np.int32, (primes, count))
-    return Array(np.uint32, (primes, 3 * _quarter(count)))
+    return Array(np.uint32, (primes, 3 * quarter_of(count)))
 
 
 def unpack(words: Words, shape: Sequence[int], system: ResidueSystem, sender: str) -> Residues:
     """The residues in words of the form :func:`packed`; other numbers are refused, in the name of ``sender``."""
     count = prod(shape)
-    quarter = _quarter(count)
+    quarter = quarter_of(count)
     primes = len(system.primes)
     if primes * count <= SMALL:
         return _plain(words, system, sender).reshape(primes, *shape)
     residues = np.empty((primes, count))
-    numbers = np.empty((4, quarter), dtype=np.uint32)
+    numbers, spare = np.empty((4, quarter), dtype=np.uint32), np.empty(quarter, dtype=np.uint32)
+    flat = numbers.reshape(-1)
     for prime, out, (first, second, third) in zip(
         system.primes, residues, words.reshape(primes, 3, quarter), strict=True
     ):
         np.bitwise_and(first, 0xFFFFFF, out=numbers[0])
-        np.bitwise_or(first >> 24, (second & 0xFFFF) << 8, out=numbers[1])
-        np.bitwise_or(second >> 16, (third & 0xFF) << 16, out=numbers[2])
+        np.right_shift(first, 24, out=spare)
+        np.bitwise_and(second, 0xFFFF, out=numbers[1])
+        numbers[1] <<= 8
+        numbers[1] |= spare
+        np.right_shift(second, 16, out=spare)
+        np.bitwise_and(third, 0xFF, out=numbers[2])
+        numbers[2] <<= 16
+        numbers[2] |= spare
         np.right_shift(third, 8, out=numbers[3])
-        flat = numbers.reshape(-1)
         if flat.size and (int(flat.max()) >= prime or flat[count:].any()):
             raise ProtocolError(f"{sender} sent a number that is no residue")
-        np.subtract(flat[:count], float(prime // 2), out=out)
+        from_words(flat[:count], prime, out, flat[:count])
     return residues.reshape(primes, *shape)
 
 
@@ -79,5 +99,6 @@ def _plain(numbers: Words, system: ResidueSystem, sender: str) -> Residues:
     return numbers.astype(np.float64)
 
 
-def _quarter(count: int) -> int:
+def quarter_of(count: int) -> int:
+    """How many words of each kind so many residues take."""
     return -(-count // 4)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError, ShareError
-from colonnade.mpc.accelerator.choice import offload
+from colonnade.mpc.accelerator.choice import offload, pays
 from colonnade.randomness import Stream
 
 Residues = NDArray[np.float64]
@@ -29,7 +29,8 @@ Integers = NDArray[Any]
 # of 20,000 uniform 22-bit numbers is too large to be a residue.
 PRIMES = tuple(2**22 - d for d in (3, 17, 27, 33, 57, 87, 105, 113, 117, 123, 131, 137, 161, 167, 173, 197))
 BLOCK_ROWS = 2048
-_CHUNK = 1 << 15
+CHUNK = 1 << 15
+"""Streams are read this many residues at a time: those that are too large are drawn again after each chunk."""
 _NEARLY = 2.0**-40
 LIMB = 22
 AT_ONCE = 29
@@ -72,7 +73,7 @@ class ResidueSystem:
 
     def split(self, values: Integers) -> Residues:
         """The residues, read-only, of signed integers (int64, object, or float64 without fractions)."""
-        if values.dtype == np.float64 and (not values.size or np.abs(values).max() < self.primes[-1] // 2):
+        if values.dtype == np.float64 and (not values.size or _largest(values) < self.primes[-1] // 2):
             return np.broadcast_to(values, (len(self.primes), *values.shape))
         out = np.empty((len(self.primes), *values.shape))
         whole = values.astype(np.int64) if values.dtype == np.float64 else values
@@ -241,16 +242,30 @@ class ResidueSystem:
             passes = 1 if left.shape[1] <= BLOCK_ROWS // 4 else 2
             return self.reduce(np.matmul(left.transpose(0, 2, 1), right), passes=passes)
         elsewhere = offload(left, right, self.primes)
-        if elsewhere is not None:
-            return elsewhere
-        total = np.zeros((len(self.primes), left.shape[2], right.shape[2]))
-        for prime, a, b, out in zip(self.primes, left, right, total, strict=True):
-            for start in range(0, len(a), BLOCK_ROWS):
-                product = a[start : start + BLOCK_ROWS].T @ b[start : start + BLOCK_ROWS]
+        return self._inners([(left, right)])[0] if elsewhere is None else elsewhere
+
+    def inners(self, pairs: Sequence[tuple[Residues, Residues]]) -> list[Residues]:
+        """The same for several pairs of matrices, all with the same rows: each block of rows is read once for all."""
+        if len(pairs) < 2 or any(a.size <= FEW or pays(a.shape, b.shape) for a, b in pairs):
+            return [self.inner(a, b) for a, b in pairs]
+        return self._inners(pairs)
+
+    def _inners(self, pairs: Sequence[tuple[Residues, Residues]]) -> list[Residues]:
+        shapes = [(a.shape[2], b.shape[2]) for a, b in pairs]
+        ends = np.cumsum([prod(shape) for shape in shapes]).tolist()
+        total, product = np.zeros((len(self.primes), ends[-1])), np.empty(ends[-1])
+        cells = [slice(end - prod(shape), end) for end, shape in zip(ends, shapes, strict=True)]
+        parts = [product[here].reshape(shape) for here, shape in zip(cells, shapes, strict=True)]
+        for index, (prime, out) in enumerate(zip(self.primes, total, strict=True)):
+            for start in range(0, pairs[0][0].shape[1], BLOCK_ROWS):
+                rows = slice(start, start + BLOCK_ROWS)
+                for (a, b), part in zip(pairs, parts, strict=True):
+                    np.matmul(a[index, rows].T, b[index, rows], out=part)
                 reduce(product, prime)
                 out += product
             reduce(out, prime)
-        return self.reduce(total)
+        self.reduce(total)
+        return [total[:, here].reshape(-1, *shape) for here, shape in zip(cells, shapes, strict=True)]
 
     def _digits(self, residues: Residues) -> Iterator[Residues]:
         digits: list[Residues] = []
@@ -351,15 +366,15 @@ def filled(values: Sequence[float], shape: tuple[int, ...]) -> Residues:
 def chunks(row: NDArray[np.float64]) -> Iterator[NDArray[np.float64]]:
     """Views of a contiguous array, each small enough for the processor's cache."""
     flat = row.reshape(-1)
-    for start in range(0, flat.size, _CHUNK):
-        yield flat[start : start + _CHUNK]
+    for start in range(0, flat.size, CHUNK):
+        yield flat[start : start + CHUNK]
 
 
 class Scratch:
     """A few chunks of memory that are used again and again: new memory costs more than the arithmetic in it."""
 
     def __init__(self, count: int) -> None:
-        self._rows = np.empty((count, _CHUNK))
+        self._rows = np.empty((count, CHUNK))
 
     def of(self, size: int) -> list[NDArray[np.float64]]:
         """The first ``size`` numbers of each chunk."""
@@ -367,15 +382,30 @@ class Scratch:
 
 
 def draw(prime: int, out: NDArray[np.float64], stream: Stream) -> None:
-    """Fill a chunk with uniform residues: numbers with as many bits as the prime, drawn again if too large."""
+    """Fill a chunk with uniform residues."""
+    words = draw_words(prime, out.size, stream)
+    from_words(words, prime, out, words)
+
+
+def draw_words(prime: int, size: int, stream: Stream) -> NDArray[np.uint32]:
+    """The words of a chunk of uniform residues: numbers with as many bits as the prime, drawn again if too large."""
     bits = np.uint32((1 << prime.bit_length()) - 1)
-    words = stream.uint32(out.size)
+    words = stream.uint32(size)
     words &= bits
-    while out.size and words.max() >= prime:
+    while size and words.max() >= prime:
         high = np.flatnonzero(words >= prime)
         words[high] = stream.uint32(high.size) & bits
-    out[...] = words
-    out -= prime // 2
+    return words
+
+
+def from_words(words: NDArray[np.uint32], prime: int, out: NDArray[np.float64], spare: NDArray[np.uint32]) -> None:
+    """The residues of words, which are larger than them by half of the prime; ``spare`` is overwritten."""
+    np.subtract(words, np.uint32(prime // 2), out=spare)
+    out[...] = spare.view(np.int32)
+
+
+def _largest(values: NDArray[np.float64]) -> float:
+    return max(float(values.max()), -float(values.min()))
 
 
 def _wrap(weight: int) -> np.int64:

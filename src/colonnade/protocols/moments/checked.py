@@ -14,7 +14,8 @@ from typing import Protocol
 
 import numpy as np
 
-from colonnade.mpc import Shares, beside
+from colonnade.mpc import Hand, Shares, beside
+from colonnade.mpc.residues import Residues
 from colonnade.mpc.verify.claims import Block
 from colonnade.protocols.moments.task import Moments
 from colonnade.protocols.roles import Role
@@ -98,14 +99,10 @@ class CheckedSeat(Checked):
 
     def multiply(self, rows: int, mine: Shares | None) -> None:
         """Take in one block of rows of every owner and add its products between owners."""
-        task, system = self.task, self.hand.system
         with self.me.meter.phase("receive"):
             shares = self.received(rows, 0, mine)
         with self.me.meter.phase("multiply"):
-            for left, right in self.pairs:
-                product = self.hand.inner(beside(*shares[left]), beside(*shares[right]))
-                self.cross[:, task.spans(left), task.spans(right)] += product.values
-            system.reduce(self.cross)
+            add_between(self.hand, shares, self.pairs, self.task, self.cross)
         self.rows.append((*shares, self.constant(rows)))
 
     def close(self, mine: Shares | None) -> None:
@@ -146,6 +143,18 @@ def window_ends(rows: int, task: InWindows) -> list[bool]:
     """For each block of rows, whether the window closes after it."""
     blocks = -(-rows // task.rows_per_block)
     return [number % task.blocks_per_window == 0 or number == blocks for number in range(1, blocks + 1)]
+
+
+def add_between(
+    hand: Hand, shares: Sequence[Shares], pairs: Sequence[tuple[slice, slice]], task: Moments, sums: Residues
+) -> None:
+    """Add the products between owners of one block of rows to the sums; ``shares`` has the rows of every owner."""
+    # Groups of owners are copied side by side, so there is memory for one pair of them at a time.
+    for few in [pairs] if len(shares) <= _FEW_OWNERS else [[pair] for pair in pairs]:
+        sides = [(beside(*shares[left]), beside(*shares[right])) for left, right in few]
+        for (left, right), product in zip(few, hand.inners(sides), strict=True):
+            sums[:, task.spans(left), task.spans(right)] += product.values
+    hand.system.reduce(sums)
 
 
 def pairs_of_owners(owners: int) -> list[tuple[slice, slice]]:

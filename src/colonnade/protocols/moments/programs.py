@@ -21,9 +21,9 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.mpc import Shares, beside
+from colonnade.mpc import Shares
 from colonnade.mpc.verify.inputs import InputProofs
-from colonnade.protocols.moments.checked import CheckedSeat, pairs_of_owners, window_ends
+from colonnade.protocols.moments.checked import CheckedSeat, add_between, pairs_of_owners, window_ends
 from colonnade.protocols.moments.hidden import CheckedHiddenSeat, HiddenSeat
 from colonnade.protocols.moments.integers import OwnBlock, exact_gram, noise_share
 from colonnade.protocols.moments.published import NoisyMoments
@@ -124,10 +124,7 @@ class Seat:
         with self.me.meter.phase("receive"):
             shares = [self.me.dealt_by(block.owner, (rows, len(block.columns)), mine) for block in self.task.blocks]
         with self.me.meter.phase("multiply"):
-            for left, right in self.pairs:
-                product = hand.inner(beside(*shares[left]), beside(*shares[right]))
-                self.cross[:, self.task.spans(left), self.task.spans(right)] += product.values
-            hand.system.reduce(self.cross)
+            add_between(hand, shares, self.pairs, self.task, self.cross)
 
     def total(self, mine: Shares | None) -> Shares:
         """Products between owners, own blocks and noise, added up on shares."""
