@@ -23,7 +23,7 @@ from colonnade.errors import CapacityError, ColonnadeError, StudyError
 from colonnade.harmless import harmless
 from colonnade.protocols import vocabulary
 from colonnade.protocols.agreement import Circle, Comparison
-from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
+from colonnade.protocols.roles import COORDINATOR, Role
 from colonnade.protocols.task import Task
 from colonnade.randomness import new_key
 from colonnade.received import received
@@ -120,7 +120,7 @@ class KnownPeople:
         return tuple(self.ids if self.own_ids is None else self.own_ids)
 
 
-def agree_on_rows(me: Owner, task: Task, rows: Listed, *, hidden: bool = False) -> int:
+def agree_on_rows(me: Role, task: Task, rows: Listed, *, hidden: bool = False) -> int:
     """An owner's side: the common number of rows or slots, or an error at everyone; with ``hidden`` all lists count.
 
     The coordinator finds out who differs. That it called lists equal which differ is found by the owners themselves.
@@ -145,7 +145,7 @@ def agree_on_rows(me: Owner, task: Task, rows: Listed, *, hidden: bool = False) 
     return _checked(size, task, hidden)
 
 
-def compare_rows(me: Coordinator, task: Task, *, hidden: bool = False) -> int:
+def compare_rows(me: Role, task: Task, *, hidden: bool = False) -> int:
     """The coordinator's side: it learns the number of rows and whether the lists are equal."""
     answers = {owner: received(me.link(owner), owner, vocabulary.ROWS) for owner in task.owners}
     first = task.owners[0]

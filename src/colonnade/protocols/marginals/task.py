@@ -121,6 +121,11 @@ class Marginals(OnShares):
                 begin = index
         return (*found, range(begin, len(self.asked)))
 
+    @property
+    def whole(self) -> range:
+        """All blocks."""
+        return range(len(self.asked))
+
     def opened_by(self, part: range) -> slice:
         """Where the numbers of some blocks stand."""
         return slice(self.starts[part.start], self.starts[part.stop])
