@@ -26,7 +26,7 @@ PYTHONS ?= python3.11 python3.12 python3.13
 demo: $(READY)  ## three organisations, one private PCA, a report with pictures
 	$(BIN)/colonnade demo --out runs/demo
 
-test: $(READY)  ## the quick suite
+test: $(READY) .venv-moto/.ready  ## the quick suite
 	$(BIN)/pytest $(ABREAST)
 
 again: $(READY)  ## what failed in the last run, once more and by itself
@@ -85,6 +85,12 @@ clean:
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev,nn,console,onnx,traces]"
+	touch $@
+
+# A server that speaks S3, for the tests. By itself: what it is made of needs older packages than ours.
+.venv-moto/.ready:
+	$(PYTHON) -m venv .venv-moto
+	.venv-moto/bin/pip install --quiet "moto[s3]>=5" flask flask-cors
 	touch $@
 
 .venv-lowest/.ready: pyproject.toml tools/floors.py

@@ -79,6 +79,7 @@ CASES = (
     Case("ot", 2, 1_000_000, allowed=45.0),
     Case("ot", 3, 1_000_000, allowed=80.0),
     Case("ot", 2, 100_000, hidden=True),
+    Case("ot", 3, 100_000, hidden=True),
     Case("dh", 2, 100_000, allowed=60.0),
     Case("dh", 2, 1_000_000, allowed=480.0),
     Case("helper", 2, 100_000),
@@ -151,6 +152,7 @@ def measure(case: Case) -> dict[str, Any]:
         "peak": max(one["peak"] for one in found.values()),
         "allowed": case.allowed,
         "rows": case.rows,
+        "parties": case.parties,
     }
 
 
@@ -188,11 +190,12 @@ def measure_spu(python: str, protocol: str, rows: int) -> dict[str, Any]:
     }
 
 
-def figures(most: int) -> dict[str, Any]:
-    """All cases of at most so many ids."""
-    ours = [measure(case) for case in CASES if case.rows <= most]
+def figures(most: int, only: str = "") -> dict[str, Any]:
+    """All cases of at most so many ids; ``only`` is a part of their titles."""
+    ours = [measure(case) for case in CASES if case.rows <= most and only in case.title]
     python = os.environ.get("COLONNADE_SPU")
-    theirs = [measure_spu(python, protocol, rows) for protocol, rows in SPU if rows <= most] if python else []
+    asked = [(protocol, rows) for protocol, rows in SPU if rows <= most and (not only or protocol == "RR22")]
+    theirs = [measure_spu(python, protocol, rows) for protocol, rows in asked] if python else []
     return {"colonnade": ours, "spu": theirs}
 
 
@@ -208,7 +211,7 @@ def rows(found: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
         required.append(f"{'PASS' if line['peak'] <= LIMIT_MEMORY else 'FAIL'}: at most 2 GB")
         yield line["title"], words, ", ".join(required)
     for line in found["spu"]:
-        beside = [ours for ours in found["colonnade"] if ours["rows"] == line["rows"] and "2 parties" in ours["title"]]
+        beside = [ours for ours in found["colonnade"] if ours["rows"] == line["rows"] and ours["parties"] == 2]
         ratios = ", ".join(
             f"{ours['title'].split(':')[0]} takes {ours['wall'] / line['wall']:.2g} x that" for ours in beside
         )
@@ -220,9 +223,10 @@ def rows(found: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--most", type=int, default=10**6, help="leave out lists that are longer")
+    parser.add_argument("--only", default="", help="a part of the titles of cases, such as ot; beside RR22 alone")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    found = figures(options.most)
+    found = figures(options.most, options.only)
     if options.json:
         print(json.dumps(found, indent=2))
     else:

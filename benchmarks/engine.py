@@ -29,7 +29,7 @@ SEATS = ("bank", "clinic", "shop")
 FRACTION = 16
 LARGEST = 2
 """Of the operands."""
-PRIMES_FOR = {"multiply": 4, "less": 3, "reciprocal": 5, "softmax": 5}
+PRIMES_FOR = {"multiply": 4, "less": 3, "reciprocal": 4, "softmax": 5}
 
 
 def in_processes(operation: str, shape: Shape, repeats: int = 7) -> Figures:

@@ -25,6 +25,7 @@ from colonnade.protocols.rows import Rows
 from colonnade.protocols.session import Played, play
 from colonnade.randomness import Stream
 from colonnade.wire import Certificate, Endpoint, Hub, Identity, dial
+from processes import linking
 
 ALIGN, REST = "agree on rows", "the rest"
 _PATIENCE = 120.0
@@ -38,6 +39,8 @@ class Job:
     rows: Callable[[str], Rows]
     noise: Literal["real", "times zero", "none"] = "real"
     """Other than real for exact comparisons only: drawn in vain, so that it takes its time, or not drawn."""
+    ports: Mapping[str, int] | None = None
+    """Where owners listen for direct links, if there are any."""
 
 
 @dataclass
@@ -162,7 +165,8 @@ def _measured(
     meter, clock = PhaseMeter(), Clock()
     before = resident("VmRSS")
     cpu = time.process_time()
-    place = dial(address, identity, certificates, connect_timeout=_PATIENCE)
+    direct = linking(identity.name, job.ports or {})
+    place = dial(address, identity, certificates, connect_timeout=_PATIENCE, direct=direct)
 
     def timed(me: Any) -> Any:
         me.meter = meter

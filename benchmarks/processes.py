@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection
@@ -19,6 +19,7 @@ from typing import Any
 from colonnade.cli.lean import keep_memory, without_pandas
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.wire import Certificate, Endpoint, Hub, Identity, Network, Room, RoomPlace, dial
+from colonnade.wire.direct import Direct
 
 PATIENCE = 120.0
 
@@ -36,8 +37,12 @@ Prepare = Callable[[str], Act]
 """Makes a participant's act before the bell, so that this time does not count; must be picklable."""
 
 
-def in_processes(names: Sequence[str], prepare: Prepare) -> dict[str, Any]:
-    """What each participant's act returned; everyone has its own process, the hub is in the coordinator's."""
+def in_processes(names: Sequence[str], prepare: Prepare, *, direct: bool = False) -> dict[str, Any]:
+    """What each participant's act returned; everyone has its own process, the hub is in the coordinator's.
+
+    With ``direct`` everyone but the coordinator listens, and packets take direct links.
+    """
+    ports = dict(zip(names, free_ports(len(names)), strict=True)) if direct else {}
     spawn = multiprocessing.get_context("spawn")
     pipes, processes = {}, {}
     with tempfile.TemporaryDirectory(prefix="colonnade-bench-") as folder:
@@ -45,7 +50,9 @@ def in_processes(names: Sequence[str], prepare: Prepare) -> dict[str, Any]:
             Identity.create(name).save(folder)
         for name in names:
             pipes[name], far = spawn.Pipe()
-            processes[name] = spawn.Process(target=_take_part, args=(name, names, prepare, folder, far), daemon=True)
+            processes[name] = spawn.Process(
+                target=_take_part, args=(name, names, prepare, folder, far, ports), daemon=True
+            )
             processes[name].start()
             far.close()
         address = [pipe.recv() for pipe in pipes.values()][list(names).index(COORDINATOR)]
@@ -59,7 +66,16 @@ def in_processes(names: Sequence[str], prepare: Prepare) -> dict[str, Any]:
     return found
 
 
-def _take_part(name: str, names: Sequence[str], prepare: Prepare, folder: str, pipe: Connection) -> None:
+def linking(name: str, ports: Mapping[str, int]) -> Direct | None:
+    """How a participant takes part in direct links, if there are any."""
+    if not ports:
+        return None
+    return Direct() if name == COORDINATOR else Direct(f"127.0.0.1:{ports[name]}")
+
+
+def _take_part(
+    name: str, names: Sequence[str], prepare: Prepare, folder: str, pipe: Connection, ports: Mapping[str, int]
+) -> None:
     without_pandas()  # as the command does
     keep_memory()
     certificates = {one: Certificate.load(Path(folder) / f"{one}.crt") for one in names}
@@ -68,7 +84,8 @@ def _take_part(name: str, names: Sequence[str], prepare: Prepare, folder: str, p
     hub = Hub(identity, certificates).start() if name == COORDINATOR else None
     pipe.send(hub.address if hub else "ready")
     address = pipe.recv()
-    pipe.send(act(Stage(name, partial(dial, address, identity, certificates, connect_timeout=PATIENCE))))
+    join = partial(dial, address, identity, certificates, connect_timeout=PATIENCE, direct=linking(name, ports))
+    pipe.send(act(Stage(name, join)))
     pipe.recv()  # the hub stays until nobody needs it
     if hub:
         hub.stop()

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from colonnade.tables import (
         Key as Key,
         KeyColumn as KeyColumn,
+        Query as Query,
         Schema as Schema,
         Table as Table,
         category as category,
@@ -56,7 +57,7 @@ __all__, __getattr__, __dir__ = exports(
         "polynomial_sum",
         "privacy": "Adjacency Ledger Observer Statement",
         "study": "PartyConfig Study preflight",
-        "tables": "Key KeyColumn Schema Table category date flag number read_table",
+        "tables": "Key KeyColumn Query Schema Table category date flag number read_table",
     },
 )
 __all__ += ["__version__"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from math import prod
+from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
@@ -45,6 +46,17 @@ class Stream:
         """Uniform 64-bit integers."""
         return self._fill(8 * _size(shape)).view("<u8").reshape(shape)
 
+    def into(self, out: NDArray[np.integer[Any]]) -> None:
+        """Write the next bits over an array without gaps: new memory for them would take longer than they do."""
+        flat = out.view(np.uint8)
+        held = self._ahead.size - self._at
+        if flat.size - held <= _AHEAD // 2:
+            flat[:] = self._fill(flat.size)
+        else:
+            flat[:held] = self._ahead[self._at :]
+            self._at = self._ahead.size
+            self._encrypt(flat[held:])
+
     def _fill(self, count: int) -> NDArray[np.uint8]:
         """The next bytes, in memory that nobody else is given."""
         start = self._at
@@ -55,12 +67,15 @@ class Stream:
         missing = count - left.size
         # A call of the cipher costs more than a few bytes do, so small draws share one.
         fresh = np.empty(_AHEAD if missing <= _AHEAD // 2 else missing, dtype=np.uint8)
-        view = fresh.data
-        for begin in range(0, fresh.size, _CHUNK):
-            size = min(_CHUNK, fresh.size - begin)
-            self._cipher.update_into(_ZEROS[:size], view[begin : begin + size])
+        self._encrypt(fresh)
         self._ahead, self._at = fresh, missing
         return np.concatenate((left, fresh[:missing])) if left.size else fresh[:missing]
+
+    def _encrypt(self, out: NDArray[np.uint8]) -> None:
+        view = out.data
+        for begin in range(0, out.size, _CHUNK):
+            size = min(_CHUNK, out.size - begin)
+            self._cipher.update_into(_ZEROS[:size], view[begin : begin + size])
 
 
 def new_key() -> bytes:

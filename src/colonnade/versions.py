@@ -16,16 +16,26 @@ _TOLD = ("colonnade", "Python", "numpy", "pyarrow", "rbcl")
 @cache
 def installed() -> dict[str, str]:
     """The version of each, by name; nothing is imported to find it, and nothing else of the machine is told."""
-    from importlib.metadata import PackageNotFoundError, version  # takes long, and is seldom needed
+    from importlib.metadata import PackageNotFoundError  # takes long, and is seldom needed
 
     found = {"colonnade": COLONNADE, "Python": platform.python_version(), "Unicode": unicodedata.unidata_version}
     for name in (*_LIBRARIES, *_OPTIONAL):
         try:
-            found[name] = version(name)
+            found[name] = _version(name)
         except PackageNotFoundError:
             if name in _LIBRARIES:
                 found[name] = "not installed"
     return found
+
+
+def _version(name: str) -> str:
+    """The version that an installed package says it has; of what it says besides, nothing is parsed."""
+    from importlib.metadata import distribution
+
+    said = distribution(name)
+    head = (said.read_text("METADATA") or "").partition("\n\n")[0]
+    line = next((line for line in head.splitlines() if line.startswith("Version:")), None)
+    return said.version if line is None else line.removeprefix("Version:").strip()
 
 
 def in_words() -> str:

@@ -504,7 +504,7 @@ def test_every_head_that_promises_something_has_games(study: str) -> None:
     task: Any = model.plan(Roster.of(SCHEMAS))
     assert subject(task) == about
     for game in games(about, task):
-        found = game.play(4000, seeded(6))
+        found = game.play(16_000, seeded(6))
         assert found.margin <= 0
         assert found.reach > 0
 

@@ -150,7 +150,7 @@ def test_an_event_with_more_noise_than_the_task_draws_is_seen(monkeypatch):
     task = games("pca")[0].sampler.task
     monkeypatch.setattr(Moments, "opens", louder)
     for game in pca_games(replace(task)):
-        assert judge(game, 50_000, seed=2).word == "REFUTED"
+        assert judge(game, 200_000, seed=2).word == "REFUTED"
 
 
 def test_games_are_about_what_the_task_asks_for():

@@ -247,6 +247,36 @@ def test_a_study_is_handed_on_as_long_as_its_files_are_the_same(
         Study.load("STUDY.toml")
 
 
+def test_a_file_that_changes_between_loading_and_handing_on_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spec, "_HANDED_ON", {})
+    trial = Trial(tmp_path / "study", 60)
+    loaded = Study.load(trial.file)
+    trial.edit("STUDY.toml", r"^n_components = 2", "n_components = 3")
+    loaded.hand_on()
+    assert not loaded.unchanged
+    assert Study.load(trial.file).content.task.parameters_given["n_components"] == 3
+    trial.edit("STUDY.toml", r"^n_components = 3", "n_components = 2")
+    assert Study.load(trial.file).task is loaded.task
+
+
+def test_a_file_that_is_read_twice_must_be_the_same_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trial = Trial(tmp_path / "study", 60)
+    trial.edit("STUDY.toml", r'schema = "schemas/shop.toml"', 'schema = "schemas/bank.toml"')
+    schema, real = trial.folder / "schemas" / "bank.toml", spec.reading.read_bytes
+
+    def changing(path: Path, most: int) -> bytes:
+        found = real(path, most)
+        if path == schema:
+            schema.write_bytes(found + b"\n")
+        return found
+
+    monkeypatch.setattr(spec.reading, "read_bytes", changing)
+    with pytest.raises(spec.StudyError, match="changed while it was read"):
+        Study.load(trial.file)
+
+
 def said_of(ended: tuple[int, str]) -> dict[str, object]:
     """What a pre-flight says, but for the seconds that it expects, which it measures."""
     status, text = ended

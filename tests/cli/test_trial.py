@@ -115,6 +115,20 @@ def test_a_mistake_is_one_sentence_and_leaves_nothing(colonnade, files, more, er
     assert sorted(path.name for path in files.iterdir()) == ["bank.csv", "shop.csv"]
 
 
+@pytest.mark.parametrize("head", ["customer", "customer,remark"])
+@pytest.mark.parametrize("label", ["shop.default", "bank.default", None])
+def test_a_file_of_ids_alone_is_named_whatever_the_label_is(colonnade, files, head, label):
+    cells = [",".join(f"{part} {n}" for part in head.split(",")) for n in range(360)]
+    (files / "shop.csv").write_text("\n".join([head, *cells]) + "\n")
+    more = [] if label is None else ["--label", label]
+    text = trial(colonnade, "--id", "shop=customer", *more, code=DataError.exit_code)
+    assert "shop.csv has no column beside the id 'customer' that a study can use" in text
+    assert ("left out: remark" in text) == ("remark" in head)
+    assert ("--label shop.default names none either" in text) == (label == "shop.default")
+    assert "give another file as --party shop=FILE" in text
+    assert sorted(path.name for path in files.iterdir()) == ["bank.csv", "shop.csv"]
+
+
 def test_keys_and_configurations_that_are_missing_are_made_for_a_study_file(colonnade, files):
     trial(colonnade, "--id", "shop=customer")
     for name in ("bank", "shop"):

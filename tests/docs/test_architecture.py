@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from statistics import median
 
@@ -62,9 +63,16 @@ def room(path: Path) -> str:
     return path.relative_to(SOURCE).parts[0].removesuffix(".py")
 
 
+@cache
+def imports_in(path: Path) -> tuple[ast.Import | ast.ImportFrom, ...]:
+    """Every import of a module; to parse all of them takes seconds, so each is parsed once."""
+    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    return tuple(node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom))
+
+
 def imported(path: Path) -> Iterator[str]:
     """Which parts of Colonnade a module imports, wherever in it the import stands."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in imports_in(path):
         names: list[str] = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -80,7 +88,7 @@ def imported(path: Path) -> Iterator[str]:
 
 def modules_imported(path: Path) -> Iterator[Path]:
     """The files of Colonnade that a module imports, wherever in it the import stands."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in imports_in(path):
         if isinstance(node, ast.ImportFrom) and node.module:
             for name in (node.module, *(f"{node.module}.{alias.name}" for alias in node.names)):
                 yield SOURCE.parent / f"{name.replace('.', '/')}.py"

@@ -24,6 +24,7 @@ EXPORTED = [
     "Party",
     "PartyConfig",
     "PolynomialSum",
+    "Query",
     "Schema",
     "SplitClassifier",
     "SplitRegressor",

@@ -13,7 +13,7 @@ from .book import ROOT
 
 HEAVY = {"pyarrow", "scipy", "flint", "grpc", "sklearn", "pydantic", "pandas"}
 TABLES = ("columns", "schema", "toml", "draft", "encode", "decode", "centred", "keys", "normal", "places", "table")
-TABLES += ("cells", "files", "ids", "parse", "reading", "spill")
+TABLES += ("cells", "files", "ids", "parse", "reading", "spill", "sources.opening", "sources.query")
 PRIVACY = ("observers", "releases", "events", "sensitivity", "accountant", "calibrate", "statement", "ledger", "noise")
 PRIVACY += ("noise.grid", "noise.response", "noise.rounding")
 # The package itself is a bare one here: what it imports is its own matter.

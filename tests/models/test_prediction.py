@@ -661,8 +661,11 @@ def test_the_variance_of_a_part_allows_for_weights_that_noise_made_large():
     }
     tables = {name: read_table(frame, schemas[name], id="id") for name, frame in frames.items()}
     ratios = []
-    for seed in range(8):
+    for seed in range(12):
         model = LogisticRegression(label="bank.paid", epsilon=3.0, method="one-shot")
         model.simulate(tables, Roster.of(schemas), seeded(seed))
         ratios.append(model.partial("shop", tables["shop"]).var() / model.parts_["shop"].variance)
-    assert 0.2 < np.median(ratios) < 2.2
+    # The allowance is in proportion to the squared weights, as the variance is, so the ratio is bounded for any noise.
+    # Without it a quarter of such fits would say that there is no variance at all.
+    assert min(ratios) > 0.1
+    assert max(ratios) < 8

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -69,3 +70,20 @@ def test_the_library_is_loaded_only_when_it_is_needed():
     code = "import colonnade, sys; print('rbcl' in sys.modules, 'clkhash' in sys.modules)"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert said.stdout.strip() == "False False"
+
+
+def test_nothing_is_left_among_temporary_files(tmp_path):
+    """rbcl unpacks libsodium into a temporary file when it is imported, and leaves it there."""
+    program = "from colonnade.mpc.blinding import hashed; print(hashed([b'one']).tobytes().hex())"
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "TMPDIR": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for _ in range(2)
+    ]
+    assert said[0] == said[1] == hashed([b"one"]).tobytes().hex() + "\n"
+    assert list(tmp_path.iterdir()) == []

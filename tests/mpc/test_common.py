@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 from colonnade.errors import ProtocolError
+from colonnade.mpc import PRIMES
 from colonnade.mpc.common import CommonKeys, groups
 from colonnade.mpc.shamir import combine, interpolate
 from colonnade.randomness import Stream
@@ -52,6 +53,21 @@ def test_shares_lie_on_one_polynomial(size, threshold):
         assert combine(committee.system, [zero[point] for point in points], points, 0).any(), "the degree is no lower"
     with pytest.raises(ValueError, match="no sharing of zero"):
         seats["n0"].zero((1,), threshold)
+
+
+@pytest.mark.parametrize(("size", "threshold"), [(3, 1), (4, 1), (5, 2), (7, 3)])
+@pytest.mark.parametrize("count", [1, 40, 40_000])
+def test_a_sharing_of_zero_is_the_same_where_it_is_added(size, threshold, count):
+    committee = make(size, threshold, PRIMES[:2])
+    keys = {group: Stream.fresh().bytes(32) for group in groups(committee)}
+    one, other = with_keys(committee, keys), with_keys(committee, keys)
+    for degree in range(threshold + 1, 2 * threshold + 1):
+        for seat in committee.seats:
+            zero, before = one[seat].zero((count,), degree), np.arange(2.0 * count).reshape(2, count)
+            target = before.copy()
+            other[seat].add_zero(target, degree)
+            assert zero.any()
+            assert np.array_equal(committee.system.reduce(target - before), zero)
 
 
 @pytest.mark.parametrize(("size", "threshold"), [(3, 1), (5, 2)])

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -7,7 +9,9 @@ from scipy import stats
 
 from colonnade.errors import ProtocolError
 from colonnade.mpc import keyvalue
+from colonnade.mpc.digests import digests
 from colonnade.mpc.keyvalue import Store, cells_for, stored
+from colonnade.mpc.subsets import Subsets
 from colonnade.randomness import Stream
 
 
@@ -64,3 +68,36 @@ def test_equal_keys_are_refused():
 def test_a_table_of_another_shape_is_refused(shape):
     with pytest.raises(ProtocolError):
         Store(1, np.zeros(shape, dtype=np.uint64))
+
+
+def test_a_layer_of_keys_is_alone_in_its_cells_and_no_key_is_removed_twice(stream):
+    keys = stream.uint64((3000, 2))
+    size = cells_for(len(keys))
+    places = keyvalue._three(keys, 7, size)
+    layers, core = keyvalue._peel(places, size)
+    left = np.ones(len(keys), dtype=bool)
+    for layer, own in layers:
+        assert len(np.unique(layer)) == len(layer) == len(np.unique(own))
+        held = np.bincount(places[left].ravel(), minlength=size)
+        assert (held[own] == 1).all()
+        assert (places[layer] == own[:, None]).any(axis=1).all()
+        left[layer] = False
+    assert np.array_equal(np.flatnonzero(left), core)
+    assert not len(core)
+
+
+def test_sums_of_chosen_rows(stream):
+    rows, chosen = stream.uint64((64, 3)), stream.uint64(5000)
+    bits = (chosen[:, None] >> np.arange(64, dtype=np.uint64) & np.uint64(1)).astype(bool)
+    expected = np.array([np.bitwise_xor.reduce(rows[one], axis=0) for one in bits[-50:]])
+    np.testing.assert_array_equal(Subsets(rows)(chosen)[-50:], expected)
+    assert Subsets(rows)(chosen[:0]).shape == (0, 3)
+
+
+@pytest.mark.parametrize("size", [16, 32])
+def test_digests_that_begin_alike_are_those_of_a_keyed_hash(size):
+    pieces = [b"", b"one", bytes(300)]
+    found = digests(hashlib.blake2b(key=b"secret", digest_size=size), pieces)
+    expected = [hashlib.blake2b(piece, key=b"secret", digest_size=size).digest() for piece in pieces]
+    assert [row.astype("<u8").tobytes() for row in found] == expected
+    assert digests(hashlib.blake2b(digest_size=size), []).shape == (0, size // 8)

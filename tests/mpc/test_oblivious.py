@@ -261,10 +261,10 @@ def test_an_asker_that_guesses_keys_does_not_find_values_even_with_its_own_rows(
     others = people(*range(1000, 1400))
     hashes = function.hashed(others, listed.salt)
     rows = rows_of(asker._hiding, ROW_WORDS)[: listed.cells]
-    found = function.answers(rows, hashes[:, :2], listed.seed)
+    found = function.Answers(rows, listed.seed)(hashes[:, :2])
     wrong = function._values(CONTEXT, hashes, found)
     # With all of the secret but one column at which a word of the code has a bit, it is still wrong.
-    missed = function.answers(listed.rows[: listed.cells], hashes[:, :2], listed.seed) ^ hashes[:, 2:]
+    missed = function.Answers(listed.rows[: listed.cells], listed.seed)(hashes[:, :2]) ^ hashes[:, 2:]
     weights = bits(Coder(ALL)(missed)).sum(axis=1)
     assert weights.min() >= DISTANCE, "at least 128 bits of the secret decide the value"
     theirs = set(valued(holder.values(others)))

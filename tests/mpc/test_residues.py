@@ -86,6 +86,13 @@ def test_products_of_several_pairs_are_exact_at_the_worst_magnitudes(rows, colum
     assert system.inners([]) == []
 
 
+def test_products_with_no_columns_have_none():
+    system = ResidueSystem(PRIMES[:2])
+    left, none = np.ones((2, 3000, 40)), np.ones((2, 3000, 0))
+    assert system.inner(left, none).shape == (2, 40, 0)
+    assert [found.shape for found in system.inners([(left, none), (left, left)])] == [(2, 40, 0), (2, 40, 40)]
+
+
 def test_uniform_residues_are_uniform(stream):
     system = ResidueSystem((11, PRIMES[0]))
     small, large = system.uniform((100_000,), stream)

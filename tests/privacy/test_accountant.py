@@ -215,6 +215,18 @@ def test_gaussian_delta_to_nine_digits(mu: float, ratio: float) -> None:
     assert abs(found - float(exact)) <= 1e-9 * max(1.0, abs(float(exact)) * 1e-3)
 
 
+def test_one_gaussian_delta_has_every_bit_of_many() -> None:
+    rng = np.random.default_rng(5)
+    drawn = zip(10 ** rng.uniform(-8, 3, 1500), 10 ** rng.uniform(-6, 3, 1500), strict=True)
+    corners = [(mu, ratio * mu) for mu in (1e-120, 0.499, 0.5, 30.0, 1e120) for ratio in (0.0, 24.9, 25.1, 1e7)]
+    for mu, epsilon in [*drawn, *corners]:
+        one = gaussian.log_gaussian_delta(mu, epsilon)
+        assert one == gaussian.log_gaussian_deltas(np.array([mu]), epsilon)[0]
+        assert type(one) is float
+    for mu, epsilon in ((0.0, 1.0), (math.inf, 1.0), (1.0, math.inf)):
+        assert gaussian.log_gaussian_delta(mu, epsilon) == gaussian.log_gaussian_deltas(np.array([mu]), epsilon)[0]
+
+
 @pytest.mark.parametrize("mu", [1e-6, 0.01, 0.27, 1.0, 10.0, 200.0])
 @pytest.mark.parametrize("delta", [1e-300, 1e-30, 1e-9, 1e-5, 0.1])
 def test_gaussian_epsilon_is_never_too_small(mu: float, delta: float) -> None:

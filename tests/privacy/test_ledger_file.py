@@ -18,9 +18,10 @@ import pytest
 from colonnade.errors import BudgetError, LedgerError
 from colonnade.privacy.accountant import epsilon
 from colonnade.privacy.events import views
-from colonnade.privacy.ledger import Ledger, check_without_ledger
+from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.ledger.file import add, append
 from colonnade.privacy.ledger.layout import into_wal
+from colonnade.privacy.ledger.without import check_without_ledger
 from colonnade.privacy.observers import Budget, Observer
 
 from .conftest import EVENT, TRUST

@@ -113,15 +113,15 @@ def ledger(filled: bytes, tmp_path: Path) -> Ledger:
 
 @pytest.fixture
 def parsed(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """Every event that the ledger reads back from its file."""
+    """The events of every entry that the ledger reads back from its file, also where equal texts were read before."""
     seen: list[object] = []
-    real = book.from_dict
+    real = book.read_told
 
-    def counted(value: object) -> Event:
-        seen.append(value)
-        return real(value)
+    def counted(events: str, trust: str, people: str | None) -> Told:
+        seen.append(events)
+        return real(events, trust, people)
 
-    monkeypatch.setattr(book, "from_dict", counted)
+    monkeypatch.setattr(book, "read_told", counted)
     return seen
 
 

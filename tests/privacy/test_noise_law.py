@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 from colonnade.errors import CapacityError, PrivacyError
-from colonnade.privacy.noise import discrete_gaussian, discrete_laplace, discrete_laplace_share, skellam
+from colonnade.privacy.noise import discrete_gaussian, discrete_laplace, discrete_laplace_share, skellam, strips
 from colonnade.randomness import Stream
 from research.bounds import share_of
 
@@ -91,6 +91,14 @@ def test_small_discrete_gaussian(variance: Fraction, stream: Stream) -> None:
     masses = gaussian_masses(variance)
     assert fit(discrete_gaussian(variance, 200_000, stream), masses) > PASS
     assert fit(discrete_gaussian(variance * OFF, 200_000, stream), masses) < FAIL
+
+
+def test_rounds_to_spare_do_not_change_the_law(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    masses = gaussian_masses(Fraction(90_000))
+    for spare in (10**9, 2):  # hardly any, so that holes are filled by drawing again; and more than are needed
+        monkeypatch.setattr(strips, "_SPARE", spare)
+        assert fit(discrete_gaussian(90_000, 400_000, stream), masses) > PASS
+    assert fit(discrete_gaussian(90_000 * OFF, 400_000, stream), masses) < FAIL
 
 
 @pytest.mark.parametrize("mu", SMALL_SKELLAM)

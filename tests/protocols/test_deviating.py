@@ -191,12 +191,12 @@ def lists_of(**people):
 
 def cheating_leader(monkeypatch, tell):
     """A leader ``a`` that tells ``b`` other matches, as ``tell`` makes them, and never says that anything is wrong."""
-    real_joined, known = aligning._joined, {}
+    real_tags, known = aligning._tags, {}
 
-    def joined(me, values, *rest):
+    def tags_of(me, values, *rest):
         if me.name == "a":
             known["values"] = values
-        return real_joined(me, values, *rest)
+        return real_tags(me, values, *rest)
 
     def joins(me, tags, shares, at_least):
         for other, own in tags.items():
@@ -214,7 +214,7 @@ def cheating_leader(monkeypatch, tell):
         with suppress(DisagreementError) if self._me.name == "a" else nullcontext():
             real_require(self, otherwise)
 
-    monkeypatch.setattr(aligning, "_joined", joined)
+    monkeypatch.setattr(aligning, "_tags", tags_of)
     monkeypatch.setattr(join, "leader_joins", joins)
     monkeypatch.setattr(Comparison, "require", require)
 

@@ -13,6 +13,7 @@ from colonnade.mpc import PRIMES, Committee, ResidueSystem, Shares
 from colonnade.privacy import DiscreteGaussianRelease, Repeated, Trust
 from colonnade.protocols.roles import COORDINATOR, Owner
 from colonnade.protocols.session import partners
+from colonnade.protocols.task import Playable
 from colonnade.wire import encode
 
 from .kit import results
@@ -153,7 +154,7 @@ def test_a_result_is_kept_only_if_as_many_seats_confirm_it_as_must_be_left(seats
         compared(seats, threshold, gone=may, wrong="s0")
 
 
-class Telling:
+class Telling(Playable):
     """A task in which a tells b and c, and nobody holds shares."""
 
     owners = ("a", "b", "c")

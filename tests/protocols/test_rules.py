@@ -8,6 +8,9 @@ import pytest
 
 from colonnade import versions
 from colonnade.errors import ProtocolError
+from colonnade.mpc.common import CommonKeys
+from colonnade.mpc.fixed import functions, masks
+from colonnade.mpc.oblivious import function
 from colonnade.protocols import rules, vocabulary
 from colonnade.tables import days, normal, parse
 
@@ -16,7 +19,8 @@ from colonnade.tables import days, normal, parse
 DIGESTS = {
     "rounding": "06f8a0cce0c7c3ae",
     "streams": "e75eaf829043167e",
-    "masked": "277703be2be42971",
+    "parts": "12561ba8c5caa534",
+    "masked": "949c82e465b0b37a",
     "ids": "af6c72d788f85908",
     "cells": "2533eb02f8b9f6a9",
     "hashes": "9d848968fd0c815c",
@@ -24,6 +28,7 @@ DIGESTS = {
     "numbers": "fea519cec3437624",
     "dates": "1855e25e6aa21b42",
     "group": "d07f146f9ea6f5e1",
+    "transfers": "01db0904962021c8",
 }
 
 
@@ -31,7 +36,14 @@ def told(**changed: str) -> rules.Told:
     return {"rules": " ".join(f"{k}={v}" for k, v in (DIGESTS | changed).items()), "has": "colonnade 0.1.0"}
 
 
+def of_coordinator(without: str = "") -> rules.Told:
+    """What a coordinator tells, which has no table."""
+    every = {"rounding", "streams", "parts", "masked"} - {without}
+    return {"rules": " ".join(f"{k}={v}" for k, v in DIGESTS.items() if k in every), "has": "colonnade 0.1.0"}
+
+
 def test_rules_are_the_same_with_every_version() -> None:
+    rules._digest.cache_clear()  # another test may have run a study under other rules
     found = rules.told_by("bank", aligns=True)
     assert dict(one.split("=") for one in found["rules"].split()) == DIGESTS
     vocabulary.READY.check(found, "bank")
@@ -42,8 +54,8 @@ def test_everybody_tells_the_rules_that_it_applies() -> None:
     def names(who: str, *, aligns: bool) -> set[str]:
         return {one.split("=")[0] for one in rules.told_by(who, aligns=aligns)["rules"].split()}
 
-    assert names("coordinator", aligns=True) == {"rounding", "streams", "masked"}
-    assert names("bank", aligns=False) == {"rounding", "streams", "masked", "ids", "cells", "hashes"}
+    assert names("coordinator", aligns=True) == {"rounding", "streams", "parts", "masked"}
+    assert names("bank", aligns=False) == {"rounding", "streams", "parts", "masked", "ids", "cells", "hashes"}
 
 
 def test_digests_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,21 +84,40 @@ def test_digests_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
         with monkeypatch.context() as patch:
             patch.setattr(parse, "COMMA_NUMERAL", parse.NUMERAL)
             assert anew("cells") != DIGESTS["cells"]
+        for module, name, value in (
+            (masks, "CHUNK", 1 << 14),  # other limbs are drawn before the first sharing of zero
+            (masks, "LONG_LIMB", 24),
+            (functions, "FLAT", 1 << 22),
+            (functions, "_LINE", 2.9),
+        ):
+            with monkeypatch.context() as patch:
+                patch.setattr(module, name, value)
+                functions._reciprocal_plan.cache_clear()
+                assert anew("masked") != DIGESTS["masked"], name
+        with monkeypatch.context() as patch:
+            patch.setattr(function, "PIECE", 1 << 10)
+            assert anew("transfers") != DIGESTS["transfers"]
+        for name, other in (
+            ("add_zero", lambda self, target, degree: None),
+            ("pair_stream", lambda self, dealer, seat: self._between[seat, dealer]),
+        ):
+            with monkeypatch.context() as patch:
+                patch.setattr(CommonKeys, name, other)
+                assert anew("masked") != DIGESTS["masked"], name
     finally:
+        functions._reciprocal_plan.cache_clear()
         rules._digest.cache_clear()
 
 
 def test_equal_rules_pass() -> None:
     rules.compare({"coordinator": told(), "bank": told(), "shop": told()})
-    few = {"rules": f"rounding={DIGESTS['rounding']}", "has": ""}
-    rules.compare({"coordinator": few, "bank": told(), "shop": told()})
+    rules.compare({"coordinator": of_coordinator(), "bank": told(), "shop": told()})
 
 
 def test_one_sentence_names_the_rule_and_the_versions() -> None:
     other = {**told(text="0" * 16), "has": "colonnade 0.1.0, Python 3.11.7, pyarrow 22.0.0"}
-    few = {"rules": f"rounding={DIGESTS['rounding']}", "has": "colonnade 0.1.0"}
     with pytest.raises(ProtocolError) as refused:
-        rules.compare({"coordinator": few, "bank": told(), "shop": other})
+        rules.compare({"coordinator": of_coordinator(), "bank": told(), "shop": other})
     assert str(refused.value) == (
         "shop and bank do not follow the same rules (how text is compared): shop has colonnade 0.1.0, Python 3.11.7, "
         "pyarrow 22.0.0; bank has colonnade 0.1.0: install the same versions everywhere"
@@ -102,6 +133,12 @@ def test_one_sentence_names_the_rule_and_the_versions() -> None:
 def test_whatever_differs_is_refused(other: rules.Told) -> None:
     with pytest.raises(ProtocolError, match="do not follow the same rules"):
         rules.compare({"coordinator": told(), "bank": told(), "shop": other})
+
+
+@pytest.mark.parametrize("rule", ["parts", "masked", "streams"])
+def test_a_coordinator_that_does_not_know_a_rule_is_refused_by_owners(rule: str) -> None:
+    with pytest.raises(ProtocolError, match=f"how {rules._MEANING[rule]}"):
+        rules.compare({"coordinator": of_coordinator(without=rule), "bank": told()})
 
 
 def test_versions_tell_nothing_else() -> None:

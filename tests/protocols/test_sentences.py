@@ -56,6 +56,8 @@ PUBLIC = {
         "_disconnected(self._identity.name, error)", "_disconnected(self._own_name, error)",
         "harmless(error.details())", "self._address", "str(end)",
     },
+    "wire/link.py": {"self.why or 'the other end hung up'", "self.why or error.strerror or 'the connection broke'"},
+    "wire/listener.py": {"listen", "why"},  # raised before anybody is connected
     "wire/packet.py": {"number"},
     "wire/tls.py": {
         "clock()", "error.verify_message", "fingerprint_of(found or b'')", "peer.fingerprint", "reason",

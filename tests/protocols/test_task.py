@@ -11,9 +11,12 @@ from hypothesis import given, settings, strategies as st
 from colonnade.errors import StudyError
 from colonnade.models.kinds import load, rows
 from colonnade.privacy import Trust
+from colonnade.privacy.noise.strips import strips
+from colonnade.protocols.moments.integers import noise_share
 from colonnade.protocols.moments.task import Moments
 from colonnade.protocols.sketch import Sketch
 from colonnade.protocols.task import Adjustable, Priced, Task, check_complete
+from colonnade.randomness import KEY_BYTES, Stream
 
 from .kit import LAWS, exchange_task, grouped_moments_task, kept_scores_task, moments_task
 
@@ -124,3 +127,14 @@ def test_the_rows_of_messages_stand_in_the_study():
     assert exchange_task().adjustable(40).number_of_rows == 40
     with pytest.raises(StudyError, match=r"change task\.rows"):
         exchange_task().adjustable(41)
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_tables_of_noise_are_made_ahead(law):
+    task = moments_task(law=law)
+    strips.cache_clear()
+    task.prepare()
+    made = strips.cache_info().misses
+    assert made == len({noise.share * (copies if law == "skellam" else 1) for noise, copies in task.drawn})
+    noise_share(task, Stream(bytes(KEY_BYTES)))
+    assert strips.cache_info().misses == made, "drawing makes no other table"

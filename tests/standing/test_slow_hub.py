@@ -225,11 +225,12 @@ def test_a_disk_that_cannot_be_written_for_a_while_ends_no_agent(
     hub.answers.set()
     with working(three, hub, monkeypatch, tmp_path / "agent") as agent:
         until(lambda: agent.office.status().connected)
-        monkeypatch.setattr(standing_file, "_BUSY_SECONDS", 0.01)
-        with closing(sqlite3.connect(tmp_path / "agent" / "agent.db", isolation_level=None)) as other:
+        with closing(sqlite3.connect(tmp_path / "agent" / "agent.db", timeout=60, isolation_level=None)) as other:
             other.execute("BEGIN EXCLUSIVE")  # as a disk that is full: nothing can be written
-            hub.say(study.id, "open")
-            until(lambda: "cannot go on now" in caplog.text and "nothing can be fetched or told now" in caplog.text)
+            with monkeypatch.context() as impatient:  # not longer, or the agent's own uses would be in each other's way
+                impatient.setattr(standing_file, "_BUSY_SECONDS", 0.01)
+                hub.say(study.id, "open")
+                until(lambda: "cannot go on now" in caplog.text and "nothing can be fetched or told now" in caplog.text)
             other.execute("ROLLBACK")
         until(lambda: agent.office.known([study.id]))
 

@@ -26,7 +26,7 @@ def names(where: str) -> set[str]:
     """The metrics that the page for operators names for an agent or for a hub, without their labels."""
     page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
     rows = [(name.strip("`").partition("{")[0], places.split(", ")) for name, places in _ROW.findall(page)]
-    assert len(rows) == 11
+    assert len(rows) == 12
     return {name.rstrip("*") for name, places in rows if where in places}
 
 
@@ -73,6 +73,7 @@ def test_every_metric_of_the_page_has_a_sample_where_it_belongs(
         assert of_agent['colonnade_studies{state="done"}'] == 0
         assert of_agent["colonnade_assessment_seconds_count"] == 1
         assert of_agent['colonnade_epsilon_left{days="0",observer="analyst"}'] == 2
+        assert of_agent['colonnade_sent_bytes_total{way="direct"}'] == 0
         assert of_hub['colonnade_studies{state="open"}'] == 1
         assert of_hub["colonnade_members_present"] >= 1
         found.office("bank").decline(study, "eva", "not now")

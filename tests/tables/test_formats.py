@@ -37,7 +37,7 @@ def test_the_same_table_in_any_encoding(tmp_path: Path, encoding: str, on_disk: 
 
 
 def test_many_rows_across_blocks_keep_their_line_breaks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("colonnade.tables.files._CSV_BLOCK", 4096)
+    monkeypatch.setattr("colonnade.tables.files.BLOCK", 4096)
     rows = [f'é{place};"{place % 7},5";"a\r\nö"\r\n' for place in range(3000)]
     path = written(tmp_path, "person_id;x;text\r\n" + "".join(rows), "utf-16")
     schema = Schema({"x": number(0, 8), "text": category(["a\r\nö"])}, separator=";", encoding="utf-16", decimal=",")
@@ -103,7 +103,7 @@ FOUND: list[tuple[str, str, str, dict[str, Any], str]] = [
         {},
         "spreadsheet (.xlsx, .ods) or a zip archive, which is not read; save",
     ),
-    ("t.xls", "\xd0\xcf\x11\xe0rest", "latin-1", {}, "spreadsheet (.xls)"),
+    ("t.xls", "\xd0\xcf\x11\xe0rest", "latin-1", {}, "the spreadsheet cannot be read"),
     ("t.csv", GERMAN.replace("person_id", "personid"), "utf-8", {"separator": ";"}, "did you mean 'personid'?"),
     ("t.csv", GERMAN.replace("neu", "stadt"), "utf-8", {"separator": ";"}, "column 'stadt' appears more than once"),
 ]

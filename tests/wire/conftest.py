@@ -5,6 +5,7 @@ from __future__ import annotations
 import selectors
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -13,7 +14,9 @@ from typing import Any
 import pytest
 
 from colonnade.wire import Certificate, Endpoint, Hub, Identity, Room, RoomPlace, dial
+from colonnade.wire.direct import Direct
 from colonnade.wire.envelope import names
+from tests.ports import free_port
 
 from .switchboard import Switchboard
 
@@ -119,6 +122,29 @@ class HubWorld(World):
         self.hub.stop()
 
 
+class LinkWorld(HubWorld):
+    """The bank and the shop listen, each behind a cable of its own, and the coordinator dials them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        ports = {"bank": free_port(), "shop": free_port()}
+        self.cables = {name: Wire(port) for name, port in ports.items()}
+        self.directs = {
+            name: Direct(f"127.0.0.1:{port}", f"127.0.0.1:{self.cables[name].port}") for name, port in ports.items()
+        } | {"coordinator": Direct()}
+        self.told: list[tuple[str, str, str]] = []
+
+    def connect(self, identity: Identity, **options: Any) -> Endpoint:
+        name = identity.name
+        settings = {"direct": self.directs[name], "told": lambda peer, way: self.told.append((name, peer, way))}
+        return super().connect(identity, **settings | options)
+
+    def end(self) -> None:
+        super().end()
+        for cable in self.cables.values():
+            cable.close()
+
+
 class RoomWorld(World):
     """Threads without a network, so nothing to watch and nothing to cut; one limit for all."""
 
@@ -138,6 +164,8 @@ class Wire:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         self._whole = True
+        self.rate: float | None = None
+        """Bytes a second, if it is slow."""
         self._lock = threading.Lock()
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
         self._threads = [threading.Thread(target=self._accept)]
@@ -171,7 +199,11 @@ class Wire:
                 if not self._whole:
                     near.close()
                     continue
-                far = socket.create_connection(self._target)
+                try:
+                    far = socket.create_connection(self._target)
+                except OSError:  # nobody listens there any more
+                    near.close()
+                    continue
                 self._pairs.append((near, far))
                 thread = threading.Thread(target=self._forward, args=(near, far))
                 self._threads.append(thread)
@@ -184,9 +216,11 @@ class Wire:
             try:
                 while True:
                     for key, _ in selector.select():
-                        data = key.fileobj.recv(1 << 18)
+                        data = key.fileobj.recv(1 << 16)
                         if not data:
                             return
+                        if self.rate is not None:
+                            time.sleep(len(data) / self.rate)
                         key.data.sendall(data)
             except OSError:
                 return
@@ -200,7 +234,7 @@ def _shut(end: socket.socket) -> None:
         end.shutdown(socket.SHUT_RDWR)
 
 
-@pytest.fixture(params=[MemoryWorld, HubWorld, RoomWorld], ids=["memory", "hub", "room"])
+@pytest.fixture(params=[MemoryWorld, HubWorld, LinkWorld, RoomWorld], ids=["memory", "hub", "links", "room"])
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
     """Participants that can talk."""
     world = request.param()

@@ -313,9 +313,9 @@ def test_no_message_of_a_guest_waits_for_the_receipt_of_another() -> None:
         door = Door(1, 1, handshake=5.0, closing=0.1)
         port = door.listen("127.0.0.1:0")
         _, writer = await asyncio.open_connection("127.0.0.1", port)
-        while not (found := [guest.outer for guest in door._open if guest.outer]):
+        while not (found := [guest.outer for guest in door._open]):
             await asyncio.sleep(0.01)
-        option: int = found[0].get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        option: int = found[0].socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         writer.close()
         door.shut()
         await door.close()

@@ -304,7 +304,7 @@ def run(study: StudyPath, out: Out = None, approve: Approve = None, again: Again
     say("\n\n".join(filter(None, (show.about(loaded), show.preflight(preflight(loaded))))))
     forks = copied(loaded)  # before anything of a party is looked at: nobody shall inherit it
     configs = list(local_configs(loaded).values())
-    if enough := show.own_forecast(loaded, configs):
+    if not json and (enough := show.own_forecast(loaded, configs)):  # it counts the rows of every table
         say(f"\n{enough}")
     about(study, *(own.path for own in configs))
     say_news(loaded, configs)

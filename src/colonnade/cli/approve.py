@@ -11,6 +11,7 @@ from colonnade.cli.output import say
 from colonnade.errors import ColonnadeError, LedgerError, PolicyError
 from colonnade.harmless import harmless
 from colonnade.privacy import Statement
+from colonnade.privacy.ledger.file import at_once
 from colonnade.study import PartyConfig, Study, book
 from colonnade.study.policy import Approve, ByDigest
 from colonnade.study.repeats import Again, Earlier, asks, refusal
@@ -42,7 +43,7 @@ def say_news(study: Study, configs: Sequence[PartyConfig]) -> None:
     A ledger that cannot be read leads to an error later, and so does a study of others.
     """
     for config in configs:
-        with suppress(LedgerError):
+        with suppress(LedgerError), at_once(config.ledger):
             for news in (config.ledger_news, Earlier.of(config, study).unfinished):
                 if news is not None:
                     say(news)
@@ -67,7 +68,7 @@ def once_more(again: bool, *, mute: bool) -> Again:
 
 def say_repeat(study: Study, config: PartyConfig) -> None:
     """Say that a study runs again where the policy decides that and nobody is asked."""
-    with suppress(LedgerError):
+    with suppress(LedgerError), at_once(config.ledger):
         if (said := Earlier.of(config, study).sentence) is not None and not asks(config):
             say(f"study {study.name!r} {said}; {config.path.name} lets it run, and spend, again")
 
@@ -107,9 +108,10 @@ def approval_for_all(
     """
     for config in configs:
         try:
-            config.check(study)
-            config.note_time()
-            config.check_budget(study)
+            with at_once(config.ledger):
+                config.check(study)
+                config.note_time()
+                config.check_budget(study)
         except ColonnadeError as error:
             raise type(error)(f"{config.name}: {error}") from None
     repeated = again_for_all(study, configs, once_more(again, mute=mute))

@@ -20,6 +20,7 @@ import socket
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -30,7 +31,10 @@ from colonnade.study.forks import ENDING, LONGEST_REQUEST, MOST_DESCRIPTORS, For
 if TYPE_CHECKING:
     from colonnade.study import Study
 
-_LIBRARIES = ("grpc.aio", "flint", "scipy.special", "pyarrow.csv", "cryptography.x509", "rbcl", "encodings.idna")
+_LIBRARIES = (
+    *("grpc.aio", "flint", "scipy.special", "pyarrow.csv", "cryptography.x509", "encodings.idna"),
+    "colonnade.mpc.sodium",
+)
 _PARTICIPANT = (
     *("cli.app", "cli.approve", "cli.publish", "cli.show", "study.alignment.store", "study.run"),
     *("wire.certificates", "wire.hub_carrier", "privacy.noise.laws", "privacy.noise.strips", "report.components"),
@@ -64,15 +68,17 @@ def copied(study: Study | None = None) -> Forks:
         return Forks()
     if study is not None:
         study.hand_on()
-    return Forks.of_this_process(_serve_as_copy)
+    return Forks.of_this_process(partial(_serve_as_copy, study))
 
 
-def _serve_as_copy(control: socket.socket) -> NoReturn:
+def _serve_as_copy(study: Study | None, control: socket.socket) -> NoReturn:
     usual = _deaf()
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
     try:
         os.environ.update(environment())
         prepare()
+        if study is not None:
+            _prepare_noise(study)
         serve(control)
     except BaseException:  # the command that was copied must not go on here
         os._exit(1)
@@ -156,8 +162,16 @@ def _plan(study: Path) -> None:
     from colonnade.study import Study
 
     with suppress(Exception):
-        Study.load(study).hand_on()
-        gc.freeze()
+        loaded = Study.load(study)
+        loaded.hand_on()
+        _prepare_noise(loaded)
+
+
+def _prepare_noise(study: Study) -> None:
+    """Make the tables of a study's noise, which are public, for all later processes."""
+    with suppress(Exception):  # a study that cannot be run is left to them, who say why
+        study.task.prepare()
+    gc.freeze()
 
 
 def _forked() -> int:

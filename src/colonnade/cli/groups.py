@@ -12,9 +12,17 @@ from colonnade.cli.output import Json, emit, pour, say
 from colonnade.errors import ColonnadeError, PolicyError, StudyError
 
 if TYPE_CHECKING:
+    from colonnade.study.policy import PartyConfig
     from colonnade.tables import Schema
+    from colonnade.tables.sources.query import Query
 
 StudyPath = Annotated[Path, typer.Argument(metavar="STUDY.toml", help="The study file.")]
+TableName = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE", help="CSV or Parquet: a file, a folder, an address; or a party.toml, for its table."
+    ),
+]
 LedgerPath = Annotated[Path, typer.Argument(metavar="LEDGER", help="A ledger file.")]
 init_app = typer.Typer(help="Make keys, certificates and configurations.", no_args_is_help=True)
 ledger_app = typer.Typer(help="What a party has spent.", no_args_is_help=True)
@@ -207,7 +215,7 @@ def ledger_export(
 
 @schema_app.command("draft")
 def schema_draft(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A CSV or Parquet file.")],
+    file: TableName,
     out: Annotated[Path | None, typer.Option("--out", help="Where to write it.  [default: FILE with .toml]")] = None,
     id: Annotated[str | None, typer.Option("--id", help="The id column, which is left out.")] = None,
     json: Json = False,
@@ -216,10 +224,13 @@ def schema_draft(
     from colonnade.models.files import replace_private
     from colonnade.tables import draft_schema
 
-    target = out or file.with_suffix(".toml")
+    given, _ = _table_named(file)
+    if out is None and not isinstance(given, Path):
+        raise ColonnadeError("say with --out where to write the schema")
+    target = out or Path(file).with_suffix(".toml")
     if target.exists():
         raise ColonnadeError(f"{target} is there already; choose another place with --out")
-    replace_private(target, draft_schema(file, id=id).encode())  # until it is reviewed it tells about the data
+    replace_private(target, draft_schema(given, id=id).encode())  # until it is reviewed it tells about the data
     if json:
         emit({"schema": str(target)})
     else:
@@ -240,7 +251,7 @@ def schema_digest(
 
 @schema_app.command("check")
 def schema_check(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A CSV or Parquet file.")],
+    file: TableName,
     schema: Annotated[Path, typer.Argument(metavar="SCHEMA.toml", help="Its schema.")],
     id: Annotated[
         str | None, typer.Option("--id", help="The id column.  [default: person_id, if there is one]")
@@ -251,9 +262,10 @@ def schema_check(
     from colonnade.cli import show
     from colonnade.tables import Schema, read_table
 
-    declared = Schema.load(schema)
-    named = id or _id_column(file, declared)
-    table = read_table(file, declared, id=named)
+    given, own = _table_named(file)
+    declared = Schema.load(schema) if own is None else Schema.load(schema).written(own.content.written)
+    named = id or (None if own is None else own.content.id) or _id_column(given, declared)
+    table = read_table(given, declared, id=named)
     report = table.check()
     ids = "" if named else "; without an id column, so it takes part only in studies with [align]"
     emit({"rows": table.rows, "id": named, "report": show.plain(report)}) if json else say(
@@ -261,9 +273,20 @@ def schema_check(
     )
 
 
-def _id_column(file: Path, schema: Schema) -> str | None:
-    """The default id column, if the file has it; otherwise ``None``."""
-    from colonnade.tables.dataset import PERSON_ID
-    from colonnade.tables.files import column_names
+def _table_named(text: str) -> tuple[str | Path | Query, PartyConfig | None]:
+    """What a command reads: a path or an address, or the table of a party file, with that file."""
+    from colonnade.study.policy import PartyConfig
+    from colonnade.tables.sources.stores import is_address
 
-    return PERSON_ID if PERSON_ID in column_names(file, str(file), schema.text) else None
+    if text.endswith(".toml"):
+        own = PartyConfig.load(text)
+        return own.data, own
+    return (text if is_address(text) else Path(text)), None
+
+
+def _id_column(given: str | Path | Query, schema: Schema) -> str | None:
+    """The default id column, if the table has it; otherwise ``None``."""
+    from colonnade.tables.dataset import PERSON_ID
+    from colonnade.tables.sources.opening import opened
+
+    return PERSON_ID if PERSON_ID in opened(given, None, schema.text).columns() else None

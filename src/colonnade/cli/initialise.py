@@ -22,6 +22,7 @@ from colonnade.study.local import local_configs
 from colonnade.study.party_file import Approval
 from colonnade.study.spec import Study, write_pins
 from colonnade.tables.dataset import PERSON_ID
+from colonnade.tables.sources.stores import has_pattern
 from colonnade.wire import Certificate, Identity, check_name
 
 PARTY_TEMPLATE = """\
@@ -185,7 +186,12 @@ def trial(study: Path) -> dict[str, str]:
 
 def without_tables(study: Path) -> list[PartyConfig]:
     """The configurations beside a study file whose table is not where they say."""
-    return [config for config in local_configs(Study.load(study)).values() if not config.data.exists()]
+    return [config for config in local_configs(Study.load(study)).values() if _lacks(config.data)]
+
+
+def _lacks(data: object) -> bool:
+    """Whether a table should be one file of this machine, and is not there."""
+    return isinstance(data, Path) and not has_pattern(str(data)) and not data.exists()
 
 
 def free_port() -> int:

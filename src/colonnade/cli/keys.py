@@ -62,8 +62,9 @@ def rules(key: Key) -> str:
 
 
 def _text(study: Study, config: PartyConfig, task: Aligning, found: Keys, rows: int) -> str:
+    where = config.source().name
     lines = [
-        f"{config.name} in {study.name!r}: {rows:,} rows of {config.data}, {len(found):,} keys; {in_counts(found)}",
+        f"{config.name} in {study.name!r}: {rows:,} rows of {where}, {len(found):,} keys; {in_counts(found)}",
         "",
         *(f"  {key.name}: {rules(key)}" for key in task.keys),
         "",

@@ -71,7 +71,7 @@ def coordinator(
     say(f"coordinator of {loaded.name!r}: waiting for {', '.join(loaded.content.parties)} at {address}")
     with progress_bar(not (json or pipe)) as bar:
         place, watch = Place(hub, room, attempt), present if while_open else None
-        run_coordinator(loaded, key, folder, piped if pipe else bar, listen=listen, place=place, watch=watch)
+        run_coordinator(loaded, key, folder, piped if pipe else bar, listen=listen, place=place, watch=watch, tell=say)
     if room or not pipe:
         facts = publish(loaded, folder, {"coordinator": folder})
         emit(facts) if json else None if pipe else say(show.outcome(loaded, folder, facts["run"]))
@@ -125,6 +125,7 @@ def party(
             again=repeat,
             place=Place(hub, room, attempt),
             watch=present if while_open else None,
+            tell=say,
         )
     publish_own(loaded, own, folder, model)
     if not pipe:

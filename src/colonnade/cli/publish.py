@@ -15,6 +15,7 @@ from colonnade.models.assessment import Assessment
 from colonnade.models.kinds import section_of
 from colonnade.models.saved import finite
 from colonnade.privacy import Entry
+from colonnade.privacy.ledger.file import at_once
 from colonnade.privacy.ledger.groups import Sight
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.report import write_report
@@ -39,12 +40,13 @@ _ALIGNED = ("rows", "missing", "repeated", "matched")
 def publish_own(study: Study, config: PartyConfig, folder: Path, model: Estimator) -> None:
     """Write a party's own ``report.html``: what is public, and what this party alone may know."""
     record = read_facts(folder) if (folder / "run.json").exists() else taken(study, config)
-    name, book = config.name, config.book()
-    kept = folder / model.kept_file
-    counted = [entry for entry in book.entries() if entry.state != "released"]
-    own: dict[str, Any] = {"party": name, "ledger": str(config.ledger), "studies": len(counted)}
-    if len(counted) <= _FEW_STUDIES:  # to compose more of them takes long
-        own["totals"] = learned_of(name, counted, study.statement.delta)
+    name, kept = config.name, folder / model.kept_file
+    with at_once(config.ledger):
+        book = config.book()
+        own: dict[str, Any] = {"party": name, "ledger": str(config.ledger), "studies": book.studies}
+        if own["studies"] <= _FEW_STUDIES:  # to read and compose more of them takes long
+            counted = [entry for entry in book.entries() if entry.state != "released"]
+            own["totals"] = learned_of(name, counted, study.statement.delta)
     if kept.exists():
         own |= {"kept": kept.name, "keeps": model.keeps, "lines": _strongest(kept)}
     run = record | public_facts(study) | {"parties": {name: _participant(study, name, record)}, "own": own}
@@ -109,7 +111,7 @@ def _participant(study: Study, name: str, record: Mapping[str, Any]) -> dict[str
         "traffic": _totals(record.get("traffic", {})) | {"rounds": record.get("rounds")},
         "seconds": record.get("seconds"),
         "processor_seconds": record.get("processor_seconds"),
-        **({"checks": record["checks"]} if "checks" in record else {}),
+        **{key: record[key] for key in ("checks", "links") if key in record},
     }
 
 

@@ -56,7 +56,7 @@ def preflight(answer: Preflight) -> str:
     if answer.deviating is not None:
         lines += security(answer.deviating)
     brief = [harmless(line) for line in answer.details.brief]
-    lines += brief if answer.run is None else _run(answer.run, brief)
+    lines += brief if answer.run is None else _run(answer.run, brief, _DIRECT if answer.direct else ())
     if answer.details.section:
         lines += ["", *map(harmless, answer.details.section)]
     if answer.alignment is not None:
@@ -165,11 +165,18 @@ def binding(found: Binding) -> str:
     return f"OVER BUDGET: {found.observer} would learn {learned}"
 
 
-def _run(answer: RunFigures, brief: Sequence[str]) -> list[str]:
+_DIRECT = (
+    "links: participants connect to each other where they can, and the coordinator relays the rest; they see each",
+    "  other's addresses, and the time above is that of a run in which everything is relayed",
+)
+
+
+def _run(answer: RunFigures, brief: Sequence[str], links: Sequence[str] = ()) -> list[str]:
     lines = [
         f"for {answer.rows:,} rows of {answer.columns} encoded columns: about {answer.seconds:.1f} s, "
         f"{size(answer.bytes_total)} on the wire, {answer.rounds} rounds",
         f"values need {answer.value_bits} bits, {_held(answer)}; {_noise(answer)}",
+        *links,
         *brief,
         "",
     ]

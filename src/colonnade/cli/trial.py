@@ -20,7 +20,7 @@ from colonnade.study.preflight import outlook
 from colonnade.study.spec import Study
 from colonnade.tables import Schema, draft_schema
 from colonnade.tables.dataset import PERSON_ID
-from colonnade.tables.files import likely_format, read_columns
+from colonnade.tables.sources.opening import likely_format, read_columns
 from colonnade.tables.wording import listed, suggestion
 from colonnade.wire import check_name
 
@@ -186,7 +186,15 @@ def _draft(name: str, file: Path, id: str, label: str | None) -> Draft:
     if id not in columns:
         hint = suggestion(id, columns) or f"; its columns are {listed(columns)}"
         raise DataError(f"{file} has no column {id!r}{hint}: name the one that holds ids with --id {name}=COLUMN")
-    return Draft(name, file, id, draft_schema(file, id=id, fill=lambda column: f"{name}.{column}" != label), rows)
+    draft = Draft(name, file, id, draft_schema(file, id=id, fill=lambda column: f"{name}.{column}" != label), rows)
+    if not re.search(r"^\[columns\.", draft.text, re.MULTILINE):
+        beside = f" (left out: {', '.join(draft.left_out)})" if draft.left_out else ""
+        wrong = f", so --label {label} names none either" if label is not None and label.startswith(f"{name}.") else ""
+        raise DataError(
+            f"{file} has no column beside the id {id!r} that a study can use{beside}{wrong}: add a column of numbers "
+            f"or of a few different values, or give another file as --party {name}=FILE"
+        )
+    return draft
 
 
 def _kind(kind: str | None, label: str | None, drafts: Sequence[Draft]) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import resource
 import sys
-from pathlib import Path
 
 from colonnade.errors import ColonnadeError
 from colonnade.tables import Schema
 from colonnade.tables.formats import TextFormat
+from colonnade.tables.sources.query import named
 from colonnade.tables.survey import survey
 
 SECONDS = 300
@@ -23,7 +23,7 @@ def _main(asked: str) -> None:
     given = json.loads(asked)
     try:
         schema = Schema.load(given["schema"], drafts=True).written(TextFormat(**given["written"]))
-        said = survey(Path(given["data"]), schema, given["also"]).to_dict()
+        said = survey(named(given["data"]), schema, given["also"]).to_dict()
     except ColonnadeError as error:
         said = {"error": str(error)}
     json.dump(said, sys.stdout)

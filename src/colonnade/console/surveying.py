@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
+from collections.abc import Hashable
 from concurrent.futures import Future, ThreadPoolExecutor, TimeoutError as NotYet
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,10 +19,12 @@ from colonnade.console.survey_child import MEMORY, SECONDS
 from colonnade.errors import DataError
 from colonnade.study.policy import PartyConfig
 from colonnade.tables import Schema
+from colonnade.tables.sources.query import plainly
 from colonnade.tables.survey import Survey
 
 _KEPT = 8
-Key = tuple[str, int, int]
+_SHOWN = 600.0
+Key = tuple[str, Hashable]
 
 
 @dataclass
@@ -33,11 +37,12 @@ class Surveys:
     def ask(self, config: PartyConfig, schema_file: Path, wait: float) -> Survey | None:
         """The survey of the party's file under a schema; ``None`` while it takes longer than ``wait`` seconds."""
         try:
-            at = config.data.stat()
             digest = Schema.load(schema_file, drafts=True).digest
+            state = config.source().state()
         except OSError as error:
-            raise DataError(f"{config.data}: the file cannot be read: {error.strerror}") from None
-        key = (digest, at.st_mtime_ns, at.st_size)
+            raise DataError(f"{schema_file}: the file cannot be read: {error.strerror}") from None
+        # A database does not say whether its rows are others now; what it answered is shown for a while.
+        key = (digest, time.monotonic() // _SHOWN if state is None else state)
         made = self._known.get(key)
         if made is None or (made.done() and made.exception() is not None):
             made = self._known[key] = self._hand.submit(in_child, config, schema_file)
@@ -53,7 +58,7 @@ def in_child(config: PartyConfig, schema_file: Path) -> Survey:
     """Read the table in a process of its own, with limits of memory and time."""
     own = config.content
     also = [*([own.id] if own.id else []), *(part.column for part in own.keys.values())]
-    asked = {"data": str(config.data.resolve()), "schema": str(schema_file.resolve()), "also": also}
+    asked = {"data": plainly(config.data), "schema": str(schema_file.resolve()), "also": also}
     command = [sys.executable, "-m", survey_child.__name__, json.dumps(asked | {"written": own.written.stated})]
     try:
         ended = subprocess.run(command, capture_output=True, timeout=SECONDS, check=False)  # noqa: S603 - our own module

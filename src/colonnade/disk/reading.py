@@ -7,6 +7,7 @@ given, as the rest of that sentence.
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import re
@@ -14,6 +15,7 @@ import stat
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -25,6 +27,7 @@ DEEPEST = 64
 """No file of ours nests values deeper."""
 _KEY_PARTS = 32
 _PIECE = 1 << 20
+_SEVERAL = ""
 _MOST_BITS = 1 << 11
 _NOT_A_KEY = re.compile(
     r"#[^\n]*"
@@ -35,6 +38,9 @@ _NOT_A_KEY = re.compile(
     re.DOTALL,
 )
 _LONG_KEY = re.compile(rf'(?<![\w-])(?:[\w-]++|"")(?:[ \t]*+\.[ \t]*+(?:[\w-]++|"")){{{_KEY_PARTS}}}', re.ASCII)
+
+
+_NOTED: ContextVar[dict[Path, str] | None] = ContextVar("noted", default=None)
 
 
 class Unreadable(Exception):  # noqa: N818 - always turned into an error of ours
@@ -74,7 +80,21 @@ def read_bytes(path: Path, most: int) -> bytes:
         raise _reason(error) from None
     if max(found.st_size, len(content)) > most:
         raise Unreadable(f"it has more than {most:,} bytes, which no such file has")
+    if (noted := _NOTED.get()) is not None:
+        digest = hashlib.sha256(content).hexdigest()
+        noted[path.absolute()] = digest if noted.get(path.absolute(), digest) == digest else _SEVERAL
     return content
+
+
+@contextmanager
+def noted() -> Iterator[dict[Path, str]]:
+    """Note the SHA-256 of everything that is read inside, of the very bytes; one that changed meanwhile has none."""
+    found: dict[Path, str] = {}
+    before = _NOTED.set(found)
+    try:
+        yield found
+    finally:
+        _NOTED.reset(before)
 
 
 def _read(file: BinaryIO, size: int, most: int) -> bytes:

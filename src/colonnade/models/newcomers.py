@@ -20,7 +20,8 @@ from colonnade.models.regression.design import split_label
 from colonnade.tables import Schema, Table, read_table
 from colonnade.tables.arrow import pa
 from colonnade.tables.encode import Misfits
-from colonnade.tables.files import LACKS_ID, read_columns
+from colonnade.tables.files import LACKS_ID
+from colonnade.tables.sources.opening import read_columns
 from colonnade.tables.wording import listed
 
 Matrix = NDArray[np.float64]

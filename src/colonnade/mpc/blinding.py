@@ -133,7 +133,6 @@ def _pool() -> ThreadPoolExecutor:
 @cache
 def sodium() -> ModuleType:
     """The library, which every operation in the group goes through."""
-    import rbcl  # not before it is needed: it unpacks its own copy of libsodium
+    from colonnade.mpc.sodium import LIBRARY  # not before it is needed: it unpacks its own copy of libsodium
 
-    library: ModuleType = rbcl
-    return library
+    return LIBRARY

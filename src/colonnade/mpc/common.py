@@ -127,7 +127,7 @@ class CommonKeys:
         point = self.committee.point(self.name)
         powers = [point**power for power in range(1, degree - threshold + 1)]
         if seen is not None and len(powers) * prod(shape) * len(self.system.primes) <= FEW:
-            return self._few_zeros(shape, powers, self._read(seen))
+            return self._few_zeros(shape, len(powers), self._read(seen))
 
         def parts() -> Iterator[Residues]:
             for stream in self._read(seen):
@@ -138,15 +138,33 @@ class CommonKeys:
 
         return self.share_of_sum(parts())
 
-    def _few_zeros(self, shape: tuple[int, ...], powers: Sequence[int], streams: Sequence[Stream]) -> Residues:
+    def add_zero(self, target: Residues, degree: int) -> None:
+        """Add this seat's share in a sharing of zero as :meth:`zero` makes it, for one row of numbers; not reduced.
+
+        The array has two axes, primes and numbers. Products are below 2^42, and a seat has at most 20 groups and 3
+        powers: they sum up to less than 2^48.
+        """
+        for factors, (_, stream) in zip(
+            self._zero_factors(degree - self.committee.threshold), self.streams, strict=True
+        ):
+            for factor in factors.T:
+                target += self.system.uniform(target.shape[1:], stream) * factor[:, None]
+
+    def _zero_factors(self, powers: int) -> Residues:
+        """For each group and prime, the weight of the group times each power of this seat's point, from the first."""
+        factors = self._factors.get(powers)
+        if factors is None:
+            point = self.committee.point(self.name)
+            steps = np.array([point**power for power in range(1, powers + 1)], dtype=np.float64)
+            found = np.array(self.weights).T[:, :, None] * steps
+            factors = self._factors[powers] = self.system.reduce(found).transpose(1, 0, 2)
+        return factors
+
+    def _few_zeros(self, shape: tuple[int, ...], powers: int, streams: Sequence[Stream]) -> Residues:
         """The same for few numbers, all groups at once: in a protocol with rounds, calls cost more than numbers."""
         system = self.system
-        drawn = np.stack([system.uniform((len(powers), prod(shape)), stream) for stream in streams])
-        factors = self._factors.get(len(powers))
-        if factors is None:
-            found = np.array(self.weights).T[:, :, None] * np.array(powers, dtype=np.float64)
-            factors = self._factors[len(powers)] = system.reduce(found).transpose(1, 0, 2)
-        total = np.einsum("gkpn,gkp->kn", drawn, factors)  # few products of two residues, below 2^51
+        drawn = np.stack([system.uniform((powers, prod(shape)), stream) for stream in streams])
+        total = np.einsum("gkpn,gkp->kn", drawn, self._zero_factors(powers))  # few products of two residues, below 2^51
         return system.reduce(total).reshape(len(total), *shape)
 
     def _read(self, seen: bytes | None) -> list[Stream]:

@@ -8,7 +8,7 @@ floats and no reduction, and gives the same shares (docs/theory/residues.md).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
 
 import numpy as np
@@ -20,6 +20,10 @@ from colonnade.mpc.shamir import complete
 from colonnade.randomness import Stream
 
 Numbers = NDArray[np.uint32]
+Dealing = Callable[
+    [ResidueSystem, Residues, Mapping[int, Stream], int | None, Sequence[int]], tuple[Residues | None, dict[int, Words]]
+]
+"""A way to deal: what :func:`dealt` takes and returns."""
 
 
 def dealt(
@@ -60,7 +64,7 @@ class _Lines:
         """The dealer's own share, and what the others are sent."""
         primes = self.system.primes
         sent = {node: np.empty((len(primes), 3 * quarter_of(self.count)), dtype=np.uint32) for node in self.rows}
-        for index, secret in enumerate(self._secrets()):
+        for index, secret in enumerate(integers_of(self.secret)):
             for start in range(0, self.count, CHUNK):
                 known = secret[start : start + CHUNK]
                 drawn = draw_words(primes[index], known.size, self.stream)  # as the receiving seat draws them too
@@ -68,14 +72,6 @@ class _Lines:
             for node, words in self.rows.items():
                 pack_words(words, sent[node][index])
         return None if self.mine is None else self.mine.reshape(self.secret.shape), dict(sent)
-
-    def _secrets(self) -> Iterator[Numbers]:
-        """For each prime the secret's residues, negative ones modulo 2^32."""
-        if self.secret.strides[0] == 0 and len(self.secret):  # small integers have the same residues modulo all primes
-            whole = _integers(self.secret[0])
-            yield from (whole for _ in self.secret)
-        else:
-            yield from map(_integers, self.secret)
 
     def _chunk(self, index: int, start: int, known: Numbers, drawn: Numbers) -> None:
         """The words of all shares of some numbers, modulo one prime, from node to node along the line."""
@@ -98,6 +94,15 @@ class _Lines:
             at = np.minimum(target, spare, out=target)
             if node == self.own and self.mine is not None:
                 from_words(at, int(prime), self.mine[index, here], spare)
+
+
+def integers_of(secret: Residues) -> Iterator[Numbers]:
+    """For each prime the residues as integers, negative ones modulo 2^32."""
+    if secret.strides[0] == 0 and len(secret):  # small integers have the same residues modulo all primes
+        whole = _integers(secret[0])
+        yield from (whole for _ in secret)
+    else:
+        yield from map(_integers, secret)
 
 
 def _integers(values: Residues) -> Numbers:

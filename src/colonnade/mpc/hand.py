@@ -15,8 +15,9 @@ from colonnade.errors import NO_RESULT, PeerLost, ShareError
 from colonnade.mpc import vocabulary
 from colonnade.mpc.committee import Committee, Link
 from colonnade.mpc.common import CommonKeys
-from colonnade.mpc.dealing import dealt
+from colonnade.mpc.dealing import Dealing, dealt
 from colonnade.mpc.packing import pack, unpack
+from colonnade.mpc.parts import SEATS, split
 from colonnade.mpc.residues import Integers, Residues, ResidueSystem
 from colonnade.mpc.shamir import combine, differing, interpolate
 from colonnade.mpc.shares import Shares
@@ -35,6 +36,7 @@ class Hand:
         committee: Committee,
         links: Mapping[str, Link],
         before_sharing: Callable[[], None] | None = None,
+        common: CommonKeys | None = None,
     ) -> None:
         self.name = name
         self._before_sharing = before_sharing
@@ -43,7 +45,9 @@ class Hand:
         self.links = links
         self.lost: list[str] = []
         """Seats that were lost, and without which an opening went on."""
-        self._common: CommonKeys | None = None
+        self.parted: Residues | None = None
+        """What this participant has dealt in parts last."""
+        self._common = common
         self._agreement: Agreement | None = None
         self._claims: Claims | None = None
         self._beside: Hand | None = None
@@ -155,19 +159,24 @@ class Hand:
         if begin:
             begin()
 
-    def deal(self, values: Integers, *, degree: int | None = None) -> Shares | None:
-        """Send each seat its share of an array; returns the dealer's own share if it has a seat."""
+    def deal(self, values: Integers, *, degree: int | None = None, parts: bool = False) -> Shares | None:
+        """Send each seat its share of an array, or its part; returns the dealer's own share if it has a seat."""
         committee = self.committee
         degree = committee.threshold if degree is None else degree
         if not committee.seats:
             raise ValueError(f"{self.name} cannot deal: nobody has a seat")
+        if parts and (self.active or not self.seated or len(committee.seats) != SEATS):
+            raise ValueError("only one of three seats that are not checked deals in parts")
         self.announce()
         drawing = committee.seeded_by(self.name, degree)
         if self.seated:
             streams = {seat: self.common.pair_stream(self.name, seat) for seat in drawing}
         else:
             streams = {seat: self._seed(seat, values.shape) for seat in drawing}
-        own = self._deal(self.system.split(values), streams)
+        secret = self.system.split(values)
+        if parts:
+            self.parted = secret
+        own = self._deal(secret, streams, split if parts else dealt)
         return None if own is None else self._taken(Shares(own, degree), self.name)
 
     def _taken(self, shares: Shares, dealer: str) -> Shares:
@@ -182,13 +191,13 @@ class Hand:
         self.links[seat].send("share", shape=list(shape), seed=seed)
         return Stream(seed)
 
-    def _deal(self, secret: Residues, drawn: Mapping[str, Stream]) -> Residues | None:
+    def _deal(self, secret: Residues, drawn: Mapping[str, Stream], make: Dealing = dealt) -> Residues | None:
         """Send shares to the seats that cannot draw them; returns the share of this seat, if it has one."""
         committee = self.committee
         points = {seat: committee.point(seat) for seat in committee.seats}
         streams = {points[seat]: stream for seat, stream in drawn.items()}
         others = [seat for seat in committee.seats if seat != self.name and seat not in drawn]
-        own, sent = dealt(self.system, secret, streams, points.get(self.name), [points[seat] for seat in others])
+        own, sent = make(self.system, secret, streams, points.get(self.name), [points[seat] for seat in others])
         for seat in others:
             self.links[seat].send("share", words=sent[points[seat]])
         return own

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import ProtocolError
+from colonnade.mpc.subsets import Subsets
 from colonnade.randomness import Stream
 
 Words = NDArray[np.uint64]
@@ -28,6 +29,7 @@ WORDS = 2
 _SHARED = 64
 _SLACK, _SPARE = 1.3, 60  # cells for each key, and additional ones: peeling needs more than 1.222 for each key
 _LARGEST_CORE = 1 << 12
+_COUNTED = 32  # numbers of keys are below 2^28, so a count of two or more is never taken for one
 _MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 _STEP = 0x9E3779B97F4A7C15
 _WORD = (1 << 64) - 1
@@ -48,7 +50,7 @@ class Store:
 
     def __getitem__(self, keys: Words) -> Words:
         """The values of these keys, random for keys that are not in the store."""
-        return answers(self.cells, keys, self.seed)
+        return Answers(self.cells, self.seed)(keys)
 
 
 def cells_for(count: int) -> int:
@@ -64,17 +66,24 @@ def stored(keys: Words, values: Words, stream: Stream) -> Store:
     layers, core = _peel(places, len(cells))
     if len(core):
         _solve(cells, keys[core], places[core], values[core], seed)
-    shared = _shared(cells, keys, seed)
+    wanted = values ^ Subsets(cells[-_SHARED:])(_halves(keys, seed))
     for layer, own in reversed(layers):
         cells[own] = 0
-        cells[own] = values[layer] ^ shared[layer] ^ _xor(cells, places[layer])
+        cells[own] = wanted[layer] ^ _xor(cells, places[layer])
     return Store(seed, cells)
 
 
-def answers(cells: Words, keys: Words, seed: int) -> Words:
-    """What cells of any width give for these keys, laid out as in a store of this seed."""
-    found: Words = _xor(cells, _three(keys, seed, len(cells))) ^ _shared(cells, keys, seed)
-    return found
+class Answers:
+    """What cells of any width give for keys, laid out as in a store of this seed."""
+
+    def __init__(self, cells: Words, seed: int) -> None:
+        self._cells, self._seed, self._shared = cells, seed, Subsets(cells[-_SHARED:])
+
+    def __call__(self, keys: Words) -> Words:
+        """The answers for these keys."""
+        found = self._shared(_halves(keys, self._seed))
+        found ^= _xor(self._cells, _three(keys, self._seed, len(self._cells)))
+        return found
 
 
 def _three(keys: Words, seed: int, size: int) -> Places:
@@ -102,17 +111,6 @@ def _halves(keys: Words, seed: int) -> NDArray[np.uint64]:
     return _mixed(keys, seed + _STEP * 3)
 
 
-def _shared(cells: Words, keys: Words, seed: int) -> Words:
-    """For each key the XOR of its shared cells, looked up for eight cells at a time."""
-    chosen, found = _halves(keys, seed), np.zeros((len(keys), cells.shape[1]), dtype=np.uint64)
-    for start in range(0, _SHARED, 8):
-        table = np.zeros((1, cells.shape[1]), dtype=np.uint64)
-        for cell in cells[len(cells) - _SHARED + start :][:8]:
-            table = np.concatenate([table, table ^ cell])
-        found ^= table[((chosen >> np.uint64(start)) & np.uint64(255)).astype(np.intp)]
-    return found
-
-
 def _xor(cells: Words, places: Places) -> Words:
     found: Words = cells[places[:, 0]] ^ cells[places[:, 1]] ^ cells[places[:, 2]]
     return found
@@ -124,21 +122,24 @@ def _peel(places: Places, size: int) -> tuple[list[Layer], Places]:
     No key has the cell of another key of the same layer, so the cells of a layer can be set together.
     """
     flat, owners = places.ravel(), np.repeat(np.arange(len(places)), 3)
-    count = np.bincount(flat, minlength=size)
-    # The sum of the numbers of the keys in a cell: if one key is left, this is its number.
-    total = np.bincount(flat, weights=owners, minlength=size).astype(np.int64)
+    # For each cell how many keys are in it, and below that the sum of their numbers: of one key, its number.
+    held = np.bincount(flat, minlength=size) << _COUNTED
+    held += np.bincount(flat, weights=owners, minlength=size).astype(np.int64)
     layers: list[Layer] = []
     left = np.ones(len(places), dtype=bool)
-    alone = np.flatnonzero(count == 1)
+    turn = np.empty(len(places), dtype=np.int64)
+    alone = np.flatnonzero(held >> _COUNTED == 1)
     while len(alone):
-        keys, first = np.unique(total[alone], return_index=True)
-        layers.append((keys, alone[first]))
+        keys = held[alone] - (1 << _COUNTED)
+        # A key may be alone in two cells, and a cell may be named twice: one of them remains.
+        turn[keys] = np.arange(len(keys))
+        once = turn[keys] == np.arange(len(keys))
+        keys, alone = keys[once], alone[once]
+        layers.append((keys, alone))
         left[keys] = False
         gone = places[keys].ravel()
-        np.subtract.at(count, gone, 1)
-        np.subtract.at(total, gone, np.repeat(keys, 3))
-        touched = np.unique(gone)
-        alone = touched[count[touched] == 1]
+        np.subtract.at(held, gone, np.repeat(keys + (1 << _COUNTED), 3))
+        alone = gone[held[gone] >> _COUNTED == 1]
     return layers, np.flatnonzero(left)
 
 
@@ -146,7 +147,7 @@ def _solve(cells: Words, keys: Words, places: Places, values: Words, seed: int) 
     """Change cells so that these keys get their values: elimination on bits, with a Python integer for each row."""
     if len(keys) > _LARGEST_CORE:
         raise ValueError("keys of a store must be different and random")
-    wanted = values ^ answers(cells, keys, seed)
+    wanted = values ^ Answers(cells, seed)(keys)
     columns = {cell: _SHARED + index for index, cell in enumerate(np.unique(places).tolist())}
     pivots: dict[int, tuple[int, int]] = {}
     for half, own, (low, high) in zip(_halves(keys, seed).tolist(), places.tolist(), wanted.tolist(), strict=True):

@@ -265,7 +265,7 @@ class ResidueSystem:
                 out += product
             reduce(out, prime)
         self.reduce(total)
-        return [total[:, here].reshape(-1, *shape) for here, shape in zip(cells, shapes, strict=True)]
+        return [total[:, here].reshape(len(self.primes), *shape) for here, shape in zip(cells, shapes, strict=True)]
 
     def _digits(self, residues: Residues) -> Iterator[Residues]:
         digits: list[Residues] = []

@@ -20,7 +20,7 @@ from colonnade.errors import PrivacyError
 from colonnade.privacy.noise import TAIL, discrete_gaussian, discrete_laplace_share, skellam
 from colonnade.privacy.releases import DiscreteGaussianRelease, DiscreteLaplaceRelease, Names, Others, SkellamRelease
 from colonnade.privacy.sensitivity import Sensitivity
-from colonnade.randomness import Stream
+from colonnade.randomness import KEY_BYTES, Stream
 
 Law = Literal["skellam", "discrete-gaussian", "discrete-laplace"]
 NormalLaw = Literal["skellam", "discrete-gaussian"]
@@ -146,6 +146,10 @@ class AdditiveNoise:
         else:
             several = _NORMAL[self.law].draw(self.share, (copies, *shape), stream)
         return several[0] if copies == 1 else np.asarray(several.sum(axis=0), dtype=np.int64)
+
+    def prepare(self, copies: int = 1) -> None:
+        """Make the tables by which :meth:`draw` draws; they follow from the law alone, so they are made once."""
+        self.draw((0,), Stream(bytes(KEY_BYTES)), copies)
 
     def release(
         self,

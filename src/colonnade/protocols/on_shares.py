@@ -59,6 +59,11 @@ class OnShares(Task):
         """The noise of all owners on an opened number."""
         return AdditiveNoise(self.law, self.noise, self.owners)
 
+    @property
+    def drawn(self) -> tuple[tuple[AdditiveNoise, int], ...]:
+        """The noise on an opened number."""
+        return ((self.additive, 1),)
+
     def calibrated(self, budgets: Sequence[Budget]) -> Self:
         """The same with the least noise that keeps every budget."""
         return with_least_noise(self.with_noise, self.trust, budgets, owners=self.additive.parts)
@@ -189,6 +194,11 @@ class InStages(OnShares):
     def events(self) -> tuple[Event, ...]:
         """What each of them reveals."""
         return tuple(stage.event for stage in self.stages)
+
+    @property
+    def drawn(self) -> tuple[tuple[AdditiveNoise, int], ...]:
+        """The noise of all of them."""
+        return tuple(noise for stage in self.stages for noise in stage.drawn)
 
     @property
     def settlements(self) -> int:

@@ -14,13 +14,23 @@ from hashlib import sha256
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from colonnade.errors import ProtocolError
-from colonnade.mpc import PRIMES, ResidueSystem, blinding
-from colonnade.mpc.residues import FEW
+from colonnade.mpc import PRIMES, Committee, Hand, ResidueSystem, blinding
+from colonnade.mpc.common import CommonKeys, groups
+from colonnade.mpc.fixed import functions
+from colonnade.mpc.fixed.arithmetic import PART
+from colonnade.mpc.fixed.functions import FLAT, GUARD
+from colonnade.mpc.fixed.masks import CHUNK, LONG_LIMB, Masks
+from colonnade.mpc.oblivious import function
+from colonnade.mpc.oblivious.code import WIDTH
+from colonnade.mpc.parts import on_polynomial, split
+from colonnade.mpc.residues import FEW, LIMB
 from colonnade.mpc.vocabulary import BLOCK, WAVE
 from colonnade.privacy.noise.grid import Grid
 from colonnade.privacy.noise.rounding import round_rows
+from colonnade.protocols.align.oblivious import AT_WORK
 from colonnade.protocols.align.tags import key_for, keyed
 from colonnade.protocols.batches import disjoint
 from colonnade.protocols.roles import COORDINATOR
@@ -52,10 +62,58 @@ def _streams() -> Iterator[Any]:
     yield ResidueSystem(PRIMES[:3]).uniform((50,), stream).astype("<f8")
 
 
+def _parts() -> Iterator[Any]:
+    """Three seats that are not checked hold parts of rows; a seat that holds shares of them would open nonsense."""
+    yield b"moments of three seats: V V after, U X before, V U between"
+    system = ResidueSystem(PRIMES[:2])
+    found, words = split(system, system.split(np.arange(-5.0, 5.0)), {2: Stream(_KEY)}, 1, [3])
+    yield np.asarray(found).astype("<f8")
+    yield words[3].astype("<i4")
+    yield on_polynomial(system, system.split(np.arange(-5.0, 5.0)), 2).astype("<f8")
+
+
 def _masked() -> Iterator[Any]:
-    """Who reads what is opened under masks follows from these sizes; other seats would wait for other messages."""
-    yield b"one group reads; blocks in turn"
-    yield np.array([FEW, BLOCK, WAVE], dtype="<i8")
+    """Seats that draw masks in another order, or wait for other messages, would open nonsense or nothing.
+
+    What the first of three seats draws from fixed keys is compared, and what it sends.
+    """
+    yield b"one group reads; blocks in turn; masks in limbs, chunk by chunk; coins of three seats in two steps"
+    yield np.array([FEW, BLOCK, WAVE, CHUNK, LONG_LIMB, LIMB, GUARD, FLAT, PART], dtype="<i8")
+    for roots in (False, True):
+        yield np.array([functions.groups_of(length, FLAT + 1, roots=roots) for length in range(1, 63)], dtype="<i8")
+    for fraction in (16, 26, 31):
+        yield np.array([*functions.constants(fraction)], dtype="<i8")
+    sent: list[NDArray[np.int32]] = []
+    masks = Masks(_first_of_three(sent))
+    for mask in (masks.mask(27, CHUNK + 40), masks.open_mask(27, CHUNK + 40)):
+        yield mask.whole.values.astype("<i8")
+        yield mask.high.values.astype("<i8")
+    coins = masks.coins(2, 70)
+    yield coins.numbers.values.astype("<i8")
+    yield coins.bits.planes.astype("<u8")
+    yield from (words.astype("<i4") for words in sent)
+
+
+class _Noting:
+    """A link to nobody: it notes what is sent."""
+
+    def __init__(self, sent: list[NDArray[np.int32]]) -> None:
+        self.sent = sent
+
+    def send(self, kind: str, **fields: Any) -> None:
+        self.sent.append(fields["words"])
+
+    def recv(self, kind: str, most: int) -> dict[str, Any]:
+        raise ProtocolError(f"nobody sends {kind!r} while rules are worked out")
+
+
+def _first_of_three(sent: list[NDArray[np.int32]]) -> Hand:
+    """The first of three seats, whose keys are fixed; what it sends is noted."""
+    seats, link = ("a", "b", "c"), _Noting(sent)
+    committee = Committee(seats, 1, ResidueSystem(PRIMES[:4]))
+    keys = {group: sha256(_KEY + " ".join(group).encode()).digest() for group in groups(committee)}
+    pairs = {peer: sha256(_KEY + peer.encode()).digest() for peer in seats[1:]}
+    return Hand("a", committee, {"b": link, "c": link}, common=CommonKeys("a", committee, keys, pairs))
 
 
 def _hashes() -> Iterator[Any]:
@@ -70,9 +128,25 @@ def _group() -> Iterator[Any]:
     yield blinding.Blind.fresh(Stream(_KEY)).on(points)
 
 
-_EVERYBODY = {"rounding": _rounding, "streams": _streams, "masked": _masked}
+def _transfers() -> Iterator[Any]:
+    """Owners of ``ot`` that send in another order would wait for each other, or take one thing for another."""
+    yield b"list; choices and offer; keys of pairs; asked, columns, challenge, sums; at work; hidden choices to all"
+    yield np.array([WIDTH, function.CHALLENGES, function.PIECE, AT_WORK], dtype="<i8")
+    yield np.array([sum(function.pieces(size)) for size in (0, 1, 1000, 100_000)], dtype="<i8")
+    yield function.context_of(_KEY, "bank", "shop")
+    yield function.hashed([text.encode() for text in _TEXTS], _KEY).astype("<u8")
+    yield function.new_secret(Stream(_KEY)).astype("<u8")
+
+
+_EVERYBODY = {"rounding": _rounding, "streams": _streams, "parts": _parts, "masked": _masked}
 _OWNERS = {"ids": cells.ids, "cells": cells.cells, "hashes": _hashes}
-_ALIGNED = {"text": cells.text, "numbers": cells.numbers, "dates": cells.dates, "group": _group}
+_ALIGNED = {
+    "text": cells.text,
+    "numbers": cells.numbers,
+    "dates": cells.dates,
+    "group": _group,
+    "transfers": _transfers,
+}
 _IN_THREADS = ("group",)
 
 _MEANING = {
@@ -83,9 +157,11 @@ _MEANING = {
     "cells": "cells are encoded",
     "rounding": "numbers are rounded",
     "streams": "random streams are read",
-    "masked": "numbers under masks are opened",
+    "parts": "rows are dealt in parts",
+    "masked": "numbers under masks are made and opened",
     "hashes": "ids and keys are hashed",
     "group": "keys are hashed to a group",
+    "transfers": "keys are compared by transfers",
 }
 
 
@@ -106,10 +182,10 @@ def work_out() -> None:
 
 
 def compare(told: Mapping[str, Told]) -> None:
-    """Raise, in the coordinator, unless everybody follows the same rules; it tells everyone what it found."""
+    """Raise unless everybody follows the same rules; the coordinator compares all, and each owner it with itself."""
     found = {name: dict(re.findall(r"([a-z]+)=([0-9a-f]+)", one["rules"])) for name, one in told.items()}
     owners = [name for name in found if name != COORDINATOR]
-    pairs = [(COORDINATOR, owner, {*found[COORDINATOR]}) for owner in owners]
+    pairs = [(COORDINATOR, owner, {*found[COORDINATOR], *_EVERYBODY}) for owner in owners]
     pairs += [(owners[0], owner, {*found[owners[0]], *found[owner]}) for owner in owners[1:]]
     for one, other, rules in pairs:
         if differ := sorted(rule for rule in rules if found[one].get(rule) != found[other].get(rule)):

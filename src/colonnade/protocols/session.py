@@ -99,8 +99,10 @@ def play(
 
     try:
         accelerator.chosen()
-        import_module("colonnade.privacy.noise.strips")  # the samplers take long to load, and nobody waits yet
         told = rules.told_by(place.name, aligns=aligns)
+        if place.name != COORDINATOR:
+            import_module("colonnade.privacy.noise.strips")  # the samplers take long to load, and nobody waits yet
+            task.prepare()
         place.wait_for_peers(partners(place.name, place.peers, task), timeout=wait)
         role = _role(place, task, progress, announce, processor)
         owners = [name for name in (place.name, *place.peers) if name != COORDINATOR]
@@ -160,11 +162,11 @@ def _assemble(me: Role, owners: Sequence[str], told: rules.Told) -> None:
     """Wait until everyone has said that it is ready and follows the same rules; before that nothing is spent."""
     if me.name != COORDINATOR:
         me.link(COORDINATOR).send("ready", **told)
-        received(me.link(COORDINATOR), COORDINATOR, vocabulary.GO)
+        rules.compare({COORDINATOR: received(me.link(COORDINATOR), COORDINATOR, vocabulary.GO), me.name: told})
         return
     rules.compare({me.name: told, **{name: received(me.link(name), name, vocabulary.READY) for name in owners}})
     for owner in owners:
-        me.link(owner).send("go")
+        me.link(owner).send("go", **told)
 
 
 def _end_together(me: Role, owners: Sequence[str]) -> None:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final, Literal, Self
 from colonnade.errors import StudyError
 from colonnade.mpc import Committee
 from colonnade.privacy import Trust
-from colonnade.privacy.additive import Law
+from colonnade.privacy.additive import AdditiveNoise, Law
 from colonnade.privacy.events import Event
 from colonnade.privacy.observers import Inputs
 from colonnade.privacy.statement import CLIPPED
@@ -67,6 +67,16 @@ class Playable(Revealing):
     def openings(self) -> Mapping[Event, int]:
         """For each event, how often its numbers are opened or told."""
         return Counter(self.events)
+
+    @property
+    def drawn(self) -> tuple[tuple[AdditiveNoise, int], ...]:
+        """Noise that owners will draw, each with the number of copies that it is for, as far as that is public."""
+        return ()
+
+    def prepare(self) -> None:
+        """Make what drawing needs before anybody waits for it: it follows from public numbers alone."""
+        for noise, copies in self.drawn:
+            noise.prepare(copies)
 
 
 class Priced(Revealing):

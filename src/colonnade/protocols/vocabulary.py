@@ -13,10 +13,13 @@ _DIGEST_BYTES = 32
 SHARE_BYTES = 32
 """Of an owner's share when owners compare what they hold."""
 
-READY = Message("ready", rules=Text(400, "[a-z]+=[0-9a-f]+( [a-z]+=[0-9a-f]+)*"), has=Text(200, "[A-Za-z0-9 ,.+_-]*"))
+_RULES, _VERSIONS = Text(400, "[a-z]+=[0-9a-f]+( [a-z]+=[0-9a-f]+)*"), Text(200, "[A-Za-z0-9 ,.+_-]*")
+READY = Message("ready", rules=_RULES, has=_VERSIONS)
 """An owner is there: the digests of the rules that it follows, and its versions (:mod:`colonnade.protocols.rules`)."""
-GO, DONE, ALL_DONE = Message("go"), Message("done"), Message("all-done")
-"""Everybody is there, and follows the same rules; an owner has ended; everybody has."""
+GO = Message("go", rules=_RULES, has=_VERSIONS)
+"""Everybody is there, and follows the same rules; the coordinator's are here, so that owners can see that too."""
+DONE, ALL_DONE = Message("done"), Message("all-done")
+"""An owner has ended; everybody has."""
 RESULT = Message("result", digest=Octets(_DIGEST_BYTES))
 """The digest of a result, from a seat to whoever has the same result."""
 SALT = Message("rows-salt", salt=Octets(KEY_BYTES))

@@ -16,6 +16,7 @@ from colonnade.report.markup import Html, join, named_values, table, tag
 from colonnade.report.words import mapping, number
 
 _MOST_PARTICIPANTS = 8
+_MOST_LINKS = 42
 _OTHER = "other and waiting"
 _FILES = (
     ("run.json", "who took part, when, how long, how many rounds and bytes"),
@@ -41,7 +42,7 @@ def bytes_sent(run: Mapping[str, Any]) -> float | None:
 
 def time_and_bytes(run: Mapping[str, Any]) -> Html | None:
     """Bars of seconds, and tables of rounds and bytes; None where nothing of it was recorded."""
-    parts = [_time(run), _rounds(run), _traffic(run)]
+    parts = [_time(run), _rounds(run), _traffic(run), _links(run)]
     return join(tag("h2", "Time and bytes"), *parts) if any(parts) else None
 
 
@@ -152,6 +153,28 @@ def _traffic(run: Mapping[str, Any]) -> Html | None:
         f" The first {len(shown)}; run.json has {rest} more." if rest > 0 else ""
     )
     return join(tag("h3", "Bytes"), table(heads, shown, caption=caption, numeric=range(1, 7)))
+
+
+_WAYS = {"direct": "directly", "hub": "through the hub", "both": "directly, and through the hub when that ended"}
+
+
+def _links(run: Mapping[str, Any]) -> Html | None:
+    """By which way packets went, where the study lets participants connect to each other."""
+    rows: list[tuple[object, ...]] = []
+    for name, facts in participants(run).items():
+        for peer, link in mapping(facts.get("links")).items():
+            found = mapping(link)
+            way = _WAYS.get(str(found.get("way")), "–")
+            why = tag("span", found.get("why"), class_="why") if found.get("why") else None
+            counts = [number(found.get(key)) for key in ("direct_sent", "hub_sent")]
+            rows.append((name, peer, join(way, why), *("–" if n is None else words.size(n) for n in counts)))
+    if not rows:
+        return None
+    caption = "How each participant reached the others, and the sealed bytes that it sent to them by either way." + (
+        f" The first {_MOST_LINKS}; run.json has {len(rows) - _MOST_LINKS} more." if len(rows) > _MOST_LINKS else ""
+    )
+    heads = ("Participant", "Peer", "Way", "Sent directly", "Sent through the hub")
+    return join(tag("h3", "Links"), table(heads, rows[:_MOST_LINKS], caption=caption, numeric=(3, 4)))
 
 
 def _phases(facts: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

@@ -24,6 +24,7 @@ from colonnade.standing.office import Entry, attempt_folder
 from colonnade.standing.outcome import outcome_of
 from colonnade.standing.proposal import STUDY_FILE
 from colonnade.study.forks import Forks
+from colonnade.study.network import bytes_by_way
 from colonnade.study.policy import PartyConfig
 from colonnade.study.record import read_facts
 
@@ -133,6 +134,9 @@ class Attempts:
         with suppress(ColonnadeError):
             run |= read_facts(ours.folder)
         traces.past_attempt(run | {"status": ours.state}, study, number)
+        direct, hub = bytes_by_way(run)
+        self._metrics.sent("direct", direct)
+        self._metrics.sent("hub", hub)
 
     def write_report(self, study: str, folder: Path) -> None:
         """Have the page written of a result that has none: its run was killed before, or it was taken from the hub."""

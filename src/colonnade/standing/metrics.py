@@ -8,13 +8,14 @@ exported where nothing counts it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from colonnade.privacy.ledger.caps import Left
 from colonnade.standing import office, verdict
 from colonnade.standing.proposal import Ended
 
 PREFIX = "colonnade"
+_WAYS = ("direct", "hub")
 _WHY_REFUSED = ("identity", "resource_exhausted", "not_found", "aborted", "invalid_argument", "question")
 
 
@@ -82,6 +83,9 @@ class AgentMetrics(_Metrics):
             **named,
         )
         self._scores = prometheus.Counter("scores", "Scores that were told to this party, or that it answered", **named)
+        self._sent = prometheus.Counter("sent_bytes", "Sealed bytes that studies sent, by way", ["way"], **named)
+        for way in _WAYS:
+            self._sent.labels(way)
 
     def connected(self, now: bool) -> None:
         """Whether the hub can be reached."""
@@ -103,6 +107,11 @@ class AgentMetrics(_Metrics):
             self._left.clear()
             for labels, epsilon in found.items():
                 self._left.labels(*labels).set(epsilon)
+
+    def sent(self, way: Literal["direct", "hub"], count: int) -> None:
+        """A study that has ended sent so many bytes this way."""
+        if self.counts:
+            self._sent.labels(way).inc(count)
 
     def scored(self, people: int) -> None:
         """So many scores more were told."""

@@ -53,7 +53,9 @@ def with_pins(text: str, raw: dict[str, Any], address: str, pins: dict[str, str]
             inside = header[1].split(".")[0].strip("\"' ") in _FILLED
         if not inside:
             kept.append(line)
-    lines = [*kept, "", "[coordinator]", f"address = {json.dumps(address)}", "", "[pins]"]
+    said = raw.get("coordinator")
+    hub = {"address": address} | ({"links": said["links"]} if isinstance(said, dict) and "links" in said else {})
+    lines = [*kept, "", "[coordinator]", *(f"{key} = {json.dumps(value)}" for key, value in hub.items()), "", "[pins]"]
     lines += [f"{json.dumps(name)} = {json.dumps(pin)}" for name, pin in pins.items()]
     made = "\n".join(lines) + "\n"
     wanted = {key: value for key, value in raw.items() if key not in _FILLED}
@@ -61,7 +63,7 @@ def with_pins(text: str, raw: dict[str, Any], address: str, pins: dict[str, str]
         found = reading.toml_of(made)
     except reading.Malformed:
         found = {}
-    if found != wanted | {"coordinator": {"address": address}, "pins": pins}:
+    if found != wanted | {"coordinator": hub, "pins": pins}:
         raise StudyError(
             "the pins cannot be written into this study file: write [coordinator] and [pins] as tables of their own, "
             "at its end"

@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import ClassVar
 
+from colonnade.disk.ahead import log_ahead
 from colonnade.errors import ColonnadeError
 
 _BUSY_SECONDS = 30.0
@@ -36,7 +37,7 @@ class StandingFile:
         except OSError as error:
             raise self.unusable(f"{error.filename or self.path} cannot be used: {error.strerror}") from None
         with self._connection() as connection:
-            connection.execute("PRAGMA journal_mode=WAL")
+            log_ahead(connection, _BUSY_SECONDS)
             connection.execute("BEGIN IMMEDIATE")
             version = connection.execute("PRAGMA user_version").fetchone()[0]
             made_by = connection.execute("PRAGMA application_id").fetchone()[0]

@@ -8,22 +8,25 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from colonnade.errors import ColonnadeError, ConnectError, DataError
+from colonnade.errors import ColonnadeError, ConnectError, DataError, StudyError
 from colonnade.models.alignment import keys_of, left_out
 from colonnade.privacy import Ledger
 from colonnade.protocols.align import Aligning
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.study.deviating import Deviating
+from colonnade.study.local import folder_of
 from colonnade.study.meeting import load_identity
 from colonnade.study.policy import PartyConfig
+from colonnade.study.record import read_facts
 from colonnade.study.spec import Study
 from colonnade.tables import Table
-from colonnade.tables.files import LACKS_ID, column_names
+from colonnade.tables.files import LACKS_ID
 from colonnade.tables.keys import Keys
 from colonnade.versions import installed
 from colonnade.wire import Identity, probe
+from colonnade.wire.direct import Direct, told_address
 
 
 @dataclass(frozen=True)
@@ -60,8 +63,8 @@ def _own_key(config: PartyConfig) -> str:
 
 
 def _own_table(config: PartyConfig) -> str:
-    found = column_names(config.data, str(config.data), config.content.written)
-    return f"{config.data} has {len(found)} columns; rows are checked when a study brings a schema"
+    found = config.source().columns()
+    return f"{config.source().name} has {len(found)} columns; rows are checked when a study brings a schema"
 
 
 def _machine() -> Iterator[Check]:
@@ -101,6 +104,8 @@ def _checks(study_path: Path, config_path: Path | None) -> Iterator[Check]:
     yield _ledger(config)
     yield _tried("budget", lambda: _budget(study, config))
     yield _connection(study, config)
+    if study.content.coordinator.links == "direct":
+        yield from _links(study, config)
 
 
 def _tried(what: str, look: Callable[[], str]) -> Check:
@@ -160,9 +165,11 @@ def _table(study: Study, config: PartyConfig) -> Iterator[Check]:
 def _fit(table: Table, config: PartyConfig) -> Check:
     """Whether all cells fit the schema; a study maps the others, and only their owner is told."""
     if not (odd := table.report.misfit_lines()):
-        return Check("table", "good", f"{table.rows} rows of {config.data} fit the schema")
+        return Check("table", "good", f"{table.rows} rows of {config.source().name} fit the schema")
     found = "; ".join(odd)
-    return Check("table", "unsure", f"{table.rows} rows of {config.data}; {found}: `colonnade schema check` names rows")
+    return Check(
+        "table", "unsure", f"{table.rows} rows of {config.source().name}; {found}: `colonnade schema check` names rows"
+    )
 
 
 def _kept(study: Study, config: PartyConfig) -> str:
@@ -223,6 +230,41 @@ def _address(address: str, attempt: float) -> Iterator[Check]:
         yield Check("port", "good", f"something listens at {address}")
     except OSError:
         yield Check("port", "unsure", f"nothing listens at {address}: fine unless the coordinator should be up now")
+
+
+def _links(study: Study, config: PartyConfig) -> Iterator[Check]:
+    """Whether this party can listen for its peers, and how it reached them in its last run."""
+    network = config.content.network
+    if network.listen is None:
+        said = "nowhere, so only peers that listen are reached directly; [network] listen says where"
+        yield Check("listening", "good" if network.dial else "unsure", said)
+    else:
+        yield _tried("listening", lambda: _listening(network.direct))
+    try:
+        last = read_facts(folder_of(Path("runs") / study.name, config.name))
+    except StudyError:
+        last = {}
+    if not (found := last.get("links")):
+        yield Check("links", "good", "who is reached directly is known after a run: see links in its run.json")
+        return
+    said = "; ".join(f"{peer} {_way(facts)}" for peer, facts in found.items())
+    everybody = all(facts.get("way") == "direct" for facts in found.values())
+    yield Check("links", "good" if everybody else "unsure", f"in the run of {last.get('started')}: {said}")
+
+
+def _listening(direct: Direct) -> str:
+    from colonnade.wire.listener import open_sockets  # it takes long to load
+
+    listen = direct.listen or ""
+    sockets, port = open_sockets(listen)
+    for listening in sockets:
+        listening.close()
+    return f"{listen} is free; peers are told {told_address(listen, direct.advertise, port)}"
+
+
+def _way(facts: dict[str, Any]) -> str:
+    reached = {"direct": "directly", "both": "directly for a while, then through the hub"}
+    return reached.get(str(facts.get("way")), "through the hub") + (f" ({facts['why']})" if "why" in facts else "")
 
 
 def _connection(study: Study, config: PartyConfig) -> Check:

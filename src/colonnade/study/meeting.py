@@ -12,6 +12,7 @@ from typing import Any
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.study.spec import Study
 from colonnade.wire import Certificate, Endpoint, Identity, dial
+from colonnade.wire.direct import Direct, Told
 
 _LOOK_SECONDS = 0.5
 
@@ -39,6 +40,8 @@ class Place:
 
 
 ALONE = Place()
+ALOOF = Direct(dials=False)
+"""Neither listens nor dials, and says so to the others."""
 
 
 def load_identity(key: Path, name: str, certificates: Mapping[str, Certificate]) -> Identity:
@@ -55,8 +58,11 @@ def join(
     place: Place = ALONE,
     *,
     wait: float | None = None,
+    direct: Direct = ALOOF,
+    told: Told | None = None,
 ) -> Endpoint:
-    """Dial the coordinator's hub."""
+    """Dial the coordinator's hub; ``direct`` says how to connect to the others, if the study says that they do."""
+    linked = study.content.coordinator.links == "direct"
     return dial(
         place.hub or study.content.coordinator.address,
         identity,
@@ -64,6 +70,8 @@ def join(
         hub_name=COORDINATOR,
         topic=place.topic(study.digest),
         room=place.room,
+        direct=direct if linked else None,
+        told=told,
         **study.content.limits.of_participant(wait),
     )
 

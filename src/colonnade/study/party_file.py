@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationInfo, ValidatorFunctionWrapHandler, field_validator, model_validator
 
 from colonnade.errors import DataError, SchemaError
 from colonnade.privacy.ledger.caps import MOST_DAYS
@@ -13,12 +15,16 @@ from colonnade.protocols.align import Mode
 from colonnade.study.console_part import ConsolePart, Role
 from colonnade.study.encoder import EncoderPart
 from colonnade.study.keys import Part, checked_path
+from colonnade.study.network import NetworkPart
 from colonnade.study.sections import BudgetPart
 from colonnade.tables.encode import Misfits
 from colonnade.tables.formats import TextFormat
 from colonnade.tables.keys import KeyColumn
+from colonnade.tables.sources.query import Database, Query
+from colonnade.tables.sources.stores import check_address, is_address
 
 _LEAST_MEMORY = 5 * 10**8
+_SECRET = ("uri", "url", "dsn", "password", "user", "token", "secret")
 
 Approval = Literal["ask", "auto-within-budget", "never"]
 
@@ -138,11 +144,45 @@ class AgentPart(Part):
         return size
 
 
+class QueryPart(Part):
+    """``[data]``: a table that a database answers with. The address of a server is in an environment variable."""
+
+    database: Database
+    query: str = Field(min_length=1)
+    uri_env: str | None = None
+    file: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_secret(cls, given: Any) -> Any:
+        # Before anything else, and without a word of what was written there.
+        if isinstance(given, Mapping) and (secret := next((key for key in given if key in _SECRET), None)):
+            raise ValueError(
+                f"must not have {secret!r}: addresses and passwords of databases stand in no file. Put the whole "
+                'address into an environment variable, and its name here: uri_env = "NAME"'
+            )
+        return given
+
+    @model_validator(mode="after")
+    def _whole(self) -> QueryPart:
+        try:
+            if self.file is not None:
+                checked_path(self.file)
+            self.asked(Path())
+        except DataError as error:
+            raise ValueError(f"- {error}") from None
+        return self
+
+    def asked(self, folder: Path) -> Query:
+        """The query, with the path of a file seen from a folder."""
+        return Query(self.query, self.database, self.uri_env, self.file).beside(folder)
+
+
 class PartyFile(Part):
     """The whole file."""
 
     name: str = Field(max_length=63)
-    data: str
+    data: str | QueryPart
     misfits: Misfits = Field(default="map", exclude=True)
     separator: str | None = Field(default=None, exclude=True)
     encoding: str | None = Field(default=None, exclude=True)
@@ -155,11 +195,25 @@ class PartyFile(Part):
     encoder: EncoderPart | None = Field(default=None, exclude=True)
     policy: PolicyPart
     agent: AgentPart | None = Field(default=None, exclude=True)
+    network: NetworkPart = Field(default_factory=NetworkPart, exclude=True)
 
-    @field_validator("data", "key", "ledger", "kept")
+    @field_validator("key", "ledger", "kept")
     @classmethod
     def _path(cls, text: str | None) -> str | None:
         return None if text is None else checked_path(text)
+
+    @field_validator("data", mode="wrap")
+    @classmethod
+    def _lies(cls, given: Any, check: ValidatorFunctionWrapHandler) -> Any:
+        if isinstance(given, Mapping):  # by itself, so that an error does not name both kinds
+            return QueryPart.model_validate(given)
+        if not isinstance(given, str) or not is_address(given):
+            return checked_path(given) if isinstance(given, str) else check(given)
+        try:
+            check_address(given)
+        except DataError as error:
+            raise ValueError(f"- {error}") from None
+        return given
 
     @field_validator("separator", "encoding", "decimal")
     @classmethod
@@ -169,6 +223,12 @@ class PartyFile(Part):
         except SchemaError as error:
             raise ValueError(f"- {error}") from None
         return said
+
+    def lies(self, folder: Path) -> str | Path | Query:
+        """Where the table is, seen from the folder of the file: a path or a pattern, an address, or a query."""
+        if isinstance(self.data, QueryPart):
+            return self.data.asked(folder)
+        return self.data if is_address(self.data) else folder / self.data
 
     @property
     def written(self) -> TextFormat:

@@ -15,17 +15,20 @@ from colonnade.errors import DataError, PolicyError, PrivacyError, StudyError
 from colonnade.models.base import Estimator
 from colonnade.privacy import Budget, Event, Ledger, NonPrivate, PostProcessing, Statement, parse_budgets
 from colonnade.privacy.events import audience_of
-from colonnade.privacy.ledger import check_without_ledger, foreseen_without_ledger
 from colonnade.privacy.ledger.caps import Foreseen, Left, Period, remainders, watched
 from colonnade.privacy.ledger.early import EarlyEnds
+from colonnade.privacy.ledger.without import check_without_ledger, foreseen_without_ledger
 from colonnade.privacy.observers import OTHERS
 from colonnade.study.given import bring
 from colonnade.study.party_file import AgentPart, Approval, CapPart, PartyFile
 from colonnade.study.spec import Study, first_problem, read_toml
-from colonnade.tables import Schema, Table, files, read_table
+from colonnade.tables import Schema, Table, read_table
 from colonnade.tables.dates import source_of
-from colonnade.tables.formats import in_toml
+from colonnade.tables.formats import TextFormat, in_toml
 from colonnade.tables.keys import KeyColumn, KeyPlan, key_columns
+from colonnade.tables.sources.contract import Source
+from colonnade.tables.sources.opening import opened
+from colonnade.tables.sources.query import Query
 
 Approve = Callable[[Study, Statement], bool]
 LEAST_DIGITS = 32
@@ -76,9 +79,13 @@ class PartyConfig:
         return self.content.name
 
     @property
-    def data(self) -> Path:
-        """The party's table."""
-        return self.path.parent / self.content.data
+    def data(self) -> str | Path | Query:
+        """Where the party's table lies: a path or a pattern, the address of a store, or a query."""
+        return self.content.lies(self.path.parent)
+
+    def source(self, text: TextFormat | None = None) -> Source:
+        """The party's table, not read yet; ``text`` is how CSV files are written, if more is known than it says."""
+        return opened(self.data, None, text or self.content.written)
 
     @property
     def key(self) -> Path:
@@ -170,10 +177,8 @@ class PartyConfig:
 
     def rows_held(self, schema: Schema) -> int | None:
         """How many rows the party's table has, which no other participant is told; ``None`` if it cannot be read."""
-        said, text = str(self.data), schema.written(self.content.written).text
         with suppress(DataError):
-            first = files.column_names(self.data, said, text)[:1]
-            return sum(int(part.num_rows) for part in files.read_batches(self.data, said, first, text))
+            return self.source(schema.written(self.content.written).text).count()
         return None
 
     def key_columns(self, plan: KeyPlan) -> dict[str, KeyColumn]:

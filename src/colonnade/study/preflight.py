@@ -72,6 +72,8 @@ class Preflight:
     """What depends on the kind."""
     deviating: Deviating | None = None
     """What is done about participants that deviate; ``None`` where the study cannot be run."""
+    direct: bool = False
+    """Whether participants that can reach each other connect directly."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON, in one dictionary with those of the run and of the kind."""
@@ -84,6 +86,8 @@ class Preflight:
             "alignment": None if self.alignment is None else self.alignment.to_dict(),
             "security": None if self.deviating is None else self.deviating.to_dict(),
         }
+        if self.direct:
+            common["links"] = "direct"
         return common | ({} if self.run is None else self.run.to_dict()) | dict(self.details.facts)
 
 
@@ -104,6 +108,7 @@ def preflight(study: Study, rows: int | None = None) -> Preflight:
         run=_run(study, sized),
         details=study.planner.details(study.task, study.statement),
         deviating=Deviating.of(study.task) if study.planner.why_not_run is None else None,
+        direct=study.content.coordinator.links == "direct",
     )
 
 

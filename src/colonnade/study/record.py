@@ -168,8 +168,9 @@ def read_facts(folder: Path) -> dict[str, Any]:
         raise StudyError(f"{path} is damaged: {error}") from None
     except reading.Unreadable as error:
         raise StudyError(f"{path} cannot be read: {error}") from None
-    inside = [content.get(key, {}) for key in ("phases", "traffic", "alignment")] if isinstance(content, dict) else [0]
-    of_each = [each for key in inside[:2] if isinstance(key, dict) for each in key.values()]
+    keys = ("phases", "traffic", "links", "alignment")
+    inside = [content.get(key, {}) for key in keys] if isinstance(content, dict) else [0]
+    of_each = [each for key in inside[:3] if isinstance(key, dict) for each in key.values()]
     if not all(isinstance(each, dict) for each in (*inside, *of_each)) or not _are_names(content.get("lost", [])):
         raise StudyError(f"{path} is damaged: it is no record of a run")
     return dict(content)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from colonnade.errors import PolicyError
+from colonnade.privacy.ledger.file import at_once
 from colonnade.study.policy import Approve, ByDigest, PartyConfig
 from colonnade.study.spec import Study
 
@@ -30,7 +31,8 @@ class Earlier:
     @classmethod
     def of(cls, config: PartyConfig, study: Study) -> Earlier:
         """What is on record; nothing where there is no ledger yet."""
-        found = config.book().runs_of(study.digest) if config.ledger.exists() else ()
+        with at_once(config.ledger):
+            found = config.book().runs_of(study.digest) if config.ledger.exists() else ()
         when = {state: tuple(at for at, now in found if now == state) for state in ("committed", "sent", "reserved")}
         return cls(config.name, when["committed"], tuple(sorted((*when["sent"], *when["reserved"]))))
 

@@ -17,18 +17,28 @@ from colonnade.models.base import Estimator
 from colonnade.models.files import replace_private
 from colonnade.mpc.verify.folding import IN_ALL
 from colonnade.privacy import Entry, Ledger
+from colonnade.privacy.ledger.file import at_once
 from colonnade.protocols.roles import COORDINATOR, Progress, silent
 from colonnade.protocols.session import play
 from colonnade.study.alignment.play import Matching, align_as_coordinator
 from colonnade.study.deviating import Deviating
 from colonnade.study.given import check_folder, digest_of
 from colonnade.study.meeting import ALONE, Place, Watch, join, load_identity, watched
+from colonnade.study.network import recorded
 from colonnade.study.policy import Approve, PartyConfig
 from colonnade.study.record import RunRecord
 from colonnade.study.repeats import Again, check_repeat
 from colonnade.study.spec import Study
 from colonnade.tables import Table
 from colonnade.wire import Certificate, Endpoint, Hub, Identity
+from colonnade.wire.direct import DIRECTLY, Direct, Told
+
+Tell = Callable[[str], None]
+"""Is told a sentence for the operator."""
+
+
+def quiet(sentence: str) -> None:
+    """Tell nobody."""
 
 
 def run_party(
@@ -41,6 +51,7 @@ def run_party(
     again: Again = False,
     place: Place = ALONE,
     watch: Watch | None = None,
+    tell: Tell = quiet,
 ) -> Estimator:
     """Take part as an owner: check policy and budget, ask for approval, reserve the budget, open the table, then join.
 
@@ -48,7 +59,8 @@ def run_party(
     learns nothing about it for free; and whatever stops this party before its first share, the others are told the
     same sentence. ``approve`` is asked where the policy says ``approval = "ask"``, with the study and what it costs.
     ``again`` says whether a study that this party's ledger has seen end well may run once more, or is asked that.
-    ``place`` is where the others are met, if not at a hub of this study alone; ``watch`` is told who is here.
+    ``place`` is where the others are met, if not at a hub of this study alone; ``watch`` is told who is here, and
+    ``tell`` a sentence for the operator when packets go through the hub that should go directly.
     """
     config.check_membership(study.runnable())
     check_folder(study.estimator(), config.kept, out)
@@ -58,7 +70,8 @@ def run_party(
         certificates = study.certificates()
         identity = load_identity(config.key, config.name, certificates)
         with _excused(study, identity, certificates, place):
-            config.check(study)
+            with at_once(config.ledger):
+                config.check(study)
             task, model, statement = study.task, config.estimator(study), study.statement
             ledger, entry = _reserved(study, config, record, approve, again)
 
@@ -77,7 +90,9 @@ def run_party(
                 matching = Matching(study, config, _table(study, config, record), record)
             result = _play(
                 study,
-                join(study, identity, certificates, place),
+                join(
+                    study, identity, certificates, place, direct=config.content.network.direct, told=_told(record, tell)
+                ),
                 lambda me: model.owner(me, matching.owner(me), task),
                 record,
                 progress,
@@ -111,6 +126,7 @@ def run_coordinator(
     listen: str | None = None,
     place: Place = ALONE,
     watch: Watch | None = None,
+    tell: Tell = quiet,
 ) -> Estimator:
     """Relay messages between the parties and publish the result; with only two parties, also hold shares.
 
@@ -138,7 +154,7 @@ def run_coordinator(
                 hub = left.enter_context(Hub(identity, certificates, address, **study.content.limits.of_hub))
                 record.note("listening", address=hub.address)
                 place = replace(place, hub=hub.own_address)
-            endpoint = join(study, identity, certificates, place)
+            endpoint = join(study, identity, certificates, place, direct=Direct(), told=_told(record, tell))
             result = _play(study, endpoint, program, record, progress, watch=watch)
         _save(model.conclude(study.roster, task, result), record, COORDINATOR)
         _finish(record, **public_facts(study))
@@ -186,12 +202,26 @@ def _play(
     phases = {name: asdict(phase) for name, phase in played.phases.items()}
     traffic = {peer: asdict(counts) for peer, counts in place.counters.peers.items()}
     record.add(phases=phases, rounds=place.counters.tally.rounds, traffic=traffic)
+    if place.ways:
+        record.add(links=recorded(place.ways, place.counters.peers))
     if played.settled:
         record.add(checks={"claims": played.settled, "error": float(IN_ALL)})
     if played.lost:
         record.note("went on without", lost=list(played.lost))
         record.add(lost=list(played.lost))
     return played.result
+
+
+def _told(record: RunRecord, tell: Tell) -> Told:
+    """Records by which way packets go to a peer, and tells the operator when that is the hub."""
+
+    def told(peer: str, way: str) -> None:
+        with suppress(StorageError):  # a line about the way is no reason to stop
+            record.note("way to a peer", peer=peer, way=way)
+        if way != DIRECTLY:
+            tell(f"{peer}: {way}")
+
+    return told
 
 
 @contextmanager
@@ -279,18 +309,21 @@ def _reserved(
 ) -> tuple[Ledger, Entry]:
     """Check the budget, ask for approval, and reserve the budget in the ledger."""
     events, trust, limits = config.charged(study), study.trust, (config.caps, config.periods)
-    if config.note_time():
-        record.note("the ledger holds an entry dated later than now; it counts as old as this moment from here on")
-    config.check_budget(study)
+    with at_once(config.ledger):
+        if config.note_time():
+            record.note("the ledger holds an entry dated later than now; it counts as old as this moment from here on")
+        config.check_budget(study)
     if (before := check_repeat(study, config, approve, again)) is not None:
         record.note("runs again", before=before)
     how = config.approved(study, study.statement, approve)
     record.note("approved", mode=config.approval, by=how)
     record.add(approval={"mode": config.approval, "by": how})
-    ledger = config.book()
-    if ledger.made:
-        record.note("new ledger: nothing on record before this study", ledger=str(ledger.path))
-    entry = ledger.reserve(study.name, study.digest, events, trust, *limits, study.keys(), early=config.failures)
+    keys = study.keys()
+    with at_once(config.ledger):
+        ledger = config.book()
+        if ledger.made:
+            record.note("new ledger: nothing on record before this study", ledger=str(ledger.path))
+        entry = ledger.reserve(study.name, study.digest, events, trust, *limits, keys, early=config.failures)
     return ledger, entry
 
 
@@ -305,9 +338,11 @@ def _reservation(ledger: Ledger, entry: Entry, record: RunRecord) -> Iterator[No
             record.note(_given_back(ledger, entry), entry=entry.id, ledger_head=ledger.head)
         raise
     try:
-        ledger.commit(entry)
-        record.note("budget spent", entry=entry.id, ledger_head=ledger.head)
-        record.add(ledger_head=ledger.head)
+        with at_once(ledger.path):
+            ledger.commit(entry)
+            head = ledger.head
+        record.note("budget spent", entry=entry.id, ledger_head=head)
+        record.add(ledger_head=head)
     except LedgerError as error:
         raise LedgerError(
             f"the study ended well and {record.folder / 'model.json'} is whole; it stays spent, so do not run it "

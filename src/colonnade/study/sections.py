@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
@@ -61,9 +61,10 @@ class CommitteePart(Part):
 
 
 class CoordinatorPart(Part):
-    """``[coordinator]``: the address that the parties dial."""
+    """``[coordinator]``: the address that the parties dial, and whether they also connect to each other."""
 
     address: str
+    links: Literal["hub", "direct"] = "hub"
 
     @field_validator("address")
     @classmethod

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -45,8 +45,8 @@ UNSAID: Security | None = "semi-honest"
 """What a study file means that does not speak of security: what it meant when it could not, and was agreed on."""
 
 
-_HANDED_ON: dict[Path, tuple[list[str], Study]] = {}
-"""What this process was forked with: studies, and digests of their files."""
+_HANDED_ON: dict[Path, Study] = {}
+"""The studies that this process was forked with."""
 
 
 @dataclass(eq=False)
@@ -55,6 +55,8 @@ class Study:
 
     path: Path
     content: StudyFile
+    read: Mapping[Path, str] = field(default_factory=dict, repr=False)
+    """SHA-256 of each file as it was when it was loaded; certificates, which are always read anew, are not in it."""
 
     @classmethod
     def load(cls, path: str | Path) -> Study:
@@ -62,6 +64,15 @@ class Study:
         path = Path(path)
         if (handed_on := _handed_on(path)) is not None:
             return handed_on
+        with reading.noted() as read:
+            study = cls._load(path)
+        if not all(read.values()):
+            raise StudyError(f"{path}: a file of this study has changed while it was read; read it again")
+        study.read = read
+        return study
+
+    @classmethod
+    def _load(cls, path: Path) -> Study:
         raw = read_toml(path, "study file")
         if "policy" in raw and "task" not in raw:
             raise StudyError(f"{path} is a party's own file: name the study file in its place")
@@ -81,13 +92,16 @@ class Study:
 
     def hand_on(self) -> None:
         """Plan it now, so that processes forked from this one need not; they load it again if a file has changed."""
-        _HANDED_ON[self.path.absolute()] = self._files(), self
+        _HANDED_ON[self.path.absolute()] = self
         _ = self.digest, self.statement, self.binding
 
-    def _files(self) -> list[str]:
-        """Digests of the study file and what it names, but for certificates, which are always read anew."""
-        named = [self.folder / party.schema_file for party in self.content.parties.values()]
-        return [digest_of(path) for path in filter(None, (self.path, *named, self.model_file))]
+    @property
+    def unchanged(self) -> bool:
+        """Whether every file of it is still as it was when it was loaded."""
+        try:
+            return all(digest_of(path) == digest for path, digest in self.read.items())
+        except StudyError:
+            return False
 
     @property
     def name(self) -> str:
@@ -243,11 +257,13 @@ class Study:
         del agreed["security"], agreed["inputs"]
         if self.content.noise_missing is None:
             del agreed["noise_missing"]
+        if self.content.coordinator.links == "hub":
+            del agreed["coordinator"]["links"]
         agreed["limits"] = self.content.limits.agreed
         agreed["task"] = {key: value for key, value in agreed["task"].items() if key not in self.content.task.unsaid}
         agreed["schemas"] = {name: schema.digest for name, schema in self.roster.schemas.items()}
         if self.model_file is not None:
-            agreed["model"] = digest_of(self.model_file)
+            agreed["model"] = self.read.get(self.model_file.absolute()) or digest_of(self.model_file)
         agreed["agreement"] = self.task.agreement
         if self.aligning is None:
             del agreed["align"]
@@ -285,11 +301,8 @@ class Study:
 
 def _handed_on(path: Path) -> Study | None:
     """A study that this process was forked with, if its files are still the same."""
-    read, study = _HANDED_ON.get(path.absolute(), ([], None))
-    try:
-        if study is None or study._files() != read:
-            return None
-    except StudyError:
+    study = _HANDED_ON.get(path.absolute())
+    if study is None or not study.unchanged:
         return None
     found = copy(study)
     found.path = path

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from colonnade.tables.places import Places as Places, Spread as Spread
     from colonnade.tables.reading import read_table as read_table
     from colonnade.tables.schema import Schema as Schema
+    from colonnade.tables.sources.query import Query as Query
     from colonnade.tables.table import Table as Table
 
 __all__, __getattr__, __dir__ = exports(
@@ -66,6 +67,7 @@ __all__, __getattr__, __dir__ = exports(
         "places": "Places Spread",
         "reading": "read_table",
         "schema": "Schema",
+        "sources.query": "Query",
         "table": "Table",
     },
 )

@@ -1,4 +1,4 @@
-"""The columns of a table: held in memory, or left in their file and read again each time rows are needed.
+"""The columns of a table: held in memory, or left where they lie and read again each time rows are needed.
 
 Rows are always read from the first to the last, some at a time. If rows on disk are needed in another order, they are
 first copied to a temporary file (``spill``), once for all views that share the order.
@@ -8,17 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import DataError
-from colonnade.tables import files
 from colonnade.tables.arrow import pa
-from colonnade.tables.formats import TextFormat
-from colonnade.tables.parse import is_text
+from colonnade.tables.sources.contract import Source
 from colonnade.tables.spill import Spill
 
 Order = NDArray[np.int64]
@@ -61,9 +57,9 @@ class InMemory:
 
 
 class OnDisk:
-    """Columns of a CSV or Parquet file that need not fit in memory."""
+    """Columns of a source whose rows need not fit in memory."""
 
-    def __init__(self, file: DataFile, columns: Sequence[str], copy: _Ordered | None = None) -> None:
+    def __init__(self, file: Source, columns: Sequence[str], copy: _Ordered | None = None) -> None:
         self._file = file
         self._columns = list(columns)
         self._copy = copy
@@ -82,48 +78,10 @@ class OnDisk:
         return regrouped(source.batches(self._columns), rows)
 
 
-class DataFile:
-    """A CSV or Parquet file, which must not change as long as a table reads from it."""
-
-    def __init__(self, path: Path, name: str, text: TextFormat = files.AS_USUAL) -> None:
-        self._path = path.resolve()
-        self._name = name
-        self._text = text
-        self._seen = self._state()
-        files.refuse_other_encodings(self._path, name, text)
-
-    def read(self, columns: Sequence[str]) -> pa.Table:
-        """Some columns, read into memory; text gets the type that ids have, so that it is not copied again."""
-        parts = [_long_text(batch) for batch in self.batches(columns)]
-        if not parts:
-            return pa.table({name: pa.array([], pa.large_string()) for name in columns})
-        whole = pa.Table.from_batches(parts).combine_chunks()
-        del parts
-        pa.default_memory_pool().release_unused()  # otherwise the process keeps the memory of the parts
-        return whole
-
-    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Some columns of all rows, from the first to the last; raises at the end if the file has changed."""
-        self._refuse_changes()
-        yield from files.read_batches(self._path, self._name, columns, self._text)
-        self._refuse_changes()
-
-    def _refuse_changes(self) -> None:
-        if self._state() != self._seen:
-            raise DataError(f"{self._name}: the file has changed since it was first read; read it again")
-
-    def _state(self) -> tuple[int, int] | None:
-        try:
-            found = self._path.stat()
-        except OSError:
-            return None
-        return found.st_size, found.st_mtime_ns
-
-
 class _Ordered:
     """The rows of a file in another order."""
 
-    def __init__(self, file: DataFile, columns: Sequence[str], order: Order) -> None:
+    def __init__(self, file: Source, columns: Sequence[str], order: Order) -> None:
         self._file = file
         self._columns = columns
         self._order = order
@@ -169,8 +127,3 @@ def regrouped(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.Table
             count += batch.num_rows - start
     if held:
         yield pa.Table.from_batches(held)
-
-
-def _long_text(batch: pa.RecordBatch) -> pa.RecordBatch:
-    columns = [column.cast(pa.large_string()) if is_text(column.type) else column for column in batch.columns]
-    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)

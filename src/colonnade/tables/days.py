@@ -79,8 +79,8 @@ def _read(text: Any, format: str, place: Place) -> tuple[NDArray[np.int64], Mask
     missing = missing_cells(text)
     days, fits = _parsed(text, format)
     bad = ~fits & ~missing
-    if bad.any():
-        place.refuse(bad, _advice(text.filter(pa.array(bad)), format))
+    if bad.any():  # cells that are only counted need no advice, which tries every format on them
+        place.refuse(bad, "" if place.unfit is not None else _advice(text.filter(pa.array(bad)), format))
     return days, missing
 
 

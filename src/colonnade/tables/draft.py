@@ -16,8 +16,10 @@ from colonnade.tables.arrow import pa, pc
 from colonnade.tables.columns import MAX_WHOLE, Field
 from colonnade.tables.dates import ISO_DATE
 from colonnade.tables.days import days_of, fitting_formats
+from colonnade.tables.sources.opening import first_rows, likely_format, name_of, opened
 
 _MOST_VALUES = 50
+_MOST_ROWS = 1 << 20
 _HEAD = (
     "# A draft: review it before anybody else sees it. Bounds and lists marked `drafted = true` were taken from\n"
     "# the data and tell something about it. Replace each by what you know without looking at the data and may\n"
@@ -32,11 +34,12 @@ def draft_schema(source: str | Path | Any, *, id: str | None = None, fill: Calla
 
     Columns that look like ids or free text are left out, with a comment. ``id`` names a column that is always left out.
     How a text file is written (separator, encoding, decimal sign) is found, and stated where it is not as usual.
+    Of a store, a database or a stream the first million rows are read, of files and frames all.
     ``fill`` chooses columns whose missing cells become something, so that a trial can start.
     """
-    name = str(source) if isinstance(source, str | Path) else "table"
-    text = files.likely_format(source, name) if isinstance(source, str | Path) else files.AS_USUAL
-    arrow = files.read_columns(source, name, list, text)
+    name = name_of(source)
+    text = likely_format(source, name)
+    arrow = first_rows(opened(source, name, text), _MOST_ROWS)
     if not arrow.num_rows:
         raise DataError(f"{name}: the table has no rows to draft a schema from")
     if id is not None:

@@ -9,23 +9,21 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 from colonnade.disk import reading
 from colonnade.errors import DataError
 from colonnade.tables.arrow import pa
 from colonnade.tables.formats import SEPARATORS, UTF_8, TextFormat, advice, likely_encoding, likely_separator, sample
+from colonnade.tables.sources.stored import StoredFile
+from colonnade.tables.stream import BLOCK, TextStream
 from colonnade.tables.wording import listed, suggestion
 
 _PARQUET_MAGIC = b"PAR1"
-_HEADER_LIMIT = 1 << 20
-_CSV_BLOCK = 1 << 23  # Arrow wants every row to fit in a block
 _BATCH_ROWS = 1 << 15
 _COMPRESSED = (".gz", ".bz2", ".zst", ".lz4", ".br")
 _COMPRESSION = 8  # about how many times longer such a file becomes
 _CELL_BYTES = 8
-_WIDEST = 3  # the most bytes of UTF-8 that a byte of another encoding becomes
 _SPREADSHEETS = {
     b"PK\x03\x04": "a spreadsheet (.xlsx, .ods) or a zip archive",
     b"\xd0\xcf\x11\xe0": "a spreadsheet (.xls)",
@@ -34,6 +32,8 @@ AS_USUAL = TextFormat()
 LACKS_ID = ": the id: column"
 """Stands in the error about a table that lacks the column of ids."""
 
+At = Path | StoredFile
+"""Where a file lies: on this machine, or in a store."""
 Chooser = Callable[[Sequence[str]], Sequence[str]]
 """Takes the names of all columns and returns those to read; raises if a needed one is missing."""
 
@@ -73,23 +73,63 @@ def need(
     raise DataError(reading.short(said))
 
 
-def column_names(path: Path, name: str, text: TextFormat = AS_USUAL) -> list[str]:
+def column_names(path: At, name: str, text: TextFormat = AS_USUAL) -> list[str]:
     """The columns of a CSV or Parquet file."""
     with _readable(path, name) as parquet:
         if not parquet:
-            return _header(path, name, text)
-        with pa.parquet.ParquetFile(path) as opened:
+            return _text_header(path, name, text)
+        with _parquet(path) as opened:
             return list(opened.schema_arrow.names)
 
 
-def bytes_in_memory(path: Path, name: str, columns: Sequence[str]) -> int:
-    """About how much memory these columns of a file would take."""
+def schema_of(path: At, name: str, text: TextFormat = AS_USUAL) -> pa.Schema:
+    """The columns of a file with the types that they are read as."""
     with _readable(path, name) as parquet:
         if not parquet:
-            return path.stat().st_size * (_COMPRESSION if path.suffix in _COMPRESSED else 1)
-        with pa.parquet.ParquetFile(path) as opened:
+            return pa.schema([(column, pa.string()) for column in _text_header(path, name, text)])
+        with _parquet(path) as opened:
+            return opened.schema_arrow.remove_metadata()
+
+
+def bytes_in_memory(path: At, name: str, choose: Chooser) -> int:
+    """About how much memory the chosen columns of a file would take; of a text file, all of them."""
+    with _readable(path, name) as parquet:
+        if not parquet:
+            stored = path.size if isinstance(path, StoredFile) else path.stat().st_size
+            return stored * (_COMPRESSION if path.suffix in _COMPRESSED else 1)
+        with _parquet(path) as opened:
+            columns = chosen(opened.schema_arrow.names, name, choose)
             cells = int(opened.metadata.num_rows) * len(columns)
             return max(_CELL_BYTES * cells, _stored(opened.metadata, set(columns)))
+
+
+def count_rows(path: At, name: str, text: TextFormat = AS_USUAL) -> int:
+    """How many rows a file has; where no cell is quoted and no line is empty, by its line breaks alone."""
+    with _readable(path, name) as parquet:
+        if parquet:
+            with _parquet(path) as opened:
+                return int(opened.metadata.num_rows)
+        # Lines may turn out not to be rows, and what comes from a store is not fetched twice for a count.
+        if isinstance(path, Path) and (lines := _plain_lines(path, name, text)) is not None:
+            return lines - 1
+    first = column_names(path, name, text)[:1]
+    return sum(int(part.num_rows) for part in read_batches(path, name, first, text))
+
+
+def _plain_lines(path: Path, name: str, text: TextFormat) -> int | None:
+    """The lines of a text file; ``None`` if they are not its rows and a header, because of quotes or empty lines."""
+    lines, last = 0, b"\n"
+    with TextStream(path, text) as stream:
+        _header(stream.start, path, name, text)
+        while part := stream.read(BLOCK):
+            whole = last + part
+            if b'"' in part or any(empty in whole for empty in (b"\n\n", b"\n\r", b"\r\r")):
+                return None
+            # A part never ends between the two bytes of a line break, but for the last one.
+            lines += part.count(b"\n") + part.count(b"\r") - part.count(b"\r\n") - (last + part[:1] == b"\r\n")
+            last = part[-1:]
+        _refuse_unsound(stream, [], name, text)
+    return lines + (last not in (b"\n", b"\r"))
 
 
 def likely_format(source: str | Path, name: str) -> TextFormat:
@@ -98,33 +138,25 @@ def likely_format(source: str | Path, name: str) -> TextFormat:
     with _readable(path, name) as parquet:
         if parquet:
             return AS_USUAL
-        start = file_start(path)
-        encoding = likely_encoding(start) or UTF_8
-        if encoding == UTF_8 and (other := _first_other(path, UTF_8)):
-            encoding = likely_encoding(other) or UTF_8
-        separator = likely_separator(sample(start, encoding))
+        with TextStream(path, AS_USUAL) as stream:
+            encoding = likely_encoding(stream.start) or UTF_8
+            if encoding == UTF_8:
+                stream.drain()
+                encoding = (likely_encoding(stream.other) if stream.other else None) or UTF_8
+            separator = likely_separator(sample(stream.start, encoding))
     return TextFormat(
         None if separator == AS_USUAL.separator_in(path) else separator, None if encoding == UTF_8 else encoding
     )
 
 
-def refuse_other_encodings(path: Path, name: str, text: TextFormat) -> None:
-    """Raise if a CSV file is not text in its encoding."""
-    with _readable(path, name) as parquet:
-        if not parquet:
-            _refuse_other_encodings(path, name, text)
-
-
-def read_batches(
-    path: Path, name: str, columns: Sequence[str], text: TextFormat = AS_USUAL
-) -> Iterator[pa.RecordBatch]:
+def read_batches(path: At, name: str, columns: Sequence[str], text: TextFormat = AS_USUAL) -> Iterator[pa.RecordBatch]:
     """Some columns of a file, a few rows at a time, so that only a part of the file is in memory."""
     with _readable(path, name) as parquet:
         if not parquet:
             yield from _csv_batches(path, name, columns, text)
             return
         # Neither mapped nor read ahead, so that the memory used does not grow with the file.
-        with pa.parquet.ParquetFile(path, memory_map=False, buffer_size=_CSV_BLOCK, pre_buffer=False) as opened:
+        with _parquet(path, memory_map=False, buffer_size=BLOCK, pre_buffer=False) as opened:
             yield from opened.iter_batches(_BATCH_ROWS, columns=list(columns), use_threads=False)
 
 
@@ -136,18 +168,12 @@ def _stored(metadata: Any, columns: set[str]) -> int:
 
 
 @contextmanager
-def _readable(path: Path, name: str) -> Iterator[bool]:
+def _readable(path: At, name: str) -> Iterator[bool]:
     """Give whether a file is Parquet; an error while it is read becomes a :class:`DataError` that shows no cell."""
-    if path.is_dir():
-        raise DataError(f"{name}: this is a folder; name the CSV or Parquet file in it")
+    if isinstance(path, Path):
+        _check_regular(path, name)
     try:
-        reading.check_regular(path)
-    except reading.Unreadable as error:
-        said = "there is no such file; check the path" if error.missing else f"the file cannot be read: {error}"
-        raise DataError(f"{name}: {said}") from None
-    try:
-        with path.open("rb") as opened:
-            start = opened.read(4)
+        start = _first_bytes(path)
         if not start:
             raise DataError(f"{name}: the file is empty; save it with a header and rows")
         if start in _SPREADSHEETS:
@@ -158,7 +184,29 @@ def _readable(path: Path, name: str) -> Iterator[bool]:
         said = "text that is not UTF-8" if "UTF8" in str(error) else "broken content"
         raise DataError(f"{name}: the file holds {said} and cannot be read; save it again as CSV or Parquet") from None
     except OSError as error:
-        raise DataError(f"{name}: the file cannot be read: {error.strerror or 'it is damaged'}") from None
+        why = "its store does not give it" if isinstance(path, StoredFile) else error.strerror or "it is damaged"
+        raise DataError(f"{name}: the file cannot be read: {why}") from None
+
+
+def _check_regular(path: Path, name: str) -> None:
+    if path.is_dir():
+        raise DataError(f"{name}: this is a folder; name the CSV or Parquet file in it")
+    try:
+        reading.check_regular(path)
+    except reading.Unreadable as error:
+        said = "there is no such file; check the path" if error.missing else f"the file cannot be read: {error}"
+        raise DataError(f"{name}: {said}") from None
+
+
+def _first_bytes(path: At) -> bytes:
+    if isinstance(path, StoredFile):
+        return path.start(4)
+    with path.open("rb") as opened:
+        return opened.read(4)
+
+
+def _parquet(path: At, **options: Any) -> Any:
+    return pa.parquet.ParquetFile(path.file() if isinstance(path, StoredFile) else path, **options)
 
 
 def _from_parquet(path: Path, name: str, choose: Chooser) -> pa.Table:
@@ -167,61 +215,46 @@ def _from_parquet(path: Path, name: str, choose: Chooser) -> pa.Table:
 
 
 def _from_csv(path: Path, name: str, choose: Chooser, text: TextFormat) -> pa.Table:
-    wanted = chosen(_header(path, name, text), name, choose)
-    _refuse_other_encodings(path, name, text)
     ragged: list[int] = []
-    with _Parts(path, text) as parts:
-        found = pa.csv.read_csv(parts, **_csv_options(path, wanted, ragged, text))
-    _refuse_ragged(ragged, name)
-    return found
+    with TextStream(path, text) as stream:
+        wanted = chosen(_header(stream.start, path, name, text), name, choose)
+        with _sound(stream, ragged, name, text):
+            return pa.csv.read_csv(stream, **_csv_options(path, wanted, ragged, text))
 
 
-def _csv_batches(path: Path, name: str, columns: Sequence[str], text: TextFormat) -> Iterator[pa.RecordBatch]:
+def _csv_batches(path: At, name: str, columns: Sequence[str], text: TextFormat) -> Iterator[pa.RecordBatch]:
     ragged: list[int] = []
-    with _Parts(path, text) as parts, pa.csv.open_csv(parts, **_csv_options(path, columns, ragged, text)) as opened:
+    with (
+        TextStream(path, text) as stream,
+        _sound(stream, ragged, name, text),
+        pa.csv.open_csv(stream, **_csv_options(path, columns, ragged, text)) as opened,
+    ):
         for batch in opened:
-            _refuse_ragged(ragged, name)
+            if ragged:
+                return
             yield batch
-    _refuse_ragged(ragged, name)
 
 
-class _Parts(io.RawIOBase):
-    """The text of a file in UTF-8, decompressed, in parts that never end between the two bytes of a line break.
-
-    If a line break is split between two parts, Arrow keeps only its first byte, even inside a quoted cell.
-    """
-
-    def __init__(self, path: Path, text: TextFormat) -> None:
-        self._stream = pa.input_stream(str(path))
-        self._decoder = None if text.utf_8 else codecs.getincrementaldecoder(text.encoding or UTF_8)()
-        self._held = b""
-        self._reading = Lock()  # Arrow reads ahead in a thread of its own
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1, /) -> bytes:
-        with self._reading:
-            part = self._held + self._next(None if size < 0 else size - len(self._held))
-            self._held = b"\r" if len(part) > 1 and part.endswith(b"\r") else b""
-            return part[:-1] if self._held else part
-
-    def _next(self, size: int | None) -> bytes:
-        """At most so many bytes of UTF-8; none only at the end."""
-        while True:
-            raw: bytes = self._stream.read(size if self._decoder is None or size is None else max(1, size // _WIDEST))
-            if self._decoder is None:
-                return raw
-            if (part := self._decoder.decode(raw, final=not raw).encode()) or not raw:
-                return part
-
-    def close(self) -> None:
-        with self._reading:
-            self._stream.close()
-            super().close()
+@contextmanager
+def _sound(stream: TextStream, ragged: list[int], name: str, text: TextFormat) -> Iterator[None]:
+    """Raise the first of these: the text is in another encoding, a row is too long or too short, Arrow's own error."""
+    try:
+        yield
+    except pa.ArrowException:
+        _refuse_unsound(stream, ragged, name, text)
+        raise
+    _refuse_unsound(stream, ragged, name, text)
 
 
-def _csv_options(path: Path, wanted: Sequence[str], ragged: list[int], text: TextFormat) -> dict[str, Any]:
+def _refuse_unsound(stream: TextStream, ragged: list[int], name: str, text: TextFormat) -> None:
+    stream.drain()
+    if stream.other is not None:
+        raise DataError(f"{name}: {_other_encoding(stream.other, text)}")
+    if ragged:
+        raise DataError(f"{name}: row {ragged[0]} has more or fewer cells than the header; correct the row")
+
+
+def _csv_options(path: At, wanted: Sequence[str], ragged: list[int], text: TextFormat) -> dict[str, Any]:
     """How Arrow reads a CSV file; the numbers of rows with too many or too few cells are added to ``ragged``."""
 
     def note(row: Any) -> str:
@@ -231,7 +264,7 @@ def _csv_options(path: Path, wanted: Sequence[str], ragged: list[int], text: Tex
 
     return {
         # Arrow numbers rows only when it reads on one thread.
-        "read_options": pa.csv.ReadOptions(use_threads=False, block_size=_CSV_BLOCK),
+        "read_options": pa.csv.ReadOptions(use_threads=False, block_size=BLOCK),
         "parse_options": pa.csv.ParseOptions(
             delimiter=text.separator_in(path), newlines_in_values=True, invalid_row_handler=note
         ),
@@ -239,45 +272,6 @@ def _csv_options(path: Path, wanted: Sequence[str], ragged: list[int], text: Tex
             include_columns=list(wanted), column_types=dict.fromkeys(wanted, pa.string()), strings_can_be_null=False
         ),
     }
-
-
-def _refuse_ragged(ragged: list[int], name: str) -> None:
-    if ragged:
-        raise DataError(f"{name}: row {ragged[0]} has more or fewer cells than the header; correct the row")
-
-
-def _refuse_other_encodings(path: Path, name: str, text: TextFormat) -> None:
-    """Raise if a CSV file has another encoding; Arrow would print a traceback of its own if a row is also too short."""
-    part = _first_other(path, text.encoding or UTF_8)
-    if part is None and not text.utf_8:  # a byte for a letter reads anything, and names would be matched in vain
-        part = _beyond_ascii(path) if _first_other(path, UTF_8) is None else None
-    if part is not None:
-        raise DataError(f"{name}: {_other_encoding(part, text)}")
-
-
-def _first_other(path: Path, encoding: str) -> bytes | None:
-    """The first part of a file that is not text in an encoding."""
-    decoder = codecs.getincrementaldecoder(encoding)()
-    with pa.input_stream(str(path)) as stream:
-        while part := stream.read(_CSV_BLOCK):
-            try:
-                decoder.decode(part)
-            except UnicodeError:
-                return bytes(part)
-        try:
-            decoder.decode(b"", final=True)
-        except UnicodeError:
-            return b""
-    return None
-
-
-def _beyond_ascii(path: Path) -> bytes | None:
-    """The first part of a file that is not all ASCII."""
-    with pa.input_stream(str(path)) as stream:
-        while part := bytes(stream.read(_CSV_BLOCK)):
-            if not part.isascii():
-                return part
-    return None
 
 
 def _other_encoding(part: bytes, text: TextFormat) -> str:
@@ -288,15 +282,13 @@ def _other_encoding(part: bytes, text: TextFormat) -> str:
     return f"the text is not {said.upper()} but looks like {likely.upper()}; {advice({'encoding': likely})}"
 
 
-def file_start(path: Path) -> bytes:
-    """The first bytes of a file, decompressed."""
-    with pa.input_stream(str(path)) as stream:
-        found: bytes = stream.read(_HEADER_LIMIT)
-    return found
+def _text_header(path: At, name: str, text: TextFormat) -> list[str]:
+    with TextStream(path, text) as stream:
+        return _header(stream.start, path, name, text)
 
 
-def _header(path: Path, name: str, text: TextFormat) -> list[str]:
-    start, separator = file_start(path), text.separator_in(path)
+def _header(start: bytes, path: At, name: str, text: TextFormat) -> list[str]:
+    separator = text.separator_in(path)
     if not text.utf_8 and not start.isascii() and likely_encoding(start) == UTF_8:
         raise DataError(f"{name}: {_other_encoding(start, text)}")
     whole = sample(start, text.encoding or UTF_8, len(start)).removeprefix("\ufeff")

@@ -11,7 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
+from typing import Protocol
 
 from colonnade.errors import SchemaError
 
@@ -23,6 +23,13 @@ WHERE = "in the party's own file or in [table] of the schema, or pass it to Part
 _SAMPLE = 1 << 16
 _LINES = 50
 _ONLY_IN_WINDOWS = frozenset(range(0x80, 0xA0))
+
+
+class _Named(Protocol):
+    """A path, or whatever else has endings of a name."""
+
+    @property
+    def suffixes(self) -> list[str]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +65,7 @@ class TextFormat:
         """Whether the text is UTF-8, with a byte order mark or without."""
         return codecs.lookup(self.encoding or UTF_8).name in (UTF_8, "utf-8-sig")
 
-    def separator_in(self, path: Path) -> str:
+    def separator_in(self, path: _Named) -> str:
         """What separates the cells of a file."""
         return self.separator or ("\t" if ".tsv" in path.suffixes else ",")
 

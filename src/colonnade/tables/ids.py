@@ -109,7 +109,9 @@ def _where(ids: Any, what: Callable[[Any], Any]) -> Mask:
     """Which ids have a property; they are tested some at a time."""
     found = np.zeros(len(ids), dtype=bool)
     for start in range(0, len(ids), _CHUNK):
-        found[start : start + _CHUNK] = np.asarray(what(ids[start : start + _CHUNK]), dtype=bool)
+        part = np.asarray(what(ids[start : start + _CHUNK]), dtype=bool)
+        if part.any():  # what is never written takes no memory
+            found[start : start + _CHUNK] = part
     return found
 
 

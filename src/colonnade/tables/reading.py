@@ -12,13 +12,15 @@ import numpy as np
 from colonnade.errors import DataError, SchemaError
 from colonnade.tables import files
 from colonnade.tables.arrow import pa
-from colonnade.tables.cells import Cells, DataFile, InMemory, OnDisk
+from colonnade.tables.cells import Cells, InMemory, OnDisk
 from colonnade.tables.encode import Misfits
 from colonnade.tables.formats import TextFormat
 from colonnade.tables.ids import called, checked_ids
 from colonnade.tables.keys import KeyColumn, KeyPlan, collect_keys, key_columns
 from colonnade.tables.parse import Place
 from colonnade.tables.schema import Schema
+from colonnade.tables.sources.contract import Source
+from colonnade.tables.sources.opening import name_of, opened, settled
 from colonnade.tables.table import Table
 
 _LARGE = 1 << 28
@@ -39,7 +41,7 @@ def read_table(
     encoding: str | None = None,
     decimal: str | None = None,
 ) -> Table:
-    """A party's table from a CSV or Parquet path, a ``pyarrow.Table`` or a pandas frame.
+    """A party's table: from CSV or Parquet files, a store, a query, an Arrow table or a frame (``docs/sources.md``).
 
     Columns that the schema does not name are never read. Ids are compared exactly, as text: whole numbers
     become their decimal digits, texts stay as they are, and blanks around an id are refused rather than
@@ -52,7 +54,8 @@ def read_table(
 
     A file whose columns would take more than 256 MiB of memory is not loaded: its cells stay on disk and are read
     again, some rows at a time, whenever they are needed. ``on_disk=True`` does this for any file, ``on_disk=False`` for
-    none.
+    none. What comes from a store, a database or a stream is read once, and if it is as large, copied to a temporary
+    file.
 
     A cell that the schema has no place for is an error when it is read; with ``misfits="map"`` it is encoded by the
     public rules of :mod:`~colonnade.tables.encode` and counted in the table's report.
@@ -62,7 +65,7 @@ def read_table(
     """
     declared = schema if isinstance(schema, Schema) else Schema.load(schema)
     declared = declared.written(TextFormat(separator, encoding, decimal))
-    said = name or (str(source) if isinstance(source, str | Path) else "table")
+    said = name or name_of(source)
     naming = [] if id is None else [id]
     _refuse_shared(declared, naming, said, "id")
     held = {} if keys is None else dict(key_columns(keys.keys, {}, id, said) if columns is None else columns)
@@ -103,24 +106,28 @@ class _Wanted:
         return list(dict.fromkeys([*self.naming, *self.cells]))
 
 
-def _read(source: Any, said: str, wanted: _Wanted, on_disk: bool | None) -> tuple[pa.Table, Cells]:
+def _read(given: Any, said: str, wanted: _Wanted, on_disk: bool | None) -> tuple[pa.Table, Cells]:
     """The columns that identify a row, in memory, and the cells of the schema's columns."""
     cells: Cells
-    if isinstance(source, str | Path) and on_disk is not False and _stays(Path(source), said, wanted, on_disk):
-        file = DataFile(Path(source), said, wanted.text)
-        named, cells = file.read(list(dict.fromkeys(wanted.naming))), OnDisk(file, wanted.cells)
+    most = {None: _LARGE, True: 0, False: None}[on_disk]
+    source = settled(opened(given, said, wanted.text), said, wanted.choose, most=most)
+    if on_disk is not False and not source.held and _stays(source, said, wanted, on_disk):
+        source.look()
+        named, cells = source.read(list(dict.fromkeys(wanted.naming))), OnDisk(source, wanted.cells)
     else:
-        named = files.read_columns(source, said, wanted.choose, wanted.text)
+        named = source.whole(lambda there: files.chosen(there, said, wanted.choose))
         cells = InMemory(named.select(list(wanted.cells)).combine_chunks())
     if not named.num_rows:
         raise DataError(f"{said}: the table has no rows")
     return named, cells
 
 
-def _stays(path: Path, said: str, wanted: _Wanted, on_disk: bool | None) -> bool:
-    """Whether a file is left on disk; the columns are checked first."""
-    columns = files.chosen(files.column_names(path, said, wanted.text), said, wanted.choose)
-    return on_disk or files.bytes_in_memory(path, said, columns) > _LARGE
+def _stays(source: Source, said: str, wanted: _Wanted, on_disk: bool | None) -> bool:
+    """Whether rows are left where they lie; then the columns are checked, and else when they are read."""
+    if not on_disk and source.size(wanted.choose) <= _LARGE:
+        return False
+    files.chosen(source.columns(), said, wanted.choose)
+    return True
 
 
 def _refuse_shared(declared: Schema, columns: Sequence[str], said: str, what: str) -> None:

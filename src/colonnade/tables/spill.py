@@ -40,7 +40,7 @@ class Spill:
             self._lay_out(source, order)
             self._file.flush()
         except OSError as error:
-            raise _no_room(error) from None
+            raise no_room(error) from None
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Some columns of all rows, in the new order."""
@@ -61,10 +61,7 @@ class Spill:
                 for stretch in sorted(self._parts):
                     yield pa.Table.from_batches([opened.get_batch(part) for part in self._parts[stretch]])
         except OSError as error:
-            raise DataError(
-                f"the temporary copy of the table cannot be read back ({_folder()}): "
-                f"{error.strerror or 'reading failed'}; set TMPDIR to another disk"
-            ) from None
+            raise not_read_back(error) from None
 
     def _lay_out(self, source: Iterator[pa.RecordBatch], order: NDArray[np.int64]) -> None:
         by_row = np.argsort(order, kind="stable")
@@ -103,7 +100,16 @@ def _decoded(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
-def _no_room(error: OSError) -> DataError:
+def not_read_back(error: OSError) -> DataError:
+    """The error for a temporary copy that was written and cannot be read."""
+    return DataError(
+        f"the temporary copy of the table cannot be read back ({_folder()}): "
+        f"{error.strerror or 'reading failed'}; set TMPDIR to another disk"
+    )
+
+
+def no_room(error: OSError) -> DataError:
+    """The error for a temporary copy that cannot be written."""
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return DataError(
             "the table needs a temporary file, and too many files are open already; "

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from colonnade.tables.columns import NOWHERE, Category, Column, Number
 from colonnade.tables.dates import Days, source_of
 from colonnade.tables.encode import encode_column, place_of
 from colonnade.tables.schema import Schema
+from colonnade.tables.sources.opening import name_of, opened
 
 BARS = 24
 """Bars of a histogram at most."""
@@ -72,14 +72,15 @@ class Survey:
         return cls(value["rows"], columns, tuple(value["unread"]))
 
 
-def survey(path: Path, schema: Schema, also_used: Sequence[str] = ()) -> Survey:
-    """Read a file once; an error if it lacks a column. ``also_used`` are columns of ids and keys."""
-    said, text = str(path), schema.text
-    there = files.column_names(path, said, text)
+def survey(given: Any, schema: Schema, also_used: Sequence[str] = ()) -> Survey:
+    """Read a table once, wherever it lies; an error if it lacks a column. ``also_used`` are those of ids and keys."""
+    said, text = name_of(given), schema.text
+    source = opened(given, said, text)
+    there = source.columns()
     files.chosen(there, said, lambda names: _needed(schema, names, said))
     seen = [_Seen(name, column) for name, column in schema.columns.items()]
     rows = 0
-    for batch in files.read_batches(path, said, schema.sources, text):
+    for batch in source.batches(schema.sources):
         numbers = np.arange(rows + 1, rows + 1 + batch.num_rows)
         for each in seen:
             place = place_of(said, each.source, numbers, "map", text.decimal)

@@ -158,9 +158,9 @@ class Table:
             raise DataError(f"{self.source}: {found.null_count} of the ids asked for are not in the table")
         return self.take_rows(np.asarray(found, dtype=np.int64))
 
-    def aligned(self, positions: Sequence[int] | NDArray[np.integer[Any]], ids: Sequence[str]) -> Table:
+    def aligned(self, positions: Sequence[int] | NDArray[np.integer[Any]], ids: Sequence[str] | pa.Array) -> Table:
         """A view of the rows at these positions in the order that an alignment gave them, under its opaque ids."""
-        common = pa.array(ids, pa.large_string())
+        common = ids if isinstance(ids, pa.LargeStringArray) else pa.array(ids, pa.large_string())
         if len(common) != len(positions):
             raise ValueError(f"{len(positions)} rows need as many ids, not {len(common)}")
         return self._reordered(self._positions(positions), common=common)

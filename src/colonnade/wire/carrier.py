@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol
 
 from colonnade.errors import ColonnadeError, ProtocolError
+from colonnade.wire.direct import Way
 
 
 class Receiver(Protocol):
-    """An endpoint, as a carrier sees it. One thread of the carrier makes all these calls."""
+    """An endpoint, as a carrier sees it. One thread makes all calls that concern a participant's presence.
+
+    Packets may come in other threads, after the session with their sender is ready.
+    """
 
     def carrier_up(self, present: Mapping[str, int]) -> None:
         """The carrier is connected; these participants are present, each with its incarnation."""
@@ -30,9 +34,15 @@ class Receiver(Protocol):
     def packet(self, name: str, data: bytes | memoryview) -> None:
         """A packet arrived; packets arrive in the order in which the peer's carrier got them."""
 
+    def way_changed(self, name: str) -> None:
+        """Packets to a participant go another way from now on; those that it has not acknowledged may be lost."""
+
+    def waited(self, name: str) -> float:
+        """For how many seconds the endpoint has waited for a participant without progress."""
+
 
 class Carrier(Protocol):
-    """Carries packets to the other participants. Packets are lost only while a connection is broken."""
+    """Carries packets to the other participants. Some are lost only when a connection breaks, or the way changes."""
 
     def open(self, receiver: Receiver, incarnation: int) -> None:
         """Connect, or raise an error; from then on call the receiver's methods."""
@@ -45,6 +55,23 @@ class Carrier(Protocol):
 
     def close(self) -> None:
         """Send the packets that are still waiting, then disconnect."""
+
+
+class Introductions(Protocol):
+    """What two participants tell each other inside their sealed session before anything else."""
+
+    def offer(self, peer: str) -> bytes:
+        """What to tell a peer; equally many bytes for everybody."""
+
+    def offered(self, peer: str, raw: bytes) -> None:
+        """A peer told this. Never waits."""
+
+    def settle(self, peers: Iterable[str]) -> None:
+        """Wait a short while for what follows from what these peers told."""
+
+    @property
+    def ways(self) -> dict[str, Way]:
+        """By which way packets went to each peer so far."""
 
 
 @contextmanager

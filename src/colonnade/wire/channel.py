@@ -12,6 +12,7 @@ import numpy as np
 from colonnade.errors import ColonnadeError, ProtocolError
 from colonnade.harmless import harmless
 from colonnade.wire import codec
+from colonnade.wire.carrier import Introductions
 from colonnade.wire.counters import Counters
 from colonnade.wire.identity import Certificate, Identity
 from colonnade.wire.packet import MAX_PACKET
@@ -32,16 +33,23 @@ class Channel:
     """Messages to and from one peer. One thread may send while another receives."""
 
     def __init__(
-        self, identity: Identity, peer: Certificate, post: Post, counters: Counters, window: int, topic: bytes
+        self,
+        identity: Identity,
+        peer: Certificate,
+        post: Post,
+        counters: Counters,
+        window: int,
+        topic: bytes,
+        introductions: Introductions | None = None,
     ) -> None:
         self.peer = peer.name
-        self._topic = topic
+        self._topic, self._introductions = topic, introductions
         self._identity, self._certificate = identity, peer
         self._post, self._traffic, self._tally = post, counters.peers[peer.name], counters.tally
         self._piece = min(_MAX_PIECE, max(window // 4, 1024))
         self._tls = threading.Lock()
         self._session: TlsSession | None = None
-        self._opened = False
+        self._opened = self._ready = False
         self._start = threading.Lock()
         # A record may hold several small messages; those that were not returned yet wait here.
         self._record: memoryview | None = None
@@ -55,7 +63,9 @@ class Channel:
         for pieces in [parts] if size <= self._piece else _cut(parts, self._piece):
             self._post.wait_for_room(self.peer, sum(map(len, pieces)))
             with self._tls, self._traffic.timed(), _Guard(self, session):
-                self._post.dispatch(self.peer, session.seal(pieces))
+                # Small pieces are copied sooner than the lock is taken twice.
+                head = self._post.head(self.peer) if size > _RECORD else None
+                self._post.dispatch(self.peer, session.seal(pieces, head.data if head else b""), head)
         size -= _LENGTH.size
         self._traffic.messages_sent += 1
         self._traffic.payload_sent += size
@@ -85,7 +95,7 @@ class Channel:
     @property
     def is_ready(self) -> bool:
         """Whether the session is ready: each side has accepted the other."""
-        return self._session is not None and self._session.ready
+        return self._ready
 
     def advance(self) -> None:
         """Continue the handshake. Runs in the carrier's thread, so that no computation delays it."""
@@ -101,13 +111,17 @@ class Channel:
 
     def _step(self) -> None:
         if self._session is None:
-            self._session = TlsSession(self._identity, self._certificate, self._topic)
+            said = self._introductions.offer(self.peer) if self._introductions else b""
+            self._session = TlsSession(self._identity, self._certificate, self._topic, said)
         session = self._session
         try:
             session.advance()
             while not session.ready and (packet := self._post.take_if_any(self.peer)) is not None:
                 session.feed(packet)
                 session.advance()
+            if session.ready and self._introductions:
+                self._introductions.offered(self.peer, session.heard)
+            self._ready = session.ready
         finally:
             # Also after an error: the TLS alert tells the peer the reason.
             if sealed := session.drain():

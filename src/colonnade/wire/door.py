@@ -20,6 +20,7 @@ from typing import Any
 
 from colonnade.errors import ConnectError
 from colonnade.wire.hub_probe import split_address
+from colonnade.wire.passage import Mover, Side
 from colonnade.wire.quota import CALL, Bucket
 from colonnade.wire.strangers import EACH, Crowd, Stranger, begins_tls, neighbourhood, places_for_strangers
 
@@ -29,6 +30,7 @@ _AT_ONCE = 16
 _BACKLOG = 512
 _MOST_OF_STRANGERS = 1 << 24  # bytes, before one must be recognised
 _MOST_LIES = 16
+_FIRST_WORDS = 1 << 16
 
 
 class Door:
@@ -43,6 +45,8 @@ class Door:
         self._listeners: list[socket.socket] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._empty = asyncio.Event()
+        self.mover = Mover()
+        """Carries the bytes of all connections."""
 
     def listen(self, address: str) -> int:
         """Start to listen; returns the port."""
@@ -71,6 +75,7 @@ class Door:
                 await asyncio.wait_for(self._empty.wait(), self._closing)
         for guest in list(self._open):
             guest.drop()
+        self.mover.close()
 
     def recognise(self, peer: str, allowance: Bucket) -> None:
         """The connection that gRPC calls ``peer`` carries a stream of a participant: it stays, and may say so much."""
@@ -133,47 +138,34 @@ class Door:
                 loop.remove_reader(listener)
                 loop.call_later(_PAUSE, self._attend, listener)
                 return
-            connection.setblocking(False)
-            # asyncio does this for sockets that name their protocol, which accepted ones do not. Without it a small
-            # message may wait for the receipt of the one before, which the other side delays by up to 40 ms.
-            with suppress(OSError):
-                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            guest = _Guest(self, neighbourhood(address[0]), self._inner_port, self._closing)
+            guest = _Guest(self, neighbourhood(address[0]), connection, self._inner_port, self._closing)
             self._open.add(guest)
             self._empty.clear()
             self._silent.add(guest)
             guest.hurry(self._handshake)
-            self.spawn(self._welcome(guest, connection))
 
     def _attend(self, listener: socket.socket) -> None:
         if listener.fileno() >= 0:
             asyncio.get_running_loop().add_reader(listener, self._accept, listener)
 
-    async def _welcome(self, guest: _Guest, connection: socket.socket) -> None:
-        try:
-            await asyncio.get_running_loop().connect_accepted_socket(partial(_Outside, guest), connection)
-        except OSError:
-            connection.close()
-            self.gone(guest, None)
-
 
 class _Guest(Stranger):
     """One connection from outside, and the one to gRPC that belongs to it."""
 
-    def __init__(self, door: Door, home: str, inner_port: int, closing: float) -> None:
+    def __init__(self, door: Door, home: str, connection: socket.socket, inner_port: int, closing: float) -> None:
         super().__init__(home)
         self.streams = 0
         self.allowance: Bucket | None = None
+        self.outer = Side(connection, self._left)
+        self._inner: Side | None = None
         self._unasked = 0
-        self._why_silent: set[str] = set()
         self._again: asyncio.TimerHandle | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._door, self._inner_port, self._closing = door, inner_port, closing
-        self._outer: asyncio.Transport | None = None
-        self._inner: asyncio.Transport | None = None
         self._own_port: int | None = None
         self._said = b""
         self._ended = False
+        self.outer.attend(self._hear_first_words)
 
     def hurry(self, seconds: float) -> None:
         """Close the connection after so many seconds, unless it may stay."""
@@ -199,74 +191,59 @@ class _Guest(Stranger):
             self._hush_for(pause)
 
     def _hush_for(self, seconds: float) -> None:
-        loop = asyncio.get_running_loop()
-        self.hush("too much")
+        self.outer.hush("too much")
         if self._again is not None:
             self._again.cancel()
-        self._again = loop.call_later(seconds, self.listen, "too much")
+        self._again = asyncio.get_running_loop().call_later(seconds, self.outer.listen, "too much")
 
-    def hush(self, why: str) -> None:
-        """Read nothing from outside, until all reasons for that are gone."""
-        self._why_silent.add(why)
-        if self._outer is not None:
-            self._outer.pause_reading()
-
-    def listen(self, why: str) -> None:
-        """This reason not to read is gone."""
-        self._why_silent.discard(why)
-        if self._outer is not None and not self._why_silent:
-            self._outer.resume_reading()
-
-    def came(self, outer: asyncio.Transport) -> None:
-        """The connection is there."""
-        self._outer = outer
-        if self._ended:
-            outer.abort()
-
-    def says(self, data: bytes) -> None:
-        """Connect to gRPC, once all these first bytes are the greeting of a TLS client."""
+    def _hear_first_words(self) -> None:
+        """Connect to gRPC, once all first bytes are the greeting of a TLS client."""
+        data = self.outer.take(_FIRST_WORDS)
+        if not data:
+            return
         self._said += data
         greeted = begins_tls(self._said)
-        if self._outer is None or greeted is False:
+        if greeted is False:
             self.drop()
         elif greeted:
-            self.hush("entering")
+            self.outer.hush("entering")
             self._door.talks(self)
             self._door.spawn(self._enter())
 
     async def _enter(self) -> None:
-        loop = asyncio.get_running_loop()
+        connection = socket.socket()
+        connection.setblocking(False)
         try:
-            inner, _ = await loop.create_connection(partial(_Inside, self), LOOPBACK, self._inner_port)
+            await asyncio.get_running_loop().sock_connect(connection, (LOOPBACK, self._inner_port))
         except OSError:
+            connection.close()
             self.drop()
             return
-        if self._ended or self._outer is None:
-            inner.abort()
+        if self._ended:
+            connection.close()
             return
-        self._inner = inner
-        self._own_port = int(inner.get_extra_info("sockname")[1])
+        self._inner = Side(connection, self.end)
+        self._own_port = int(connection.getsockname()[1])
         self._door.known(self, self._own_port)
-        inner.write(self._said)
+        self._inner.send(self._said, self.outer)
         self._said = b""
-        self.listen("entering")
+        self._inner.attend(partial(self._pass_out, self._inner))
+        self.outer.attend(partial(self._pass_in, self._inner))
+        self.outer.listen("entering")
 
-    @property
-    def outer(self) -> asyncio.Transport | None:
-        """The connection from outside."""
-        return self._outer
+    def _pass_out(self, inner: Side) -> None:
+        inner.pass_on(self.outer, self._door.mover)
 
-    @property
-    def inner(self) -> asyncio.Transport | None:
-        """The connection to gRPC, once the guest has said something."""
-        return self._inner
+    def _pass_in(self, inner: Side) -> None:
+        if came := self.outer.pass_on(inner, self._door.mover):
+            self.heard(came)
 
     def end(self) -> None:
         """Close both connections after what was passed on is sent, which may take only a short time."""
         if self._ended:
             return
         self._ended = True
-        for side in (self._outer, self._inner):
+        for side in (self.outer, self._inner):
             if side is not None:
                 side.close()
         asyncio.get_running_loop().call_later(self._closing, self.drop)
@@ -274,63 +251,14 @@ class _Guest(Stranger):
     def drop(self) -> None:
         """Close both connections now."""
         self._ended = True
-        for side in (self._outer, self._inner):
+        for side in (self.outer, self._inner):
             if side is not None:
                 side.abort()
 
-    def left(self) -> None:
+    def _left(self) -> None:
         """The connection from outside is closed."""
         self.end()
         self._door.gone(self, self._own_port)
-
-
-class _Outside(asyncio.Protocol):
-    """What comes from outside goes to gRPC."""
-
-    def __init__(self, guest: _Guest) -> None:
-        self._guest = guest
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - a stream of bytes, by the kind of socket
-        self._guest.came(transport)
-
-    def data_received(self, data: bytes) -> None:
-        if self._guest.inner is None:
-            self._guest.says(data)
-        else:
-            self._guest.inner.write(data)
-            self._guest.heard(len(data))
-
-    def connection_lost(self, _: Exception | None) -> None:
-        self._guest.left()
-
-    def pause_writing(self) -> None:
-        if self._guest.inner is not None:
-            self._guest.inner.pause_reading()
-
-    def resume_writing(self) -> None:
-        if self._guest.inner is not None:
-            self._guest.inner.resume_reading()
-
-
-class _Inside(asyncio.Protocol):
-    """What comes from gRPC goes outside."""
-
-    def __init__(self, guest: _Guest) -> None:
-        self._guest = guest
-
-    def data_received(self, data: bytes) -> None:
-        if self._guest.outer is not None:
-            self._guest.outer.write(data)
-
-    def connection_lost(self, _: Exception | None) -> None:
-        self._guest.end()
-
-    def pause_writing(self) -> None:
-        self._guest.hush("gRPC is busy")
-
-    def resume_writing(self) -> None:
-        self._guest.listen("gRPC is busy")
 
 
 def _why_not(error: OSError) -> str:

@@ -8,9 +8,10 @@ from types import TracebackType
 from typing import Self
 
 from colonnade.errors import CANNOT_GO_ON, IdentityError, ProtocolError
-from colonnade.wire.carrier import Carrier
+from colonnade.wire.carrier import Carrier, Introductions
 from colonnade.wire.channel import Channel
 from colonnade.wire.counters import Counters
+from colonnade.wire.direct import Way
 from colonnade.wire.identity import Certificate, Identity
 from colonnade.wire.post import Post
 from colonnade.wire.watch import Limits
@@ -29,15 +30,18 @@ class Endpoint:
         carrier: Carrier,
         limits: Limits,
         topic: bytes = b"",
+        introductions: Introductions | None = None,
+        relay: str = "",
     ) -> None:
+        """``relay`` is the participant that runs the hub, if one does."""
         self.name = identity.name
         self.counters = Counters.of(name for name in participants if name != identity.name)
         others = peers_of(identity, participants)
-        self._limits, self._carrier = limits, carrier
+        self._limits, self._carrier, self._introductions = limits, carrier, introductions
         incarnation = int.from_bytes(os.urandom(8), "little")
-        self._post = Post(identity, others, carrier, limits, incarnation, self.counters, self._arrived)
+        self._post = Post(identity, others, carrier, limits, incarnation, self.counters, self._arrived, relay)
         self._channels = {
-            name: Channel(identity, cert, self._post, self.counters, limits.window, topic)
+            name: Channel(identity, cert, self._post, self.counters, limits.window, topic, introductions)
             for name, cert in others.items()
         }
         carrier.open(self._post, incarnation)
@@ -61,6 +65,8 @@ class Endpoint:
             channel.open()
         limit = self._limits.timeout if timeout is None else timeout
         self._post.wait_for_all(channels, lambda name: channels[name].is_ready, limit)
+        if self._introductions:
+            self._introductions.settle(channels)
 
     def tolerate(self, names: Iterable[str]) -> None:
         """Mark these peers as spare: their loss does not end the study.
@@ -79,6 +85,11 @@ class Endpoint:
     def here(self) -> tuple[str, ...]:
         """The peers that are connected now, in alphabetical order."""
         return self._post.here
+
+    @property
+    def ways(self) -> dict[str, Way]:
+        """By which way packets went to each peer; empty where all go through the hub."""
+        return self._introductions.ways if self._introductions else {}
 
     def abort(self, reason: str) -> None:
         """End the study for everybody; ``reason`` is one sentence without data."""

@@ -14,6 +14,7 @@ from colonnade.harmless import harmless
 from colonnade.lazy import Later
 from colonnade.wire import envelope
 from colonnade.wire.carrier import Receiver, failing_loudly
+from colonnade.wire.direct import Direct, Told
 from colonnade.wire.endpoint import Endpoint, peers_of
 from colonnade.wire.hub import grpc_options
 from colonnade.wire.hub_probe import probe
@@ -41,19 +42,27 @@ def dial(
     closing: float = Limits.closing,
     topic: bytes = b"",
     room: str = "",
+    direct: Direct | None = None,
+    told: Told | None = None,
 ) -> Endpoint:
     """Connect to the hub at ``host:port``; returns the participant's endpoint in the study.
 
     :class:`Limits` has the meaning of the settings. ``connect_timeout`` is how many seconds to go on trying. ``room``
-    is that of the study at a hub that has several.
+    is that of the study at a hub that has several. With ``direct``, packets go to a peer over a direct connection where
+    there is one, and ``told`` hears by which way; all participants must have it, or none.
     """
     hub = participants.get(hub_name)
     if hub is None:
         raise IdentityError(f"the study names no certificate for its hub, {hub_name}")
-    peers_of(identity, participants)
+    others = peers_of(identity, participants)
     limits = Limits(timeout, reconnect_grace, window, backlog, attempt=attempt, heartbeat=heartbeat, closing=closing)
     carrier = _HubCarrier(address, identity, hub, connect_timeout, limits, room)
-    return Endpoint(identity, participants, carrier, limits, topic)
+    if direct is None:
+        return Endpoint(identity, participants, carrier, limits, topic, relay=hub_name)
+    from colonnade.wire.links import LinkCarrier  # only where it is needed: cryptography takes long to load
+
+    links = LinkCarrier(carrier, identity.name, others, direct, limits, told)
+    return Endpoint(identity, participants, links, limits, topic, links, hub_name)
 
 
 class _HubCarrier:

@@ -34,7 +34,7 @@ class Kind(IntEnum):
     STOP = 4
     """A signed notice that the sender ended the study, with the reason."""
     BYE = 5
-    """A signed notice that the sender has finished."""
+    """A signed notice that the sender has finished; the number is how many pieces it has sent in all."""
     AWAY = 6
     """A signed notice that the sender goes on without the receiver."""
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic
+from typing import NamedTuple
 
 from colonnade.errors import ColonnadeError, PeerLost, ProtocolError
 from colonnade.wire.carrier import Carrier
@@ -32,6 +34,15 @@ class _Boxes:
     """Whether packets of this peer are dropped unread."""
     next_notice: float = 0.0
     """When the next notice is due that it was lost, if they came evenly."""
+    last: int | None = None
+    """How many packets it has sent in all, once it has said goodbye."""
+
+
+class Head(NamedTuple):
+    """The bytes before a piece of the sealed stream, and the number of the piece."""
+
+    sequence: int
+    data: bytes
 
 
 class Post:
@@ -46,6 +57,7 @@ class Post:
         incarnation: int,
         counters: Counters,
         arrived: Callable[[str], None],
+        relay: str = "",
     ) -> None:
         self._identity, self._certificates, self._carrier, self._limits = identity, peers, carrier, limits
         self._incarnation, self._counters, self._arrived = incarnation, counters, arrived
@@ -53,19 +65,31 @@ class Post:
         self._lock = self._watch.changed
         self._boxes = {name: _Boxes(Outbox(limits.window), Inbox(limits)) for name in peers}
         self._prefixes = {name: carrier.prefix(name) for name in peers}
+        self._relay = relay
         self._stopped: str | None = None
         self._blocked = 0
 
     # Called by channels and by the endpoint
 
-    def dispatch(self, name: str, sealed: bytes) -> None:
-        """Number a piece of the sealed stream, keep it, and send it."""
+    def head(self, name: str) -> Head:
+        """What stands before the next piece of the sealed stream, if that is the next one to be dispatched."""
+        with self._lock:
+            sequence = self._boxes[name].outbox.next_sequence
+            return Head(sequence, self._pack(name, Kind.DATA, sequence=sequence))
+
+    def dispatch(self, name: str, sealed: bytes, head: Head | None = None) -> None:
+        """Number a piece of the sealed stream, keep it, and send it; its ``head`` stands before it, if it has one."""
         with self._lock:
             if self._watch.peers[name].departed:
                 return
             boxes = self._boxes[name]
             boxes.used = True
-            boxes.outbox.add(self._send(name, Kind.DATA, sealed, boxes.outbox.next_sequence))
+            sequence, data = boxes.outbox.next_sequence, sealed
+            if head is None or head.sequence != sequence:  # another piece may have been first
+                body = sealed if head is None else sealed[len(head.data) :]
+                data = self._pack(name, Kind.DATA, body, sequence)
+            self._hand_over(name, data)
+            boxes.outbox.add(data)
 
     def wait_for_room(self, name: str, size: int) -> None:
         """Wait until the peer can take ``size`` more bytes."""
@@ -174,7 +198,7 @@ class Post:
             self._notify_present(Kind.STOP, reason)
 
     def leave(self) -> None:
-        """Wait until everything that was sent has arrived, then tell the peers goodbye. Raises no error."""
+        """Wait until everything has arrived and all can be told goodbye, and tell them. Raises no error."""
         with self._lock:
             if self._watch.closed:
                 return
@@ -214,6 +238,18 @@ class Post:
         """A participant's connection broke."""
         with self._lock:
             self._watch.gone(name)
+
+    def way_changed(self, name: str) -> None:
+        """Packets to a participant go another way from now on."""
+        with self._lock:
+            standing = self._watch.peers[name]
+            if standing.incarnation is not None and not standing.departed and not self._watch.closed:
+                self._resume(name)
+
+    def waited(self, name: str) -> float:
+        """For how many seconds this participant has waited for a peer without progress."""
+        with self._lock:
+            return self._watch.waited(name)
 
     def packet(self, name: str, data: bytes | memoryview) -> None:
         """A packet arrived."""
@@ -271,6 +307,8 @@ class Post:
             boxes.inbox.ask()
         elif packet.kind in (Kind.STOP, Kind.BYE, Kind.AWAY):
             self._heed(name, packet)
+        if boxes.last is not None and boxes.inbox.arrived >= boxes.last and not standing.departed:
+            self._watch.departed(name)
         self._report_if_due(name)
         self._lock.notify_all()
         return fresh
@@ -281,8 +319,11 @@ class Post:
         reason = notice.open(self._certificates[name], bytes(packet.body))
         if packet.kind is Kind.AWAY:
             self._stopped = reason  # the others go on, and need not be told
-        if packet.kind is not Kind.BYE:
-            self._watch.fail(stopped_by(name, reason))
+        if packet.kind is Kind.BYE:
+            # It may overtake packets that take another way; one that does not say how many there are has none left.
+            self._boxes[name].last = packet.sequence
+            return
+        self._watch.fail(stopped_by(name, reason))
         self._watch.departed(name)
 
     def _turn_away(self, name: str, packet: Packet) -> None:
@@ -310,18 +351,29 @@ class Post:
             boxes.asked = True
 
     def _flush(self) -> None:
+        """Wait until nobody misses anything, as long as there is progress."""
+        end, limit = monotonic() + self._limits.timeout, self._limits.reconnect_grace
+        for boxes in self._boxes.values():
+            boxes.asked = False
+        while before := self._missing():
+            rest = min(limit, end - monotonic())
+            self._watch.wait(partial(self._fewer, before), rest, lambda: PeerLost("not everything has arrived"))
+
+    def _fewer(self, before: int) -> bool:
         for name, boxes in self._boxes.items():
             if not boxes.outbox.settled and self._watch.is_present(name):
-                self._send(name, Kind.ASK)
-        limit = min(self._limits.reconnect_grace, self._limits.timeout)
-        self._watch.wait(self._all_settled, limit, lambda: PeerLost("not everything has arrived"))
+                self._ask(name)
+        return self._missing() < before
 
-    def _all_settled(self) -> bool:
-        for name, standing in self._watch.peers.items():
-            reachable = standing.incarnation is not None and not standing.departed and standing.error is None
-            if reachable and not self._boxes[name].outbox.settled:
-                return False
-        return True
+    def _missing(self) -> int:
+        """How many packets have not arrived at peers that can still get them, and how many peers cannot be told now."""
+        relay = self._watch.peers.get(self._relay)
+        over = relay is not None and relay.departed  # what it relays is over with it
+        return sum(
+            self._boxes[name].outbox.unsettled + (not over and not self._watch.is_present(name))
+            for name, standing in self._watch.peers.items()
+            if standing.incarnation is not None and not standing.departed and standing.error is None
+        )
 
     def _take(self, name: str) -> memoryview | None:
         body = self._boxes[name].inbox.take()
@@ -352,13 +404,15 @@ class Post:
     def _notify(self, name: str, kind: Kind, reason: str) -> None:
         incarnations = (self._incarnation, self._watch.peers[name].incarnation or 0)
         notice = Notice(kind, self._identity.name, name, incarnations)
-        self._send(name, kind, notice.seal(self._identity, reason))
+        last = self._boxes[name].outbox.next_sequence if kind is Kind.BYE else 0
+        self._send(name, kind, notice.seal(self._identity, reason), last)
 
-    def _send(self, name: str, kind: Kind, body: bytes = b"", sequence: int = 0) -> bytes:
+    def _send(self, name: str, kind: Kind, body: bytes = b"", sequence: int = 0) -> None:
+        self._hand_over(name, self._pack(name, kind, body, sequence))
+
+    def _pack(self, name: str, kind: Kind, body: bytes = b"", sequence: int = 0) -> bytes:
         arrived, taken = self._boxes[name].inbox.report()
-        data = pack(kind, self._incarnation, sequence, arrived, taken, body, self._prefixes[name])
-        self._hand_over(name, data)
-        return data
+        return pack(kind, self._incarnation, sequence, arrived, taken, body, self._prefixes[name])
 
     def _hand_over(self, name: str, data: bytes) -> None:
         self._counters.peers[name].sealed_sent += len(data) - len(self._prefixes[name])

@@ -49,7 +49,12 @@ class Outbox:
     @property
     def settled(self) -> bool:
         """Whether everything sent has arrived."""
-        return self._arrived == self.next_sequence
+        return self.unsettled == 0
+
+    @property
+    def unsettled(self) -> int:
+        """How many packets have not arrived."""
+        return self.next_sequence - self._arrived
 
     def has_room(self, size: int) -> bool:
         """Whether ``size`` more bytes fit the window; if nothing waits, any size fits."""
@@ -100,6 +105,11 @@ class Inbox:
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
+
+    @property
+    def arrived(self) -> int:
+        """How many packets have arrived."""
+        return self._arrived
 
     def add(self, packet: Packet) -> bool:
         """Keep a packet if it is the next one; returns False if it came before, or if one before it is missing."""

@@ -21,7 +21,8 @@ _REFUSALS = ("UNKNOWN_CA", "BAD_CERTIFICATE", "CERTIFICATE_UNKNOWN", "CERTIFICAT
 class TlsSession:
     """TLS with one peer, whose certificate is known. Only one thread at a time may use it; the channel has a lock."""
 
-    def __init__(self, identity: Identity, peer: Certificate, topic: bytes = b"") -> None:
+    def __init__(self, identity: Identity, peer: Certificate, topic: bytes = b"", said: bytes = b"") -> None:
+        """Both ends have the same ``topic``; ``said`` is told to the peer, which tells equally many bytes."""
         identity.certificate.check_dates()
         peer.check_dates()
         self._peer = peer
@@ -31,8 +32,8 @@ class TlsSession:
             self._incoming, self._outgoing, server_side=not self.is_client
         )
         self._shaken = False
-        self._own_greeting = _VERSION + sha256(topic).digest()
-        self._greeting = b""
+        self._own_greeting, self._said = _VERSION + sha256(topic).digest(), said
+        self._greeting = self.heard = b""
         self.ready = False
 
     def feed(self, sealed: memoryview) -> None:
@@ -55,25 +56,31 @@ class TlsSession:
                 self._tls.do_handshake()
                 self._check_peer()
                 self._shaken = True
-                self._tls.write(self._own_greeting)
+                self._tls.write(self._own_greeting + self._said)
             # In TLS 1.3 a client is ready before the server has checked it: wait for the peer's greeting.
-            self._greeting += self._tls.read(len(self._own_greeting) - len(self._greeting))
+            if len(self._greeting) < len(self._own_greeting):
+                self._greeting += self._tls.read(len(self._own_greeting) - len(self._greeting))
             if len(self._greeting) == len(self._own_greeting):
                 self._check_greeting()
-                self.ready = True
+                if len(self.heard) < len(self._said):
+                    self.heard += self._tls.read(len(self._said) - len(self.heard))
+                self.ready = len(self.heard) == len(self._said)
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLError as error:
             raise self._translate(error) from None
 
-    def seal(self, pieces: Sequence[bytes | memoryview]) -> bytes:
-        """The sealed bytes of some pieces, one after the other."""
+    def seal(self, pieces: Sequence[bytes | memoryview], head: bytes = b"") -> bytes:
+        """The sealed bytes of some pieces, one after the other; ``head`` comes before them, and is not sealed."""
         if sum(map(len, pieces)) <= _ONE_RECORD:
             pieces = [b"".join(pieces)]
+        if head:  # put in here, because a head that is joined to the sealed bytes later costs a copy of them
+            self._outgoing.write(head + self._outgoing.read())
         try:
             for piece in pieces:
                 self._tls.write(piece)
         except ssl.SSLError as error:
+            self._outgoing.read(len(head))  # what is left is for the peer
             raise self._translate(error) from None
         return self._outgoing.read()
 

@@ -74,6 +74,7 @@ class Watch:
         self._absent: dict[str, float] = {}  # when the connection of a peer broke; usually empty
         self._failure: ColonnadeError | None = None
         self._down: tuple[float, str] | None = None
+        self._waits: list[tuple[str, float, bool]] = []  # for whom threads wait, since when, and whether they send
         self._spare: set[str] = set()
         self.lost: dict[str, PeerLost] = {}
         """Spare peers that are lost, each with the reason."""
@@ -198,7 +199,18 @@ class Watch:
         The time counts from ``since`` on the peer's clock, if not from now. If ``giving``, what it sends is progress.
         """
         start = self.clock(name) if since is None else since
-        self._wait(done, name, lambda: self._patience_ends(name, start, giving), lambda: self._silent(name, idle))
+        self._waits.append((name, start, giving))
+        try:
+            self._wait(done, name, lambda: self._patience_ends(name, start, giving), lambda: self._silent(name, idle))
+        finally:
+            self._waits.remove((name, start, giving))
+
+    def waited(self, name: str) -> float:
+        """For how many seconds a thread has waited for this peer without progress."""
+        now = self.clock(name)
+        return max(
+            (now - self._moved(name, start, giving) for who, start, giving in self._waits if who == name), default=0
+        )
 
     def _wait(
         self,
@@ -220,9 +232,13 @@ class Watch:
     def _patience_ends(self, name: str, start: float, giving: bool) -> float:
         peer = self.peers[name]
         if self.is_present(name) or peer.incarnation is None:
-            moved = max(start, peer.took_at, peer.gave_at if giving else start)
-            return moved + peer.excused + self._limits.timeout
+            return self._moved(name, start, giving) + peer.excused + self._limits.timeout
         return _NEVER  # its connection broke: ``reconnect_grace`` limits the wait
+
+    def _moved(self, name: str, start: float, giving: bool) -> float:
+        """When a peer that is waited for from this time on has last made progress, on its clock."""
+        peer = self.peers[name]
+        return max(start, peer.took_at, peer.gave_at if giving else start)
 
     def _next_loss(self) -> float:
         if not self._absent and not self._down:

@@ -428,14 +428,21 @@ def test_a_mixture_is_learned_in_threads_as_planned(more):
 START = MIXTURE | {"start": "marginals", "epsilon": {"analyst": 2.0}}
 
 
-@pytest.mark.parametrize("more", [{}, {"inference": "variational", "batch": 100, "iterations": 50}])
+# By how many deviations of the noise it helps: 36, where many components are learned in a few rounds, and 6.
+HELPED = [
+    {"components": 8, "iterations": 3, "epsilon": {"analyst": 30.0}},
+    {"inference": "variational", "batch": 100, "iterations": 50},
+]
+
+
+@pytest.mark.parametrize("more", HELPED)
 def test_a_start_from_marginals_helps_and_costs_no_more(people, more):
     given = {"bins": 6, "rows_at_most": 10_000} | START | more
     begun, chance = Synthesizer(**given), Synthesizer(**given | {"start": "none"})
     for each in (begun, chance):
         each.simulate(people.tables(), people.roster, seeded(9))
-        figure = each.privacy_.epsilon("analyst")
-        assert 1.98 < figure <= 2.0
+        figure = each.privacy_.epsilon("analyst") / given["epsilon"]["analyst"]
+        assert 0.99 < figure <= 1.0
     assert begun.log_likelihood(people).mean() > chance.log_likelihood(people).mean()
     assert begun.sample(20).schema == chance.sample(20).schema
 

@@ -153,7 +153,7 @@ def test_many_numbers_take_the_way_with_fewer_coins(play, monkeypatch):
         true = np.where(values, np.maximum(values, 1) / 2.0**16, np.inf) ** exact
         assert (np.abs(opened / 2.0**16 - true) < (true + engine.ulps) / 2**16).all()
         coins = [key for key in engine.masks.used if key[0] == "coins"]
-        assert coins == [("coins", 8 + 4, len(values))]
+        assert coins == [("coins", 5 + 5, len(values))]  # 26 bit lengths in groups of 6, and none for the first place
 
 
 @pytest.mark.parametrize("bits", [7, 17, 25, 29, 31])
@@ -165,6 +165,47 @@ def test_roots_of_many_numbers_of_any_length(play, monkeypatch, bits, fraction):
         opened, _, engine = compute(play, function, values, fraction=fraction, bits=bits)
         true = (values / 2.0**fraction) ** exact
         assert (np.abs(opened / 2.0**fraction - true) < (true + engine.ulps) / 2**fraction).all()
+
+
+@pytest.mark.parametrize(
+    ("length", "even", "any_size"), [(2, (2, 1), (2, 1)), (18, (6, 3), (3, 6)), (25, (4, 7), (5, 5))]
+)
+def test_bit_lengths_are_grouped_so_that_there_are_few_coins(length, even, any_size):
+    assert functions.groups_of(length, functions.FLAT, roots=True) == even
+    assert functions.groups_of(length, functions.FLAT, roots=False) == any_size
+
+
+def test_two_centred_steps_are_as_exact_as_is_said():
+    grid = np.linspace(0.5, 1.0, 1 << 16)
+    for fraction in range(8, 32):
+        plan = functions._reciprocal_plan(fraction)
+        start = [functions._LINE, -2.0] if plan.degree == 1 else functions._reciprocal_start(plan.degree)
+        bits = 40 if plan.degree == 1 else functions._COEFFICIENT_BITS[plan.degree]
+        rounded = [round(c * 2**bits) / 2**bits for c in start]
+        error = 1 - grid * np.polynomial.polynomial.polyval(grid, rounded)
+        assert np.abs(error).max() <= functions._first_error(plan.degree) * (1 + 2.0**-30)
+        for centre in plan.centres:
+            error = error * (error + centre) - centre
+        assert np.abs(error).max() <= 2.0 ** -(fraction + 2)
+    assert [functions._reciprocal_plan(fraction).degree for fraction in (16, 17, 26, 27)] == [1, 2, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("fraction", "magnitude", "primes"), [(8, 1, [4, 4]), (16, 2, [4, 5]), (22, 1, [6, 6]), (28, 1, [6, 6])]
+)
+def test_reciprocals_need_fewer_primes_than_roots(play, fraction, magnitude, primes):
+    needed = [functions.bits_needed(fraction, magnitude, roots=roots) for roots in (False, True)]
+    systems = [system_for(bits, 3, 1) for bits in needed]
+    assert [len(system.primes) for system in systems] == primes
+    top = (1 << (fraction + magnitude)) - 1
+    values = np.unique(np.concatenate([np.arange(200), np.geomspace(1, top, 500).astype(np.int64), [top - 1, top]]))
+    committee = replace(make(3, 1), system=systems[0])
+    opened, _, engine = compute(
+        play, functions.reciprocal, values, committee=committee, fraction=fraction, bits=fraction + magnitude
+    )
+    unit = 2.0**-fraction
+    true = np.where(values, 1 / (np.maximum(values, 1) * unit), 0.0)
+    assert (np.abs(opened * unit - true) < unit * (true + engine.ulps)).all()
 
 
 @pytest.mark.parametrize(("size", "threshold"), [(3, 1), (5, 2), (7, 3)])
@@ -188,6 +229,37 @@ def test_the_primes_that_are_said_to_be_needed_are_enough(play, size, threshold,
     numbers = values / 2.0**fraction
     true = np.concatenate([numbers**2, 1 / numbers, numbers**-0.5])
     assert (np.abs(opened / 2.0**fraction - true) <= 2.0**-fraction * (true + engine.ulps)).all()
+
+
+@pytest.mark.parametrize(("fraction", "magnitude"), [(8, 5), (16, 6), (15, 11), (28, 2)])
+def test_what_masks_hide_for_many_numbers(play, monkeypatch, fraction, magnitude):
+    """Groups of bit lengths of one size make powers larger; that is one bit for reciprocals, and none for roots."""
+    monkeypatch.setattr(functions, "FLAT", 0)
+    hidden = []
+    monkeypatch.setattr(Masks, "check", lambda self, bits, what: hidden.append(bits - 1))
+    values = np.array([1, 1 << fraction, (1 << fraction + magnitude) - 1])
+    for function, roots in ((functions.reciprocal, False), (functions.inverse_sqrt, True)):
+        hidden.clear()
+        compute(play, function, values, committee=make(3, 1, 8), fraction=fraction, bits=fraction + magnitude)
+        beyond = max(hidden) - functions.bits_needed(fraction, magnitude, roots=roots)
+        if not roots and (fraction, magnitude) in ((8, 5), (16, 6)):
+            assert beyond == 1
+        else:
+            assert beyond <= 0
+
+
+@pytest.mark.parametrize("committee", [make(3, 1), make(4, 1)], ids=str)
+@pytest.mark.parametrize("shape", [(0,), (3, 0)], ids=str)
+def test_no_numbers_at_all(play, committee, shape):
+    def program(engine, x):
+        whole = engine.from_shares(x.shares, x.bound, 0)
+        assert engine.multiply(whole, whole, fraction=0).shape == shape
+        found = [engine.multiply(x, x), functions.reciprocal(engine, x), functions.inverse_sqrt(engine, x)]
+        assert [one.shape for one in found] == [shape] * 3
+        return found[0]
+
+    opened, _, _ = compute(play, program, np.zeros(shape, dtype=np.int64), committee=committee)
+    assert opened.shape == shape
 
 
 def test_a_product_of_three_is_refused_before_it_is_opened(play):
@@ -215,19 +287,19 @@ def test_who_knows_the_result_and_the_keys_of_a_seat_knows_its_rounding(play, mo
 
     def program(engine, x):
         if engine.hand.name == "n0":
-            opening, draw = engine.hand.open_to_readers, engine.masks._draw
+            opening, limbs = engine.hand.open_to_readers, engine.masks._limbs(cut)
 
-            def spied_draw(bits, size):
-                lows, highs = draw(bits, size)
-                seen["lows"] = sum(low.astype(np.int64) for low in lows)
-                return lows, highs
+            def spied_draw(streams, size):
+                drawn = type(limbs).drawn(limbs, streams, size)
+                seen["lows"] = drawn[: len(streams)].sum(axis=0).astype(np.int64)  # of ten bits, so of one limb
+                return drawn
 
             def spied_opening(shares, readers):
                 opened = opening(shares, readers)
                 seen["opened"] = engine.system.low_word(opened).astype(np.int64)
                 return opened
 
-            engine.masks._draw, engine.hand.open_to_readers = spied_draw, spied_opening
+            limbs.__dict__["drawn"], engine.hand.open_to_readers = spied_draw, spied_opening
         return engine.truncate(x, 20 - cut)
 
     result, _, engine = compute(play, program, np.full(count, secret))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import struct
 import threading
 import unicodedata
@@ -15,6 +16,7 @@ from scipy import stats
 
 from colonnade.errors import AlignmentError, CapacityError, ProtocolError, StudyError
 from colonnade.protocols import align
+from colonnade.protocols.align import join
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.tables.keys import Key, KeyColumn, KeyPlan, Keys, collect_keys
 
@@ -255,8 +257,6 @@ def test_the_other_owner_sees_fresh_random_elements_in_no_order():
 
 def test_the_leader_cannot_tell_who_lacks_a_person(monkeypatch):
     """With three owners, the leader's sums for a person that one or both others lack are random alike."""
-    from colonnade.protocols.align import join
-
     sums = []
     real = join._common
     monkeypatch.setattr(join, "_common", lambda total: sums.append(total) or real(total))
@@ -436,6 +436,20 @@ def test_pads_hide_what_is_stored_from_a_leader_who_guesses():
     assert kept["a"][lists["a"].values[0]] == kept["b"][lists["a"].values[0]], "the two shares cancel"
     assert not stored & set(kept["b"].values())
     assert tags.Tags.keyed([b"1"], b"k").pads.any() == np.False_
+
+
+def test_what_owners_compare_is_every_common_key_with_its_length_and_its_name(monkeypatch, stream):
+    monkeypatch.setattr(join, "_AT_ONCE", 3)
+    keys = [b"", b"one", b"three", b"a longer one", bytes(40)]
+    members = join.Members(np.array([4, 0, 2, 1]), stream.uint64((4, 2)))
+    said = b"".join(
+        len(keys[row]).to_bytes(8, "little") + keys[row] + number.astype("<u8").tobytes()
+        for row, number in zip([4, 0, 2, 1], members.index, strict=True)
+    )
+    assert members.held(keys) == hashlib.sha256(said).digest()
+    unknown = join.Members(np.array([4, -1]), members.index[:2])
+    assert unknown.held(keys) != unknown.held(keys), "nothing that another could hold"
+    assert join.Members(np.array([], np.int64), members.index[:0]).held(keys) == hashlib.sha256().digest()
 
 
 # --- who leads, at_least, reuse, bad peers

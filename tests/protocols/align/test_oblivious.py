@@ -5,7 +5,10 @@ Every two owners transfer 624 keys first, which takes most of the time of these 
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
+import pyarrow as pa
 import pytest
 from scipy import stats
 
@@ -14,6 +17,7 @@ from colonnade.mpc.oblivious import function
 from colonnade.protocols import align
 from colonnade.protocols.align import join, oblivious
 from colonnade.protocols.roles import COORDINATOR
+from colonnade.tables.keys import Key, KeyColumn, KeyPlan, collect_keys
 
 from .. import kit
 from ..kit import align_task
@@ -24,7 +28,7 @@ def make_task(owners, **how):
     return align_task(owners, mode="ot", **how)
 
 
-@pytest.mark.parametrize(("owners", "hidden"), [("ab", False), ("ab", True), ("abc", False)])
+@pytest.mark.parametrize(("owners", "hidden"), [("ab", False), ("ab", True), ("abc", False), ("abc", True)])
 def test_the_result_is_the_plaintext_join(owners, hidden, stream):
     people = [f"p{number}" for number in range(900)]
     lists = {
@@ -43,7 +47,7 @@ def test_the_result_is_the_plaintext_join(owners, hidden, stream):
 def test_lists_in_several_pieces_and_an_empty_one(monkeypatch):
     monkeypatch.setattr(function, "PIECE", 2)
     monkeypatch.setattr(function, "_AT_ONCE", 8)
-    monkeypatch.setattr(oblivious, "_AT_WORK", 16)
+    monkeypatch.setattr(oblivious, "AT_WORK", 16)
     lists = {"a": plain_keys(f"{n}" for n in range(200)), "b": plain_keys(f"{n}" for n in range(150, 400))}
     task = make_task(("a", "b"))
     assert set(common_of(task, lists, execute(task, lists))) == set(lists["b"].values[:50])
@@ -52,12 +56,92 @@ def test_lists_in_several_pieces_and_an_empty_one(monkeypatch):
         execute(task, lists)
 
 
-def test_padded_lists_have_one_length_and_the_same_members():
+@pytest.mark.parametrize("hidden", [False, True], ids=["visible", "hidden"])
+def test_padded_lists_have_one_length_and_the_same_members(hidden):
     lists = {"a": plain_keys(f"{n}" for n in range(30)), "b": plain_keys(f"{n}" for n in range(20, 25))}
-    task = make_task(("a", "b"), pad_to=50)
+    task = make_task(("a", "b"), pad_to=50, hidden=hidden)
     found = execute(task, lists)
     assert set(common_of(task, lists, found)) == set(lists["b"].values)
     assert found[COORDINATOR].sizes == {"a": 50, "b": 50}
+    assert found["a"].size == (100 if hidden else 5)
+    with pytest.raises(CapacityError, match="raise pad_to"):
+        execute(make_task(("a", "b"), pad_to=29, hidden=hidden), lists)
+
+
+def test_keys_of_several_columns_unicode_and_duplicates():
+    parts = (Key("name", case="fold", blanks="collapse", accents="strip"), Key("born", kind="date"))
+    columns = {"name": KeyColumn("name"), "born": KeyColumn("born")}
+    rows = {
+        "a": [("Zoë  van Dam", "1990-02-01"), ("Ana", "1991-02-01"), ("ab", "2001-01-11"), ("Ana", None)],
+        "b": [("ANA", "1991-02-01"), ("zoe van\u00a0dam", "1990-02-01"), ("a", "2001-01-11"), (" ana", "1991-02-01")],
+    }
+    lists = {
+        owner: collect_keys(
+            pa.table({"name": [name for name, _ in held], "born": pa.array([day for _, day in held], pa.string())}),
+            KeyPlan(parts, "first"),
+            columns,
+            owner,
+        )
+        for owner, held in rows.items()
+    }
+    assert {name: len(keys) for name, keys in lists.items()} == {"a": 3, "b": 3}
+    found = execute(make_task(("a", "b"), keys=parts, duplicates="first"), lists)
+    joined = [[lists[name].parts(row) for row in found[name].rows.tolist()] for name in "ab"]
+    assert joined[0] == joined[1]
+    assert set(joined[0]) == {("zoe van dam", "1990-02-01"), ("ana", "1991-02-01")}
+
+
+def test_an_alignment_that_all_still_hold_is_not_run_again():
+    lists = {name: plain_keys(["1", "2"]) for name in "ab"}
+    task = make_task(("a", "b"))
+    token = execute(task, lists)["a"].token
+    logs: dict = {}
+    again = execute(task, lists, known={"a": token, "b": token}, log=logs)
+    assert again["a"].reused
+    assert again["a"].token == token
+    assert again[COORDINATOR].reused
+    assert {kind for messages in logs.values() for kind, _ in messages} == {"align", "align-plan"}
+    differing = execute(task, lists, known={"a": token})
+    assert not differing["a"].reused
+    assert set(common_of(task, lists, differing)) == set(lists["a"].values)
+
+
+def test_hidden_the_leader_serves_all_others_at_once(monkeypatch):
+    """Nobody waits until the leader is done with somebody else, so nobody seems silent.
+
+    Owner b lays its list out only when the others have their choices. Pieces of all lists are taken in turn.
+    """
+    monkeypatch.setattr(function, "PIECE", 1)
+    others, chosen, order = ("b", "c", "d"), {name: threading.Event() for name in "bcd"}, []
+    real_choose, real_ask, real_held = oblivious._choose, oblivious._ask, oblivious._held
+
+    def choose(me, asker, run):
+        found = real_choose(me, asker, run)
+        if me.name == "a":
+            chosen[asker].set()
+        return found
+
+    def ask(me, *rest):
+        if me.name == "b":
+            assert all(event.wait(60) for event in chosen.values()), "the others wait for b"
+        real_ask(me, *rest)
+
+    def held(me, asker, *rest):
+        for holder in real_held(me, asker, *rest):
+            if me.name == "a":
+                order.append(asker)
+            yield holder
+
+    monkeypatch.setattr(oblivious, "_choose", choose)
+    monkeypatch.setattr(oblivious, "_ask", ask)
+    monkeypatch.setattr(oblivious, "_held", held)
+    lists = {"a": plain_keys(f"{n}" for n in range(40))}
+    lists |= {name: plain_keys(f"{n}" for n in range(place, 60 + place)) for place, name in enumerate(others)}
+    task = make_task(("a", *others), hidden=True)
+    found = execute(task, lists)
+    assert set(common_of(task, lists, found)) == align.reference([keys.values for keys in lists.values()])
+    assert found[COORDINATOR].count == 38
+    assert order == [*others] * len(function.pieces(60))
 
 
 # --- what is seen
@@ -88,7 +172,7 @@ def test_what_is_received_is_new_in_every_run_and_as_good_as_uniform():
 
 def test_an_owner_that_does_not_lead_is_told_no_length_but_the_leaders(monkeypatch):
     monkeypatch.setattr(function, "_AT_ONCE", 4)
-    monkeypatch.setattr(oblivious, "_AT_WORK", 4)
+    monkeypatch.setattr(oblivious, "AT_WORK", 4)
     monkeypatch.setattr("colonnade.protocols.align.lists._PIECE", 4)
     told = []
     for length in (9, 31):
@@ -124,7 +208,7 @@ def test_pads_hide_what_is_stored_from_a_leader_who_guesses(monkeypatch):
         listed, rows = self._listed, function.rows_of(self._hiding, function.ROW_WORDS)
         hashes = function.hashed(lists["b"].values, listed.salt)
         tried = function._values(
-            self._context, hashes, function.answers(rows[: listed.cells], hashes[:, :2], listed.seed)
+            self._context, hashes, function.Answers(rows[: listed.cells], listed.seed)(hashes[:, :2])
         )
         kept["pads"] = dict(zip(lists["b"].values, tried[:, 2:], strict=True))
         return real_values(self)
@@ -148,7 +232,7 @@ def test_hidden_no_one_owner_can_compute_the_tags_of_another(monkeypatch):
     lists = {"a": plain_keys(["1", "2", "3"]), "b": plain_keys(["3", "4", "5", "6"])}
     real, guessed = function.Holder.values, []
 
-    def values(self, keys):
+    def values(self, keys, ahead=()):
         (found,) = real(self, [*keys, *(lists["a"].values if len(keys) == 4 else lists["b"].values)])
         guessed.append(found[len(keys) :, :2])
         yield found[: len(keys)]

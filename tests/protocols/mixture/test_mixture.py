@@ -18,7 +18,8 @@ from colonnade.protocols.batches import batches
 from colonnade.protocols.mixture import programs, seat
 from colonnade.protocols.mixture.clipping import clipping_error
 from colonnade.protocols.mixture.responsibilities import error, in_the_clear
-from colonnade.protocols.mixture.task import OVERFLOW, Mixture
+from colonnade.protocols.mixture.sizes import OVERFLOW
+from colonnade.protocols.mixture.task import Mixture
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.task import check_complete
 from colonnade.randomness import Stream

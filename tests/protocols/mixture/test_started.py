@@ -176,7 +176,7 @@ def test_an_attacker_who_sees_both_learns_what_both_events_promise(priced):
 def test_an_event_that_is_not_charged_is_seen(priced, left):
     analyst = games("mixture", priced)[0]
     assert analyst.role == "analyst"
-    assert judge(replace(analyst, events=analyst.events[left]), 60_000, seed=5).word == "REFUTED"
+    assert judge(replace(analyst, events=analyst.events[left]), 240_000, seed=5).word == "REFUTED"
 
 
 def test_a_task_without_a_start_is_as_it_was():

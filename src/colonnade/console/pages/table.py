@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -33,10 +34,12 @@ async def page(request: Request) -> Response:
 def _shown(desk: PartyDesk, chosen: str) -> dict[str, Any]:
     found = list(islice(desk.schemas(), _MOST_STUDIES))
     entry, path = next((pair for pair in found if pair[0].id == chosen), found[0] if found else (None, None))
+    data = desk.config.data
     values: dict[str, Any] = {
         "studies": [each for each, _ in found],
         "entry": entry,
-        "file": desk.config.data,
+        "file": desk.config.source().name,
+        "called": data.name if isinstance(data, Path) else desk.config.source().name,
         "survey": None,
         "problem": None,
         "reading": False,

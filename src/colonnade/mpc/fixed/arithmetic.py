@@ -251,7 +251,9 @@ class FixedPoint:
         for raw, claim in numbers:
             shares = Shares(raw.values, raw.degree)
             if raw.degree > self.hand.committee.threshold:
-                shares = Shares(next(lowered).reshape(-1, *raw.shape), self.hand.committee.threshold)
+                shares = Shares(
+                    next(lowered).reshape(len(self.system.primes), *raw.shape), self.hand.committee.threshold
+                )
                 if self.hand.active:
                     claim(shares)
             number = Fixed(shares, raw.fraction, raw.bound)

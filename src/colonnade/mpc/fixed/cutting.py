@@ -60,7 +60,7 @@ class Uncut:
         rows = tuple(factor.reshape(len(factor), -1) for factor in factors)
 
         def claimed(product: Shares) -> None:
-            self.claim(Shares(product.values.reshape(-1, *shape), product.degree))
+            self.claim(Shares(product.values.reshape(len(product.values), *shape), product.degree))
 
         return Uncut(rows, (self.count,), self.degree, self.cut, self.bits, claimed)
 
@@ -110,7 +110,8 @@ class Cutter:
         else:
             found = self._read_by_all(masked, degree)
         return [
-            Shares(values.reshape(-1, *shape), committee.threshold) for values, shape in zip(found, shapes, strict=True)
+            Shares(values.reshape(len(values), *shape), committee.threshold)
+            for values, shape in zip(found, shapes, strict=True)
         ]
 
     # Opened at once

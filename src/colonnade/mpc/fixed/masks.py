@@ -8,7 +8,7 @@ all groups but one: the two sums have a statistical distance of at most 2^(b - w
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from math import comb
@@ -18,14 +18,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError
+from colonnade.mpc import vocabulary
 from colonnade.mpc.common import groups
 from colonnade.mpc.fixed import circuits
 from colonnade.mpc.fixed.binary import WORD, BitHand, BitShares, slice_bits, words_for
 from colonnade.mpc.hand import Hand
-from colonnade.mpc.residues import LIMB, Residues, ResidueSystem
+from colonnade.mpc.packing import pack, unpack
+from colonnade.mpc.residues import LIMB, Residues, ResidueSystem, centred
 from colonnade.mpc.shares import Shares
 from colonnade.mpc.verify.bits import BitClaims
 from colonnade.mpc.verify.claims import MOST_HELD
+from colonnade.mpc.vocabulary import BLOCK
+from colonnade.randomness import Stream
+from colonnade.received import received
 
 SLACK = 40
 """A mask has at least this many bits more than the number that it hides."""
@@ -33,6 +38,12 @@ _TOGETHER = 1 << 22
 """At most this many bits are made ahead at a time, so that memory stays bounded."""
 _HURRY = 1 << 12
 """For at most this many numbers, fewer rounds save more time than fewer bytes."""
+CHUNK = 1 << 13
+"""Masks of many numbers are made so many at a time: what is computed then stays in the processor's cache."""
+LONG_LIMB = 25
+"""Times a residue, limbs of this size are below 2^46, so that 32 of them sum up to less than 2^51."""
+_UNHEARD = 16
+"""So many blocks of coins may be on their way before a seat takes what it is told of the first one."""
 Key = tuple[str, int, int]
 """The kind, the number of bits, and for how many numbers."""
 
@@ -66,6 +77,29 @@ class Coins:
     bits: BitShares
 
 
+@dataclass(frozen=True)
+class _Limbs:
+    """How numbers of groups are drawn: limbs of few bits, the lowest first, and of each limb those of all groups."""
+
+    tops: NDArray[np.uint32]
+    """The largest value of each limb, as a column."""
+    low: Residues
+    """The factors of the limbs of the lowest bits, which are cut off, in the sum over all groups."""
+    high: Residues
+    """Those of the limbs above them, counted from there."""
+    terms: int
+    """A sum of so many products of a limb and a residue can be reduced in one pass."""
+
+    def drawn(self, streams: Sequence[Stream], count: int) -> NDArray[np.float64]:
+        """The limbs of ``count`` numbers of each group."""
+        out = np.empty((len(self.tops), len(streams), count))
+        for place, stream in enumerate(streams):
+            words = stream.uint32((len(self.tops), count))
+            words &= self.tops
+            out[:, place] = words
+        return out.reshape(-1, count)
+
+
 class Masks:
     """The masks of one seat. What was not made ahead is made when it is needed; all seats ask in the same order."""
 
@@ -77,6 +111,7 @@ class Masks:
         self.bits.claims = self.claims
         self.used: Counter[Key] = Counter()
         """How often each kind was used; :meth:`prepare` can make the same for the next computation."""
+        self._drawn_in: dict[int, _Limbs] = {}
         self._kept: defaultdict[Key, deque[Any]] = defaultdict(deque)
         self._makers: dict[str, Callable[[int, int], Any]] = {
             "mask": self._mask,
@@ -143,7 +178,10 @@ class Masks:
         return found
 
     def coins(self, bits: int, count: int) -> Coins:
-        """Random bits in both forms: about log2(groups) rounds, and one product for each group but one."""
+        """Random bits in both forms: about log2(groups) rounds, and one product for each group but one.
+
+        Three seats that do not check each other take 2 rounds, and each sends one share.
+        """
         found: Coins = self._take(("coins", bits, count))
         return found
 
@@ -156,16 +194,54 @@ class Masks:
         return Shares(values, self.hand.committee.threshold if degree is None else degree)
 
     def _mask(self, bits: int, count: int) -> Mask:
-        lows, highs = self._draw(bits, count)
-        common = self.hand.common
-        high = common.share_of_sum(iter(highs))
-        low = common.share_of_sum(self.system.reduce(self.system.unreduced(low, bits)) for low in lows)
-        whole = self.system.reduce(low + high * self.system.constant(1 << bits, 2))
-        return Mask(self._shares(whole), self._shares(high))
+        return self._made(bits, count, zeros=False)
 
     def _open_mask(self, bits: int, count: int) -> Mask:
-        mask = self._mask(bits, count)
-        return Mask(self.hand.add([mask.whole, self.hand.zero((count,), 2 * mask.whole.degree)]), mask.high)
+        return self._made(bits, count, zeros=True)
+
+    def _made(self, bits: int, count: int, *, zeros: bool) -> Mask:
+        """A mask, with ``zeros`` under a sharing of zero of twice its degree; made in chunks that fit in the cache.
+
+        The number of each group is drawn in limbs. A matrix of the groups' weights and of powers of two, times all
+        limbs, is this seat's share of the sum.
+        """
+        system, common = self.system, self.hand.common
+        degree = (2 if zeros else 1) * self.hand.committee.threshold
+        limbs = self._limbs(bits)
+        shift, passes = system.constant(1 << bits, 2), 1 if len(limbs.high.T) <= limbs.terms else 2
+        whole, high = (np.empty((len(system.primes), count)) for _ in range(2))
+        for start in range(0, count, CHUNK):
+            part = slice(start, min(count, start + CHUNK))
+            drawn = limbs.drawn([stream for _, stream in common.streams], part.stop - part.start)
+            low, above = drawn[: limbs.low.shape[1]], drawn[limbs.low.shape[1] :]
+            total = system.reduce(limbs.high @ above, passes=passes)
+            high[:, part] = total
+            total *= shift
+            total += limbs.low @ low
+            if zeros:
+                common.add_zero(total, degree)
+            whole[:, part] = system.reduce(total)
+        return Mask(self._shares(whole, degree), self._shares(high))
+
+    def _limbs(self, bits: int) -> _Limbs:
+        """How a number of which ``bits`` bits will be cut off is drawn, and what its limbs are multiplied with."""
+        found = self._drawn_in.get(bits)
+        if found is None:
+            weights, primes = self.hand.common.weights, self.system.primes
+            # Of few groups longer limbs, and so fewer of them, are exact as well.
+            most, size = (1 << 5, LONG_LIMB) if len(weights) * self.width <= LONG_LIMB << 4 else (1 << 8, LIMB)
+            sizes = [_limb_sizes(length, size) for length in (bits, self.width - bits)]
+
+            def factors(count: int) -> Residues:
+                rows = [
+                    [centred(int(weight[k]) << size * place, prime) for place in range(count) for weight in weights]
+                    for k, prime in enumerate(primes)
+                ]
+                return np.array(rows, dtype=np.float64)
+
+            tops = np.array([(1 << one) - 1 for both in sizes for one in both], dtype=np.uint32)[:, None]
+            found = self._drawn_in[bits] = _Limbs(tops, factors(len(sizes[0])), factors(len(sizes[1])), most)
+        return found
 
     def _bit_mask(self, bits: int, count: int) -> BitMask:
         lows, highs = self._draw(bits, count)
@@ -203,11 +279,77 @@ class Masks:
             binary, *rest = self.bits.group_bits(drawn, count)
             for more in rest:
                 binary = self.bits.xor(binary, more)
+        if len(self.hand.committee.seats) == 3 and not self.hand.active:
+            return Coins(self._three_seats_xor(drawn, bits, count), binary)
         flat = [unpacked(words, count) for words in drawn]
         arithmetic = self._each_group(flat, (bits, count))
         while len(arithmetic) > 1:
             arithmetic = self._pairwise_xor(arithmetic)
         return Coins(arithmetic[0], binary)
+
+    def _three_seats_xor(self, known: Sequence[NDArray[np.uint64]], bits: int, count: int) -> Shares:
+        """Three groups' bits, added modulo 2, as integers: 2 rounds, and each seat sends one residue for each prime.
+
+        The first seat knows two of the three bits, and so their sum u modulo 2; the others know the third bit v. The
+        first seat splits u into two random summands, one for each of them; each multiplies its summand by 1 - 2 v, and
+        the second adds v. So they have two summands of u + v - 2 u v. Of its own, each of them lets the first seat draw
+        a random part and tells the other the rest. Then every part is known to two seats, and these are shares.
+        """
+        hand, system, common = self.hand, self.system, self.hand.common
+        first, second, third = hand.committee.seats
+        own = known[0] ^ known[1] if hand.name == first else known[1]
+        out = np.empty((len(system.primes), bits, count))
+        weights = [weight.reshape(-1, 1, 1) for weight in common.weights]
+        unheard: deque[Residues] = deque()
+
+        def send(to: str, values: Residues) -> None:
+            hand.links[to].send("share", words=pack(values, system))
+
+        def receive(sender: str, shape: tuple[int, ...]) -> Residues:
+            due = vocabulary.share(shape, len(system.primes))
+            return unpack(received(hand.links[sender], sender, due)["words"], shape, system, sender)
+
+        def hear() -> None:
+            target = unheard.popleft()
+            target += receive(second, target.shape[1:]) * weights[1]
+            system.reduce(target)
+
+        for rows, columns in _blocks(bits, count):
+            target = out[:, rows, columns]
+            shape = target.shape[1:]
+            bit = unpacked(own[rows, columns.start // WORD : words_for(columns.stop)], shape[1])
+            if hand.name == first:
+                send(second, system.reduce(bit - system.uniform(shape, common.pair_stream(first, third))))
+                np.multiply(system.uniform(shape, common.pair_stream(second, first)), weights[0], out=target)
+                target += system.uniform(shape, common.pair_stream(third, first)) * weights[1]
+                system.reduce(target)
+            elif hand.name == second:
+                veil = system.uniform(shape, common.pair_stream(second, first))
+                part = receive(first, shape)
+                part *= 1.0 - 2.0 * bit
+                part += bit
+                part -= veil
+                send(third, system.reduce(part))
+                part += receive(third, shape)
+                np.multiply(veil, weights[0], out=target)
+                part *= weights[1]
+                target += part
+                system.reduce(target)
+            else:
+                veil = system.uniform(shape, common.pair_stream(third, first))
+                part = system.uniform(shape, common.pair_stream(first, third))
+                part *= 1.0 - 2.0 * bit
+                part -= veil
+                send(second, system.reduce(part))
+                np.multiply(veil, weights[0], out=target)
+                part *= weights[1]
+                target += part
+                unheard.append(target)
+                if len(unheard) > _UNHEARD:
+                    hear()
+        while unheard:
+            hear()
+        return self._shares(out)
 
     def _each_group(self, known: list[NDArray[np.float64]], shape: tuple[int, ...]) -> list[Shares]:
         """This seat's shares of the numbers of each group; the share is zero if the seat is not in the group."""
@@ -239,6 +381,19 @@ def _part(made: Any, start: int, count: int) -> Any:
     if isinstance(made, BitShares):
         return BitShares(made.planes[..., start // WORD : start // WORD + words_for(count)], made.degree, count)
     return type(made)(*(_part(getattr(made, field.name), start, count) for field in fields(made)))
+
+
+def _limb_sizes(bits: int, size: int) -> list[int]:
+    """The bits of each limb of a number, the lowest first."""
+    return [min(size, bits - start) for start in range(0, bits, size)]
+
+
+def _blocks(bits: int, count: int) -> Iterator[tuple[slice, slice]]:
+    """Rows and columns of an array of bits, some at a time: as much as a message has at most."""
+    rows, columns = max(1, BLOCK // max(1, count)), max(1, min(count, BLOCK))
+    for top in range(0, bits, rows):
+        for start in range(0, count, columns):
+            yield slice(top, min(bits, top + rows)), slice(start, min(count, start + columns))
 
 
 def unpacked(words: NDArray[np.uint64], count: int) -> NDArray[np.float64]:

@@ -13,6 +13,8 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
+from colonnade.mpc.subsets import Subsets
+
 Bits = NDArray[np.uint64]
 """Bits in words of 64, the lowest first."""
 
@@ -23,31 +25,17 @@ ROW_WORDS = 10
 _FIELD = 0b1000001010011  # x^12 + x^6 + x^4 + x + 1, which is primitive
 _GOLAY = 0b110001110101  # divides x^23 + 1
 _SYMBOL, _POINTS = 12, WIDTH // 24
-_BYTES = MESSAGE // 8
 
 
 class Coder:
     """Encodes rows, and keeps only those bits of code words that a mask has."""
 
     def __init__(self, mask: Bits) -> None:
-        masked = _generator() & mask
-        self._tables = [_sums(masked[start : start + 8]) for start in range(0, MESSAGE, 8)]
+        self._sums = Subsets(_generator() & mask)
 
     def __call__(self, messages: Bits) -> Bits:
         """The code word of each row of two words."""
-        octets = np.ascontiguousarray(messages, dtype="<u8").view(np.uint8).reshape(-1, _BYTES)
-        found = np.zeros((len(messages), ROW_WORDS), dtype=np.uint64)
-        for place, table in enumerate(self._tables):
-            found ^= table[octets[:, place]]
-        return found
-
-
-def _sums(rows: Bits) -> Bits:
-    """The sums of all subsets of some rows; bit i of a sum's number says whether row i is in it."""
-    sums = np.zeros((1, rows.shape[1]), dtype=np.uint64)
-    for row in rows:
-        sums = np.concatenate([sums, sums ^ row])
-    return sums
+        return self._sums(messages)
 
 
 @cache

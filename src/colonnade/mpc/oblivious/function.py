@@ -21,7 +21,8 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from colonnade.errors import ProtocolError
-from colonnade.mpc.keyvalue import WORDS, Words, answers, cells_for, stored
+from colonnade.mpc.digests import digests
+from colonnade.mpc.keyvalue import WORDS, Answers, Words, cells_for, stored
 from colonnade.mpc.oblivious.code import ROW_WORDS, WIDTH, Bits, Coder
 from colonnade.mpc.oblivious.matrices import columns_of, rows_of
 from colonnade.randomness import Stream, new_key
@@ -99,10 +100,10 @@ class Asker:
         """The values for the list, some keys at a time; what hid the list is forgotten."""
         rows = rows_of(self._hiding, ROW_WORDS)[: self._listed.cells]
         del self._hiding
-        hashes = self._listed.hashes
+        hashes, found = self._listed.hashes, Answers(rows, self._listed.seed)
         for start in range(0, len(hashes), _AT_ONCE):
             part = hashes[start : start + _AT_ONCE]
-            yield _values(self._context, part, answers(rows, part[:, :WORDS], self._listed.seed))
+            yield _values(self._context, part, found(part[:, :WORDS]))
 
     def __repr__(self) -> str:
         return "Asker(...)"
@@ -134,14 +135,28 @@ class Holder:
         if not np.array_equal(_summed(self._columns, challenge), hiding ^ (coded & self._taken[:, None])):
             raise ProtocolError(f"{source} sent 'sums' that do not fit what it sent before, so it asked for no list")
 
-    def values(self, keys: Sequence[bytes]) -> Iterator[Words]:
-        """The values for any keys, some at a time; the secret is used for these and forgotten."""
+    @staticmethod
+    def blocks(count: int) -> int:
+        """In how many blocks the values of so many keys come."""
+        return -(-count // _AT_ONCE)
+
+    def hashes(self, keys: Sequence[bytes], start: int, count: int) -> list[Words]:
+        """The hashes of some blocks of keys, which depend on the asker's salt alone."""
+        firsts = range(start * _AT_ONCE, len(keys), _AT_ONCE)[:count]
+        return [hashed(keys[first : first + _AT_ONCE], self._salt) for first in firsts]
+
+    def values(self, keys: Sequence[bytes], ahead: Sequence[Words] = ()) -> Iterator[Words]:
+        """The values for any keys, some at a time; the secret is used for these and forgotten.
+
+        ``ahead`` are hashes of the first blocks of these keys.
+        """
         rows = rows_of(self._columns, ROW_WORDS)[: self._cells]
         del self._columns
-        coder = Coder(self._secret)
-        for start in range(0, len(keys), _AT_ONCE):
-            hashes = hashed(keys[start : start + _AT_ONCE], self._salt)
-            found = answers(rows, hashes[:, :WORDS], self._seed) ^ coder(hashes[:, WORDS:])
+        coder, answers = Coder(self._secret), Answers(rows, self._seed)
+        for block in range(self.blocks(len(keys))):
+            hashes = ahead[block] if block < len(ahead) else self.hashes(keys, block, 1)[0]
+            found = answers(hashes[:, :WORDS])
+            found ^= coder(hashes[:, WORDS:])
             yield _values(self._context, hashes, found)
 
     def __repr__(self) -> str:
@@ -167,8 +182,8 @@ def bits_of(secret: Bits) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
 
 def hashed(keys: Sequence[bytes], salt: bytes) -> Words:
     """256 bits for each key: where it is looked up, and what is found there."""
-    digests = b"".join([hashlib.blake2b(key, digest_size=8 * VALUE_WORDS, key=salt).digest() for key in keys])
-    return np.frombuffer(digests, dtype="<u8").reshape(-1, VALUE_WORDS)
+    begun = hashlib.blake2b(digest_size=8 * VALUE_WORDS, key=salt)
+    return digests(begun, keys)
 
 
 def _coded(rows: Bits) -> Bits:
@@ -179,15 +194,10 @@ def _coded(rows: Bits) -> Bits:
 def _values(context: bytes, hashes: Words, rows: Bits) -> Words:
     """The function's values: hashes of a key's hash and its row, others for every context."""
     half = len(context) // 2
-    joined = np.hstack([hashes, rows]).astype("<u8")
+    begun = hashlib.blake2b(digest_size=8 * VALUE_WORDS, salt=context[:half], person=context[half:])
+    joined = np.hstack([hashes, rows]).astype("<u8", copy=False)
     size, flat = joined.shape[1] * 8, joined.tobytes()
-    digests = [
-        hashlib.blake2b(
-            flat[at : at + size], digest_size=8 * VALUE_WORDS, salt=context[:half], person=context[half:]
-        ).digest()
-        for at in range(0, len(flat), size)
-    ]
-    return np.frombuffer(b"".join(digests), dtype="<u8").reshape(-1, VALUE_WORDS)
+    return digests(begun, [flat[at : at + size] for at in range(0, len(flat), size)])
 
 
 def _summed(columns: Bits, challenge: bytes) -> Bits:

@@ -14,13 +14,13 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from colonnade.disk import reading
-from colonnade.errors import BudgetError, LedgerError, PolicyError, PrivacyError
-from colonnade.privacy.events import Event, check_sources, from_dict
+from colonnade.errors import LedgerError, PolicyError, PrivacyError
+from colonnade.privacy.events import Event, check_sources
 from colonnade.privacy.ledger import caps as limits
 from colonnade.privacy.ledger.caps import Foreseen, Left, Period, Spending, since
 from colonnade.privacy.ledger.chain import Change, lines
@@ -32,6 +32,7 @@ from colonnade.privacy.ledger.file import (
     append,
     arrangements,
     changes,
+    counted,
     head,
     is_chained,
     rows,
@@ -40,9 +41,10 @@ from colonnade.privacy.ledger.file import (
     texts_only,
     times,
 )
-from colonnade.privacy.ledger.people import NOBODY_KNOWN, People, Told
+from colonnade.privacy.ledger.people import NOBODY_KNOWN, People, Told, read_told
 from colonnade.privacy.ledger.sums import Dated, Kept, Sums
-from colonnade.privacy.observers import COORDINATOR, Budget, Observer, Trust
+from colonnade.privacy.ledger.without import refuse
+from colonnade.privacy.observers import Budget, Observer, Trust
 
 
 @dataclass(frozen=True)
@@ -57,15 +59,18 @@ class Entry:
     events: tuple[Event, ...]
     trust: Trust
     people: People = NOBODY_KNOWN
+    read: Told | None = field(default=None, repr=False, compare=False)
 
     @property
     def told(self) -> Told:
         """What the study tells, and whom."""
-        return Told(self.events, self.trust, self.people)
+        return self.read or Told(self.events, self.trust, self.people)
 
 
 class Ledger:
     """The ledger in one file; each call opens the file anew, so it may be shared by threads and processes.
+
+    Several calls in a row open it once where they stand in :func:`~colonnade.privacy.ledger.file.at_once`.
 
     ``owner`` is the name of the party whose ledger it is. Without it, it is taken from the entries that say so.
     """
@@ -176,7 +181,7 @@ class Ledger:
             sums.rebuild(_told(base), kept.needed)
             kept = sums.ask(told, caps, periods, self._owner, now)
         if not kept.surely:
-            _refuse(study, told, caps, periods, _spendings(base, now), self._owner, now)
+            refuse(study, told, caps, periods, _spendings(base, now), self._owner, now)
         return sums, kept
 
     def check_early(self, early: EarlyEnds) -> None:
@@ -277,6 +282,12 @@ class Ledger:
             now = self._clock()
             return tuple(entry for when, entry in _dated(base, now) if when > since(days, now))
 
+    @property
+    def studies(self) -> int:
+        """How many entries count: all that were not released."""
+        with self._file.reading() as base:
+            return counted(base)
+
     def runs_of(self, digest: str) -> tuple[tuple[str, str], ...]:
         """When each run of the study with this digest was reserved, and the state that it is in now."""
         with self._file.reading() as base:
@@ -335,54 +346,8 @@ def _readable() -> Iterator[None]:
 def _entry(
     people: str | None, number: int, study: str, digest: str, created: str, events: str, trust: str, state: str
 ) -> Entry:
-    known, who = tuple(from_dict(event) for event in reading.json_of(events)), Trust.from_json(trust)
-    if {name for event in known for name, _ in event.marks()} - {*who.owners, COORDINATOR}:
-        raise PrivacyError("a release names somebody who took no part")
-    return Entry(number, study, digest, created, state, known, who, People.from_json(people))
-
-
-def check_without_ledger(
-    study: str,
-    events: Sequence[Event],
-    trust: Trust,
-    caps: Sequence[Budget],
-    periods: Sequence[Period] = (),
-    keys: Mapping[str, str] | None = None,
-    *,
-    owner: str = "",
-) -> None:
-    """Refuse what a party without a ledger would refuse; no ledger is made."""
-    told = Told(tuple(events), trust, People.of(owner, keys or {}, trust))
-    check_sources(told.events)
-    _refuse(study, told, caps, periods, [], owner, datetime.now(UTC))
-
-
-def foreseen_without_ledger(
-    events: Sequence[Event],
-    trust: Trust,
-    caps: Sequence[Budget],
-    periods: Sequence[Period],
-    keys: Mapping[str, str],
-    attempts: int,
-    *,
-    owner: str = "",
-) -> tuple[Foreseen, ...]:
-    """What each cap would leave after the first study of a party; no ledger is made."""
-    told = Told(tuple(events), trust, People.of(owner, keys, trust))
-    return limits.foreseen(caps, periods, [], told, attempts, owner, datetime.now(UTC))
-
-
-def _refuse(
-    study: str,
-    told: Told,
-    caps: Sequence[Budget],
-    periods: Sequence[Period],
-    stored: Sequence[Spending],
-    owner: str,
-    now: datetime,
-) -> None:
-    if problems := limits.refusals(caps, periods, stored, told, owner, now):
-        raise BudgetError(f"study {study!r} is over budget: {'; '.join(problems)}")
+    told = read_told(events, trust, people)
+    return Entry(number, study, digest, created, state, told.events, told.trust, told.people, told)
 
 
 def _read_dates(entries: Sequence[Entry]) -> list[tuple[datetime, bool]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -48,8 +49,54 @@ _ONE = _HISTORY.format(hash="NULL", people="p.known", rest=_KEYS, which="WHERE c
 _LATER = _HISTORY.format(hash="h.hash", people="p.known", rest=f"{_HASHES} {_KEYS}", which="WHERE c.id > ?")
 
 
+_KEPT = threading.local()
+"""In each thread the connections of :func:`at_once`, by the real paths of their files."""
+_Which = tuple[int, int, int]
+
+
+@contextmanager
+def at_once(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Open a ledger once for all that this thread does with it inside; a file that is not there is left alone.
+
+    Every use is a transaction of its own, as ever, and nothing is locked between two of them. If another file was put
+    in its place meanwhile, that one is opened. It is for uses that follow at once: whoever waits for a person or a
+    peer leaves it, since somebody may write an older copy over the file then, and a copy of the file alone must be
+    whole.
+    """
+    place = os.path.realpath(path)
+    bases: dict[str, tuple[_Which, sqlite3.Connection]] = _KEPT.__dict__.setdefault("bases", {})
+    if place in bases or (which := _which(place)) is None:
+        yield
+        return
+    try:
+        base = _connected(Path(place), "mode=rw")
+    except sqlite3.Error:  # whoever uses it says why it cannot be opened
+        yield
+        return
+    bases[place] = which, base
+    try:
+        yield
+    finally:
+        del bases[place]
+        base.close()
+
+
+def _which(place: str) -> _Which | None:
+    """The file that is there now, for this process; a connection does not outlive a fork."""
+    try:
+        found = os.stat(place)
+    except OSError:
+        return None
+    return os.getpid(), found.st_dev, found.st_ino
+
+
+def _connected(path: Path, way: str) -> sqlite3.Connection:
+    uri = f"{path.absolute().as_uri()}?{way}"
+    return sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
+
+
 class LedgerFile:
-    """One file; each use opens it anew, so it may be shared by threads and processes."""
+    """One file; each use opens it anew, so it may be shared by threads and processes, unless it is :func:`at_once`."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
@@ -62,13 +109,17 @@ class LedgerFile:
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """The file as it is at one moment; nothing is written, not even an upgrade."""
-        with self._named():
-            way = self._way_to_read()
-        with self._opened(way) as base:
-            base.execute("PRAGMA query_only = ON")
-            with transaction(base, "BEGIN"):
-                self._check_kind(base)
-                yield base
+        with at_once(self.path):
+            with self._named():
+                way = self._way_to_read()
+            with self._opened(way) as base:
+                base.execute("PRAGMA query_only = ON")
+                try:
+                    with transaction(base, "BEGIN"):
+                        self._check_kind(base)
+                        yield base
+                finally:
+                    base.execute("PRAGMA query_only = OFF")  # the next use may be a change
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
@@ -97,12 +148,17 @@ class LedgerFile:
                     f"{self.path} is empty or has been emptied: put the ledger back from a copy; only if this party "
                     "has never taken part in a study, delete the empty file"
                 )
-            with closing(self._connected(way)) as base:
+            if (kept := self._kept()) is not None and way == "mode=rw":
+                yield kept
+                return
+            with closing(_connected(self.path, way)) as base:
                 yield base
 
-    def _connected(self, way: str) -> sqlite3.Connection:
-        uri = f"{self.path.absolute().as_uri()}?{way}"
-        return sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
+    def _kept(self) -> sqlite3.Connection | None:
+        """The connection that this thread keeps, if it is to the file that is there now and nobody is using it."""
+        place = os.path.realpath(self.path)
+        which, base = getattr(_KEPT, "bases", {}).get(place, (None, None))
+        return base if base is not None and which == _which(place) and not base.in_transaction else None
 
     @contextmanager
     def _named(self) -> Iterator[None]:
@@ -131,7 +187,10 @@ class LedgerFile:
 
     def _has_room(self) -> bool:
         try:
-            with closing(self._connected("mode=rw")) as base:
+            if (kept := self._kept()) is not None:
+                kept.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+                return True
+            with closing(_connected(self.path, "mode=rw")) as base:
                 base.execute("SELECT count(*) FROM sqlite_schema").fetchone()
         except sqlite3.OperationalError as error:
             return "locked" in str(error)  # a disk that is full cannot hold the index
@@ -205,6 +264,12 @@ class LedgerFile:
             raise LedgerError(f"{self.path} is not a ledger of ours, or has been emptied; name another file")
         if version not in BY_VERSION:
             raise LedgerError(f"{self.path} has ledger version {version}; this code reads up to {SCHEMA_VERSION}")
+
+
+def counted(base: sqlite3.Connection) -> int:
+    """How many entries were not released."""
+    released = "SELECT 1 FROM changes c WHERE c.entry = e.id AND c.state = 'released'"
+    return int(base.execute(f"SELECT count(*) FROM entries e WHERE NOT EXISTS ({released})").fetchone()[0])  # noqa: S608
 
 
 def texts_only(row: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import combinations
 
 from colonnade.errors import PrivacyError
@@ -14,6 +15,7 @@ from colonnade.privacy.ledger.people import Everybody, Somebody, Token, Told, as
 from colonnade.privacy.observers import EVERYONE, OTHERS, Adjacency, Budget, Observer, Trust
 from colonnade.privacy.releases import NonPrivate, RandomisedResponse
 
+_VIEWS = 1 << 13
 MOST_NAMED = 8
 """In a larger study, one group stands for all in the same position."""
 
@@ -43,7 +45,6 @@ class Sight:
         self.everybody = Everybody(studies, owner)
         self._most_named = most_named
         self.studies = self.everybody.studies
-        self._seen: dict[Hashable, tuple[View, ...]] = {}
 
     def named(self, observer: Observer) -> Across:
         """An observer as a user names it; above a threshold the answer about it is infinite."""
@@ -77,10 +78,7 @@ class Sight:
     def views(self, number: int, who: Across, relation: Adjacency = Adjacency.REPLACE) -> tuple[View, ...]:
         """Each event of a study as an observer sees it."""
         told, names = self.studies[number], self.local(number, who)
-        key = (number, names, who.held, who.others, relation)
-        if key not in self._seen:
-            self._seen[key] = tuple(seen_by(told, names, who, relation))
-        return self._seen[key]
+        return _seen_by(told, names, who.held, who.others, relation)
 
     def local(self, number: int, who: Across) -> frozenset[str] | None:
         """Whom of a study an observer is made of; ``None`` for the analyst."""
@@ -188,6 +186,14 @@ class Sight:
             if self.studies[number].trust.broken(as_observer(names)) is None:
                 return True
         return False
+
+
+@lru_cache(maxsize=_VIEWS)
+def _seen_by(
+    told: Told, names: frozenset[str] | None, held: bool, others: bool, relation: Adjacency
+) -> tuple[View, ...]:
+    """The same for every ledger that holds this very study, so it is worked out once in a process."""
+    return tuple(seen_by(told, names, Across("", frozenset(), held, others), relation))
 
 
 def seen_by(told: Told, names: frozenset[str] | None, who: Across, relation: Adjacency) -> Iterator[View]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from functools import cache
 from pathlib import Path
 
 from colonnade.disk import writing
+from colonnade.disk.ahead import log_ahead
 from colonnade.errors import LedgerError
 
 APPLICATION_ID = 0x434F4C4E
@@ -130,19 +130,9 @@ def transaction(base: sqlite3.Connection, begin: str) -> Iterator[None]:
 
 
 def into_wal(base: sqlite3.Connection) -> None:
-    """Switch to write-ahead logging; SQLite does not wait for others while it switches, so we do."""
-    give_up = time.monotonic() + BUSY_SECONDS
-    while True:
-        try:
-            mode = base.execute("PRAGMA journal_mode = WAL").fetchone()[0]
-        except sqlite3.OperationalError as error:
-            if "locked" not in str(error) or time.monotonic() > give_up:
-                raise
-            time.sleep(0.02)
-            continue
-        if mode != "wal":
-            raise LedgerError(
-                f"a ledger needs a write-ahead log, and SQLite keeps its journal as {mode!r} here: move the ledger to "
-                "a local disk"
-            )
-        return
+    """Switch to write-ahead logging, without which a ledger is not used."""
+    if (mode := log_ahead(base, BUSY_SECONDS)) != "wal":
+        raise LedgerError(
+            f"a ledger needs a write-ahead log, and SQLite keeps its journal as {mode!r} here: move the ledger to "
+            "a local disk"
+        )

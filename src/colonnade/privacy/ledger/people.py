@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from colonnade.disk import reading
 from colonnade.errors import LedgerError, PrivacyError
-from colonnade.privacy.events import Event, alike
+from colonnade.privacy.events import Event, alike, from_dict
 from colonnade.privacy.observers import COORDINATOR, Observer, Trust
 
 DIGITS = 6
@@ -76,10 +76,27 @@ class Told:
     trust: Trust
     people: People = NOBODY_KNOWN
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """Of hundreds of numbers, and asked for whenever somebody's view of it is looked up."""
+        return hash((self.events, self.trust, self.people))
+
     @property
     def names(self) -> tuple[str, ...]:
         """Everybody in the study."""
         return (*self.trust.owners, COORDINATOR)
+
+
+@lru_cache(maxsize=4096)
+def read_told(events: str, trust: str, people: str | None) -> Told:
+    """What an entry told, from the very texts that the ledger holds; a text is read once in a process."""
+    known, who = tuple(from_dict(event) for event in reading.json_of(events)), Trust.from_json(trust)
+    if {name for event in known for name, _ in event.marks()} - {*who.owners, COORDINATOR}:
+        raise PrivacyError("a release names somebody who took no part")
+    return Told(known, who, People.from_json(people))
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from math import isqrt, sqrt
-from threading import Lock
+from threading import RLock
 from typing import ClassVar
 
 import numpy as np
@@ -24,17 +24,25 @@ from numpy.typing import NDArray
 
 from colonnade.privacy.noise import TAIL
 
+Values = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+ROUND = 2.0**-50
+"""Widens a float64 made by a few operations, or from an interval's end."""
+
 _SMALL = 1 << 16  # below this Skellam variance, the bounds on the mass by powers are too loose
+_FIRST = 128  # below this value Lemma P leaves too much open
+_ERROR = 2.0**-41  # widens an envelope that is right to a relative 2^-42
 
 
 # The precision is one setting for the whole process. Every enclosure is right at any precision, so a change
 # by another thread could only waste time; the lock keeps our own threads from doing that to each other.
-_precision = Lock()
+_precision = RLock()
 
 
 @contextmanager
 def precise(bits: int) -> Iterator[None]:
-    """Inside this context intervals are computed with ``bits`` bits; contexts must not be nested."""
+    """Inside this context intervals are computed with ``bits`` bits."""
     with _precision, ctx.workprec(bits):
         yield
 
@@ -49,7 +57,7 @@ class Law(ABC):
 
     @property
     def fine(self) -> bool:
-        """Whether every value must be a strip of its own."""
+        """Whether the envelope is too loose, so that every value must be a strip of its own."""
         return False
 
     @property
@@ -66,6 +74,20 @@ class Law(ABC):
         """An interval around ``f(value)``, narrow enough for the table, and fast."""
         return self.mass(value)
 
+    def bounds(self, value: Values) -> tuple[Floats, Floats]:
+        """Numbers not above and not below ``f(value)``, narrow enough for the table; precision must be set."""
+        if self.reach < 1:  # the envelope's constants might not fit float64
+            return self.by_intervals(value)
+        top = self.envelope(value)
+        return np.maximum(top * (1 - _ERROR) * (1 - self.slack(value, value)), 0.0), top * (1 + _ERROR)
+
+    def by_intervals(self, value: Values) -> tuple[Floats, Floats]:
+        """The same from the intervals of :meth:`edge`, one by one."""
+        found = [self.edge(v) for v in value.tolist()]
+        low = np.array([float(one.lower()) for one in found]) * (1 - ROUND)
+        high = np.array([float(one.upper()) for one in found]) * (1 + ROUND)
+        return np.maximum(low, 0.0), np.maximum(high, np.finfo(np.float64).tiny)
+
     @abstractmethod
     def mass(self, value: int) -> arb:
         """An interval around the same ratio that shrinks as the precision grows."""
@@ -77,12 +99,12 @@ class Law(ABC):
         return width * here / (1 - here / self.edge(value - width))
 
     @abstractmethod
-    def envelope(self, value: NDArray[np.int64]) -> NDArray[np.float64]:
+    def envelope(self, value: Values) -> Floats:
         """Close to ``f(value)``, in float64: a number not below it, up to a relative error below 2^-42."""
 
-    def slack(self, first: int, last: int) -> fmpq:
+    def slack(self, first: Values, last: Values) -> Floats:
         """How far ``log f`` can lie below the logarithm of that number, at most, between the two values."""
-        return fmpq(0)
+        return np.zeros(np.shape(first))
 
 
 @dataclass(frozen=True)
@@ -102,7 +124,7 @@ class Gaussian(Law):
     def mass(self, value: int) -> arb:
         return _arb(-value * value / (2 * self.variance)).exp()
 
-    def envelope(self, value: NDArray[np.int64]) -> NDArray[np.float64]:
+    def envelope(self, value: Values) -> Floats:
         return np.exp(value.astype(np.float64) ** 2 * (-0.5 / float(self.variance)))
 
 
@@ -118,19 +140,25 @@ class Skellam(Gaussian):
             return _ladder(self.variance)[value]
         x, v = _rational(self.variance), fmpq(value)
         top = -v * v / (2 * x) * (1 - (v * v - fmpq(1, 2)) / (12 * x * x))
-        return arb(top).exp().union(arb(top - self.slack(value, value)).exp())
+        slack = float(self.slack(np.array([value]), np.array([value]))[0])
+        return arb(top).exp().union((arb(top) - slack).exp())
+
+    def bounds(self, value: Values) -> tuple[Floats, Floats]:
+        return self.by_intervals(value) if self.fine else super().bounds(value)
 
     def mass(self, value: int) -> arb:
         x = _arb(self.variance)
         return x.bessel_i(value, scaled=True) / x.bessel_i(0, scaled=True)
 
-    def envelope(self, value: NDArray[np.int64]) -> NDArray[np.float64]:  # Lemma 3
+    def envelope(self, value: Values) -> Floats:  # Lemma 3
         variance, square = float(self.variance), value.astype(np.float64) ** 2
         return np.exp(square * (-0.5 / variance) * (1 - (square - 0.5) / (12 * variance**2)))
 
-    def slack(self, first: int, last: int) -> fmpq:  # Lemma 3
-        x, v = _rational(self.variance), fmpq(last)
-        return v * (v + 1) / (2 * x**2) + v**6 / (80 * x**5)
+    def slack(self, first: Values, last: Values) -> Floats:  # Lemma 3
+        v = last.astype(np.float64)
+        x = float(self.variance)
+        z = v * v / x
+        return (z * (1 + 1 / np.maximum(v, 1)) / 2 + z**3 / 80 / x) / x * (1 + 4 * ROUND)
 
 
 @dataclass(frozen=True)
@@ -150,8 +178,8 @@ class Laplace(Law):
     def mass(self, value: int) -> arb:
         return _arb(-value / self.scale).exp()
 
-    def envelope(self, value: NDArray[np.int64]) -> NDArray[np.float64]:
-        falling: NDArray[np.float64] = np.exp(value * (-1 / float(self.scale)))
+    def envelope(self, value: Values) -> Floats:
+        falling: Floats = np.exp(value * (-1 / float(self.scale)))
         return falling
 
 
@@ -177,19 +205,26 @@ class Polya(Laplace):
         log = (value + r).lgamma() - r.lgamma() - arb(value + 1).lgamma()
         return (log + _arb(-value / self.scale)).exp()
 
+    def bounds(self, value: Values) -> tuple[Floats, Floats]:
+        low, high = super().bounds(value)
+        early = np.flatnonzero(value < _FIRST)
+        low[early], high[early] = self.by_intervals(value[early])
+        return low, high
+
     def beyond(self, value: int, width: int) -> arb:
         # The next ratio is smaller by (v + r) / (v + 1) exp(-1/scale); and 1 / (1 - exp(-1/scale)) < 1 + scale.
         return self.edge(value) * _arb(1 + self.scale)
 
-    def envelope(self, value: NDArray[np.int64]) -> NDArray[np.float64]:  # Lemma P
+    def envelope(self, value: Values) -> Floats:  # Lemma P
         power = float(Fraction(1 - self.parts, self.parts))
         falling = super().envelope(value)
         falling *= np.power(value + 0.5 / self.parts, power) * _inverse_gamma(self.parts)
         return falling
 
-    def slack(self, first: int, last: int) -> fmpq:  # Lemma P
-        r = fmpq(1, self.parts)
-        return r * (1 - r) * (2 - r) / (24 * (first + r / 2) ** 2)
+    def slack(self, first: Values, last: Values) -> Floats:  # Lemma P
+        r = 1 / self.parts
+        c = first.astype(np.float64) + r / 2
+        return np.asarray(r * (1 - r) * (2 - r) / (24 * c * c) * (1 + 4 * ROUND), dtype=np.float64)
 
 
 @lru_cache(maxsize=64)

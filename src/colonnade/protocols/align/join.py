@@ -14,6 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from colonnade.errors import ProtocolError
@@ -23,6 +25,7 @@ from colonnade.protocols.align.lists import (
     Step,
     Steps,
     all_differ,
+    opaque,
     positions,
     quietly,
     receive_all_words,
@@ -35,6 +38,8 @@ from colonnade.protocols.align.tags import Tags, keyed
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner, Role
 from colonnade.randomness import Stream, new_key
 from colonnade.received import received
+
+_AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -53,8 +58,12 @@ class Members:
         if (self.rows < 0).any():
             return new_key()
         state = hashlib.sha256()
-        for row, number in zip(self.rows.tolist(), self.index.astype("<u8"), strict=True):
-            state.update(len(keys[row]).to_bytes(8, "little") + keys[row] + number.tobytes())
+        for start in range(0, len(self.rows), _AT_ONCE):
+            own = pa.array([keys[row] for row in self.rows[start : start + _AT_ONCE].tolist()], pa.large_binary())
+            lengths = np.asarray(pc.binary_length(own), dtype="<u8")
+            numbers = np.ascontiguousarray(self.index[start : start + _AT_ONCE], dtype="<u8")
+            parts = opaque(lengths).cast(own.type), own, opaque(numbers).cast(own.type)
+            state.update(pc.binary_join_element_wise(*parts, pa.scalar(b"", own.type)).buffers()[2])
         return state.digest()
 
 

@@ -84,7 +84,7 @@ def receive_different_words(link: Link, kind: str, peer: str, size: int, step: S
 
 def all_differ(words: Words) -> bool:
     """Whether no word comes twice."""
-    return len(pc.unique(_opaque(words))) == len(words)
+    return len(pc.unique(opaque(words))) == len(words)
 
 
 def shuffled(count: int, stream: Stream) -> NDArray[np.int64]:
@@ -94,10 +94,12 @@ def shuffled(count: int, stream: Stream) -> NDArray[np.int64]:
 
 def positions(wanted: Words, among: Words) -> NDArray[np.int64]:
     """The position of each wanted word in ``among``, or -1."""
-    found = pc.fill_null(pc.index_in(_opaque(wanted), _opaque(among)), -1)
+    found = pc.fill_null(pc.index_in(opaque(wanted), opaque(among)), -1)
     return np.asarray(found, dtype=np.int64)
 
 
-def _opaque(words: Words) -> pa.Array:
+def opaque(words: NDArray[np.uint64]) -> pa.Array:
+    """Every number, or every row of numbers, as so many bytes, the lowest first."""
     plain = np.ascontiguousarray(words, dtype="<u8")
-    return pa.FixedSizeBinaryArray.from_buffers(pa.binary(8 * WORDS), len(plain), [None, pa.py_buffer(plain.data)])
+    size = 8 * plain.size // len(plain) if len(plain) else 8
+    return pa.FixedSizeBinaryArray.from_buffers(pa.binary(size), len(plain), [None, pa.py_buffer(plain.data)])

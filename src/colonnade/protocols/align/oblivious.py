@@ -3,13 +3,19 @@
 Members known: every other owner holds a function, the leader asks for its own people, and the owner computes the values
 for its own. Members hidden: tags go to the coordinator, so a tag is the sum of two values: of a function that the owner
 holds and of one that the leader holds for this owner. Neither of the two can compute it for people of its choice.
+
+The leader takes one message of each other owner in turn, so that nobody waits until it is done with somebody else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
 
+from colonnade.mpc.keyvalue import Words
 from colonnade.mpc.oblivious.base import Choice, Offer
+from colonnade.mpc.oblivious.code import Bits
 from colonnade.mpc.oblivious.function import (
     CHALLENGE_BYTES,
     CHALLENGES,
@@ -23,16 +29,20 @@ from colonnade.mpc.oblivious.function import (
 )
 from colonnade.protocols.align import vocabulary
 from colonnade.protocols.align.lists import Step, Steps, fits
-from colonnade.protocols.align.tags import ReportedSteps, Tags, sizes_of, turns
+from colonnade.protocols.align.tags import ReportedSteps, Tags, sizes_of
 from colonnade.protocols.roles import Owner
 from colonnade.randomness import Stream
 from colonnade.received import Whole, received
 
-_AT_WORK = 1 << 16
+AT_WORK = 1 << 16
 """Keys of its own list after which an owner says that it is at work."""
 
 _OWN = "the own list, as it is laid out for the others,"
 _ASKED = "what {} sends for a list of the length that it declared"
+
+
+def nothing() -> None:
+    """Do nothing meanwhile."""
 
 
 def leader_asks(
@@ -47,28 +57,49 @@ def leader_asks(
     found = {other: Tags.empty(len(keys), size) for other, size in theirs.items()}
     with fits(_OWN):
         _ask(me, keys, found, run, step)
-    for other, _ in turns(theirs, 0, _AT_WORK):
-        received(me.link(other), other, vocabulary.AT_WORK)
-        step(1)
-    for other, size in theirs.items() if both else ():
+    served: dict[str, Iterator[Holder | None]] = {other: _working(me, other, size) for other, size in theirs.items()}
+    if both:
+        # All get the choices at once. Otherwise one would wait for them until another has laid its list out.
+        chosen = {other: _choose(me, other, run) for other in theirs}
+        for other, size in theirs.items():
+            served[other] = chain(served[other], _held(me, other, size, chosen[other]))
+    holders = _in_turn(served, step)
+    for other, holder in holders.items():
         with fits(_ASKED.format(other)):
-            found[other].fill(_hold(me, other, size, run, step).values(keys))
-        step(1)
+            _fill(found[other], holder.values(keys), step)
     return found
 
 
-def other_answers(me: Owner, keys: Sequence[bytes], leader: str, lengths: Whole, run: bytes, *, both: bool) -> Tags:
-    """Another owner's side: hold the function for the leader, and compute the own tags."""
+def other_answers(
+    me: Owner,
+    keys: Sequence[bytes],
+    leader: str,
+    lengths: Whole,
+    run: bytes,
+    *,
+    both: bool,
+    meanwhile: Callable[[], object] = nothing,
+) -> Tags:
+    """Another owner's side: hold the function for the leader, and compute the own tags.
+
+    ``meanwhile`` is done while the leader lays its list out, and own keys are hashed while the list arrives.
+    """
     me.link(leader).send("list", size=len(keys))
     size = sizes_of(me, [leader], lengths)[leader]
-    asked = len(pieces(len(keys))) + 1 if both else 0
-    step = Steps(me, "align", len(pieces(size)) + len(turns({me.name: len(keys)}, 0, _AT_WORK)) + asked)
-    own = Tags.empty(len(keys))
+    asked = len(pieces(len(keys))) + _works(len(keys)) if both else 0
+    step = Steps(me, "align", len(pieces(size)) + _works(len(keys)) + asked)
+    own, ahead = Tags.empty(len(keys)), list[Words]()
+    at_once = -(-Holder.blocks(len(keys)) // len(pieces(size)))
+
+    def at_work(more: int) -> None:
+        me.link(leader).send("at work")
+        step(more)
+
     with fits(_ASKED.format(leader)):
-        for done in own.filling(_hold(me, leader, size, run, step).values(keys)):
-            if done % _AT_WORK == 0 or done == len(keys):
-                me.link(leader).send("at work")
-                step(1)
+        for holder in _held(me, leader, size, _choose(me, leader, run), meanwhile):
+            step(1)
+            ahead += holder.hashes(keys, len(ahead), at_once)
+        _fill(own, holder.values(keys, ahead), at_work)
     if both:
         with fits(_OWN):
             _ask(me, keys, {leader: own}, run, step)
@@ -77,11 +108,24 @@ def other_answers(me: Owner, keys: Sequence[bytes], leader: str, lengths: Whole,
 
 def reports(leader: str, sizes: Mapping[str, int], *, both: bool) -> tuple[int, int]:
     """How often the leader says in ``ot`` how far it is, and where it ends."""
-    theirs = {name: size for name, size in sizes.items() if name != leader}
-    steps = len(pieces(sizes[leader])) + len(theirs) + len(turns(theirs, 0, _AT_WORK))
-    if both:
-        steps += sum(len(pieces(size)) + 1 for size in theirs.values())
+    own = sizes[leader]
+    steps = len(pieces(own))
+    for name, size in sizes.items():
+        if name != leader:
+            steps += _works(own) + _works(size) + (len(pieces(size)) + _works(own) if both else 0)
     return 1 + steps, steps
+
+
+def _works(size: int) -> int:
+    """How often one who computes values for so many keys says that it is at work."""
+    return -(-size // AT_WORK)
+
+
+def _fill(tags: Tags, values: Iterator[Words], step: Step) -> None:
+    """Add values to tags, and say now and then that this is going on."""
+    for done in tags.filling(values):
+        if done % AT_WORK == 0 or done == len(tags.tags):
+            step(1)
 
 
 def _ask(me: Owner, keys: Sequence[bytes], holders: Mapping[str, Tags], run: bytes, step: Step) -> None:
@@ -107,23 +151,66 @@ def _ask(me: Owner, keys: Sequence[bytes], holders: Mapping[str, Tags], run: byt
         hiding, sums = asker.sums(received(me.link(holder), holder, vocabulary.CHALLENGE)["keys"])
         me.link(holder).send("sums", hiding=hiding, listed=sums)
     for holder, asker in askers.items():
-        holders[holder].fill(asker.values())
-        step(1)
+        _fill(holders[holder], asker.values(), step)
 
 
-def _hold(me: Owner, asker: str, size: int, run: bytes, step: Step) -> Holder:
-    """A function of which the asker gets the values for a list of this size."""
+def _working(me: Owner, other: str, size: int) -> Iterator[None]:
+    """Another owner computes values for its list of this size."""
+    for _ in range(_works(size)):
+        received(me.link(other), other, vocabulary.AT_WORK)
+        yield None
+
+
+def _in_turn(served: Mapping[str, Iterator[Holder | None]], step: Step) -> dict[str, Holder]:
+    """Go on with each of several by one message at a time until all are done; the function held for each, if any."""
+    left, last = dict(served), dict[str, Holder]()
+    while left:
+        for other, messages in list(left.items()):
+            try:
+                holder = next(messages)
+            except StopIteration:
+                del left[other]
+                continue
+            step(1)
+            if holder is not None:
+                last[other] = holder
+    return last
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """The secret of a function, and the transfers in which the asker does not learn it."""
+
+    context: bytes
+    secret: Bits
+    choice: Choice
+
+
+def _choose(me: Owner, asker: str, run: bytes) -> _Chosen:
+    """Draw the secret of a function, and send the asker the choices."""
     secret, context = new_secret(Stream.fresh()), context_of(run, asker, me.name)
     choice = Choice(context, bits_of(secret).tolist(), Stream.fresh())
     me.link(asker).send("choices", points=choice.points)
-    keys = choice.keys(received(me.link(asker), asker, vocabulary.OFFER)["point"], asker)
-    asked = received(me.link(asker), asker, vocabulary.ASKED)
-    holder = Holder(size, secret, keys, asked["salt"], int.from_bytes(asked["seed"], "little"), context)
-    for count in pieces(size):
-        holder.take(received(me.link(asker), asker, vocabulary.columns(count))["words"])
-        step(1)
-    challenge = Stream.fresh().bytes(CHALLENGES * CHALLENGE_BYTES)
-    me.link(asker).send("challenge", keys=challenge)
-    shown = received(me.link(asker), asker, vocabulary.SHOWN)
-    holder.check(challenge, shown["hiding"], shown["listed"], asker)
-    return holder
+    return _Chosen(context, secret, choice)
+
+
+def _held(
+    me: Owner, asker: str, size: int, chosen: _Chosen, meanwhile: Callable[[], object] = nothing
+) -> Iterator[Holder]:
+    """A function of which the asker gets the values for a list of this size: it comes again after every piece.
+
+    It may be used when there is no further piece. Then the list was checked.
+    """
+    with fits(_ASKED.format(asker)):
+        keys = chosen.choice.keys(received(me.link(asker), asker, vocabulary.OFFER)["point"], asker)
+        meanwhile()
+        asked = received(me.link(asker), asker, vocabulary.ASKED)
+        seed = int.from_bytes(asked["seed"], "little")
+        holder = Holder(size, chosen.secret, keys, asked["salt"], seed, chosen.context)
+        for count in pieces(size):
+            holder.take(received(me.link(asker), asker, vocabulary.columns(count))["words"])
+            yield holder
+        challenge = Stream.fresh().bytes(CHALLENGES * CHALLENGE_BYTES)
+        me.link(asker).send("challenge", keys=challenge)
+        shown = received(me.link(asker), asker, vocabulary.SHOWN)
+        holder.check(challenge, shown["hiding"], shown["listed"], asker)

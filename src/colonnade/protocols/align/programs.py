@@ -6,14 +6,17 @@ Nothing here is a share, and nothing is spent: an alignment that ends early cost
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache, partial
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from colonnade.errors import AlignmentError, PeerLost, PeerStopped, ProtocolError
+from colonnade.mpc.keyvalue import Words
 from colonnade.protocols.agreement import Circle, Comparison
 from colonnade.protocols.align import fuzzy, join, oblivious, tags, universe, vocabulary
 from colonnade.protocols.align.lists import Steps, shuffled
@@ -57,7 +60,7 @@ class Aligned:
             return table.placed(where, self.slots, self.size, self.token)
         if self.index is None:
             raise ValueError("an alignment that is used again has no rows of its own")
-        return table.aligned(where, [row.tobytes().hex() for row in self.index])
+        return table.aligned(where, _written(self.index))
 
 
 @dataclass(frozen=True)
@@ -86,14 +89,17 @@ def owner(me: Owner, keys: Keys, task: Aligning, known: bytes = b"", run: bytes 
         rows, index = fuzzy.owner(me, keys, task)
         return _visible(me, rows, index, keys, task)
     order, values = _mixed(keys, task)
-    made = _tags(me, values, task, leader, run)
     if task.hidden:
-        return _hidden(me, made, order, keys, task)
-    circle = Circle.of(me, task.owners, task.leaders)
-    members = _joined(me, values, made, task, leader, circle)
+        return _hidden(me, _tags(me, values, task, leader, run), order, keys, task)
+    circle = cache(partial(Circle.of, me, task.owners, task.leaders))
+    shares = cache(lambda: join.zero_shares(me, values, circle().keys.values()))
+    if task.mode == "ot":
+        circle()  # before all else, so that the others can make their shares while the leader lays its list out
+    made = _tags(me, values, task, leader, run, shares)
+    members = _joined(me, made, shares(), task, leader)
     index = members.index.astype("<u8").view(np.uint8).reshape(-1, TOKEN_BYTES)
     found = _visible(me, order[members.rows], index, keys, task)
-    comparison = Comparison(me, circle, members.held(values))
+    comparison = Comparison(me, circle(), members.held(values))
     comparison.show()
     comparison.require(_TOLD_APART)
     return found
@@ -132,13 +138,20 @@ def reference(keys: Sequence[Sequence[bytes]]) -> set[bytes]:
     return set.intersection(*(set(values) for values in keys))
 
 
-def _tags(me: Owner, values: Sequence[bytes], task: Aligning, leader: str, run: bytes) -> Tags | dict[str, Tags]:
+def _tags(
+    me: Owner,
+    values: Sequence[bytes],
+    task: Aligning,
+    leader: str,
+    run: bytes,
+    meanwhile: Callable[[], object] = oblivious.nothing,
+) -> Tags | dict[str, Tags]:
     """This owner's tags; the leader has one list for every other owner, except in ``helper`` with known members."""
     others = [name for name in task.owners if name != leader]
     if task.mode == "ot":
         if me.name == leader:
             return oblivious.leader_asks(me, values, others, task.lengths, run, both=task.hidden)
-        return oblivious.other_answers(me, values, leader, task.lengths, run, both=task.hidden)
+        return oblivious.other_answers(me, values, leader, task.lengths, run, both=task.hidden, meanwhile=meanwhile)
     if task.mode == "dh":
         if me.name == leader:
             return tags.leader_blinded(me, values, others, task.lengths, both=task.hidden)
@@ -169,17 +182,22 @@ def _mixed(keys: Keys, task: Aligning) -> tuple[NDArray[np.int64], list[bytes]]:
     return order, [values[place] for place in order.tolist()]
 
 
+def _written(index: NDArray[np.uint8]) -> pa.Array:
+    """The random names as text."""
+    length = 2 * TOKEN_BYTES
+    starts = np.arange(0, length * len(index) + 1, length, dtype=np.int64)
+    text = np.ascontiguousarray(index).tobytes().hex().encode()
+    return pa.LargeStringArray.from_buffers(len(index), pa.py_buffer(starts), pa.py_buffer(text))
+
+
 def _visible(me: Owner, rows: NDArray[np.int64], index: NDArray[np.uint8], keys: Keys, task: Aligning) -> Aligned:
     _hear_verdict(me, task, keys, len(rows))
     token = hashlib.sha256(index.tobytes()).digest()[:TOKEN_BYTES]
     return Aligned(token, len(rows), rows, index=index)
 
 
-def _joined(
-    me: Owner, values: Sequence[bytes], made: Tags | dict[str, Tags], task: Aligning, leader: str, circle: Circle
-) -> join.Members:
+def _joined(me: Owner, made: Tags | dict[str, Tags], shares: Words, task: Aligning, leader: str) -> join.Members:
     """The common people, from tags and from shares that cancel only for them."""
-    shares = join.zero_shares(me, values, circle.keys.values())
     if isinstance(made, dict):
         return join.leader_joins(me, made, shares, task.at_least)
     joiner = leader if task.leader_joins else COORDINATOR
@@ -196,9 +214,9 @@ def _hidden(me: Owner, made: Tags | dict[str, Tags], order: NDArray[np.int64], k
     if isinstance(made, dict):
         universe.send_tags(me, [own.tags for own in made.values()])
     else:
-        universe.send_tags(me, [made.tags])
         if task.leader_joins:
-            tags.wait_for_leader(me)
+            tags.wait_for_leader(me)  # before the coordinator reads tags; until then it says that the leader is at work
+        universe.send_tags(me, [made.tags])
     slots, size, token = universe.receive_slots(me, len(order))
     ascending = np.argsort(slots)
     rows, slots = order[ascending], slots[ascending]

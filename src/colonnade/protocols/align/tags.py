@@ -30,6 +30,7 @@ import numpy as np
 
 from colonnade.errors import ProtocolError
 from colonnade.mpc.blinding import POINT_BYTES, Blind, Blinds, Points, hashed
+from colonnade.mpc.digests import digests
 from colonnade.mpc.keyvalue import WORDS, Words
 from colonnade.protocols.align import vocabulary
 from colonnade.protocols.align.lists import Step, Steps, all_differ, quietly
@@ -250,11 +251,11 @@ def key_for(owner: str, key: bytes) -> bytes:
 
 def keyed(keys: Sequence[bytes], secret: bytes, step: Step = quietly) -> Words:
     """Keyed hashes of 128 bits."""
+    begun = hashlib.blake2b(digest_size=TAG_BYTES, key=secret)
     found = np.empty((len(keys), WORDS), dtype="<u8")
     for start in range(0, len(keys), _HASHES):
         piece = keys[start : start + _HASHES]
-        digests = b"".join([hashlib.blake2b(key, digest_size=TAG_BYTES, key=secret).digest() for key in piece])
-        found[start : start + len(piece)] = np.frombuffer(digests, dtype="<u8").reshape(-1, WORDS)
+        found[start : start + len(piece)] = digests(begun, piece)
         step(len(piece))
     return found
 

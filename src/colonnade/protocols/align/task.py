@@ -31,8 +31,8 @@ PROTOCOL = "alignment 1"
 ROWS_AT_MOST = 50_000
 """The longest list of which people are compared by similarity."""
 _SECONDS_PER_KEY = 5e-6  # hashing, storing and looking up, without group operations
-_SECONDS_PER_LISTED = 5e-6  # laying a list out to ask for it, once for all holders
-_SECONDS_PER_VALUE = 4.5e-6  # sending or taking a key, and its value, for each holder
+_SECONDS_PER_LISTED = 3e-6  # laying a list out to ask for it, once for all holders
+_SECONDS_PER_VALUE = 3.5e-6  # sending or taking a key, and its value, for each holder
 _SECONDS_PER_PAIR = 7e-8  # comparing two linkage keys
 _SECONDS_PER_FILTER = 2e-4
 _LINKAGE_BYTES = 128

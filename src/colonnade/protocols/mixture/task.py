@@ -20,15 +20,14 @@ from colonnade.protocols.batches import COIN
 from colonnade.protocols.cost import Cells
 from colonnade.protocols.mixture.clipping import NORM_BITS, Joint
 from colonnade.protocols.mixture.responsibilities import Precision
+from colonnade.protocols.mixture.sizes import OVERFLOW, in_pieces, room_for_all, room_for_batch
 from colonnade.protocols.on_shares import InRounds, who_know_batches
 
 PROTOCOL = "mixture 1"
 THEOREM = "mixture-sensitivity, mixture-rounds"
-OVERFLOW = Fraction(1, 2**46)
-"""The chance that a drawn batch has more people than there is room for, in one round."""
 STATISTIC_BITS, SLOPE_BITS = 8, 8
 """Fractional bits of statistics, and of what they are multiplied by, where derivatives are linear in them."""
-_AHEAD, _WORD = 2**18, 64  # numbers of noise that an owner deals at a time; bits
+_AHEAD = 2**18  # numbers of noise that an owner deals at a time
 _WIDEST = 4000
 """Squared norms of longer vectors, added up as floats, could err by more than owners leave room for."""
 _ROUNDS_TO_CLIP, _ROUNDS_BESIDE = 30, 6
@@ -219,24 +218,14 @@ class Mixture(InRounds):
         return self.rounds if self.sampling == "all" else -(-self.rounds // self.batches)
 
     def room(self, rows: int) -> int:
-        """The fixed number of places for a batch of ``rows`` people, a multiple of 64.
-
-        A drawn batch is larger with chance :data:`OVERFLOW` at most, by Chernoff: of n people who join with chance p,
-        more than m do with chance at most exp(-n D(m/n, p)), where D is the relative entropy of two coins.
-        """
-        size = _WORD
+        """The fixed number of places for a batch of ``rows`` people; one is larger with chance ``OVERFLOW`` at most."""
         if self.sampling == "all":
-            return -(-rows // _WORD) * _WORD
-        chance = self.threshold / COIN if self.sampling == "poisson" else 1 / self.batches
-        while size < rows and rows * _relative_entropy(size / rows, chance) < -math.log(OVERFLOW):
-            size += _WORD
-        return size
+            return room_for_all(rows)
+        return room_for_batch(rows, self.threshold / COIN if self.sampling == "poisson" else 1 / self.batches)
 
     def pieces(self, rows: int) -> tuple[int, int]:
         """In how many pieces a batch is computed, and how many places each has."""
-        room = self.room(rows)
-        size = min(room, max(_WORD, self.block_rows // _WORD * _WORD))
-        return -(-room // size), size
+        return in_pieces(self.room(rows), self.block_rows)
 
     # Privacy
 
@@ -409,12 +398,3 @@ class Mixture(InRounds):
                 )
         if self.joint is not None:
             self.joint.check()
-
-
-def _relative_entropy(size: float, chance: float) -> float:
-    """How unlikely it is that a share ``size`` of coins with this chance come up, in nats a coin, rounded down."""
-    if size <= chance:
-        return 0.0
-    first = size * math.log(size / chance)
-    rest = (1 - size) * math.log((1 - size) / (1 - chance)) if size < 1 else 0.0
-    return (first + rest) * (1 - 2.0**-40)

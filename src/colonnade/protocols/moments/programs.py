@@ -9,6 +9,7 @@ The release holds x_i^2 + Sk(mu) on the diagonal and 2 x_i x_j + Sk(2 mu) above 
 with Sk(mu) on every entry, its two copies of each off-diagonal entry added up. Discrete Gaussian noise is used in the
 same way; discrete Laplace noise is added to each x_i x_j once.
 
+Where the owners have three seats and are not checked, they deal parts instead of shares, which takes less (``parted``).
 If nobody knows which people all owners hold, the seats compute all products (``hidden``). Where participants may
 deviate, products are checked before anything is opened (``checked``).
 """
@@ -26,6 +27,7 @@ from colonnade.mpc.verify.inputs import InputProofs
 from colonnade.protocols.moments.checked import CheckedSeat, add_between, pairs_of_owners, window_ends
 from colonnade.protocols.moments.hidden import CheckedHiddenSeat, HiddenSeat
 from colonnade.protocols.moments.integers import OwnBlock, exact_gram, noise_share
+from colonnade.protocols.moments.parted import PartedSeat
 from colonnade.protocols.moments.published import NoisyMoments
 from colonnade.protocols.moments.task import Moments
 from colonnade.protocols.roles import Coordinator, Owner, Role
@@ -67,7 +69,7 @@ def added_up(me: Role, summing: Role, task: Moments, table: Rows | None = None) 
             with me.meter.phase("encode"):
                 whole = next(blocks)
             with me.meter.phase("deal"):
-                mine = me.hand.deal(whole)
+                mine = me.hand.deal(whole, parts=True) if task.in_parts else me.hand.deal(whole)
             if not task.hidden:
                 with me.meter.phase("own block"):
                     own.add(whole)
@@ -155,7 +157,7 @@ class Seat:
 
 
 AnyRole = TypeVar("AnyRole", bound=Role)
-AnySeat = Seat | HiddenSeat | CheckedSeat | CheckedHiddenSeat
+AnySeat = Seat | PartedSeat | HiddenSeat | CheckedSeat | CheckedHiddenSeat
 
 
 def _summing(me: AnyRole, task: Moments) -> AnyRole:
@@ -177,6 +179,8 @@ def _seat(me: Role, summing: Role, task: Moments) -> AnySeat | None:
         return None
     if task.trust.active:
         return CheckedHiddenSeat(me, summing, task) if task.hidden else CheckedSeat(me, summing, task)
+    if task.in_parts:
+        return PartedSeat(me, task)
     return HiddenSeat(me, task) if task.hidden else Seat(me, task)
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError, PrivacyError, StudyError
 from colonnade.mpc import ResidueSystem
+from colonnade.mpc.parts import SEATS
 from colonnade.mpc.verify.claims import CLAIMED_ROWS, MOST_HELD
 from colonnade.mpc.verify.ranges import FEWEST_PRIMES, WINDOW_ROWS, Ranges, two_values, within
 from colonnade.privacy import Budget, Event, Sensitivity, Trust
@@ -116,6 +117,11 @@ class Moments(JointRows, OnShares):
     def additive_of(self, scale: int) -> AdditiveNoise:
         """The noise of entries with this scale, for Laplace noise; 0 means the noise of the task."""
         return replace(self.additive, scale=scale) if scale and self.laplace else self.additive
+
+    @property
+    def drawn(self) -> tuple[tuple[AdditiveNoise, int], ...]:
+        """The noise on entries of each scale, on the diagonal and beside it."""
+        return tuple((self.additive_of(level.scale), often) for level in self.levels for often in {1, self.copies})
 
     @cached_property
     def levels(self) -> tuple[Level, ...]:
@@ -251,6 +257,13 @@ class Moments(JointRows, OnShares):
     def opened_degree(self) -> int:
         """The degree of the sharing that is opened: checked products are lowered to that of an input."""
         return self.trust.threshold if self.trust.active else 2 * self.trust.threshold
+
+    @property
+    def in_parts(self) -> bool:
+        """Whether rows are dealt in parts, not on polynomials: by owners that have seats, to two more that follow."""
+        seats = self.trust.committee
+        plain = not (self.trust.active or self.hidden)
+        return plain and len(seats) == SEATS and set(self.owners) <= set(seats)
 
     rows_at_once = rows_per_block  # a block of rows is multiplied and forgotten
 

@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+from colonnade.disk.ahead import log_ahead
 from colonnade.errors import StorageError
 
 _VERSION = 1
+_BUSY_SECONDS = 30.0
 _COUNTS = """
 CREATE TABLE days (
     digest TEXT NOT NULL, day TEXT NOT NULL, entry INTEGER NOT NULL, times INTEGER NOT NULL, asked INTEGER NOT NULL,
@@ -44,8 +46,8 @@ class Counted:
             raise StorageError(f"{error.filename or path} cannot be used: {error.strerror}") from None
         with self._named():
             # It stays open: SQLite would write the whole file anew whenever its last connection is closed.
-            self._base = sqlite3.connect(path, timeout=30.0, isolation_level=None, check_same_thread=False)
-            self._base.execute("PRAGMA journal_mode=WAL")
+            self._base = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+            log_ahead(self._base, _BUSY_SECONDS)
             self._base.execute("PRAGMA synchronous=FULL")
         with self.writing(lambda: None) as base:
             version = base.execute("PRAGMA user_version").fetchone()[0]

@@ -1,0 +1,1 @@
+"""Where a party's rows lie: files, data sets, stores, databases and whatever speaks Arrow, behind one contract."""

@@ -1,0 +1,90 @@
+"""A table in a spreadsheet: the only sheet of a workbook, whose first row names the columns."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Hashable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from colonnade.disk import reading
+from colonnade.errors import DataError
+from colonnade.tables import files
+from colonnade.tables.arrow import pa
+from colonnade.tables.sources.contract import Source
+from colonnade.tables.sources.drivers import needed
+from colonnade.tables.sources.single import local_state
+
+ENDINGS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
+_WHOLE = 2.0**53
+
+
+class Sheet(Source):
+    """A workbook of this machine. It is read as a whole, since it has a million rows at most, and every cell as text.
+
+    So a cell means what it would mean in a CSV file: the number 7 is the id ``7``, and an empty cell is missing.
+    """
+
+    held = True
+
+    def __init__(self, path: Path, name: str) -> None:
+        super().__init__(name)
+        self._path = path
+
+    def columns(self) -> list[str]:
+        """The cells of the first row."""
+        return list(self._table.column_names)
+
+    def state(self) -> Hashable:
+        """Size and time of the file."""
+        return local_state(self._path)
+
+    def whole(self, choose: files.Chooser) -> pa.Table:
+        """The chosen columns."""
+        return self._table.select(files.chosen(self._table.column_names, self.name, choose))
+
+    def _rows(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        return iter(self._table.select(list(columns)).to_batches())
+
+    @cached_property
+    def _table(self) -> pa.Table:
+        try:
+            reading.check_regular(self._path)
+        except reading.Unreadable as error:
+            said = "there is no such file; check the path" if error.missing else f"the file cannot be read: {error}"
+            raise DataError(f"{self.name}: {said}") from None
+        header, *rows = self._cells()
+        names = [_text(cell) for cell in header]
+        columns = [[_text(cell) for cell in column] for column in zip(*rows, strict=True)] or [[] for _ in names]
+        return pa.Table.from_arrays([pa.array(column, pa.large_string()) for column in columns], names=names)
+
+    def _cells(self) -> list[list[Any]]:
+        calamine = needed("python_calamine", "excel", self.name)
+        try:
+            with calamine.load_workbook(str(self._path)) as book:
+                full = [found for name in book.sheet_names if (found := book.get_sheet_by_name(name).to_python())]
+        except Exception:  # whatever the library raises may quote a cell
+            raise DataError(
+                f"{self.name}: the spreadsheet cannot be read: it is damaged, or locked with a password; save the "
+                "table as CSV"
+            ) from None
+        if len(full) != 1:
+            what = "several sheets with cells" if full else "no cells"
+            raise DataError(f"{self.name}: the spreadsheet has {what}; save the table as a sheet of its own")
+        return list(full[0])
+
+
+def _text(cell: Any) -> str:
+    """A cell as a CSV file would have it."""
+    if isinstance(cell, str):
+        return cell
+    if isinstance(cell, bool):
+        return "true" if cell else "false"
+    if isinstance(cell, float) and cell.is_integer() and abs(cell) < _WHOLE:
+        return str(int(cell))
+    if isinstance(cell, datetime.datetime) and cell.time() == datetime.time():
+        return cell.date().isoformat()
+    if isinstance(cell, datetime.date | datetime.time):
+        return cell.isoformat()
+    return repr(cell) if isinstance(cell, int | float) else str(cell)

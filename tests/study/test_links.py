@@ -1,0 +1,201 @@
+"""Studies whose participants connect to each other: the same result, whatever becomes of the connections."""
+
+from __future__ import annotations
+
+import json
+import selectors
+import socket
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from colonnade.cli import show
+from colonnade.cli.publish import publish
+from colonnade.study import Study, preflight, run_local
+from colonnade.study.doctor import Check, examine
+from colonnade.study.local import folder_of
+from colonnade.study.network import NetworkPart, bytes_by_way
+from colonnade.wire.direct import Direct
+from tests import repeatable
+from tests.ports import free_port
+from tests.wire.conftest import Wire, _shut
+
+from .conftest import play
+
+
+class Fuse(Wire):
+    """A cable that breaks, once, after so many bytes."""
+
+    def __init__(self, port: int, most: int) -> None:
+        self.left = most
+        super().__init__(port)
+
+    def _forward(self, near: socket.socket, far: socket.socket) -> None:
+        with near, far, selectors.DefaultSelector() as selector:
+            selector.register(near, selectors.EVENT_READ, far)
+            selector.register(far, selectors.EVENT_READ, near)
+            try:
+                while True:
+                    for key, _ in selector.select():
+                        data = key.fileobj.recv(1 << 14)
+                        before, self.left = self.left, self.left - len(data)
+                        if not data or before > 0 >= self.left:
+                            return
+                        key.data.sendall(data)
+            except OSError:
+                return
+            finally:
+                _shut(near)
+                _shut(far)
+
+
+def direct(trial: Any, **networks: str) -> None:
+    """Let the study's participants connect, and these parties listen."""
+    trial.edit("STUDY.toml", r"^\[coordinator\]$", '[coordinator]\nlinks = "direct"')
+    for name, network in networks.items():
+        trial.edit(f"{name}/party.toml", r"\Z", f"\n[network]\n{network}\n")
+
+
+def listening(port: int, told: int | None = None) -> str:
+    return f'listen = "127.0.0.1:{port}"' + (f'\nadvertise = "127.0.0.1:{told}"' if told else "")
+
+
+def again(trial: Any) -> tuple[Any, dict[str, Any]]:
+    """The study, as if for the first time and with the same randomness: its result, and the bank's links."""
+    repeatable._drawn.clear()
+    out = trial.folder / f"out{len(list(trial.folder.glob('out*')))}"
+    for name in trial.parties:
+        (trial.folder / name / "ledger.sqlite").unlink(missing_ok=True)
+    models = play(trial.study(), out)
+    found = [model.components_ for model in models.values()]
+    assert all(np.array_equal(each, found[0]) for each in found)
+    records = {
+        name: json.loads((folder_of(out, name) / "run.json").read_text()) for name in ("coordinator", *trial.parties)
+    }
+    return found[0], {name: record.get("links", {}) for name, record in records.items()}
+
+
+def test_the_result_is_the_same_by_every_way(trial: Any) -> None:
+    study = trial(rows=2000, match=False)
+    original = study.file.read_text()
+    files = {name: (study.folder / name / "party.toml").read_text() for name in study.parties}
+
+    def afresh(**networks: str) -> None:
+        study.file.write_text(original)
+        for name, text in files.items():
+            (study.folder / name / "party.toml").write_text(text)
+        direct(study, **networks)
+
+    by_hub, links = again(study)
+    assert not any(links.values())
+
+    ports = {name: free_port() for name in study.parties}
+    afresh(**{name: listening(port) for name, port in ports.items()})
+    found, links = again(study)
+    assert np.array_equal(found, by_hub)
+    for name in study.parties:
+        for peer, way in links[name].items():
+            assert (way["way"], way["connections"], "why" in way) == ("direct", 1, False), (name, peer, way)
+    assert links["shop"]["bank"]["direct_sent"] > 10 * links["shop"]["bank"]["hub_sent"]
+
+    afresh(shop=listening(ports["shop"]), bank=listening(ports["bank"], told=free_port()))
+    found, links = again(study)  # nobody is where the bank says, and the clinic listens nowhere
+    assert np.array_equal(found, by_hub)
+    assert links["clinic"]["bank"]["way"] == "hub"
+    assert "was not reached: Connection refused" in links["clinic"]["bank"]["why"]
+    assert links["clinic"]["bank"]["direct_sent"] == 0
+    assert links["clinic"]["shop"]["way"] == links["bank"]["shop"]["way"] == "direct"
+
+    fuse = Fuse(ports["shop"], most=100_000)
+    try:
+        afresh(shop=listening(ports["shop"], told=fuse.port))
+        found, links = again(study)
+    finally:
+        fuse.close()
+    assert np.array_equal(found, by_hub)
+    assert fuse.left <= 0
+    assert "both" in {links[name]["shop"]["way"] for name in ("bank", "clinic", "coordinator")}
+    assert "hung up" in json.dumps(links) or "broke" in json.dumps(links) or "reset" in json.dumps(links)
+
+
+def test_processes_that_connect_to_each_other(trial: Any) -> None:
+    study = trial(rows=600, match=False)
+    direct(study, bank=listening(free_port()), clinic=listening(free_port()))
+    out = study.folder / "out"
+    folders = run_local(study.study(), out)
+    bank = json.loads((folders["bank"] / "run.json").read_text())
+    assert bank["links"]["clinic"]["way"] == bank["links"]["shop"]["way"] == "direct"
+    events = [json.loads(line) for line in (folders["bank"] / "events.jsonl").read_text().splitlines()]
+    assert {said["peer"]: said["way"] for said in events if said["what"] == "way to a peer"}["clinic"] == "directly"
+    sent, relayed = bytes_by_way(bank)
+    assert sent > relayed > 0
+    assert sent + relayed == sum(peer["sealed_sent"] for peer in bank["traffic"].values())
+    page = publish(study.study(), out, folders)
+    assert page["run"]["parties"]["bank"]["links"]["shop"]["way"] == "direct"
+    assert "Sent through the hub" in (out / "report.html").read_text()
+
+
+def test_a_file_that_says_nothing_of_links_is_the_study_that_it_was(trial: Any) -> None:
+    study = trial(match=False)
+    before = study.study().digest
+    study.edit("STUDY.toml", r"^\[coordinator\]$", '[coordinator]\nlinks = "hub"')
+    assert study.study().digest == before
+    study.edit("STUDY.toml", 'links = "hub"', 'links = "direct"')
+    assert study.study().digest != before
+    study.edit("STUDY.toml", 'links = "direct"', 'links = "none"')
+    with pytest.raises(Exception, match=r"coordinator\.links"):
+        study.study()
+
+
+def test_what_a_network_section_may_say() -> None:
+    assert NetworkPart().direct == Direct(None, None, True)
+    for wrong, why in (
+        ({"listen": "9400"}, "host:port"),
+        ({"listen": "10.0.0.5:0"}, "from 1 to 65535"),
+        ({"listen": "0.0.0.0:9400"}, "means every address, so advertise must say"),
+        ({"listen": "[::]:9400"}, "means every address, so advertise must say"),
+        ({"advertise": "bank.example.org"}, "no meaning without listen"),
+        ({"listen": "10.0.0.5:1-9", "advertise": "bank.example.org:5"}, "without a port"),
+        ({"listen": "10.0.0.5:1", "advertise": "bank example"}, "must be host"),
+        ({"dial": "no"}, "valid boolean"),
+    ):
+        with pytest.raises(ValidationError, match=why):
+            NetworkPart.model_validate(wrong)
+    wide = {"listen": "0.0.0.0:9400-9409", "advertise": "bank.example.org", "dial": False}
+    assert NetworkPart.model_validate(wide).direct == Direct("0.0.0.0:9400-9409", "bank.example.org", False)
+
+
+def test_doctor_and_preflight_speak_of_links(trial: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = trial(match=False)
+    monkeypatch.chdir(study.folder)
+
+    def checks() -> dict[str, Check]:
+        return {check.what: check for check in examine(study.file, study.folder / "bank" / "party.toml")}
+
+    assert not {"listening", "links"} & checks().keys()
+    assert "links" not in show.preflight(preflight(study.study()))
+    assert "links" not in preflight(study.study()).to_dict()
+    port = free_port()
+    direct(study, bank=listening(port, told=4711))
+    found = checks()
+    assert found["listening"].detail == f"127.0.0.1:{port} is free; peers are told 127.0.0.1:4711"
+    assert "known after a run" in found["links"].detail
+    with socket.create_server(("127.0.0.1", port)):
+        assert (checks()["listening"].level, "another program" in checks()["listening"].detail) == ("bad", True)
+    assert preflight(study.study()).to_dict()["links"] == "direct"
+    assert "the coordinator relays the rest" in show.preflight(preflight(study.study()))
+    run = folder_of(Path("runs") / study.study().name, "bank")
+    run.mkdir(parents=True)
+    links = {"shop": {"way": "direct"}, "clinic": {"way": "hub", "why": "neither of the two listens"}}
+    (run / "run.json").write_text(json.dumps({"started": "then", "links": links}))
+    said = "in the run of then: shop directly; clinic through the hub (neither of the two listens)"
+    assert checks()["links"] == Check("links", "unsure", said)
+
+
+def test_a_study_is_loaded_as_it_is_written(trial: Any) -> None:
+    study = trial(match=False)
+    direct(study)
+    assert Study.load(study.file).content.coordinator.links == "direct"

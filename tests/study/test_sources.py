@@ -1,0 +1,274 @@
+"""Studies whose tables lie in PostgreSQL, in an object store, in DuckDB and in frames, with real servers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.fs
+import pyarrow.parquet as pq
+import pytest
+
+from colonnade import PCA, Federation, Party, PartyConfig, Query, Schema, category, number, read_table
+from colonnade.errors import DataError
+from colonnade.tables import reading
+from colonnade.tables.cells import OnDisk
+from tests.servers import PASSWORD, postgresql, s3
+
+SCHEMA = Schema({"age": number(0, 100), "city": category(["A", "B"], missing="none")}, description="people")
+
+
+@pytest.fixture(scope="module")
+def module_patch() -> Iterator[pytest.MonkeyPatch]:
+    with pytest.MonkeyPatch.context() as patch:
+        yield patch
+
+
+@pytest.fixture(scope="module")
+def bank_db(module_patch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A database whose address is in BANK_DB."""
+    with postgresql() as address:
+        module_patch.setenv("BANK_DB", address)
+        yield address
+
+
+@pytest.fixture(scope="module")
+def store(module_patch: pytest.MonkeyPatch) -> Iterator[str]:
+    """What the address of a bucket needs after its question mark; the bucket is called lake."""
+    with s3(module_patch) as options:
+        files(options).create_dir("lake")
+        yield options
+
+
+def files(options: str) -> Any:
+    at = options.rpartition("=")[2]
+    return pyarrow.fs.S3FileSystem(region="us-east-1", scheme="http", endpoint_override=at, allow_bucket_creation=True)
+
+
+def loaded(address: str, table: pa.Table, name: str) -> None:
+    from adbc_driver_postgresql import dbapi
+
+    with dbapi.connect(address) as opened, opened.cursor() as cursor:
+        cursor.adbc_ingest(name, table, mode="replace")
+        opened.commit()
+
+
+def asked(address: str, *statements: str) -> None:
+    from adbc_driver_postgresql import dbapi
+
+    with dbapi.connect(address) as opened, opened.cursor() as cursor:
+        for statement in statements:
+            cursor.execute(statement)
+        opened.commit()
+
+
+def people(rows: int = 1000) -> pa.Table:
+    draws = np.random.default_rng(8)
+    return pa.table(
+        {
+            "person_id": [f"p{i:05d}" for i in range(rows)],
+            "age": draws.uniform(-10, 110, rows),
+            "city": draws.choice(["A", "B"], rows),
+            "secret": ["never-read-me"] * rows,
+        }
+    )
+
+
+def written(folder: Path, data: str) -> None:
+    """Another table in a party's file; a section comes last."""
+    file = folder / "party.toml"
+    text, count = re.subn(r"(?m)^data = .*\n", "" if data.startswith("[") else data, file.read_text())
+    assert count == 1
+    file.write_text(text + (data if data.startswith("[") else ""))
+
+
+def test_a_study_of_a_database_an_object_store_and_a_warehouse(trial: Any, bank_db: str, store: str) -> None:
+    """Three organisations, none with a file: the tables are those of the files, and no record holds a password."""
+    duckdb = pytest.importorskip("duckdb", reason="no DuckDB: pip install 'colonnade[duckdb]'")
+    study = trial(rows=300)
+    configs = {name: study.folder / name / "party.toml" for name in study.parties}
+    schemas = {name: study.study().roster.schemas[name] for name in study.parties}
+    before = {name: PartyConfig.load(path).table(schemas[name]) for name, path in configs.items()}
+    tables = {name: pyarrow.csv.read_csv(study.folder / name / f"{name}.csv") for name in study.parties}
+
+    loaded(bank_db, tables["bank"], "customers")
+    half = tables["shop"].num_rows // 2
+    for place, part in enumerate((tables["shop"].slice(0, half), tables["shop"].slice(half))):
+        with files(store).open_output_stream(f"lake/shop/part-{place}.parquet") as sink:
+            pq.write_table(part, sink)
+    clinic = tables["clinic"]
+    with duckdb.connect(str(study.folder / "clinic" / "clinic.duckdb")) as opened:
+        opened.register("given", clinic)
+        opened.execute("create table patients as select * from given")
+    for name in study.parties:
+        (study.folder / name / f"{name}.csv").unlink()
+    query = '[data]\ndatabase = "{}"\nquery = "select * from {}"\n{}\n'
+    written(study.folder / "bank", query.format("postgresql", "customers", 'uri_env = "BANK_DB"'))
+    written(study.folder / "shop", f'data = "s3://lake/shop/{store}"\n')
+    written(study.folder / "clinic", query.format("duckdb", "patients", 'file = "clinic.duckdb"'))
+
+    for name, path in configs.items():
+        config = PartyConfig.load(path)
+        after = config.table(schemas[name])
+        assert after.sorted_by_id().ids == before[name].sorted_by_id().ids
+        assert np.array_equal(after.sorted_by_id().matrix(), before[name].sorted_by_id().matrix())
+        assert config.rows_held(schemas[name]) == before[name].rows
+
+    study.start("coordinator", "shop", "clinic", threads=True)
+    study.start("bank")  # a process of its own finds the address in its environment
+    ended = study.ends()
+    assert all(end.code == 0 for end in ended.values()), ended
+    models = [PCA.load(study.out(name) / "model.json") for name in ("coordinator", *study.parties)]
+    assert all(np.array_equal(model.components_, models[0].components_) for model in models)
+    assert study.run_json("bank")["rows_held"] == before["bank"].rows
+    for file in study.folder.rglob("*"):
+        assert not file.is_file() or PASSWORD.encode() not in file.read_bytes(), file
+
+
+@pytest.fixture(scope="module")
+def table_in_db(bank_db: str) -> Query:
+    loaded(bank_db, people(), "people")
+    return Query("select * from people", "postgresql", uri_env="BANK_DB")
+
+
+@pytest.mark.parametrize("on_disk", [None, True, False])
+def test_a_query_gives_the_rows_of_the_table(table_in_db: Query, on_disk: bool | None) -> None:
+    found = read_table(table_in_db, SCHEMA, on_disk=on_disk)
+    assert isinstance(found._cells, OnDisk) == (on_disk is True)
+    assert found.check() == read_table(people(), SCHEMA).check()
+    assert np.array_equal(found.sorted_by_id().matrix(), read_table(people(), SCHEMA).sorted_by_id().matrix())
+
+
+def test_types_of_postgresql(bank_db: str) -> None:
+    asked(
+        bank_db,
+        "drop table if exists kinds",
+        "create table kinds (person_id bigint, age numeric(9,3), city varchar(3))",
+        "insert into kinds values (1, 20.125, 'A'), (2, null, null), (3, 7, 'B')",
+    )
+    schema = Schema({"age": number(0, 100, missing=50), "city": category(["A", "B"], missing="none")}, description="x")
+    found = read_table(Query("select * from kinds", "postgresql", uri_env="BANK_DB"), schema)
+    same = pa.table({"person_id": [1, 2, 3], "age": [20.125, None, 7], "city": ["A", None, "B"]})
+    assert np.array_equal(found.sorted_by_id().matrix(), read_table(same, schema).sorted_by_id().matrix())
+
+
+def test_rows_are_of_one_moment_and_other_columns_are_not_computed(bank_db: str, table_in_db: Query) -> None:
+    """Rows that somebody deletes while the table is in use are still there; a column that fails is not asked for."""
+    failing = Query("select *, 1 / (length(secret) - 13) as broken from people", "postgresql", uri_env="BANK_DB")
+    found = read_table(failing, SCHEMA, on_disk=True)
+    first = found.matrix()
+    asked(bank_db, "delete from people where age < 50")
+    try:
+        assert np.array_equal(found.matrix(), first)
+        assert read_table(table_in_db, SCHEMA).rows < found.rows
+    finally:
+        loaded(bank_db, people(), "people")
+    wider = Schema({**SCHEMA.columns, "broken": number(0, 1)}, description="x")
+    with pytest.raises(DataError, match="failed while the rows were read"):
+        read_table(failing, wider)
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("select * from nowhere", "names a table that is not there"),
+        ("select nothing from people", "names a column that is not there"),
+        ("select * frm people", "is not SQL"),
+        ("select person_id, age from people", r"column 'city' is not there; the columns are 'person_id', 'age'"),
+        ("select person_id, age, city::int as city from people", "failed while the rows were read"),
+        ("with gone as (delete from people returning *) select * from gone", "error|change|SQL"),
+        ("select person_id, array[1] as age, city from people", "column 'age' holds list"),
+    ],
+)
+def test_a_query_that_fails_is_a_sentence_without_data(table_in_db: Query, query: str, said: str) -> None:
+    with pytest.raises(DataError, match=said) as failed:
+        read_table(Query(query, "postgresql", uri_env="BANK_DB"), SCHEMA).check()
+    for word in (PASSWORD, "never-read-me", "'A'", '"A"'):
+        assert word not in str(failed.value)
+    assert read_table(table_in_db, SCHEMA).rows == 1000
+
+
+def test_an_address_that_is_wrong(table_in_db: Query, monkeypatch: pytest.MonkeyPatch, bank_db: str) -> None:
+    for address, said in {
+        bank_db.replace(PASSWORD, "wrong"): "cannot be reached|user and password",
+        bank_db.replace("/postgres", "/nobase").replace("postgresql:/nobase", "postgresql:/"): "reached|no database",
+        "postgresql://bank:x@127.0.0.1:1/postgres": "cannot be reached",
+        "": "variable BANK_DB is not set",
+    }.items():
+        monkeypatch.setenv("BANK_DB", address)
+        with pytest.raises(DataError, match=said) as failed:
+            read_table(table_in_db, SCHEMA)
+        assert "bank:" not in str(failed.value)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv", "csv.gz"])
+@pytest.mark.parametrize("on_disk", [None, True])
+def test_an_object_store_gives_the_rows_of_the_files(store: str, kind: str, on_disk: bool | None) -> None:
+    table = people()
+    for place in range(3):
+        with files(store).open_output_stream(f"lake/{kind}/city-is/{place}.{kind}") as sink:
+            part = table.slice(place * 400, 400)
+            pq.write_table(part, sink) if kind == "parquet" else pyarrow.csv.write_csv(part, sink)
+    files(store).open_output_stream(f"lake/{kind}/_SUCCESS").close()
+    for address in (f"s3://lake/{kind}/", f"s3://lake/{kind}", f"s3://lake/{kind}/*/*.{kind}"):
+        found = read_table(f"{address}{store}", SCHEMA, on_disk=on_disk)
+        assert found.ids == read_table(table, SCHEMA).ids
+        assert np.array_equal(found.matrix(), read_table(table, SCHEMA).matrix())
+
+
+def test_what_changes_in_a_store_while_it_is_read_is_noticed(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from colonnade.tables import files as readers
+
+    def put(place: int) -> None:
+        with files(store).open_output_stream(f"lake/moving/{place}.parquet") as sink:
+            pq.write_table(people(50 + place), sink)
+
+    put(0)
+    untouched = readers.read_batches
+
+    def touched(*given: Any) -> Iterator[Any]:
+        put(1)
+        yield from untouched(*given)
+
+    assert read_table(f"s3://lake/moving/{store}", SCHEMA).rows == 50
+    monkeypatch.setattr(readers, "read_batches", touched)
+    with pytest.raises(DataError, match=r"^s3://lake/moving/: files were added, removed or changed"):
+        read_table(f"s3://lake/moving/{store}", SCHEMA)
+
+
+def test_errors_of_a_store(store: str) -> None:
+    with files(store).open_output_stream("lake/odd/0.csv") as sink:
+        sink.write("person_id,age,city\np1,3,A\np2,4,Mün\n".encode("latin-1"))
+    with pytest.raises(DataError, match=r"^s3://lake/odd/0.csv: the text is not UTF-8 but looks like LATIN-1"):
+        read_table(f"s3://lake/odd/{store}", SCHEMA)
+    with pytest.raises(DataError, match=r"^s3://lake/nothing/: .*; check the path"):
+        read_table(f"s3://lake/nothing/{store}", SCHEMA)
+    with pytest.raises(DataError, match=r"^s3://no-such-bucket/x/: the store cannot be asked|a folder without"):
+        read_table(f"s3://no-such-bucket/x/{store}", SCHEMA)
+
+
+def test_frames_of_polars_and_relations_of_duckdb_in_a_federation(monkeypatch: pytest.MonkeyPatch) -> None:
+    pl = pytest.importorskip("polars", reason="no polars: pip install polars")
+    duckdb = pytest.importorskip("duckdb", reason="no DuckDB: pip install 'colonnade[duckdb]'")
+    table = people(400)
+    other = Schema({"weight": number(0, 200)}, description="people")
+    weights = pa.table({"person_id": table["person_id"], "weight": np.linspace(0, 200, 400)})
+    with duckdb.connect() as opened:
+        relation = opened.sql("select person_id, weight, cast(person_id as integer) as broken from weights")
+        frame = pl.from_arrow(table).with_columns(pl.col("city").cast(pl.Categorical))
+        parties = [
+            Party("bank", frame, schema=SCHEMA, id="person_id"),
+            Party("shop", relation, schema=other, id="person_id"),
+        ]
+        model = PCA(n_components=2, epsilon=1.0).fit(Federation(parties))
+    assert model.components_.shape == (2, 4)
+    assert np.array_equal(parties[0].table.matrix(), read_table(table, SCHEMA).matrix())
+    assert np.array_equal(parties[1].table.matrix(), read_table(weights, other).matrix())
+    monkeypatch.setattr(reading, "_LARGE", 1000)
+    assert isinstance(read_table(frame, SCHEMA)._cells, OnDisk)
+    assert np.array_equal(read_table(frame, SCHEMA).matrix(), read_table(table, SCHEMA).matrix())
