@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import selectors
 import socket
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from colonnade.study.network import NetworkPart, bytes_by_way
 from colonnade.wire.direct import Direct
 from tests import repeatable
 from tests.ports import free_port
-from tests.wire.conftest import Wire, _shut
+from tests.wire.conftest import Wire
 
 from .conftest import play
 
@@ -33,23 +32,9 @@ class Fuse(Wire):
         self.left = most
         super().__init__(port)
 
-    def _forward(self, near: socket.socket, far: socket.socket) -> None:
-        with near, far, selectors.DefaultSelector() as selector:
-            selector.register(near, selectors.EVENT_READ, far)
-            selector.register(far, selectors.EVENT_READ, near)
-            try:
-                while True:
-                    for key, _ in selector.select():
-                        data = key.fileobj.recv(1 << 14)
-                        before, self.left = self.left, self.left - len(data)
-                        if not data or before > 0 >= self.left:
-                            return
-                        key.data.sendall(data)
-            except OSError:
-                return
-            finally:
-                _shut(near)
-                _shut(far)
+    def passes(self, size: int) -> bool:
+        before, self.left = self.left, self.left - size
+        return not before > 0 >= self.left
 
 
 def direct(trial: Any, **networks: str) -> None:

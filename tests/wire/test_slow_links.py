@@ -6,7 +6,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from colonnade.wire.packet import Kind, unpack
 
 from . import conftest
 from .conftest import LinkWorld, Wire, _shut
-from .test_links import connected
+from .test_links import connected, until
 
 SECONDS = 60.0
 
@@ -29,14 +29,6 @@ def world() -> Iterator[LinkWorld]:
     world = LinkWorld()
     yield world
     world.end()
-
-
-def until(true: Callable[[], object]) -> None:
-    """Wait until something is true, without saying how quickly that must be."""
-    end = time.monotonic() + SECONDS
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def linked(*endpoints: Endpoint) -> None:

@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any
 
 from colonnade.errors import ConnectError
+from colonnade.wire.bound import at_all_addresses
 from colonnade.wire.hub_probe import split_address
 from colonnade.wire.passage import Mover, Side
 from colonnade.wire.quota import CALL, Bucket
@@ -281,31 +282,9 @@ def _listeners(host: str, port: int) -> list[socket.socket]:
     if host in ("0.0.0.0", "::") and socket.has_dualstack_ipv6():  # noqa: S104 - recognised, as its operator wrote it
         with suppress(OSError):
             both = socket.create_server(("::", port), family=socket.AF_INET6, backlog=_BACKLOG, dualstack_ipv6=True)
-            return [_prepared(both)]
-    found: list[socket.socket] = []
-    missing: OSError | None = None
-    try:
-        for family, _, _, _, address in dict.fromkeys(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)):
-            at = (address[0], found[0].getsockname()[1] if found and not port else port)
-            try:
-                found.append(_prepared(socket.create_server(at, family=family, backlog=_BACKLOG)))
-            except OSError as error:
-                # A name may have addresses that this machine has not, such as ::1 where IPv6 is off.
-                if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
-                    raise
-                missing = error
-        if missing is not None and not found:
-            raise missing
-    except OSError:
-        for listener in found:
-            listener.close()
-        raise
-    return found
-
-
-def _prepared(listener: socket.socket) -> socket.socket:
-    listener.setblocking(False)
-    return listener
+            both.setblocking(False)
+            return [both]
+    return at_all_addresses(host, port, _BACKLOG)
 
 
 def _port_of(peer: str) -> int:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from colonnade.errors import ConnectError, ProtocolError
+from colonnade.wire.bound import at_all_addresses
 from colonnade.wire.direct import Ports
 from colonnade.wire.link import Link, welcome
 from colonnade.wire.offer import Offer
@@ -93,7 +94,7 @@ def open_sockets(listen: str) -> tuple[list[socket.socket], int]:
     why = "the system refuses"
     for port in range(ports.first, ports.last + 1):
         try:
-            return _bound(ports.host.strip("[]"), port), port
+            return at_all_addresses(ports.host.strip("[]"), port, _BACKLOG), port
         except UnicodeError:
             why = "that is no name of a machine"
             break
@@ -102,29 +103,6 @@ def open_sockets(listen: str) -> tuple[list[socket.socket], int]:
             if error.errno != errno.EADDRINUSE:
                 break
     raise ConnectError(f"this participant cannot listen at {listen}: {why}")
-
-
-def _bound(host: str, port: int) -> list[socket.socket]:
-    found: list[socket.socket] = []
-    missing: OSError | None = None
-    try:
-        for family, _, _, _, address in dict.fromkeys(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)):
-            try:
-                found.append(socket.create_server(address[:2], family=family, backlog=_BACKLOG))
-            except OSError as error:
-                # A name may have addresses that this machine has not, such as ::1 where IPv6 is off.
-                if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
-                    raise
-                missing = error
-        if missing is not None and not found:
-            raise missing
-    except OSError:
-        for listening in found:
-            listening.close()
-        raise
-    for listening in found:
-        listening.setblocking(False)
-    return found
 
 
 def _why_not(error: OSError) -> str:

@@ -523,9 +523,10 @@ def test_padded_lists_have_one_length_and_the_same_members(mode, hidden):
         execute(make_task(("a", "b"), mode=mode, hidden=hidden, pad_to=29), lists)
 
 
-def test_an_alignment_that_all_still_hold_is_not_run_again():
+@pytest.mark.parametrize("mode", ["ot", "dh"])
+def test_an_alignment_that_all_still_hold_is_not_run_again(mode):
     lists = {name: plain_keys(["1", "2"]) for name in "ab"}
-    task = make_task(("a", "b"))
+    task = make_task(("a", "b"), mode=mode)
     token = execute(task, lists)["a"].token
     logs: dict = {}
     again = execute(task, lists, known={"a": token, "b": token}, log=logs)
@@ -535,6 +536,7 @@ def test_an_alignment_that_all_still_hold_is_not_run_again():
     assert {kind for messages in logs.values() for kind, _ in messages} == {"align", "align-plan"}
     differing = execute(task, lists, known={"a": token})
     assert not differing["a"].reused
+    assert set(common_of(task, lists, differing)) == set(lists["a"].values)
 
 
 @pytest.mark.parametrize(

@@ -91,21 +91,6 @@ def test_keys_of_several_columns_unicode_and_duplicates():
     assert set(joined[0]) == {("zoe van dam", "1990-02-01"), ("ana", "1991-02-01")}
 
 
-def test_an_alignment_that_all_still_hold_is_not_run_again():
-    lists = {name: plain_keys(["1", "2"]) for name in "ab"}
-    task = make_task(("a", "b"))
-    token = execute(task, lists)["a"].token
-    logs: dict = {}
-    again = execute(task, lists, known={"a": token, "b": token}, log=logs)
-    assert again["a"].reused
-    assert again["a"].token == token
-    assert again[COORDINATOR].reused
-    assert {kind for messages in logs.values() for kind, _ in messages} == {"align", "align-plan"}
-    differing = execute(task, lists, known={"a": token})
-    assert not differing["a"].reused
-    assert set(common_of(task, lists, differing)) == set(lists["a"].values)
-
-
 def test_hidden_the_leader_serves_all_others_at_once(monkeypatch):
     """Nobody waits until the leader is done with somebody else, so nobody seems silent.
 
