@@ -8,9 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from colonnade.mpc import Hand, Shares
 from colonnade.mpc.residues import Integers
+from colonnade.protocols.on_shares import OnShares
+from colonnade.protocols.roles import Role
+from colonnade.protocols.rows import Rows
+from colonnade.randomness import Stream
+
+AnyRole = TypeVar("AnyRole", bound=Role)
 
 
 @dataclass(frozen=True)
@@ -23,6 +33,24 @@ class Sums:
     """What this owner added up in the clear; zeros where products of its own columns are on shares too."""
     shares: Shares | None = None
     """This seat's shares of the rest."""
+
+
+class Additive(Protocol):
+    """The programs of a protocol that adds people up and releases the sums once; modules are such programs."""
+
+    def added_up(self, me: Role, summing: Role, task: Any, table: Rows | None = None, *, part: bool = False) -> Sums:
+        """All rows, dealt, multiplied and forgotten; with ``part`` these are some of them, or none."""
+
+    def noise_share(self, task: Any, stream: Stream) -> NDArray[np.int64]:
+        """One owner's noise for everything that is released."""
+
+    def release(self, me: Role, sums: Sums, task: Any, noise: NDArray[np.int64] | None = None) -> Any:
+        """Add every owner's noise to the sums and open them, once; ``me`` computes in the arithmetic of sums."""
+
+
+def over_sums(me: AnyRole, task: OnShares) -> AnyRole:
+    """The same participant in the arithmetic of sums, if proofs take more primes."""
+    return me.over(task.for_sums) if task.proven else me
 
 
 def together(hand: Hand, parts: Sequence[Sums]) -> Sums:

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +35,7 @@ from colonnade.protocols.moments.checked import window_ends
 from colonnade.protocols.roles import Coordinator, Owner, Role
 from colonnade.protocols.rounds import Rounds
 from colonnade.protocols.rows import Rows, agree_on_rows, block_sizes, check_places, compare_rows
-from colonnade.protocols.sums import Sums
+from colonnade.protocols.sums import Sums, over_sums
 from colonnade.randomness import Stream
 
 
@@ -44,23 +43,23 @@ def owner(me: Owner, table: Rows, task: Marginals) -> NoisyMarginals:
     """An owner's program; the rows of the table are the codes of its columns."""
     with me.meter.phase("noise"):
         noise = noise_share(task, Stream.fresh())
-    summing = _summing(me, task)
+    summing = over_sums(me, task)
     return release(summing, added_up(me, summing, task, table), task, noise)
 
 
 def coordinator(me: Coordinator, task: Marginals) -> NoisyMarginals:
     """The coordinator's program: it waits for the result and, with two owners, keeps the third seat."""
-    summing = _summing(me, task)
+    summing = over_sums(me, task)
     return release(summing, added_up(me, summing, task), task)
 
 
-def added_up(me: Role, summing: Role, task: Marginals, table: Rows | None = None) -> Sums:
+def added_up(me: Role, summing: Role, task: Marginals, table: Rows | None = None, *, part: bool = False) -> Sums:
     """All rows, dealt, multiplied and forgotten; the coordinator has no ``table``.
 
-    ``summing`` is the same participant as ``me`` in the arithmetic of sums.
+    ``summing`` is the same participant as ``me`` in the arithmetic of sums. With ``part`` these are some of the rows.
     """
     own = None if table is None else OwnColumns(task, me.name)
-    rows = _agreed(me, task, table, own)
+    rows = _agreed(me, task, table, own, part)
     seat = _seat(summing, me, task)
     if not (own or seat):
         return Sums(rows)
@@ -146,21 +145,13 @@ def simulate(tables: Mapping[str, NDArray[np.int64]], task: Marginals, stream: S
     return NoisyMarginals(task, cells)
 
 
-RoleT = TypeVar("RoleT", bound=Role)
-
-
-def _summing(me: RoleT, task: Marginals) -> RoleT:
-    """The same participant in the arithmetic of sums, which is not that of proofs."""
-    return me.over(task.for_sums) if task.proven else me
-
-
-def _agreed(me: Role, task: Marginals, table: Rows | None, own: OwnColumns | None) -> int:
+def _agreed(me: Role, task: Marginals, table: Rows | None, own: OwnColumns | None, part: bool) -> int:
     """The number of rows, or of slots, that all owners have."""
     if table is None or own is None:
-        return compare_rows(me, task, hidden=task.hidden)
+        return compare_rows(me, task, hidden=task.hidden, part=part)
     check_places(table, hidden=task.hidden)
     own.check(table)
-    return agree_on_rows(me, task, table, hidden=task.hidden)
+    return agree_on_rows(me, task, table, hidden=task.hidden, part=part)
 
 
 def _seat(me: Role, wide: Role, task: Marginals) -> Seat | None:

@@ -17,7 +17,6 @@ deviate, products are checked before anything is opened (``checked``).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +32,7 @@ from colonnade.protocols.moments.task import Moments
 from colonnade.protocols.roles import Coordinator, Owner, Role
 from colonnade.protocols.rounds import Rounds
 from colonnade.protocols.rows import Rows, agree_on_rows, block_sizes, check_places, compare_rows
-from colonnade.protocols.sums import Sums
+from colonnade.protocols.sums import Sums, over_sums
 from colonnade.randomness import Stream
 
 
@@ -41,23 +40,23 @@ def owner(me: Owner, table: Rows, task: Moments) -> NoisyMoments:
     """An owner's program."""
     with me.meter.phase("noise"):
         noise = noise_share(task, Stream.fresh())
-    summing = _summing(me, task)
+    summing = over_sums(me, task)
     return release(summing, added_up(me, summing, task, table), task, noise)
 
 
 def coordinator(me: Coordinator, task: Moments) -> NoisyMoments:
     """The coordinator's program: it waits for the result and, with two owners, keeps the third seat."""
-    summing = _summing(me, task)
+    summing = over_sums(me, task)
     return release(summing, added_up(me, summing, task), task)
 
 
-def added_up(me: Role, summing: Role, task: Moments, table: Rows | None = None) -> Sums:
+def added_up(me: Role, summing: Role, task: Moments, table: Rows | None = None, *, part: bool = False) -> Sums:
     """All rows, dealt, multiplied and forgotten; the coordinator has no ``table``.
 
-    ``summing`` is the same participant as ``me`` in the arithmetic of sums.
+    ``summing`` is the same participant as ``me`` in the arithmetic of sums. With ``part`` these are some of the rows.
     """
     own = None if table is None else OwnBlock(task, me.name)
-    rows = _agreed(me, task, table)
+    rows = _agreed(me, task, table, part)
     seat = _seat(me, summing, task)
     if not (own or seat):
         return Sums(rows)
@@ -156,21 +155,15 @@ class Seat:
         return products if task.copies == 1 else hand.scale(products, task.copies)
 
 
-AnyRole = TypeVar("AnyRole", bound=Role)
 AnySeat = Seat | PartedSeat | HiddenSeat | CheckedSeat | CheckedHiddenSeat
 
 
-def _summing(me: AnyRole, task: Moments) -> AnyRole:
-    """The same participant in the arithmetic of sums, if proofs take more primes."""
-    return me.over(task.for_sums) if task.proven else me
-
-
-def _agreed(me: Role, task: Moments, table: Rows | None) -> int:
+def _agreed(me: Role, task: Moments, table: Rows | None, part: bool) -> int:
     """The number of rows, or of slots, that all owners have."""
     if table is None:
-        return compare_rows(me, task, hidden=task.hidden)
+        return compare_rows(me, task, hidden=task.hidden, part=part)
     check_places(table, hidden=task.hidden)
-    return agree_on_rows(me, task, table, hidden=task.hidden)
+    return agree_on_rows(me, task, table, hidden=task.hidden, part=part)
 
 
 def _seat(me: Role, summing: Role, task: Moments) -> AnySeat | None:

@@ -23,7 +23,7 @@ from colonnade.protocols.polynomial.task import NoisySums, Polynomials
 from colonnade.protocols.roles import Coordinator, Owner, Role
 from colonnade.protocols.rounds import Rounds
 from colonnade.protocols.rows import Rows, agree_on_rows, block_sizes, compare_rows
-from colonnade.protocols.sums import Sums
+from colonnade.protocols.sums import Sums, over_sums
 from colonnade.randomness import Stream
 
 
@@ -31,19 +31,24 @@ def owner(me: Owner, table: Rows, task: Polynomials) -> NoisySums:
     """An owner's program; the table holds the owner's columns of the task, in that order."""
     with me.meter.phase("noise"):
         noise = noise_share(task, Stream.fresh())
-    return release(me, added_up(me, task, table), task, noise)
+    summing = over_sums(me, task)
+    return release(summing, added_up(me, summing, task, table), task, noise)
 
 
 def coordinator(me: Coordinator, task: Polynomials) -> NoisySums:
     """The coordinator's program: it waits for the result and, with two owners, keeps the third seat."""
-    return release(me, added_up(me, task), task)
+    summing = over_sums(me, task)
+    return release(summing, added_up(me, summing, task), task)
 
 
-def added_up(me: Role, task: Polynomials, table: Rows | None = None) -> Sums:
-    """All rows, dealt, multiplied and forgotten; the coordinator has no ``table``."""
+def added_up(me: Role, summing: Role, task: Polynomials, table: Rows | None = None, *, part: bool = False) -> Sums:
+    """All rows, dealt, multiplied and forgotten; the coordinator has no ``table``.
+
+    ``summing`` is the same participant as ``me`` in the arithmetic of sums. With ``part`` these are some of the rows.
+    """
     own = None if table is None else OwnColumns(task, me.name)
-    rows = compare_rows(me, task) if table is None else agree_on_rows(me, task, table)
-    seat = Seat(me, task) if me.hand.seated else None
+    rows = compare_rows(me, task, part=part) if table is None else agree_on_rows(me, task, table, part=part)
+    seat = Seat(summing, task) if me.hand.seated else None
     if not (own or seat):
         return Sums(rows)
     blocks = table.blocks(task.rows_per_block) if table else iter(())
