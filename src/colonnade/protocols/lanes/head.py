@@ -91,7 +91,11 @@ def coordinator(me: Coordinator, laned: Laned, programs: Additive, crew: Crew, *
             workers.obey(order)
             me.progress("lanes", len(workers.kept), laned.partitions)
 
-    inbox, due = Inbox(partial(tell, "still"), beat), vocabulary.said(laned.partitions)
+    def still() -> None:
+        if not arbiter.over:  # then all was said
+            tell("still")
+
+    inbox, due = Inbox(still, beat), vocabulary.said(laned.partitions)
     try:
         hearing = [
             inbox.listen(name, partial(received, me.link(name), name, due), _is_last, f"{me.name} hears {name}")
