@@ -135,6 +135,7 @@ class InRounds(OnShares):
     """A task on shares that opens a part of its one event in every round."""
 
     rounds: int
+    why_not_lanes = "goes over its people in rounds, each of which depends on the ones before"
 
     @property
     @abstractmethod

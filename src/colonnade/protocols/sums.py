@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from colonnade.mpc import Hand, Shares
 from colonnade.mpc.residues import Integers
 from colonnade.protocols.on_shares import OnShares
-from colonnade.protocols.roles import Role
+from colonnade.protocols.roles import Coordinator, Owner, Role
 from colonnade.protocols.rows import Rows
-from colonnade.randomness import Stream
 
 AnyRole = TypeVar("AnyRole", bound=Role)
 
@@ -38,11 +37,17 @@ class Sums:
 class Additive(Protocol):
     """The programs of a protocol that adds people up and releases the sums once; modules are such programs."""
 
+    def owner(self, me: Owner, table: Rows, task: Any) -> Any:
+        """An owner's program: it adds all of its rows up, and releases the sums."""
+
+    def coordinator(self, me: Coordinator, task: Any) -> Any:
+        """The coordinator's program."""
+
     def added_up(self, me: Role, summing: Role, task: Any, table: Rows | None = None, *, part: bool = False) -> Sums:
         """All rows, dealt, multiplied and forgotten; with ``part`` these are some of them, or none."""
 
-    def noise_share(self, task: Any, stream: Stream) -> NDArray[np.int64]:
-        """One owner's noise for everything that is released."""
+    def own_noise(self, me: Owner, task: Any) -> NDArray[np.int64]:
+        """What an owner adds to the sums."""
 
     def release(self, me: Role, sums: Sums, task: Any, noise: NDArray[np.int64] | None = None) -> Any:
         """Add every owner's noise to the sums and open them, once; ``me`` computes in the arithmetic of sums."""

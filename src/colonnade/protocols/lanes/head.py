@@ -29,7 +29,7 @@ from colonnade.protocols.lanes.workers import Said, Workers
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner, Role
 from colonnade.protocols.rows import check_count
 from colonnade.protocols.sums import Additive, Sums, over_sums
-from colonnade.randomness import Stream, new_key
+from colonnade.randomness import new_key
 from colonnade.received import received
 
 Pulse = Callable[[], None]
@@ -76,24 +76,24 @@ def coordinator(me: Coordinator, laned: Laned, programs: Additive, crew: Crew, *
     workers = Workers(crew, summing.hand, laned.partitions)
     arbiter = Arbiter(laned.participants, laned.partitions, laned.hubs)
 
-    def tell(what: str, **fields: Any) -> None:
+    def to_all(what: str, **fields: Any) -> None:
         for name in owners:
             _tell(me.link(name), laned, what, **fields)
 
     def decide(who: str, said: Said) -> None:
         for order in _judged(arbiter, who, said):
             if isinstance(order, Meet):
-                tell("meet", lane=order.lane, hub=order.hub, introductions=order.introductions)
+                to_all("meet", lane=order.lane, hub=order.hub, introductions=order.introductions)
             elif isinstance(order, Over):
-                tell("over")
+                to_all("over")
             else:
-                tell("kept" if isinstance(order, Kept) else "again", lane=order.lane)
+                to_all("kept" if isinstance(order, Kept) else "again", lane=order.lane)
             workers.obey(order)
             me.progress("lanes", len(workers.kept), laned.partitions)
 
     def still() -> None:
         if not arbiter.over:  # then all was said
-            tell("still")
+            to_all("still")
 
     inbox, due = Inbox(still, beat), vocabulary.said(laned.partitions)
     try:
@@ -147,10 +147,7 @@ def _released(me: Role, summing: Role, laned: Laned, programs: Additive, workers
     _compare(me, laned, workers.kept)
     sums = workers.total
     _check_people(laned, sums)
-    noise = None
-    if isinstance(me, Owner):
-        with me.meter.phase("noise"):
-            noise = programs.noise_share(laned.task, Stream.fresh())
+    noise = programs.own_noise(me, laned.task) if isinstance(me, Owner) else None
     return programs.release(summing, sums, laned.task, noise)
 
 

@@ -24,7 +24,7 @@ from colonnade.protocols.roles import COORDINATOR, Progress, Role, silent
 from colonnade.protocols.rows import Rows
 from colonnade.protocols.session import Place, play
 from colonnade.protocols.sums import Additive, Sums, over_sums
-from colonnade.protocols.task import Playable
+from colonnade.protocols.task import Playable, Priced
 from colonnade.tables import Table
 
 
@@ -56,7 +56,7 @@ class Laned:
         return hashlib.sha256(self.run + f" {lane}".encode()).digest()
 
 
-def why_not(task: OnShares) -> str | None:
+def why_not(task: Priced) -> str | None:
     """Why a task cannot be done in lanes, as the end of a sentence; ``None``: it can."""
     if task.why_not_lanes is not None:
         return task.why_not_lanes

@@ -41,9 +41,7 @@ from colonnade.randomness import Stream
 
 def owner(me: Owner, table: Rows, task: Marginals) -> NoisyMarginals:
     """An owner's program; the rows of the table are the codes of its columns."""
-    with me.meter.phase("noise"):
-        noise = noise_share(task, Stream.fresh())
-    summing = over_sums(me, task)
+    noise, summing = own_noise(me, task), over_sums(me, task)
     return release(summing, added_up(me, summing, task, table), task, noise)
 
 
@@ -51,6 +49,12 @@ def coordinator(me: Coordinator, task: Marginals) -> NoisyMarginals:
     """The coordinator's program: it waits for the result and, with two owners, keeps the third seat."""
     summing = over_sums(me, task)
     return release(summing, added_up(me, summing, task), task)
+
+
+def own_noise(me: Owner, task: Marginals) -> NDArray[np.int64]:
+    """What an owner adds to the sums."""
+    with me.meter.phase("noise"):
+        return noise_share(task, Stream.fresh())
 
 
 def added_up(me: Role, summing: Role, task: Marginals, table: Rows | None = None, *, part: bool = False) -> Sums:
