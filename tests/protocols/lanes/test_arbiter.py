@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
+from fractions import Fraction
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from colonnade.errors import PeerLost, ProtocolError
+from colonnade.mpc.verify.folding import IN_ALL
 from colonnade.protocols.lanes.arbiter import (
     MOST_ATTEMPTS,
     MOST_LOST,
@@ -22,6 +24,8 @@ from colonnade.protocols.lanes.arbiter import (
 from colonnade.protocols.lanes.crew import Done, Free, Here, Lost
 from colonnade.protocols.lanes.workers import Workers
 from colonnade.protocols.sums import Sums
+
+from ...docs.book import ROOT
 
 NAMES = ("a", "b", "coordinator")
 
@@ -268,3 +272,11 @@ def test_orders_that_do_not_fit_are_refused():
     followed.obey(Again(Lane(1, 2)))
     refused("not ready", followed.obey, Meet(Lane(1), 0, {}))
     refused("does not hold", followed.obey, Kept(Lane(1, 2)))
+
+
+def test_the_chance_of_the_theory_page_is_that_of_the_code():
+    assert (MOST_LOST + 1) * Fraction(IN_ALL) == Fraction(1, 2**33)
+    page = (ROOT / "docs" / "theory" / "lanes.md").read_text(encoding="utf-8")
+    assert f"L = {MOST_LOST} lanes" in page
+    assert f"{MOST_ATTEMPTS} of one partition" in page
+    assert "(L + 1) ε = 2^-33" in page
