@@ -117,13 +117,14 @@ class ThreadCrew:
         if (left := self.lanes.deaths.get((self.name, lane))) is not None:
             mortal(place, left)
         try:
-            sums = play_lane(place, self.lanes.laned, lane, self.lanes.programs, self.part(lane.partition))
+            played = play_lane(place, self.lanes.laned, lane, self.lanes.programs, self.part(lane.partition))
         except BaseException as error:
             loss = isinstance(error, Killed) or is_loss(error)
             self.events.put(Lost(lane) if loss else Failed(lane, error))
         else:
-            self.lanes.results[self.name, lane] = sums
-            self.events.put(Lost(lane) if left == LATE else Done(lane, sums))
+            assert not played.revealed
+            self.lanes.results[self.name, lane] = played.result
+            self.events.put(Lost(lane) if left == LATE else Done(lane, played.result))
         self.events.put(Free())
 
 

@@ -394,6 +394,51 @@ def test_signs_of_life_are_no_orders():
     assert np.array_equal(released(study), plain_moments(study.laned.task, study.held))
 
 
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"what": "kept"}, {"what": 3}, {"partition": 4}, {"partition": -1}, {"partition": True}, {"attempt": 0},
+        {"attempt": MOST_ATTEMPTS + 1}, {"rows": -1}, {"rows": 1 << 60}, {"worker": "text"}, {"worker": bytes(1 << 14)},
+        {"more": 1},
+    ],
+)  # fmt: skip
+def test_malformed_words_are_refused_by_name(field):
+    study = small()
+
+    def program(me):
+        said = {"what": "here", "partition": 0, "attempt": 1, "rows": 0, "worker": b""}
+        me.link(COORDINATOR).send("lane", **said | field)
+        return study._owner("o1")(me)
+
+    ended = study.outcomes(o1=program)
+    assert isinstance(ended[COORDINATOR], ProtocolError)
+    assert "o1 sent" in str(ended[COORDINATOR])
+    study.check_threads()
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"what": "here"}, {"partition": 4}, {"attempt": 0}, {"hub": -1}, {"hub": 1}, {"workers": []},
+        {"workers": [b"", b"", b"", "x"]}, {"workers": [bytes(1 << 14)] * 4}, {"more": 1},
+    ],
+)  # fmt: skip
+def test_malformed_orders_are_refused_by_name(field):
+    study = small()
+
+    def program(me):
+        told = {"what": "meet", "partition": 0, "attempt": 1, "hub": 0, "workers": [b""] * 4}
+        for name in study.laned.task.owners:
+            me.link(name).send("lanes", **told | field)
+        return study._coordinator(me)
+
+    ended = study.outcomes(**{COORDINATOR: program})
+    found = [str(one) for one in ended.values() if isinstance(one, ProtocolError)]
+    assert found
+    assert all("coordinator" in sentence for sentence in found)
+    study.check_threads()
+
+
 class Word:
     """An owner's head that says something of its own to the coordinator, and then what it should."""
 

@@ -22,7 +22,7 @@ from colonnade.protocols.lanes.arbiter import Lane
 from colonnade.protocols.on_shares import OnShares
 from colonnade.protocols.roles import COORDINATOR, Progress, Role, silent
 from colonnade.protocols.rows import Rows
-from colonnade.protocols.session import Place, play
+from colonnade.protocols.session import Place, Played, play
 from colonnade.protocols.sums import Additive, Sums, over_sums
 from colonnade.protocols.task import Playable, Priced
 from colonnade.tables import Table
@@ -115,7 +115,7 @@ def play_lane(
     progress: Progress = silent,
     *,
     wait: float | None = None,
-) -> Sums:
+) -> Played[Sums]:
     """Play one participant's side of a lane; the coordinator has no part of a table."""
     if (part is None) != (place.name == COORDINATOR):
         raise ValueError("owners have a part of a table in every lane, and the coordinator has none")
@@ -127,7 +127,7 @@ def play_lane(
         _settle(summing)
         return sums
 
-    return play(place, LaneTask.of(laned.task), program, progress, wait=wait, aligns=True).result
+    return play(place, LaneTask.of(laned.task), program, progress, wait=wait, aligns=True)
 
 
 def is_loss(error: BaseException) -> bool:
