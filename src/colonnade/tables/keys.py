@@ -247,9 +247,7 @@ def all_repeated(source: str, plan: KeyPlan, columns: Mapping[str, KeyColumn]) -
     return DataError(f'{source}: no row is left, because every key in {named} is repeated; set duplicates = "first"')
 
 
-def refuse_repeated(
-    numbers: NDArray[np.int64], plan: KeyPlan, columns: Mapping[str, KeyColumn], source: str
-) -> None:
+def refuse_repeated(numbers: NDArray[np.int64], plan: KeyPlan, columns: Mapping[str, KeyColumn], source: str) -> None:
     """Raise for the rows with these numbers, whose keys are repeated, if the rule says so."""
     if plan.duplicates == "refuse" and len(numbers):
         raise DataError(
