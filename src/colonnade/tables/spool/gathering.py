@@ -31,6 +31,7 @@ from colonnade.tables.keys import (
 )
 from colonnade.tables.reading import Asked
 from colonnade.tables.schema import Schema
+from colonnade.tables.sources.grown import Grown
 from colonnade.tables.sources.opening import opened
 from colonnade.tables.spool.partitions import ID, KEY, ROW, About, PartitionOf, Spool, readable, write
 from colonnade.tables.spool.room import Room, room_for
@@ -160,11 +161,12 @@ class _Copy:
         self._plan = plan
         self._misfits = misfits
         self._typing = Typing(asked.schema)
-        self._hashes: list[NDArray[np.int64]] = []
+        self._hashes = Grown(np.int64)
 
     def hashes(self) -> NDArray[np.int64]:
         """One number for each key; equal keys have the same."""
-        found, self._hashes = np.concatenate([np.empty(0, np.int64), *self._hashes]), []
+        found = self._hashes.whole()
+        del self._hashes
         return found
 
     def write(self, room: Room, batches: Iterator[pa.RecordBatch]) -> None:
@@ -189,7 +191,7 @@ class _Copy:
         asked: dict[str, Any] = {"source": said, "numbers": numbers, "misfits": self._misfits}
         cells, unfit = self._typing.typed(batch, **asked)
         self.report += self._typing.encoded(cells, unfit, **asked)[1]
-        self._hashes.append(np.fromiter(map(hash, keys.to_pylist()), np.int64, len(keys)))
+        self._hashes.add(np.fromiter(map(hash, keys.to_pylist()), np.int64, len(keys)))
         self.keys += len(rows)
         if len(rows) < batch.num_rows:
             within = pa.array(rows)

@@ -169,7 +169,7 @@ def write(
         for held in _runs(batches):
             ordered, edges = _by_partition(pa.Table.from_batches(held), partition_of, count)
             with room.create(_run(runs)) as file, pa.ipc.new_file(pa.PythonFile(file, "w"), ordered.schema) as writer:
-                writer.write_table(ordered)
+                writer.write_batch(ordered)
             index.write(edges.tobytes())
             held.clear()
             runs += 1
@@ -203,7 +203,7 @@ def _runs(batches: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
         yield held
 
 
-def _by_partition(rows: pa.Table, partition_of: PartitionOf, count: int) -> tuple[pa.Table, NDArray[np.uint32]]:
+def _by_partition(rows: pa.Table, partition_of: PartitionOf, count: int) -> tuple[pa.RecordBatch, NDArray[np.uint32]]:
     """The rows in the order of their partitions, and where each partition starts and the last one ends."""
     found = [np.asarray(partition_of(keys.to_pylist())) for keys in rows[KEY].chunks]
     wide = np.concatenate(found)
@@ -213,7 +213,10 @@ def _by_partition(rows: pa.Table, partition_of: PartitionOf, count: int) -> tupl
     order = np.argsort(narrow, kind="stable")
     edges = np.zeros(count + 1, _Place)
     np.cumsum(np.bincount(wide, minlength=count), out=edges[1:])
-    return rows.combine_chunks().take(pa.array(order)).combine_chunks(), edges
+    places = pa.array(order)
+    # Column by column, so that only one of them is there three times.
+    columns = [pa.concat_arrays(column.chunks).take(places) for column in rows.columns]
+    return pa.RecordBatch.from_arrays(columns, names=rows.schema.names), edges
 
 
 def _run(number: int) -> str:
