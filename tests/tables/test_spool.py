@@ -441,10 +441,60 @@ def test_partitions_that_are_none_are_refused_and_nothing_is_left(tmp_path: Path
 
 def test_large_partitions_stay_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = read_table(cells(50, 1, text=False), SCHEMA, keys=PLAN)
-    with removed(split(whole, spread(2), 2, tmp_path)) as spool:
-        assert isinstance(spool.partition(0)._cells, InMemory)
-        monkeypatch.setattr(partitions, "_LARGE", 100)
-        assert isinstance(spool.partition(0)._cells, OnDisk)
+    spool = split(whole, spread(2), 2, tmp_path)
+    assert isinstance(spool.partition(0)._cells, InMemory)
+    monkeypatch.setattr(partitions, "_LARGE", 100)
+    part = spool.partition(0)
+    assert isinstance(part._cells, OnDisk)
+    del spool  # the folder stays until nobody reads from it
+    assert len(part.matrix()) == part.rows > 0
+    del part
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_how_numbers_are_written_matters_only_to_the_head(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text("person_id;age;none;city\na;1,5;;A\nb;;;B\nc;9,25;;A\n")
+    schema = Schema(
+        {"age": number(0, 9, missing="low"), "none": number(0, 1, missing="low"), "city": category(["A", "B"])}
+    )
+    written: dict[str, Any] = {"separator": ";", "decimal": ","}
+    whole = read_table(path, schema, keys=PLAN, **written)
+    with removed(gather(path, schema, PLAN, tmp_path, **written)) as found:
+        assert found.report == whole.check()
+        part = Spool.open(found.split(spread(1), 1).folder, schema).partition(0)
+        np.testing.assert_array_equal(part.matrix(), whole.matrix())
+
+
+def test_columns_without_a_type_and_of_unusual_types(tmp_path: Path) -> None:
+    schema = Schema(
+        {
+            "none": number(0, 1, missing="low"),
+            "some": category(["A", "B"], missing="none"),
+            "no": flag(missing=True),
+            "exact": number(0, 9),
+            "coded": number(0, 9),
+            "born": date("1950-01-01", "2000-12-31", parts=["days", "weekday"]),
+        }
+    )
+    nothing = pa.nulls(3)
+    held = pa.table(
+        {
+            "person_id": pa.array(["a", "b", "c"], pa.string_view()),
+            "none": nothing,
+            "some": nothing,
+            "no": nothing,
+            "exact": pa.array([1, 2, 3]).cast(pa.decimal128(21, 2)),
+            "coded": pa.array([4, 5, 4]).dictionary_encode(),
+            "born": pa.array([0, 86_400, 172_800], pa.timestamp("s")),
+        }
+    )
+    whole = read_table(held, schema, keys=PLAN)
+    with removed(gather(held, schema, PLAN, tmp_path)) as found:
+        assert found.report == whole.check()
+        part = found.split(spread(1), 1).partition(0)
+        np.testing.assert_array_equal(part.matrix(), whole.matrix())
+        assert list(part.own_ids) == ["a", "b", "c"]
 
 
 def test_many_partitions_take_few_files(tmp_path: Path) -> None:

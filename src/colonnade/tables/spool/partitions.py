@@ -58,8 +58,11 @@ class About:
 class Slices(Source):
     """The rows of one partition, run by run; only the pages on which they lie are read."""
 
-    def __init__(self, name: str, folder: Path, edges: NDArray[np.int64], typing: Typing) -> None:
+    def __init__(
+        self, name: str, folder: Path, edges: NDArray[np.int64], typing: Typing, room: Room | None = None
+    ) -> None:
         super().__init__(name)
+        self._room = room  # the folder stays as long as there are rows in it that may be read
         self._folder = folder
         self._edges = edges
         self._typing = typing
@@ -125,7 +128,7 @@ class Spool:
         if not 0 <= number < self.count:
             raise IndexError(f"there are {self.count} partitions, and none of number {number}")
         edges = np.array(self._index()[:, number : number + 2], dtype=np.int64).reshape(-1, 2)
-        rows = Slices(self._about.source, self.folder, edges, self._typing)
+        rows = Slices(self._about.source, self.folder, edges, self._typing, self._room)
         columns, naming = list(self.schema.sources), rows.read([ROW, KEY, ID])
         large = rows.size(list) > _LARGE
         cells: Cells = OnDisk(rows, columns) if large else InMemory(rows.read(columns))
