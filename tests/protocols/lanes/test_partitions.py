@@ -5,9 +5,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hypothesis import given, strategies as st
 
 from colonnade.errors import CapacityError, StudyError
+from colonnade.protocols.lanes import partitions
 from colonnade.protocols.lanes.partitions import MOST_PARTITIONS, Partitions, check_fits, filled_length
 
 KEY = bytes(range(32))
@@ -21,6 +23,25 @@ def test_a_person_has_one_partition_whatever_else_is_on_the_list() -> None:
     assert whole.max() < 64
     assert np.array_equal(spread.of(people[::-1]), whole[::-1])
     assert [spread.of([person])[0] for person in people[:50]] == whole[:50].tolist()
+
+
+def mac(value: bytes) -> bytes:
+    """CBC-MAC as the page on lanes defines it."""
+    state = bytes(16)
+    text = len(value).to_bytes(16, "little") + value + bytes(-len(value) % 16)
+    for start in range(0, len(text), 16):
+        mixed = bytes(a ^ b for a, b in zip(state, text[start : start + 16], strict=True))
+        state = Cipher(algorithms.AES(KEY), modes.ECB()).encryptor().update(mixed)  # noqa: S305
+    return state
+
+
+@given(st.lists(st.binary(max_size=70), max_size=40))
+def test_partitions_are_the_first_bits_of_the_hash_on_the_page(values: list[bytes]) -> None:
+    values += [b"", b"a" * 16, b"a" * 16 + b"\0", b"a" * 15 + b"\0", b"a" * 15]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(partitions, "_CHUNK", 17)
+        found = Partitions(MOST_PARTITIONS, KEY).of(values)
+    assert found.tolist() == [int.from_bytes(mac(value)[:2], "big") for value in values]
 
 
 def test_finer_partitions_divide_coarser_ones() -> None:

@@ -8,20 +8,22 @@ the other owners more than how many there are, so lists are filled up to a lengt
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError, StudyError
 from colonnade.randomness import KEY_BYTES
 
 MOST_PARTITIONS = 1 << 16
-_PURPOSE = b"partition"
+_BLOCK = 16
 _WORD = 4
+_CHUNK = 1 << 15
 _OVERFLOW_BITS = 64
 
 
@@ -39,15 +41,36 @@ class Partitions:
 
     def of(self, values: Sequence[bytes]) -> NDArray[np.int64]:
         """The partition of each normalised key."""
-        start = hashlib.blake2b(key=self.key, person=_PURPOSE, digest_size=_WORD)
+        found = np.empty(len(values), np.int64)
+        for start in range(0, len(values), _CHUNK):
+            part = values[start : start + _CHUNK]
+            found[start : start + _CHUNK] = _tags(part, self.key)[:, :_WORD].copy().view(">u4")[:, 0]
+        return found >> (8 * _WORD - (self.count.bit_length() - 1))
 
-        def hashed(value: bytes) -> bytes:
-            state = start.copy()
-            state.update(value)
-            return state.digest()
 
-        words = np.frombuffer(b"".join(map(hashed, values)), dtype=">u4").astype(np.int64)
-        return words >> (8 * _WORD - (self.count.bit_length() - 1))
+def _tags(values: Sequence[bytes], key: bytes) -> NDArray[np.uint8]:
+    """CBC-MAC of each value under AES-256, after a block that holds its length; the last block is filled with zeros.
+
+    The length keeps values apart that differ only in zeros at their ends. Values of one length are encrypted together,
+    which takes a quarter of the time of a hash for each.
+    """
+    # Nothing that is encrypted is shown, so it does not matter that equal blocks stay equal.
+    cipher = Cipher(algorithms.AES(key), modes.ECB()).encryptor()  # noqa: S305
+    lengths = np.fromiter(map(len, values), np.int64, len(values))
+    order = np.argsort(lengths, kind="stable")
+    edges = np.flatnonzero(np.diff(lengths[order], prepend=-1, append=-1))
+    tags = np.empty((len(values), _BLOCK), np.uint8)
+    for first, last in pairwise(edges.tolist()):
+        there, length = order[first:last], int(lengths[order[first]])
+        held = values if len(there) == len(values) else [values[place] for place in there.tolist()]
+        text = np.frombuffer(b"".join(held), np.uint8).reshape(len(there), length)
+        state = np.tile(np.frombuffer(cipher.update(length.to_bytes(_BLOCK, "little")), np.uint8), (len(there), 1))
+        for start in range(0, length, _BLOCK):
+            block = text[:, start : start + _BLOCK]
+            state[:, : block.shape[1]] ^= block
+            state = np.frombuffer(bytearray(cipher.update(state.data)), np.uint8).reshape(-1, _BLOCK)
+        tags[there] = state
+    return tags
 
 
 def check_count(count: int) -> None:
