@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -24,3 +28,15 @@ def test_bytes_written_into_an_array_are_the_next_ones(stream: Stream) -> None:
 def test_an_array_with_gaps_is_refused(stream: Stream) -> None:
     with pytest.raises(ValueError, match="contiguous"):
         stream.into(np.empty(10, "<u2")[::2])
+
+
+@pytest.mark.parametrize("taken", [pickle.dumps, copy.copy, copy.deepcopy])
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_stream_is_neither_copied_nor_sent(stream: Stream, taken: Callable[[object], object], wrapped: bool) -> None:
+    before = stream.bytes(8)
+    if wrapped and taken is copy.copy:  # a copy of a list holds the very same stream
+        assert copy.copy([stream])[0] is stream
+    else:
+        with pytest.raises(TypeError, match="neither copied nor sent"):
+            taken([stream] if wrapped else stream)
+    assert stream.bytes(8) != before

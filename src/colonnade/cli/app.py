@@ -32,6 +32,7 @@ _ORDER = (
         "run",
         "party",
         "coordinator",
+        "relay",
         "predict",
         "scores",
         "export",
@@ -61,6 +62,7 @@ app = typer.Typer(
 )
 app.command()(participants.party)
 app.command()(participants.coordinator)
+app.command()(participants.relay)
 agents.add_to(app)
 hubs.add_to(app)
 app.command()(console.console)

@@ -38,11 +38,13 @@ WhileOpen = Annotated[bool, typer.Option("--while-open", callback=end_with_stand
 """What a standing hub or agent says to its children."""
 
 
+CoordinatorKey = Annotated[Path, typer.Option("--key", help="The coordinator's private key.")]
+_COORDINATOR_KEY = Path("coordinator/coordinator.key")
+
+
 def coordinator(
     study: StudyPath,
-    key: Annotated[Path, typer.Option("--key", help="The coordinator's private key.")] = Path(
-        "coordinator/coordinator.key"
-    ),
+    key: CoordinatorKey = _COORDINATOR_KEY,
     listen: Annotated[
         str | None, typer.Option("--listen", help="Listen at HOST:PORT when that is not what the parties dial.")
     ] = None,
@@ -75,6 +77,33 @@ def coordinator(
     if room or not pipe:
         facts = publish(loaded, folder, {"coordinator": folder})
         emit(facts) if json else None if pipe else say(show.outcome(loaded, folder, facts["run"]))
+
+
+def relay(
+    study: StudyPath,
+    key: CoordinatorKey = _COORDINATOR_KEY,
+    listen: Annotated[
+        str | None,
+        typer.Option("--listen", help="Listen at HOST:PORT.  [default: the one address in hubs of the study]"),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Serve lanes of a study at a further hub, for the coordinator."""
+    import signal
+    import threading
+
+    from colonnade.study import Study
+    from colonnade.study.relay import relay as serving
+
+    over = threading.Event()
+    loaded = Study.load(study)
+    with serving(loaded, key, listen) as hub:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: over.set())
+        emit({"relay": hub.address, "study": loaded.name}) if json else say(
+            f"relay of {loaded.name!r} at {hub.address}, for lanes alone; stop it with Ctrl-C"
+        )
+        over.wait()
 
 
 def party(

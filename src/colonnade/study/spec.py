@@ -259,6 +259,8 @@ class Study:
             del agreed["noise_missing"]
         if self.content.coordinator.links == "hub":
             del agreed["coordinator"]["links"]
+        if not self.content.coordinator.hubs:
+            del agreed["coordinator"]["hubs"]
         agreed["limits"] = self.content.limits.agreed
         agreed["task"] = {key: value for key, value in agreed["task"].items() if key not in self.content.task.unsaid}
         agreed["schemas"] = {name: schema.digest for name, schema in self.roster.schemas.items()}

@@ -12,11 +12,15 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
-from cryptography.x509.oid import NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 CLOCK_SKEW = timedelta(hours=24)
 """By how much clocks may differ: what is issued is valid from so long before."""
+_LINK, _LANES = "link", "lanes"
+"""The units of connection certificates: a participant's own, and those of its workers."""
+_DER = Encoding.DER
 
 
 def read(pem: bytes) -> x509.Certificate:
@@ -103,12 +107,67 @@ def _self_signed(key: Ed25519PrivateKey, builder: x509.CertificateBuilder) -> by
 
 def issue(name: str, days: int, issuer: x509.Certificate, issuer_key: Ed25519PrivateKey) -> tuple[bytes, bytes]:
     """A new P-256 key, and a certificate for it that the issuer signs; both as PEM text."""
-    key = ec.generate_private_key(ec.SECP256R1())
+    key = connection_key()
+    until = datetime.now(UTC) + timedelta(days=days)
+    return key_pem(key), pem_of(_connection(name, _LINK, key.public_key(), until, issuer).sign(issuer_key, None))
+
+
+def connection_key() -> ec.EllipticCurvePrivateKey:
+    """A new P-256 key."""
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+def request(name: str, key: ec.EllipticCurvePrivateKey) -> bytes:
+    """The request of a P-256 key for a certificate, which shows that whoever asks has the key."""
+    return x509.CertificateSigningRequestBuilder().subject_name(_x509_name(name)).sign(key, SHA256()).public_bytes(_DER)
+
+
+def issue_for_lanes(
+    asked: bytes, name: str, until: datetime, issuer: x509.Certificate, issuer_key: Ed25519PrivateKey
+) -> bytes:
+    """A certificate for the P-256 key of a request, for whoever dials and for lanes only.
+
+    Whatever is no such request is a ValueError.
+    """
+    try:
+        found = x509.load_der_x509_csr(asked)
+        key, fits = found.public_key(), found.is_signature_valid
+    except (TypeError, ArithmeticError, UnsupportedAlgorithm, x509.InvalidVersion) as error:
+        raise ValueError("this request cannot be read") from error
+    if not fits or not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
+        raise ValueError("this is no request of a P-256 key")
+    # Without the last extension, a worker of whoever runs a hub could answer as that hub.
+    builder = _connection(name, _LANES, key, until, issuer)
+    builder = builder.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=True)
+    return builder.sign(issuer_key, None).public_bytes(_DER)
+
+
+def chain_for_lanes(der: bytes, key: ec.EllipticCurvePrivateKey, issuer: x509.Certificate) -> bytes:
+    """The certificate of this key for lanes and that of its issuer, as PEM text; a ValueError if it is no such one."""
+    try:
+        found = x509.load_der_x509_certificate(der)
+        fits = found.public_key() == key.public_key() and is_for_lanes(found) and is_issued_by(found, issuer)
+    except (TypeError, ArithmeticError, UnsupportedAlgorithm, x509.InvalidVersion) as error:
+        raise ValueError("this certificate cannot be read") from error
+    if not fits or common_name(found) != common_name(issuer):
+        raise ValueError("this is no certificate for the connection of this worker")
+    return pem_of(found) + pem_of(issuer)
+
+
+def is_for_lanes(certificate: x509.Certificate) -> bool:
+    """Whether a connection certificate is that of a worker, which may join lanes and nothing else."""
+    units = certificate.subject.get_attributes_for_oid(NameOID.ORGANIZATIONAL_UNIT_NAME)
+    return [unit.value for unit in units] != [_LINK]
+
+
+def _connection(
+    name: str, unit: str, key: ec.EllipticCurvePublicKey, until: datetime, issuer: x509.Certificate
+) -> x509.CertificateBuilder:
     # The unit makes subject and issuer different: if they were equal, OpenSSL would expect a self-signed certificate.
-    builder = _builder(name, _x509_name(name, unit="link"), issuer.subject, days).public_key(key.public_key())
+    number, first = x509.random_serial_number(), datetime.now(UTC) - CLOCK_SKEW
+    builder = _dated(name, _x509_name(name, unit), issuer.subject, number, first, until).public_key(key)
     builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-    builder = builder.add_extension(_usage(signs_certificates=False), critical=True)
-    return key_pem(key), pem_of(builder.sign(issuer_key, None))
+    return builder.add_extension(_usage(signs_certificates=False), critical=True)
 
 
 def key_pem(key: Ed25519PrivateKey | ec.EllipticCurvePrivateKey) -> bytes:
