@@ -87,11 +87,11 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev,nn,console,onnx,traces,ray]"
 	touch $@
 
-# A server that speaks S3, for the tests. By itself: what it is made of needs older packages than ours.
-.venv-moto/.ready:
+# Servers that speak S3 and Google's protocol, for the tests. By themselves: what they are made of needs older packages
+# than ours. Where they cannot be had, their tests are skipped.
+.venv-moto/.ready: Makefile
 	$(PYTHON) -m venv .venv-moto
-	.venv-moto/bin/pip install --quiet "moto[s3]>=5" flask flask-cors
-	touch $@
+	.venv-moto/bin/pip install --quiet "moto[s3]>=5" flask flask-cors gcp-storage-emulator && touch $@ || true
 
 .venv-lowest/.ready: pyproject.toml tools/floors.py
 	$(LOWEST_PYTHON) -m venv .venv-lowest

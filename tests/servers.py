@@ -1,7 +1,8 @@
-"""Real servers on loopback for one test module: PostgreSQL, and one that speaks S3. Where there is none, tests skip."""
+"""Real servers on loopback for one test module: PostgreSQL, object stores. Where there is none, tests skip."""
 
 from __future__ import annotations
 
+import base64
 import os
 import shutil
 import socket
@@ -72,7 +73,6 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     program = Path(os.environ.get("COLONNADE_MOTO_SERVER") or ROOT / ".venv-moto" / "bin" / "moto_server")
     if not program.exists():
         pytest.skip("no server that speaks S3: `make .venv-moto/.ready`, or name one by COLONNADE_MOTO_SERVER")
-    port = free_port()
     for name in ("AWS_SESSION_TOKEN", "AWS_PROFILE", "HTTP_PROXY", "http_proxy"):
         monkeypatch.delenv(name, raising=False)
     for name, value in {
@@ -81,11 +81,45 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         "AWS_EC2_METADATA_DISABLED": "true",
     }.items():
         monkeypatch.setenv(name, value)
+    with _running(program, "-H", "127.0.0.1", "-p") as port:
+        yield f"?region=us-east-1&scheme=http&endpoint_override=127.0.0.1:{port}"
+
+
+@contextmanager
+def google() -> Iterator[str]:
+    """A server that speaks as Google's store does, with a bucket called lake; gives what an address needs."""
+    program = ROOT / ".venv-moto" / "bin" / "gcp-storage-emulator"
+    if not program.exists():
+        pytest.skip("no server that speaks as Google's store does: `make .venv-moto/.ready`")
+    memory = ("start", "--in-memory", "--default-bucket=lake", "--host=127.0.0.1")
+    with _running(program, *memory, "--port") as port:
+        yield f"?scheme=http&endpoint_override=127.0.0.1:{port}"
+
+
+@contextmanager
+def azure(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A server that speaks as Azure's store does, with the key in the environment; gives what an address needs."""
+    program = Path(os.environ.get("COLONNADE_AZURITE") or ROOT / "node_modules" / ".bin" / "azurite-blob")
+    if not program.exists():
+        pytest.skip(
+            "no server that speaks as Azure's store does: `npm install azurite`, or name it by COLONNADE_AZURITE"
+        )
+    monkeypatch.setenv("AZURE_STORAGE_KEY", base64.b64encode(PASSWORD.encode() * 3).decode())
+    monkeypatch.setenv("AZURITE_ACCOUNTS", f"lakes:{os.environ['AZURE_STORAGE_KEY']}")
+    host = ("--blobHost", "127.0.0.1", "--inMemoryPersistence", "--skipApiVersionCheck", "--disableTelemetry")
+    with _running(program, *host, "--blobPort") as port:
+        yield f"?scheme=http&endpoint_override=127.0.0.1:{port}"
+
+
+@contextmanager
+def _running(program: Path, *arguments: str) -> Iterator[int]:
+    """A server whose last argument is the port."""
+    port = free_port()
     with tempfile.TemporaryFile() as said:
-        server = subprocess.Popen([str(program), "-H", "127.0.0.1", "-p", str(port)], stdout=said, stderr=said)
+        server = subprocess.Popen([str(program), *arguments, str(port)], stdout=said, stderr=said)
         try:
             _until_open(port, server)
-            yield f"?region=us-east-1&scheme=http&endpoint_override=127.0.0.1:{port}"
+            yield port
         finally:
             server.terminate()
             server.wait(60)
@@ -98,4 +132,4 @@ def _until_open(port: int, server: subprocess.Popen[bytes]) -> None:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
                 return
         time.sleep(0.05)
-    raise AssertionError("the server that speaks S3 did not start")
+    raise AssertionError("the server of the object store did not start")

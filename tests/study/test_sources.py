@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +20,8 @@ from colonnade import PCA, Federation, Party, PartyConfig, Query, Schema, catego
 from colonnade.errors import DataError
 from colonnade.tables import reading
 from colonnade.tables.cells import OnDisk
-from tests.servers import PASSWORD, postgresql, s3
+from colonnade.tables.sources import stores
+from tests.servers import PASSWORD, azure, google, postgresql, s3
 
 SCHEMA = Schema({"age": number(0, 100), "city": category(["A", "B"], missing="none")}, description="people")
 
@@ -42,6 +45,12 @@ def store(module_patch: pytest.MonkeyPatch) -> Iterator[str]:
     """What the address of a bucket needs after its question mark; the bucket is called lake."""
     with s3(module_patch) as options:
         files(options).create_dir("lake")
+        yield options
+
+
+@pytest.fixture(scope="module")
+def google_store() -> Iterator[str]:
+    with google() as options:
         yield options
 
 
@@ -152,9 +161,23 @@ def test_types_of_postgresql(bank_db: str) -> None:
         "insert into kinds values (1, 20.125, 'A'), (2, null, null), (3, 7, 'B')",
     )
     schema = Schema({"age": number(0, 100, missing=50), "city": category(["A", "B"], missing="none")}, description="x")
-    found = read_table(Query("select * from kinds", "postgresql", uri_env="BANK_DB"), schema)
+    query = Query("select * from kinds", "postgresql", uri_env="BANK_DB")
     same = pa.table({"person_id": [1, 2, 3], "age": [20.125, None, 7], "city": ["A", None, "B"]})
-    assert np.array_equal(found.sorted_by_id().matrix(), read_table(same, schema).sorted_by_id().matrix())
+    for decimal in (None, ","):  # which is said of text files, where 20,125 is a number
+        found = read_table(query, schema, decimal=decimal)
+        assert np.array_equal(found.sorted_by_id().matrix(), read_table(same, schema).sorted_by_id().matrix())
+    whole = "select '12345678-90ab-cdef-1234-567890abcdef'::uuid as person_id, 3 as age, 'A' as city"
+    found = read_table(Query(whole, "postgresql", uri_env="BANK_DB"), schema)
+    assert list(found.ids) == ["12345678-90ab-cdef-1234-567890abcdef"]
+
+
+def test_rows_of_a_query_keep_their_cells_whatever_order_they_come_in(table_in_db: Query) -> None:
+    shuffled = Query("select * from people order by random()", "postgresql", uri_env="BANK_DB")
+    wanted = read_table(people(), SCHEMA).sorted_by_id().matrix()
+    for on_disk in (None, True):
+        found = read_table(shuffled, SCHEMA, on_disk=on_disk)
+        assert list(found.ids) != list(read_table(shuffled, SCHEMA).ids)
+        assert np.array_equal(found.sorted_by_id().matrix(), wanted)
 
 
 def test_rows_are_of_one_moment_and_other_columns_are_not_computed(bank_db: str, table_in_db: Query) -> None:
@@ -183,6 +206,10 @@ def test_rows_are_of_one_moment_and_other_columns_are_not_computed(bank_db: str,
         ("select person_id, age, city::int as city from people", "failed while the rows were read"),
         ("with gone as (delete from people returning *) select * from gone", "error|change|SQL"),
         ("select person_id, array[1] as age, city from people", "column 'age' holds list"),
+        ("select person_id, age::numeric::money as age, city from people", "column 'age' holds money"),
+        ("select person_id, age, age, city from people", "column 'age' appears more than once"),
+        ("select * from people) as x; drop table people; select * from (select 1", "is not SQL"),
+        ("select * from people where false", "has no rows"),
     ],
 )
 def test_a_query_that_fails_is_a_sentence_without_data(table_in_db: Query, query: str, said: str) -> None:
@@ -241,6 +268,94 @@ def test_what_changes_in_a_store_while_it_is_read_is_noticed(store: str, monkeyp
         read_table(f"s3://lake/moving/{store}", SCHEMA)
 
 
+def test_another_content_of_the_same_size_and_second_is_noticed(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store tells times in seconds; it also tells which content it has."""
+    from colonnade.tables import files as readers
+
+    def put(age: int) -> None:
+        with files(store).open_output_stream("lake/swift/0.csv") as sink:
+            sink.write(f"person_id,age,city\np1,{age},A\n".encode())
+
+    untouched, told = readers.read_batches, stores._file
+
+    def touched(*given: Any) -> Iterator[Any]:
+        put(4)
+        yield from untouched(*given)
+
+    def in_one_second(store: Any, found: Any) -> Any:
+        return dataclasses.replace(told(store, found), changed=1)
+
+    put(3)
+    monkeypatch.setattr(stores, "_file", in_one_second)
+    assert read_table(f"s3://lake/swift/{store}", SCHEMA).rows == 1
+    monkeypatch.setattr(readers, "read_batches", touched)
+    with pytest.raises(DataError, match=r"^s3://lake/swift/: files were added, removed or changed"):
+        read_table(f"s3://lake/swift/{store}", SCHEMA)
+
+
+def test_names_that_an_address_writes_in_another_way(store: str) -> None:
+    for name in ("a b/x=ü/0.csv", "h#h/0.csv", "p%20q/0.csv", "b[1]/0.csv", "v/_x/0.csv", "v/0.csv"):
+        with files(store).open_output_stream(f"lake/odd names/{name}") as sink:
+            sink.write(f"person_id,age,city\n{name},3,A\n".encode())
+    for written, name in {
+        "a b/": "a b/x=ü/0.csv",
+        "a%20b/x=*/0.csv": "a b/x=ü/0.csv",
+        "a b/x=%C3%BC/*.csv": "a b/x=ü/0.csv",
+        "h%23h/": "h#h/0.csv",
+        "p%2520q/0.csv": "p%20q/0.csv",
+        "b%5B1%5D/": "b[1]/0.csv",
+        "v/**/*.csv": "v/0.csv",
+        "v/_x/*.csv": "v/_x/0.csv",
+    }.items():
+        assert list(read_table(f"s3://lake/odd names/{written}{store}", SCHEMA).ids) == [name]
+
+
+def read_and_changed(address: str, opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What any store must do; the address is that of a folder of an empty bucket called lake."""
+    from colonnade.tables import files as readers
+
+    def put(place: int, part: pa.Table) -> None:
+        with opened.open_output_stream(f"lake/people/city-is/{place}.parquet") as sink:
+            pq.write_table(part, sink)
+
+    for place in range(3):
+        put(place, people().slice(place * 400, 400))
+    for pattern, rows in {"": 1000, "**/*.parquet": 1000, "city-is/0.parquet": 400}.items():
+        found = read_table(address.replace("/people/", f"/people/{pattern}"), SCHEMA, on_disk=True)
+        assert found.ids == read_table(people(), SCHEMA).ids[:rows]
+    assert np.array_equal(read_table(address, SCHEMA).matrix(), read_table(people(), SCHEMA).matrix())
+    untouched = readers.read_batches
+
+    def touched(*given: Any) -> Iterator[Any]:
+        put(0, people().slice(0, 400))  # the same rows, as another version
+        yield from untouched(*given)
+
+    monkeypatch.setattr(readers, "read_batches", touched)
+    with pytest.raises(DataError, match=r"^\w+://.*/people/: files were added, removed or changed"):
+        read_table(address, SCHEMA)
+
+
+def test_the_store_of_google(google_store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    address = f"gs://anonymous@lake/people/{google_store}"
+    read_and_changed(address, pyarrow.fs.FileSystem.from_uri(address)[0], monkeypatch)
+
+
+def test_the_store_of_azure(monkeypatch: pytest.MonkeyPatch) -> None:
+    with azure(monkeypatch) as options:
+        address = f"abfs://lake@lakes.dfs.core.windows.net/people/{options}"
+        opened, _ = stores._azure(urlsplit(address), "/")
+        opened.create_dir("lake")
+        with monkeypatch.context() as patched:
+            read_and_changed(address, opened, patched)
+        monkeypatch.setenv("AZURE_STORAGE_KEY", "d3Jvbmc=")
+        with pytest.raises(DataError, match="the store cannot be asked") as failed:
+            read_table(address, SCHEMA)
+        assert "d3Jvbmc" not in str(failed.value)
+        monkeypatch.delenv("AZURE_STORAGE_KEY")
+        with pytest.raises(DataError, match="asked only with AZURE_STORAGE_KEY"):  # Arrow would end the process
+            read_table(address, SCHEMA)
+
+
 def test_errors_of_a_store(store: str) -> None:
     with files(store).open_output_stream("lake/odd/0.csv") as sink:
         sink.write("person_id,age,city\np1,3,A\np2,4,Mün\n".encode("latin-1"))
@@ -248,7 +363,9 @@ def test_errors_of_a_store(store: str) -> None:
         read_table(f"s3://lake/odd/{store}", SCHEMA)
     with pytest.raises(DataError, match=r"^s3://lake/nothing/: .*; check the path"):
         read_table(f"s3://lake/nothing/{store}", SCHEMA)
-    with pytest.raises(DataError, match=r"^s3://no-such-bucket/x/: the store cannot be asked|a folder without"):
+    with pytest.raises(
+        DataError, match=r"^s3://no-such-bucket/x/: the store cannot be asked|no CSV or Parquet file is"
+    ):
         read_table(f"s3://no-such-bucket/x/{store}", SCHEMA)
 
 

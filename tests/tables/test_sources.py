@@ -141,10 +141,10 @@ def test_types_that_differ_between_files(tmp_path: Path) -> None:
     whole = pa.table({"person_id": ["a", "b", "c"], "age": [7, 9, 7.5], "city": ["A", "B", None]})
     equal(tmp_path / "d", whole)
     put(tmp_path / "d" / "c.parquet", table.set_column(1, "age", pa.array(["x", "y"])))
-    with pytest.raises(DataError, match=r"c\.parquet: a column has another type than in the files before it"):
+    with pytest.raises(DataError, match=r"c\.parquet: column 'age' has another type than in the files before it"):
         read_table(tmp_path / "d", SCHEMA)
     put(tmp_path / "d" / "c.parquet", table.drop_columns(["city"]))
-    with pytest.raises(DataError, match=r"c\.parquet: column 'city' is in this file or in .*a\.parquet, but not in bo"):
+    with pytest.raises(DataError, match=r"c\.parquet: column 'city' is not in this file, but in others"):
         read_table(tmp_path / "d", SCHEMA)
 
 

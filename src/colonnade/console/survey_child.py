@@ -30,4 +30,4 @@ def _main(asked: str) -> None:
 
 
 if __name__ == "__main__":
-    _main(sys.argv[1])
+    _main(sys.stdin.read())  # and not as an argument, which other users of the machine can list

@@ -59,9 +59,10 @@ def in_child(config: PartyConfig, schema_file: Path) -> Survey:
     own = config.content
     also = [*([own.id] if own.id else []), *(part.column for part in own.keys.values())]
     asked = {"data": plainly(config.data), "schema": str(schema_file.resolve()), "also": also}
-    command = [sys.executable, "-m", survey_child.__name__, json.dumps(asked | {"written": own.written.stated})]
+    command = [sys.executable, "-m", survey_child.__name__]
+    given = json.dumps(asked | {"written": own.written.stated}).encode()
     try:
-        ended = subprocess.run(command, capture_output=True, timeout=SECONDS, check=False)  # noqa: S603 - our own module
+        ended = subprocess.run(command, input=given, capture_output=True, timeout=SECONDS, check=False)  # noqa: S603
     except subprocess.TimeoutExpired:
         raise DataError(f"the table was not read within {SECONDS} seconds, so it is not drawn here") from None
     try:

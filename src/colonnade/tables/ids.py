@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import DataError
 from colonnade.tables.arrow import pa, pc
-from colonnade.tables.parse import Mask, Place, as_whole_numbers, is_text, plain
+from colonnade.tables.parse import Mask, Place, as_whole_numbers, is_text, is_whole, plain
 
 _CHUNK = 1 << 16
 
@@ -118,7 +118,7 @@ def _where(ids: Any, what: Callable[[Any], Any]) -> Mask:
 def as_text(array: Any, place: Place, what: str) -> Any:
     """Cells as text: texts stay as they are and whole numbers become their digits; ``what`` names them in errors."""
     kind = array.type
-    if is_text(kind) or pa.types.is_integer(kind) or pa.types.is_null(kind):
+    if is_text(kind) or pa.types.is_null(kind) or is_whole(kind):
         return array.cast(pa.large_string())
     if pa.types.is_floating(kind):
         values, fits = as_whole_numbers(array)

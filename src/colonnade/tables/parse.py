@@ -162,6 +162,11 @@ def is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
+def is_whole(kind: pa.DataType) -> bool:
+    """Whether cells are whole numbers, exactly: warehouses store those of any length as decimals without a fraction."""
+    return bool(pa.types.is_integer(kind) or (pa.types.is_decimal(kind) and kind.scale == 0))
+
+
 def as_whole_numbers(array: Any) -> tuple[Any, Mask]:
     """Floats as whole numbers, and a mask of those that are whole or missing; the others become missing.
 
@@ -219,7 +224,7 @@ def _labels(array: Any, place: Place) -> Any:
         place.refuse(~fits, "the code is not a whole number; correct the cell or declare a number")
     elif pa.types.is_null(kind):
         return array.cast(pa.large_string())
-    elif not (is_text(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
+    elif not (is_text(kind) or is_whole(kind) or pa.types.is_boolean(kind)):
         raise place.wrong_type(kind, "category")
     return array.cast(pa.large_string())
 

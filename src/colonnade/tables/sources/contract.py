@@ -52,7 +52,11 @@ class Source(ABC):
             self._first = self._noted()
         else:
             self._refuse_changes()
-        yield from self._rows(columns)
+        try:
+            yield from self._rows(columns)
+        except DataError:  # what changes while it is read may look broken
+            self._refuse_changes()
+            raise
         self._refuse_changes()
 
     def whole(self, choose: Chooser) -> pa.Table:

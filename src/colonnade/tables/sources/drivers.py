@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 from urllib.parse import quote
 
 from colonnade.errors import DataError
-from colonnade.tables.arrow import pa
-from colonnade.tables.sources.memory import quoted
+from colonnade.tables.arrow import pa, pc
+from colonnade.tables.sources.memory import plain_batch, quoted
 
 _BATCH_ROWS = 1 << 15
 _TRY = "try the query by itself"
@@ -26,9 +26,13 @@ class Driver(ABC):
     served: ClassVar[bool]
     """Whether a server answers, at an address; otherwise the database is a file."""
 
-    def __init__(self, name: str, where: str) -> None:
+    def __init__(self, name: str, where: str, query: str, decimal: str = ".") -> None:
+        """``decimal`` is the sign before fractions where a number becomes text."""
         self.name = name
         self._where = where
+        self._query = query.strip().rstrip(";").rstrip()
+        self._decimal = decimal
+        self._numerals: set[str] = set()
         self._connection: Any = None
 
     def __enter__(self) -> Driver:
@@ -41,15 +45,42 @@ class Driver(ABC):
     ) -> None:
         self._connection.close()
 
-    def columns(self, statement: str) -> list[str]:
-        """The columns of what a statement gives."""
+    def columns(self) -> list[str]:
+        """The columns of the answer, a name twice where two are called so; no row is computed for them."""
         with self._failing():
-            return self._columns(statement)
+            return self._columns()
 
-    def rows(self, statement: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """What a statement gives."""
+    def rows(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Some columns of the answer; the database is not asked for others."""
         with self._failing():
-            yield from self._rows(statement, columns)
+            for batch in self._rows(self._asking(", ".join(self._chosen(columns))), columns):
+                # DuckDB finds a name whatever its capitals are, and then the first of two.
+                if batch.schema.names != list(columns):
+                    raise DataError(f"{self.name}: names of columns differ by capitals alone; rename one in the query")
+                yield batch
+
+    def count(self) -> int:
+        """How many rows the answer has, counted by the database."""
+        with self._failing():
+            found = [batch for batch in self._rows(self._asking("count(*) as n"), ["n"]) if batch.num_rows]
+            return int(found[0].column(0)[0].as_py())
+
+    def _asking(self, what: str) -> str:
+        # The line break ends a comment at the end of the query.
+        return f"select {what} from ({self._query}\n) as colonnade_source"  # noqa: S608 - the party's own query
+
+    def _chosen(self, columns: Sequence[str]) -> list[str]:
+        return [quoted(column) for column in columns]
+
+    def _columns(self) -> list[str]:
+        return [str(each[0]) for each in self._connection.execute(f"{self._asking('*')} limit 0").description]
+
+    def _path(self) -> str:
+        """The database file, whatever else a driver would take its name for."""
+        path = Path(self._where)
+        if not path.is_file():
+            raise DataError(f"{self.name}: there is no such file; check the path")
+        return str(path.resolve())
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
@@ -63,9 +94,6 @@ class Driver(ABC):
 
     @abstractmethod
     def _connected(self) -> Any: ...
-
-    @abstractmethod
-    def _columns(self, statement: str) -> list[str]: ...
 
     @abstractmethod
     def _rows(self, statement: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]: ...
@@ -102,16 +130,43 @@ class PostgreSql(Driver):
             raise
         return opened
 
-    def _columns(self, statement: str) -> list[str]:
+    def _columns(self) -> list[str]:
         with self._connection.cursor() as cursor:
-            cursor.execute(statement)
+            cursor.execute(f"{self._asking('*')} limit 0")
             return [str(each[0]) for each in cursor.description]
 
     def _rows(self, statement: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         with self._connection.cursor() as cursor:
             cursor.execute(statement)
             with cursor.fetch_record_batch() as opened:
-                yield from opened
+                yield from opened if self._decimal == "." else map(self._signed, opened)
+
+    def _chosen(self, columns: Sequence[str]) -> list[str]:
+        """What to ask for, by the types of the database: drivers say of some that they are bytes, or whole numbers."""
+        kinds = self._kinds(columns)
+        if "money" in kinds:  # which comes in cents, or whatever the locale has
+            odd = columns[kinds.index("money")]
+            raise DataError(f"{self.name}: column {odd!r} holds money; let the query turn it into numeric")
+        self._numerals.update(column for column, kind in zip(columns, kinds, strict=True) if kind == "numeric")
+        names = map(quoted, columns)
+        return [f"{name}::text as {name}" if kind == "uuid" else name for name, kind in zip(names, kinds, strict=True)]
+
+    def _kinds(self, columns: Sequence[str]) -> list[str]:
+        """The types of columns. As nothing fits the empty condition, no row of the query is computed."""
+        asked = ", ".join(f"pg_typeof({quoted(column)})::text" for column in columns)
+        with self._connection.cursor() as cursor:
+            source = f"({self._query}\n) as colonnade_source"
+            cursor.execute(f"select {asked} from (select 1) as one left join {source} on false")  # noqa: S608
+            return list(map(str, cursor.fetchone()))
+
+    def _signed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The driver writes numbers of any length as text; a party whose text has another sign is given that one."""
+        plain = plain_batch(batch)
+        arrays = [
+            pc.replace_substring(cells, ".", self._decimal) if name in self._numerals else cells
+            for name, cells in zip(plain.schema.names, plain.columns, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(arrays, names=plain.schema.names)
 
     def _why(self, error: Exception) -> str:
         state = getattr(error, "sqlstate", None)
@@ -133,34 +188,58 @@ class Sqlite(Driver):
     served = False
 
     def _connected(self) -> Any:
-        path = Path(self._where)
-        if not path.is_file():
-            raise DataError(f"{self.name}: there is no such file; check the path")
+        path = self._path()
         # A stream may be ended by another thread than the one that began it.
-        opened = sqlite3.connect(f"file:{quote(str(path.resolve()))}?mode=ro", uri=True, check_same_thread=False)
+        opened = sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True, check_same_thread=False)
         opened.execute("begin")  # the types and the rows are of one moment
         return opened
 
-    def _columns(self, statement: str) -> list[str]:
-        return [str(each[0]) for each in self._connection.execute(statement).description]
+    def _columns(self) -> list[str]:
+        # SQLite calls the second column of a name "name:1"; the first would be read without a word.
+        found = super()._columns()
+        there = set(found)
+        return [
+            first if first in there and place.isdigit() else name
+            for name in found
+            for first, _, place in [name.rpartition(":")]
+        ]
 
     def _rows(self, statement: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         types = self._types(statement, columns)
         cursor = self._connection.execute(statement)
         while rows := cursor.fetchmany(_BATCH_ROWS):
-            cells = zip(*rows, strict=True)
-            arrays = [_array(cell, kind) for cell, kind in zip(cells, types, strict=True)]
-            yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
+            cells = zip(columns, zip(*rows, strict=True), types, strict=True)
+            yield pa.RecordBatch.from_arrays([self._array(*each) for each in cells], names=list(columns))
 
     def _types(self, statement: str, columns: Sequence[str]) -> list[Any]:
-        asked = (f"max(typeof({quoted(c)}) = '{kind}')" for c in columns for kind in ("blob", "text", "real"))
-        found = iter(self._connection.execute(f"select {', '.join(asked)} from ({statement})").fetchone())  # noqa: S608
+        # One number for each column: the answer of a query has 2,000 columns at most.
+        asked = (
+            f"max(case typeof({quoted(c)}) when 'blob' then 3 when 'text' then 2 when 'real' then 1 end)"
+            for c in columns
+        )
+        found = self._connection.execute(f"select {', '.join(asked)} from ({statement})").fetchone()  # noqa: S608
         types = []
-        for column, blob, text, real in zip(columns, found, found, found, strict=True):
-            if blob:
+        for column, kind in zip(columns, found, strict=True):
+            if kind == 3:
                 raise DataError(f"{self.name}: column {column!r} holds bytes; let the query give text or numbers")
-            types.append(pa.large_string() if text else pa.float64() if real else pa.int64())
+            types.append({2: pa.large_string(), 1: pa.float64()}.get(kind, pa.int64()))
         return types
+
+    def _array(self, column: str, cells: Sequence[Any], kind: Any) -> Any:
+        if pa.types.is_large_string(kind):
+            return pa.array([self._text(each) for each in cells], kind)
+        try:
+            return pa.array(cells, kind)
+        except pa.ArrowException:
+            raise DataError(
+                f"{self.name}: column {column!r} holds fractions, and whole numbers with too many digits to stand "
+                "beside them; let the query give text, or numbers of one kind"
+            ) from None
+
+    def _text(self, cell: Any) -> str | None:
+        if cell is None or isinstance(cell, str):
+            return cell
+        return repr(cell).replace(".", self._decimal)
 
     def _why(self, error: Exception) -> str:
         said = str(error)
@@ -170,6 +249,7 @@ class Sqlite(Driver):
             "file is not a database": "the file is not one of SQLite",
             "attempt to write": "the query would change the database; only a select is run",
             "database is locked": "another program is writing to the database; try again when it is done",
+            "Could not decode": "a cell holds text that is not UTF-8; let the query turn it into text that is",
         }.items():
             if said.startswith(start):
                 return meant
@@ -185,6 +265,7 @@ class DuckDb(Driver):
     """
 
     served = False
+    _frugal = True
     _SETTINGS: ClassVar = {"memory_limit": "256MiB", "threads": 2}
     _KINDS: ClassVar = {
         "CatalogException": "the query names a table or function that is not there",
@@ -198,13 +279,22 @@ class DuckDb(Driver):
 
     def _connected(self) -> Any:
         duckdb = needed("duckdb", "duckdb", self.name)
+        path = self._path()
         try:
-            return duckdb.connect(self._where, read_only=True, config=self._SETTINGS)
+            opened = duckdb.connect(path, read_only=True, config=self._SETTINGS if self._frugal else {})
         except duckdb.ConnectionException:  # this program has the file open with other settings, which then hold
-            return duckdb.connect(self._where, read_only=True)
+            opened = duckdb.connect(path, read_only=True)
+        # Of several statements DuckDB would run all, and one that copies rows to a file is not kept from it.
+        try:
+            if [each.type for each in opened.extract_statements(self._query)] != [duckdb.StatementType.SELECT]:
+                raise DataError(f"{self.name}: the query is not one select; only a select is run")
+        except Exception:
+            opened.close()
+            raise
+        return opened
 
-    def _columns(self, statement: str) -> list[str]:
-        return [str(each[0]) for each in self._connection.execute(statement).description]
+    def _columns(self) -> list[str]:
+        return list(map(str, self._connection.sql(self._query).columns))
 
     def _rows(self, statement: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         given = False
@@ -216,7 +306,9 @@ class DuckDb(Driver):
             # Some queries cannot do with little memory; they fail before the first row.
             if given or type(error).__name__ != "OutOfMemoryException":
                 raise
-            self._connection.execute("reset memory_limit")
+            self._connection.close()
+            self._frugal = False
+            self._connection = self._connected()
             yield from self._stream(statement)
 
     def _stream(self, statement: str) -> Iterator[pa.RecordBatch]:
@@ -236,12 +328,6 @@ def needed(module: str, extra: str, name: str) -> Any:
         return import_module(module)
     except ImportError:
         raise DataError(f"{name}: this needs a package that is not here: pip install 'colonnade[{extra}]'") from None
-
-
-def _array(cells: Sequence[Any], kind: Any) -> Any:
-    if pa.types.is_large_string(kind):
-        return pa.array([each if each is None or isinstance(each, str) else repr(each) for each in cells], kind)
-    return pa.array(cells, kind)
 
 
 DRIVERS: dict[str, type[Driver]] = {"postgresql": PostgreSql, "sqlite": Sqlite, "duckdb": DuckDb}

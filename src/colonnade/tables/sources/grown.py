@@ -87,12 +87,12 @@ class _Chunks:
 
 
 def together(batches: Iterator[pa.RecordBatch], columns: Sequence[str]) -> pa.Table:
-    """The rows of all batches, whose columns are these; text is of one type, and without rows everything is text."""
+    """These columns of all batches, in whatever order those have them; text is of one type, as is what has no rows."""
     held: list[_Texts | _Chunks] = []
     for batch in batches:
-        held = held or [_Texts() if is_text(column.type) else _Chunks() for column in batch.columns]
-        for column, cells in zip(held, batch.columns, strict=True):
-            column.add(cells)
+        held = held or [_Texts() if is_text(batch.column(name).type) else _Chunks() for name in columns]
+        for name, column in zip(columns, held, strict=True):
+            column.add(batch.column(name))
     if not held:
         return pa.table({name: pa.array([], pa.large_string()) for name in columns})
     found = [column.whole() for column in held]

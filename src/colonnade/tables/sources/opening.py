@@ -29,13 +29,13 @@ def opened(given: Any, name: str | None = None, text: TextFormat = files.AS_USUA
     if isinstance(given, Source):
         return given
     if isinstance(given, Query):
-        return Answer(given, name)
+        return Answer(given, name, text)
     if isinstance(given, str | Path):
         return _lying(given, name, text)
     said = name or "table"
-    if isinstance(given, pa.Table | pa.RecordBatch) or (hasattr(given, "columns") and hasattr(given, "reset_index")):
+    if isinstance(given, pa.Table | pa.RecordBatch) or (hasattr(given, "reset_index") and hasattr(given, "columns")):
         return InHand(given, said)
-    if hasattr(given, "__arrow_c_stream__"):
+    if hasattr(given, "__arrow_c_stream__") or (hasattr(given, "scanner") and hasattr(given, "schema")):
         return ArrowStream(given, said)
     raise DataError(f"{said}: {_TAKEN}, not {type(given).__name__}")
 
@@ -90,10 +90,12 @@ def likely_format(given: Any, name: str) -> TextFormat:
 def _lying(given: str | Path, name: str | None, text: TextFormat) -> Source:
     if isinstance(given, str) and is_address(given):
         return stored_files(given, name, text)
+    if not str(given):
+        raise DataError("the table has no path; name a file, a folder or an address")
     path = Path(given)
     said = name or str(given)
     if path.suffix.lower() in ENDINGS:
-        return Sheet(path, said)
+        return Sheet(path, said, text)
     if path.is_dir() or (has_pattern(str(path)) and not path.exists()):
         return local_files(path, said, text)
     return SingleFile(path, said, text)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import glob
+import os
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,11 +19,14 @@ from colonnade.tables import files
 from colonnade.tables.arrow import pa, pc
 from colonnade.tables.formats import TextFormat
 from colonnade.tables.sources.contract import Source
-from colonnade.tables.sources.memory import plain_batch
+from colonnade.tables.sources.memory import plain_batch, plain_type
 from colonnade.tables.sources.single import local_state
-from colonnade.tables.sources.stores import has_pattern, holds_rows, listing, shown
+from colonnade.tables.sources.stored import StoredFile
+from colonnade.tables.sources.stores import has_pattern, hidden, holds_rows, listing, shown
 
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+_TWICE = "this is met twice, because of a link; remove the link, or name the folders by a pattern"
+_AT_ONCE = 8
 
 
 @dataclass(frozen=True)
@@ -29,7 +35,7 @@ class Part:
 
     at: files.At
     name: str
-    mark: tuple[int, int] | None
+    mark: Hashable
     said: tuple[tuple[str, str | None], ...]
 
 
@@ -49,7 +55,10 @@ class DataSet(Source):
 
     def columns(self) -> list[str]:
         """The columns of the files, and those that their folders say."""
-        return list(self._schema.names)
+        # A column that only some files have is there; whoever asks for it is told which file lacks it.
+        others = dict.fromkeys(column for names in self._names for column in names)
+        others.update(dict.fromkeys(key for key, _ in self._parts[0].said))
+        return [*self._schemas[0].names, *(column for column in others if column not in self._names[0])]
 
     def state(self) -> Hashable:
         """Names, sizes and times of all files."""
@@ -60,7 +69,7 @@ class DataSet(Source):
 
     def size(self, choose: files.Chooser) -> int:
         """About how many bytes of memory the chosen columns would take."""
-        wanted = set(files.chosen(self.columns(), self.name, choose))
+        wanted = set(self._types(files.chosen(self.columns(), self.name, choose)).names)
 
         def inside(there: Sequence[str]) -> list[str]:
             return [column for column in there if column in wanted]
@@ -82,11 +91,8 @@ class DataSet(Source):
     def _parts(self) -> list[Part]:
         found = self._look()
         if not found:
-            what = (
-                "no file fits this pattern"
-                if has_pattern(self.name)
-                else "this is a folder without CSV or Parquet files"
-            )
+            alone = "this is a folder without CSV or Parquet files" if self.again else "no CSV or Parquet file is there"
+            what = "no file fits this pattern" if has_pattern(self.name) else alone
             raise DataError(f"{self.name}: {what}; check the path")
         first = [key for key, _ in found[0].said]
         for part in found:
@@ -99,56 +105,97 @@ class DataSet(Source):
         return [files.schema_of(part.at, part.name, self._text) for part in self._parts]
 
     @cached_property
-    def _schema(self) -> pa.Schema:
-        """One type for each column, wide enough for that of every file; columns of folders are text."""
-        whole = self._schemas[0]
-        for part, other in zip(self._parts, self._schemas, strict=True):
-            if set(other.names) != set(whole.names):
-                odd = sorted(set(other.names) ^ set(whole.names))[0]
+    def _names(self) -> list[Counter[str]]:
+        """How often each column is in each file."""
+        return [Counter(schema.names) for schema in self._schemas]
+
+    def _types(self, columns: Sequence[str]) -> pa.Schema:
+        """One type for each of these columns, wide enough for that of every file; columns of folders are text."""
+        return pa.schema([pa.field(column, self._type(column)) for column in columns])
+
+    def _type(self, column: str) -> Any:
+        found = None
+        for part, schema, names in zip(self._parts, self._schemas, self._names, strict=True):
+            times = names[column]
+            if times > 1:
+                raise DataError(short(f"{part.name}: column {column!r} appears more than once; rename or delete one"))
+            if not times and column not in dict(part.said):
+                raise DataError(short(f"{part.name}: column {column!r} is not in this file, but in others"))
+            kind = plain_type(schema.field(column).type) if times else pa.large_string()
+            found = kind if found is None else _wider(found, kind)
+            if found is None:
                 raise DataError(
-                    short(f"{part.name}: column {odd!r} is in this file or in {self._parts[0].name}, but not in both")
+                    short(
+                        f"{part.name}: column {column!r} has another type than in the files before it; write all alike"
+                    )
                 )
-            if other.equals(whole):
-                continue
-            try:
-                whole = pa.unify_schemas([whole, other], promote_options="permissive")
-            except pa.ArrowException:
-                raise DataError(
-                    f"{part.name}: a column has another type than in the files before it; write all files alike"
-                ) from None
-        for key, _ in self._parts[0].said:
-            if key not in whole.names:
-                whole = whole.append(pa.field(key, pa.large_string()))
-        return whole
+        return found
 
     def _rows(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        whole = self._schema
-        wanted = pa.schema([whole.field(whole.get_field_index(column)) for column in columns])
-        for part, schema in zip(self._parts, self._schemas, strict=True):
-            inside = [column for column in columns if column in schema.names]
+        wanted = self._types(columns)
+        for part, names in zip(self._parts, self._names, strict=True):
+            inside = [column for column in columns if column in names]
             said = dict(part.said)
             # Without any of its own columns, one tells how many rows a file has.
-            for batch in files.read_batches(part.at, part.name, inside or schema.names[:1], self._text):
+            for batch in files.read_batches(part.at, part.name, inside or list(names)[:1], self._text):
+                plain = plain_batch(batch)
                 arrays = [
-                    batch.column(column) if column in schema.names else _repeated(said[column], batch.num_rows)
+                    plain.column(column) if column in names else _repeated(said[column], batch.num_rows)
                     for column in columns
                 ]
-                yield plain_batch(_fitted(arrays, wanted, part.name))
+                yield _fitted(arrays, wanted, part.name)
 
 
 def local_files(path: Path, name: str, text: TextFormat) -> DataSet:
     """A folder of this machine, with all folders inside it, or the files that a pattern means."""
+    here = Path.cwd()  # wherever the program goes from here
     folder = path.is_dir()
 
     def look() -> list[Part]:
-        if folder:
-            inside = (each for each in path.rglob("*") if holds_rows(each.relative_to(path).as_posix()))
-        else:
-            inside = (Path(each) for each in glob.glob(str(path), recursive=True))
-        found = sorted((each for each in inside if each.is_file()), key=lambda each: each.as_posix())
-        return [Part(each, str(each), local_state(each), _said(each.as_posix())) for each in found]
+        found = sorted(_inside(here / path) if folder else _matching(here / path), key=Path.as_posix)
+        _refuse_twice(found)
+        called = [str(each if path.is_absolute() else each.relative_to(here)) for each in found]
+        return [
+            Part(each, said, local_state(each), _said(Path(said).as_posix()))
+            for each, said in zip(found, called, strict=True)
+        ]
 
     return DataSet(name, look, text, again=True)
+
+
+def _inside(folder: Path) -> Iterator[Path]:
+    """The tables of a folder, and of those that it links to."""
+
+    def fail(error: OSError) -> None:
+        raise DataError(f"{error.filename}: the folder cannot be read: {error.strerror}")
+
+    met = set()
+    for top, folders, names in os.walk(folder, onerror=fail, followlinks=True):
+        there = os.path.realpath(top)
+        if there in met:
+            raise DataError(f"{top}: {_TWICE}")
+        met.add(there)
+        folders[:] = [each for each in folders if not hidden(each)]
+        yield from (each for each in (Path(top, inner) for inner in names if holds_rows(inner)) if each.is_file())
+
+
+def _matching(path: Path) -> Iterator[Path]:
+    """The files that a pattern means; a folder that is there means itself, whatever signs are in its name."""
+    fixed, rest = Path(path.anchor), list(path.parts[1:])
+    while rest and (fixed / rest[0]).is_dir():
+        fixed /= rest.pop(0)
+    pattern = "/".join(rest)
+    for found in glob.iglob(pattern, root_dir=fixed, recursive=True):
+        if not hidden(Path(found).as_posix(), pattern) and (fixed / found).is_file():
+            yield fixed / found
+
+
+def _refuse_twice(found: Sequence[Path]) -> None:
+    met = set()
+    for each in found:
+        if (there := os.path.realpath(each)) in met:
+            raise DataError(f"{each}: {_TWICE}")
+        met.add(there)
 
 
 def stored_files(address: str, name: str | None, text: TextFormat) -> DataSet:
@@ -156,9 +203,12 @@ def stored_files(address: str, name: str | None, text: TextFormat) -> DataSet:
     scheme = address.partition("://")[0]
 
     def look() -> list[Part]:
+        found = listing(address)
+        with ThreadPoolExecutor(_AT_ONCE) as hands:  # each is a question to the store
+            versions = list(hands.map(StoredFile.version, found))
         return [
-            Part(each, f"{scheme}://{each.path}", (each.size, each.changed), _said(each.path))
-            for each in listing(address)
+            Part(each, f"{scheme}://{each.path}", (each.size, each.changed, version), _said(each.path))
+            for each, version in zip(found, versions, strict=True)
         ]
 
     return DataSet(name or shown(address), look, text, again=False)
@@ -172,6 +222,17 @@ def _said(path: str) -> tuple[tuple[str, str | None], ...]:
     """What the folders of a path say: ``year=2024`` is a column and its cell."""
     pairs = (part.split("=", 1) for part in path.split("/")[:-1] if "=" in part.strip("="))
     return tuple((unquote(key), None if value == _NO_VALUE else unquote(value)) for key, value in pairs)
+
+
+def _wider(one: Any, other: Any) -> Any:
+    """A type that holds both; ``None`` if there is none."""
+    if one.equals(other):
+        return one
+    try:
+        pair = [pa.schema([("c", kind)]) for kind in (one, other)]
+        return pa.unify_schemas(pair, promote_options="permissive").field(0).type
+    except pa.ArrowException:
+        return None
 
 
 def _repeated(text: str | None, rows: int) -> Any:

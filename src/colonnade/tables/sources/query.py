@@ -12,12 +12,16 @@ from typing import Any, Literal
 from colonnade.disk.reading import short
 from colonnade.errors import DataError
 from colonnade.tables.arrow import pa
+from colonnade.tables.files import AS_USUAL
+from colonnade.tables.formats import TextFormat
 from colonnade.tables.sources.contract import Source
 from colonnade.tables.sources.drivers import DRIVERS, Driver
-from colonnade.tables.sources.memory import plain_batch, quoted
+from colonnade.tables.sources.memory import plain_batch
+from colonnade.tables.sources.stores import is_address
 from colonnade.tables.wording import listed
 
 Database = Literal["postgresql", "sqlite", "duckdb"]
+_ELSEWHERE = ("md:", "motherduck:")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 
 
@@ -37,7 +41,7 @@ class Query:
     def __post_init__(self) -> None:
         if self.database not in DRIVERS:
             raise DataError(f"database must be one of {listed(sorted(DRIVERS))}, not {short(repr(self.database), 40)}")
-        if not isinstance(self.query, str) or not _inner(self.query):
+        if not isinstance(self.query, str) or not self.query.strip(" \t\r\n;"):
             raise DataError('query must be a select, such as query = "select * from people"')
         if DRIVERS[self.database].served:
             if self.file is not None or self.uri_env is None:
@@ -52,6 +56,8 @@ class Query:
                 )
         elif self.uri_env is not None or self.file is None:
             raise DataError(f"a table of {self.database} needs file, the path of the database, and no uri_env")
+        elif is_address(str(self.file)) or str(self.file).startswith(_ELSEWHERE):  # it may hold a token
+            raise DataError(f"file must be the path of a database of {self.database} on this machine, not an address")
 
     def beside(self, folder: Path) -> Query:
         """The same, with the path of the file seen from a folder."""
@@ -70,48 +76,37 @@ class Answer(Source):
 
     again = False  # a database gives rows in any order, and may hold others a moment later
 
-    def __init__(self, query: Query, name: str | None = None) -> None:
+    def __init__(self, query: Query, name: str | None = None, text: TextFormat = AS_USUAL) -> None:
         super().__init__(name or query.name)
         self._query = query
+        self._decimal = text.decimal or "."
 
     def columns(self) -> list[str]:
         """The columns of the answer; no row is computed for them."""
         with self._driver() as driver:
-            return driver.columns(f"select * from {self._inner} limit 0")  # noqa: S608 - the party's own query
+            return driver.columns()
 
     def count(self) -> int:
         """How many rows there are, counted by the database."""
         with self._driver() as driver:
-            (batch,) = driver.rows(f"select count(*) as n from {self._inner}", ["n"])  # noqa: S608
-            return int(batch.column(0)[0].as_py())
+            return driver.count()
 
     def _rows(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        chosen = ", ".join(map(quoted, columns))
         with self._driver() as driver:
-            for batch in driver.rows(f"select {chosen} from {self._inner}", columns):  # noqa: S608
+            for batch in driver.rows(columns):
                 yield plain_batch(batch)
-
-    @property
-    def _inner(self) -> str:
-        # The line break ends a comment at the end of the query.
-        return f"({_inner(self._query.query)}\n) as colonnade_source"
 
     def _driver(self) -> Driver:
         asked, kind = self._query, DRIVERS[self._query.database]
         if asked.uri_env is None:
-            return kind(self.name, str(asked.file))
+            return kind(self.name, str(asked.file), asked.query, self._decimal)
         address = os.environ.get(asked.uri_env)
         if not address:
             raise DataError(
                 f"{self.name}: the environment variable {asked.uri_env} is not set; set it to the address of the "
                 "database where this command is started"
             )
-        return kind(self.name, address)
-
-
-def _inner(query: str) -> str:
-    """The query without the sign that ends it."""
-    return query.strip().rstrip(";").rstrip()
+        return kind(self.name, address, asked.query, self._decimal)
 
 
 def plainly(data: str | Path | Query) -> str | dict[str, str | None]:

@@ -12,6 +12,7 @@ from colonnade.disk import reading
 from colonnade.errors import DataError
 from colonnade.tables import files
 from colonnade.tables.arrow import pa
+from colonnade.tables.formats import TextFormat
 from colonnade.tables.sources.contract import Source
 from colonnade.tables.sources.drivers import needed
 from colonnade.tables.sources.single import local_state
@@ -28,9 +29,10 @@ class Sheet(Source):
 
     held = True
 
-    def __init__(self, path: Path, name: str) -> None:
+    def __init__(self, path: Path, name: str, text: TextFormat = files.AS_USUAL) -> None:
         super().__init__(name)
         self._path = path
+        self._decimal = text.decimal or "."
 
     def columns(self) -> list[str]:
         """The cells of the first row."""
@@ -55,8 +57,10 @@ class Sheet(Source):
             said = "there is no such file; check the path" if error.missing else f"the file cannot be read: {error}"
             raise DataError(f"{self.name}: {said}") from None
         header, *rows = self._cells()
-        names = [_text(cell) for cell in header]
-        columns = [[_text(cell) for cell in column] for column in zip(*rows, strict=True)] or [[] for _ in names]
+        names = [_text(cell, self._decimal) for cell in header]
+        columns = [[_text(cell, self._decimal) for cell in column] for column in zip(*rows, strict=True)] or [
+            [] for _ in names
+        ]
         return pa.Table.from_arrays([pa.array(column, pa.large_string()) for column in columns], names=names)
 
     def _cells(self) -> list[list[Any]]:
@@ -75,8 +79,8 @@ class Sheet(Source):
         return list(full[0])
 
 
-def _text(cell: Any) -> str:
-    """A cell as a CSV file would have it."""
+def _text(cell: Any, decimal: str) -> str:
+    """A cell as a CSV file would have it that is written with this decimal sign."""
     if isinstance(cell, str):
         return cell
     if isinstance(cell, bool):
@@ -87,4 +91,4 @@ def _text(cell: Any) -> str:
         return cell.date().isoformat()
     if isinstance(cell, datetime.date | datetime.time):
         return cell.isoformat()
-    return repr(cell) if isinstance(cell, int | float) else str(cell)
+    return repr(cell).replace(".", decimal) if isinstance(cell, int | float) else str(cell)

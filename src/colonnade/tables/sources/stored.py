@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
+_VERSIONS = ("etag", "generation", "versionid")
+
 
 @dataclass(frozen=True)
 class StoredFile:
@@ -34,6 +36,15 @@ class StoredFile:
     def file(self) -> Any:
         """The content, read at any place."""
         return self.store.open_input_file(self.path)
+
+    def version(self) -> tuple[bytes, ...]:
+        """What the store says of this very content, such as an ETag; nothing where it says nothing, or has no file."""
+        try:
+            with self.store.open_input_stream(self.path, compression=None) as opened:
+                said = opened.metadata() or {}
+        except OSError:
+            return ()
+        return tuple(bytes(value) for name, value in sorted(said.items()) if name.lower() in _VERSIONS)
 
     def start(self, size: int) -> bytes:
         """The first bytes as they are stored."""

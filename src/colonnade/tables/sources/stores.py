@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import fnmatch
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 
+from colonnade.disk.reading import short
 from colonnade.errors import DataError
 from colonnade.tables.arrow import pa
 from colonnade.tables.sources.stored import StoredFile
@@ -18,12 +20,16 @@ _OPTIONS = {
     "s3": ("region", "endpoint_override", "scheme"),
     "gs": ("endpoint_override", "scheme"),
     "gcs": ("endpoint_override", "scheme"),
-    "abfs": (),
-    "abfss": (),
+    "abfs": ("endpoint_override", "scheme"),
+    "abfss": ("endpoint_override", "scheme"),
     "hdfs": (),
 }
 """The schemes that are read, and what may be said after the question mark of an address: never a secret."""
-_ENDINGS = {"csv", "tsv", "txt", "parquet", "pq"}
+_TEXTS = {"csv", "tsv", "txt"}
+_ENDINGS = _TEXTS | {"parquet", "pq"}
+_COMPRESSED = {"gz", "bz2", "zst", "lz4", "br"}
+_PATIENCE = "retry_limit_seconds=30"  # a store of Google that cannot be reached is asked for 15 minutes otherwise
+_KEPT = "/%:=+,;~!$&'()@"
 _ENVIRONMENT = "credentials come from the environment alone, such as AWS_ACCESS_KEY_ID, and never stand in an address"
 
 
@@ -33,28 +39,63 @@ def is_address(given: str) -> bool:
 
 
 def shown(address: str) -> str:
-    """An address as errors and pages may have it: scheme, bucket and path."""
-    parts = urlsplit(address)
+    """An address as errors and pages may have it: scheme, bucket and path, or the scheme where it may hold a secret."""
+    parts = _split_address(address)
+    if parts is None or _secretive(parts):
+        return f"{address.partition('://')[0]}://..."
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def check_address(address: str) -> None:
     """Raise if an address has a scheme that is not read, or holds a credential."""
-    try:
-        parts = urlsplit(address)
-        options = parse_qsl(parts.query, keep_blank_values=True)
-    except ValueError:
-        raise DataError("the address of the table is not one; write it as s3://BUCKET/FOLDER/") from None
+    parts = _split_address(address)
+    if parts is None:
+        raise DataError("the address of the table is not one; write it as s3://BUCKET/FOLDER/")
     if parts.scheme not in _OPTIONS:
         raise DataError(f"{parts.scheme}:// is not read; the addresses that are begin with {listed(sorted(_OPTIONS))}")
-    # abfss://CONTAINER@ACCOUNT... names no secret; everywhere else what stands before the @ is a user or a password.
-    before = parts.netloc.rpartition("@")[0]
-    if ":" in before or (before and not parts.scheme.startswith("abfs")):
+    if _secretive(parts):
         raise DataError(f"{shown(address)}: the address holds a credential; {_ENVIRONMENT}")
     allowed = _OPTIONS[parts.scheme]
-    if beyond := [key for key, _ in options if key not in allowed]:
+    if beyond := [key for key, _ in parse_qsl(parts.query, keep_blank_values=True) if key not in allowed]:
         may = f"an address may say {listed(allowed)}" if allowed else "an address of this kind says nothing after a ?"
-        raise DataError(f"{shown(address)}: {beyond[0]!r} is not taken from an address; {may}, and {_ENVIRONMENT}")
+        raise DataError(
+            f"{shown(address)}: {short(beyond[0], 40)!r} is not taken from an address; {may}, and {_ENVIRONMENT}"
+        )
+    if "#" in address:
+        raise DataError(f"{shown(address)}: write the sign # in an address as %23")
+    azure = parts.scheme.startswith("abfs")
+    if "@" not in parts.netloc if azure else not parts.netloc and parts.scheme != "hdfs":
+        form = "CONTAINER@ACCOUNT.dfs.core.windows.net" if azure else "BUCKET"
+        raise DataError(f"{shown(address)}: the address names no bucket; write it as {parts.scheme}://{form}/FOLDER/")
+
+
+def _split_address(address: str) -> SplitResult | None:
+    """The parts of an address; ``None`` if it is none."""
+    try:
+        parts = urlsplit(address)
+        parse_qsl(parts.query, keep_blank_values=True)
+    except ValueError:
+        return None
+    return parts
+
+
+def _secretive(parts: SplitResult) -> bool:
+    """Whether an address may hold a user, a password or a key.
+
+    ``abfss://CONTAINER@ACCOUNT...`` names no secret, and ``gs://anonymous@BUCKET`` says that there is none. A key may
+    have a slash in it, and then the @ is in the path; but no bucket has a colon, and after that of a server comes a
+    number.
+    """
+    before, _, host = parts.netloc.rpartition("@")
+    _, colon, port = host.partition(":")
+    harmless = parts.scheme.startswith("abfs") or (parts.scheme in ("gs", "gcs") and before == "anonymous")
+    served = parts.scheme == "hdfs"
+    return (
+        ":" in before
+        or bool(before and not harmless)
+        or bool(colon and not (served and port.isdigit()))
+        or any("@" in value for _, value in parse_qsl(parts.query))
+    )
 
 
 def listing(address: str) -> list[StoredFile]:
@@ -62,29 +103,58 @@ def listing(address: str) -> list[StoredFile]:
     check_address(address)
     parts = urlsplit(address)
     folder, pattern = _split(parts.path)
-    query = f"?{parts.query}" if parts.query else ""
     with asking(shown(address)):
-        store, root = pa.fs.FileSystem.from_uri(f"{parts.scheme}://{parts.netloc}{folder}{query}")
+        # What a person writes as it is, such as a blank, is written as addresses have it.
+        query = f"{parts.query}&{_PATIENCE}" if parts.scheme in ("gs", "gcs") else parts.query
+        place = f"{parts.scheme}://{parts.netloc}{quote(folder, _KEPT)}?{query}"
+        azure = parts.scheme.startswith("abfs")
+        store, root = _azure(parts, unquote(folder)) if azure else pa.fs.FileSystem.from_uri(place)
         found = store.get_file_info(root)
         if found.type == pa.fs.FileType.File and pattern is None:
             return [_file(store, found)]
         selector = pa.fs.FileSelector(root, recursive=True, allow_not_found=True)
         inside = [each for each in store.get_file_info(selector) if each.type == pa.fs.FileType.File]
     prefix = root.rstrip("/") + "/"
-    wanted = None if pattern is None else matcher(pattern)
-    kept = [
-        each
-        for each in inside
-        if (wanted is None and holds_rows(each.path.removeprefix(prefix)))
-        or (wanted is not None and wanted.fullmatch(each.path.removeprefix(prefix)))
-    ]
+    fits = holds_rows if pattern is None else _fitting(unquote(pattern))
+    kept = [each for each in inside if fits(each.path.removeprefix(prefix))]
     return sorted((_file(store, each) for each in kept), key=lambda file: file.path)
+
+
+def _azure(parts: SplitResult, folder: str) -> tuple[Any, str]:
+    """The store that an address of Azure means, and the path in it.
+
+    Arrow would take a key of Azure from the address alone, and not from the environment. Without a key it asks Azure's
+    own ways to sign in, and ends the whole process if it should do so without TLS.
+    """
+    container, _, host = parts.netloc.rpartition("@")
+    account, _, domain = host.partition(".")
+    options = dict(parse_qsl(parts.query))
+    keys = {"account_key": os.environ.get("AZURE_STORAGE_KEY"), "sas_token": os.environ.get("AZURE_STORAGE_SAS_TOKEN")}
+    given = next(({name: value} for name, value in keys.items() if value), {})
+    if options.get("scheme", "https") != "https" and not given:
+        raise DataError(f"{shown(parts.geturl())}: without TLS, Azure's store is asked only with AZURE_STORAGE_KEY")
+    for kind in ("blob", "dfs"):
+        if at := options.get("endpoint_override") or (domain and f".{kind}.{domain.partition('.')[2]}"):
+            given[f"{kind}_storage_authority"] = at
+        given[f"{kind}_storage_scheme"] = options.get("scheme", "https")
+    return pa.fs.AzureFileSystem(account_name=account, **given), f"{container}{folder}".rstrip("/")
 
 
 def holds_rows(path: str) -> bool:
     """Whether a file of a folder is taken for a table: by its ending, and not what writers of data sets keep there."""
-    inner = path.split("/")
-    return not any(part.startswith(("_", ".")) for part in inner) and bool(_ENDINGS & set(inner[-1].split(".")[1:]))
+    *_, last, end = ("", "", *path.rpartition("/")[2].lower().split(".")[1:])
+    return not hidden(path) and (end in _ENDINGS or (last in _TEXTS and end in _COMPRESSED))
+
+
+def hidden(path: str, pattern: str = "") -> bool:
+    """Whether a file is one that writers of data sets keep for themselves, and that a pattern does not name."""
+    named = {part[:1] for part in pattern.split("/")}
+    return any(part.startswith(("_", ".")) and part[0] not in named for part in path.split("/"))
+
+
+def _fitting(pattern: str) -> Callable[[str], bool]:
+    wanted = matcher(pattern)
+    return lambda path: wanted.fullmatch(path) is not None and not hidden(path, pattern)
 
 
 def has_pattern(path: str) -> bool:
@@ -120,7 +190,7 @@ def asking(name: str) -> Iterator[None]:
     """Turn an error of a store into a sentence: its own words may hold an address with more than ours shows."""
     try:
         yield
-    except (ImportError, NotImplementedError, AttributeError):
+    except (ImportError, NotImplementedError, AttributeError, TypeError):
         raise DataError(f"{name}: this pyarrow was built without this kind of store; install another build") from None
     except (OSError, ValueError, pa.ArrowException):
         raise DataError(
