@@ -166,9 +166,6 @@ class Identity:
         self._key = key
         self.certificate = certificate
 
-    def __reduce__(self) -> str | tuple[object, ...]:
-        raise TypeError("a private key stays in its process")
-
     @classmethod
     def create(cls, name: str, *, days: int = IDENTITY_DAYS) -> Identity:
         """A new identity with the name ``name``."""
