@@ -213,7 +213,7 @@ def _ends(dtype: np.dtype[Any]) -> tuple[int, ...]:
 
 def _raw(frame: Callable[[str, dict[str, Any]], bytes]) -> Callable[[Any, str, dict[str, Any]], None]:
     """Put these bytes into the lane, as if they had been encoded."""
-    return lambda link, kind, given: link._out.put(frame(kind, given), 0.0)
+    return lambda link, kind, given: link._out.put(made := frame(kind, given), len(made), 0.0)
 
 
 def _turned(frame: bytes, at: int) -> bytes:
