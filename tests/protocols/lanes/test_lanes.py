@@ -388,6 +388,22 @@ def test_budget_is_spent_before_the_first_lane():
 # --- heads
 
 
+def test_owners_with_other_rules_of_partitions_stop_before_any_lane():
+    study = small()
+
+    def program(me):
+        for name in ("o1", "o2"):
+            me.link(name).send("partition-key", key=bytes(32), check=bytes(32))
+        me.link(COORDINATOR).recv("lanes", 1 << 20)
+
+    ended = study.outcomes(o0=program)
+    found = [str(one) for one in ended.values() if isinstance(one, ProtocolError)]
+    assert found
+    assert all("other rules" in sentence for sentence in found)
+    assert not study.lanes.rooms
+    study.check_threads()
+
+
 def test_signs_of_life_are_no_orders():
     """Heads that speak all the time: every wait is longer than their patience."""
     study = small(partitions=2, people=12)
