@@ -126,11 +126,15 @@ def _spread(me: Owner, laned: Laned) -> Partitions:
     """The partitions and their key, which the first owner draws and the coordinator lacks."""
     first, *others = laned.task.owners
     if me.name != first:
-        return Partitions(laned.partitions, received(me.link(first), first, vocabulary.PARTITION_KEY)["key"])
-    key = new_key()
+        told = received(me.link(first), first, vocabulary.PARTITION_KEY)
+        spread = Partitions(laned.partitions, told["key"])
+        if spread.check != told["check"]:
+            raise ProtocolError(f"{first} divides people into partitions by other rules: use the same version")
+        return spread
+    spread = Partitions(laned.partitions, new_key())
     for name in others:
-        me.link(name).send("partition-key", key=key)
-    return Partitions(laned.partitions, key)
+        me.link(name).send("partition-key", key=spread.key, check=spread.check)
+    return spread
 
 
 def _check_split(laned: Laned, held: Sequence[int]) -> None:

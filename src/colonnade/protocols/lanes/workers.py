@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from colonnade.errors import ProtocolError
 from colonnade.mpc import Hand
 from colonnade.protocols.lanes.arbiter import Again, Followed, Kept, Lane, Meet, Order
 from colonnade.protocols.lanes.crew import Closed, Crew, Event, Failed, Free, Here, Lost
@@ -68,7 +67,7 @@ class Workers:
             return []  # it was given up meanwhile
         if isinstance(event, Here):
             if len(event.introduction) > LONGEST_INTRODUCTION:
-                raise ProtocolError("the introduction of a worker is too long")
+                raise ValueError("the introduction of a worker is too long")
             self._followed.here(lane)
             return [Said("here", lane, worker=event.introduction)]
         self._ended.add(lane)
