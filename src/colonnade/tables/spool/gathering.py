@@ -232,7 +232,8 @@ def _repeated(hashes: NDArray[np.int64], folder: Path, plan: KeyPlan) -> tuple[N
 def _twice(hashes: NDArray[np.int64]) -> NDArray[np.int64]:
     """The numbers that occur more than once, in ascending order; about a sixteenth of them is sorted at a time."""
     found = [np.empty(0, np.int64)]
+    ends = hashes.view(np.uint8)[:: hashes.itemsize] % _SLICES
     for part in range(_SLICES):
-        some = np.sort(hashes[hashes & (_SLICES - 1) == part])
+        some = np.sort(hashes[ends == part])
         found.append(np.unique(some[1:][some[1:] == some[:-1]]))
     return np.sort(np.concatenate(found))

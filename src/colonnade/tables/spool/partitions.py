@@ -69,23 +69,36 @@ class Slices(Source):
 
     def columns(self) -> list[str]:
         """The columns that were written."""
-        return [] if not len(self._edges) else list(self._run(0).schema.names)
+        if not len(self._edges):
+            return []
+        with self._mapped(0) as rows:
+            return list(rows.schema.names)
 
     def size(self, choose: Chooser) -> int:
         """How many bytes of memory the rows take."""
-        return sum(int(self._run(run, *edge).nbytes) for run, edge in enumerate(self._edges.tolist()))
+        total = 0
+        for run, (start, stop) in enumerate(self._edges.tolist()):
+            with self._mapped(run) as rows:
+                total += int(rows.slice(start, stop - start).nbytes)
+        return total
 
     def _rows(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         naming = {ROW, KEY, ID}.intersection(columns)
         for run, (start, stop) in enumerate(self._edges.tolist()):
             if start < stop:
-                found = self._run(run, start, stop).select(list(columns))
+                found = self._copied(run, start, stop, columns)
                 yield found if naming else self._typing.readable(found)
 
-    def _run(self, run: int, start: int = 0, stop: int = 0) -> pa.RecordBatch:
-        # Opened anew each time: pages that stay mapped count as memory of this process.
+    def _copied(self, run: int, start: int, stop: int, columns: Sequence[str]) -> pa.RecordBatch:
+        # Pages that are mapped, and many around them, count as memory of this process: those of one run at a time.
+        with self._mapped(run) as rows:
+            found = rows.slice(start, stop - start).select(list(columns))
+            return pa.ipc.read_record_batch(found.serialize(), found.schema)
+
+    @contextmanager
+    def _mapped(self, run: int) -> Iterator[pa.RecordBatch]:
         with readable(self._folder), pa.memory_map(str(self._folder / _run(run)), "r") as opened:
-            return pa.ipc.open_file(opened).get_batch(0).slice(start, stop - start)
+            yield pa.ipc.open_file(opened).get_batch(0)
 
 
 class Spool:
