@@ -16,6 +16,7 @@ import pytest
 
 from colonnade.errors import ConnectError, IdentityError, StudyError
 from colonnade.study import Study
+from colonnade.study.doctor import examine
 from colonnade.study.relay import relay
 from colonnade.study.spec import write_pins
 from colonnade.tables import Schema, number
@@ -82,6 +83,14 @@ def test_workers_meet_at_a_relay_until_it_is_told_to_stop(trial: Any) -> None:
                 thread.join()
         finally:
             process.kill()
+
+
+def test_the_doctor_looks_at_every_hub(trial: Any) -> None:
+    study = trial.study(f"127.0.0.1:{free_port()}")
+    with relay(study, trial.key) as hub:
+        first, further = (check for check in examine(study.path, None) if check.what == "port")
+    assert "127.0.0.1:7000" in first.detail
+    assert (further.level, further.detail) == ("good", f"something listens at {hub.address}")
 
 
 def test_what_a_relay_cannot_serve(trial: Any) -> None:

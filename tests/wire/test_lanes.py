@@ -14,11 +14,12 @@ import grpc
 import pytest
 
 from colonnade.errors import ColonnadeError, ConnectError, IdentityError, StudyError
-from colonnade.wire import Caller, Endpoint, Hub, HubLimits, Identity, Service, dial, rooms
+from colonnade.wire import Caller, Endpoint, Hub, HubLimits, Identity, Service, certificates, dial, rooms
 from colonnade.wire.direct import Direct
 from colonnade.wire.hub_carrier import open_channel
+from colonnade.wire.identity import ConnectionCertificate
 from colonnade.wire.lanes import hub_of, lane_room, lane_topic
-from colonnade.wire.workers import WorkerKeys, introduce
+from colonnade.wire.workers import Admission, WorkerKeys, introduce
 
 NAMES = ("bank", "clinic", "coordinator", "shop")
 TOPIC = b"digest of a study"
@@ -202,6 +203,17 @@ def test_a_worker_may_join_lanes_and_nothing_else(people: Any, crews: Any) -> No
             caller.ask("colonnade.Test", "Echo", b"hello")
         assert hub.rooms == {"": {"bank"}}  # the head was not disturbed
         head.close()
+
+
+def test_a_hub_refuses_a_worker_that_is_out_of_date(people: Any, hub: Hub) -> None:
+    # It goes on dialling: the hub goes by the certificate, and by its own clock.
+    key, over = certificates.connection_key(), datetime.now(UTC) - timedelta(minutes=1)
+    issued = people.bank.issue_for_worker(certificates.request("bank", key), over)
+    chain = certificates.chain_for_lanes(issued, key, people.pins["bank"].parsed)
+    shown = ConnectionCertificate(certificates.key_pem(key), chain)
+    guest = Admission(people.pins["bank"], shown, datetime.now(UTC) + timedelta(hours=1))
+    with pytest.raises(IdentityError, match="does not accept the certificate of bank"):
+        dial(hub.address, people.bank, people.pins, room="lane-0-1", hub=people.pins["coordinator"], guest=guest)
 
 
 def test_a_worker_cannot_answer_as_a_hub(people: Any, crews: Any) -> None:

@@ -76,7 +76,7 @@ def test_another_party_is_not_introduced_as_this_one(bank: Any) -> None:
         introduce(shop, bank.keys.request, TOPIC, soon())
     # the shop's head signs its own worker under the name of the bank
     own, forged = Introduction.read(bank.raw, "bank"), WorkerKeys.create("bank")
-    signature = shop.sign(workers._statement(forged.certificate, TOPIC, own.until))
+    signature = shop.sign(workers._statement(forged.certificate, own.connection, TOPIC, own.until))
     with pytest.raises(IdentityError, match="was not signed"):
         Introduction(forged.certificate, own.connection, own.until, signature).check(bank.base, TOPIC)
 
@@ -89,7 +89,7 @@ def test_nobody_is_introduced_for_the_past_or_for_days(bank: Any, until: float) 
 
 def test_an_introduction_that_is_good_for_too_long_is_refused(bank: Any) -> None:
     until = datetime.now(UTC).replace(microsecond=0) + LONGEST + certificates.CLOCK_SKEW + timedelta(hours=1)
-    signature = bank.identity.sign(workers._statement(bank.keys.certificate, TOPIC, until))
+    signature = bank.identity.sign(workers._statement(bank.keys.certificate, b"", TOPIC, until))
     with pytest.raises(IdentityError, match="is good for longer than any may be"):
         Introduction(bank.keys.certificate, b"", until, signature).check(bank.base, TOPIC)
 
@@ -130,21 +130,14 @@ def test_what_is_cut_or_has_more_cannot_be_read(bank: Any) -> None:
         check_introduction(workers._INTRODUCTION + late, bank.base, TOPIC)
 
 
+@pytest.mark.filterwarnings("ignore::cryptography.utils.CryptographyDeprecationWarning")  # of changed serial numbers
 @given(at=st.integers(0, 10_000), bit=st.integers(0, 7), cut=st.integers(0, 10_000))
 def test_no_changed_byte_is_believed_and_nothing_else_is_raised(bank: Any, at: int, bit: int, cut: int) -> None:
-    own = Introduction.read(bank.raw, "bank")
     changed = bytearray(bank.raw)
     changed[at % len(changed)] ^= 1 << bit
     for raw in (bytes(changed), bank.raw[: cut % len(bank.raw)]):
-        try:
-            found = check_introduction(raw, bank.base, TOPIC)
-        except IdentityError:
-            continue
-        # Only what hubs check themselves may differ: the certificate for connections.
-        assert found == own.worker
-        assert Introduction.read(raw, "bank").connection != own.connection
         with pytest.raises(IdentityError):
-            bank.keys.admission(raw, bank.base, TOPIC)
+            check_introduction(raw, bank.base, TOPIC)
 
 
 def test_a_worker_takes_its_own_introduction_only(bank: Any) -> None:
@@ -158,7 +151,8 @@ def test_a_worker_takes_its_own_introduction_only(bank: Any) -> None:
     # the certificate of another worker's connection, beside our own
     other = Introduction.read(introduce(bank.identity, WorkerKeys.create("bank").request, TOPIC, soon()), "bank")
     own = Introduction.read(bank.raw, "bank")
-    mixed = Introduction(own.worker, other.connection, own.until, own.signature).to_bytes()
+    signature = bank.identity.sign(workers._statement(own.worker, other.connection, TOPIC, own.until))
+    mixed = Introduction(own.worker, other.connection, own.until, signature).to_bytes()
     with pytest.raises(IdentityError, match="has no certificate for its connections"):
         bank.keys.admission(mixed, bank.base, TOPIC)
 

@@ -168,7 +168,7 @@ class Introduction:
         if self.worker.name != name:
             raise IdentityError(f"a worker of {self.worker.name} was introduced where one of {name} was due")
         base.check_dates(now)
-        if not base.has_signed(self.signature, _statement(self.worker, topic, self.until)):
+        if not base.has_signed(self.signature, _statement(self.worker, self.connection, topic, self.until)):
             raise IdentityError(
                 f"the introduction of a worker of {name} was not signed for this study by the identity that the study "
                 f"pins ({base.fingerprint})"
@@ -202,7 +202,7 @@ def introduce(identity: Identity, request: bytes, topic: bytes, until: datetime)
         connection = identity.issue_for_worker(parts[1], until)
     except ValueError:
         raise IdentityError(f"{what} asks for no certificate that a worker can have") from None
-    signature = identity.sign(_statement(worker, topic, until))
+    signature = identity.sign(_statement(worker, connection, topic, until))
     return Introduction(worker, connection, until, signature).to_bytes()
 
 
@@ -211,12 +211,11 @@ def check_introduction(raw: bytes, base: Certificate, topic: bytes, now: datetim
     return Introduction.read(raw, base.name).check(base, topic, now)
 
 
-def _statement(worker: Certificate, topic: bytes, until: datetime) -> bytes:
-    """What is signed: for which purpose, in which study, whose worker, which, and until when."""
+def _statement(worker: Certificate, connection: bytes, topic: bytes, until: datetime) -> bytes:
+    """What is signed: for which purpose, in which study, whose worker, which, with what connection, until when."""
+    study, own, shown = (sha256(part).digest() for part in (topic, worker.der, connection))
     moment = _UNTIL.pack(round(until.timestamp()))
-    return _INTRODUCTION + _joined(
-        sha256(topic).digest(), worker.name.encode("ascii"), sha256(worker.der).digest(), moment
-    )
+    return _INTRODUCTION + _joined(study, worker.name.encode("ascii"), own, shown, moment)
 
 
 def _check_until(name: str, until: datetime, now: datetime) -> None:
