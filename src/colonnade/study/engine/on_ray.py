@@ -20,6 +20,7 @@ import socket
 import sys
 import tempfile
 import threading
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -200,21 +201,10 @@ class _Connection:
                 return cls(ours=False)
             made = cls(ours=True)
             made._hush(True)
-            usual = {"log_to_driver": False, "configure_logging": False}
             try:
-                if found == LOCAL:
-                    made.folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp" if os.path.isdir("/tmp") else None)  # noqa: S108 - paths of sockets are short
-                    ray.init(
-                        address="local",
-                        num_cpus=workers or cores(),
-                        include_dashboard=False,
-                        object_store_memory=_OWN_STORE,
-                        _node_ip_address="127.0.0.1",
-                        _temp_dir=made.folder,
-                        **usual,
-                    )
-                else:
-                    ray.init(address=found, **usual)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # of Ray, about later versions of Ray
+                    ray.init(**made._settings(found, workers), log_to_driver=False, configure_logging=False)
                 _check_nodes(ray)
             except EngineError:
                 made.close()
@@ -228,6 +218,20 @@ class _Connection:
                 )
                 raise EngineError(f"{what} ({type(error).__name__}); `ray status` may say more") from None
             return made
+
+    def _settings(self, address: str, workers: int | None) -> dict[str, Any]:
+        if address != LOCAL:
+            return {"address": address}
+        short = "/tmp" if os.path.isdir("/tmp") else None  # noqa: S108 - the paths of its sockets may not be long
+        self.folder = tempfile.mkdtemp(prefix="ray-", dir=short)
+        return {
+            "address": LOCAL,
+            "num_cpus": workers or cores(),
+            "include_dashboard": False,
+            "object_store_memory": _OWN_STORE,
+            "_node_ip_address": "127.0.0.1",
+            "_temp_dir": self.folder,
+        }
 
     def close(self) -> None:
         if self.ours:
@@ -331,7 +335,7 @@ def _running() -> str | None:
     """The address of a cluster that this user has started on this machine, if it answers."""
     if said := os.environ.get("RAY_ADDRESS"):
         return said
-    note = Path("/tmp/ray/ray_current_cluster")  # noqa: S108 - where `ray start` writes it
+    note = Path(os.environ.get("RAY_TMPDIR", "/tmp")) / "ray" / "ray_current_cluster"  # noqa: S108 - by `ray start`
     try:
         if sys.platform == "win32" or note.stat().st_uid != os.getuid():
             return None  # of somebody else, who would get our rows
