@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from colonnade import PCA, Federation, Party, PartyConfig, Query, Schema, category, number, read_table
+from colonnade.console.surveying import in_child
 from colonnade.errors import DataError
 from colonnade.tables import reading
 from colonnade.tables.cells import OnDisk
@@ -137,6 +138,39 @@ def test_a_study_of_a_database_an_object_store_and_a_warehouse(trial: Any, bank_
     assert study.run_json("bank")["rows_held"] == before["bank"].rows
     for file in study.folder.rglob("*"):
         assert not file.is_file() or PASSWORD.encode() not in file.read_bytes(), file
+    assert PASSWORD not in "".join(end.text for end in ended.values())
+    schemas["bank"].save(study.folder / "as-sent.toml")
+    surveyed = in_child(PartyConfig.load(configs["bank"]), study.folder / "as-sent.toml")  # as the console reads it
+    assert surveyed.rows == before["bank"].rows
+
+
+def test_commands_show_no_password(
+    tmp_path: Path, bank_db: str, in_this_process: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither where all is well nor where the address, the table or a column is wrong, for people and for programs."""
+    loaded(bank_db, people(), "people")
+    SCHEMA.save(tmp_path / "schema.toml")
+    start = 'name = "bank"\nid = "person_id"\nkey = "bank.key"\nledger = "ledger.sqlite"\n[policy]\ntasks = ["pca"]\n'
+    rest = 'columns = "all"\n[policy.budget]\nepsilon = 1.0\n[data]\ndatabase = "postgresql"\nuri_env = "BANK_DB"\n'
+    said, codes = "", []
+    for query, address in (
+        ("select * from people", bank_db),
+        ("select * from absent", bank_db),
+        ("select * from people", f"postgresql://bank:{PASSWORD}@127.0.0.1:1/elsewhere"),
+        ("select * from people", f"postgresql://bank:{PASSWORD}@[broken/x"),
+    ):
+        monkeypatch.setenv("BANK_DB", address)
+        (tmp_path / "party.toml").write_text(f'{start}{rest}query = "{query}"\n')
+        for words in (("check", tmp_path / "schema.toml"), ("draft", "--out", tmp_path / f"{len(codes)}.toml")):
+            for json in ((), ("--json",)):
+                code, out, err = in_this_process("schema", words[0], tmp_path / "party.toml", *words[1:], *json)
+                codes.append(code)
+                said += out + err
+    assert codes == [0, 0, 0, 1] + [DataError.exit_code] * 12  # the second draft finds the first
+    assert "1000 rows fit" in said.replace(",", "")
+    assert "cannot be reached" in said
+    for word in (PASSWORD, "never-read-me", "Traceback", "elsewhere"):
+        assert word not in said
 
 
 @pytest.fixture(scope="module")
