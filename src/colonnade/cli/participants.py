@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from colonnade.cli.groups import StudyPath
 from colonnade.cli.output import Json, about, emit, piped, present, progress_bar, say, speak_json
+
+if TYPE_CHECKING:
+    from colonnade.study import Study
+    from colonnade.study.lanes.heads import Asked
 
 PartyPath = Annotated[Path, typer.Argument(metavar="PARTY.toml", help="The party's own configuration.")]
 Out = Annotated[Path | None, typer.Option("--out", help="The run directory.  [default: runs/NAME]")]
@@ -18,6 +22,9 @@ Approve = Annotated[
 ]
 Again = Annotated[
     bool, typer.Option("--again", help="Run, and spend, once more if this study already ran; without it one is asked.")
+]
+Workers = Annotated[
+    int | None, typer.Option("--workers", min=1, max=4096, help="Workers in lanes, if not as many as usual.")
 ]
 Pipe = Annotated[bool, typer.Option("--pipe", hidden=True)]
 
@@ -49,6 +56,10 @@ def coordinator(
         str | None, typer.Option("--listen", help="Listen at HOST:PORT when that is not what the parties dial.")
     ] = None,
     out: Out = None,
+    workers: Workers = None,
+    engine: Annotated[
+        str | None, typer.Option("--engine", help="Where workers run: processes, ray, or the address of a cluster.")
+    ] = None,
     json: Json = False,
     pipe: Pipe = False,
     hub: HubAddress = None,
@@ -67,16 +78,36 @@ def coordinator(
     speak_json(json or pipe)
     about(study, "PARTY.toml")  # its real path is known to the party alone
     loaded = Study.load(study).runnable()
+    asked = crew_asked(loaded, workers, engine)
     folder = out or Path("runs") / loaded.name
     address = listen or loaded.content.coordinator.address
     loaded.certificates()  # an error about a wrong pin must come before "waiting"
     say(f"coordinator of {loaded.name!r}: waiting for {', '.join(loaded.content.parties)} at {address}")
     with progress_bar(not (json or pipe)) as bar:
         place, watch = Place(hub, room, attempt), present if while_open else None
-        run_coordinator(loaded, key, folder, piped if pipe else bar, listen=listen, place=place, watch=watch, tell=say)
+        shown = piped if pipe else bar
+        run_coordinator(loaded, key, folder, shown, listen=listen, place=place, watch=watch, tell=say, workers=asked)
     if room or not pipe:
         facts = publish(loaded, folder, {"coordinator": folder})
         emit(facts) if json else None if pipe else say(show.outcome(loaded, folder, facts["run"]))
+
+
+def crew_asked(study: Study, workers: int | None, engine: str | None = None) -> Asked:
+    """What is asked of workers; in a study in lanes they are forked from a copy of this process.
+
+    To be called when nothing but public files was read.
+    """
+    from colonnade.cli.forking import copied
+    from colonnade.errors import StudyError
+    from colonnade.study.lanes.heads import Asked
+
+    if study.content.lanes is None:
+        if workers is not None or engine is not None:
+            raise StudyError(
+                f"study {study.name!r} has no [lanes], so nobody has workers: leave --workers and --engine out"
+            )
+        return Asked()
+    return Asked(workers, engine, copied(study))
 
 
 def relay(
@@ -114,6 +145,7 @@ def party(
     ] = None,
     approve: Approve = None,
     again: Again = False,
+    workers: Workers = None,
     json: Json = False,
     pipe: Pipe = False,
     hub: HubAddress = None,
@@ -135,7 +167,9 @@ def party(
     without_pandas()
     speak_json(json or pipe)
     about(study, config)
-    loaded, own = Study.load(study).runnable(), PartyConfig.load(config)
+    loaded = Study.load(study).runnable()
+    asked = crew_asked(loaded, workers)
+    own = PartyConfig.load(config)
     folder = out or folder_of(Path("runs") / loaded.name, own.name)
     if not (json or pipe):
         said = (show.about(loaded), show.asked(own.name, preflight(loaded)), show.own_forecast(loaded, [own]))
@@ -155,6 +189,7 @@ def party(
             place=Place(hub, room, attempt),
             watch=present if while_open else None,
             tell=say,
+            workers=asked,
         )
     publish_own(loaded, own, folder, model)
     if not pipe:

@@ -16,6 +16,7 @@ from colonnade.privacy.observers import OTHERS, Inputs, Security, check_delta
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.study.alignment.section import AlignPart
 from colonnade.study.keys import Part, TaskKeys, checked_path
+from colonnade.study.lanes.section import LanesPart
 from colonnade.study.limits import LimitsPart
 from colonnade.wire import check_name
 
@@ -116,6 +117,7 @@ class StudyFile(Part):
     task: SerializeAsAny[TaskKeys]
     budget: PricePart = PricePart()
     align: AlignPart | None = None
+    lanes: LanesPart | None = None
     committee: CommitteePart = CommitteePart()
     coordinator: CoordinatorPart
     parties: dict[str, PartyPart] = Field(min_length=2)
@@ -154,7 +156,30 @@ class StudyFile(Part):
         if self.align is not None:
             self.align.check_parties(len(self.parties))
             if (most := self.task.marked(LIMITS_ROWS)) is not None:
-                self.align.check_rows(len(self.parties), most)
+                self.align.check_rows(len(self.parties), most, self.partitions)
+        return self
+
+    @property
+    def partitions(self) -> int:
+        """In how many parts people are added up."""
+        return 1 if self.lanes is None else self.lanes.partitions
+
+    @model_validator(mode="after")
+    def _can_have_lanes(self) -> StudyFile:
+        """Raise an error where people cannot be divided among lanes, or workers could not meet."""
+        if self.lanes is None:
+            return self
+        if self.align is None:
+            raise ValueError("lanes needs [align]: people are divided by the keys that it names")
+        if self.align.mode == "fuzzy":
+            raise ValueError(
+                'lanes does not work with align.mode = "fuzzy": people who are alike may be in different partitions'
+            )
+        if self.coordinator.links == "direct":
+            raise ValueError(
+                'lanes does not work with coordinator.links = "direct": workers meet at hubs; name more of them under '
+                "coordinator.hubs if one is not enough"
+            )
         return self
 
     def _check_without_shares(self) -> None:

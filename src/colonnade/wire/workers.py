@@ -86,6 +86,7 @@ class WorkerKeys:
         introductions: Mapping[str, bytes],
         bases: Mapping[str, Certificate],
         topic: bytes,
+        /,
         *,
         hub_name: str = "coordinator",
         **settings: Any,

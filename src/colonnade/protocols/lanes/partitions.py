@@ -8,6 +8,7 @@ the other owners more than how many there are, so lists are filled up to a lengt
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -48,6 +49,13 @@ class Partitions:
             found[start : start + _CHUNK] = _tags(part, self.key)[:, :_WORD].copy().view(">u4")[:, 0]
         return found >> (8 * _WORD - (self.count.bit_length() - 1))
 
+    @property
+    def check(self) -> bytes:
+        """A digest of what these rules give: owners with other rules would lose people without knowing it."""
+        numbers = self.of([f"person {number}".encode() for number in range(_TRIED)])
+        lengths = [filled_length(people, self.count) for people in (1, 1000, 10**6, 10**9)]
+        return hashlib.sha256(repr((self.count, numbers.tolist(), lengths)).encode()).digest()
+
 
 def _tags(values: Sequence[bytes], key: bytes) -> NDArray[np.uint8]:
     """CBC-MAC of each value under AES-256, after a block that holds its length; the last block is filled with zeros.
@@ -72,13 +80,6 @@ def _tags(values: Sequence[bytes], key: bytes) -> NDArray[np.uint8]:
             state = np.frombuffer(bytearray(cipher.update(state.data)), np.uint8).reshape(-1, _BLOCK)
         tags[there] = state
     return tags
-
-    @property
-    def check(self) -> bytes:
-        """A digest of what these rules give: owners with other rules would lose people without knowing it."""
-        numbers = self.of([f"person {number}".encode() for number in range(_TRIED)])
-        lengths = [filled_length(people, self.count) for people in (1, 1000, 10**6, 10**9)]
-        return hashlib.sha256(repr((self.count, numbers.tolist(), lengths)).encode()).digest()
 
 
 def check_count(count: int) -> None:

@@ -116,7 +116,7 @@ def live(birth: Birth, line: QueuedLine) -> None:
     except MemoryError:
         return line.over("the system had no memory left for it", "memory")
     except BaseException as error:
-        return line.over(_without_data(error), "raised")
+        return line.over(without_data(error), "raised")
     return line.over("its role has ended", "raised")
 
 
@@ -165,7 +165,7 @@ def _found(role: str) -> Callable[..., object]:
     return found
 
 
-def _without_data(error: BaseException) -> str:
+def without_data(error: BaseException) -> str:
     """What was raised and where; the message only of our own errors, which hold no data."""
     if isinstance(error, ColonnadeError):
         return harmless(error, _LONGEST_SENTENCE)
