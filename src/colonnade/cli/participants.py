@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -83,7 +84,7 @@ def coordinator(
     address = listen or loaded.content.coordinator.address
     loaded.certificates()  # an error about a wrong pin must come before "waiting"
     say(f"coordinator of {loaded.name!r}: waiting for {', '.join(loaded.content.parties)} at {address}")
-    with progress_bar(not (json or pipe)) as bar:
+    with closing(asked), progress_bar(not (json or pipe)) as bar:
         place, watch = Place(hub, room, attempt), present if while_open else None
         shown = piped if pipe else bar
         run_coordinator(loaded, key, folder, shown, listen=listen, place=place, watch=watch, tell=say, workers=asked)
@@ -178,7 +179,7 @@ def party(
     say_repeat(loaded, own)
     approved = approval([own], approve, mute=json or pipe, by=approved_by)
     repeat = once_more(again, mute=json or pipe)
-    with progress_bar(not (json or pipe)) as bar:
+    with closing(asked), progress_bar(not (json or pipe)) as bar:
         model = run_party(
             loaded,
             own,

@@ -116,6 +116,7 @@ def test_the_check_shows_other_rules() -> None:
         patch.setattr(partitions, "filled_length", lambda people, count: people)
         assert spread.check != before
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(partitions, "_PURPOSE", b"another")
+        tags = partitions._tags
+        patch.setattr(partitions, "_tags", lambda values, key: tags(values, key[::-1]))
         assert spread.check != before
     assert spread.check == before

@@ -43,12 +43,17 @@ class Asked:
     engine: str | None = None
     """The coordinator's; a party's file names its own."""
     forks: Forks | None = None
-    """By which processes are started; it is closed with them."""
+    """By which processes are started."""
 
     def compute(self, own: ComputePart | None = None) -> ComputePart:
         """What is used in the end; a coordinator has no table, so it needs no folder that machines share."""
         found = ComputePart(engine=self.engine or PROCESSES, spool="/") if own is None else own
         return found.model_copy(update={} if self.workers is None else {"workers": self.workers})
+
+    def close(self) -> None:
+        """End what starts processes."""
+        if self.forks is not None:
+            self.forks.close()
 
 
 AS_WRITTEN = Asked()
@@ -75,8 +80,6 @@ class Head:
         self._study, self._model, self._identity, self._certificates = study, model, identity, certificates
         self._place, self._record, self._asked = place, record, asked
         self._left = ExitStack()
-        if asked.forks is not None:
-            self._left.callback(asked.forks.close)
 
     @cached_property
     def laned(self) -> Laned:
