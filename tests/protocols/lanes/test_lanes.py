@@ -350,11 +350,26 @@ def test_too_few_people_are_found_when_all_lanes_are_known():
 def test_more_people_than_the_study_allows_end_it():
     task = kit.moments_task((2, 1), rows_at_most=25)
     held = numbers_held(task, np.random.default_rng(1), 40, 1.0)
-    ended = Study(laned(task, 4, mode="helper"), moments, held).outcomes()
+    study = Study(laned(task, 16, mode="helper"), moments, held, dict.fromkeys(("o0", "o1", COORDINATOR), 1))
+    ended = study.outcomes()
+    assert len(study.lanes.rooms) < 16, "fifteen of forty people in the last of them are less likely than 2^-25"
     found = [one for one in ended.values() if isinstance(one, CapacityError)]
     assert found
     assert all("raise rows_at_most" in str(one) for one in found)
     assert not any(isinstance(one, kit.Played) for one in ended.values())
+
+
+def test_slots_of_one_lane_show_that_all_are_too_many():
+    task = kit.hidden_moments_task(2, block_rows=16, rows_at_most=100)
+    held = grouped_held(task, np.random.default_rng(1), 20, 1.0)
+    study = Study(laned(task, 8, mode="helper"), moments, held, dict.fromkeys(("o0", "o1", COORDINATOR), 1))
+    found = [one for one in study.outcomes().values() if isinstance(one, CapacityError)]
+    assert found
+    assert all("lists of all parties together" in str(one) for one in found)
+    assert len(study.lanes.rooms) <= 2
+    study.check_threads()
+    with pytest.raises(CapacityError, match="lists of all parties together"):
+        laned(task, 8, mode="helper", pad_to=20)  # before anybody has a part in it
 
 
 def test_a_table_that_does_not_fit_its_partitions_ends_the_study_before_any_lane(monkeypatch):

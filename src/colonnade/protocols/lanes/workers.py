@@ -52,6 +52,11 @@ class Workers:
             raise ValueError("lanes are added up when all of them are kept")
         return self._total
 
+    @property
+    def rows(self) -> int:
+        """The rows, or slots, of all lanes that are kept so far."""
+        return 0 if self._total is None else self._total.rows
+
     def heard(self, event: Event) -> list[Said]:
         """What this participant has to say when its crew tells it something."""
         if isinstance(event, Failed):
