@@ -84,7 +84,7 @@ clean:
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev,nn,console,onnx,traces]"
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev,nn,console,onnx,traces,ray]"
 	touch $@
 
 # A server that speaks S3, for the tests. By itself: what it is made of needs older packages than ours.

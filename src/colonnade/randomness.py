@@ -34,6 +34,9 @@ class Stream:
         """A stream under a new key from the operating system."""
         return cls(new_key())
 
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        raise TypeError("a stream is never copied or sent: two holders would draw the same coins")
+
     def bytes(self, count: int) -> bytes:
         """The next ``count`` bytes."""
         return self._fill(count).tobytes()

@@ -91,6 +91,14 @@ def options(
     """What is asked of no command in particular."""
 
 
+@app.command("_worker", hidden=True)
+def worker() -> None:
+    """Be a worker of a head, on the line that it has given as standard input."""
+    from colonnade.study.engine.processes import main
+
+    main()
+
+
 @app.command()
 def scores(
     path: Annotated[

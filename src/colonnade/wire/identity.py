@@ -128,6 +128,9 @@ class ConnectionCertificate:
     key_pem: bytes
     chain_pem: bytes
 
+    def __reduce__(self) -> str | tuple[object, ...]:
+        raise TypeError("a private key stays in its process")
+
 
 class Identity:
     """A participant's own key and certificate."""
@@ -135,6 +138,9 @@ class Identity:
     def __init__(self, key: Ed25519PrivateKey, certificate: Certificate) -> None:
         self._key = key
         self.certificate = certificate
+
+    def __reduce__(self) -> str | tuple[object, ...]:
+        raise TypeError("a private key stays in its process")
 
     @classmethod
     def create(cls, name: str, *, days: int = IDENTITY_DAYS) -> Identity:
