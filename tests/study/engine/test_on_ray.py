@@ -41,7 +41,7 @@ pids = [engine.events.get().value for _ in range(2)]
 import ray
 session = ray._private.worker._global_node.get_session_dir_path()
 sys.stdout.write(json.dumps({{"pids": pids, "address": ray.get_runtime_context().gcs_address,
-    "folder": os.path.dirname(session), "head": os.getpid(), "token": on_ray._OWN_TOKEN}}) + "\\n")
+    "folder": os.path.dirname(os.path.dirname(session)), "head": os.getpid(), "token": on_ray._OWN_TOKEN}}) + "\\n")
 sys.stdout.flush()
 if sys.stdin.readline() == "stop\\n":
     engine.stop()
@@ -72,7 +72,7 @@ from ray.cluster_utils import Cluster
 from colonnade.study.engine.contract import Gone, Said
 from colonnade.study.engine.on_ray import OnRay
 cluster = Cluster(initialize_head=True, head_node_args={{
-    "num_cpus": 1, "include_dashboard": False, "temp_dir": sys.argv[1]}})
+    "num_cpus": 1, "include_dashboard": False}})
 others = [cluster.add_node(num_cpus=1, wait=True) for _ in range(2)]
 engine = OnRay(cluster.address, patience=20)
 workers = engine.start({COUNTER!r}, (7,))
@@ -179,6 +179,7 @@ def test_a_cluster_of_our_own_is_reached_by_nobody_else_and_ends_with_us(way: st
         told = json.loads(head.stdout.readline())
         cluster = sorted({*processes_of(told["folder"]), *told["pids"], told["head"]})
         assert len(cluster) > 4
+        assert os.stat(told["folder"]).st_mode & 0o77 == 0, "its sockets and logs are for nobody else"
         # 127.0.0.1, alone and as an IPv6 address.
         assert listening(cluster) <= {"0100007F", "0000000000000000FFFF00000100007F"}
         assert came_in(told["address"], "token", told["token"])
@@ -194,11 +195,12 @@ def test_a_cluster_of_our_own_is_reached_by_nobody_else_and_ends_with_us(way: st
             head.kill()
         assert all(ends(pid) for pid in cluster if pid != told["head"] or way == "killed")
     head.wait(PATIENCE)
+    shutil.rmtree(told["folder"], ignore_errors=True)
 
 
 def test_a_cluster_of_several_nodes_that_loses_one_and_gets_another(folder: Path) -> None:
-    asked = [sys.executable, "-c", SEVERAL, str(folder)]
-    done = subprocess.run(asked, env=environment(), capture_output=True, text=True, timeout=400)
+    own = environment() | {"RAY_TMPDIR": str(folder)}
+    done = subprocess.run([sys.executable, "-c", SEVERAL], env=own, capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stderr[-2000:]
     told = json.loads(done.stdout.splitlines()[-1])
     assert told["totals"] == [[0, 7], [1, 8], [2, 9]], "as many workers as cores"

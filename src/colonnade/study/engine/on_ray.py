@@ -230,7 +230,7 @@ class _Connection:
             "include_dashboard": False,
             "object_store_memory": _OWN_STORE,
             "_node_ip_address": "127.0.0.1",
-            "_temp_dir": self.folder,
+            "_temp_dir": os.path.join(self.folder, "r"),  # which Ray opens to all; nobody else gets into ours
         }
 
     def close(self) -> None:
