@@ -144,7 +144,10 @@ def test_a_worker_takes_its_own_introduction_only(bank: Any) -> None:
     admission = bank.keys.admission(bank.raw, bank.base, TOPIC)
     shown = x509.load_pem_x509_certificate(admission.issue_connection_certificate().chain_pem)
     assert bank.base.has_issued(shown)
-    assert certificates.is_for_lanes(shown)
+    assert (certificates.worker_of(shown), certificates.holder(shown)) == ("bank", "")
+    # A hub that knows of no lanes goes by the common name, and one that is dialled by the alternative one.
+    assert certificates.common_name(shown) == ""
+    assert x509.SubjectAlternativeName not in {type(found.value) for found in shown.extensions}
     assert shown.not_valid_after_utc == bank.until.replace(microsecond=0)
     with pytest.raises(IdentityError, match="is that of another worker"):
         WorkerKeys.create("bank").admission(bank.raw, bank.base, TOPIC)
@@ -177,15 +180,23 @@ def test_private_keys_stay_where_they_were_born(bank: Any) -> None:
     assert not any(secret in public for secret in secrets for public in (bank.keys.request, bank.raw))
 
 
-def test_lanes_have_names_topics_and_hubs() -> None:
-    assert lane_room(0, 1) == "lane-0-1"
-    assert all(is_lane(room) for room in ("lane-0-1", "lane-1023-12"))
-    for room in ("", "lane", "lane-1", "lane-01-1", "lane-1-0", "lane-1-01", "lane--1-1", "xlane-1-1", "lane-1-1\n"):
+def test_lanes_have_names_topics_and_hubs(bank: Any) -> None:
+    mark = "0123456789abcdef" * 2
+    assert all(is_lane(f"{room}-{mark}") for room in ("lane-0-1", "lane-1023-12", "lane-9999999-9999"))
+    bad = ("", "lane", "lane-1", "lane-01-1", "lane-1-0", "lane-1-01", "lane--1-1", "xlane-1-1", "lane-10000000-1")
+    for room in (*(f"{room}-{mark}" for room in bad), f"lane-1-1-{mark}\n", f"lane-\u0661-1-{mark}", "lane-1-1"):
         assert not is_lane(room)
-    with pytest.raises(ValueError, match="no lane of partition -1"):
-        lane_room(-1, 1)
-    topics = {lane_topic(topic, *lane) for topic in (b"a", b"b") for lane in ((1, 1), (11, 1), (1, 11), (0, 2))}
-    assert len(topics) == 8
+    for partition, attempt in ((-1, 1), (0, 0), (10**7, 1), (0, 10**4)):
+        with pytest.raises(ValueError, match=f"no lane of partition {partition} and attempt {attempt}"):
+            lane_room(partition, attempt, b"")
+    shop = WorkerKeys.create("shop").certificate
+    crews = [{"shop": shop, "bank": cert} for cert in (bank.keys.certificate, WorkerKeys.create("bank").certificate)]
+    lanes = [(topic, *lane, crew) for topic in (b"a", b"b") for lane in ((1, 1), (11, 1), (1, 11)) for crew in crews]
+    topics = [lane_topic(*lane) for lane in lanes]
+    assert len({lane_room(1, 1, topic) for topic in topics}) == len(set(topics)) == len(lanes) == 12
+    # the order in which somebody was told of them does not matter
+    assert lane_topic(b"a", 1, 1, dict(reversed(crews[0].items()))) == topics[0]
+    assert lane_room(1, 1, topics[0]).startswith("lane-1-1-")
     assert [hub_of(p, 1, 3) for p in range(4)] == [0, 1, 2, 0]
     assert {hub_of(5, attempt, 3) for attempt in (1, 2, 3)} == {0, 1, 2}
     with pytest.raises(ValueError, match="need a hub"):

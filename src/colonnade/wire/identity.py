@@ -128,8 +128,9 @@ class Certificate:
         return certificates.has_signed(self.parsed, signature, message)
 
     def has_issued(self, other: X509Certificate) -> bool:
-        """Whether ``other`` is a connection certificate that this identity issued to itself."""
-        return certificates.is_issued_by(other, self.parsed) and certificates.common_name(other) == self.name
+        """Whether ``other`` is a connection certificate that this identity issued to itself, or to a worker of its."""
+        named = certificates.holder(other) or certificates.worker_of(other)
+        return certificates.is_issued_by(other, self.parsed) and named == self.name
 
 
 @dataclass(frozen=True)

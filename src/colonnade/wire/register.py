@@ -81,9 +81,12 @@ class Register:
             )
         try:
             shown = certificates.read(context.auth_context()["x509_pem_cert"][0])
-            name = certificates.common_name(shown)
+            worker_of = certificates.worker_of(shown)
+            name = worker_of or certificates.holder(shown)
         except (KeyError, IndexError, ValueError):
-            raise IdentityError("the connection does not say who it is from") from None
+            name = worker_of = ""
+        if not name:
+            raise IdentityError("the connection does not say who it is from")
         pinned = self._members.get(name)
         if pinned is None:
             raise IdentityError(f"{name} is not known here")
@@ -92,6 +95,6 @@ class Register:
                 f"the connection in the name of {name} does not hold the key that the study names for it "
                 f"({pinned.fingerprint})"
             )
-        if certificates.is_for_lanes(shown) and not (joins and is_lane(str(said.get(envelope.ROOM_KEY, "")))):
+        if worker_of and not (joins and is_lane(str(said.get(envelope.ROOM_KEY, "")))):
             raise IdentityError(f"a worker of {name} may only join lanes, and this is none")
         return name, said

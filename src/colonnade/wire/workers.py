@@ -99,12 +99,13 @@ class WorkerKeys:
         if missing := sorted(bases.keys() ^ introductions.keys()):
             raise IdentityError(f"a lane needs one worker of every participant, and of no other: see {missing[0]}")
         workers = {name: check_introduction(introductions[name], base, topic) for name, base in bases.items()}
+        about = lane_topic(topic, partition, attempt, workers)
         return dial(
             address,
             self._identity,
             workers,
-            topic=lane_topic(topic, partition, attempt),
-            room=lane_room(partition, attempt),
+            topic=about,
+            room=lane_room(partition, attempt, about),
             hub=bases[hub_name],
             guest=self.admission(introductions[self.name], bases[self.name], topic),
             **settings,
