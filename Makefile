@@ -84,7 +84,7 @@ clean:
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev,nn,console,onnx,traces]"
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev,nn,console,onnx,traces,ray]"
 	touch $@
 
 # Servers that speak S3 and Google's protocol, for the tests. By themselves: what they are made of needs older packages

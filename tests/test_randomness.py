@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -31,3 +35,15 @@ def test_small_reads_from_the_beginning_are_one_sequence(count: int) -> None:
     key = bytes(range(32))
     stream = Stream(key)
     assert b"".join(stream.bytes(count) for _ in range(40)) == Stream(key).bytes(40 * count)
+
+
+@pytest.mark.parametrize("taken", [pickle.dumps, copy.copy, copy.deepcopy])
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_stream_is_neither_copied_nor_sent(stream: Stream, taken: Callable[[object], object], wrapped: bool) -> None:
+    before = stream.bytes(8)
+    if wrapped and taken is copy.copy:  # a copy of a list holds the very same stream
+        assert copy.copy([stream])[0] is stream
+    else:
+        with pytest.raises(TypeError, match="neither copied nor sent"):
+            taken([stream] if wrapped else stream)
+    assert stream.bytes(8) != before

@@ -149,6 +149,12 @@ class FederationError(ColonnadeError):
     exit_code = 26
 
 
+class EngineError(ColonnadeError):
+    """The workers of a party cannot be started, or something cannot be sent to them."""
+
+    exit_code = 27
+
+
 class CapacityError(ColonnadeError):
     """The numbers would not fit the chosen arithmetic."""
 

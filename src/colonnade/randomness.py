@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from math import prod
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
@@ -37,6 +37,10 @@ class Stream:
     def fresh(cls) -> Stream:
         """A stream under a new key from the operating system."""
         return cls(new_key())
+
+    def __reduce__(self) -> NoReturn:
+        """Refused: a copy would give the same bits again, and one in another process would leave this one with them."""
+        raise TypeError("a stream of random bits is neither copied nor sent: draw a new key where it is needed")
 
     def bytes(self, count: int) -> bytes:
         """The next ``count`` bytes."""

@@ -141,6 +141,22 @@ class Octets:
 
 
 @dataclass(frozen=True)
+class Blob:
+    """A byte string of at most ``longest`` bytes."""
+
+    longest: int
+
+    @property
+    def room(self) -> int:
+        """The longest."""
+        return self.longest + _TAG
+
+    def fits(self, value: Any) -> bool:
+        """Whether it is such a string."""
+        return type(value) is bytes and len(value) <= self.longest
+
+
+@dataclass(frozen=True)
 class Text:
     """Text of at most ``longest`` characters, all of it as ``pattern`` says if there is one."""
 

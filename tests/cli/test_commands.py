@@ -45,6 +45,7 @@ def test_help_lists_every_command(colonnade):
         "doctor",
         "keys",
         "coordinator",
+        "relay",
         "party",
         "run",
         "privacy",
@@ -62,7 +63,7 @@ def test_help_lists_every_command(colonnade):
     "command",
     [
         ["demo"], ["plan"], ["audit"], ["keys"],
-        ["privacy"], ["run"], ["coordinator"], ["party"], ["doctor"], ["init", "party"], ["init", "pins"],
+        ["privacy"], ["run"], ["coordinator"], ["relay"], ["party"], ["doctor"], ["init", "party"], ["init", "pins"],
         ["init", "trial"], ["init", "coordinator"], ["ledger", "show"], ["ledger", "verify"], ["ledger", "export"],
         ["ledger", "release"],
         ["schema", "draft"], ["schema", "check"], ["schema", "digest"],

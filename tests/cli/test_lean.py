@@ -40,7 +40,8 @@ def test_a_process_of_ours_keeps_the_memory_of_arrays_it_dropped() -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "keeps"), [("party", True), ("coordinator", True), ("hub", False), ("agent", False)]
+    ("command", "keeps"),
+    [("party", True), ("coordinator", True), ("hub", False), ("agent", False), ("relay", False)],
 )
 def test_a_process_that_stands_for_months_keeps_nothing(
     command: str, keeps: bool, monkeypatch: pytest.MonkeyPatch

@@ -75,6 +75,10 @@ def test_a_study_is_read_with_its_schemas(folder):
         ("epsilon = 1.0", "epsilon = -1", StudyError, "positive"),
         ("127.0.0.1:7000", "nowhere", StudyError, "coordinator.address must be host:port"),
         ("127.0.0.1:7000", "host:99999", StudyError, "port from 1 to 65535"),
+        (':7000"', ':7000"\nhubs = ["nowhere"]', StudyError, "coordinator.hubs must be host:port"),
+        (':7000"', ':7000"\nhubs = "host:1"', StudyError, "coordinator.hubs must be a list"),
+        (':7000"', ':7000"\nhubs = ["127.0.0.1:7000"]', StudyError, "coordinator names the hub 127.0.0.1:7000 twice"),
+        (':7000"', ':7000"\nhubs = ["Host:1", "host:1"]', StudyError, "names the hub Host:1 twice"),
         ("[parties.b]", '[pins]\nq = "sha256:1"\n[parties.b]', StudyError, "pins names q"),
         ("[parties.b]", '[pins]\na = "sha256:1"\nb = "SHA256:1"\n[parties.b]', StudyError, "a and b the same"),
         ("[parties.b]", "[parties.others]", StudyError, "'others' is a reserved word"),
@@ -111,6 +115,15 @@ def test_the_digest_covers_what_is_agreed_and_no_more(folder):
     assert load(folder, GOOD.replace("epsilon = 1.0", "epsilon = 1.1")).digest != first
     Schema({"x": number(0, 2), "w": number(0, 1)}).save(folder / "a.toml")
     assert load(folder, GOOD).digest != first
+
+
+def test_further_hubs_are_part_of_the_digest_only_where_there_are_some(folder):
+    first = load(folder)
+    assert first.content.coordinator.lane_hubs == ("127.0.0.1:7000",)
+    assert load(folder, GOOD.replace(':7000"', ':7000"\nhubs = []')).digest == first.digest
+    more = load(folder, GOOD.replace(':7000"', ':7000"\nhubs = ["b.example.org:1", "[::1]:7000"]'))
+    assert more.content.coordinator.lane_hubs == ("127.0.0.1:7000", "b.example.org:1", "[::1]:7000")
+    assert more.digest != first.digest
 
 
 def test_pins_are_written_and_rewritten_at_the_end(folder):

@@ -105,12 +105,12 @@ def test_a_participant_that_does_not_read_is_disconnected(identities: dict[str, 
         shop = dial(hub.address, identities["shop"], pins)
         parcel = envelope.prefix("shop", "bank") + pack(Kind.DATA, 1, 0, 0, 0, bytes(MAX_PACKET - 1024))
         most, end = 0, time.monotonic() + 60
-        while "bank" in hub._rooms[""].connections and time.monotonic() < end:
+        while "bank" in hub._rooms.open[""].connections and time.monotonic() < end:
             for _ in range(4):
                 shop._carrier.send("bank", parcel)
-            most = max([most, *(held._bytes for held in list(hub._rooms[""].connections.values()))])
+            most = max([most, *(held._bytes for held in list(hub._rooms.open[""].connections.values()))])
             time.sleep(0.01)
-        assert "bank" not in hub._rooms[""].connections
+        assert "bank" not in hub._rooms.open[""].connections
         assert most < 16 * MB
         with pytest.raises(grpc.RpcError) as ended:
             list(deaf.messages)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import copy
+import pickle
 import stat
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -89,3 +91,12 @@ def test_dates() -> None:
 def test_names_that_cannot_be(name: str) -> None:
     with pytest.raises(IdentityError, match="cannot name a participant"):
         Identity.create(name)
+
+
+def test_a_private_key_is_neither_copied_nor_sent() -> None:
+    bank = Identity.create("bank")
+    for taken in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(TypeError, match="the private key of bank is neither copied nor sent"):
+            taken(bank)
+    assert bank.certificate.has_signed(bank.sign(b"x"), b"x")  # which reads the certificate
+    assert pickle.loads(pickle.dumps(bank.certificate)) == bank.certificate  # noqa: S301 - our own bytes

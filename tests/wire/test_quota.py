@@ -116,7 +116,7 @@ def test_a_flood_in_one_room_does_not_stop_the_rounds_in_another(people: Any, no
     with Hub(people.coordinator, people.pins, rooms={"noisy": ["bank", "shop"], "calm": ["gym", "clinic"]},
              limits=limits, stall=1.0) as hub:  # fmt: skip
         passed = [0]
-        hub._rooms["noisy"]._carry = lambda message: (passed.__setitem__(0, passed[0] + 1), message)[1]
+        hub._rooms.open["noisy"]._carry = lambda message: (passed.__setitem__(0, passed[0] + 1), message)[1]
         deaf = _Line(hub.address, people.shop, people.pins["coordinator"], 1, Limits.heartbeat, "noisy")
         deaf.await_roster(20.0)
         gym, clinic = join(hub, people.gym, people, "calm"), join(hub, people.clinic, people, "calm")
@@ -149,11 +149,11 @@ def test_one_who_does_not_read_in_one_room_is_served_in_another(people: Any) -> 
         deaf.await_roster(20.0)
         shop, clinic = join(hub, people.shop, people, "calm"), join(hub, people.clinic, people, "calm")
         with flood(hub, people.bank, people, "noisy", NOISE["large"]):
-            until(lambda: hub._rooms["noisy"].connections["shop"]._bytes > MB)
+            until(lambda: hub._rooms.open["noisy"].connections["shop"]._bytes > MB)
             for turn in range(50):
                 clinic.channel("shop").send("word", turn=turn)
                 assert shop.channel("clinic").recv("word") == {"turn": turn}
-            assert hub._rooms["noisy"].connections["shop"]._bytes < 4 * MB
+            assert hub._rooms.open["noisy"].connections["shop"]._bytes < 4 * MB
         deaf.cancel()
         closing = threading.Thread(target=shop.close)
         closing.start()

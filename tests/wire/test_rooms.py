@@ -161,7 +161,7 @@ def test_a_hub_that_stops_lets_its_rooms_end(people: Any) -> None:
     bank, shop = join(hub, people.bank, people, "one.1"), join(hub, people.shop, people, "one.1")
     stopping = threading.Thread(target=hub.stop, args=(600.0,))
     stopping.start()
-    while not hub._ending:
+    while not hub._rooms.ending:
         time.sleep(0.01)
     with pytest.raises(ConnectError, match="the hub is about to stop"):
         hub.open("two.1", ["bank"])

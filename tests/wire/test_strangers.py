@@ -217,11 +217,11 @@ def test_a_participant_stays_longer_than_a_handshake_may_last(identities: dict[s
     with Hub(identities["coordinator"], pins, handshake=1.0) as hub:
         bank = dial(hub.address, identities["bank"], pins)
         shop = dial(hub.address, identities["shop"], pins)
-        connection = hub._rooms[""].connections["bank"]
+        connection = hub._rooms.open[""].connections["bank"]
         time.sleep(2.0)
         bank.channel("shop").send("word")
         assert shop.channel("bank").recv("word") == {}
-        assert hub._rooms[""].connections["bank"] is connection
+        assert hub._rooms.open[""].connections["bank"] is connection
         bank.close()
         shop.close()
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-_STANDING = ("hub", "agent")
-"""Commands that stay for months and leave arithmetic to their children."""
+_STANDING = ("hub", "agent", "relay")
+"""Commands that stay for long and leave arithmetic to others."""
 _running: list[str] = []
 
 

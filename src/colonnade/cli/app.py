@@ -32,6 +32,7 @@ _ORDER = (
         "run",
         "party",
         "coordinator",
+        "relay",
         "predict",
         "scores",
         "export",
@@ -61,6 +62,7 @@ app = typer.Typer(
 )
 app.command()(participants.party)
 app.command()(participants.coordinator)
+app.command()(participants.relay)
 agents.add_to(app)
 hubs.add_to(app)
 app.command()(console.console)
@@ -89,6 +91,14 @@ def options(
     ] = False,
 ) -> None:
     """What is asked of no command in particular."""
+
+
+@app.command("_worker", hidden=True)
+def worker() -> None:
+    """Be a worker of a head, on the line that it has given as standard input."""
+    from colonnade.study.engine.processes import main
+
+    main()
 
 
 @app.command()

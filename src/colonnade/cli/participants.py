@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from colonnade.cli.groups import StudyPath
 from colonnade.cli.output import Json, about, emit, piped, present, progress_bar, say, speak_json
+
+if TYPE_CHECKING:
+    from colonnade.study import Study
+    from colonnade.study.lanes.heads import Asked
 
 PartyPath = Annotated[Path, typer.Argument(metavar="PARTY.toml", help="The party's own configuration.")]
 Out = Annotated[Path | None, typer.Option("--out", help="The run directory.  [default: runs/NAME]")]
@@ -18,6 +23,9 @@ Approve = Annotated[
 ]
 Again = Annotated[
     bool, typer.Option("--again", help="Run, and spend, once more if this study already ran; without it one is asked.")
+]
+Workers = Annotated[
+    int | None, typer.Option("--workers", min=1, max=4096, help="Workers in lanes, if not as many as usual.")
 ]
 Pipe = Annotated[bool, typer.Option("--pipe", hidden=True)]
 
@@ -38,11 +46,13 @@ WhileOpen = Annotated[bool, typer.Option("--while-open", callback=end_with_stand
 """What a standing hub or agent says to its children."""
 
 
+CoordinatorKey = Annotated[Path, typer.Option("--key", help="The coordinator's private key.")]
+_COORDINATOR_KEY = Path("coordinator/coordinator.key")
+
+
 def coordinator(
     study: StudyPath,
-    key: Annotated[Path, typer.Option("--key", help="The coordinator's private key.")] = Path(
-        "coordinator/coordinator.key"
-    ),
+    key: CoordinatorKey = _COORDINATOR_KEY,
     listen: Annotated[
         str | None, typer.Option("--listen", help="Listen at HOST:PORT when that is not what the parties dial.")
     ] = None,
@@ -51,6 +61,10 @@ def coordinator(
         typer.Option("--dial/--no-dial", help="Whether to dial parties that listen, in a study with direct links."),
     ] = True,
     out: Out = None,
+    workers: Workers = None,
+    engine: Annotated[
+        str | None, typer.Option("--engine", help="Where workers run: processes, ray, or the address of a cluster.")
+    ] = None,
     json: Json = False,
     pipe: Pipe = False,
     hub: HubAddress = None,
@@ -69,11 +83,12 @@ def coordinator(
     speak_json(json or pipe)
     about(study, "PARTY.toml")  # its real path is known to the party alone
     loaded = Study.load(study).runnable()
+    asked = crew_asked(loaded, workers, engine)
     folder = out or Path("runs") / loaded.name
     address = listen or loaded.content.coordinator.address
     loaded.certificates()  # an error about a wrong pin must come before "waiting"
     say(f"coordinator of {loaded.name!r}: waiting for {', '.join(loaded.content.parties)} at {address}")
-    with progress_bar(not (json or pipe)) as bar:
+    with closing(asked), progress_bar(not (json or pipe)) as bar:
         place, watch = Place(hub, room, attempt), present if while_open else None
         run_coordinator(
             loaded,
@@ -85,10 +100,56 @@ def coordinator(
             place=place,
             watch=watch,
             tell=say,
+            workers=asked,
         )
     if room or not pipe:
         facts = publish(loaded, folder, {"coordinator": folder})
         emit(facts) if json else None if pipe else say(show.outcome(loaded, folder, facts["run"]))
+
+
+def crew_asked(study: Study, workers: int | None, engine: str | None = None) -> Asked:
+    """What is asked of workers; in a study in lanes they are forked from a copy of this process.
+
+    To be called when nothing but public files was read.
+    """
+    from colonnade.cli.forking import copied
+    from colonnade.errors import StudyError
+    from colonnade.study.lanes.heads import Asked
+
+    if study.content.lanes is None:
+        if workers is not None or engine is not None:
+            raise StudyError(
+                f"study {study.name!r} has no [lanes], so nobody has workers: leave --workers and --engine out"
+            )
+        return Asked()
+    return Asked(workers, engine, copied(study))
+
+
+def relay(
+    study: StudyPath,
+    key: CoordinatorKey = _COORDINATOR_KEY,
+    listen: Annotated[
+        str | None,
+        typer.Option("--listen", help="Listen at HOST:PORT.  [default: the one address in hubs of the study]"),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Serve lanes of a study at a further hub, for the coordinator."""
+    import signal
+    import threading
+
+    from colonnade.study import Study
+    from colonnade.study.relay import relay as serving
+
+    over = threading.Event()
+    loaded = Study.load(study)
+    with serving(loaded, key, listen) as hub:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: over.set())
+        emit({"relay": hub.address, "study": loaded.name}) if json else say(
+            f"relay of {loaded.name!r} at {hub.address}, for lanes alone; stop it with Ctrl-C"
+        )
+        over.wait()
 
 
 def party(
@@ -99,6 +160,7 @@ def party(
     ] = None,
     approve: Approve = None,
     again: Again = False,
+    workers: Workers = None,
     json: Json = False,
     pipe: Pipe = False,
     hub: HubAddress = None,
@@ -120,7 +182,9 @@ def party(
     without_pandas()
     speak_json(json or pipe)
     about(study, config)
-    loaded, own = Study.load(study).runnable(), PartyConfig.load(config)
+    loaded = Study.load(study).runnable()
+    asked = crew_asked(loaded, workers)
+    own = PartyConfig.load(config)
     folder = out or folder_of(Path("runs") / loaded.name, own.name)
     if not (json or pipe):
         said = (show.about(loaded), show.asked(own.name, preflight(loaded)), show.own_forecast(loaded, [own]))
@@ -129,7 +193,7 @@ def party(
     say_repeat(loaded, own)
     approved = approval([own], approve, mute=json or pipe, by=approved_by)
     repeat = once_more(again, mute=json or pipe)
-    with progress_bar(not (json or pipe)) as bar:
+    with closing(asked), progress_bar(not (json or pipe)) as bar:
         model = run_party(
             loaded,
             own,
@@ -140,6 +204,7 @@ def party(
             place=Place(hub, room, attempt),
             watch=present if while_open else None,
             tell=say,
+            workers=asked,
         )
     publish_own(loaded, own, folder, model)
     if not pipe:

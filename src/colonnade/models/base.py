@@ -23,6 +23,8 @@ from colonnade.models.planner import Planner
 from colonnade.privacy import Event, Statement, Trust, parse_budgets
 from colonnade.privacy.calibrate import unspent
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
+from colonnade.protocols.rows import Rows
+from colonnade.protocols.sums import Additive
 from colonnade.protocols.task import Task
 from colonnade.randomness import Stream
 from colonnade.tables import Schema, Table
@@ -62,6 +64,18 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
     @abstractmethod
     def coordinator(self, me: Coordinator, task: RunTask) -> Any:
         """The coordinator's program."""
+
+    def additive(self, task: RunTask) -> Additive | None:
+        """The programs that add people up and release the sums, where the task is no more than that; see ``summands``.
+
+        Then ``owner`` and ``coordinator`` are these programs, and the people can be added up in parts. ``None``: the
+        task says why not (``why_not_lanes``).
+        """
+        return None
+
+    def summands(self, party: str, table: Table, task: RunTask) -> Rows:
+        """A party's rows as they are added up, where the task is a sum over people."""
+        raise StudyError(f"a {type(self).__name__} does not add people up")
 
     @abstractmethod
     def finish(self, result: Result) -> None:

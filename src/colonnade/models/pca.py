@@ -34,6 +34,8 @@ from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.moments.published import NoisyMoments
 from colonnade.protocols.moments.task import Block, Moments
 from colonnade.protocols.roles import Coordinator, Owner
+from colonnade.protocols.rows import Rows
+from colonnade.protocols.sums import Additive
 from colonnade.randomness import Stream
 from colonnade.tables import Table
 
@@ -181,12 +183,20 @@ class PCA(Saved[Task, Published]):
 
     def owner(self, me: Owner, table: Table, task: Task) -> Published:
         """An owner's program: second moments, or products with directions, are all that is computed together."""
-        rows = table.sorted_by_id()
+        rows = self.summands(me.name, table, task)
         return moments.owner(me, rows, task) if isinstance(task, Moments) else power.owner(me, rows, task)
 
     def coordinator(self, me: Coordinator, task: Task) -> Published:
         """The coordinator's program."""
         return moments.coordinator(me, task) if isinstance(task, Moments) else power.coordinator(me, task)
+
+    def additive(self, task: Task) -> Additive | None:
+        """Second moments are a sum; products with directions are one for every round."""
+        return moments if isinstance(task, Moments) else None
+
+    def summands(self, party: str, table: Table, task: Task) -> Rows:
+        """The encoded rows."""
+        return table.sorted_by_id()
 
     def simulated(self, tables: Mapping[str, Table], task: Task, stream: Stream) -> Published:
         """What the protocol would publish about these tables, whose rows are the same people in the same order."""

@@ -21,6 +21,8 @@ from colonnade.protocols.polynomial import programs as polynomial
 from colonnade.protocols.polynomial.expressions import Terms, from_coefficients, parse, written
 from colonnade.protocols.polynomial.task import Holding, NoisySums, Polynomials, frozen
 from colonnade.protocols.roles import Coordinator, Owner
+from colonnade.protocols.rows import Rows
+from colonnade.protocols.sums import Additive
 from colonnade.randomness import Stream
 from colonnade.tables import Schema, Table
 from colonnade.tables.columns import Number
@@ -97,11 +99,19 @@ class PolynomialSum(Saved[Polynomials, NoisySums]):
 
     def owner(self, me: Owner, table: Table, task: Polynomials) -> NoisySums:
         """An owner's program: only the columns that are named are read."""
-        return polynomial.owner(me, _Named(table.sorted_by_id(), _columns(me.name, task)), task)
+        return polynomial.owner(me, self.summands(me.name, table, task), task)
 
     def coordinator(self, me: Coordinator, task: Polynomials) -> NoisySums:
         """The coordinator's program."""
         return polynomial.coordinator(me, task)
+
+    def additive(self, task: Polynomials) -> Additive:
+        """All of it is a sum."""
+        return polynomial
+
+    def summands(self, party: str, table: Table, task: Polynomials) -> Rows:
+        """The columns that are named."""
+        return _Named(table.sorted_by_id(), _columns(party, task))
 
     def simulated(self, tables: Mapping[str, Table], task: Polynomials, stream: Stream) -> NoisySums:
         """What the protocol would publish about these tables."""

@@ -109,6 +109,12 @@ class Hand:
             self._claims = Claims(self)
         return self._claims
 
+    def settle(self) -> None:
+        """Check everything that was claimed, first where rows were dealt, if that is modulo other primes."""
+        if self._beside is not None:
+            self._beside.claims.settle()
+        self.claims.settle()
+
     @property
     def settled(self) -> int:
         """How many claims this seat and the others have settled, with whichever primes."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from colonnade.errors import DisagreementError, ProtocolError
 from colonnade.protocols import vocabulary
-from colonnade.protocols.roles import Owner, Role
+from colonnade.protocols.roles import Role
 from colonnade.randomness import new_key
 from colonnade.received import received
 
@@ -34,7 +34,7 @@ class Circle:
     keys: Mapping[str, bytes] = field(repr=False)
 
     @classmethod
-    def of(cls, me: Owner, owners: Sequence[str], seats: Sequence[str]) -> Circle:
+    def of(cls, me: Role, owners: Sequence[str], seats: Sequence[str]) -> Circle:
         """Share a fresh key with every owner that this one talks to; without seats everybody talks to everybody."""
         judges = tuple(owner for owner in owners if owner in seats) or tuple(owners)
         peers = [name for name in owners if name != me.name and (me.name in judges or name in judges)]
@@ -61,7 +61,7 @@ class Circle:
 class Comparison:
     """One comparison: the commitment to the share leaves at once, the share itself in :meth:`show`."""
 
-    def __init__(self, me: Owner, circle: Circle, held: bytes) -> None:
+    def __init__(self, me: Role, circle: Circle, held: bytes) -> None:
         self._me, self._circle = me, circle
         self._judging = me.name in circle.judges
         self._others = [name for name in circle.owners if name != me.name]

@@ -35,6 +35,7 @@ class OverMessages(Task, Adjustable):
     """The key of a study file that states the number of rows."""
     why_no_rows = "the noise in messages of study {study} hardly depends on its rows: ask --epsilon"
     law = "discrete-gaussian"
+    why_not_lanes = "has no committee that adds its people up"
 
     @property
     def passives(self) -> tuple[str, ...]:

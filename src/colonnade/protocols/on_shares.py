@@ -85,6 +85,11 @@ class OnShares(Task):
         self.check_messages(len(system.primes))
         return Committee(self.trust.committee, self.trust.threshold, system, self.trust.active)
 
+    @cached_property
+    def for_sums(self) -> ResidueSystem:
+        """The arithmetic of sums, which takes fewer primes than proofs; it has the first ones of the committee's."""
+        return ResidueSystem.for_bound(self.bound)
+
     def check_messages(self, primes: int) -> None:
         """Refuse a task with messages that are too large; most tasks have none."""
 
@@ -130,6 +135,7 @@ class InRounds(OnShares):
     """A task on shares that opens a part of its one event in every round."""
 
     rounds: int
+    why_not_lanes = "goes over its people in rounds, each of which depends on the ones before"
 
     @property
     @abstractmethod

@@ -23,7 +23,7 @@ from colonnade.errors import CapacityError, ColonnadeError, StudyError
 from colonnade.harmless import harmless
 from colonnade.protocols import vocabulary
 from colonnade.protocols.agreement import Circle, Comparison
-from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
+from colonnade.protocols.roles import COORDINATOR, Role
 from colonnade.protocols.task import Task
 from colonnade.randomness import new_key
 from colonnade.received import received
@@ -120,8 +120,10 @@ class KnownPeople:
         return tuple(self.ids if self.own_ids is None else self.own_ids)
 
 
-def agree_on_rows(me: Owner, task: Task, rows: Listed, *, hidden: bool = False) -> int:
+def agree_on_rows(me: Role, task: Task, rows: Listed, *, hidden: bool = False, part: bool = False) -> int:
     """An owner's side: the common number of rows or slots, or an error at everyone; with ``hidden`` all lists count.
+
+    With ``part`` these are some of the rows, so that there may be none.
 
     The coordinator finds out who differs. That it called lists equal which differ is found by the owners themselves.
     """
@@ -142,10 +144,10 @@ def agree_on_rows(me: Owner, task: Task, rows: Listed, *, hidden: bool = False) 
     if problem:
         raise _known_to_all(StudyError(harmless(problem)))
     comparison.require(_CALLED_EQUAL)
-    return _checked(size, task, hidden)
+    return check_count(size, task, hidden=hidden, part=part)
 
 
-def compare_rows(me: Coordinator, task: Task, *, hidden: bool = False) -> int:
+def compare_rows(me: Role, task: Task, *, hidden: bool = False, part: bool = False) -> int:
     """The coordinator's side: it learns the number of rows and whether the lists are equal."""
     answers = {owner: received(me.link(owner), owner, vocabulary.ROWS) for owner in task.owners}
     first = task.owners[0]
@@ -154,7 +156,7 @@ def compare_rows(me: Coordinator, task: Task, *, hidden: bool = False) -> int:
         me.link(owner).send("rows-verdict", problem=problem[: vocabulary.LONGEST_VERDICT])
     if problem:
         raise _known_to_all(StudyError(problem))
-    return _checked(answers[first]["rows"], task, hidden)
+    return check_count(answers[first]["rows"], task, hidden=hidden, part=part)
 
 
 def _described(rows: Listed) -> tuple[int, Sequence[str]]:
@@ -183,9 +185,9 @@ def block_sizes(rows: int, step: int) -> list[int]:
     return [min(step, rows - start) for start in range(0, rows, step)]
 
 
-def _checked(rows: int, task: Task, hidden: bool) -> int:
+def check_count(rows: int, task: Task, *, hidden: bool = False, part: bool = False) -> int:
     """The number of rows, if it is not zero and not more than the task allows; the errors do not tell it."""
-    if not rows:
+    if not rows and not part:
         raise _known_to_all(CapacityError("the tables have no rows in common, so there is nothing to compute"))
     if rows > (most := task.rows_limit):
         which = "lists of all parties together, which count while nobody knows who matched," if hidden else "tables"

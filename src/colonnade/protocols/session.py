@@ -122,11 +122,13 @@ def play(
 def spare(task: Playable) -> tuple[str, ...]:
     """The owners without which the others can go on after these have dealt everything.
 
-    These are all owners if the committee has more seats than an opened product of two inputs needs, else none. A
+    These are all owners if the committee has more seats than an opened product of two inputs needs, else none; and
+    none where nobody may be left out. A
     participant that still needs a message of a lost owner stops, and each opening checks how many shares are missing.
     """
     committee = task.committee
-    return task.owners if len(committee.seats) > 2 * committee.threshold + 1 else ()
+    enough = len(committee.seats) > 2 * committee.threshold + 1
+    return task.owners if enough and task.goes_on_without else ()
 
 
 def partners(name: str, everyone: Iterable[str], task: Playable) -> list[str]:

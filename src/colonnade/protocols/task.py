@@ -53,6 +53,9 @@ class Revealing(ABC):
 class Playable(Revealing):
     """What a session needs: who takes part, on which committee, and what may be revealed."""
 
+    goes_on_without: ClassVar[bool] = True
+    """Whether others may go on when somebody is lost whom they could do without."""
+
     @property
     def owners(self) -> tuple[str, ...]:
         """Who holds columns, in order; the first of them draws what all must share."""
@@ -94,6 +97,10 @@ class Priced(Revealing):
     """Whether security is active where nobody says: where checks cost at most half of the work again."""
     proofs: ClassVar[tuple[Inputs, ...]] = ("unproven",)
     """How owners can prove that what they deal keeps its bounds where security is active, the usual way first."""
+
+    why_not_lanes: ClassVar[str | None] = "does not add up its people once"
+    """Why people cannot be added up in lanes, as the end of a sentence that begins with the study; ``None``: they can.
+    """
 
     @property
     def possible_proofs(self) -> tuple[Inputs, ...]:

@@ -20,7 +20,7 @@ from colonnade.protocols.roles import COORDINATOR
 from colonnade.study.console_part import ConsolePart, Role as PersonRole
 from colonnade.study.keys import Part, checked_path
 from colonnade.study.party_file import LogPart
-from colonnade.study.sections import CoordinatorPart
+from colonnade.study.sections import host_and_port
 from colonnade.study.spec import first_problem
 from colonnade.wire import Certificate, check_name
 from colonnade.wire.quota import HubLimits
@@ -93,7 +93,7 @@ class HubPart(Part):
     @classmethod
     def _address(cls, text: str | None) -> str | None:
         if text is not None:
-            CoordinatorPart._host_and_port(text)
+            host_and_port(text)
         return text
 
 
@@ -115,7 +115,7 @@ class FederationFile(Part):
     @field_validator("address")
     @classmethod
     def _host_and_port(cls, address: str) -> str:
-        return CoordinatorPart._host_and_port(address)
+        return host_and_port(address)
 
     @model_validator(mode="after")
     def _one_hub(self) -> FederationFile:

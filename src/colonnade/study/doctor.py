@@ -85,7 +85,8 @@ def _checks(study_path: Path, config_path: Path | None) -> Iterator[Check]:
     yield _tried("plan", lambda: _plan(study))
     yield _security(study)
     yield _tried("certificates", lambda: f"{len(study.certificates())} certificates match their pins")
-    yield from _address(study.content.coordinator.address, study.content.limits.attempt)
+    for address in study.content.coordinator.lane_hubs:
+        yield from _address(address, study.content.limits.attempt)
     if config_path is None:
         return
     try:
@@ -271,8 +272,8 @@ def _connection(study: Study, config: PartyConfig) -> Check:
     try:
         certificates = study.certificates()
         identity = load_identity(config.key, config.name, certificates)
-        address, attempt = study.content.coordinator.address, study.content.limits.attempt
-        probe(address, identity, certificates[COORDINATOR], attempt)
+        for address in study.content.coordinator.lane_hubs:
+            probe(address, identity, certificates[COORDINATOR], study.content.limits.attempt)
     except ConnectError as error:
         return Check("connection", "unsure", str(error))
     except ColonnadeError as error:

@@ -18,6 +18,7 @@ from colonnade import errors
 from colonnade.errors import ColonnadeError, ConnectError, Interrupted, PeerLost, PeerStopped, StudyError
 from colonnade.protocols.roles import COORDINATOR, Progress, silent
 from colonnade.protocols.session import spare
+from colonnade.study.engine.processes import cores
 from colonnade.study.forks import Forks, Process, Wanted
 from colonnade.study.policy import ByDigest, PartyConfig
 from colonnade.study.record import read_facts
@@ -131,13 +132,27 @@ def local_commands(study: Study, out: Path, approve: str | None = None, again: b
     key = study.folder / "coordinator" / "coordinator.key"
     tail = ["--pipe", "--out"]
     commands = {COORDINATOR: ["coordinator", str(study.path), "--key", str(key), *tail, str(out)]}
-    for name, config in local_configs(study).items():
+    configs = local_configs(study)
+    for name, config in configs.items():
         # A study that is not approved leads to an error here, before any process starts.
         config.approved(study, study.statement, None if approve is None else ByDigest(approve))
         commands[name] = ["party", str(study.path), str(config.path), *tail, str(folder_of(out, name))]
         commands[name] += [] if approve is None else ["--approve", approve]
         commands[name] += ["--again"] if again else []
+    if study.content.lanes is not None:
+        for name, count in _workers(configs).items():
+            commands[name] += ["--workers", str(count)]
     return commands
+
+
+def _workers(configs: Mapping[str, PartyConfig]) -> dict[str, int]:
+    """How many workers each participant has on this machine: as its file says, or its part of the cores.
+
+    A lane needs one of everybody, so the coordinator has as many as anyone.
+    """
+    usual = max(1, round(cores() / (1 + len(configs))))
+    found = {name: config.content.compute.workers or usual for name, config in configs.items()}
+    return found | {COORDINATOR: max(found.values())}
 
 
 def first_cause(children: Mapping[str, Child]) -> ColonnadeError | None:

@@ -12,6 +12,7 @@ from pydantic import Field, ValidationInfo, ValidatorFunctionWrapHandler, field_
 from colonnade.errors import DataError, SchemaError
 from colonnade.privacy.ledger.caps import MOST_DAYS
 from colonnade.protocols.align import Mode
+from colonnade.study.compute import ComputePart, size_of
 from colonnade.study.console_part import ConsolePart, Role
 from colonnade.study.encoder import EncoderPart
 from colonnade.study.keys import Part, checked_path
@@ -135,10 +136,8 @@ class AgentPart(Part):
     def _bytes(cls, given: Any) -> Any:
         if given is False:
             return given
-        found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?) ?([MGT])B", given) if isinstance(given, str) else None
-        if found is None:
+        if (size := size_of(given)) is None:
             raise ValueError('must be a size such as "4 GB" or "800 MB", or false for no limit')
-        size = int(float(found[1]) * {"M": 10**6, "G": 10**9, "T": 10**12}[found[2]])
         if size < _LEAST_MEMORY:
             raise ValueError("must be at least 500 MB: a study of any size needs so much")
         return size
@@ -196,6 +195,7 @@ class PartyFile(Part):
     policy: PolicyPart
     agent: AgentPart | None = Field(default=None, exclude=True)
     network: NetworkPart = Field(default_factory=NetworkPart, exclude=True)
+    compute: ComputePart = Field(default_factory=ComputePart, exclude=True)
 
     @field_validator("key", "ledger", "kept")
     @classmethod

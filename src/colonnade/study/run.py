@@ -23,6 +23,7 @@ from colonnade.protocols.session import play
 from colonnade.study.alignment.play import Matching, align_as_coordinator
 from colonnade.study.deviating import Deviating
 from colonnade.study.given import check_folder, digest_of
+from colonnade.study.lanes.heads import AS_WRITTEN, Asked, CoordinatorHead, OwnerHead
 from colonnade.study.meeting import ALONE, Place, Watch, join, load_identity, watched
 from colonnade.study.network import recorded
 from colonnade.study.policy import Approve, PartyConfig
@@ -52,6 +53,7 @@ def run_party(
     place: Place = ALONE,
     watch: Watch | None = None,
     tell: Tell = quiet,
+    workers: Asked = AS_WRITTEN,
 ) -> Estimator:
     """Take part as an owner: check policy and budget, ask for approval, reserve the budget, open the table, then join.
 
@@ -60,7 +62,8 @@ def run_party(
     same sentence. ``approve`` is asked where the policy says ``approval = "ask"``, with the study and what it costs.
     ``again`` says whether a study that this party's ledger has seen end well may run once more, or is asked that.
     ``place`` is where the others are met, if not at a hub of this study alone; ``watch`` is told who is here, and
-    ``tell`` a sentence for the operator when packets go through the hub that should go directly.
+    ``tell`` a sentence for the operator when packets go through the hub that should go directly. ``workers`` are those
+    of a study in lanes.
     """
     config.check_membership(study.runnable())
     check_folder(study.estimator(), config.kept, out)
@@ -80,20 +83,26 @@ def run_party(
             record.paid()
             record.note("first share")
 
-        with _reservation(ledger, entry, record):
+        with _reservation(ledger, entry, record), ExitStack() as left:
             with _excused(study, identity, certificates, place):
                 record.note("budget reserved", entry=entry.id, ledger_head=ledger.head)
                 if ledger.upgraded:
                     record.note("ledger upgraded: it was never chained before this study", ledger=str(ledger.path))
                 record.add(ledger={"path": str(ledger.path), "new": ledger.made, "upgraded": ledger.upgraded})
                 record.statement(statement)
-                matching = Matching(study, config, _table(study, config, record), record)
+                program: Callable[[Any], Any]
+                if study.content.lanes is None:
+                    matching = Matching(study, config, _table(study, config, record), record)
+                    program = lambda me: model.owner(me, matching.owner(me), task)  # noqa: E731
+                else:
+                    head = OwnerHead(study, config, model, identity, certificates, place, record, workers)
+                    program = left.enter_context(head).owner
             result = _play(
                 study,
                 join(
                     study, identity, certificates, place, direct=config.content.network.direct, told=_told(record, tell)
                 ),
-                lambda me: model.owner(me, matching.owner(me), task),
+                program,
                 record,
                 progress,
                 spend,
@@ -128,12 +137,14 @@ def run_coordinator(
     place: Place = ALONE,
     watch: Watch | None = None,
     tell: Tell = quiet,
+    workers: Asked = AS_WRITTEN,
 ) -> Estimator:
     """Relay messages between the parties and publish the result; with only two parties, also hold shares.
 
     ``listen`` is the address at which the hub listens, if the parties dial another one, for example that of a proxy.
     ``dial`` says whether it connects to parties that listen, where the study asks for direct links.
-    With a ``place`` at a standing hub, this process relays nothing and meets the others there.
+    With a ``place`` at a standing hub, this process relays nothing and meets the others there. ``workers`` are the
+    coordinator's own, in a study in lanes.
     """
     digest = study.runnable().digest
     record = RunRecord(out, participant=COORDINATOR, study=study.name, digest=digest)
@@ -147,15 +158,21 @@ def run_coordinator(
         def program(me: Any) -> Any:
             record.note("everyone is here, with the same study")
             record.paid()
+            if head is not None:
+                return head.coordinator(me)
             align_as_coordinator(me, study, record)
             return model.coordinator(me, task)
 
         with ExitStack() as left:
+            head, lanes = None, study.content.lanes is not None
             if not place.room:
-                address = listen or study.content.coordinator.address
-                hub = left.enter_context(Hub(identity, certificates, address, **study.content.limits.of_hub))
+                address, limits = listen or study.content.coordinator.address, study.content.limits.of_hub
+                hub = left.enter_context(Hub(identity, certificates, address, lanes=lanes, **limits))
                 record.note("listening", address=hub.address)
                 place = replace(place, hub=hub.own_address)
+            if lanes:
+                made = CoordinatorHead(study, model, identity, certificates, place, record, workers)
+                head = left.enter_context(made)
             endpoint = join(study, identity, certificates, place, direct=Direct(dials=dial), told=_told(record, tell))
             result = _play(study, endpoint, program, record, progress, watch=watch)
         _save(model.conclude(study.roster, task, result), record, COORDINATOR)

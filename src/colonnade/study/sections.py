@@ -16,8 +16,11 @@ from colonnade.privacy.observers import OTHERS, Inputs, Security, check_delta
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.study.alignment.section import AlignPart
 from colonnade.study.keys import Part, TaskKeys, checked_path
+from colonnade.study.lanes.section import LanesPart
 from colonnade.study.limits import LimitsPart
 from colonnade.wire import check_name
+
+_MOST_HUBS = 63
 
 
 class BudgetPart(Part):
@@ -61,21 +64,33 @@ class CommitteePart(Part):
 
 
 class CoordinatorPart(Part):
-    """``[coordinator]``: the address that the parties dial, and whether they also connect to each other."""
+    """``[coordinator]``: the address that the parties dial, further hubs, and whether parties connect to each other."""
 
     address: str
+    hubs: tuple[str, ...] = Field(default=(), max_length=_MOST_HUBS)
     links: Literal["hub", "direct"] = "hub"
 
     @field_validator("address")
     @classmethod
-    def _host_and_port(cls, address: str) -> str:
-        host, _, port = address.rpartition(":")
-        bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-        if not bare or any(c.isspace() for c in host) or (":" in host and bare == host):
-            raise ValueError("must be host:port, such as hub.example.org:7443 or [::1]:7443")
-        if not (port.isdigit() and 0 < int(port) < 65536):
-            raise ValueError("must end in a port from 1 to 65535")
-        return address
+    def _reachable(cls, address: str) -> str:
+        return host_and_port(address)
+
+    @field_validator("hubs")
+    @classmethod
+    def _all_reachable(cls, hubs: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(host_and_port(address) for address in hubs)
+
+    @model_validator(mode="after")
+    def _each_once(self) -> CoordinatorPart:
+        all_hubs = [address.lower() for address in self.lane_hubs]
+        if twice := [address for address in self.hubs if all_hubs.count(address.lower()) > 1]:
+            raise ValueError(f"names the hub {twice[0]} twice: address is the first hub, and hubs are further ones")
+        return self
+
+    @property
+    def lane_hubs(self) -> tuple[str, ...]:
+        """The hubs over which lanes are spread: the coordinator's own, and the further ones."""
+        return (self.address, *self.hubs)
 
 
 class PartyPart(Part):
@@ -102,6 +117,7 @@ class StudyFile(Part):
     task: SerializeAsAny[TaskKeys]
     budget: PricePart = PricePart()
     align: AlignPart | None = None
+    lanes: LanesPart | None = None
     committee: CommitteePart = CommitteePart()
     coordinator: CoordinatorPart
     parties: dict[str, PartyPart] = Field(min_length=2)
@@ -140,7 +156,30 @@ class StudyFile(Part):
         if self.align is not None:
             self.align.check_parties(len(self.parties))
             if (most := self.task.marked(LIMITS_ROWS)) is not None:
-                self.align.check_rows(len(self.parties), most)
+                self.align.check_rows(len(self.parties), most, self.partitions)
+        return self
+
+    @property
+    def partitions(self) -> int:
+        """In how many parts people are added up."""
+        return 1 if self.lanes is None else self.lanes.partitions
+
+    @model_validator(mode="after")
+    def _can_have_lanes(self) -> StudyFile:
+        """Raise an error where people cannot be divided among lanes, or workers could not meet."""
+        if self.lanes is None:
+            return self
+        if self.align is None:
+            raise ValueError("lanes needs [align]: people are divided by the keys that it names")
+        if self.align.mode == "fuzzy":
+            raise ValueError(
+                'lanes does not work with align.mode = "fuzzy": people who are alike may be in different partitions'
+            )
+        if self.coordinator.links == "direct":
+            raise ValueError(
+                'lanes does not work with coordinator.links = "direct": workers meet at hubs; name more of them under '
+                "coordinator.hubs if one is not enough"
+            )
         return self
 
     def _check_without_shares(self) -> None:
@@ -181,6 +220,17 @@ class StudyFile(Part):
         if not own and self.budget.epsilon is None:
             raise ValueError("budget.epsilon is missing")
         return self
+
+
+def host_and_port(address: str) -> str:
+    """The address, if it is one; otherwise a ValueError."""
+    host, _, port = address.rpartition(":")
+    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    if not bare or any(c.isspace() for c in host) or (":" in host and bare == host):
+        raise ValueError("must be host:port, such as hub.example.org:7443 or [::1]:7443")
+    if not (port.isdigit() and 0 < int(port) < 65536):
+        raise ValueError("must end in a port from 1 to 65535")
+    return address
 
 
 def _as_written(check: Callable[[], object], value: Any) -> Any:

@@ -32,6 +32,7 @@ from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.task import Priced, Task
 from colonnade.study.given import digest_of, public_model, without_label
 from colonnade.study.keys import parse_task
+from colonnade.study.lanes.section import check_task
 from colonnade.study.sections import StudyFile
 from colonnade.tables import Schema
 from colonnade.tables.wording import full_suggestion, listed
@@ -142,7 +143,9 @@ class Study:
             inputs=self.content.inputs,
             noise_missing=self.content.noise_missing,
         )
-        told: tuple[str, ...] = () if align is None else (align.aligning(roster.trust).sentence,)
+        told: tuple[str, ...] = (
+            () if align is None else (align.aligning(roster.trust, self.content.partitions).sentence,)
+        )
         if self.content.trial:
             told = (*(told or (UNMATCHED,)), TRIAL)
         return replace(roster, assumptions=told)
@@ -150,7 +153,8 @@ class Study:
     @cached_property
     def aligning(self) -> Aligning | None:
         """The alignment task, by which parties find their common people; ``None`` where their ids are the same."""
-        return None if self.content.align is None else self.content.align.aligning(self.roster.trust)
+        align, partitions = self.content.align, self.content.partitions
+        return None if align is None else align.aligning(self.roster.trust, partitions)
 
     def _selected(self, party: str, schema: Schema, columns: Sequence[str] | None) -> Schema:
         try:
@@ -214,6 +218,8 @@ class Study:
         """The public task, its noise calibrated to the budgets; of a kind without a program only what has a price."""
         with naming(self.path):
             task: Task = self.planner.as_asked(self.roster)
+            if self.content.lanes is not None:
+                check_task(task)
         return task
 
     @cached_property
@@ -259,6 +265,10 @@ class Study:
             del agreed["noise_missing"]
         if self.content.coordinator.links == "hub":
             del agreed["coordinator"]["links"]
+        if not self.content.coordinator.hubs:
+            del agreed["coordinator"]["hubs"]
+        if self.content.lanes is None:
+            del agreed["lanes"]
         agreed["limits"] = self.content.limits.agreed
         agreed["task"] = {key: value for key, value in agreed["task"].items() if key not in self.content.task.unsaid}
         agreed["schemas"] = {name: schema.digest for name, schema in self.roster.schemas.items()}

@@ -192,31 +192,72 @@ def collect_keys(
     does, a table without any key is none either: a study goes on with an empty list, because whether one row was left
     may hang on one cell.
     """
-    numbers = np.arange(1, arrow.num_rows + 1)
-    parts, present = [], np.ones(arrow.num_rows, dtype=bool)
+    canonical, rows = normalised(arrow, plan, columns, np.arange(1, arrow.num_rows + 1), source, misfits)
+    if not len(rows) and misfits == "refuse":
+        raise no_key(source, plan, columns)
+    repeated, kept = _repeats(canonical, plan.duplicates)
+    refuse_repeated(rows[repeated] + 1, plan, columns, source)
+    if not kept.any() and misfits == "refuse":
+        raise all_repeated(source, plan, columns)
+    values = canonical.filter(pa.array(kept)).to_pylist()
+    names = tuple(key.name for key in plan.keys)
+    return Keys(names, values, rows[kept], arrow.num_rows - len(rows), int(len(rows) - kept.sum()))
+
+
+def normalised(
+    cells: pa.Table | pa.RecordBatch,
+    plan: KeyPlan,
+    columns: Mapping[str, KeyColumn],
+    numbers: NDArray[np.int64],
+    source: str,
+    misfits: Misfits,
+) -> tuple[Any, NDArray[np.int64]]:
+    """The keys of some rows, as bytes in Arrow, without rows that lack a part; and which rows those are.
+
+    ``numbers`` are the numbers of the rows in the file, for errors.
+    """
+    parts, present = [], np.ones(cells.num_rows, dtype=bool)
     for key in plan.keys:
         held = columns[key.name]
         place = place_of(source, held.column, numbers, misfits)
-        parts.append(key.normalise(arrow[held.column], place, held.format))
+        parts.append(key.normalise(cells[held.column], place, held.format))
         present &= np.array(pc.fill_null(pc.not_equal(parts[-1], ""), False))
         if place.unfit is not None:
             present &= ~place.unfit
     rows = np.flatnonzero(present)
-    named = listed(columns[key.name].column for key in plan.keys)
-    if not len(rows) and misfits == "refuse":
-        raise DataError(f"{source}: no row has a key, because a cell of {named} is missing in each; fill them")
-    canonical = _run_together([part.take(pa.array(rows)) for part in parts])
+    return _run_together([part.take(pa.array(rows)) for part in parts]), rows
+
+
+def left_out(canonical: Any, plan: KeyPlan) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Of some keys, among which are all that equal one of them: the places of repeated ones, and of those not kept."""
     repeated, kept = _repeats(canonical, plan.duplicates)
-    if plan.duplicates == "refuse" and repeated.any():
+    return np.flatnonzero(repeated), np.flatnonzero(~kept)
+
+
+def no_key(source: str, plan: KeyPlan, columns: Mapping[str, KeyColumn]) -> DataError:
+    """The error for a table of which no row has a key."""
+    return DataError(
+        f"{source}: no row has a key, because a cell of {_named(plan, columns)} is missing in each; fill them"
+    )
+
+
+def all_repeated(source: str, plan: KeyPlan, columns: Mapping[str, KeyColumn]) -> DataError:
+    """The error for a table of which no row is left without those whose keys are repeated."""
+    named = _named(plan, columns)
+    return DataError(f'{source}: no row is left, because every key in {named} is repeated; set duplicates = "first"')
+
+
+def refuse_repeated(numbers: NDArray[np.int64], plan: KeyPlan, columns: Mapping[str, KeyColumn], source: str) -> None:
+    """Raise for the rows with these numbers, whose keys are repeated, if the rule says so."""
+    if plan.duplicates == "refuse" and len(numbers):
         raise DataError(
-            f"{source}: {row_numbers(rows[repeated] + 1)}: the key in {named} occurs more than once; keep one row for "
-            'each person, or set duplicates to "first" or "drop"'
+            f"{source}: {row_numbers(numbers)}: the key in {_named(plan, columns)} occurs more than once; keep one row "
+            'for each person, or set duplicates to "first" or "drop"'
         )
-    if not kept.any() and misfits == "refuse":
-        raise DataError(f'{source}: no row is left, because every key in {named} is repeated; set duplicates = "first"')
-    values = canonical.filter(pa.array(kept)).to_pylist()
-    names = tuple(key.name for key in plan.keys)
-    return Keys(names, values, rows[kept], arrow.num_rows - len(rows), int(len(rows) - kept.sum()))
+
+
+def _named(plan: KeyPlan, columns: Mapping[str, KeyColumn]) -> str:
+    return listed(columns[key.name].column for key in plan.keys)
 
 
 def _run_together(parts: Sequence[Any]) -> Any:

@@ -107,6 +107,8 @@ def codes(column: Any, declared: Category, place: Place) -> tuple[NDArray[np.int
 
     Those hold -1, and so do the cells that fit nothing.
     """
+    if (ready := _ready_codes(column, declared)) is not None:
+        return ready, ready < 0
     array = _labels(plain(column), place)
     found = pc.index_in(array, pa.array(declared.values, pa.large_string()), skip_nulls=True)
     positions = np.array(pc.fill_null(found, -1).to_numpy(zero_copy_only=False), dtype=np.int64)
@@ -117,6 +119,27 @@ def codes(column: Any, declared: Category, place: Place) -> tuple[NDArray[np.int
         "everybody may know that the value exists, add it to the list",
     )
     return positions, missing
+
+
+def code_type(declared: Category) -> Any:
+    """The smallest type that holds the codes of a column."""
+    count = len(declared.values)
+    return pa.int8() if count <= 1 << 7 else pa.int16() if count <= 1 << 15 else pa.int32()
+
+
+def with_values(codes: Any, declared: Category) -> Any:
+    """Codes, null where a cell is missing, as cells whose dictionary is the declared values; they are not searched."""
+    return pa.DictionaryArray.from_arrays(codes, pa.array(declared.values, pa.large_string()))
+
+
+def _ready_codes(column: Any, declared: Category) -> NDArray[np.int64] | None:
+    """The codes of cells whose dictionary is the declared values, -1 where they are missing, otherwise ``None``."""
+    array = column.chunk(0) if isinstance(column, pa.ChunkedArray) and column.num_chunks == 1 else column
+    if not isinstance(array, pa.DictionaryArray) or len(array.dictionary) != len(declared.values):
+        return None
+    if array.dictionary.type != pa.large_string() or array.dictionary.to_pylist() != list(declared.values):
+        return None
+    return np.array(pc.fill_null(array.indices, -1).to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
 def truths(column: Any, place: Place) -> tuple[Mask, Mask]:

@@ -63,26 +63,12 @@ def read_table(
     ``separator``, ``encoding`` and ``decimal`` say how a CSV file is written, if not as the schema says, or else with
     commas, in UTF-8 and with decimal points.
     """
-    declared = schema if isinstance(schema, Schema) else Schema.load(schema)
-    declared = declared.written(TextFormat(separator, encoding, decimal))
-    said = name or name_of(source)
-    naming = [] if id is None else [id]
-    _refuse_shared(declared, naming, said, "id")
-    held = {} if keys is None else dict(key_columns(keys.keys, {}, id, said) if columns is None else columns)
-    parts = [] if keys is None else list(dict.fromkeys(held[key.name].column for key in keys.keys))
-    _refuse_shared(declared, parts, said, "key")
-
-    def check(there: Sequence[str]) -> None:
-        files.need(naming, there, f"{said}: the id", taken=[*parts, *declared.sources])
-        files.need(parts, there, f"{said}: the key", taken=[*naming, *declared.sources], advice=_OWN_COLUMNS)
-        files.need(declared.sources, there, said)
-
-    # Without an id column any other one tells how many rows there are.
-    wanted = _Wanted([*naming, *parts] or declared.sources[:1], declared.sources, check, declared.text)
-    named, cells = _read(source, said, wanted, on_disk)
+    asked = Asked.of(source, schema, id, name, keys, columns, TextFormat(separator, encoding, decimal))
+    said, declared = asked.said, asked.schema
+    named, cells = _read(source, said, asked.wanted, on_disk)
     if keys is not None:
-        found = collect_keys(named, keys, held, said, misfits)
-        ids = called({column: named[column] for column in naming or parts}, said)
+        found = collect_keys(named, keys, asked.held, said, misfits)
+        ids = called({column: named[column] for column in asked.calling}, said)
         return Table(cells, ids, declared, source=said, keys=found, misfits=misfits)
     numbers = range(1, named.num_rows + 1)
     if id is None:
@@ -93,7 +79,7 @@ def read_table(
 
 
 @dataclass(frozen=True)
-class _Wanted:
+class Wanted:
     """What to read from a source: the columns that identify a row, those of the schema, and a check of both."""
 
     naming: Sequence[str]
@@ -102,11 +88,52 @@ class _Wanted:
     text: TextFormat
 
     def choose(self, there: Sequence[str]) -> Sequence[str]:
+        """All columns to read, of those that are there."""
         self.check(there)
         return list(dict.fromkeys([*self.naming, *self.cells]))
 
 
-def _read(given: Any, said: str, wanted: _Wanted, on_disk: bool | None) -> tuple[pa.Table, Cells]:
+@dataclass(frozen=True)
+class Asked:
+    """What a party's table is to be read as: how errors call it, its schema, its key's columns, and what names rows."""
+
+    said: str
+    schema: Schema
+    held: Mapping[str, KeyColumn]
+    calling: Sequence[str]
+    wanted: Wanted
+
+    @classmethod
+    def of(
+        cls,
+        source: Any,
+        schema: Schema | str | Path,
+        id: str | None,
+        name: str | None,
+        keys: KeyPlan | None,
+        columns: Mapping[str, KeyColumn] | None,
+        text: TextFormat,
+    ) -> Asked:
+        """From what :func:`read_table` takes; nothing is read yet."""
+        declared = (schema if isinstance(schema, Schema) else Schema.load(schema)).written(text)
+        said = name or name_of(source)
+        naming = [] if id is None else [id]
+        _refuse_shared(declared, naming, said, "id")
+        held = {} if keys is None else dict(key_columns(keys.keys, {}, id, said) if columns is None else columns)
+        parts = [] if keys is None else list(dict.fromkeys(held[key.name].column for key in keys.keys))
+        _refuse_shared(declared, parts, said, "key")
+
+        def check(there: Sequence[str]) -> None:
+            files.need(naming, there, f"{said}: the id", taken=[*parts, *declared.sources])
+            files.need(parts, there, f"{said}: the key", taken=[*naming, *declared.sources], advice=_OWN_COLUMNS)
+            files.need(declared.sources, there, said)
+
+        # Without an id column any other one tells how many rows there are.
+        wanted = Wanted([*naming, *parts] or declared.sources[:1], declared.sources, check, declared.text)
+        return cls(said, declared, held, naming or parts, wanted)
+
+
+def _read(given: Any, said: str, wanted: Wanted, on_disk: bool | None) -> tuple[pa.Table, Cells]:
     """The columns that identify a row, in memory, and the cells of the schema's columns."""
     cells: Cells
     most = {None: _LARGE, True: 0, False: None}[on_disk]
@@ -122,7 +149,7 @@ def _read(given: Any, said: str, wanted: _Wanted, on_disk: bool | None) -> tuple
     return named, cells
 
 
-def _stays(source: Source, said: str, wanted: _Wanted, on_disk: bool | None) -> bool:
+def _stays(source: Source, said: str, wanted: Wanted, on_disk: bool | None) -> bool:
     """Whether rows are left where they lie; then the columns are checked, and else when they are read."""
     if not on_disk and source.size(wanted.choose) <= _LARGE:
         return False

@@ -31,7 +31,8 @@ class Table:
     An alignment recognises the rows by ``keys``, which only a table in the order of its file has. ``places`` are the
     slots of the rows after an alignment that tells nobody who matched. ``misfits`` says what becomes of cells that the
     schema has no place for: they are an error, or are mapped by public rules and counted in the report. ``named`` says
-    whether the ids are those of people; without a column of ids they are the numbers of the rows.
+    whether the ids are those of people; without a column of ids they are the numbers of the rows. ``origins`` are the
+    places of the rows in the party's file, counted from 0, if this table holds only some of them.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class Table:
         places: Places | None = None,
         misfits: Misfits = "refuse",
         named: bool = True,
+        origins: NDArray[np.int64] | None = None,
     ) -> None:
         self.schema = schema
         self.named = named
@@ -58,6 +60,7 @@ class Table:
         self._ids = ids
         self._order = order
         self._common = common
+        self._origins = origins
         self._report: Report | None = None
 
     @property
@@ -81,7 +84,7 @@ class Table:
     @property
     def row_numbers(self) -> NDArray[np.int64]:
         """The number of each row in the party's own file or frame, counted from 1, in the order of the rows."""
-        return self._index(0, self.rows) + 1
+        return self._numbers(0, self.rows)
 
     @property
     def report(self) -> Report:
@@ -95,6 +98,18 @@ class Table:
             total += part
         self._report = total
         return total
+
+    def keyed(self, rows: int) -> Iterator[tuple[NDArray[np.int64], list[bytes], pa.LargeStringArray, pa.Table]]:
+        """The rows that have a key: their numbers in the file, keys, ids and cells, out of so many rows at a time."""
+        if self.keys is None:
+            raise ValueError("a table without keys has no rows by key")
+        for start, cells in _numbered(self._cells, rows):
+            first, last = np.searchsorted(self.keys.rows, [start, start + cells.num_rows])
+            places = self.keys.rows[first:last] - start
+            numbers = self._numbers(start, start + cells.num_rows)[places]
+            within = pa.array(places)
+            ids = self._ids.slice(start, cells.num_rows).take(within)
+            yield numbers, self.keys.values[first:last], ids, cells.take(within)
 
     def blocks(self, rows: int | None = None) -> Iterator[Matrix]:
         """Encoded row blocks, in order; by default of about 32 MB each."""
@@ -117,7 +132,7 @@ class Table:
         read = source_of(name, declared)
         for start, cells in _numbered(self._cells.select([read]), max(1, _BLOCK_CELLS // len(declared.parts))):
             stop = start + cells.num_rows
-            place = place_of(self.source, read, self._index(start, stop) + 1, self.misfits, self.schema.text.decimal)
+            place = place_of(self.source, read, self._numbers(start, stop), self.misfits, self.schema.text.decimal)
             encode_column(cells[read], declared, place, out[start:stop])
         return out
 
@@ -186,11 +201,14 @@ class Table:
             raise ValueError("a block has at least one row")
         step = rows or max(1, _BLOCK_CELLS // self.schema.encoded_width)
         for start, cells in _numbered(self._cells, step):
-            numbers = self._index(start, start + cells.num_rows) + 1
+            numbers = self._numbers(start, start + cells.num_rows)
             yield encode_columns(cells, self.schema, source=self.source, rows=numbers, misfits=self.misfits)
 
-    def _index(self, start: int, stop: int) -> NDArray[np.int64]:
-        return np.arange(start, stop) if self._order is None else self._order[start:stop]
+    def _numbers(self, start: int, stop: int) -> NDArray[np.int64]:
+        """The numbers of some rows in the party's file, counted from 1."""
+        if self._origins is not None:
+            return (self._origins[start:stop] if self._order is None else self._origins[self._order[start:stop]]) + 1
+        return (np.arange(start, stop) if self._order is None else self._order[start:stop]) + 1
 
     def _own_ids(self) -> Any:
         return self._ids if self._order is None else self._ids.take(pa.array(self._order))
@@ -220,6 +238,7 @@ class Table:
             places=places,
             misfits=self.misfits,
             named=self.named or common is not None,
+            origins=self._origins,
         )
 
 

@@ -13,7 +13,7 @@ from colonnade.lazy import Later
 from colonnade.wire import envelope
 from colonnade.wire.hub_carrier import open_channel
 from colonnade.wire.hub_probe import probe
-from colonnade.wire.identity import Certificate, Identity
+from colonnade.wire.identity import Certificate, Guest
 from colonnade.wire.services import pieces
 from colonnade.wire.watch import Limits
 
@@ -28,7 +28,7 @@ class Caller:
     """A member's line for questions to the hub; any thread may ask. It connects when it is asked something."""
 
     def __init__(
-        self, address: str, identity: Identity, hub_certificate: Certificate, *, attempt: float = Limits.attempt
+        self, address: str, identity: Guest, hub_certificate: Certificate, *, attempt: float = Limits.attempt
     ) -> None:
         self._address, self._identity, self._hub, self._attempt = address, identity, hub_certificate, attempt
         self._lock = threading.Lock()

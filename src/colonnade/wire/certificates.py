@@ -12,11 +12,15 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
-from cryptography.x509.oid import NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 CLOCK_SKEW = timedelta(hours=24)
 """By how much clocks may differ: what is issued is valid from so long before."""
+_LINK, _LANES = "link", "lanes"
+"""The units in the names of connection certificates: a participant's own, and those of its workers."""
+_DER = Encoding.DER
 
 
 def read(pem: bytes) -> x509.Certificate:
@@ -84,31 +88,102 @@ def pem_of(certificate: x509.Certificate) -> bytes:
 
 def create(name: str, days: int) -> tuple[Ed25519PrivateKey, bytes]:
     """A new Ed25519 key, and the certificate that it signs for itself as PEM text."""
-    key = Ed25519PrivateKey.generate()
-    return key, _self_signed(key, _builder(name, _x509_name(name), _x509_name(name), days))
+    key, now = Ed25519PrivateKey.generate(), datetime.now(UTC)
+    dates = now - CLOCK_SKEW, now + timedelta(days=days)
+    return key, _self_signed(key, name, x509.random_serial_number(), *dates)
 
 
 def from_seed(name: str, seed: bytes, until: datetime) -> tuple[Ed25519PrivateKey, bytes]:
     """The key and the certificate that follow from a seed of 32 bytes: the same, byte by byte, wherever it is known."""
     key, number = Ed25519PrivateKey.from_private_bytes(seed), int.from_bytes(sha256(b"serial" + seed).digest()[:16])
     dates = until - timedelta(days=366), until + CLOCK_SKEW
-    return key, _self_signed(key, _dated(name, _x509_name(name), _x509_name(name), max(number, 1), *dates))
+    return key, _self_signed(key, name, max(number, 1), *dates)
 
 
-def _self_signed(key: Ed25519PrivateKey, builder: x509.CertificateBuilder) -> bytes:
-    builder = builder.public_key(key.public_key())
+def _self_signed(key: Ed25519PrivateKey, name: str, serial: int, first: datetime, last: datetime) -> bytes:
+    builder = _dated(_x509_name(name), _x509_name(name), serial, first, last).public_key(key.public_key())
+    builder = builder.add_extension(_alternative(name), critical=False)
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     return pem_of(builder.add_extension(_usage(signs_certificates=True), critical=True).sign(key, None))
 
 
 def issue(name: str, days: int, issuer: x509.Certificate, issuer_key: Ed25519PrivateKey) -> tuple[bytes, bytes]:
     """A new P-256 key, and a certificate for it that the issuer signs; both as PEM text."""
-    key = ec.generate_private_key(ec.SECP256R1())
+    key = connection_key()
     # The unit makes subject and issuer different: if they were equal, OpenSSL would expect a self-signed certificate.
-    builder = _builder(name, _x509_name(name, unit="link"), issuer.subject, days).public_key(key.public_key())
+    builder = _connection(_x509_name(name, _LINK), key.public_key(), datetime.now(UTC) + timedelta(days=days), issuer)
+    return key_pem(key), pem_of(builder.add_extension(_alternative(name), critical=False).sign(issuer_key, None))
+
+
+def connection_key() -> ec.EllipticCurvePrivateKey:
+    """A new P-256 key."""
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+def request(name: str, key: ec.EllipticCurvePrivateKey) -> bytes:
+    """The request of a P-256 key for a certificate, which shows that whoever asks has the key."""
+    return x509.CertificateSigningRequestBuilder().subject_name(_x509_name(name)).sign(key, SHA256()).public_bytes(_DER)
+
+
+def issue_for_lanes(
+    asked: bytes, name: str, until: datetime, issuer: x509.Certificate, issuer_key: Ed25519PrivateKey
+) -> bytes:
+    """A certificate for the P-256 key of a request, for whoever dials and for lanes only.
+
+    It has no common name and no alternative one, so a hub of a release without lanes knows nobody by it. Whatever is no
+    such request is a ValueError.
+    """
+    try:
+        found = x509.load_der_x509_csr(asked)
+        key, fits = found.public_key(), found.is_signature_valid
+    except (TypeError, ArithmeticError, UnsupportedAlgorithm, x509.InvalidVersion) as error:
+        raise ValueError("this request cannot be read") from error
+    if not fits or not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
+        raise ValueError("this is no request of a P-256 key")
+    builder = _connection(_worker_name(name), key, until, issuer)
+    # Otherwise a worker of whoever runs a hub could answer as that hub, to somebody who asks for no name.
+    builder = builder.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=True)
+    return builder.sign(issuer_key, None).public_bytes(_DER)
+
+
+def chain_for_lanes(der: bytes, key: ec.EllipticCurvePrivateKey, issuer: x509.Certificate) -> bytes:
+    """The certificate of this key for lanes and that of its issuer, as PEM text; a ValueError if it is no such one."""
+    try:
+        found = x509.load_der_x509_certificate(der)
+        fits = found.public_key() == key.public_key() and is_issued_by(found, issuer)
+        names = worker_of(found), common_name(issuer)
+    except (TypeError, ArithmeticError, UnsupportedAlgorithm, x509.InvalidVersion) as error:
+        raise ValueError("this certificate cannot be read") from error
+    if not fits or names[0] != names[1]:
+        raise ValueError("this is no certificate for the connection of this worker")
+    return pem_of(found) + pem_of(issuer)
+
+
+def worker_of(certificate: x509.Certificate) -> str:
+    """The party of whose worker this is a connection certificate; empty if it is no such one."""
+    parties = certificate.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
+    party = str(parties[0].value) if len(parties) == 1 else ""
+    return party if party and certificate.subject == _worker_name(party) else ""
+
+
+def holder(certificate: x509.Certificate) -> str:
+    """The participant whose own connection certificate this is; empty if it is no such one."""
+    name = common_name(certificate)
+    return name if name and certificate.subject == _x509_name(name, _LINK) else ""
+
+
+def _worker_name(party: str) -> x509.Name:
+    named = ((NameOID.ORGANIZATION_NAME, party), (NameOID.ORGANIZATIONAL_UNIT_NAME, _LANES))
+    return x509.Name([x509.NameAttribute(*part) for part in named])
+
+
+def _connection(
+    subject: x509.Name, key: ec.EllipticCurvePublicKey, until: datetime, issuer: x509.Certificate
+) -> x509.CertificateBuilder:
+    number, first = x509.random_serial_number(), datetime.now(UTC) - CLOCK_SKEW
+    builder = _dated(subject, issuer.subject, number, first, until).public_key(key)
     builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-    builder = builder.add_extension(_usage(signs_certificates=False), critical=True)
-    return key_pem(key), pem_of(builder.sign(issuer_key, None))
+    return builder.add_extension(_usage(signs_certificates=False), critical=True)
 
 
 def key_pem(key: Ed25519PrivateKey | ec.EllipticCurvePrivateKey) -> bytes:
@@ -125,13 +200,8 @@ def read_key(pem: bytes) -> Ed25519PrivateKey | None:
     return key if isinstance(key, Ed25519PrivateKey) else None
 
 
-def _builder(name: str, subject: x509.Name, issuer: x509.Name, days: int) -> x509.CertificateBuilder:
-    now = datetime.now(UTC)
-    return _dated(name, subject, issuer, x509.random_serial_number(), now - CLOCK_SKEW, now + timedelta(days=days))
-
-
 def _dated(
-    name: str, subject: x509.Name, issuer: x509.Name, serial: int, first: datetime, last: datetime
+    subject: x509.Name, issuer: x509.Name, serial: int, first: datetime, last: datetime
 ) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
@@ -140,8 +210,11 @@ def _dated(
         .serial_number(serial)
         .not_valid_before(first)
         .not_valid_after(last)
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
     )
+
+
+def _alternative(name: str) -> x509.SubjectAlternativeName:
+    return x509.SubjectAlternativeName([x509.DNSName(name)])
 
 
 def _x509_name(name: str, unit: str | None = None) -> x509.Name:

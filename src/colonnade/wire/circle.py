@@ -26,8 +26,11 @@ _AT_ONCE = 64  # messages of one participant, before others have their turn
 class Circle:
     """The participants of one study, and the connections of those who are present."""
 
-    def __init__(self, names: Iterable[str], carry: Callable[[bytes], bytes], turns: Turns | None = None) -> None:
-        self.names = frozenset(names)
+    def __init__(
+        self, names: Iterable[str], carry: Callable[[bytes], bytes], turns: Turns | None = None, queue: int = 1 << 60
+    ) -> None:
+        """At most ``queue`` bytes wait for each of them, and not more than its account allows."""
+        self.names, self.queue = frozenset(names), queue
         self.connections: dict[str, Connection] = {}
         self.carried = 0
         """Bytes that were passed on."""
@@ -90,11 +93,16 @@ class Connection:
     """The connection of one participant, and the messages that wait to be sent to it."""
 
     def __init__(
-        self, name: str, incarnation: int, stall: float = Limits.stall, account: Account | None = None
+        self,
+        name: str,
+        incarnation: int,
+        stall: float = Limits.stall,
+        account: Account | None = None,
+        queue: int = 1 << 60,
     ) -> None:
         self.name, self.incarnation = name, incarnation
         self.account = account or Account(name, UNLIMITED)
-        self._stall, self._queue_bytes = stall, self.account.queue
+        self._stall, self._queue_bytes = stall, min(queue, self.account.queue)
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._waiting: deque[bytes] = deque()
         self._bytes = 0

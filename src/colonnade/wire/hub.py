@@ -8,17 +8,15 @@ each study and closes it; members come and go while it runs.
 from __future__ import annotations
 
 import asyncio
-import re
 import threading
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self, TypeVar
 
-from colonnade.errors import ConnectError, IdentityError, ProtocolError
-from colonnade.harmless import harmless
+from colonnade.errors import ConnectError, IdentityError
 from colonnade.lazy import Later
 from colonnade.wire import envelope
 from colonnade.wire.circle import Circle, Connection
@@ -27,6 +25,7 @@ from colonnade.wire.health import Health
 from colonnade.wire.identity import Certificate, Identity
 from colonnade.wire.quota import CALL, JOIN, REFUSAL, UNLIMITED, Account, HubLimits, Refusal
 from colonnade.wire.register import Register
+from colonnade.wire.rooms import MOST_LANES, Rooms
 from colonnade.wire.services import Service, answered, question, reply
 from colonnade.wire.strangers import places_for_strangers
 from colonnade.wire.turns import Turns
@@ -38,8 +37,6 @@ T = TypeVar("T")
 
 _STOP_SECONDS = 1.0
 _PAUSE = 0.05
-_ROOM = re.compile(r"[A-Za-z0-9._-]{0,100}")
-_REMEMBERED = 4096  # closed rooms of which it is known why they ended
 _MOST_STREAMS = 8  # of one connection; a participant needs one
 
 
@@ -85,6 +82,7 @@ class Hub:
         *,
         services: Sequence[Service] = (),
         rooms: Mapping[str, Iterable[str]] | None = None,
+        lanes: bool = False,
         limits: HubLimits = UNLIMITED,
         health: str | None = None,
         heartbeat: float = Limits.heartbeat,
@@ -94,6 +92,7 @@ class Hub:
     ) -> None:
         """``rooms`` are open from the start, each with those who are in it; by default one without a name, for all.
 
+        With ``lanes`` all participants may meet in rooms for lanes too, which open and close as they come and go.
         A hub with services says whether it serves (``grpc.health.v1``); with ``health``, an address of this machine, it
         does so there in the clear as well.
         """
@@ -101,23 +100,22 @@ class Hub:
         self._address, self._heartbeat, self._handshake = address, heartbeat, handshake
         self._stall, self._closing = stall, closing
         self._services, self._limits, self._own_name = tuple(services), limits, identity.name
-        self._rooms: dict[str, Circle] = {}
-        self._closed: OrderedDict[str, str] = OrderedDict()
         self._accounts: dict[str, Account] = {}
-        self._carried, self._refused = 0, Counter[str]()
+        self._refused = Counter[str]()
         self._turns = None if limits is UNLIMITED else Turns()
+        self._lanes = lanes
+        self._rooms = Rooms(self._register, self._account, self.carry, self._turns, participants if lanes else ())
         self._health_address = health
         self._health: Health | None = None
         self._door: Door | None = None
         self._loop = asyncio.new_event_loop()
         self._thread: threading.Thread | None = None
-        self._ending = False
         self._server: Any = None
         self.port = 0
         """The port on which the hub listens after it was started."""
         self._inner_port = 0
         for room, names in ({"": participants} if rooms is None else rooms).items():
-            self._open(room, names)
+            self._rooms.add(room, names)
 
     @property
     def address(self) -> str:
@@ -156,11 +154,11 @@ class Hub:
 
     def open(self, room: str, names: Iterable[str]) -> None:
         """Open a room for exactly these members."""
-        self._do(lambda: self._open(room, names))
+        self._do(lambda: self._rooms.add(room, names))
 
     def close(self, room: str, reason: str) -> None:
         """Close a room; whoever is in it, or comes later, is told the reason, which is one sentence."""
-        self._do(lambda: self._shut(room, reason))
+        self._do(lambda: self._rooms.shut(room, reason))
 
     def admit(self, name: str, certificate: Certificate) -> None:
         """Let somebody in from now on; if the name had another certificate, its connections end."""
@@ -193,7 +191,7 @@ class Hub:
     @property
     def rooms(self) -> dict[str, frozenset[str]]:
         """The open rooms, each with the members who are present."""
-        return self._do(lambda: {room: frozenset(circle.connections) for room, circle in self._rooms.items()})
+        return self._do(lambda: {room: frozenset(circle.connections) for room, circle in self._rooms.open.items()})
 
     def carry(self, message: bytes) -> bytes:
         """The envelope as it is forwarded; tests override this."""
@@ -201,8 +199,7 @@ class Hub:
 
     def _traffic(self) -> Traffic:
         present = frozenset(name for name, account in self._accounts.items() if account.places or account.calls)
-        carried = self._carried + sum(circle.carried for circle in self._rooms.values())
-        return Traffic(len(self._rooms), present, carried, dict(self._refused))
+        return Traffic(len(self._rooms.open), present, self._rooms.carried, dict(self._refused))
 
     def _do(self, work: Callable[[], T]) -> T:
         """Do something in the hub's loop, which all its state belongs to."""
@@ -214,34 +211,8 @@ class Hub:
 
         return asyncio.run_coroutine_threadsafe(task(), self._loop).result()
 
-    def _open(self, room: str, names: Iterable[str]) -> None:
-        if not _ROOM.fullmatch(room):
-            raise ProtocolError(
-                f"a room cannot be called {harmless(room)!r}: use up to 100 letters, digits, '-', '_', '.'"
-            )
-        if room in self._rooms:
-            raise ProtocolError(f"the room {room!r} is open already")
-        if self._ending:
-            raise ConnectError("the hub is about to stop, so it opens no room any more")
-        circle = Circle(names, self.carry, self._turns)
-        if unknown := sorted(name for name in circle.names if name not in self._register):
-            raise IdentityError(f"nobody called {harmless(unknown[0])} is known here, so no room can be opened for it")
-        for name in sorted(circle.names):
-            self._account(name).check_rooms(sum(name in other.names for other in self._rooms.values()))
-        self._closed.pop(room, None)
-        self._rooms[room] = circle
-
-    def _shut(self, room: str, reason: str) -> None:
-        circle = self._rooms.pop(room, None)
-        if circle is not None:
-            circle.end(reason)
-            self._carried += circle.carried
-            self._closed[room] = reason
-            while len(self._closed) > _REMEMBERED:
-                self._closed.popitem(last=False)
-
     def _disconnect(self, name: str, reason: str) -> None:
-        for circle in self._rooms.values():
+        for circle in self._rooms.open.values():
             if (connection := circle.connections.get(name)) is not None:
                 connection.end(reason)
         account = self._accounts.pop(name, None)
@@ -257,6 +228,7 @@ class Hub:
     async def _serve(self) -> None:
         members = len(self._register)
         everybody = members if self._limits is UNLIMITED else self._limits.all_connections(members)
+        everybody += members * MOST_LANES if self._lanes else 0
         options = [
             *grpc_options(self._heartbeat),
             ("grpc.so_reuseport", 0),
@@ -297,14 +269,14 @@ class Hub:
 
     async def _close(self, grace: float) -> None:
         assert self._door is not None  # noqa: S101 - because the hub was started
-        self._ending = True
+        self._rooms.ending = True
         if self._health is not None:
             await self._health.ending()
         until = self._loop.time() + grace
-        while self._occupied and self._loop.time() < until:
+        while self._rooms.occupied and self._loop.time() < until:
             await asyncio.sleep(_PAUSE)
         self._door.shut()
-        await self._server.stop(min(_STOP_SECONDS, self._closing) if self._occupied else 0)
+        await self._server.stop(min(_STOP_SECONDS, self._closing) if self._rooms.occupied else 0)
         await self._door.close()
         if self._health is not None:
             await self._health.stop()
@@ -312,10 +284,6 @@ class Hub:
         handlers = asyncio.all_tasks() - {asyncio.current_task()}
         if handlers:
             await asyncio.wait(handlers, timeout=_STOP_SECONDS)
-
-    @property
-    def _occupied(self) -> bool:
-        return any(circle.connections for circle in self._rooms.values())
 
     def _end_loop(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -325,15 +293,19 @@ class Hub:
 
     async def _attend(self, messages: AsyncIterator[bytes], context: Any) -> None:
         """Serve one participant for as long as its connection lasts."""
-        async with self._known(context) as (account, said):
+        async with self._known(context, joins=True) as (account, said):
             circle, incarnation = self._circle(account.name, said)
             with account.place(instead=account.name in circle.connections):
                 await account.pay(JOIN)
                 if self._accounts.get(account.name) is not account:
                     raise IdentityError(f"{account.name} is no longer known here")
                 circle, incarnation = self._circle(account.name, said)  # it may have closed meanwhile
-                connection = Connection(account.name, incarnation, self._stall, account)
-                await self._converse(circle, connection, messages, context)
+                connection = Connection(account.name, incarnation, self._stall, account, circle.queue)
+                self._rooms.enter(_room(said), circle)
+                try:
+                    await self._converse(circle, connection, messages, context)
+                finally:
+                    self._rooms.leave(_room(said))
         if connection.ended.done():
             await context.abort(grpc.StatusCode.ABORTED, connection.ended.result())
 
@@ -353,7 +325,7 @@ class Hub:
 
     async def _answer(self, service: Service, messages: AsyncIterator[bytes], context: Any) -> None:
         """Answer one question."""
-        async with self._known(context) as (account, _):
+        async with self._known(context, joins=False) as (account, _):
             try:
                 with account.call(), account.memory() as memory:
                     await account.pay(CALL)
@@ -368,14 +340,7 @@ class Hub:
 
     def _circle(self, name: str, said: Mapping[str, Any]) -> tuple[Circle, int]:
         """The circle that a participant asks for, and its incarnation; it is refused what is not open for it."""
-        room = str(said.get(envelope.ROOM_KEY, ""))
-        if room in self._closed:
-            raise Refusal(self._closed[room], "ABORTED")
-        circle = self._rooms.get(room)
-        if circle is None:
-            raise Refusal("the room of this study is not open", "NOT_FOUND")
-        if name not in circle.names:
-            raise IdentityError(f"{name} is not in this study")
+        circle = self._rooms.find(_room(said), name)
         try:
             incarnation = int(said[envelope.INCARNATION_KEY], 16)
         except (KeyError, ValueError):
@@ -383,12 +348,12 @@ class Hub:
         return circle, incarnation & (1 << 64) - 1
 
     @asynccontextmanager
-    async def _known(self, context: Any) -> AsyncIterator[tuple[Account, dict[str, Any]]]:
+    async def _known(self, context: Any, *, joins: bool) -> AsyncIterator[tuple[Account, dict[str, Any]]]:
         """Who calls, and what it said beside; whoever is refused, now or later, is told so in one sentence."""
         assert self._door is not None  # noqa: S101 - because the hub was started
         peer = context.peer()
         try:
-            name, said = self._register.recognise(context)
+            name, said = self._register.recognise(context, joins=joins)
             account = self._account(name)
             self._door.recognise(peer, account.line)
             try:
@@ -405,3 +370,8 @@ class Hub:
         except Refusal as refusal:
             self._refused[refusal.status.lower()] += 1
             await context.abort(getattr(grpc.StatusCode, refusal.status), str(refusal))
+
+
+def _room(said: Mapping[str, Any]) -> str:
+    """The room that a caller asks for."""
+    return str(said.get(envelope.ROOM_KEY, ""))

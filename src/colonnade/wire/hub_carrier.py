@@ -18,7 +18,7 @@ from colonnade.wire.direct import Direct, Told
 from colonnade.wire.endpoint import Endpoint, peers_of
 from colonnade.wire.hub import grpc_options
 from colonnade.wire.hub_probe import probe
-from colonnade.wire.identity import Certificate, Identity
+from colonnade.wire.identity import Certificate, Guest, Identity
 from colonnade.wire.watch import Limits
 
 grpc: Any = Later("grpc")
@@ -44,25 +44,29 @@ def dial(
     room: str = "",
     direct: Direct | None = None,
     told: Told | None = None,
+    hub: Certificate | None = None,
+    guest: Guest | None = None,
 ) -> Endpoint:
     """Connect to the hub at ``host:port``; returns the participant's endpoint in the study.
 
     :class:`Limits` has the meaning of the settings. ``connect_timeout`` is how many seconds to go on trying. ``room``
     is that of the study at a hub that has several. With ``direct``, packets go to a peer over a direct connection where
-    there is one, and ``told`` hears by which way; all participants must have it, or none.
+    there is one, and ``told`` hears by which way; all participants must have it, or none. ``hub`` is the certificate of
+    a hub that no participant of these sessions runs, and ``guest`` who shows itself there, if not ``identity``.
     """
-    hub = participants.get(hub_name)
+    relay = hub_name if hub is None else ""
+    hub = hub or participants.get(hub_name)
     if hub is None:
         raise IdentityError(f"the study names no certificate for its hub, {hub_name}")
     others = peers_of(identity, participants)
     limits = Limits(timeout, reconnect_grace, window, backlog, attempt=attempt, heartbeat=heartbeat, closing=closing)
-    carrier = _HubCarrier(address, identity, hub, connect_timeout, limits, room)
+    carrier = _HubCarrier(address, guest or identity, hub, connect_timeout, limits, room)
     if direct is None:
-        return Endpoint(identity, participants, carrier, limits, topic, relay=hub_name)
+        return Endpoint(identity, participants, carrier, limits, topic, relay=relay)
     from colonnade.wire.links import LinkCarrier  # only where it is needed: cryptography takes long to load
 
     links = LinkCarrier(carrier, identity.name, others, direct, limits, told)
-    return Endpoint(identity, participants, links, limits, topic, links, hub_name)
+    return Endpoint(identity, participants, links, limits, topic, links, relay)
 
 
 class _HubCarrier:
@@ -71,7 +75,7 @@ class _HubCarrier:
     def __init__(
         self,
         address: str,
-        identity: Identity,
+        identity: Guest,
         hub: Certificate,
         connect_timeout: float,
         limits: Limits,
@@ -196,7 +200,7 @@ class _Line:
     """One gRPC connection with one stream."""
 
     def __init__(
-        self, address: str, identity: Identity, hub: Certificate, incarnation: int, heartbeat: float, room: str = ""
+        self, address: str, identity: Guest, hub: Certificate, incarnation: int, heartbeat: float, room: str = ""
     ) -> None:
         self._address, self._own_name, self._hub_name = address, identity.name, hub.name
         self._outgoing: SimpleQueue[bytes | None] = SimpleQueue()
@@ -257,9 +261,7 @@ class _Line:
             threading.Thread(target=self._channel.close, name="wire-release", daemon=True).start()
 
 
-def open_channel(
-    address: str, identity: Identity, hub: Certificate, heartbeat: float, *further: tuple[str, int]
-) -> Any:
+def open_channel(address: str, identity: Guest, hub: Certificate, heartbeat: float, *further: tuple[str, int]) -> Any:
     """A gRPC channel to the hub, on which each side shows the other a certificate."""
     own = identity.issue_connection_certificate()
     credentials = grpc.ssl_channel_credentials(hub.pem, own.key_pem, own.chain_pem)

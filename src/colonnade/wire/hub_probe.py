@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from time import sleep
 
 from colonnade.errors import ColonnadeError, ConnectError, IdentityError
-from colonnade.wire.identity import Certificate, Identity, certificates, load_key
+from colonnade.wire.identity import Certificate, Guest, certificates, load_key
 from colonnade.wire.tls import clock, out_of_date
 
 _PAUSE = 0.3
@@ -27,7 +27,7 @@ def split_address(address: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def probe(address: str, identity: Identity, hub: Certificate, timeout: float) -> None:
+def probe(address: str, identity: Guest, hub: Certificate, timeout: float) -> None:
     """Open and close one TLS connection to the hub; raise an error that explains what is wrong, if anything."""
     identity.certificate.check_dates()
     hub.check_dates()
@@ -38,7 +38,7 @@ def probe(address: str, identity: Identity, hub: Certificate, timeout: float) ->
         if (since := _try(address, identity, hub, timeout)) is not None:
             raise IdentityError(
                 f"{hub.name} at {address} does not accept the certificate of {identity.name} "
-                f"({identity.fingerprint}); {_look_at(since)}"
+                f"({identity.certificate.fingerprint}); {_look_at(since)}"
             )
 
 
@@ -57,7 +57,7 @@ def _look_at(since: datetime) -> str:
     )
 
 
-def _try(address: str, identity: Identity, hub: Certificate, timeout: float) -> datetime | None:
+def _try(address: str, identity: Guest, hub: Certificate, timeout: float) -> datetime | None:
     """``None`` if the hub accepts our certificate, else when it began; an error if it is not the right hub."""
     try:
         with socket.create_connection(split_address(address), timeout=timeout) as plain:
@@ -80,7 +80,7 @@ def _try(address: str, identity: Identity, hub: Certificate, timeout: float) -> 
         raise ConnectError(f"{address} cannot be reached: {error.strerror or error}") from None
 
 
-def _shake_hands(plain: socket.socket, address: str, identity: Identity, hub: Certificate) -> datetime | None:
+def _shake_hands(plain: socket.socket, address: str, identity: Guest, hub: Certificate) -> datetime | None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.load_verify_locations(cadata=hub.der)

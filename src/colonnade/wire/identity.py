@@ -12,12 +12,12 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from colonnade.disk import reading, writing
 from colonnade.errors import IdentityError, StorageError
@@ -60,12 +60,23 @@ class Certificate:
         return cls(check_name(certificates.common_name(found)), certificates.pem_of(found))
 
     @classmethod
+    def from_der(cls, der: bytes, source: str = "the certificate") -> Certificate:
+        """The same of the form in which TLS carries it."""
+        import ssl
+
+        return cls.from_pem(ssl.DER_cert_to_PEM_cert(der).encode("ascii"), source)
+
+    @classmethod
     def load(cls, path: str | os.PathLike[str], pin: str | None = None) -> Certificate:
         """Read a certificate file; if ``pin`` is given, the certificate must have that fingerprint."""
         certificate = cls.from_pem(_read(Path(path)), str(path))
         if pin is not None:
             certificate.check_pin(pin, str(path))
         return certificate
+
+    def __reduce__(self) -> tuple[type[Certificate], tuple[str, bytes]]:
+        """Without what was read from it, which the library cannot send."""
+        return Certificate, (self.name, self.pem)
 
     @cached_property
     def parsed(self) -> X509Certificate:
@@ -117,16 +128,36 @@ class Certificate:
         return certificates.has_signed(self.parsed, signature, message)
 
     def has_issued(self, other: X509Certificate) -> bool:
-        """Whether ``other`` is a connection certificate that this identity issued to itself."""
-        return certificates.is_issued_by(other, self.parsed) and certificates.common_name(other) == self.name
+        """Whether ``other`` is a connection certificate that this identity issued to itself, or to a worker of its."""
+        named = certificates.holder(other) or certificates.worker_of(other)
+        return certificates.is_issued_by(other, self.parsed) and named == self.name
 
 
 @dataclass(frozen=True)
 class ConnectionCertificate:
     """A P-256 key with a certificate from an identity, for one gRPC connection."""
 
-    key_pem: bytes
+    key_pem: bytes = field(repr=False)
     chain_pem: bytes
+
+    def __reduce__(self) -> NoReturn:
+        """Refused, as for an identity."""
+        raise TypeError("the private key of a connection is neither copied nor sent to another process")
+
+
+class Guest(Protocol):
+    """Whoever connects to a hub: an identity, or somebody whom one has sent."""
+
+    @property
+    def name(self) -> str:
+        """The name under which the hub knows it."""
+
+    @property
+    def certificate(self) -> Certificate:
+        """The certificate by which the hub knows it."""
+
+    def issue_connection_certificate(self) -> ConnectionCertificate:
+        """What it shows on one connection."""
 
 
 class Identity:
@@ -162,6 +193,10 @@ class Identity:
             raise IdentityError(f"{key_path} is not the key of the certificate in {crt_path}")
         return cls(key, certificate)
 
+    def __reduce__(self) -> NoReturn:
+        """Refused: a private key stays in the process that made or read it."""
+        raise TypeError(f"the private key of {self.name} is neither copied nor sent to another process")
+
     @property
     def name(self) -> str:
         """The name in the certificate."""
@@ -193,6 +228,11 @@ class Identity:
         self.certificate.check_dates()
         key_pem, pem = certificates.issue(self.name, days, self.certificate.parsed, self._key)
         return ConnectionCertificate(key_pem, pem + self.certificate.pem)
+
+    def issue_for_worker(self, asked: bytes, until: datetime) -> bytes:
+        """A certificate for a worker's connections to lanes, as DER; a ValueError if ``asked`` is no request of one."""
+        self.certificate.check_dates()
+        return certificates.issue_for_lanes(asked, self.name, until, self.certificate.parsed, self._key)
 
     @property
     def key_pem(self) -> bytes:

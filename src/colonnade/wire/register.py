@@ -11,6 +11,7 @@ from colonnade.errors import IdentityError
 from colonnade.lazy import Later
 from colonnade.wire import envelope
 from colonnade.wire.identity import CONNECTION_DAYS, Certificate, Identity, certificates
+from colonnade.wire.lanes import is_lane
 
 grpc: Any = Later("grpc")
 
@@ -29,7 +30,7 @@ class Register:
     def __len__(self) -> int:
         return len(self._members)
 
-    def __contains__(self, name: str) -> bool:
+    def __contains__(self, name: object) -> bool:
         return name in self._members
 
     def add(self, name: str, certificate: Certificate) -> bool:
@@ -68,8 +69,11 @@ class Register:
         due = self._changed or monotonic() - self._issued > _RENEWAL
         return self._configuration() if due else None
 
-    def recognise(self, context: Any) -> tuple[str, dict[str, Any]]:
-        """The name of the caller, and what it said beside; an error if its certificate does not prove the name."""
+    def recognise(self, context: Any, *, joins: bool) -> tuple[str, dict[str, Any]]:
+        """The name of the caller, and what it said beside; an error if its certificate does not prove the name.
+
+        Whoever ``joins`` a lane may be a worker; for everything else the certificate must be its party's own.
+        """
         said = dict(context.invocation_metadata() or ())
         if said.get(envelope.VERSION_KEY) != envelope.VERSION:
             raise IdentityError(
@@ -77,9 +81,12 @@ class Register:
             )
         try:
             shown = certificates.read(context.auth_context()["x509_pem_cert"][0])
-            name = certificates.common_name(shown)
+            worker_of = certificates.worker_of(shown)
+            name = worker_of or certificates.holder(shown)
         except (KeyError, IndexError, ValueError):
-            raise IdentityError("the connection does not say who it is from") from None
+            name = worker_of = ""
+        if not name:
+            raise IdentityError("the connection does not say who it is from")
         pinned = self._members.get(name)
         if pinned is None:
             raise IdentityError(f"{name} is not known here")
@@ -88,4 +95,6 @@ class Register:
                 f"the connection in the name of {name} does not hold the key that the study names for it "
                 f"({pinned.fingerprint})"
             )
+        if worker_of and not (joins and is_lane(str(said.get(envelope.ROOM_KEY, "")))):
+            raise IdentityError(f"a worker of {name} may only join lanes, and this is none")
         return name, said

@@ -33,6 +33,8 @@ from colonnade.protocols.moments.protection import protection, with_own_budgets
 from colonnade.protocols.moments.published import NoisyMoments
 from colonnade.protocols.moments.task import Moments
 from colonnade.protocols.roles import Coordinator, Owner
+from colonnade.protocols.rows import Rows
+from colonnade.protocols.sums import Additive
 from colonnade.randomness import Stream
 from colonnade.tables import Column, Schema, Table
 from colonnade.tables.centred import Centred, Norm
@@ -80,15 +82,25 @@ class Regression(LinearModel[Task, Published]):
 
     def owner(self, me: Owner, table: Table, task: Task) -> Published:
         """An owner's program: second moments once, or gradients round by round."""
-        ordered = table.sorted_by_id()
         if isinstance(task, Moments):
-            return moments.owner(me, weighted_rows(me.name, ordered, self.label, task), task)
+            return moments.owner(me, self.summands(me.name, table, task), task)
+        ordered = table.sorted_by_id()
         found, labels = self._for_gradients(me.name, ordered, task)
         return gradients.owner(me, found.features(ordered), labels, task)
 
     def coordinator(self, me: Coordinator, task: Task) -> Published:
         """The coordinator's program."""
         return moments.coordinator(me, task) if isinstance(task, Moments) else gradients.coordinator(me, task)
+
+    def additive(self, task: Task) -> Additive | None:
+        """Second moments are a sum; gradients are one for every round."""
+        return moments if isinstance(task, Moments) else None
+
+    def summands(self, party: str, table: Table, task: Task) -> Rows:
+        """The encoded rows, and the label's."""
+        if not isinstance(task, Moments):
+            return super().summands(party, table, task)
+        return weighted_rows(party, table.sorted_by_id(), self.label, task)
 
     def simulated(self, tables: Mapping[str, Table], task: Task, stream: Stream) -> Published:
         """What the protocol would publish about these tables, whose rows are the same people in the same order."""

@@ -63,6 +63,8 @@ from colonnade.protocols.mixture.fitted import FittedMixture
 from colonnade.protocols.mixture.started import StartedMixture
 from colonnade.protocols.mixture.task import Mixture
 from colonnade.protocols.roles import Coordinator, Owner
+from colonnade.protocols.rows import Rows
+from colonnade.protocols.sums import Additive
 from colonnade.randomness import Stream
 from colonnade.tables import Table
 from colonnade.tables.impossible import Rule
@@ -192,12 +194,21 @@ class Synthesizer(Estimator[Task, Published]):
         ordered = table.sorted_by_id()
         if isinstance(task, Mixture):
             return mixture.owner(me, ordered.unclipped(), task, mixing.learner_of(task)).fitted
-        rows = AskedRows(ordered, coded(me.name, ordered.schema, self.bins))
+        rows = self.summands(me.name, table, task)
         if isinstance(task, StartedMixture):
             return started.owner(me, rows, ordered.unclipped(), task, *beginning.ways(task, self.bins)).fitted
         if isinstance(task, StagedMarginals):
             return stages.owner(me, rows, task)
         return marginals.owner(me, rows, task)
+
+    def additive(self, task: Task) -> Additive | None:
+        """Marginals in one stage are a sum."""
+        return marginals if isinstance(task, Marginals) else None
+
+    def summands(self, party: str, table: Table, task: Task) -> Rows:
+        """The codes of the columns."""
+        ordered = table.sorted_by_id()
+        return AskedRows(ordered, coded(party, ordered.schema, self.bins))
 
     def coordinator(self, me: Coordinator, task: Task) -> Published:
         """The coordinator's program."""

@@ -23,6 +23,7 @@ from colonnade.protocols.align.lists import Steps, shuffled
 from colonnade.protocols.align.tags import Tags
 from colonnade.protocols.align.task import Aligning
 from colonnade.protocols.align.vocabulary import TOKEN_BYTES
+from colonnade.protocols.lanes.partitions import check_fits
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
 from colonnade.randomness import KEY_BYTES, Stream
 from colonnade.received import received
@@ -72,13 +73,17 @@ class Matched:
     reused: bool = False
 
 
-def owner(me: Owner, keys: Keys, task: Aligning, known: bytes = b"", run: bytes = b"") -> Aligned:
+def owner(
+    me: Owner, keys: Keys, task: Aligning, known: bytes = b"", run: bytes = b"", people: int | None = None
+) -> Aligned:
     """An owner's program; ``known`` is the token of an earlier alignment that it still holds.
 
     ``run`` is what all participants have agreed on, the digest of the study, so that nobody who takes part in two
-    studies can pass messages of ``ot`` on between them.
+    studies can pass messages of ``ot`` on between them. ``people`` is how many keys the owner has in all partitions,
+    if these are the keys of one.
     """
-    me.link(COORDINATOR).send("align", rows=_announced(keys, task), token=known)
+    length = _length(keys, task, people)
+    me.link(COORDINATOR).send("align", rows=length, token=known)
     told = received(me.link(COORDINATOR), COORDINATOR, vocabulary.plan(task.leaders, known))
     again, leader = told["again"], told["leader"]
     if again == bool(leader):
@@ -87,8 +92,8 @@ def owner(me: Owner, keys: Keys, task: Aligning, known: bytes = b"", run: bytes 
         return Aligned(known, 0, np.empty(0, dtype=np.int64), reused=True)
     if task.mode == "fuzzy":
         rows, index = fuzzy.owner(me, keys, task)
-        return _visible(me, rows, index, keys, task)
-    order, values = _mixed(keys, task)
+        return _visible(me, rows, index, keys, task, length)
+    order, values = _mixed(keys, length)
     if task.hidden:
         return _hidden(me, _tags(me, values, task, leader, run), order, keys, task)
     circle = cache(partial(Circle.of, me, task.owners, task.leaders))
@@ -98,7 +103,7 @@ def owner(me: Owner, keys: Keys, task: Aligning, known: bytes = b"", run: bytes 
     made = _tags(me, values, task, leader, run, shares)
     members = _joined(me, made, shares(), task, leader)
     index = members.index.astype("<u8").view(np.uint8).reshape(-1, TOKEN_BYTES)
-    found = _visible(me, order[members.rows], index, keys, task)
+    found = _visible(me, order[members.rows], index, keys, task, length)
     comparison = Comparison(me, circle(), members.held(values))
     comparison.show()
     comparison.require(_TOLD_APART)
@@ -126,7 +131,7 @@ def coordinator(me: Coordinator, task: Aligning) -> Matched:
     if task.mode == "fuzzy":
         count = fuzzy.coordinator(me, task, sizes)
     elif task.mode == "helper":
-        count = join.coordinator_joins(me, leader, sizes, task.at_least)
+        count = join.coordinator_joins(me, leader, sizes, task.enough)
     else:
         count = received(me.link(leader), leader, vocabulary.common(min(sizes.values())))["count"]
     _tell_verdict(me, count, task)
@@ -165,18 +170,21 @@ def _tags(
     return made if me.name == leader else made[me.name]
 
 
-def _announced(keys: Keys, task: Aligning) -> int:
+def _length(keys: Keys, task: Aligning, people: int | None) -> int:
     """How long this owner's list is, as the others may know it."""
-    task.check_length(len(keys.values))
-    return len(keys.values) if task.pad_to is None else task.pad_to
+    held = len(keys.values)
+    task.check_length(held if people is None else people)
+    length = task.listed(held if people is None else people)
+    check_fits(held, length)
+    return length
 
 
-def _mixed(keys: Keys, task: Aligning) -> tuple[NDArray[np.int64], list[bytes]]:
-    """The list in random order; if lists are padded, filled up with keys that nobody has.
+def _mixed(keys: Keys, length: int) -> tuple[NDArray[np.int64], list[bytes]]:
+    """The list in random order; if it is longer than it would be, filled up with keys that nobody has.
 
     Such a key starts with four bytes of ones. Real keys start with the length of their first part, which is smaller.
     """
-    stream, fill = Stream.fresh(), _announced(keys, task) - len(keys.values)
+    stream, fill = Stream.fresh(), length - len(keys.values)
     values = [*keys.values, *(b"\xff" * 4 + stream.bytes(KEY_BYTES) for _ in range(fill))]
     order = shuffled(len(values), stream)
     return order, [values[place] for place in order.tolist()]
@@ -190,8 +198,10 @@ def _written(index: NDArray[np.uint8]) -> pa.Array:
     return pa.LargeStringArray.from_buffers(len(index), pa.py_buffer(starts), pa.py_buffer(text))
 
 
-def _visible(me: Owner, rows: NDArray[np.int64], index: NDArray[np.uint8], keys: Keys, task: Aligning) -> Aligned:
-    _hear_verdict(me, task, keys, len(rows))
+def _visible(
+    me: Owner, rows: NDArray[np.int64], index: NDArray[np.uint8], keys: Keys, task: Aligning, length: int
+) -> Aligned:
+    _hear_verdict(me, task, keys, len(rows), length)
     token = hashlib.sha256(index.tobytes()).digest()[:TOKEN_BYTES]
     return Aligned(token, len(rows), rows, index=index)
 
@@ -199,7 +209,7 @@ def _visible(me: Owner, rows: NDArray[np.int64], index: NDArray[np.uint8], keys:
 def _joined(me: Owner, made: Tags | dict[str, Tags], shares: Words, task: Aligning, leader: str) -> join.Members:
     """The common people, from tags and from shares that cancel only for them."""
     if isinstance(made, dict):
-        return join.leader_joins(me, made, shares, task.at_least)
+        return join.leader_joins(me, made, shares, task.enough)
     joiner = leader if task.leader_joins else COORDINATOR
     if me.name == leader:
         join.send_questions(me, made.tags, shares)
@@ -238,36 +248,39 @@ def _place(me: Coordinator, leader: str, sizes: Mapping[str, int]) -> int:
 def _tell_verdict(me: Coordinator, count: int, task: Aligning) -> None:
     """Send everybody whether enough people are common; if not, wait until all know it, and stop."""
     for name in task.owners:
-        me.link(name).send("enough", enough=count >= task.at_least, count=count)
-    if count < task.at_least:
+        me.link(name).send("enough", enough=count >= task.enough, count=count)
+    if count < task.enough:
         for name in task.owners:
             received(me.link(name), name, vocabulary.HEARD)
         with suppress(PeerStopped, PeerLost):  # the first owner that receives this leaves
             for name in task.owners:
                 me.link(name).send("end")
-        raise _too_few(count, task)
+        raise too_few(count, task)
 
 
-def _hear_verdict(me: Owner, task: Aligning, keys: Keys, matched: int) -> None:
-    """Hear whether the ``matched`` people are enough; the leader knows how many there are also where they are not."""
-    told = received(me.link(COORDINATOR), COORDINATOR, vocabulary.enough(len(keys.values)))
+def _hear_verdict(me: Owner, task: Aligning, keys: Keys, matched: int, length: int) -> None:
+    """Hear whether the ``matched`` people are enough; the leader knows how many there are also where they are not.
+
+    What is refused as malformed depends on the public ``length`` of the list, not on how many people are on it.
+    """
+    told = received(me.link(COORDINATOR), COORDINATOR, vocabulary.enough(length))
     enough, count = told["enough"], told["count"]
-    if enough != (count >= task.at_least) or matched not in ((count,) if enough else (0, count)):
+    if enough != (count >= task.enough) or matched not in ((count,) if enough else (0, count)):
         raise ProtocolError(f"the {COORDINATOR} sent a verdict 'enough' that is not about those who were matched")
     if enough:
         return
     me.link(COORDINATOR).send("heard")
     with suppress(PeerStopped, PeerLost):  # another owner left before, and all know the verdict
         received(me.link(COORDINATOR), COORDINATOR, vocabulary.END)
-    raise _too_few(count, task, keys)
+    raise too_few(count, task, keys)
 
 
-def _too_few(count: int, task: Aligning, keys: Keys | None = None) -> AlignmentError:
+def too_few(count: int, task: Aligning, keys: Keys | None = None, after: str = "nothing was spent") -> AlignmentError:
     """The error for everyone, with examples of its own keys for an owner."""
     found = "nobody is" if not count else "only one person is" if count == 1 else f"only {count} people are"
     error = AlignmentError(
         f"{found} common to {', '.join(task.owners)} (at_least = {task.at_least}): check that all compare the same "
-        f"thing under {', '.join(key.name for key in task.keys)}, written the same way; nothing was spent"
+        f"thing under {', '.join(key.name for key in task.keys)}, written the same way; {after}"
     )
     error.public = True  # it was told to everyone as the verdict
     error.examples = keys.examples if keys is not None else ()

@@ -17,6 +17,7 @@ from colonnade.privacy import Trust
 from colonnade.privacy.events import Event
 from colonnade.protocols.align.tags import TAG_BYTES
 from colonnade.protocols.align.vocabulary import LONGEST
+from colonnade.protocols.lanes.partitions import check_count as check_partitions, filled_length
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.task import Playable
 from colonnade.received import Whole
@@ -64,7 +65,11 @@ class Leak:
 
 @dataclass(frozen=True)
 class Aligning(Playable):
-    """How owners find the people they have in common. Equal at every participant."""
+    """How owners find the people they have in common. Equal at every participant.
+
+    With ``partitions`` above one it is about one of so many parts of every list, which may have nobody in common; what
+    ``at_least`` says is about all parts together (``protocols/lanes``).
+    """
 
     trust: Trust
     keys: tuple[Key, ...]
@@ -74,6 +79,7 @@ class Aligning(Playable):
     at_least: int = 1
     similarity: float = 0.85
     pad_to: int | None = None
+    partitions: int = 1
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:
@@ -92,7 +98,23 @@ class Aligning(Playable):
             raise StudyError("pad_to must be a whole number, one or more")
         if self.pad_to is not None and self.mode == "fuzzy":
             raise StudyError("fuzzy alignment cannot pad lists: made-up people would look unlike real ones")
+        check_partitions(self.partitions)
+        if self.partitions > 1 and (why := self.why_not_partitions) is not None:
+            raise StudyError(f"this alignment cannot be done in partitions: {why}")
         self.plan  # noqa: B018 - checks the keys
+
+    @property
+    def why_not_partitions(self) -> str | None:
+        """Why people cannot be aligned partition by partition; ``None``: they can."""
+        if self.mode == "fuzzy":
+            return "people who are alike may be in different ones; use exact keys"
+        if self.hidden and self.leader_joins and len(self.owners) > 2:
+            return (
+                "where members are hidden among three parties or more, the coordinator and one of them would see in "
+                'which partitions the others have people in common; use mode = "helper", which tells them this anyway, '
+                "or hidden = false"
+            )
+        return None
 
     @property
     def leaders(self) -> tuple[str, ...]:
@@ -118,7 +140,18 @@ class Aligning(Playable):
     def lengths(self) -> Whole:
         """How long a list may be said to be."""
         longest = LONGEST if self.longest is None else self.longest
-        return Whole(0 if self.pad_to is None else self.pad_to, longest)
+        if self.pad_to is not None:
+            return Whole(self.listed(0), self.listed(0))
+        return Whole(0, longest)
+
+    def listed(self, people: int) -> int:
+        """How long a list of so many keys is said to be, or in partitions each part of it."""
+        return filled_length(people if self.pad_to is None else self.pad_to, self.partitions)
+
+    @property
+    def enough(self) -> int:
+        """How many people must be common for this alignment to go on: where it is about a part, nobody must."""
+        return self.at_least if self.partitions == 1 else 0
 
     def check_length(self, keys: int) -> None:
         """Refuse a list that is too long; the others do not learn that it is."""
@@ -144,6 +177,7 @@ class Aligning(Playable):
         settings = {"mode": self.mode, "hidden": self.hidden, "duplicates": self.duplicates, "at_least": self.at_least}
         similarity = {"similarity": float(self.similarity).hex()} if self.mode == "fuzzy" else {}
         padded = {"pad_to": self.pad_to} if self.pad_to is not None else {}
+        parted = {"partitions": self.partitions} if self.partitions > 1 else {}
         return {
             "protocol": PROTOCOL,
             "owners": list(self.owners),
@@ -152,6 +186,7 @@ class Aligning(Playable):
             **settings,
             **similarity,
             **padded,
+            **parted,
         }
 
     # --- what it tells
@@ -163,12 +198,14 @@ class Aligning(Playable):
             return _FUZZY
         hidden, several = self.hidden, len(self.owners) > 2
         counted = _OVERLAPS if hidden and several else _COUNT
+        counted += _BY_PARTITION if self.partitions > 1 else ""
         kind = "alone" if self.leader_joins else "helper"
         pooled = _WITH_COORDINATOR[kind, hidden]
         among = _AMONG_OWNERS[kind, hidden] if several else _ALONE
         padded = self.pad_to is not None
         own, all_lengths = (_PADDED, _PADDED) if padded else (_LENGTHS[kind, hidden], "the length of every list")
-        owners = Leak("each owner", f"{_MEMBERS[hidden]}; {own}", f"{_TRY[kind]}; {among}")
+        members = _MEMBERS[hidden] + (_TOO_FEW_TOO if self.partitions > 1 and not hidden else "")
+        owners = Leak("each owner", f"{members}; {own}", f"{_TRY[kind]}; {among}")
         return (owners, Leak(COORDINATOR, f"{counted}; {all_lengths}; never a key", pooled), _NOBODY)
 
     @property
@@ -268,6 +305,8 @@ _AMONG_OWNERS = {
 }
 _COUNT = "how many people all hold"
 _OVERLAPS = "how many of the leader's people each group of the others holds"
+_TOO_FEW_TOO = ", even if they are fewer than at_least"
+_BY_PARTITION = ", in each partition, of which it does not know whose they are"
 _WITH_COORDINATOR = {
     ("alone", False): "with an owner: nothing more",
     ("alone", True): "with an owner: who else holds that owner's people, as far as the leader does; no other key",

@@ -121,13 +121,6 @@ class Checked:
             for part, one in zip(parts, sums, strict=True)
         ]
 
-    def settle(self) -> None:
-        """See that proofs hold, and that what was dealt last is consistent, before spare shares are compared."""
-        with self.me.meter.phase("check"):
-            if self.wide is not self.me:
-                self.wide.hand.claims.settle()
-            self.hand.claims.settle()
-
 
 def _factors(product: Product, side: str) -> tuple[int, tuple[Factor, ...]]:
     """Where the factors of one side come from, and which they are."""

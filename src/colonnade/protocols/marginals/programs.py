@@ -18,14 +18,13 @@ coordinates of codes (``proofs``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.mpc.residues import Integers
+from colonnade.mpc import Shares
 from colonnade.mpc.verify.inputs import InputProofs
 from colonnade.protocols.marginals.hidden import HiddenSeat
 from colonnade.protocols.marginals.integers import Matrix, OwnColumns, noise_share
@@ -36,50 +35,81 @@ from colonnade.protocols.moments.checked import window_ends
 from colonnade.protocols.roles import Coordinator, Owner, Role
 from colonnade.protocols.rounds import Rounds
 from colonnade.protocols.rows import Rows, agree_on_rows, block_sizes, check_places, compare_rows
+from colonnade.protocols.sums import Sums, over_sums
 from colonnade.randomness import Stream
 
 
 def owner(me: Owner, table: Rows, task: Marginals) -> NoisyMarginals:
     """An owner's program; the rows of the table are the codes of its columns."""
-    with me.meter.phase("noise"):
-        noise = noise_share(task, Stream.fresh())
-    check_places(table, hidden=task.hidden)
-    own = OwnColumns(task, me.name)
-    own.check(table)
-    rows = agree_on_rows(me, task, table, hidden=task.hidden)
-    summing = _summing(me, task)
-    seat = _seat(summing, me, task)
-    blocks, ends = own.blocks(table), iter(window_ends(rows, task))
-    window: list[Matrix] = []
-    for size in Rounds(block_sizes(rows, task.rows_per_block), me.progress, "multiply"):
-        with me.meter.phase("encode"):
-            whole = next(blocks)
-        with me.meter.phase("deal"):
-            mine = me.hand.deal(own.dealt(whole)) if own.deals else None
-        with me.meter.phase("own blocks"):
-            own.add(whole)
-        if seat:
-            seat.multiply(size, mine)
-        if me.name in task.codes:
-            window.append(task.codes[me.name].completed(own.dealt(whole)))
-        if task.trust.active and next(ends):
-            _close(me, task, seat, window)
-            window = []
-    return _open(summing, task, seat, lambda part: own.cells(part) + noise[task.opened_by(part)])
+    noise, summing = own_noise(me, task), over_sums(me, task)
+    return release(summing, added_up(me, summing, task, table), task, noise)
 
 
 def coordinator(me: Coordinator, task: Marginals) -> NoisyMarginals:
     """The coordinator's program: it waits for the result and, with two owners, keeps the third seat."""
-    rows = compare_rows(me, task, hidden=task.hidden)
-    summing = _summing(me, task)
+    summing = over_sums(me, task)
+    return release(summing, added_up(me, summing, task), task)
+
+
+def own_noise(me: Owner, task: Marginals) -> NDArray[np.int64]:
+    """What an owner adds to the sums."""
+    with me.meter.phase("noise"):
+        return noise_share(task, Stream.fresh())
+
+
+def added_up(me: Role, summing: Role, task: Marginals, table: Rows | None = None, *, part: bool = False) -> Sums:
+    """All rows, dealt, multiplied and forgotten; the coordinator has no ``table``.
+
+    ``summing`` is the same participant as ``me`` in the arithmetic of sums. With ``part`` these are some of the rows.
+    """
+    own = None if table is None else OwnColumns(task, me.name)
+    rows = _agreed(me, task, table, own, part)
     seat = _seat(summing, me, task)
-    if seat:
-        ends = iter(window_ends(rows, task))
-        for size in Rounds(block_sizes(rows, task.rows_per_block), me.progress, "multiply"):
-            seat.multiply(size, None)
-            if task.trust.active and next(ends):
-                _close(me, task, seat)
-    return _open(summing, task, seat, None)
+    if not (own or seat):
+        return Sums(rows)
+    blocks = own.blocks(table) if own and table else iter(())
+    ends, window = iter(window_ends(rows, task)), list[Matrix]()
+    for size in Rounds(block_sizes(rows, task.rows_per_block), me.progress, "multiply"):
+        mine = None
+        if own:
+            with me.meter.phase("encode"):
+                whole = next(blocks)
+            with me.meter.phase("deal"):
+                mine = me.hand.deal(own.dealt(whole)) if own.deals else None
+            with me.meter.phase("own blocks"):
+                own.add(whole)
+            if me.name in task.codes:
+                window.append(task.codes[me.name].completed(own.dealt(whole)))
+        if seat:
+            seat.multiply(size, mine)
+        if task.trust.active and next(ends):
+            _close(me, task, seat, window)
+            window = []
+    return Sums(rows, own.cells(task.whole) if own else None, seat.total if seat else None)
+
+
+def release(me: Role, sums: Sums, task: Marginals, noise: NDArray[np.int64] | None = None) -> NoisyMarginals:
+    """Add every owner's noise to the sums and open them, once, part by part; ``me`` computes in their arithmetic."""
+    found = np.zeros(task.entries, dtype=np.int64)
+    for part in task.parts:
+        here = task.opened_by(part)
+        shape, mine, total = (here.stop - here.start,), None, None
+        if sums.own is not None and noise is not None:
+            with me.meter.phase("deal"):
+                mine = me.hand.deal(sums.own[here] + noise[here])
+        if sums.shares:
+            held = Shares(sums.shares.values[:, here], sums.shares.degree)
+            total = me.hand.add([held, *(me.dealt_by(owner, shape, mine) for owner in task.owners)])
+            if me.hand.active:
+                with me.meter.phase("check"):
+                    # Proofs hold, and what was dealt last is consistent, before spare shares are compared.
+                    me.hand.settle()
+        with me.meter.phase("open"):
+            opened = me.reveal(
+                total, to=task.everyone, event=task.event, shape=shape, bound=task.bound, degree=task.degree
+            )
+        found[here] = me.entitled(opened).astype(np.int64)
+    return NoisyMarginals(task, found)
 
 
 def reference(tables: Mapping[str, NDArray[np.int64]], task: Marginals) -> NDArray[np.int64]:
@@ -119,12 +149,13 @@ def simulate(tables: Mapping[str, NDArray[np.int64]], task: Marginals, stream: S
     return NoisyMarginals(task, cells)
 
 
-RoleT = TypeVar("RoleT", bound=Role)
-
-
-def _summing(me: RoleT, task: Marginals) -> RoleT:
-    """The same participant in the arithmetic of sums, which is not that of proofs."""
-    return me.over(task.for_sums) if task.proven else me
+def _agreed(me: Role, task: Marginals, table: Rows | None, own: OwnColumns | None, part: bool) -> int:
+    """The number of rows, or of slots, that all owners have."""
+    if table is None or own is None:
+        return compare_rows(me, task, hidden=task.hidden, part=part)
+    check_places(table, hidden=task.hidden)
+    own.check(table)
+    return agree_on_rows(me, task, table, hidden=task.hidden, part=part)
 
 
 def _seat(me: Role, wide: Role, task: Marginals) -> Seat | None:
@@ -145,20 +176,3 @@ def _close(me: Role, task: Marginals, seat: Seat | None, window: Sequence[Matrix
             )
     if seat:
         seat.close()
-
-
-def _open(me: Role, task: Marginals, seat: Seat | None, own: Callable[[range], Integers] | None) -> NoisyMarginals:
-    """Deal own blocks and noise, add everything up and open it, part by part."""
-    found = np.zeros(task.entries, dtype=np.int64)
-    for part in task.parts:
-        here = task.opened_by(part)
-        with me.meter.phase("deal"):
-            mine = me.hand.deal(own(part)) if own else None
-        total = seat.total(part, mine) if seat else None
-        with me.meter.phase("open"):
-            shape = (here.stop - here.start,)
-            opened = me.reveal(
-                total, to=task.everyone, event=task.event, shape=shape, bound=task.bound, degree=task.degree
-            )
-        found[here] = me.entitled(opened).astype(np.int64)
-    return NoisyMarginals(task, found)

@@ -114,17 +114,14 @@ class Seat:
             return sources[ONES]
         return sources[number].columns(joined([self.spans[number][name] for name in factors.names]))
 
-    def total(self, part: range, mine: Shares | None) -> Shares:
-        """The numbers that one part opens: products between owners, own blocks and noise, added up on shares."""
+    @property
+    def total(self) -> Shares:
+        """All that the task opens of products between owners, each times its weight."""
         task, system = self.task, self.hand.system
-        begin, end = task.starts[part.start], task.starts[part.stop]
-        found = np.zeros((len(system.primes), end - begin))
+        found = np.zeros((len(system.primes), task.entries))
         for product, sums in zip(task.layout.shared, self.checked.sums if self.checked else self.sums, strict=True):
-            for index, cells in block_cells(task, product, sums, part):
-                at = task.starts[index] - begin
+            for index, cells in block_cells(task, product, sums, task.whole):
+                at = task.starts[index]
                 weighted = system.reduce(cells) * system.constant(task.asked[index].weight, 2)
                 found[:, at : at + cells.shape[1]] = system.reduce(weighted)
-        dealt = [self.me.dealt_by(owner, (end - begin,), mine) for owner in task.owners]
-        if self.checked:
-            self.checked.settle()
-        return self.hand.add([Shares(found, task.degree), *dealt])
+        return Shares(found, task.degree)

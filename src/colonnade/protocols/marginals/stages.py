@@ -53,6 +53,7 @@ class StagedMarginals(InStages):
     gamma = 1
     noise_on = Marginals.noise_on
     why_not_active = Marginals.why_not_active
+    why_not_lanes = "adds up its people twice, the second time after it has seen the first result"
     active_by_default = Marginals.active_by_default
     proofs = Marginals.proofs
     released: ClassVar[str] = "makes two releases, the second of which depends on the first"

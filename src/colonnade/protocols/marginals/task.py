@@ -12,7 +12,6 @@ from itertools import combinations
 from typing import Any, Self
 
 from colonnade.errors import CapacityError, StudyError
-from colonnade.mpc import ResidueSystem
 from colonnade.mpc.verify.claims import CLAIMED_ROWS, MOST_HELD
 from colonnade.mpc.verify.ranges import FEWEST_PRIMES, WINDOW_ROWS, Ranges
 from colonnade.privacy import Event, Sensitivity, Trust
@@ -67,6 +66,7 @@ class Marginals(OnShares):
     gamma = 1  # coordinates are integers already
     noise_on = "a cell of the least exact marginal, in people"
     why_not_active = None
+    why_not_lanes = None
     active_by_default = True
     proofs = ("unproven", "covert", "proven")
 
@@ -120,6 +120,11 @@ class Marginals(OnShares):
                 found.append(range(begin, index))
                 begin = index
         return (*found, range(begin, len(self.asked)))
+
+    @property
+    def whole(self) -> range:
+        """All blocks."""
+        return range(len(self.asked))
 
     def opened_by(self, part: range) -> slice:
         """Where the numbers of some blocks stand."""
@@ -304,11 +309,6 @@ class Marginals(OnShares):
         return {
             owner: Ranges(codes.groups, rows, len(self.owners) * windows, covert) for owner, codes in self.codes.items()
         }
-
-    @cached_property
-    def for_sums(self) -> ResidueSystem:
-        """The arithmetic of sums, which takes fewer primes than proofs; it has the first ones of the committee's."""
-        return ResidueSystem.for_bound(self.bound)
 
     @property
     def message_rounds(self) -> int:

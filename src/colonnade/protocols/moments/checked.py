@@ -32,7 +32,7 @@ class Checked:
     def __init__(self, me: Role, summing: Role, task: Moments) -> None:
         self.me, self.task, self.hand, self.wide = summing, task, summing.hand, me
         self.upper = np.triu_indices(task.width)
-        self.sums = np.zeros((len(task.for_sums.primes), task.entries))
+        self.claimed = np.zeros((len(task.for_sums.primes), task.entries))
         self.rows: list[tuple[Shares, ...]] = []
         """The blocks of rows of the open window: columns of every owner, and the constant."""
         self.dealt: dict[str, list[Shares]] = {owner: [] for owner in task.owners}
@@ -48,7 +48,7 @@ class Checked:
         found = []
         for block in self.task.blocks:
             dealt = self.wide.dealt_by(block.owner, (rows, len(block.columns) + width), mine)
-            found.append(Shares(dealt.values[: len(self.sums)], dealt.degree))
+            found.append(Shares(dealt.values[: len(self.claimed)], dealt.degree))
             if self.task.proven:
                 self.dealt[block.owner].append(dealt)
         return found
@@ -68,21 +68,15 @@ class Checked:
                     rows.settle()  # whether products of rows fail may tell something, if these are no rows
                 rows.relieve()
                 claims.settle()
-        self.sums += product.values[:, self.upper[0], self.upper[1]]
-        self.hand.system.reduce(self.sums)
+        self.claimed += product.values[:, self.upper[0], self.upper[1]]
+        self.hand.system.reduce(self.claimed)
         self.rows, self.dealt = [], {owner: [] for owner in self.task.owners}
 
-    def total(self, mine: Shares | None) -> Shares:
-        """The sums, all of them settled now, times the weights that the task opens them with, and everybody's noise."""
-        hand, task = self.hand, self.task
-        checked = Shares(self.sums, task.trust.threshold)
-        weighted = hand.multiply(checked, Shares(hand.system.split(task.weights), 0))
-        found = hand.add([weighted, *(self.me.dealt_by(owner, (task.entries,), mine) for owner in task.owners)])
-        with self.me.meter.phase("check"):
-            # Proofs hold, and what was dealt last is consistent, before spare shares are compared.
-            self.wide.hand.claims.settle()
-            hand.claims.settle()
-        return found
+    @property
+    def sums(self) -> Shares:
+        """All closed windows, as often as the task opens each entry; they are settled before anything is opened."""
+        checked = Shares(self.claimed, self.task.trust.threshold)
+        return self.hand.multiply(checked, Shares(self.hand.system.split(self.task.weights), 0))
 
 
 class CheckedSeat(Checked):
@@ -94,7 +88,7 @@ class CheckedSeat(Checked):
         between = (owner[:, None] < owner) & (owner[:, None] >= 0)
         self.between = np.nonzero(between)
         """The entries above the diagonal that are products of columns of two owners."""
-        self.cross = np.zeros((len(self.sums), task.width, task.width))
+        self.cross = np.zeros((len(self.claimed), task.width, task.width))
         self.pairs = pairs_of_owners(len(task.owners))
 
     def multiply(self, rows: int, mine: Shares | None) -> None:

@@ -37,7 +37,7 @@ class HiddenSeat:
         self.me, self.task, self.hand = me, task, me.hand
         self.dealt = dealt or self._dealt
         primes = len(self.hand.system.primes)
-        self.sums = Shares(np.zeros((primes, task.width, task.width)), 2 * task.trust.threshold)
+        self.products = Shares(np.zeros((primes, task.width, task.width)), 2 * task.trust.threshold)
 
     def multiply(self, slots: int, mine: Shares | None) -> tuple[Shares, Shares]:
         """Take in one block of slots of every owner and add the products of the rows that all of them hold.
@@ -53,7 +53,7 @@ class HiddenSeat:
         with self.me.meter.phase("multiply"):
             left = beside(masked, self.hand.scale(flag, self.task.constant))
             right = beside(rows, self._constant(slots))
-            self.sums = self.hand.add([self.sums, self.hand.inner(left, right)])
+            self.products = self.hand.add([self.products, self.hand.inner(left, right)])
         return left, right
 
     def _received(self, slots: int, mine: Shares | None) -> tuple[Shares, Shares]:
@@ -70,13 +70,13 @@ class HiddenSeat:
         residues = self.hand.system.constant(self.task.constant, 3)
         return Shares(np.broadcast_to(residues, (len(residues), slots, 1)), 0)
 
-    def total(self, mine: Shares | None) -> Shares:
-        """The upper triangle of the sums, times the weights that the task opens them with, and everybody's noise."""
+    @property
+    def sums(self) -> Shares:
+        """The upper triangle of the products, as often as the task opens each."""
         task, hand = self.task, self.hand
         rows, columns = np.triu_indices(task.width)
-        upper = Shares(self.sums.values[:, rows, columns], self.sums.degree)
-        weighted = hand.multiply(upper, Shares(hand.system.split(task.weights), 0))
-        return hand.add([weighted, *(self.me.dealt_by(owner, (task.entries,), mine) for owner in task.owners)])
+        upper = Shares(self.products.values[:, rows, columns], self.products.degree)
+        return hand.multiply(upper, Shares(hand.system.split(task.weights), 0))
 
 
 class CheckedHiddenSeat(Checked):
@@ -97,9 +97,9 @@ class CheckedHiddenSeat(Checked):
         """Check the flags, the masked rows and the products of the window."""
         del mine  # owners cannot compute any products themselves
         with self.me.meter.phase("lower degree"):
-            product = self.hand.lower(self.unchecked.sums)
+            product = self.hand.lower(self.unchecked.products)
         self.claim(self.masked, self.rows, product)
-        self.unchecked.sums = Shares(np.zeros_like(product.values), 2 * product.degree)
+        self.unchecked.products = Shares(np.zeros_like(product.values), 2 * product.degree)
         self.masked = []
 
 

@@ -49,11 +49,11 @@ class PartedSeat:
             self.cross[:, self.task.span(a), self.task.span(b)] += product
         self.system.reduce(self.cross)
 
-    def total(self, mine: Shares | None) -> Shares:
-        """Products between owners, own blocks and noise, added up on shares."""
-        me, task, hand = self.me, self.task, self.me.hand
+    @property
+    def sums(self) -> Shares:
+        """Products between owners, as often as the task opens them."""
+        task, hand = self.task, self.me.hand
         rows, columns = np.triu_indices(task.width)
-        point = hand.committee.point(me.name)
+        point = hand.committee.point(self.me.name)
         products = Shares(on_polynomial(self.system, self.cross[:, rows, columns], point), 2 * task.trust.threshold)
-        dealt = [me.dealt_by(owner, (task.entries,), mine) for owner in task.owners]
-        return hand.add([products if task.copies == 1 else hand.scale(products, task.copies), *dealt])
+        return products if task.copies == 1 else hand.scale(products, task.copies)

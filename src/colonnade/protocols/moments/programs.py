@@ -17,7 +17,6 @@ deviate, products are checked before anything is opened (``checked``).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,53 +32,76 @@ from colonnade.protocols.moments.task import Moments
 from colonnade.protocols.roles import Coordinator, Owner, Role
 from colonnade.protocols.rounds import Rounds
 from colonnade.protocols.rows import Rows, agree_on_rows, block_sizes, check_places, compare_rows
+from colonnade.protocols.sums import Sums, over_sums
 from colonnade.randomness import Stream
 
 
 def owner(me: Owner, table: Rows, task: Moments) -> NoisyMoments:
     """An owner's program."""
-    stream = Stream.fresh()
-    with me.meter.phase("noise"):
-        noise = noise_share(task, stream)
-    check_places(table, hidden=task.hidden)
-    rows = agree_on_rows(me, task, table, hidden=task.hidden)
-    own, summing = OwnBlock(task, me.name), _summing(me, task)
-    seat = _seat(me, summing, task)
-    blocks, ends = own.blocks(table, stream), iter(window_ends(rows, task))
-    window: list[NDArray[np.float64]] = []
-    for size in Rounds(block_sizes(rows, task.rows_per_block), me.progress, "multiply"):
-        with me.meter.phase("encode"):
-            whole = next(blocks)
-        with me.meter.phase("deal"):
-            mine = me.hand.deal(whole, parts=True) if task.in_parts else me.hand.deal(whole)
-        if not task.hidden:
-            with me.meter.phase("own block"):
-                own.add(whole)
-        if seat:
-            seat.multiply(size, mine)
-        if task.trust.active:
-            window.append(whole)
-            if next(ends):
-                _close(me, summing, task, seat, window, own)
-                window = []
-    with me.meter.phase("deal"):
-        mine = summing.hand.deal(noise if task.trust.active else own.entries() + noise)
-    return _open(summing, seat.total(mine) if seat else None, task)
+    noise, summing = own_noise(me, task), over_sums(me, task)
+    return release(summing, added_up(me, summing, task, table), task, noise)
 
 
 def coordinator(me: Coordinator, task: Moments) -> NoisyMoments:
     """The coordinator's program: it waits for the result and, with two owners, keeps the third seat."""
-    rows = compare_rows(me, task, hidden=task.hidden)
-    summing = _summing(me, task)
+    summing = over_sums(me, task)
+    return release(summing, added_up(me, summing, task), task)
+
+
+def own_noise(me: Owner, task: Moments) -> NDArray[np.int64]:
+    """What an owner adds to the sums."""
+    with me.meter.phase("noise"):
+        return noise_share(task, Stream.fresh())
+
+
+def added_up(me: Role, summing: Role, task: Moments, table: Rows | None = None, *, part: bool = False) -> Sums:
+    """All rows, dealt, multiplied and forgotten; the coordinator has no ``table``.
+
+    ``summing`` is the same participant as ``me`` in the arithmetic of sums. With ``part`` these are some of the rows.
+    """
+    own = None if table is None else OwnBlock(task, me.name)
+    rows = _agreed(me, task, table, part)
     seat = _seat(me, summing, task)
-    if seat is None:
-        return _open(summing, None, task)
-    ends = iter(window_ends(rows, task))
+    if not (own or seat):
+        return Sums(rows)
+    blocks = own.blocks(table, Stream.fresh()) if own and table else iter(())
+    ends, window = iter(window_ends(rows, task)), list[NDArray[np.float64]]()
     for size in Rounds(block_sizes(rows, task.rows_per_block), me.progress, "multiply"):
-        seat.multiply(size, None)
+        mine = None
+        if own:
+            with me.meter.phase("encode"):
+                whole = next(blocks)
+            with me.meter.phase("deal"):
+                mine = me.hand.deal(whole, parts=True) if task.in_parts else me.hand.deal(whole)
+            if not task.hidden:
+                with me.meter.phase("own block"):
+                    own.add(whole)
+            if task.trust.active:
+                window.append(whole)
+        if seat:
+            seat.multiply(size, mine)
         if task.trust.active and next(ends):
-            _close(me, summing, task, seat)
-    return _open(summing, seat.total(None), task)
+            _close(me, summing, task, seat, window, own)
+            window = []
+    # Where seats check, products of own columns were dealt with every window.
+    held = None if own is None else np.zeros(task.entries, dtype=np.int64) if task.trust.active else own.entries()
+    return Sums(rows, held, seat.sums if seat else None)
+
+
+def release(me: Role, sums: Sums, task: Moments, noise: NDArray[np.int64] | None = None) -> NoisyMoments:
+    """Add every owner's noise to the sums and open them, once; ``me`` computes in the arithmetic of sums."""
+    mine = None
+    if sums.own is not None and noise is not None:
+        with me.meter.phase("deal"):
+            mine = me.hand.deal(sums.own + noise)
+    total = None
+    if sums.shares:
+        total = me.hand.add([sums.shares, *(me.dealt_by(owner, (task.entries,), mine) for owner in task.owners)])
+        if me.hand.active:
+            with me.meter.phase("check"):
+                # Proofs hold, and what was dealt last is consistent, before spare shares are compared.
+                me.hand.settle()
+    return _open(me, total, task)
 
 
 def reference(tables: Mapping[str, NDArray[np.int64]], task: Moments) -> NDArray[np.int64]:
@@ -128,22 +150,24 @@ class Seat:
         with self.me.meter.phase("multiply"):
             add_between(hand, shares, self.pairs, self.task, self.cross)
 
-    def total(self, mine: Shares | None) -> Shares:
-        """Products between owners, own blocks and noise, added up on shares."""
-        me, task = self.me, self.task
+    @property
+    def sums(self) -> Shares:
+        """Products between owners, as often as the task opens them."""
+        hand, task = self.me.hand, self.task
         rows, columns = np.triu_indices(task.width)
         products = Shares(self.cross[:, rows, columns], 2 * task.trust.threshold)
-        dealt = [me.dealt_by(owner, (task.entries,), mine) for owner in task.owners]
-        return me.hand.add([products if task.copies == 1 else me.hand.scale(products, task.copies), *dealt])
+        return products if task.copies == 1 else hand.scale(products, task.copies)
 
 
-AnyRole = TypeVar("AnyRole", bound=Role)
 AnySeat = Seat | PartedSeat | HiddenSeat | CheckedSeat | CheckedHiddenSeat
 
 
-def _summing(me: AnyRole, task: Moments) -> AnyRole:
-    """The same participant in the arithmetic of sums, if proofs take more primes."""
-    return me.over(task.for_sums) if task.proven else me
+def _agreed(me: Role, task: Moments, table: Rows | None, part: bool) -> int:
+    """The number of rows, or of slots, that all owners have."""
+    if table is None:
+        return compare_rows(me, task, hidden=task.hidden, part=part)
+    check_places(table, hidden=task.hidden)
+    return agree_on_rows(me, task, table, hidden=task.hidden, part=part)
 
 
 def _seat(me: Role, summing: Role, task: Moments) -> AnySeat | None:

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError, PrivacyError, StudyError
-from colonnade.mpc import ResidueSystem
 from colonnade.mpc.parts import SEATS
 from colonnade.mpc.verify.claims import CLAIMED_ROWS, MOST_HELD
 from colonnade.mpc.verify.ranges import FEWEST_PRIMES, WINDOW_ROWS, Ranges, two_values, within
@@ -56,6 +55,7 @@ class Moments(JointRows, OnShares):
 
     noise_on = "an entry of X'X"
     why_not_active = None
+    why_not_lanes = None
     active_by_default = True
     proofs = ("unproven", "covert", "proven")
 
@@ -247,11 +247,6 @@ class Moments(JointRows, OnShares):
     def blocks_per_window(self) -> int:
         """After how many blocks of rows."""
         return max(1, self.rows_per_window // self.rows_per_block)
-
-    @cached_property
-    def for_sums(self) -> ResidueSystem:
-        """The arithmetic of sums, which takes fewer primes than proofs; it has the first ones of the committee's."""
-        return ResidueSystem.for_bound(self.bound)
 
     @property
     def opened_degree(self) -> int:

@@ -23,41 +23,68 @@ from colonnade.protocols.polynomial.task import NoisySums, Polynomials
 from colonnade.protocols.roles import Coordinator, Owner, Role
 from colonnade.protocols.rounds import Rounds
 from colonnade.protocols.rows import Rows, agree_on_rows, block_sizes, compare_rows
+from colonnade.protocols.sums import Sums, over_sums
 from colonnade.randomness import Stream
 
 
 def owner(me: Owner, table: Rows, task: Polynomials) -> NoisySums:
     """An owner's program; the table holds the owner's columns of the task, in that order."""
-    stream = Stream.fresh()
-    with me.meter.phase("noise"):
-        noise = noise_share(task, stream)
-    rows = agree_on_rows(me, task, table)
-    own = OwnColumns(task, me.name)
-    seat = Seat(me, task) if me.hand.seated else None
-    blocks = table.blocks(task.rows_per_block)
-    for size in Rounds(block_sizes(rows, task.rows_per_block), me.progress, "multiply"):
-        with me.meter.phase("encode"):
-            whole = own.quantise(next(blocks), stream) if own.needed else np.zeros((size, 0), dtype=np.int64)
-        with me.meter.phase("own sums"):
-            own.add(whole)
-        with me.meter.phase("deal"):
-            mine = me.hand.deal(own.factors(whole)) if own.dealt else None
-        if seat:
-            seat.multiply(size, mine)
-    with me.meter.phase("deal"):
-        mine = me.hand.deal(own.sums + noise)
-    return _open(me, seat.total(mine) if seat else None, task)
+    noise, summing = own_noise(me, task), over_sums(me, task)
+    return release(summing, added_up(me, summing, task, table), task, noise)
 
 
 def coordinator(me: Coordinator, task: Polynomials) -> NoisySums:
     """The coordinator's program: it waits for the result and, with two owners, keeps the third seat."""
-    rows = compare_rows(me, task)
-    if not me.hand.seated:
-        return _open(me, None, task)
-    seat = Seat(me, task)
+    summing = over_sums(me, task)
+    return release(summing, added_up(me, summing, task), task)
+
+
+def own_noise(me: Owner, task: Polynomials) -> NDArray[np.int64]:
+    """What an owner adds to the sums."""
+    with me.meter.phase("noise"):
+        return noise_share(task, Stream.fresh())
+
+
+def added_up(me: Role, summing: Role, task: Polynomials, table: Rows | None = None, *, part: bool = False) -> Sums:
+    """All rows, dealt, multiplied and forgotten; the coordinator has no ``table``.
+
+    ``summing`` is the same participant as ``me`` in the arithmetic of sums. With ``part`` these are some of the rows.
+    """
+    own = None if table is None else OwnColumns(task, me.name)
+    rows = compare_rows(me, task, part=part) if table is None else agree_on_rows(me, task, table, part=part)
+    seat = Seat(summing, task) if me.hand.seated else None
+    if not (own or seat):
+        return Sums(rows)
+    blocks = table.blocks(task.rows_per_block) if table else iter(())
+    stream = Stream.fresh()
     for size in Rounds(block_sizes(rows, task.rows_per_block), me.progress, "multiply"):
-        seat.multiply(size, None)
-    return _open(me, seat.total(None), task)
+        mine = None
+        if own:
+            with me.meter.phase("encode"):
+                whole = own.quantise(next(blocks), stream) if own.needed else np.zeros((size, 0), dtype=np.int64)
+            with me.meter.phase("own sums"):
+                own.add(whole)
+            with me.meter.phase("deal"):
+                mine = me.hand.deal(own.factors(whole)) if own.dealt else None
+        if seat:
+            seat.multiply(size, mine)
+    return Sums(rows, own.sums if own else None, seat.sums if seat else None)
+
+
+def release(me: Role, sums: Sums, task: Polynomials, noise: NDArray[np.int64] | None = None) -> NoisySums:
+    """Add every owner's noise to the sums and open them, once."""
+    shape, mine, total = (len(task.polynomials),), None, None
+    if sums.own is not None and noise is not None:
+        with me.meter.phase("deal"):
+            mine = me.hand.deal(sums.own + noise)
+    if sums.shares:
+        total = me.hand.add([*(me.dealt_by(owner, shape, mine) for owner in task.owners), sums.shares])
+        if me.hand.active:
+            with me.meter.phase("check"):
+                me.hand.settle()
+    with me.meter.phase("open"):
+        opened = me.reveal(total, to=task.everyone, event=task.event, shape=shape, bound=task.bound, degree=task.degree)
+    return NoisySums(task, me.entitled(opened).astype(np.int64))
 
 
 def reference(tables: Mapping[str, Whole], task: Polynomials) -> list[int]:
@@ -151,11 +178,10 @@ class Seat:
         self.totals += sums
         self.hand.system.reduce(self.totals)
 
-    def total(self, mine: Shares | None) -> Shares:
-        """Products between owners times their coefficients, own sums and noise, added up on shares."""
-        task, shape = self.task, (len(self.task.polynomials),)
-        parts = [self.me.dealt_by(owner, shape, mine) for owner in task.owners]
-        return self.hand.add([*parts, Shares(self._weighted(), task.degree)])
+    @property
+    def sums(self) -> Shares:
+        """For each polynomial, the products between owners times their coefficients."""
+        return Shares(self._weighted(), self.task.degree)
 
     def _weighted(self) -> Residues:
         """For each polynomial, the totals of its products times their coefficients."""
@@ -170,13 +196,3 @@ class Seat:
             for row, values in zip(weighted, system.reduce(part), strict=True):
                 row += np.bincount(to, weights=values, minlength=row.size)
         return self.hand.system.reduce(weighted)
-
-
-def _open(me: Role, total: Shares | None, task: Polynomials) -> NoisySums:
-    shape = (len(task.polynomials),)
-    if total is not None and me.hand.active:
-        with me.meter.phase("check"):
-            me.hand.claims.settle()
-    with me.meter.phase("open"):
-        opened = me.reveal(total, to=task.everyone, event=task.event, shape=shape, bound=task.bound, degree=task.degree)
-    return NoisySums(task, me.entitled(opened).astype(np.int64))

@@ -76,6 +76,7 @@ class Polynomials(OnShares):
 
     noise_on = "a sum"
     why_not_active = None
+    why_not_lanes = None
     active_by_default = True
 
     def __post_init__(self) -> None:

@@ -58,7 +58,7 @@ class Matching:
             self._keep(aligned)
         matched = None if task.hidden else aligned.size
         left_out = {"missing": keys.missing, "repeated": keys.repeated}
-        _write_down(self._record, task, aligned.reused, start, matched, {"rows": self._table.rows, **left_out})
+        write_down(self._record, task, aligned.reused, start, matched, {"rows": self._table.rows, **left_out})
         return aligned.table(self._table)
 
     def _keep(self, aligned: Aligned) -> None:
@@ -82,10 +82,10 @@ def align_as_coordinator(me: Coordinator, study: Study, record: Notes) -> None:
     with me.meter.phase("align"):
         matched = align.coordinator(me, study.aligning)
     count = None if study.aligning.hidden else matched.count
-    _write_down(record, study.aligning, matched.reused, start, count, {"rows": matched.sizes})
+    write_down(record, study.aligning, matched.reused, start, count, {"rows": matched.sizes})
 
 
-def _write_down(
+def write_down(
     record: Notes, task: Aligning, reused: bool, start: float, matched: int | None, counts: Mapping[str, Any]
 ) -> None:
     """Record an alignment in ``run.json`` and ``events.jsonl``: its settings and counts, nothing else."""

@@ -8,6 +8,7 @@ from pydantic import Field, field_validator, model_validator
 
 from colonnade.privacy import Trust
 from colonnade.protocols.align import Aligning, Mode
+from colonnade.protocols.lanes.partitions import filled_length
 from colonnade.study.keys import Part
 from colonnade.tables.keys import Duplicates, Key, Kind
 from colonnade.tables.normal import Accents, Blanks, Case, Form
@@ -91,21 +92,23 @@ class AlignPart(Part):
                 f'align.mode = "fuzzy" links two parties, and this study has {parties}: use ot, dh or helper'
             )
 
-    def check_rows(self, parties: int, most: int) -> None:
+    def check_rows(self, parties: int, most: int, partitions: int = 1) -> None:
         """Raise an error if no lists could fit into the number of rows that the study allows."""
         if self.at_least > most:
             raise ValueError(
                 f"align.at_least = {self.at_least} is above the {most} rows that the task allows, so no study could "
                 "run: lower the one or raise the other"
             )
-        if self.hidden and self.pad_to is not None and parties * self.pad_to > most:
+        slots = 0 if self.pad_to is None else parties * partitions * filled_length(self.pad_to, partitions)
+        if self.hidden and slots > most:
             raise ValueError(
-                f"align.pad_to = {self.pad_to} makes {parties * self.pad_to} rows, because with hidden = true those of "
+                f"align.pad_to = {self.pad_to} makes {slots} rows, because with hidden = true those of "
                 f"all {parties} lists count, and task.rows_at_most is {most}: lower the one or raise the other"
             )
 
-    def aligning(self, trust: Trust) -> Aligning:
+    def aligning(self, trust: Trust, partitions: int = 1) -> Aligning:
         """The public task that follows, for the parties of a study."""
         written = {name: self.keys.get(name, KeyPart()) for name in self.on}
         keys = tuple(Key(name, **part.model_dump()) for name, part in written.items())
-        return Aligning(trust, keys, **self.model_dump(exclude={"on", "keys", "reuse"}, exclude_none=True))
+        settings = self.model_dump(exclude={"on", "keys", "reuse"}, exclude_none=True)
+        return Aligning(trust, keys, partitions=partitions, **settings)

@@ -14,7 +14,7 @@ from colonnade.tables.parse import is_text
 _LEAST = 1 << 20  # numbers or bytes by which an array grows at a time
 
 
-class _Grown:
+class Grown:
     """An array that becomes longer at its end."""
 
     def __init__(self, kind: type[np.generic]) -> None:
@@ -22,6 +22,7 @@ class _Grown:
         self._used = 0
 
     def add(self, more: NDArray[Any]) -> None:
+        """Put more at its end."""
         end = self._used + len(more)
         if end > len(self._held):
             # A large array is moved by the system, page by page, and not copied. What is beyond its end is filled.
@@ -30,6 +31,7 @@ class _Grown:
         self._used = end
 
     def whole(self) -> NDArray[Any]:
+        """All that was put there."""
         self._held.resize(self._used, refcheck=False)
         return self._held
 
@@ -38,9 +40,9 @@ class _Texts:
     """A column of text; it gets the type that ids have, so that it is not copied again."""
 
     def __init__(self) -> None:
-        self._ends, self._letters = _Grown(np.int64), _Grown(np.uint8)
+        self._ends, self._letters = Grown(np.int64), Grown(np.uint8)
         self._ends.add(np.zeros(1, np.int64))
-        self._known: _Grown | None = None
+        self._known: Grown | None = None
         self._rows = self._size = 0
 
     def add(self, cells: Any) -> None:
@@ -49,7 +51,7 @@ class _Texts:
         if pa.types.is_string_view(cells.type):
             cells = without_views(cells)
         if cells.null_count and self._known is None:
-            self._known = _Grown(np.bool_)
+            self._known = Grown(np.bool_)
             self._known.add(np.ones(self._rows, np.bool_))
         if self._known is not None:
             self._known.add(np.asarray(cells.is_valid(), dtype=np.bool_))

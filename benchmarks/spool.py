@@ -1,0 +1,251 @@
+"""Processor time, memory and disk of a table in partitions: what does it take beside a table that is read as a whole?
+
+Each measurement is a process of its own. *Whole*: the table is read, checked, and its rows are read once in the order
+of an alignment, as a study in one part does. *Partitions*: the table is gathered (read and checked once, copied) and
+split; another process opens every partition and reads its rows in the order of an alignment. Rows have an id of nine
+letters, which is the key, eight numbers, a category and a flag. In CSV files all of them are text.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import argparse
+import json
+import platform
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ROWS = (1_000_000, 4_000_000)
+EACH = 1_000_000
+KINDS = ("parquet", "csv")
+WIDTH = 8
+MIB = 1 << 20
+TARGET = Path(__file__).parent / "results" / "spool.md"
+_PART = 500_000
+
+
+def write(kind: str, folder: Path, rows: int) -> None:
+    """Made-up rows in a file."""
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    draw, writer = np.random.default_rng(1), None
+    for start in range(0, rows, _PART):
+        count = min(_PART, rows - start)
+        part = pa.table(
+            {
+                "person_id": pa.array([f"P{i:08d}" for i in range(start, start + count)]),
+                **{f"c{k}": np.round(draw.uniform(-1, 1, count), 6) for k in range(WIDTH)},
+                "city": draw.choice(["A", "B", "C", "D"], count),
+                "smoker": draw.choice(["yes", "no"], count),
+            }
+        )
+        make = pa.csv.CSVWriter if kind == "csv" else pa.parquet.ParquetWriter
+        writer = writer or make(folder / f"table.{kind}", part.schema)
+        writer.write_table(part)
+    if writer is not None:
+        writer.close()
+
+
+class Clock:
+    """Microseconds of processor time for each row, and the largest size of this process in bytes, step by step."""
+
+    def __init__(self, rows: int) -> None:
+        self._rows, self._last = rows, time.process_time()
+        self.found: dict[str, Any] = {}
+
+    def note(self, step: str) -> None:
+        now, most = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        size = most if sys.platform == "darwin" else most * 1024
+        self.found[step] = {"us": (now - self._last) / self._rows * 1e6, "peak": size}
+        self._last = now
+
+
+def whole(kind: str, folder: Path, rows: int) -> dict[str, Any]:
+    """A table that is read as a whole; called in a process of its own."""
+    from colonnade.tables import read_table
+
+    clock = Clock(rows)
+    table = read_table(folder / f"table.{kind}", schema(), keys=plan(), on_disk=True)
+    clock.note("read")
+    table.check()
+    clock.note("check")
+    _read_aligned(table)
+    clock.note("aligned")
+    return clock.found
+
+
+def head(kind: str, folder: Path, rows: int, each: int) -> dict[str, Any]:
+    """Partitions, which are there until somebody writes a line; called in a process of its own."""
+    from colonnade.protocols.lanes.partitions import Partitions
+    from colonnade.tables.spool import gather
+
+    clock = Clock(rows)
+    gathered = gather(folder / f"table.{kind}", schema(), plan(), folder)
+    clock.note("gather")
+    count = 1 << max(0, (rows // each - 1).bit_length())
+    made = gathered.split(Partitions(count, bytes(32)).of, count)
+    clock.note("split")
+    size = sum(part.stat().st_size for part in made.folder.iterdir()) / rows
+    print(json.dumps(clock.found | {"bytes": size, "partitions": count, "folder": str(made.folder)}), flush=True)
+    sys.stdin.readline()
+    made.remove()
+    return {}
+
+
+def worker(folder: Path, rows: int) -> dict[str, Any]:
+    """Open every partition; then again, with its rows encoded in the order of an alignment."""
+    from colonnade.tables.spool import Spool
+
+    spool, clock = Spool.open(folder, schema()), Clock(rows)
+    assert spool.lengths.sum() == rows
+    for place in range(spool.count):
+        spool.partition(place)
+    clock.note("open")
+    for place in range(spool.count):
+        _read_aligned(spool.partition(place))
+    clock.note("aligned")
+    return clock.found
+
+
+def warmed() -> None:
+    """Import all that is needed, by doing all of it with a few rows."""
+    from colonnade.tables import read_table
+    from colonnade.tables.spool import split
+
+    with tempfile.TemporaryDirectory(prefix="colonnade-bench-") as folder:
+        for kind in KINDS:
+            write(kind, Path(folder), 10)
+            whole(kind, Path(folder), 10)
+        table = read_table(Path(folder) / "table.csv", schema(), keys=plan())
+        made = split(table, lambda keys: np.zeros(len(keys), np.int64), 1, folder)
+        worker(made.folder, 10)
+        made.remove()
+
+
+def schema() -> Any:
+    from colonnade.tables import Schema, category, flag, number
+
+    numbers = {f"c{k}": number(-1, 1) for k in range(WIDTH)}
+    return Schema({**numbers, "city": category(["A", "B", "C", "D"]), "smoker": flag()})
+
+
+def plan() -> Any:
+    from colonnade.tables import Key, KeyPlan
+
+    return KeyPlan((Key("person_id"),))
+
+
+def _read_aligned(table: Any) -> None:
+    import pyarrow as pa
+
+    order = np.random.default_rng(2).permutation(table.rows)
+    view = table.aligned(order, pa.array(np.arange(table.rows)).cast(pa.large_string()))
+    assert sum(len(block) for block in view.blocks()) == table.rows
+
+
+def alone(*given: object) -> str:
+    """Write or measure in a process of its own."""
+    return subprocess.run(_command(*given), check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def _command(*given: object) -> list[str]:
+    return [sys.executable, __file__, "--child", *map(str, given)]
+
+
+def measure(kind: str, rows: int, each: int, folder: Path) -> dict[str, Any]:
+    alone("write", kind, folder, rows, each)
+    found = {"whole": json.loads(alone("whole", kind, folder, rows, each))}
+    # The worker is no child of the head: a process counts what its parent took as its own memory.
+    with subprocess.Popen(
+        _command("head", kind, folder, rows, each), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        parts = json.loads(process.stdout.readline())
+        parts |= json.loads(alone("worker", kind, parts.pop("folder"), rows, each))
+        process.communicate("done\n")
+    return found | {"parts": parts}
+
+
+def page(runs: dict[str, dict[int, Any]]) -> str:
+    day, where = datetime.now(UTC).date(), f"{os.cpu_count()} cores, {platform.machine()}"
+    lines = [
+        "# Tables in partitions",
+        "",
+        f"{day}; {where}, Python {platform.python_version()}. Made by `python benchmarks/spool.py`: rows of a key, "
+        f"{WIDTH} numbers, a category and a flag. Processor time in microseconds a row, and the largest size of the "
+        "process in MiB.",
+        "",
+        "| file | rows | whole: read | check | aligned | in all | MiB |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    steps = ("read", "check", "aligned")
+    for kind, by_rows in runs.items():
+        for rows, found in by_rows.items():
+            us = [found["whole"][step]["us"] for step in steps]
+            most = found["whole"]["aligned"]["peak"] / MIB
+            lines.append(f"| {kind} | {rows:,} | {' | '.join(f'{each:.2f}' for each in [*us, sum(us)])} | {most:.0f} |")
+    lines += [
+        "",
+        "| file | rows | partitions | gather | split | open | aligned | in all | head MiB | worker MiB | bytes a row |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for kind, by_rows in runs.items():
+        for rows, found in by_rows.items():
+            parts = found["parts"]
+            us = [parts[step]["us"] for step in ("gather", "split", "open", "aligned")]
+            shown = " | ".join(f"{each:.2f}" for each in [*us, us[0] + us[1] + us[3]])
+            sizes = f"{parts['split']['peak'] / MIB:.0f} | {parts['aligned']['peak'] / MIB:.0f}"
+            lines.append(f"| {kind} | {rows:,} | {parts['partitions']} | {shown} | {sizes} | {parts['bytes']:.0f} |")
+    lines += ["", "*Aligned* has opening a partition in it. *Open* alone is a part of that."]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, nargs="+", default=ROWS, help="the sizes to measure")
+    parser.add_argument("--kind", choices=KINDS, nargs="+", default=KINDS, help="the kind of file")
+    parser.add_argument("--each", type=int, default=EACH, help="rows a partition, at most")
+    parser.add_argument("--folder", type=Path, help="where files are written (a temporary folder)")
+    parser.add_argument("--write", action="store_true", help=f"write {TARGET.name} beside the other results")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--child", nargs=5, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.child:
+        way, kind, folder, rows, each = given.child
+        if way == "write":
+            write(kind, Path(folder), int(rows))
+            return
+        warmed()
+        if way == "head":
+            head(kind, Path(folder), int(rows), int(each))
+        else:
+            found = whole(kind, Path(folder), int(rows)) if way == "whole" else worker(Path(folder), int(rows))
+            print(json.dumps(found))
+        return
+    runs: dict[str, dict[int, Any]] = {}
+    for kind in given.kind:
+        for rows in given.rows:
+            with tempfile.TemporaryDirectory(prefix="colonnade-bench-", dir=given.folder) as folder:
+                runs.setdefault(kind, {})[rows] = measure(kind, rows, given.each, Path(folder))
+            print(f"{kind}, {rows:,} rows: done", file=sys.stderr)
+    print(json.dumps(runs) if given.json else page(runs))
+    if given.write:
+        TARGET.write_text(page(runs), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

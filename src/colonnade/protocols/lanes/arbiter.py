@@ -1,0 +1,249 @@
+"""Which run of a partition counts: the rules by which the coordinator decides, and those by which all check it.
+
+There is one sequence of lanes: the first attempt of every partition in ascending order, then lanes that were lost, each
+under its next attempt, as they come. Every participant begins them in this order as its workers become free, so the
+oldest lane that is not settled has, or will get, a worker of everybody: nothing waits forever. A lane is kept when all
+participants have said that they hold its result. One that says that it lost the lane is enough for another attempt.
+
+Nothing here sends or waits. :class:`Arbiter` takes what participants say and gives orders, the same to all of them.
+:class:`Followed` is what each of them has been ordered so far; it refuses orders that do not fit.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from colonnade.errors import DisagreementError, PeerLost, ProtocolError
+from colonnade.protocols.lanes.partitions import check_count
+from colonnade.protocols.roles import COORDINATOR
+
+MOST_ATTEMPTS = 8
+"""A partition that was lost so often ends the study."""
+MOST_LOST = 127
+"""How many lanes may be lost in all; a check that somebody escapes by being lost counts (docs/theory/lanes.md)."""
+_FAILING = 4
+"""After how many lanes in a row that were lost a hub gets no more of them, while there is another."""
+
+
+@dataclass(frozen=True, order=True)
+class Lane:
+    """One run of one partition; attempts are counted from 1."""
+
+    partition: int
+    attempt: int = 1
+
+    @property
+    def again(self) -> Lane:
+        """The next run of this partition."""
+        return Lane(self.partition, self.attempt + 1)
+
+    def __str__(self) -> str:
+        return f"lane {self.partition}-{self.attempt}"
+
+
+@dataclass(frozen=True)
+class Meet:
+    """Everybody has a worker for this lane: they meet at this hub, each as it was introduced."""
+
+    lane: Lane
+    hub: int
+    introductions: Mapping[str, bytes]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Everybody holds the result of this lane."""
+
+    lane: Lane
+
+
+@dataclass(frozen=True)
+class Again:
+    """The run before this one was lost, so everybody gives it up; this one is now the last in the sequence."""
+
+    lane: Lane
+
+
+@dataclass(frozen=True)
+class Over:
+    """A lane of every partition was kept."""
+
+
+Order = Meet | Kept | Again | Over
+
+
+@dataclass
+class _Run:
+    """What participants have said about one lane."""
+
+    here: dict[str, bytes] = field(default_factory=dict)
+    done: dict[str, int] = field(default_factory=dict)
+    lost: set[str] = field(default_factory=set)
+    hub: int | None = None
+    """Where it meets, once it does."""
+
+
+class Arbiter:
+    """The coordinator's side; ``participants`` are all who have a worker in a lane, itself among them."""
+
+    def __init__(self, participants: Sequence[str], partitions: int, hubs: int = 1) -> None:
+        check_count(partitions)
+        self._participants, self._partitions, self._hubs = tuple(participants), partitions, hubs
+        self._attempts = [1] * partitions
+        self._runs: dict[Lane, _Run] = {}
+        self._kept: dict[int, int] = {}
+        self._lost = 0
+        self._failing: Counter[int] = Counter()
+
+    @property
+    def over(self) -> bool:
+        """Whether every partition is kept."""
+        return len(self._kept) == self._partitions
+
+    @property
+    def kept(self) -> Mapping[int, int]:
+        """The attempt that is kept of each partition that is settled."""
+        return self._kept
+
+    def here(self, who: str, lane: Lane, introduction: bytes) -> list[Order]:
+        """A participant has a worker for a lane."""
+        run = self._run(who, lane)
+        if who in run.here:
+            raise _twice(who)
+        run.here[who] = introduction
+        if not self._current(lane) or len(run.here) < len(self._participants):
+            return []
+        run.hub = self._hub(lane)
+        return [Meet(lane, run.hub, {name: run.here[name] for name in self._participants})]
+
+    def done(self, who: str, lane: Lane, rows: int) -> list[Order]:
+        """A participant holds the result of a lane, of so many rows."""
+        run = self._run(who, lane)
+        if run.hub is None:
+            raise ProtocolError(f"{who} said that it holds the result of a lane in which nobody has met yet")
+        run.done[who] = rows
+        if not self._current(lane) or len(run.done) < len(self._participants):
+            return []
+        if len(set(run.done.values())) > 1:
+            raise DisagreementError(
+                "participants hold results of one lane that are about different numbers of people, so somebody does "
+                "not follow the protocol: nothing was opened"
+            )
+        self._kept[lane.partition] = lane.attempt
+        self._failing[run.hub] = 0
+        del self._runs[lane]
+        return [Kept(lane), Over()] if self.over else [Kept(lane)]
+
+    def lost(self, who: str, lane: Lane) -> list[Order]:
+        """A participant has lost a lane: a worker, or the way to somebody."""
+        run = self._run(who, lane)
+        run.lost.add(who)
+        if not self._current(lane):
+            return []
+        self._lost += 1
+        if run.hub is not None:
+            self._failing[run.hub] += 1
+        check_attempts(lane, self._lost)
+        self._attempts[lane.partition] += 1
+        return [Again(lane.again)]
+
+    def _run(self, who: str, lane: Lane) -> _Run:
+        """What was said about a lane, if this participant has something to say about it."""
+        if who not in self._participants:
+            raise ProtocolError(f"{who} has no part in lanes")
+        known = 0 <= lane.partition < self._partitions and 1 <= lane.attempt <= self._attempts[lane.partition]
+        if not known:
+            raise ProtocolError(f"{who} spoke of a lane that there is not")
+        if self._kept.get(lane.partition) == lane.attempt:
+            raise _twice(who)  # all have said what they have to say
+        run = self._runs.setdefault(lane, _Run())
+        if who in run.done or who in run.lost:
+            raise _twice(who)
+        return run
+
+    def _current(self, lane: Lane) -> bool:
+        """Whether it can still be kept; what is said about others has crossed an order on its way."""
+        return self._attempts[lane.partition] == lane.attempt
+
+    def _hub(self, lane: Lane) -> int:
+        """Lanes go round; a hub that loses one after the other is left out while another works."""
+        working = [hub for hub in range(self._hubs) if self._failing[hub] < _FAILING] or list(range(self._hubs))
+        return working[(lane.partition + lane.attempt - 1) % len(working)]
+
+
+class Followed:
+    """What one participant has been ordered, and what it has said itself."""
+
+    def __init__(self, partitions: int) -> None:
+        check_count(partitions)
+        self._attempts = [1] * partitions
+        self._here: set[Lane] = set()
+        self._met: set[Lane] = set()
+        self._done: set[Lane] = set()
+        self._kept: dict[int, int] = {}
+        self._lost = 0
+
+    @property
+    def kept(self) -> Mapping[int, int]:
+        """The attempt that is kept of each partition that is settled."""
+        return self._kept
+
+    def current(self, lane: Lane) -> bool:
+        """Whether this is a lane that can still be kept."""
+        return lane.partition not in self._kept and self._attempts[lane.partition] == lane.attempt
+
+    def here(self, lane: Lane) -> None:
+        """This participant says that it is here."""
+        self._here.add(lane)
+
+    def done(self, lane: Lane) -> None:
+        """This participant says that it holds the result."""
+        self._done.add(lane)
+
+    def obey(self, order: Order) -> None:
+        """Take an order down, or refuse it in the name of the coordinator."""
+        if isinstance(order, Over):
+            if len(self._kept) < len(self._attempts):
+                raise _not_due("ended before a lane of every partition was kept")
+            return
+        lane = order.lane
+        if not 0 <= lane.partition < len(self._attempts):
+            raise _not_due("spoke of a lane that there is not")
+        if isinstance(order, Again):
+            if lane.partition in self._kept or lane.attempt != self._attempts[lane.partition] + 1:
+                raise _not_due("asked for a lane again that was not lost")
+            self._lost += 1
+            check_attempts(Lane(lane.partition, lane.attempt - 1), self._lost)
+            self._forget(Lane(lane.partition, lane.attempt - 1))
+            self._attempts[lane.partition] = lane.attempt
+        elif isinstance(order, Meet):
+            if lane not in self._here or lane in self._met or not self.current(lane):
+                raise _not_due("called to a lane that this participant is not ready for")
+            self._met.add(lane)
+        else:
+            if lane not in self._done or not self.current(lane):
+                raise _not_due("kept a lane whose result this participant does not hold")
+            self._kept[lane.partition] = lane.attempt
+            self._forget(lane)
+
+    def _forget(self, lane: Lane) -> None:
+        for said in (self._here, self._met, self._done):
+            said.discard(lane)
+
+
+def check_attempts(lane: Lane, lost: int) -> None:
+    """Refuse to lose this lane too, if so many were lost then."""
+    if lane.attempt >= MOST_ATTEMPTS:
+        raise PeerLost(f"a partition was lost {MOST_ATTEMPTS} times, one attempt after the other: the study ends here")
+    if lost > MOST_LOST:
+        raise PeerLost(f"more than {MOST_LOST} lanes were lost: the study ends here, so look after the workers or hubs")
+
+
+def _twice(who: str) -> ProtocolError:
+    return ProtocolError(f"{who} spoke of a lane again of which it had said all before")
+
+
+def _not_due(what: str) -> ProtocolError:
+    return ProtocolError(f"the {COORDINATOR} {what}")

@@ -1,0 +1,157 @@
+"""One lane at one worker: a session of its own, in which a partition is aligned and its people are added up.
+
+Nothing is planned to be revealed, so nothing can be opened. Everything that seats claim of their shares is settled
+before the lane ends. Nobody goes on without a participant that is lost: what a seat lacks of one lane, it could not
+add.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from colonnade.errors import ConnectError, PeerLost, PeerStopped, StudyError
+from colonnade.mpc import Committee
+from colonnade.privacy import Trust
+from colonnade.privacy.events import Event
+from colonnade.protocols import align
+from colonnade.protocols.align import Aligning
+from colonnade.protocols.lanes.arbiter import Lane
+from colonnade.protocols.on_shares import OnShares
+from colonnade.protocols.roles import COORDINATOR, Progress, Role, silent
+from colonnade.protocols.rows import Rows, check_count
+from colonnade.protocols.session import Place, Played, play
+from colonnade.protocols.sums import Additive, Sums, over_sums
+from colonnade.protocols.task import Playable, Priced
+from colonnade.tables import Table
+
+
+@dataclass(frozen=True)
+class Laned:
+    """A study in lanes, as all participants know it: its task, its alignment, and the digest of what they agreed to."""
+
+    task: OnShares
+    aligning: Aligning
+    run: bytes
+    hubs: int = 1
+
+    def __post_init__(self) -> None:
+        if (why := why_not(self.task)) is not None:
+            raise StudyError(f"this study cannot be done in lanes: it {why}")
+        if self.aligning.hidden and self.aligning.pad_to is not None:
+            slots = self.partitions * len(self.task.owners) * self.aligning.listed(0)
+            check_count(slots, self.task, hidden=True)
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions there are."""
+        return self.aligning.partitions
+
+    @property
+    def participants(self) -> tuple[str, ...]:
+        """Who has a worker in every lane."""
+        return (*self.task.owners, COORDINATOR)
+
+    def run_of(self, lane: Lane) -> bytes:
+        """What is agreed on of one lane, so that messages of another are no messages of this one."""
+        return hashlib.sha256(self.run + f" {lane}".encode()).digest()
+
+
+def why_not(task: Priced) -> str | None:
+    """Why a task cannot be done in lanes, as the end of a sentence; ``None``: it can."""
+    if task.why_not_lanes is not None:
+        return task.why_not_lanes
+    if task.trust.inputs == "covert":
+        return (
+            'has inputs = "covert": an owner that leaves when it sees which rows are looked at is not found out, and '
+            'in lanes it may try again; use "unproven"'
+        )
+    if task.trust.inputs == "proven":
+        return 'has inputs = "proven": its proofs are counted for one run over all rows; use "unproven"'
+    return None
+
+
+@dataclass(frozen=True)
+class LaneTask(Playable):
+    """What the session of a lane needs: the same participants and arithmetic, and nothing that may be revealed."""
+
+    trust: Trust
+    seats: Committee
+    goes_on_without = False
+
+    @classmethod
+    def of(cls, task: OnShares) -> LaneTask:
+        """That of one of the lanes of a task."""
+        return cls(task.trust, task.committee)
+
+    @property
+    def committee(self) -> Committee:
+        """The seats of the task."""
+        return self.seats
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """Nothing is revealed."""
+        return ()
+
+
+@dataclass(frozen=True)
+class Part:
+    """An owner's part of one partition: its rows with their keys, and how many keys it has in all partitions.
+
+    ``summands`` makes of aligned rows what is added up.
+    """
+
+    table: Table
+    people: int
+    summands: Callable[[Table], Rows]
+
+
+def play_lane(
+    place: Place,
+    laned: Laned,
+    lane: Lane,
+    programs: Additive,
+    part: Part | None = None,
+    progress: Progress = silent,
+    *,
+    wait: float | None = None,
+) -> Played[Sums]:
+    """Play one participant's side of a lane; the coordinator has no part of a table."""
+    if (part is None) != (place.name == COORDINATOR):
+        raise ValueError("owners have a part of a table in every lane, and the coordinator has none")
+
+    def program(me: Any) -> Sums:
+        rows = _aligned(me, laned, lane, part)
+        summing = over_sums(me, laned.task)
+        sums = programs.added_up(me, summing, laned.task, rows, part=True)
+        _settle(summing)
+        return sums
+
+    return play(place, LaneTask.of(laned.task), program, progress, wait=wait, aligns=True)
+
+
+def is_loss(error: BaseException) -> bool:
+    """Whether a lane that ended so may be run again: somebody is gone, or has stopped and will say why elsewhere."""
+    return isinstance(error, PeerLost | PeerStopped | ConnectError)
+
+
+def _aligned(me: Any, laned: Laned, lane: Lane, part: Part | None) -> Rows | None:
+    """The rows of the people of this partition whom all owners hold, or at their slots."""
+    with me.meter.phase("align"):
+        if part is None:
+            align.coordinator(me, laned.aligning)
+            return None
+        if part.table.keys is None:
+            raise StudyError("a table without keys cannot be divided into lanes: name what people are recognised by")
+        found = align.owner(me, part.table.keys, laned.aligning, run=laned.run_of(lane), people=part.people)
+    return part.summands(found.table(part.table))
+
+
+def _settle(me: Role) -> None:
+    """Check everything that was claimed: nothing of a lane is left to be checked when it counts."""
+    if me.hand.active and me.hand.seated:
+        with me.meter.phase("check"):
+            me.hand.settle()

@@ -1,0 +1,239 @@
+"""A participant's workers on its engine, as the head of lanes asks for them (``protocols/lanes/crew.py``).
+
+A worker that is lost costs the lane that it had, and is replaced. One that was told to give a lane up and does not, is
+replaced too. The head hears of everything by one queue, in which this object puts its own words as well.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from colonnade import errors
+from colonnade.errors import ColonnadeError, EngineError
+from colonnade.protocols.lanes.arbiter import Lane
+from colonnade.protocols.lanes.crew import Closed, Done, Event, Failed, Free, Here, Lost
+from colonnade.study.engine.contract import Engine, Gone, Said
+from colonnade.study.lanes.words import Duty, Ended, GiveUp, Play, Ready, Take
+from colonnade.study.lanes.worker import ROLE
+from colonnade.wire import Identity
+from colonnade.wire.workers import introduce
+
+MOST_REPLACED = 256
+"""So many workers of one participant may be lost in a study."""
+_MOST_STILLBORN = 3
+"""So many workers in a row may be lost before they say a word."""
+_INTRODUCED = timedelta(hours=24)
+_GIVE_UP_SECONDS = 5.0
+_OURSELVES = -1
+
+
+class EngineCrew:
+    """All workers of one participant."""
+
+    def __init__(
+        self, engine: Engine, duty: Duty, identity: Identity, hubs: Sequence[str], workers: int | None
+    ) -> None:
+        """``hubs`` are the addresses that this participant's workers dial, in the order of the study."""
+        self._engine, self._duty, self._identity, self._hubs = engine, duty, identity, tuple(hubs)
+        self._lock = threading.RLock()
+        self._requests: dict[int, bytes] = {}
+        self._idle: deque[int] = deque()
+        self._lanes: dict[Lane, int] = {}
+        self._waiting: deque[Lane] = deque()
+        self._leaving: dict[int, float] = {}
+        """Until when workers may take to give up a lane."""
+        self._free = 0
+        """How many free workers the head knows of; some of them may be lost meanwhile."""
+        self._stillborn = 0
+        self._closed = False
+        self._folder: str | None = None
+        self._people = 0
+        self._first: float | None = None
+        self._last = 0.0
+        self._attempts: dict[int, int] = {}
+        self._rows: dict[int, int] = {}
+        self._told = {"lost_workers": 0, "replaced_workers": 0}
+        self._used = {"processor_seconds": 0.0, "sent": 0}
+        self._workers = set(engine.start(ROLE, (duty,), workers))
+        self.size = len(self._workers)
+        """How many workers there are."""
+
+    def lay(self, folder: str, people: int) -> None:
+        """Where the partitions of the party's table lie, before the first lane."""
+        self._folder, self._people = folder, people
+
+    # What the head asks
+
+    def begin(self, lane: Lane) -> None:
+        """Give a free worker this lane, or the next that is free."""
+        with self._lock:
+            self._first = self._first or time.monotonic()
+            self._attempts[lane.partition] = lane.attempt
+            self._free -= 1
+            self._waiting.append(lane)
+            self._serve()
+
+    def meet(self, lane: Lane, hub: int, introductions: Mapping[str, bytes]) -> None:
+        """Let its worker meet those of all others."""
+        with self._lock:
+            if (worker := self._lanes.get(lane)) is not None:  # or it was lost, which the head will hear
+                self._engine.send(worker, Play(lane, self._hubs[hub], dict(introductions)))
+
+    def give_up(self, lane: Lane) -> None:
+        """Stop its worker's part at once."""
+        with self._lock:
+            if (worker := self._lanes.get(lane)) is not None:
+                self._leaving[worker] = time.monotonic() + _GIVE_UP_SECONDS
+                self._engine.send(worker, GiveUp(lane))
+                self._say(None)  # whoever waits for events looks at the clock now
+            else:
+                with suppress(ValueError):
+                    self._waiting.remove(lane)
+                self._serve()
+
+    def event(self) -> Event:
+        """The next event; waits for it."""
+        while True:
+            try:
+                heard = self._engine.events.get(timeout=self._patience())
+            except queue.Empty:
+                self._replace_the_slow()
+                continue
+            if heard.worker == _OURSELVES and isinstance(heard, Said):
+                if heard.value is not None:
+                    found: Event = heard.value
+                    return found
+                continue
+            with self._lock:
+                if heard.worker in self._workers:
+                    self._hear(heard)
+
+    def close(self) -> None:
+        """Stop all workers."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._last = time.monotonic()
+                self._workers.clear()
+                self._leaving.clear()
+                self._engine.stop()
+                self._say(Closed())
+
+    @property
+    def rows(self) -> int:
+        """How many people were added up, in the last run of each partition."""
+        return sum(self._rows.values())
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What a record of a run says of it: counts and times, no data."""
+        seconds = 0.0 if self._first is None else (self._last or time.monotonic()) - self._first
+        used = {"processor_seconds": round(self._used["processor_seconds"], 3), "sent": int(self._used["sent"])}
+        return {
+            "partitions": self._duty.laned.partitions,
+            "done": len(self._rows),
+            "attempts": sum(self._attempts.values()),
+            "workers": self.size,
+            **self._told,
+            "seconds": round(seconds, 3),
+            **used,
+        }
+
+    # The caller holds the lock
+
+    def _hear(self, heard: Said | Gone) -> None:
+        worker = heard.worker
+        if isinstance(heard, Gone):
+            self._lose(worker, heard)
+        elif isinstance(heard.value, Ready):
+            self._stillborn = 0
+            self._requests[worker] = heard.value.request
+            self._idle.append(worker)
+        elif isinstance(heard.value, Ended) and self._lanes.get(heard.value.lane) == worker:
+            self._ended(worker, heard.value)
+        self._serve()
+
+    def _ended(self, worker: int, ended: Ended) -> None:
+        lane = ended.lane
+        del self._lanes[lane]
+        self._idle.append(worker)
+        self._used["processor_seconds"] += ended.seconds
+        self._used["sent"] += ended.sent
+        given_up = self._leaving.pop(worker, None) is not None
+        if ended.sums is not None:
+            self._rows[lane.partition] = ended.sums.rows
+            self._say(Done(lane, ended.sums))
+        elif ended.failure is not None and not given_up:
+            self._say(Failed(lane, _error(self._duty.name, *ended.failure)))
+        elif not given_up:
+            self._say(Lost(lane))
+
+    def _lose(self, worker: int, gone: Gone) -> None:
+        """A worker is gone: another takes its place, unless it would fare no better."""
+        lane = next((lane for lane, whose in self._lanes.items() if whose == worker), None)
+        self._stillborn += worker not in self._requests
+        self._told["lost_workers"] += 1
+        useless = self._stillborn > _MOST_STILLBORN or self._told["lost_workers"] > MOST_REPLACED
+        if gone.cause != "lost" or useless:
+            why = EngineError(f"workers of {self._duty.name} cannot go on: {gone.why}")
+            self._say(Failed(lane or Lane(0), why))
+        else:
+            self._replace(worker, lane)
+
+    def _replace(self, worker: int, lane: Lane | None) -> None:
+        given_up = self._leaving.pop(worker, None) is not None
+        self._requests.pop(worker, None)
+        with suppress(ValueError):
+            self._idle.remove(worker)
+        if lane is not None:
+            del self._lanes[lane]
+            if not given_up:
+                self._say(Lost(lane))
+        self._told["replaced_workers"] += 1
+        self._workers.remove(worker)
+        self._workers.add(self._engine.replace(worker))
+
+    def _serve(self) -> None:
+        """Give lanes to workers that are free, and tell the head of others that it does not know of."""
+        while self._waiting and self._idle:
+            lane, worker = self._waiting.popleft(), self._idle.popleft()
+            self._lanes[lane] = worker
+            self._engine.send(worker, Take(lane, self._folder, self._people))
+            until = datetime.now(UTC) + _INTRODUCED
+            introduction = introduce(self._identity, self._requests[worker], self._duty.topic, until)
+            self._say(Here(lane, introduction))
+        while len(self._idle) > self._free:
+            self._free += 1
+            self._say(Free())
+
+    def _say(self, event: Event | None) -> None:
+        self._engine.events.put(Said(_OURSELVES, event))
+
+    # Those that do not give up
+
+    def _patience(self) -> float | None:
+        with self._lock:
+            due = min(self._leaving.values(), default=None)
+        return None if due is None else max(0.0, due - time.monotonic())
+
+    def _replace_the_slow(self) -> None:
+        with self._lock:
+            now = time.monotonic()
+            for worker in [worker for worker, due in self._leaving.items() if due <= now]:
+                lane = next((lane for lane, whose in self._lanes.items() if whose == worker), None)
+                self._replace(worker, lane)
+
+
+def _error(name: str, kind: str, sentence: str) -> ColonnadeError:
+    """What a worker has raised, raised here: one of our errors by its name, any other without data."""
+    found = getattr(errors, kind, None)
+    if isinstance(found, type) and issubclass(found, ColonnadeError):
+        return found(sentence)
+    return EngineError(f"a worker of {name} failed: {sentence}")

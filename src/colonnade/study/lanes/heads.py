@@ -1,0 +1,237 @@
+"""The head of a participant in a study in lanes: its table in partitions, its workers, and what is recorded of both."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
+from types import TracebackType
+from typing import Any, Self, cast
+
+from colonnade.errors import StudyError
+from colonnade.models.base import Estimator
+from colonnade.protocols.lanes import head
+from colonnade.protocols.lanes.inbox import BEAT
+from colonnade.protocols.lanes.lane import Laned
+from colonnade.protocols.lanes.partitions import Partitions
+from colonnade.protocols.on_shares import OnShares
+from colonnade.protocols.roles import Coordinator, Owner
+from colonnade.protocols.sums import Additive
+from colonnade.study.alignment.play import Notes, write_down
+from colonnade.study.compute import PROCESSES, ComputePart
+from colonnade.study.forks import Forks
+from colonnade.study.lanes.crew import EngineCrew
+from colonnade.study.lanes.words import Duty
+from colonnade.study.meeting import Place
+from colonnade.study.policy import PartyConfig
+from colonnade.study.spec import Study
+from colonnade.tables import Schema
+from colonnade.tables.spool import Gathered, Spool, gather
+from colonnade.wire import Certificate, Identity
+
+_REACH_SECONDS = 10.0
+"""For how long a worker tries to reach a hub, at first or again: a lane that is lost can be run at another one."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What whoever runs a participant says of its workers: how many, and at the coordinator, where they run."""
+
+    workers: int | None = None
+    engine: str | None = None
+    """The coordinator's; a party's file names its own."""
+    forks: Forks | None = None
+    """By which processes are started."""
+
+    def compute(self, own: ComputePart | None = None) -> ComputePart:
+        """What is used in the end; a coordinator has no table, so it needs no folder that machines share."""
+        found = ComputePart(engine=self.engine or PROCESSES, spool="/") if own is None else own
+        return found.model_copy(update={} if self.workers is None else {"workers": self.workers})
+
+    def close(self) -> None:
+        """End what starts processes."""
+        if self.forks is not None:
+            self.forks.close()
+
+
+AS_WRITTEN = Asked()
+
+
+class Head:
+    """What the heads of owners and of the coordinator have in common; it is left when the study ends, in any way."""
+
+    def __init__(
+        self,
+        study: Study,
+        model: Estimator,
+        identity: Identity,
+        certificates: Mapping[str, Certificate],
+        place: Place,
+        record: Notes,
+        asked: Asked,
+    ) -> None:
+        if place.room:
+            raise StudyError(
+                f"study {study.name!r} has [lanes], and a standing hub has no rooms for them: run it at a hub of its "
+                "own, with `colonnade coordinator` and `colonnade party`"
+            )
+        self._study, self._model, self._identity, self._certificates = study, model, identity, certificates
+        self._place, self._record, self._asked = place, record, asked
+        self._left = ExitStack()
+
+    @cached_property
+    def laned(self) -> Laned:
+        """The study as all participants know it."""
+        aligning = self._study.aligning
+        if aligning is None:
+            raise StudyError("lanes needs [align]")
+        hubs = len(self._study.content.coordinator.lane_hubs)
+        return Laned(cast("OnShares", self._study.task), aligning, bytes.fromhex(self._study.digest), hubs)
+
+    def _crew(self, compute: ComputePart, hubs: Sequence[str], schema: Schema | None = None) -> EngineCrew:
+        limits = self._study.content.limits
+        settings = limits.of_participant(min(limits.join, _REACH_SECONDS))
+        settings["reconnect_grace"] = min(limits.reconnect, _REACH_SECONDS)
+        duty = Duty(
+            self._identity.name,
+            self.laned,
+            self._model,
+            dict(self._certificates),
+            self._place.topic(self._study.digest),
+            settings,
+            limits.join,
+            schema,
+        )
+        crew = EngineCrew(compute.opened(self._asked.forks), duty, self._identity, hubs, compute.workers)
+        self._left.callback(lambda: self._record.add(lanes=crew.facts))
+        self._left.callback(crew.close)
+        self._record.note("workers started", workers=crew.size, engine=compute.engine)
+        return crew
+
+    @property
+    def _programs(self) -> Additive:
+        programs = self._model.additive(self._study.task)
+        if programs is None:
+            raise StudyError("this study cannot be done in lanes: it does not add up its people once")
+        return programs
+
+    @property
+    def _beat(self) -> float:
+        return min(BEAT, self._study.content.limits.silence / 3)
+
+    def _hubs(self, own: str) -> list[str]:
+        return [own, *self._study.content.coordinator.hubs]
+
+    def _write_down(self, crew: EngineCrew, start: float, counts: Mapping[str, Any]) -> None:
+        aligning = self.laned.aligning
+        write_down(self._record, aligning, False, start, None if aligning.hidden else crew.rows, counts)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._left.close()
+
+
+class OwnerHead(Head):
+    """An owner's: its table is read and checked here, once, and lies in a private folder until the study ends."""
+
+    def __init__(
+        self,
+        study: Study,
+        config: PartyConfig,
+        model: Estimator,
+        identity: Identity,
+        certificates: Mapping[str, Certificate],
+        place: Place,
+        record: Notes,
+        asked: Asked = AS_WRITTEN,
+    ) -> None:
+        super().__init__(study, model, identity, certificates, place, record, asked)
+        try:
+            compute = asked.compute(config.content.compute)
+            self._gathered = self._read(config, compute)
+            schema = study.roster.schemas[config.name].written(config.content.written)
+            hub = place.hub or study.content.coordinator.address
+            self._own_crew = self._crew(compute, self._hubs(hub), schema)
+        except BaseException:
+            self._left.close()
+            raise
+
+    def _read(self, config: PartyConfig, compute: ComputePart) -> Gathered:
+        study, own = self._study, config.content
+        plan = self.laned.aligning.plan
+        gathered = gather(
+            config.data,
+            study.roster.schemas[config.name].written(own.written),
+            plan,
+            config.path.parent / (compute.spool or "."),
+            id=own.id,
+            columns=config.key_columns(plan),
+            misfits=own.misfits,
+        )
+        self._left.callback(gathered.remove)
+        report = gathered.report
+        misfits = dict(report.misfits)
+        self._record.note(
+            "table checked", rows=gathered.rows, clipped=report.total_clipped, misfits=misfits, keys=gathered.keys
+        )
+        self._record.add(misfits=misfits, rows_held=gathered.rows)
+        self.laned.aligning.check_length(gathered.keys)
+        if study.content.align is not None and study.content.align.used_again:
+            self._record.note("in lanes, an alignment is neither kept nor used again")
+        return gathered
+
+    def owner(self, me: Owner) -> Any:
+        """The program."""
+        start, gathered = time.monotonic(), self._gathered
+
+        def split(spread: Partitions, pulse: head.Pulse) -> list[int]:
+            def partition_of(keys: Sequence[bytes]) -> Any:
+                pulse()
+                return spread.of(keys)
+
+            spool: Spool = gathered.split(partition_of, spread.count)
+            self._own_crew.lay(str(spool.folder), gathered.keys)
+            self._record.note("table in partitions", partitions=spread.count)
+            return [int(length) for length in spool.lengths]
+
+        found = head.owner(me, self.laned, self._programs, self._own_crew, split, beat=self._beat)
+        counts = {"rows": gathered.rows, "missing": gathered.missing, "repeated": gathered.repeated}
+        self._write_down(self._own_crew, start, counts)
+        return found
+
+
+class CoordinatorHead(Head):
+    """The coordinator's: it has workers, and no table."""
+
+    def __init__(
+        self,
+        study: Study,
+        model: Estimator,
+        identity: Identity,
+        certificates: Mapping[str, Certificate],
+        place: Place,
+        record: Notes,
+        asked: Asked = AS_WRITTEN,
+    ) -> None:
+        super().__init__(study, model, identity, certificates, place, record, asked)
+        try:
+            compute = asked.compute()
+            # Its own processes need not come in by the door that strangers use.
+            own = place.hub if compute.address is None else None
+            self._own_crew = self._crew(compute, self._hubs(own or study.content.coordinator.address))
+        except BaseException:
+            self._left.close()
+            raise
+
+    def coordinator(self, me: Coordinator) -> Any:
+        """The program."""
+        start = time.monotonic()
+        found = head.coordinator(me, self.laned, self._programs, self._own_crew, beat=self._beat)
+        self._write_down(self._own_crew, start, {})
+        return found

@@ -1,0 +1,111 @@
+"""A worker of a participant: it makes its own keys, and plays lanes one after another.
+
+A lane has a thread, so that the worker hears when its head gives the lane up. Then the session is aborted, which ends
+whatever the thread waits for; a worker that goes on computing is replaced by its head.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+
+from threadpoolctl import threadpool_limits
+
+from colonnade.errors import ColonnadeError, PeerStopped
+from colonnade.protocols.lanes.arbiter import Lane
+from colonnade.protocols.lanes.lane import Part, is_loss, play_lane
+from colonnade.protocols.roles import COORDINATOR
+from colonnade.study.engine.contract import Line
+from colonnade.study.engine.worker import without_data
+from colonnade.study.lanes.words import Duty, Ended, GiveUp, Play, Ready, Take
+from colonnade.tables.spool import Spool
+from colonnade.wire import Endpoint
+from colonnade.wire.workers import WorkerKeys
+
+ROLE = "colonnade.study.lanes.worker:main"
+_GIVEN_UP = "its head gave this lane up"
+
+
+def main(line: Line, duty: Duty) -> None:
+    """The role: it ends with its head."""
+    keys = WorkerKeys.create(duty.name)
+    line.say(Ready(keys.request))
+    if duty.schema is not None:
+        duty.laned.task.prepare()
+    run: _Run | None = None
+    with threadpool_limits(limits=1, user_api="blas"):
+        while True:
+            command = line.receive()
+            if isinstance(command, Take):
+                run = _Run(line, duty, keys, command)
+            elif run is not None and command.lane == run.lane:
+                run.heed(command)
+
+
+class _Run:
+    """One lane, from when it was given to this worker until it ends."""
+
+    def __init__(self, line: Line, duty: Duty, keys: WorkerKeys, taken: Take) -> None:
+        self.lane: Lane = taken.lane
+        self._line, self._duty, self._keys, self._taken = line, duty, keys, taken
+        self._commands: queue.SimpleQueue[Play | GiveUp] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._place: Endpoint | None = None
+        self._given_up = False
+        threading.Thread(target=self._live, name=str(self.lane), daemon=True).start()
+
+    def heed(self, command: Play | GiveUp) -> None:
+        """A command about this lane."""
+        self._commands.put(command)
+        if isinstance(command, GiveUp):
+            with self._lock:
+                self._given_up = True
+                if self._place is not None:
+                    self._place.abort(_GIVEN_UP)
+
+    def _live(self) -> None:
+        start = time.process_time()
+        try:
+            ended = self._played()
+        except BaseException as error:
+            failure = None
+            if not (self._given_up or is_loss(error)):
+                ours = isinstance(error, ColonnadeError)
+                failure = (type(error).__name__ if ours else "", str(error) if ours else without_data(error))
+            ended = Ended(self.lane, failure=failure)
+        sent = 0 if self._place is None else self._place.counters.total.sealed_sent
+        seconds = time.process_time() - start
+        self._line.say(Ended(self.lane, ended.sums, ended.failure, seconds, sent))
+
+    def _played(self) -> Ended:
+        duty, part = self._duty, self._part()
+        told = self._commands.get()
+        programs = duty.model.additive(duty.laned.task)
+        if isinstance(told, GiveUp) or programs is None:
+            return Ended(self.lane)
+        place = self._keys.join_lane(
+            told.address,
+            self.lane.partition,
+            self.lane.attempt,
+            told.introductions,
+            duty.certificates,
+            duty.topic,
+            hub_name=COORDINATOR,
+            **duty.settings,
+        )
+        with self._lock:
+            self._place = place
+            if self._given_up:
+                place.abort(_GIVEN_UP)
+                place.close()
+                raise PeerStopped(_GIVEN_UP)
+        return Ended(self.lane, play_lane(place, duty.laned, self.lane, programs, part, wait=duty.wait).result)
+
+    def _part(self) -> Part | None:
+        duty, taken = self._duty, self._taken
+        if duty.schema is None or taken.folder is None:
+            return None
+        table = Spool.open(taken.folder, duty.schema).partition(self.lane.partition)
+        model, task = duty.model, duty.laned.task
+        return Part(table, taken.people, lambda rows: model.summands(duty.name, rows, task))

@@ -1,0 +1,239 @@
+"""Partitions of a table on disk: how they are written, and how one of them is opened.
+
+Rows come in the order of the file. They are collected until they make a *run*, put in the order of their partitions,
+and written to a file of their own as one batch; an index says where in it each partition starts. So any number of
+partitions takes one open file, and a partition is read where it lies in each run, without the others.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.disk import reading
+from colonnade.errors import DataError
+from colonnade.tables import parse
+from colonnade.tables.arrow import pa
+from colonnade.tables.cells import Cells, InMemory, OnDisk
+from colonnade.tables.encode import Misfits
+from colonnade.tables.files import Chooser
+from colonnade.tables.keys import Keys
+from colonnade.tables.schema import Schema
+from colonnade.tables.sources.contract import Source
+from colonnade.tables.spool.room import Room, room_for
+from colonnade.tables.table import Table
+from colonnade.tables.typed import Typing
+
+ROW, KEY, ID = "\0row", "\0key", "\0id"  # no column of a schema can have such a name
+MOST = 1 << 16
+"""The most partitions."""
+PartitionOf = Callable[[Sequence[bytes]], NDArray[np.int64]]
+
+_FORMAT = "colonnade spool 1"
+_ABOUT, _INDEX = "spool.json", "index"
+_RUN_BYTES = 1 << 26
+_LARGE = 1 << 28  # as for a file that is left on disk
+_Place = np.dtype("<u4")
+
+
+@dataclass(frozen=True)
+class About:
+    """What a partition's table has in common with the whole one."""
+
+    source: str
+    schema: str
+    misfits: Misfits
+    keys: tuple[str, ...]
+    count: int = 1
+    runs: int = 0
+
+
+class Slices(Source):
+    """The rows of one partition, run by run; only the pages on which they lie are read."""
+
+    def __init__(
+        self, name: str, folder: Path, edges: NDArray[np.int64], typing: Typing, room: Room | None = None
+    ) -> None:
+        super().__init__(name)
+        self._room = room  # the folder stays as long as there are rows in it that may be read
+        self._folder = folder
+        self._edges = edges
+        self._typing = typing
+
+    def columns(self) -> list[str]:
+        """The columns that were written."""
+        if not len(self._edges):
+            return []
+        with self._mapped(0) as rows:
+            return list(rows.schema.names)
+
+    def size(self, choose: Chooser) -> int:
+        """How many bytes of memory the rows take."""
+        total = 0
+        for run, (start, stop) in enumerate(self._edges.tolist()):
+            with self._mapped(run) as rows:
+                total += int(rows.slice(start, stop - start).nbytes)
+        return total
+
+    def _rows(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        naming = {ROW, KEY, ID}.intersection(columns)
+        for run, (start, stop) in enumerate(self._edges.tolist()):
+            if start < stop:
+                found = self._copied(run, start, stop, columns)
+                yield found if naming else self._typing.readable(found)
+
+    def _copied(self, run: int, start: int, stop: int, columns: Sequence[str]) -> pa.RecordBatch:
+        # Pages that are mapped, and many around them, count as memory of this process: those of one run at a time.
+        with self._mapped(run) as rows:
+            found = rows.slice(start, stop - start).select(list(columns))
+            return pa.ipc.read_record_batch(found.serialize(), found.schema)
+
+    @contextmanager
+    def _mapped(self, run: int) -> Iterator[pa.RecordBatch]:
+        with readable(self._folder), pa.memory_map(str(self._folder / _run(run)), "r") as opened:
+            yield pa.ipc.open_file(opened).get_batch(0)
+
+
+class Spool:
+    """A table in partitions: the folder is all that another process needs, and the schema."""
+
+    def __init__(self, folder: Path, schema: Schema, about: About, room: Room | None = None) -> None:
+        self.folder = folder
+        self.schema = schema
+        self.count = about.count
+        self._about = about
+        self._room = room
+        self._typing = Typing(schema)
+
+    @classmethod
+    def open(cls, folder: str | Path, schema: Schema) -> Spool:
+        """What was written to a folder; who opens it does not delete it."""
+        path = Path(folder)
+        try:
+            said = reading.read_json(path / _ABOUT)
+            if said.pop("format", None) != _FORMAT:
+                raise reading.Malformed("it is of another version")
+            about = About(**(said | {"keys": tuple(said["keys"])}))
+        except (reading.Unreadable, AttributeError, KeyError, TypeError) as error:
+            why = str(error) if isinstance(error, reading.Unreadable) else "it does not say what it should"
+            raise DataError(f"{path} holds no partitions of a table: {why}") from None
+        if about.schema != schema.digest:
+            raise DataError(f"{path} holds partitions of a table under another schema")
+        return cls(path, schema, about)
+
+    @cached_property
+    def lengths(self) -> NDArray[np.int64]:
+        """How many keys each partition has; as private as the table."""
+        found = np.zeros(self.count, np.int64)
+        for edges in self._index():
+            found += np.diff(edges.astype(np.int64))
+        return found
+
+    def partition(self, number: int) -> Table:
+        """The rows of one partition that have a key, in the order of the file and under their numbers in it."""
+        if not 0 <= number < self.count:
+            raise IndexError(f"there are {self.count} partitions, and none of number {number}")
+        edges = np.array(self._index()[:, number : number + 2], dtype=np.int64).reshape(-1, 2)
+        rows = Slices(self._about.source, self.folder, edges, self._typing, self._room)
+        columns, naming = list(self.schema.sources), rows.read([ROW, KEY, ID])
+        large = rows.size(list) > _LARGE
+        cells: Cells = OnDisk(rows, columns) if large else InMemory(rows.read(columns))
+        values, ids = naming[KEY].to_pylist(), parse.plain(naming[ID])
+        origins = np.array(naming[ROW] if values else [], dtype=np.int64)
+        keys = Keys(self._about.keys, values, np.arange(len(values)), 0, 0)
+        return Table(
+            cells,
+            ids,
+            self.schema,
+            source=self._about.source,
+            keys=keys,
+            misfits=self._about.misfits,
+            origins=origins,
+        )
+
+    def remove(self) -> None:
+        """Delete the folder, if this process made it."""
+        if self._room is not None:
+            self._room.remove()
+
+    def _index(self) -> NDArray[np.uint32]:
+        shape = (self._about.runs, self.count + 1)
+        if not self._about.runs:
+            return np.zeros(shape, _Place)
+        with readable(self.folder):
+            return np.memmap(self.folder / _INDEX, _Place, "r", shape=shape)
+
+    def __repr__(self) -> str:
+        return f"<Spool of {self._about.source}: {self.count} partitions>"
+
+
+def write(
+    room: Room, batches: Iterator[pa.RecordBatch], partition_of: PartitionOf, count: int, about: About, schema: Schema
+) -> Spool:
+    """Write rows, each with its number, key, id and typed cells, to ``count`` partitions; the rows are read once."""
+    if not 1 <= count <= MOST:
+        raise ValueError(f"a table has from 1 to {MOST} partitions, not {count}")
+    runs = 0
+    with room_for(room.path), room.create(_INDEX) as index:
+        for held in _runs(batches):
+            ordered, edges = _by_partition(pa.Table.from_batches(held), partition_of, count)
+            with room.create(_run(runs)) as file, pa.ipc.new_file(pa.PythonFile(file, "w"), ordered.schema) as writer:
+                writer.write_batch(ordered)
+            index.write(edges.tobytes())
+            held.clear()
+            runs += 1
+    said = replace(about, count=count, runs=runs)
+    with room_for(room.path), room.create(_ABOUT) as file:
+        file.write(json.dumps({"format": _FORMAT} | asdict(said)).encode())
+    pa.default_memory_pool().release_unused()
+    return Spool(room.path, schema, said, room)
+
+
+@contextmanager
+def readable(folder: Path) -> Iterator[None]:
+    """Turn an error of files that were written into a sentence."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        why = (isinstance(error, OSError) and error.strerror) or "they are damaged"
+        raise DataError(f"the partitions of the table cannot be read back from {folder}: {why}") from None
+
+
+def _runs(batches: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
+    held, size = list[pa.RecordBatch](), 0
+    for batch in batches:
+        if batch.num_rows:
+            held.append(batch)
+            size += int(batch.nbytes)
+        if size >= _RUN_BYTES:
+            yield held
+            held, size = [], 0
+    if held:
+        yield held
+
+
+def _by_partition(rows: pa.Table, partition_of: PartitionOf, count: int) -> tuple[pa.RecordBatch, NDArray[np.uint32]]:
+    """The rows in the order of their partitions, and where each partition starts and the last one ends."""
+    found = [np.asarray(partition_of(keys.to_pylist())) for keys in rows[KEY].chunks]
+    wide = np.concatenate(found)
+    if len(wide) != rows.num_rows or wide.min() < 0 or wide.max() >= count:
+        raise ValueError(f"every key has one of {count} partitions")
+    narrow = wide.astype(np.uint16)  # numbers of 16 bits are sorted by counting
+    order = np.argsort(narrow, kind="stable")
+    edges = np.zeros(count + 1, _Place)
+    np.cumsum(np.bincount(wide, minlength=count), out=edges[1:])
+    places = pa.array(order)
+    # Column by column, so that only one of them is there three times.
+    columns = [pa.concat_arrays(column.chunks).take(places) for column in rows.columns]
+    return pa.RecordBatch.from_arrays(columns, names=rows.schema.names), edges
+
+
+def _run(number: int) -> str:
+    return f"run-{number:06d}.arrow"

@@ -1,0 +1,67 @@
+"""A private folder for the partitions of a table, which is gone when nobody needs it any more."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from colonnade.disk import writing
+from colonnade.errors import DataError
+
+_PLACE = "colonnade-spool"
+
+
+class Room:
+    """A folder that only this user can open, with a random name.
+
+    It is locked as long as this process lives, so that the next one to make a room in the same folder can tell it from
+    what a killed process left, and deletes that. It is deleted by the process that made it, not by its children.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        place = folder.absolute() / _PLACE
+        with room_for(folder):
+            place.parent.mkdir(parents=True, exist_ok=True)
+            writing.sweep(place)
+            held = ExitStack()
+            while True:
+                self.path = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".new", dir=place.parent))
+                with suppress(FileNotFoundError):
+                    held.enter_context(writing.locked(self.path))
+                if self.path.exists():
+                    break
+                held.close()  # it was swept before it was locked
+        self.remove = weakref.finalize(self, _remove, self.path, held, os.getpid())
+
+    def create(self, name: str) -> BinaryIO:
+        """A new private file."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+        return os.fdopen(os.open(self.path / name, flags, 0o600), "wb")
+
+
+@contextmanager
+def room_for(folder: Path) -> Iterator[None]:
+    """Turn an error of the disk into a sentence that names the folder."""
+    try:
+        yield
+    except OSError as error:
+        why = error.strerror or "writing failed"
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise DataError(f"the partitions of the table cannot be written: {why}; allow more (ulimit -n)") from None
+        raise DataError(
+            f"the partitions of the table cannot be written to {folder}: {why}; make room there, or name a folder on a "
+            "larger disk"
+        ) from None
+
+
+def _remove(path: Path, held: ExitStack, maker: int) -> None:
+    if os.getpid() == maker:
+        shutil.rmtree(path, ignore_errors=True)
+        held.close()

@@ -1,0 +1,45 @@
+"""Lanes, as hubs see them: the room of one run of a partition, what its sessions are about, and which hub has it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from hashlib import sha256
+
+from colonnade.wire.identity import Certificate
+
+_LANE = re.compile(r"lane-(0|[1-9][0-9]{0,6})-([1-9][0-9]{0,3})-[0-9a-f]{32}")
+
+
+def lane_topic(topic: bytes, partition: int, attempt: int, workers: Mapping[str, Certificate]) -> bytes:
+    """What both ends of a lane's sessions must have alike, where ``topic`` is that of the study's own sessions.
+
+    So whoever is passed on to the wrong lane, or to the right one of another attempt, or was told of other workers, is
+    refused in the handshake. Attempts count from 1.
+    """
+    crew = sha256(b"".join(sha256(workers[name].der).digest() for name in sorted(workers)))
+    return b" ".join((topic, f"lane-{partition}-{attempt}".encode(), crew.hexdigest().encode()))
+
+
+def lane_room(partition: int, attempt: int, topic: bytes) -> str:
+    """The room in which the workers of a lane meet, from the topic of its sessions.
+
+    It is another one for other workers, so those that an earlier run of the study has left at a hub are in nobody's
+    way.
+    """
+    room = f"lane-{partition}-{attempt}-{sha256(topic).hexdigest()[:32]}"
+    if not is_lane(room):
+        raise ValueError(f"there is no lane of partition {partition} and attempt {attempt}")
+    return room
+
+
+def is_lane(room: str) -> bool:
+    """Whether a room has the name of a lane, written in the one way there is."""
+    return _LANE.fullmatch(room) is not None
+
+
+def hub_of(partition: int, attempt: int, hubs: int) -> int:
+    """Which of so many hubs has this lane, counted from 0; one that is repeated goes to the next."""
+    if hubs < 1:
+        raise ValueError("lanes need a hub")
+    return (partition + attempt - 1) % hubs

@@ -1,0 +1,249 @@
+"""Workers of a party: keys that are born in a worker, and the signed introduction by which others know it.
+
+A worker makes an Ed25519 identity under its party's name, for sessions with other workers, and a P-256 key, for its
+connection to a hub. Neither leaves it. Its *request* is public; its head, who has the party's identity, answers with an
+*introduction*: the worker's certificate, a certificate for its connections, and a signature that says in which study
+and until when it speaks for the party. The other workers check that against the certificate that the study pins, so
+whoever passes introductions on need not be trusted.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from colonnade.errors import IdentityError
+from colonnade.wire.endpoint import Endpoint
+from colonnade.wire.hub_carrier import dial
+from colonnade.wire.identity import Certificate, ConnectionCertificate, Identity, certificates
+from colonnade.wire.lanes import lane_room, lane_topic
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+
+LONGEST = timedelta(hours=48)
+"""For how long a worker can be introduced at most; it can be introduced again."""
+MOST_BYTES = 1 << 13
+"""The most bytes of a request and of an introduction."""
+_REQUEST, _INTRODUCTION = b"colonnade worker request 1\0", b"colonnade worker introduction 1\0"
+_LENGTH, _UNTIL = struct.Struct("<H"), struct.Struct("<Q")
+_SIGNATURE_BYTES = 64
+
+
+class WorkerKeys:
+    """The private keys of one worker."""
+
+    def __init__(self, identity: Identity, key: EllipticCurvePrivateKey) -> None:
+        self._identity, self._key = identity, key
+        asked = certificates.request(identity.name, key)
+        self.request = _REQUEST + _joined(identity.certificate.der, asked)
+        """What the head is asked to sign; public."""
+
+    @classmethod
+    def create(cls, name: str) -> WorkerKeys:
+        """New keys of a worker of the party ``name``; to be called where they are used."""
+        return cls(Identity.create(name, days=30), certificates.connection_key())
+
+    @property
+    def name(self) -> str:
+        """The name of the party."""
+        return self._identity.name
+
+    @property
+    def certificate(self) -> Certificate:
+        """The worker's own certificate, which sessions of lanes pin."""
+        return self._identity.certificate
+
+    def __repr__(self) -> str:
+        return f"WorkerKeys({self.name!r}, {self.certificate.fingerprint!r})"
+
+    def __reduce__(self) -> NoReturn:
+        """Refused: the keys stay in the worker in which they were born."""
+        raise TypeError(f"the private keys of a worker of {self.name} are neither copied nor sent: make new ones there")
+
+    def admission(self, introduction: bytes, base: Certificate, topic: bytes) -> Admission:
+        """What this worker shows hubs, from the introduction that its head gave it; an error if it is of another."""
+        found = Introduction.read(introduction, base.name)
+        if found.check(base, topic).der != self.certificate.der:
+            raise IdentityError(f"the introduction that was given to a worker of {self.name} is that of another worker")
+        try:
+            chain = certificates.chain_for_lanes(found.connection, self._key, base.parsed)
+        except ValueError:
+            raise IdentityError(
+                f"the introduction of a worker of {self.name} has no certificate for its connections"
+            ) from None
+        return Admission(base, ConnectionCertificate(certificates.key_pem(self._key), chain), found.until)
+
+    def join_lane(
+        self,
+        address: str,
+        partition: int,
+        attempt: int,
+        introductions: Mapping[str, bytes],
+        bases: Mapping[str, Certificate],
+        topic: bytes,
+        /,
+        *,
+        hub_name: str = "coordinator",
+        **settings: Any,
+    ) -> Endpoint:
+        """Meet the workers of the other participants in a lane at the hub at ``address``.
+
+        ``bases`` are the certificates that the study pins, ``topic`` is that of the study's own sessions, and
+        ``settings`` are those of :func:`dial`, also for direct connections.
+        """
+        if missing := sorted(bases.keys() ^ introductions.keys()):
+            raise IdentityError(f"a lane needs one worker of every participant, and of no other: see {missing[0]}")
+        workers = {name: check_introduction(introductions[name], base, topic) for name, base in bases.items()}
+        about = lane_topic(topic, partition, attempt, workers)
+        return dial(
+            address,
+            self._identity,
+            workers,
+            topic=about,
+            room=lane_room(partition, attempt, about),
+            hub=bases[hub_name],
+            guest=self.admission(introductions[self.name], bases[self.name], topic),
+            **settings,
+        )
+
+
+@dataclass(frozen=True)
+class Admission:
+    """What a worker shows a hub: a certificate for its connections, which its party's identity issued."""
+
+    certificate: Certificate
+    """That of the party."""
+    connection: ConnectionCertificate = field(repr=False)
+    until: datetime
+
+    @property
+    def name(self) -> str:
+        """The name of the party."""
+        return self.certificate.name
+
+    def issue_connection_certificate(self) -> ConnectionCertificate:
+        """The same for every connection; an error once it is out of date."""
+        _check_until(self.name, self.until, datetime.now(UTC))
+        return self.connection
+
+
+@dataclass(frozen=True)
+class Introduction:
+    """What a head says of a worker, as it was read; it holds only after :meth:`check`."""
+
+    worker: Certificate
+    connection: bytes
+    """The certificate for connections to hubs, as DER."""
+    until: datetime
+    signature: bytes
+
+    @classmethod
+    def read(cls, raw: bytes, name: str) -> Introduction:
+        """The parts of an introduction in the name of this party; nothing is believed yet."""
+        what = f"the introduction of a worker of {name}"
+        head, parts = raw[: len(_INTRODUCTION)], _parted(raw[len(_INTRODUCTION) :], 4)
+        if len(raw) > MOST_BYTES or head != _INTRODUCTION or parts is None:
+            raise IdentityError(f"{what} cannot be read")
+        worker, connection, until, signature = parts
+        if len(until) != _UNTIL.size or len(signature) != _SIGNATURE_BYTES:
+            raise IdentityError(f"{what} cannot be read")
+        try:
+            moment = datetime.fromtimestamp(_UNTIL.unpack(until)[0], UTC)
+        except (ValueError, OverflowError, OSError):
+            raise IdentityError(f"{what} cannot be read") from None
+        return cls(Certificate.from_der(worker, what), connection, moment, signature)
+
+    def to_bytes(self) -> bytes:
+        """The introduction as it is sent."""
+        until = _UNTIL.pack(round(self.until.timestamp()))
+        return _INTRODUCTION + _joined(self.worker.der, self.connection, until, self.signature)
+
+    def check(self, base: Certificate, topic: bytes, now: datetime | None = None) -> Certificate:
+        """The worker's certificate; an error unless the pinned identity signed it, for this study and this time."""
+        now = now or datetime.now(UTC)
+        name = base.name
+        if self.worker.name != name:
+            raise IdentityError(f"a worker of {self.worker.name} was introduced where one of {name} was due")
+        base.check_dates(now)
+        if not base.has_signed(self.signature, _statement(self.worker, self.connection, topic, self.until)):
+            raise IdentityError(
+                f"the introduction of a worker of {name} was not signed for this study by the identity that the study "
+                f"pins ({base.fingerprint})"
+            )
+        _check_until(name, self.until, now)
+        self.worker.check_dates(now)
+        return self.worker
+
+
+def introduce(identity: Identity, request: bytes, topic: bytes, until: datetime) -> bytes:
+    """The introduction of a worker of our own, in the study of this topic; at most ``LONGEST`` from now.
+
+    The request must come from a worker of ours, in a way that nobody else can use: whoever is introduced can speak for
+    this party in lanes.
+    """
+    now, name = datetime.now(UTC), identity.name
+    until = until.astimezone(UTC).replace(microsecond=0)
+    if not now < until <= now + LONGEST:
+        hours = LONGEST // timedelta(hours=1)
+        raise IdentityError(f"a worker of {name} can be introduced for at most {hours} hours, and not for the past")
+    what = f"the request of a worker of {name}"
+    head, parts = request[: len(_REQUEST)], _parted(request[len(_REQUEST) :], 2)
+    if len(request) > MOST_BYTES or head != _REQUEST or parts is None:
+        raise IdentityError(f"{what} cannot be read")
+    worker = Certificate.from_der(parts[0], what)
+    if worker.name != name:
+        raise IdentityError(f"{what} is in the name of {worker.name}")
+    if worker.key_fingerprint == identity.certificate.key_fingerprint:
+        raise IdentityError(f"{what} has the key of {name} itself, and a worker must have its own")
+    try:
+        connection = identity.issue_for_worker(parts[1], until)
+    except ValueError:
+        raise IdentityError(f"{what} asks for no certificate that a worker can have") from None
+    signature = identity.sign(_statement(worker, connection, topic, until))
+    return Introduction(worker, connection, until, signature).to_bytes()
+
+
+def check_introduction(raw: bytes, base: Certificate, topic: bytes, now: datetime | None = None) -> Certificate:
+    """The certificate of a worker, if the identity ``base`` has introduced it for the study of this topic."""
+    return Introduction.read(raw, base.name).check(base, topic, now)
+
+
+def _statement(worker: Certificate, connection: bytes, topic: bytes, until: datetime) -> bytes:
+    """What is signed: for which purpose, in which study, whose worker, which, with what connection, until when."""
+    study, own, shown = (sha256(part).digest() for part in (topic, worker.der, connection))
+    moment = _UNTIL.pack(round(until.timestamp()))
+    return _INTRODUCTION + _joined(study, worker.name.encode("ascii"), own, shown, moment)
+
+
+def _check_until(name: str, until: datetime, now: datetime) -> None:
+    if now >= until:
+        raise IdentityError(
+            f"the introduction of a worker of {name} was good until {until:%Y-%m-%d %H:%M} UTC, and this machine's "
+            f"clock says {now:%Y-%m-%d %H:%M}: let its head introduce it again, or set the clock right"
+        )
+    if until > now + LONGEST + certificates.CLOCK_SKEW:
+        raise IdentityError(f"the introduction of a worker of {name} is good for longer than any may be")
+
+
+def _joined(*parts: bytes) -> bytes:
+    return b"".join(piece for part in parts for piece in (_LENGTH.pack(len(part)), part))
+
+
+def _parted(data: bytes, count: int) -> list[bytes] | None:
+    """Exactly so many parts and nothing more; None if the bytes are something else."""
+    parts: list[bytes] = []
+    at = 0
+    while at < len(data) and len(parts) < count:
+        if at + _LENGTH.size > len(data):
+            return None
+        start = at + _LENGTH.size
+        at = start + _LENGTH.unpack_from(data, at)[0]
+        if at > len(data):
+            return None
+        parts.append(data[start:at])
+    return parts if len(parts) == count and at == len(data) else None

@@ -1,0 +1,71 @@
+"""What workers do in these tests."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import Any
+
+import numpy as np
+
+from colonnade.errors import DataError
+from colonnade.randomness import Stream
+from colonnade.study.engine.contract import Line
+
+
+def counter(line: Line, start: int = 0) -> None:
+    """Keep a number, which commands change."""
+    total = start
+    while True:
+        word, *values = line.receive()
+        if word == "add":
+            total += sum(values)
+            line.say(total)
+        elif word == "pid":
+            line.say(os.getpid())
+        elif word == "coins":
+            line.say(Stream.fresh().bytes(16))
+        elif word == "array":
+            line.say(np.arange(values[0]))
+        elif word == "size":
+            line.say(values[0].nbytes)
+        elif word == "say":
+            for value in range(values[0]):
+                line.say(value)
+        else:
+            _deed(line, word, values)
+
+
+def _deed(line: Line, word: str, values: list[Any]) -> None:
+    if word == "print":
+        sys.stdout.write("4711\n")
+        sys.stderr.write("4711\n")
+        line.say("printed")
+    elif word == "raise":
+        raise ValueError(f"a person of {values[0]} years")
+    elif word == "raise ours":
+        raise DataError("the table has no rows")
+    elif word == "lambda":
+        line.say(lambda: None)
+    elif word == "busy":
+        line.say("busy")
+        while True:
+            np.ones(10**6).sum()
+    elif word == "sleep":
+        line.say("asleep")
+        time.sleep(600)
+    elif word == "eat":
+        held = [np.ones(values[0], dtype=np.uint8)]
+        line.say("eaten")
+        while held:
+            time.sleep(0.05)
+    elif word == "patience":
+        try:
+            line.receive(0.05)
+        except TimeoutError:
+            line.say("nothing came")
+
+
+def brief(line: Line) -> None:
+    line.say("done")

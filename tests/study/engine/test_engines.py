@@ -1,0 +1,202 @@
+"""Workers keep their state, say what they have to say, and their loss is an event: the same on every engine."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import queue
+import signal
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from colonnade.errors import EngineError
+from colonnade.randomness import Stream
+from colonnade.study.engine.contract import Engine, Event, Gone, Said, pickled
+from colonnade.study.engine.on_ray import LOCAL, OnRay
+from colonnade.study.engine.processes import Processes
+from colonnade.study.forks import Forks
+from colonnade.wire import Identity
+
+COUNTER = "tests.study.engine.roles:counter"
+PATIENCE = 120.0
+MEMORY = 500 * 10**6
+
+
+@pytest.fixture(scope="module", params=["processes", "ray"])
+def engine(request: pytest.FixtureRequest, forks: Forks) -> Iterator[Engine]:
+    """Two workers, for all tests here: what one test ends, it replaces."""
+    if request.param == "ray" and importlib.util.find_spec("ray") is None:
+        pytest.skip("Ray is not installed: pip install colonnade[ray]")
+    found = Processes(MEMORY, forks) if request.param == "processes" else OnRay(LOCAL, MEMORY)
+    with found:
+        found.start(COUNTER, (40,), 2)
+        yield found
+
+
+@pytest.fixture
+def workers(engine: Engine) -> Iterator[list[int]]:
+    """Two workers as new; nothing is left in the queue."""
+    found: list[int] = getattr(engine, "tests", [0, 1])
+    yield found
+    with pytest.raises(queue.Empty):
+        engine.events.get_nowait()
+    engine.tests = found  # type: ignore[attr-defined]
+
+
+def heard(engine: Engine) -> Event:
+    return engine.events.get(timeout=PATIENCE)
+
+
+def told(engine: Engine, worker: int, *command: Any) -> Any:
+    engine.send(worker, command)
+    event = heard(engine)
+    assert isinstance(event, Said), event
+    assert event.worker == worker
+    return event.value
+
+
+def gone(engine: Engine, workers: list[int], place: int) -> Gone:
+    """The loss of a worker, in whose place another one is put, who knows nothing of it."""
+    event = heard(engine)
+    assert isinstance(event, Gone)
+    assert event.worker == workers[place]
+    engine.send(event.worker, ("add", 1))  # nobody is there
+    workers[place] = engine.replace(event.worker)
+    assert told(engine, workers[place], "add", 0) == 40
+    return event
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process is there and is no zombie."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def ends(pid: int) -> bool:
+    until = time.monotonic() + PATIENCE
+    while is_alive(pid) and time.monotonic() < until:
+        time.sleep(0.02)
+    return not is_alive(pid)
+
+
+def test_workers_keep_their_state_apart(engine: Engine, workers: list[int]) -> None:
+    first, second = workers
+    assert told(engine, first, "add", 2) == 42
+    assert told(engine, second, "add", 1, 1, 1) == 43
+    assert told(engine, first, "add", -2) == 40
+    assert told(engine, second, "add", -3) == 40
+    pids = {told(engine, worker, "pid") for worker in workers}
+    assert len(pids | {os.getpid()}) == 3
+
+
+def test_what_is_said_comes_in_order_and_arrays_come_whole(engine: Engine, workers: list[int]) -> None:
+    engine.send(workers[0], ("say", 200))
+    events = [heard(engine) for _ in range(200)]
+    assert events == [Said(workers[0], value) for value in range(200)]
+    found = told(engine, workers[0], "array", 10**6)
+    np.testing.assert_array_equal(found, np.arange(10**6))
+    assert told(engine, workers[0], "size", found) == 8 * 10**6
+
+
+def test_a_worker_may_wait_for_a_while(engine: Engine, workers: list[int]) -> None:
+    assert told(engine, workers[1], "patience") == "nothing came"
+
+
+def test_each_worker_draws_its_own_coins(engine: Engine, workers: list[int]) -> None:
+    drawn = {told(engine, worker, "coins") for worker in (*workers, *workers)}
+    assert len(drawn) == 4
+
+
+def test_a_killed_worker_is_an_event_and_is_replaced(
+    engine: Engine, workers: list[int], capfd: pytest.CaptureFixture[str]
+) -> None:
+    other = told(engine, workers[1], "add", 5)
+    killed = told(engine, workers[0], "pid")
+    os.kill(killed, signal.SIGKILL)
+    event = gone(engine, workers, 0)
+    assert event.cause == "lost"
+    assert ends(killed)
+    assert capfd.readouterr().out == "", "nothing is mixed into what a head prints"
+    assert told(engine, workers[1], "add", 0) == other, "the other one goes on"
+    assert told(engine, workers[1], "add", -5) == 40
+
+
+def test_a_busy_worker_can_be_replaced_and_says_nothing_more(engine: Engine, workers: list[int]) -> None:
+    pid = told(engine, workers[0], "pid")
+    assert told(engine, workers[0], "busy") == "busy"
+    replaced, workers[0] = workers[0], engine.replace(workers[0])
+    assert workers[0] not in (replaced, workers[1])
+    assert told(engine, workers[0], "add", 0) == 40
+    assert ends(pid)
+
+
+def test_an_error_in_a_worker_is_told_without_data(engine: Engine, workers: list[int]) -> None:
+    engine.send(workers[0], ("raise", 77))
+    event = gone(engine, workers, 0)
+    assert event.cause == "raised"
+    assert "ValueError in roles.py" in event.why
+    assert "77" not in event.why
+
+
+def test_a_worker_that_needs_too_much_memory_is_ended(engine: Engine, workers: list[int]) -> None:
+    engine.send(workers[0], ("eat", 2 * MEMORY))
+    event = heard(engine)
+    if isinstance(event, Said):  # it had all of it before anybody looked
+        event = heard(engine)
+    assert isinstance(event, Gone)
+    assert (event.worker, event.cause) == (workers[0], "memory")
+    assert "500 MB" in event.why
+    workers[0] = engine.replace(workers[0])
+    assert told(engine, workers[0], "add", 0) == 40
+
+
+def test_what_a_worker_prints_is_shown_to_nobody(
+    engine: Engine, workers: list[int], capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert told(engine, workers[0], "print") == "printed"
+    assert "4711" not in "".join(capfd.readouterr())
+
+
+def test_what_cannot_be_pickled_is_refused_and_the_worker_goes_on(engine: Engine, workers: list[int]) -> None:
+    with pytest.raises(EngineError, match=r"a command cannot be sent .*: a function here cannot be pickled"):
+        engine.send(workers[0], lambda: None)
+    assert told(engine, workers[0], "add", 0) == 40
+
+
+def test_an_engine_is_started_once(engine: Engine, workers: list[int]) -> None:
+    with pytest.raises(EngineError, match="started once"):
+        engine.start(COUNTER)
+
+
+@pytest.mark.parametrize("kind", [Processes, OnRay])
+def test_an_engine_without_workers_can_be_stopped_and_replaces_nobody(kind: type[Engine]) -> None:
+    found = kind()
+    with pytest.raises(EngineError, match="none to replace"):
+        found.replace(0)
+    found.send(0, "nobody is there")
+    found.stop()
+    found.stop()
+
+
+@pytest.mark.parametrize("kind", [Processes, OnRay])
+@pytest.mark.parametrize("role", ["nowhere", ":counter", "tests.study.engine.roles:"])
+def test_a_role_names_a_function_of_a_module(kind: type[Engine], role: str) -> None:
+    with pytest.raises(EngineError, match=r"must be package\.module:function"):
+        kind().start(role)
+
+
+def test_keys_and_coins_are_never_sent() -> None:
+    identity = Identity.create("bank")
+    for secret in (Stream.fresh(), identity, identity.issue_connection_certificate(), {"deep": [Stream.fresh()]}):
+        with pytest.raises(EngineError, match="Keys and coins are drawn by whoever uses them") as caught:
+            pickled(secret, "an argument")
+        assert type(secret).__name__ in str(caught.value)
+    with pytest.raises(EngineError, match="an argument cannot be sent"):
+        Processes().start(COUNTER, (Stream.fresh(),), 1)

@@ -1,0 +1,207 @@
+"""Real studies in lanes: every worker is a process, and everybody talks by TLS."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from colonnade.protocols.lanes.arbiter import Lane
+from colonnade.protocols.moments import programs as moments
+from colonnade.protocols.polynomial import programs as polynomial
+from colonnade.study import PartyConfig, Study, run_coordinator, run_party
+from colonnade.study.engine.processes import Processes
+from colonnade.study.forks import Forks
+from colonnade.study.lanes import heads
+from colonnade.study.lanes.crew import EngineCrew
+from colonnade.study.lanes.heads import Asked
+from colonnade.study.local import folder_of, run_local
+from tests.study.conftest import InThread, Trial
+
+TASK = """\
+kind = "polynomial"
+expressions = ["1", "bank.income * shop.basket", "bank.income^2"]
+rounding = "nearest"
+gamma = 64
+rows_at_most = 100_000
+"""
+"""Rounded in one way only, so that without noise there is one result."""
+Hook = Callable[["Watched", str, Lane], None]
+
+
+class Watched(EngineCrew):
+    """Tells a test what is asked of workers, so that it can kill them there."""
+
+    all: dict[str, Watched]
+    hook: Hook | None
+
+    def __init__(self, engine: Any, duty: Any, *given: Any) -> None:
+        self.name, self.taken = duty.name, list[Lane]()
+        super().__init__(engine, duty, *given)
+        self.all[duty.name] = self
+
+    def meet(self, lane: Lane, hub: int, introductions: Mapping[str, bytes]) -> None:
+        super().meet(lane, hub, introductions)
+        self._tell("meet", lane)
+
+    def begin(self, lane: Lane) -> None:
+        self.taken.append(lane)
+        self._tell("begin", lane)
+        super().begin(lane)
+
+    def _tell(self, what: str, lane: Lane) -> None:
+        hook = type(self).hook
+        if hook is not None:
+            hook(self, what, lane)
+
+    def busy(self) -> dict[Lane, int]:
+        """Which worker has which lane."""
+        with self._lock:
+            return dict(self._lanes)
+
+    def kill(self, worker: int) -> bool:
+        """Kill a worker's process; whether it was there."""
+        assert isinstance(self._engine, Processes)
+        with suppress(ProcessLookupError):
+            if (pid := self._engine.process(worker)) is not None:
+                os.kill(pid, signal.SIGKILL)
+                return True
+        return False
+
+
+@pytest.fixture(scope="session")
+def forks() -> Iterator[Forks]:
+    """Imports once, for all tests here."""
+    found = Forks()
+    found.prepare()
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def crews(monkeypatch: pytest.MonkeyPatch) -> type[Watched]:
+    """All crews of a study whose heads are threads of this process."""
+    watched = type("Watched", (Watched,), {"all": {}, "hook": None})
+    monkeypatch.setattr(heads, "EngineCrew", watched)
+    return watched
+
+
+@pytest.fixture
+def without_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What heads add to the sums is zero; workers draw none."""
+    for programs in (polynomial, moments):
+        real = programs.own_noise
+        monkeypatch.setattr(programs, "own_noise", lambda me, task, real=real: np.zeros_like(real(me, task)))
+
+
+class Laned(Trial):
+    """A study of bank, shop and perhaps clinic in lanes."""
+
+    def __init__(
+        self,
+        folder: Path,
+        forks: Forks,
+        rows: int = 200,
+        *,
+        partitions: int = 4,
+        workers: int = 2,
+        align: str = "",
+        top: str = "",
+        task: str = TASK,
+        **settings: Any,
+    ) -> None:
+        super().__init__(folder, rows, **settings)
+        self.forks, self.workers = forks, workers
+        _, _, rest = self.file.read_text().partition("[coordinator]")
+        start = f'name = "trial"\n{top}[task]\n{task}[budget]\nepsilon = {{ analyst = 1.0 }}\n[coordinator]{rest}'
+        self.file.write_text(start.replace('on = "person_id"\n', f'on = "person_id"\n{align}'))
+        for name in self.parties:
+            self.edit(f"{name}/party.toml", r"^epsilon = .*", "epsilon = { analyst = 100.0 }")
+            self.edit(f"{name}/party.toml", r"^tasks = .*", 'tasks = ["polynomial", "pca"]')
+            path = self.folder / name / "party.toml"
+            path.write_text(path.read_text() + f"\n[compute]\nworkers = {workers}\n")
+        self.plain = self.folder / "PLAIN.toml"
+        self.plain.write_text(self.file.read_text())
+        self.replace("[align]\n", f"[lanes]\npartitions = {partitions}\n[align]\n")
+
+    def replace(self, old: str, new: str) -> None:
+        text = self.file.read_text()
+        assert old in text
+        self.file.write_text(text.replace(old, new))
+
+    def in_processes(self, name: str = "lanes") -> dict[str, Path]:
+        """Run it as `colonnade run` does."""
+        return run_local(self.study(), self.folder / "out" / name, forks=self.forks)
+
+    def in_threads(self, path: Path | None = None) -> dict[str, Path]:
+        """Run it with heads in threads; workers are processes."""
+        ended = self.ended(path)
+        for child in ended.values():
+            assert child.returncode == 0, child.communicate()
+        return self.places(path)
+
+    def places(self, path: Path | None = None) -> dict[str, Path]:
+        out = self.folder / "out" / (path or self.file).stem
+        return {name: folder_of(out, name) for name in ("coordinator", *self.parties)}
+
+    def ended(self, path: Path | None = None) -> dict[str, InThread]:
+        study, places = Study.load(path or self.file), self.places(path)
+        assert study.statement.rows
+        asked = Asked(self.workers, forks=self.forks)
+        children = {
+            "coordinator": InThread(lambda: run_coordinator(study, self._key, places["coordinator"], workers=asked))
+        }
+        for name in self.parties:
+            config = PartyConfig.load(self.folder / name / "party.toml")
+            children[name] = InThread(
+                lambda config=config, name=name: run_party(study, config, places[name], workers=asked, again=True)
+            )
+        for child in children.values():
+            child.communicate(timeout=300)
+        return children
+
+    def values(self, out: Mapping[str, Path], what: str = "values") -> Any:
+        """What everybody has got."""
+        found = [json.loads((place / "model.json").read_text())["learned"][what] for place in out.values()]
+        assert all(each == found[0] for each in found)
+        return found[0]
+
+    def facts(self, out: Mapping[str, Path]) -> dict[str, dict[str, Any]]:
+        return {name: json.loads((place / "run.json").read_text()) for name, place in out.items()}
+
+    def people(self, name: str) -> set[str]:
+        lines = (self.folder / name / f"{name}.csv").read_text().split()[1:]
+        return {line.split(",")[0].strip('"') for line in lines}
+
+    @property
+    def common(self) -> int:
+        return len(set.intersection(*map(self.people, self.parties)))
+
+    def left_behind(self) -> list[Path]:
+        """Partitions that were not deleted."""
+        return [*self.folder.rglob("*colonnade-spool*"), *self.folder.rglob("run-*.arrow")]
+
+
+@pytest.fixture
+def laned(tmp_path: Path, forks: Forks) -> Iterator[Callable[..., Laned]]:
+    made: list[Laned] = []
+
+    def make(**settings: Any) -> Laned:
+        made.append(Laned(tmp_path / f"study{len(made)}", forks, **settings))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.clean_up()
+
+
+def error_of(children: Mapping[str, InThread]) -> dict[str, str]:
+    """How participants ended that did not end well."""
+    return {name: child.communicate()[1] for name, child in children.items() if child.returncode}

@@ -1,0 +1,190 @@
+"""A study in lanes gives what it gives without them, also when workers or a hub are killed in the middle."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from colonnade.errors import StudyError
+from colonnade.protocols.lanes.arbiter import Lane
+from colonnade.study import Study, preflight
+from colonnade.study.forks import Forks, Wanted
+from tests.ports import free_port
+
+from .conftest import Laned, Watched, error_of
+
+Make = Callable[..., Laned]
+PCA = 'kind = "pca"\nn_components = 2\nrows_at_most = 100_000\n'
+
+
+def test_a_study_in_processes(laned: Make) -> None:
+    study = laned(rows=100)
+    out = study.in_processes()
+    count, *_ = study.values(out)
+    model = json.loads((out["bank"] / "model.json").read_text())["learned"]
+    assert abs(count - study.common) < 8 * model["deviations"][0]
+    for name, facts in study.facts(out).items():
+        lanes = facts["lanes"]
+        assert (lanes["partitions"], lanes["done"], lanes["attempts"], lanes["workers"]) == (4, 4, 4, 2)
+        assert (lanes["lost_workers"], lanes["replaced_workers"]) == (0, 0)
+        assert lanes["sent"] > 0
+        assert facts["alignment"]["matched"] == study.common
+        assert not facts["alignment"]["reused"]
+        if name != "coordinator":
+            assert facts["alignment"]["rows"] == len(study.people(name))
+            assert [entry["what"] for entry in _events(out[name])].count("first share") == 1
+            assert _ledger(study, name) == ["committed"]
+    assert not study.left_behind()
+
+
+@pytest.mark.usefixtures("without_noise")
+def test_sums_are_exactly_those_without_lanes(laned: Make, crews: type[Watched]) -> None:
+    study = laned()
+    expected = study.values(study.in_threads(study.plain))
+    assert expected[0] == study.common
+    assert study.values(study.in_threads()) == expected
+    assert not study.left_behind()
+
+
+@pytest.mark.usefixtures("without_noise")
+def test_a_worker_that_is_killed_costs_its_lane(laned: Make, crews: type[Watched]) -> None:
+    study = laned()
+    expected = study.values(study.in_threads(study.plain))
+    killed = []
+
+    def kill(crew: Watched, what: str, lane: Lane) -> None:
+        if (crew.name, what, lane) == ("shop", "meet", Lane(1)):
+            killed.append(crew.kill(crew.busy()[lane]))
+
+    crews.hook = kill
+    out = study.in_threads()
+    assert killed == [True]
+    assert study.values(out) == expected
+    facts = study.facts(out)
+    assert {name: each["lanes"]["attempts"] for name, each in facts.items()} == dict.fromkeys(facts, 5)
+    assert {name for name, each in facts.items() if each["lanes"]["lost_workers"]} == {"shop"}
+    assert facts["shop"]["lanes"]["replaced_workers"] == 1
+    assert all(Lane(1, 2) in crew.taken for crew in crews.all.values())
+    for name in study.parties:
+        assert _ledger(study, name) == ["committed", "committed"]  # without lanes, and in lanes
+    assert not study.left_behind()
+
+
+@pytest.mark.usefixtures("without_noise")
+def test_a_coordinator_with_a_seat(laned: Make, crews: type[Watched]) -> None:
+    study = laned(parties=2)
+    assert "coordinator" in study.study().task.trust.committee
+    expected = study.values(study.in_threads(study.plain))
+    assert study.values(study.in_threads()) == expected
+    assert expected[0] == study.common
+
+
+@pytest.mark.usefixtures("without_noise")
+def test_members_that_nobody_learns(laned: Make, crews: type[Watched]) -> None:
+    study = laned(align="hidden = true\n", rows=100, task=PCA)
+    before, out = study.in_threads(study.plain), study.in_threads()
+    assert study.values(out, "count") == study.values(before, "count") == study.common
+    spread = study.values(out, "explained_variance")
+    assert spread == pytest.approx(study.values(before, "explained_variance"), rel=1e-3)  # rounded at random
+    assert {facts["alignment"]["matched"] for facts in study.facts(out).values()} == {None}
+
+
+@pytest.mark.usefixtures("without_noise")
+def test_a_hub_that_is_killed_takes_only_its_lanes(laned: Make, crews: type[Watched], forks: Forks) -> None:
+    study = laned(join=8, reconnect=2)
+    expected = study.values(study.in_threads(study.plain))
+    further = f"127.0.0.1:{free_port()}"
+    study.replace("[limits]", f'hubs = ["{further}"]\n[limits]')
+    log = study.folder / "relay"
+    with log.open("wb") as output, open("/dev/null", "rb") as nowhere:
+        command = ["relay", str(study.file), "--key", str(study._key), "--json"]
+        relay = forks.start(Wanted(command, nowhere.fileno(), output.fileno()))
+    try:
+        while b"relay" not in log.read_bytes():
+            with pytest.raises(subprocess.TimeoutExpired):
+                relay.wait(0.05)
+        first = []
+
+        def kill(crew: Watched, what: str, lane: Lane) -> None:
+            if (crew.name, what, lane) == ("bank", "meet", Lane(1)):  # which meets at the second hub
+                first.append(lane)
+                relay.kill()
+
+        crews.hook = kill
+        out = study.in_threads()
+    finally:
+        relay.kill()
+        relay.wait(20)
+    assert first == [Lane(1)]
+    assert study.values(out) == expected
+    lanes = study.facts(out)["bank"]["lanes"]
+    assert lanes["attempts"] > 4
+    assert lanes["lost_workers"] == 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("partitions = 4", "partitions = 6", "lanes.partitions must be a power of two from 2 to 65536"),
+        ("partitions = 4", "partitions = 1", "lanes.partitions must be a power of two from 2 to 65536"),
+        ('on = "person_id"\n', 'on = "person_id"\nmode = "fuzzy"\n', "align.mode"),
+        ("[limits]", 'links = "direct"\n[limits]', 'lanes does not work with coordinator.links = "direct"'),
+        ('[align]\non = "person_id"\n', "", "lanes needs [align]"),
+    ],
+)
+def test_what_cannot_have_lanes_is_said_when_it_is_read(laned: Make, old: str, new: str, said: str) -> None:
+    study = laned(rows=20, parties=2)
+    study.replace(old, new)
+    with pytest.raises(StudyError, match=said.replace("[", r"\[").replace(".", r"\.")):
+        study.study()
+
+
+@pytest.mark.parametrize(
+    ("task", "top", "why"),
+    [
+        (PCA + 'method = "power"\n', "", "goes over its people in rounds"),
+        (PCA, 'security = "active"\ninputs = "covert"\n', 'has inputs = "covert"'),
+        (PCA, 'security = "active"\ninputs = "proven"\n', 'has inputs = "proven"'),
+    ],
+)
+def test_tasks_that_cannot_have_lanes_say_why(laned: Make, task: str, top: str, why: str) -> None:
+    study = laned(rows=20, top=top, task=task)
+    with pytest.raises(StudyError, match=rf"\[lanes\] does not work here: the study {why}"):
+        preflight(study.study())
+
+
+def test_lanes_are_in_the_digest_and_their_absence_is_not(laned: Make) -> None:
+    study = laned(rows=20, parties=2)
+    plain, four = Study.load(study.plain), study.study()
+    assert "lanes" not in study.plain.read_text()
+    study.replace("partitions = 4", "partitions = 8")
+    assert len({plain.digest, four.digest, study.study().digest}) == 3
+
+
+def test_a_failure_that_is_no_loss_ends_the_study_for_all(laned: Make, crews: type[Watched]) -> None:
+    study = laned(rows=100)
+
+    def spoil(crew: Watched, what: str, lane: Lane) -> None:
+        if (crew.name, what, lane) == ("bank", "begin", Lane(2)):
+            for file in study.folder.joinpath("bank").rglob("run-*.arrow"):
+                file.write_bytes(b"")
+
+    crews.hook = spoil
+    errors = error_of(study.ended())
+    assert set(errors) == {"coordinator", *study.parties}
+    assert "the partitions of the table cannot be read back" in errors["bank"]
+    assert all("cannot go on; its own log says why" in errors[name] for name in errors if name != "bank")
+    assert _ledger(study, "bank") == ["sent"]
+    assert not study.left_behind()
+
+
+def _events(place: Any) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (place / "events.jsonl").read_text().splitlines()]
+
+
+def _ledger(study: Laned, name: str) -> list[str]:
+    return study.states(name)

@@ -1,0 +1,106 @@
+"""``colonnade relay``: a hub for lanes alone, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from colonnade.errors import ConnectError, IdentityError, StudyError
+from colonnade.study import Study
+from colonnade.study.doctor import examine
+from colonnade.study.relay import relay
+from colonnade.study.spec import write_pins
+from colonnade.tables import Schema, number
+from colonnade.wire import Identity, dial
+from colonnade.wire.lanes import hub_of
+from colonnade.wire.workers import WorkerKeys, introduce
+from tests.ports import free_port
+
+from .conftest import study_text
+
+
+@pytest.fixture
+def trial(tmp_path: Path) -> SimpleNamespace:
+    identities = {name: Identity.create(name) for name in ("a", "b", "coordinator")}
+    for name, who in identities.items():
+        key, _ = who.save(tmp_path / name)
+        (tmp_path / "certs").mkdir(exist_ok=True)
+        (tmp_path / "certs" / f"{name}.crt").write_bytes(who.certificate.pem)
+        Schema({f"x{name}": number(0, 1)}).save(tmp_path / f"{name}.toml")
+
+    def study(*hubs: str) -> Study:
+        path = tmp_path / "STUDY.toml"
+        path.write_text(study_text().replace(":7000", f':7000"\nhubs = {json.dumps(hubs)}\n#'))
+        write_pins(path, {name: who.fingerprint for name, who in identities.items()})
+        return Study.load(path)
+
+    return SimpleNamespace(identities=identities, folder=tmp_path, study=study, key=key)
+
+
+def test_workers_meet_at_a_relay_until_it_is_told_to_stop(trial: Any) -> None:
+    study = trial.study(f"127.0.0.1:{free_port()}")
+    words = ["relay", study.path, "--key", trial.key, "--json"]
+    command = [sys.executable, "-m", "colonnade", *map(str, words)]
+    topic, bases = study.digest.encode(), study.certificates()
+    until = datetime.now(UTC) + timedelta(hours=1)
+    keys = {name: WorkerKeys.create(name) for name in bases}
+    passed_on = {name: introduce(trial.identities[name], made.request, topic, until) for name, made in keys.items()}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            facts = json.loads(process.stdout.readline())
+            address = study.content.coordinator.lane_hubs[hub_of(3, 1, 2) or 1]
+            assert facts == {"relay": address, "study": "s"}
+            places = [
+                made.join_lane(address, 3, 1, passed_on, bases, topic, reconnect_grace=0.5) for made in keys.values()
+            ]
+            first, second, third = places
+            first.channel("b").send("word", word="to b")
+            assert second.channel("a").recv("word") == {"word": "to b"}
+            third.wait_for_peers()
+            with pytest.raises(ConnectError, match="the room of this study is not open"):
+                dial(address, trial.identities["a"], bases, connect_timeout=0.1)  # it is no hub of the study itself
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(timeout=60) == 0
+            assert process.stdout.read() == ""
+            assert process.stderr is not None
+            assert process.stderr.read() == ""
+            with pytest.raises(ConnectError):
+                first.channel("b").recv("word")
+            threads = [threading.Thread(target=place.close) for place in places]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        finally:
+            process.kill()
+
+
+def test_the_doctor_looks_at_every_hub(trial: Any) -> None:
+    study = trial.study(f"127.0.0.1:{free_port()}")
+    with relay(study, trial.key) as hub:
+        first, further = (check for check in examine(study.path, None) if check.what == "port")
+    assert "127.0.0.1:7000" in first.detail
+    assert (further.level, further.detail) == ("good", f"something listens at {hub.address}")
+
+
+def test_what_a_relay_cannot_serve(trial: Any) -> None:
+    with pytest.raises(StudyError, match=r"coordinator\.hubs is missing"), relay(trial.study(), trial.key):
+        pass
+    two = trial.study("127.0.0.1:1", "127.0.0.1:2")
+    with pytest.raises(StudyError, match=r"names 2 hubs: say with --listen HOST:PORT"), relay(two, trial.key):
+        pass
+    other = trial.folder / "a" / "a.key"
+    with pytest.raises(IdentityError, match="is not the certificate of a"), relay(two, other, "127.0.0.1:0"):
+        pass
+    with relay(two, trial.key, "127.0.0.1:0") as hub:
+        assert hub.rooms == {}

@@ -1,0 +1,203 @@
+"""Workers: who may speak for a party, where, and until when."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import struct
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding
+from hypothesis import given, strategies as st
+
+from colonnade.errors import IdentityError
+from colonnade.wire import Identity, certificates, workers
+from colonnade.wire.lanes import hub_of, is_lane, lane_room, lane_topic
+from colonnade.wire.workers import LONGEST, MOST_BYTES, Introduction, WorkerKeys, check_introduction, introduce
+
+TOPIC = b"digest of a study"
+
+
+def soon(hours: float = 6.0) -> datetime:
+    return datetime.now(UTC) + timedelta(hours=hours)
+
+
+@pytest.fixture(scope="module")
+def bank() -> SimpleNamespace:
+    identity, keys = Identity.create("bank"), WorkerKeys.create("bank")
+    until = soon()
+    raw = introduce(identity, keys.request, TOPIC, until)
+    return SimpleNamespace(identity=identity, base=identity.certificate, keys=keys, until=until, raw=raw)
+
+
+def test_an_introduction_is_believed_for_its_study_and_its_time(bank: Any) -> None:
+    assert check_introduction(bank.raw, bank.base, TOPIC) == bank.keys.certificate
+    assert check_introduction(bank.raw, bank.base, TOPIC, bank.until - timedelta(seconds=2)) == bank.keys.certificate
+    assert bank.keys.certificate.fingerprint != bank.base.fingerprint
+    with pytest.raises(IdentityError, match=r"a worker of bank was good until .*introduce it again"):
+        check_introduction(bank.raw, bank.base, TOPIC, bank.until)
+    with pytest.raises(IdentityError, match="was not signed for this study"):
+        check_introduction(bank.raw, bank.base, b"another study")
+
+
+def test_only_the_pinned_identity_introduces(bank: Any) -> None:
+    impostor = Identity.create("bank")
+    forged = introduce(impostor, bank.keys.request, TOPIC, soon())
+    with pytest.raises(IdentityError, match=r"not signed for this study by the identity that the study pins \(sha256:"):
+        check_introduction(forged, bank.base, TOPIC)
+    own = Introduction.read(bank.raw, "bank")
+    swapped = Introduction(WorkerKeys.create("bank").certificate, own.connection, own.until, own.signature)
+    with pytest.raises(IdentityError, match="was not signed"):
+        check_introduction(swapped.to_bytes(), bank.base, TOPIC)
+    longer = Introduction(own.worker, own.connection, own.until + timedelta(hours=1), own.signature)
+    with pytest.raises(IdentityError, match="was not signed"):
+        check_introduction(longer.to_bytes(), bank.base, TOPIC)
+
+
+def test_a_worker_introduces_nobody(bank: Any) -> None:
+    other = WorkerKeys.create("bank")
+    chained = introduce(bank.keys._identity, other.request, TOPIC, soon())
+    with pytest.raises(IdentityError, match="was not signed"):
+        check_introduction(chained, bank.base, TOPIC)
+
+
+def test_another_party_is_not_introduced_as_this_one(bank: Any) -> None:
+    shop, keys = Identity.create("shop"), WorkerKeys.create("shop")
+    raw = introduce(shop, keys.request, TOPIC, soon())
+    with pytest.raises(IdentityError, match="a worker of shop was introduced where one of bank was due"):
+        check_introduction(raw, bank.base, TOPIC)
+    with pytest.raises(IdentityError, match="the request of a worker of shop is in the name of bank"):
+        introduce(shop, bank.keys.request, TOPIC, soon())
+    # the shop's head signs its own worker under the name of the bank
+    own, forged = Introduction.read(bank.raw, "bank"), WorkerKeys.create("bank")
+    signature = shop.sign(workers._statement(forged.certificate, own.connection, TOPIC, own.until))
+    with pytest.raises(IdentityError, match="was not signed"):
+        Introduction(forged.certificate, own.connection, own.until, signature).check(bank.base, TOPIC)
+
+
+@pytest.mark.parametrize("until", [-0.001, 0.0, 49.0])
+def test_nobody_is_introduced_for_the_past_or_for_days(bank: Any, until: float) -> None:
+    with pytest.raises(IdentityError, match="at most 48 hours, and not for the past"):
+        introduce(bank.identity, bank.keys.request, TOPIC, soon(until))
+
+
+def test_an_introduction_that_is_good_for_too_long_is_refused(bank: Any) -> None:
+    until = datetime.now(UTC).replace(microsecond=0) + LONGEST + certificates.CLOCK_SKEW + timedelta(hours=1)
+    signature = bank.identity.sign(workers._statement(bank.keys.certificate, b"", TOPIC, until))
+    with pytest.raises(IdentityError, match="is good for longer than any may be"):
+        Introduction(bank.keys.certificate, b"", until, signature).check(bank.base, TOPIC)
+
+
+def test_a_worker_has_a_key_of_its_own(bank: Any) -> None:
+    lazy = WorkerKeys(bank.identity, certificates.connection_key())
+    with pytest.raises(IdentityError, match="has the key of bank itself"):
+        introduce(bank.identity, lazy.request, TOPIC, soon())
+
+
+@pytest.mark.parametrize("kind", ["p384", "rsa", "nonsense", "another signature"])
+def test_requests_for_other_certificates_are_refused(bank: Any, kind: str) -> None:
+    def asked(key: Any) -> bytes:
+        builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([]))
+        return builder.sign(key, SHA256()).public_bytes(Encoding.DER)
+
+    body = {
+        "p384": lambda: asked(ec.generate_private_key(ec.SECP384R1())),
+        "rsa": lambda: asked(rsa.generate_private_key(65537, 2048)),
+        "nonsense": lambda: b"nonsense",
+        "another signature": lambda: asked(certificates.connection_key())[:-1] + b"\1",
+    }[kind]()
+    request = workers._REQUEST + workers._joined(bank.keys.certificate.der, body)
+    with pytest.raises(IdentityError, match="asks for no certificate that a worker can have"):
+        introduce(bank.identity, request, TOPIC, soon())
+
+
+def test_what_is_cut_or_has_more_cannot_be_read(bank: Any) -> None:
+    for raw in (b"", bank.raw[:-1], bank.raw + b"\0", bank.keys.request, bank.raw + bytes(MOST_BYTES), bank.raw[1:]):
+        with pytest.raises(IdentityError, match="the introduction of a worker of bank cannot be read"):
+            check_introduction(raw, bank.base, TOPIC)
+    for raw in (b"", bank.keys.request[:-1], bank.keys.request + b"\0", bank.raw):
+        with pytest.raises(IdentityError, match="the request of a worker of bank cannot be read"):
+            introduce(bank.identity, raw, TOPIC, soon())
+    own = Introduction.read(bank.raw, "bank")
+    late = workers._joined(own.worker.der, own.connection, struct.pack("<Q", 1 << 63), own.signature)
+    with pytest.raises(IdentityError, match="cannot be read"):
+        check_introduction(workers._INTRODUCTION + late, bank.base, TOPIC)
+
+
+@pytest.mark.filterwarnings("ignore::cryptography.utils.CryptographyDeprecationWarning")  # of changed serial numbers
+@given(at=st.integers(0, 10_000), bit=st.integers(0, 7), cut=st.integers(0, 10_000))
+def test_no_changed_byte_is_believed_and_nothing_else_is_raised(bank: Any, at: int, bit: int, cut: int) -> None:
+    changed = bytearray(bank.raw)
+    changed[at % len(changed)] ^= 1 << bit
+    for raw in (bytes(changed), bank.raw[: cut % len(bank.raw)]):
+        with pytest.raises(IdentityError):
+            check_introduction(raw, bank.base, TOPIC)
+
+
+def test_a_worker_takes_its_own_introduction_only(bank: Any) -> None:
+    admission = bank.keys.admission(bank.raw, bank.base, TOPIC)
+    shown = x509.load_pem_x509_certificate(admission.issue_connection_certificate().chain_pem)
+    assert bank.base.has_issued(shown)
+    assert (certificates.worker_of(shown), certificates.holder(shown)) == ("bank", "")
+    # A hub that knows of no lanes goes by the common name, and one that is dialled by the alternative one.
+    assert certificates.common_name(shown) == ""
+    assert x509.SubjectAlternativeName not in {type(found.value) for found in shown.extensions}
+    assert shown.not_valid_after_utc == bank.until.replace(microsecond=0)
+    with pytest.raises(IdentityError, match="is that of another worker"):
+        WorkerKeys.create("bank").admission(bank.raw, bank.base, TOPIC)
+    # the certificate of another worker's connection, beside our own
+    other = Introduction.read(introduce(bank.identity, WorkerKeys.create("bank").request, TOPIC, soon()), "bank")
+    own = Introduction.read(bank.raw, "bank")
+    signature = bank.identity.sign(workers._statement(own.worker, other.connection, TOPIC, own.until))
+    mixed = Introduction(own.worker, other.connection, own.until, signature).to_bytes()
+    with pytest.raises(IdentityError, match="has no certificate for its connections"):
+        bank.keys.admission(mixed, bank.base, TOPIC)
+
+
+def test_a_worker_that_is_out_of_date_does_not_dial(bank: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    admission = bank.keys.admission(bank.raw, bank.base, TOPIC)
+    later = SimpleNamespace(now=lambda tz: bank.until + timedelta(minutes=1))
+    monkeypatch.setattr(workers, "datetime", later)
+    with pytest.raises(IdentityError, match="was good until"):
+        admission.issue_connection_certificate()
+
+
+def test_private_keys_stay_where_they_were_born(bank: Any) -> None:
+    admission = bank.keys.admission(bank.raw, bank.base, TOPIC)
+    for held in (bank.keys, admission, admission.connection):
+        for taken in (pickle.dumps, copy.deepcopy):
+            with pytest.raises(TypeError, match="neither copied nor sent"):
+                taken(held)
+        assert "PRIVATE" not in repr(held)
+    assert repr(bank.keys) == f"WorkerKeys('bank', '{bank.keys.certificate.fingerprint}')"
+    secrets = (bank.keys._identity._key.private_bytes_raw(), certificates.key_pem(bank.keys._key))
+    assert not any(secret in public for secret in secrets for public in (bank.keys.request, bank.raw))
+
+
+def test_lanes_have_names_topics_and_hubs(bank: Any) -> None:
+    mark = "0123456789abcdef" * 2
+    assert all(is_lane(f"{room}-{mark}") for room in ("lane-0-1", "lane-1023-12", "lane-9999999-9999"))
+    bad = ("", "lane", "lane-1", "lane-01-1", "lane-1-0", "lane-1-01", "lane--1-1", "xlane-1-1", "lane-10000000-1")
+    for room in (*(f"{room}-{mark}" for room in bad), f"lane-1-1-{mark}\n", f"lane-\u0661-1-{mark}", "lane-1-1"):
+        assert not is_lane(room)
+    for partition, attempt in ((-1, 1), (0, 0), (10**7, 1), (0, 10**4)):
+        with pytest.raises(ValueError, match=f"no lane of partition {partition} and attempt {attempt}"):
+            lane_room(partition, attempt, b"")
+    shop = WorkerKeys.create("shop").certificate
+    crews = [{"shop": shop, "bank": cert} for cert in (bank.keys.certificate, WorkerKeys.create("bank").certificate)]
+    lanes = [(topic, *lane, crew) for topic in (b"a", b"b") for lane in ((1, 1), (11, 1), (1, 11)) for crew in crews]
+    topics = [lane_topic(*lane) for lane in lanes]
+    assert len({lane_room(1, 1, topic) for topic in topics}) == len(set(topics)) == len(lanes) == 12
+    # the order in which somebody was told of them does not matter
+    assert lane_topic(b"a", 1, 1, dict(reversed(crews[0].items()))) == topics[0]
+    assert lane_room(1, 1, topics[0]).startswith("lane-1-1-")
+    assert [hub_of(p, 1, 3) for p in range(4)] == [0, 1, 2, 0]
+    assert {hub_of(5, attempt, 3) for attempt in (1, 2, 3)} == {0, 1, 2}
+    with pytest.raises(ValueError, match="need a hub"):
+        hub_of(0, 1, 0)
