@@ -219,7 +219,7 @@ class Task(Playable, Priced):
         """How many numbers a participant shares, holds shares of and opens, for so many rows."""
 
     def products(self, rows: int) -> int:
-        """About how many products of two numbers a seat adds up on its shares; one for each that it holds, if unsaid."""
+        """About how many products of two numbers a seat adds up on its shares; if unsaid, one for each it holds."""
         return max((self.cells(seat, rows).held for seat in self.trust.committee), default=0)
 
     @property

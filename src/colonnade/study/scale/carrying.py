@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
@@ -25,6 +27,8 @@ from colonnade.wire import Certificate, Endpoint, Hub, Identity, dial
 ENDS = ("one", "other")
 _PATIENCE = 60.0
 _MESSAGE = 1 << 21
+_OF_A_WORKER = ("pyarrow.parquet", "colonnade.study.run", "colonnade.models.pca", "colonnade.privacy.noise.strips")
+"""What a worker has imported, so that its memory is counted too."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,7 @@ def _between(ends: Mapping[str, Endpoint], pipe: Connection, session: float, mes
 
     answering = threading.Thread(target=answer, daemon=True)
     answering.start()
-    trips = [_timed(lambda: (one.send("piece", content=b""), _take(one))) for _ in range(rounds)]
+    trips = [_round_trip(one) for _ in range(rounds)]
     hub_before, before = _ask(pipe), time.process_time()
     for _ in range(messages):
         one.send("piece", content=content)
@@ -95,9 +99,10 @@ def _take(channel: Any) -> None:
     received(channel, "the other end", _PIECE)
 
 
-def _timed(work: Callable[[], object]) -> float:
+def _round_trip(channel: Any) -> float:
     start = time.perf_counter()
-    work()
+    channel.send("piece", content=b"")
+    _take(channel)
     return time.perf_counter() - start
 
 
@@ -112,9 +117,7 @@ def _hub(folder: Path) -> Iterator[tuple[Connection, str]]:
     process.start()
     far.close()
     try:
-        if not pipe.poll(_PATIENCE):
-            raise ConnectError("a hub of this machine did not start within a minute")
-        yield pipe, pipe.recv()
+        yield pipe, _began(pipe)
     finally:
         pipe.close()  # which ends it
         process.join(_PATIENCE)
@@ -122,25 +125,36 @@ def _hub(folder: Path) -> Iterator[tuple[Connection, str]]:
             process.kill()
 
 
+def _began(pipe: Connection) -> str:
+    try:
+        if pipe.poll(_PATIENCE):
+            return pipe.recv_bytes().decode()
+    except EOFError:
+        pass
+    raise ConnectError("a hub of this machine did not start")
+
+
 def _serve(folder: str, pipe: Connection) -> None:
+    for name in _OF_A_WORKER:
+        import_module(name)
     place = Path(folder)
     names = (*ENDS, COORDINATOR)
     certificates = {name: Certificate.load(place / f"{name}.crt") for name in names}
     identity = Identity.load(place / f"{COORDINATOR}.key", place / f"{COORDINATOR}.crt")
     with Hub(identity, certificates) as hub:
-        pipe.send(hub.address)
+        pipe.send_bytes(hub.address.encode())
         while True:
             try:
-                pipe.recv()
+                pipe.recv_bytes()
             except EOFError:
                 return
-            pipe.send((time.process_time(), _resident()))
+            pipe.send_bytes(json.dumps([time.process_time(), _resident()]).encode())
 
 
 def _ask(pipe: Connection) -> tuple[float, int | None]:
-    pipe.send("taken")
-    found: tuple[float, int | None] = pipe.recv()
-    return found
+    pipe.send_bytes(b"taken")
+    seconds, memory = json.loads(pipe.recv_bytes())
+    return seconds, memory
 
 
 def _resident() -> int | None:

@@ -142,7 +142,7 @@ def _reading(sizes: Sizes, kind: str) -> Mapping[str, float]:
                     pass
 
             taken.append(_least(sizes.repeats + 1, read))
-    row, cell = _line(*taken, sizes.table)
+    row, cell = _line(taken[0], taken[1], sizes.table)
     return {f"{kind}_row": row, f"{kind}_cell": cell}
 
 
@@ -156,7 +156,7 @@ def _splitting(sizes: Sizes) -> Mapping[str, float]:
             keys = [text.encode() for text in table.column("id").to_pylist()]
             path = Path(folder) / f"{columns}.arrow"
             taken.append(_least(sizes.repeats + 1, partial(_split, table, keys, spread, path)))
-    row, cell = _line(*taken, sizes.table)
+    row, cell = _line(taken[0], taken[1], sizes.table)
     return {"split_row": row, "split_cell": cell}
 
 

@@ -23,6 +23,8 @@ SPOOLED_ROW = 48
 SPOOLED_CELL = 9
 ALIGNED_ID = 750
 """Bytes of memory for each id of a list that is being aligned (benchmarks/results/alignment.md)."""
+KEPT = 1 << 26
+"""Bytes that a process keeps of memory that was freed (cli/lean)."""
 _MOST_CELLS_IN_MEMORY = 1 << 28  # as tables/reading keeps them
 
 
@@ -258,7 +260,8 @@ def _hub(total: int, fleet: Fleet, constants: Constants) -> HubEstimate:
 def _memory(part: Part, work: Work, constants: Constants) -> int:
     listed = work.listed if part.align_ids else 0
     cells = 8 * part.columns * min(part.rows, work.listed)
-    return int(constants.interpreter) + ALIGNED_ID * listed + min(cells, _MOST_CELLS_IN_MEMORY) + part.held
+    base = int(constants.interpreter) + KEPT
+    return base + ALIGNED_ID * listed + min(cells, _MOST_CELLS_IN_MEMORY) + part.held
 
 
 def _longest(phases: Mapping[str, float], work: Work) -> str:

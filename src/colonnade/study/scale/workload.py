@@ -17,7 +17,8 @@ from colonnade.study.scale.model import Part, TableFormat, Work
 from colonnade.study.spec import Study
 from colonnade.tables.keys import Key
 
-ROUNDS_OF_ALIGNMENT = 10
+ROUNDS_OF_ALIGNMENT = 12
+"""Of the leader of three owners in mode ot; the other modes have fewer."""
 ROUNDS_OF_A_LANE = 3
 """To say that a worker is there, to meet, and to settle that the lane counts."""
 _REFERENCE = 10**6
