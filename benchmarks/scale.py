@@ -76,7 +76,8 @@ def table(measured: Measured) -> str:
             disk = max(party.disk for party in found.parties)
             lines.append(
                 f"| {rows:,} | {fleet.workers} | {found.partitions:,} | {clock(found.seconds)} "
-                f"| {found.core_hours:.3g} | {size(found.bytes_total)} | {size(memory)} | {size(disk)} | {found.bottleneck} |"
+                f"| {found.core_hours:.3g} | {size(found.bytes_total)} | {size(memory)} | {size(disk)} "
+                f"| {found.bottleneck} |"
             )
     return "\n".join(lines)
 
