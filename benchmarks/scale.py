@@ -66,18 +66,19 @@ def predicted(rows: int, columns: int, fleet: Fleet, measured: Measured, table: 
 def table(measured: Measured) -> str:
     """Predictions as markdown."""
     lines = [
-        "| rows | workers a party | partitions | clock | core-hours | on the wire | a worker | disk | bottleneck |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| rows | workers | partitions | clock | core-hours | on the wire | a worker | a head | disk | bottleneck |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for rows in ROWS:
         for fleet in FLEETS:
             found = predicted(rows, COLUMNS, fleet, measured)
             memory = max(party.worker_memory for party in found.parties)
+            head = max(party.head_memory for party in found.parties)
             disk = max(party.disk for party in found.parties)
             lines.append(
                 f"| {rows:,} | {fleet.workers} | {found.partitions:,} | {clock(found.seconds)} "
-                f"| {found.core_hours:.3g} | {size(found.bytes_total)} | {size(memory)} | {size(disk)} "
-                f"| {found.bottleneck} |"
+                f"| {found.core_hours:.3g} | {size(found.bytes_total)} | {size(memory)} | {size(head)} "
+                f"| {size(disk)} | {found.bottleneck} |"
             )
     return "\n".join(lines)
 

@@ -13,7 +13,7 @@ from colonnade.protocols.align import Aligning
 from colonnade.protocols.moments.task import Block, Moments
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.study.scale import BUILT_IN, Constants, Estimate, Fleet, estimate, work_of_task
-from colonnade.study.scale.model import ALIGNED_ID, KEPT, PHASES, SPOOLED_CELL, SPOOLED_ROW, Part, Work
+from colonnade.study.scale.model import ALIGNED_ID, KEPT, PHASES, SPLIT_BASE, SPLIT_ROW, Part, Work
 from colonnade.tables.keys import Key
 
 OWNERS = ("bank", "clinic", "shop")
@@ -63,6 +63,7 @@ def test_an_estimate_by_hand_without_lanes():
     assert first.core_hours == pytest.approx(sum(first.phases.values()) / 3600)
     assert first.seconds == pytest.approx(sum(first.phases.values()) + 7)  # and seven round trips
     assert first.worker_memory == 1 + KEPT + ALIGNED_ID * 5 + 8 * 3 * 5 + 1000
+    assert first.head_memory == first.worker_memory  # it is the same process
     assert (found.bytes_total, first.bytes_sent, first.disk) == (100, 100, 0)
     assert (found.hub.bytes_passed, found.hub.seconds, found.hub.limited_by) == (100, 100, "processor")
     assert found.seconds == first.seconds
@@ -77,7 +78,8 @@ def test_an_estimate_by_hand_in_lanes():
     assert found.lanes_in_turn == 3
     assert found.seconds == pytest.approx(alone + lanes * 3 / 8 + (3 * 2 + 5) + 3)
     assert found.bottleneck == "the head of a, which reads and splits alone"
-    assert found.parties[0].disk == 100 * (SPOOLED_ROW + 2 * SPOOLED_CELL)
+    assert found.parties[0].disk == 2 * 100 * (40 + 2 * 8)  # in the order of the table, and of partitions
+    assert found.parties[0].head_memory == 1 + KEPT + SPLIT_BASE + 100 * SPLIT_ROW
     assert found.core_hours == pytest.approx((alone + lanes + 3 + 50) / 3600)  # with the hub
 
 
@@ -96,6 +98,7 @@ def test_more_rows_never_take_less(rows, more, partitions, workers, security):
     for one, same in zip(few.parties, many.parties, strict=True):
         assert one.disk <= same.disk
         assert one.worker_memory <= same.worker_memory
+        assert one.head_memory <= same.head_memory
         assert all(one.phases[phase] <= same.phases[phase] for phase in PHASES)
 
 

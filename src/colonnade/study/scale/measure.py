@@ -64,7 +64,7 @@ class Sizes:
 
 
 FULL = Sizes(table=50_000, joint=98_304, ids=100_000, draws=1 << 20, messages=96, rounds=200, repeats=2)
-QUICK = Sizes(table=15_000, joint=32_768, ids=8_000, draws=1 << 17, messages=24, rounds=60, repeats=1)
+QUICK = Sizes(table=8_000, joint=24_576, ids=8_000, draws=1 << 17, messages=24, rounds=60, repeats=1)
 
 
 def measure(sizes: Sizes = FULL, progress: Progress = silent) -> Measured:

@@ -18,9 +18,14 @@ from colonnade.study.scale.constants import Constants
 
 TableFormat = Literal["csv", "parquet"]
 PHASES = ("reading", "splitting", "alignment", "dealing", "multiplying", "noise", "wire")
-SPOOLED_ROW = 48
+SPOOLED_ROW = 40
 """Bytes on disk of a row in its partition, without its cells: key, its length, number in the table."""
-SPOOLED_CELL = 9
+SPOOLED_CELL = 8
+SPOOLED_COPIES = 2
+"""The rows in the order of the table, and in that of partitions, for as long as they are being split."""
+SPLIT_ROW = 32
+"""Bytes of memory for each row of a table that is being split: keys that occur twice are looked for."""
+SPLIT_BASE = 1 << 27
 ALIGNED_ID = 750
 """Bytes of memory for each id of a list that is being aligned (benchmarks/results/alignment.md)."""
 KEPT = 1 << 26
@@ -106,7 +111,10 @@ class PartyEstimate:
     """By the clock, if the others never keep it waiting."""
     bytes_sent: int
     worker_memory: int
+    head_memory: int
+    """The same as a worker's where there are no lanes: then they are one process."""
     disk: int
+    """The most at a time."""
     core_hours: float
     phases: Mapping[str, float]
     """Seconds of one core, of head and workers together."""
@@ -183,7 +191,8 @@ def estimate(work: Work, fleet: Fleet, constants: Constants) -> Estimate:
             seconds=before[part.name] + max(busy[part.name] + waiting, lines[part.name]) + phases[part.name]["noise"],
             bytes_sent=_sent(part, work),
             worker_memory=_memory(part, work, constants),
-            disk=part.rows * (SPOOLED_ROW + SPOOLED_CELL * part.columns) if work.partitions > 1 else 0,
+            head_memory=_head_memory(part, work, constants),
+            disk=_disk(part) if work.partitions > 1 else 0,
             core_hours=math.fsum(phases[part.name].values()) / 3600,
             phases=phases[part.name],
         )
@@ -255,6 +264,17 @@ def _hub(total: int, fleet: Fleet, constants: Constants) -> HubEstimate:
     by_line, by_processor = passed / fleet.bandwidth, passed * constants.hub_byte
     limited: Literal["bandwidth", "processor"] = "bandwidth" if by_line >= by_processor else "processor"
     return HubEstimate(passed, max(by_line, by_processor), limited, by_processor / 3600)
+
+
+def _disk(part: Part) -> int:
+    return SPOOLED_COPIES * part.rows * (SPOOLED_ROW + SPOOLED_CELL * part.columns)
+
+
+def _head_memory(part: Part, work: Work, constants: Constants) -> int:
+    if work.partitions == 1:
+        return _memory(part, work, constants)
+    splitting = SPLIT_BASE + SPLIT_ROW * part.rows if part.rows else 0
+    return int(constants.interpreter) + KEPT + splitting
 
 
 def _memory(part: Part, work: Work, constants: Constants) -> int:
