@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from colonnade.cli.scaling import bytes_a_second, clock, fit, size
+from colonnade.cli.scaling import bytes_a_second, clock, constants, fit, size
 from colonnade.errors import StudyError
 from colonnade.study.scale import BUILT_IN, Measured, measure
 
@@ -24,19 +24,22 @@ def study(tmp_path):
 def test_bench_measures_and_plan_uses_it(colonnade, study, tmp_path, monkeypatch):
     monkeypatch.setattr(measure, "QUICK", TINY)
     monkeypatch.chdir(tmp_path)
-    text = colonnade("bench", "--quick")
-    assert "align an id" in text
-    assert "written to colonnade-bench.json" in text
+    said = colonnade("bench", "--quick", "--json")
     found = Measured.load(tmp_path / "colonnade-bench.json")
+    assert found.to_dict() | {"file": "colonnade-bench.json"} == said
     assert found.quick
     assert "is there already" in colonnade("bench", "--quick", code=StudyError.exit_code)
-    said = colonnade("bench", "--quick", "--force", "--out", "other.json", "--json")
-    assert Measured.load(tmp_path / "other.json").to_dict() | {"file": "other.json"} == said
-    text = colonnade("plan", study, "--cost", "--bench", "other.json")
-    assert "constants measured quickly on " in text
-    assert "ESTIMATES" in text
-    planned = colonnade("plan", study, "--cost", "--bench", "other.json", "--json")
-    assert planned["constants"] == Measured.load(tmp_path / "other.json").to_dict()
+    assert Measured.load(tmp_path / "colonnade-bench.json") == found
+    assert "constants measured quickly on " in colonnade("plan", study, "--cost", "--bench", "colonnade-bench.json")
+    planned = colonnade("plan", study, "--cost", "--bench", "colonnade-bench.json", "--json")
+    assert planned["constants"] == found.to_dict()
+
+
+def test_constants_are_shown_with_their_units():
+    lines = constants(BUILT_IN).splitlines()
+    assert "  multiply two shares               200 ps" in lines
+    assert "  begin an alignment                370 ms" in lines
+    assert "  a worker's memory                 138 MB" in lines
 
 
 def test_plan_says_what_a_run_takes(colonnade, study):

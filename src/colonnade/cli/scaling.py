@@ -137,7 +137,7 @@ def bench(
 ) -> None:
     """Measure this machine, so that `colonnade plan` can say how long a run would take on it."""
     from colonnade.cli.lean import keep_memory, without_pandas
-    from colonnade.study.scale.constants import DEFAULT_FILE, UNITS, in_words
+    from colonnade.study.scale.constants import DEFAULT_FILE
 
     path = out or DEFAULT_FILE
     if path.exists() and not force:
@@ -152,9 +152,15 @@ def bench(
     if json:
         emit(found.to_dict() | {"file": str(path)})
         return
+    say(f"{constants(found)}\n\nwritten to {path}; colonnade plan STUDY.toml --cost --bench {path}")
+
+
+def constants(found: Measured) -> str:
+    """Constants of a machine, as text."""
+    from colonnade.study.scale.constants import UNITS, in_words
+
     lines = [f"{what:<30} {in_words(name, getattr(found.constants, name)):>9}" for name, (what, _) in UNITS.items()]
-    say("\n".join(["seconds of one core for one of each:", "", *(f"  {line}" for line in lines), ""]))
-    say(f"written to {path}; colonnade plan STUDY.toml --cost --bench {path}")
+    return "\n".join(["seconds of one core for one of each:", "", *(f"  {line}" for line in lines)])
 
 
 def show(outcome: Outcome) -> str:
