@@ -215,3 +215,19 @@ def test_a_study_without_alignment_has_none_to_pay():
     found = estimate(work_of_task(task, None, OWNERS, WIDTHS, 10**5), WIDE, BUILT_IN.constants)
     phases = party(found, "bank").phases
     assert phases["alignment"] == pytest.approx(10**5 * BUILT_IN.constants.agree_row)
+
+
+@pytest.mark.parametrize(
+    ("mode", "parties", "ids", "measured"),
+    [("ot", 2, 10**6, 21), ("ot", 3, 10**6, 37), ("dh", 2, 10**5, 86), ("dh", 3, 10**5, 149), ("helper", 3, 10**6, 29)],
+)
+def test_alignment_takes_about_what_was_measured(mode, parties, ids, measured):
+    """Core-seconds of all participants from files to aligned tables (benchmarks/results/alignment.md)."""
+    owners = OWNERS[:parties]
+    trust = Trust(owners, owners if parties > 2 else (*owners, COORDINATOR), 1)
+    blocks = tuple(Block(owner, ("c",), 0.5) for owner in owners)
+    task = Moments(blocks, trust, gamma=1024, constant=512, rows_at_most=2**33, noise=10**12)
+    aligning = Aligning(trust, (Key("id"),), mode=mode)
+    columns = dict.fromkeys(owners, 1)
+    found = estimate(work_of_task(task, aligning, (*owners, COORDINATOR), columns, ids), WIDE, BUILT_IN.constants)
+    assert 3600 * found.core_hours == pytest.approx(measured, rel=0.3)

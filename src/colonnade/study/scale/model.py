@@ -65,9 +65,9 @@ class Part:
     """Rows of its table; 0 for the coordinator."""
     columns: int = 0
     align_starts: float = 0.0
-    """Alignments of two parties in mode ot to which one alignment here comes, apart from its ids."""
+    """Group operations of one lane's alignment, in those with which two parties begin one in mode ot."""
     align_ids: float = 0.0
-    """Ids of such an alignment to which one lane's list here comes."""
+    """The rest of one lane's alignment, in ids of such an alignment."""
     align_sent: int = 0
     """Bytes that it sends in one lane's alignment."""
     agreed: int = 0
