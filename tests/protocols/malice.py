@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from colonnade.errors import ColonnadeError, PeerLost, ProtocolError
-from colonnade.mpc import PRIMES, Committee, ResidueSystem
+from colonnade.mpc import PRIMES, Committee, ResidueSystem, Shares
 from colonnade.mpc.fixed.arithmetic import FixedPoint
 from colonnade.privacy import Trust
 from colonnade.protocols import align
@@ -27,6 +27,8 @@ from colonnade.protocols.directions import programs as directions
 from colonnade.protocols.exchange import programs as exchange
 from colonnade.protocols.gradients import programs as gradients
 from colonnade.protocols.kept_scores import programs as kept_scores
+from colonnade.protocols.lanes import head
+from colonnade.protocols.lanes.lane import Laned
 from colonnade.protocols.levels import programs as levels
 from colonnade.protocols.marginals import programs as marginals
 from colonnade.protocols.moments import programs as moments
@@ -34,6 +36,7 @@ from colonnade.protocols.polynomial import programs as polynomial
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.scores import programs as scores, standing
 from colonnade.protocols.session import Played, play
+from colonnade.protocols.sums import Sums
 from colonnade.protocols.task import Playable
 from colonnade.tables.keys import Key, Keys
 from colonnade.tables.places import Places
@@ -42,6 +45,7 @@ from colonnade.wire import Room, codec
 from . import kit
 from .adaptive import stand_ins as adaptive_stand_ins
 from .embeddings import learners as embeddings
+from .lanes.crews import IdleCrew
 from .mixture import learners as mixture_learners, starts as mixture_starts
 
 Program = Callable[[Any], Any]
@@ -209,7 +213,7 @@ def _ends(dtype: np.dtype[Any]) -> tuple[int, ...]:
 
 def _raw(frame: Callable[[str, dict[str, Any]], bytes]) -> Callable[[Any, str, dict[str, Any]], None]:
     """Put these bytes into the lane, as if they had been encoded."""
-    return lambda link, kind, given: link._out.put(frame(kind, given), 0.0)
+    return lambda link, kind, given: link._out.put(made := frame(kind, given), len(made), 0.0)
 
 
 def _turned(frame: bytes, at: int) -> bytes:
@@ -369,6 +373,24 @@ def _keys(values: list[str]) -> Keys:
     return Keys(("id",), found, np.arange(len(found)), 0, 0)
 
 
+def _lanes() -> Scene:
+    """Heads whose workers add nothing up: of every lane each seat has shares of zeros."""
+    task = kit.moments_task((1, 1, 1))
+    laned = Laned(task, kit.align_task(task.owners, partitions=2), bytes(32))
+    zeros = np.zeros((len(task.committee.system.primes), task.entries))
+
+    def crew(name: str) -> IdleCrew:
+        shares = Shares(zeros, task.opened_degree) if name in task.committee.seats else None
+        own = np.zeros(task.entries, np.int64) if name in task.owners else None
+        return IdleCrew(Sums(3, own, shares))
+
+    def owner(name: str) -> Program:
+        return lambda me: head.owner(me, laned, moments, crew(name), lambda spread, pulse: [5, 4])
+
+    coordinator = {COORDINATOR: lambda me: head.coordinator(me, laned, moments, crew(COORDINATOR))}
+    return Scene(task, {name: owner(name) for name in task.owners} | coordinator)
+
+
 class _Seats(Playable):
     """No study: three seats that compute with fixed-point numbers and open what comes of it."""
 
@@ -434,6 +456,7 @@ SCENES: dict[str, Callable[[], Scene]] = {
     "alignment, helper, hidden": lambda: _align(mode="helper", hidden=True),
     "alignment, used again": lambda: _align(known=bytes(range(16))),
     "alignment, fuzzy": _fuzzy,
+    "lanes": _lanes,
     "fixed-point numbers": _fixed,
 }
 

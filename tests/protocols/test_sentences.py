@@ -39,7 +39,8 @@ NAMES = {
 PUBLIC = {
     "protocols/agreement.py": {"otherwise", "what"},  # fixed sentences, and which numbers were to be the same
     "protocols/align/similarity.py": {"CANDIDATES_AT_MOST", "similarity"},
-    "protocols/align/programs.py": {"task.at_least"},
+    "protocols/align/programs.py": {"after", "task.at_least"},  # what was spent: a fixed sentence
+    "protocols/lanes/arbiter.py": {"MOST_ATTEMPTS", "MOST_LOST", "what"},  # fixed numbers and sentences
     "protocols/rules.py": {"_sentence(one, other, differ, told)"},  # names of rules, versions of programs
     "protocols/exchange/programs.py": {"task.rows"},
     "protocols/roles.py": {"degree", "mask.degree", "shares.degree", "values.dtype"},

@@ -67,12 +67,48 @@ class Lanes:
     deaths: Deaths = field(default_factory=dict)
     rooms: dict[tuple[Lane, int], Room] = field(default_factory=dict)
     results: dict[tuple[str, Lane], Any] = field(default_factory=dict)
-    """The sums that each worker had in the end, also in lanes that were lost."""
+    """What each worker has added up, also in lanes that were lost."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def room(self, lane: Lane, hub: int) -> Room:
         with self.lock:
             return self.rooms.setdefault((lane, hub), Room(self.laned.participants))
+
+
+class Recording:
+    """Programs that note what a worker has added up."""
+
+    def __init__(self, lanes: Lanes, name: str, lane: Lane) -> None:
+        self.lanes, self.who = lanes, (name, lane)
+
+    def added_up(self, *given: Any, **named: Any) -> Any:
+        found = self.lanes.results[self.who] = self.lanes.programs.added_up(*given, **named)
+        return found
+
+
+class IdleCrew:
+    """One worker that has the same result of every lane at once."""
+
+    def __init__(self, sums: Any) -> None:
+        self.sums = sums
+        self.events: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.events.put(Free())
+
+    def begin(self, lane: Lane) -> None:
+        self.events.put(Here(lane, b"a worker"))
+
+    def meet(self, lane: Lane, hub: int, introductions: Mapping[str, bytes]) -> None:
+        self.events.put(Done(lane, self.sums))
+        self.events.put(Free())
+
+    def give_up(self, lane: Lane) -> None:
+        self.events.put(Free())
+
+    def event(self) -> Any:
+        return self.events.get()
+
+    def close(self) -> None:
+        self.events.put(Closed())
 
 
 class ThreadCrew:
@@ -117,13 +153,13 @@ class ThreadCrew:
         if (left := self.lanes.deaths.get((self.name, lane))) is not None:
             mortal(place, left)
         try:
-            played = play_lane(place, self.lanes.laned, lane, self.lanes.programs, self.part(lane.partition))
+            part = self.part(lane.partition)
+            played = play_lane(place, self.lanes.laned, lane, Recording(self.lanes, self.name, lane), part)
         except BaseException as error:
             loss = isinstance(error, Killed) or is_loss(error)
             self.events.put(Lost(lane) if loss else Failed(lane, error))
         else:
             assert not played.revealed
-            self.lanes.results[self.name, lane] = played.result
             self.events.put(Lost(lane) if left == LATE else Done(lane, played.result))
         self.events.put(Free())
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings, strategies as st
 
 from colonnade.errors import CapacityError, StudyError
 from colonnade.protocols import align
+from colonnade.protocols.align import join
 from colonnade.protocols.lanes.partitions import Partitions, filled_length
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.tables.keys import Keys
@@ -41,7 +42,7 @@ def aligned(task, lists, people, log=None):
 @settings(max_examples=5)
 @given(held=st.lists(st.tuples(st.booleans(), st.booleans(), st.booleans()), max_size=30))
 def test_parts_together_are_the_whole(mode, hidden, held):
-    owners, spread = ("a", "b", "c"), Partitions(4, KEY)
+    owners, spread = ("a", "b") if hidden and mode == "dh" else ("a", "b", "c"), Partitions(4, KEY)
     lists = {name: plain_keys([f"p{i}" for i, row in enumerate(held) if row[o]]) for o, name in enumerate(owners)}
     task = kit.align_task(owners, mode=mode, hidden=hidden, partitions=4)
     people = {name: len(keys) for name, keys in lists.items()}
@@ -102,6 +103,47 @@ def test_at_least_is_about_all_parts_and_partitions_are_in_the_agreement():
     assert found[COORDINATOR].count == 0
     assert task.agreement["partitions"] == 2
     assert "partitions" not in kit.align_task(("a", "b")).agreement
+
+
+@pytest.mark.parametrize("mode", ["ot", "dh"])
+def test_three_parties_hide_members_in_partitions_only_where_the_coordinator_could_guess_keys_anyway(mode):
+    """The coordinator sees how many people of the others are common; with a party's help, in which partition."""
+    with pytest.raises(StudyError, match="would see in which partitions"):
+        kit.align_task(("a", "b", "c"), mode=mode, hidden=True, partitions=2)
+    for allowed in ({"owners": ("a", "b"), "mode": mode}, {"owners": ("a", "b", "c"), "mode": "helper"}):
+        assert kit.align_task(**allowed, hidden=True, partitions=2).why_not_partitions is None
+    assert kit.align_task(("a", "b", "c"), mode=mode, partitions=2).why_not_partitions is None
+    assert kit.align_task(("a", "b", "c"), mode=mode, hidden=True).partitions == 1
+
+
+def test_what_partitions_tell_is_said():
+    plain, parted = (kit.align_task(("a", "b"), at_least=5, partitions=count).leakage for count in (1, 4))
+    assert "fewer than at_least" in parted[0].learns
+    assert "in each partition" in parted[1].learns
+    assert not any("partition" in leak.learns or "at_least" in leak.learns for leak in plain)
+
+
+@pytest.mark.parametrize("people", [1, 4])
+def test_a_false_verdict_is_refused_in_the_same_words_whatever_a_part_holds(people):
+    """The coordinator cannot find out by it how many people of an owner a partition has."""
+    task = kit.align_task(("a", "b"), mode="helper", partitions=8)
+    keys = {"a": plain_keys(f"{n}" for n in range(people)), "b": plain_keys(["y"])}
+    programs = {name: lambda me, n=name: align.owner(me, keys[n], task, people=30) for name in task.owners}
+
+    def false(me):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("colonnade.protocols.align.programs.join.coordinator_joins", _three_more)
+            return align.coordinator(me, task)
+
+    ended = kit.outcomes(task, programs | {COORDINATOR: false})
+    assert "not about those who were matched" in str(ended["a"])
+
+
+_REAL = join.coordinator_joins
+
+
+def _three_more(me, leader, sizes, at_least):
+    return _REAL(me, leader, sizes, at_least) + 3
 
 
 def test_partitions_are_a_power_of_two():

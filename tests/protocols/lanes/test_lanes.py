@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -22,7 +24,7 @@ from colonnade.errors import (
 from colonnade.mpc.shamir import interpolate
 from colonnade.protocols.lanes import head
 from colonnade.protocols.lanes.arbiter import MOST_ATTEMPTS, Lane
-from colonnade.protocols.lanes.lane import LaneTask, is_loss, play_lane, why_not
+from colonnade.protocols.lanes.lane import Laned, LaneTask, is_loss, play_lane, why_not
 from colonnade.protocols.lanes.workers import Workers
 from colonnade.protocols.marginals import programs as marginals
 from colonnade.protocols.moments import programs as moments
@@ -31,7 +33,7 @@ from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.session import spare
 
 from .. import kit
-from .crews import LATE, Held, Study, common, laned
+from .crews import LATE, Held, Study, ThreadCrew, common, laned
 
 EXPRESSIONS = ("o0.c0 * o1.c0 * 3 + o0.c0^2", "o1.c0 * o0.c1 - 2 * o1.c0 + 5", "o0.c1")
 
@@ -179,8 +181,7 @@ def test_polynomials_are_those_of_the_plain_join(which, data, partitions, people
     assert released(study).tolist() == plain
 
 
-@pytest.mark.parametrize("mode", ["ot", "dh"])
-@pytest.mark.parametrize("padded", [None, 60])
+@pytest.mark.parametrize(("mode", "padded"), [("ot", None), ("dh", 60), ("helper", 60)])
 def test_every_mode_of_alignment_and_padded_lists(mode, padded):
     task = kit.moments_task((2, 1))
     held = numbers_held(task, np.random.default_rng(3), 40, 0.7)
@@ -349,11 +350,26 @@ def test_too_few_people_are_found_when_all_lanes_are_known():
 def test_more_people_than_the_study_allows_end_it():
     task = kit.moments_task((2, 1), rows_at_most=25)
     held = numbers_held(task, np.random.default_rng(1), 40, 1.0)
-    ended = Study(laned(task, 4, mode="helper"), moments, held).outcomes()
+    study = Study(laned(task, 16, mode="helper"), moments, held, dict.fromkeys(("o0", "o1", COORDINATOR), 1))
+    ended = study.outcomes()
+    assert len(study.lanes.rooms) < 16, "fifteen of forty people in the last of them are less likely than 2^-25"
     found = [one for one in ended.values() if isinstance(one, CapacityError)]
     assert found
     assert all("raise rows_at_most" in str(one) for one in found)
     assert not any(isinstance(one, kit.Played) for one in ended.values())
+
+
+def test_slots_of_one_lane_show_that_all_are_too_many():
+    task = kit.hidden_moments_task(2, block_rows=16, rows_at_most=100)
+    held = grouped_held(task, np.random.default_rng(1), 20, 1.0)
+    study = Study(laned(task, 8, mode="helper"), moments, held, dict.fromkeys(("o0", "o1", COORDINATOR), 1))
+    found = [one for one in study.outcomes().values() if isinstance(one, CapacityError)]
+    assert found
+    assert all("lists of all parties together" in str(one) for one in found)
+    assert len(study.lanes.rooms) <= 2
+    study.check_threads()
+    with pytest.raises(CapacityError, match="lists of all parties together"):
+        laned(task, 8, mode="helper", pad_to=20)  # before anybody has a part in it
 
 
 def test_a_table_that_does_not_fit_its_partitions_ends_the_study_before_any_lane(monkeypatch):
@@ -385,6 +401,22 @@ def test_budget_is_spent_before_the_first_lane():
 
 
 # --- heads
+
+
+def test_owners_with_other_rules_of_partitions_stop_before_any_lane():
+    study = small()
+
+    def program(me):
+        for name in ("o1", "o2"):
+            me.link(name).send("partition-key", key=bytes(32), check=bytes(32))
+        me.link(COORDINATOR).recv("lanes", 1 << 20)
+
+    ended = study.outcomes(o0=program)
+    found = [str(one) for one in ended.values() if isinstance(one, ProtocolError)]
+    assert found
+    assert all("other rules" in sentence for sentence in found)
+    assert not study.lanes.rooms
+    study.check_threads()
 
 
 def test_signs_of_life_are_no_orders():
@@ -515,6 +547,41 @@ def test_a_coordinator_that_keeps_a_lane_for_one_owner_only_is_found_out():
     assert not any(isinstance(one, kit.Played) for one in ended.values())
 
 
+def test_a_crew_that_fails_ends_the_study_for_all(monkeypatch):
+    study = small()
+
+    def broken(self):
+        if self.name == "o2":
+            raise OSError("no more workers")
+        return self.events.get()
+
+    monkeypatch.setattr(ThreadCrew, "event", broken)
+    ended = study.outcomes()
+    assert isinstance(ended["o2"], OSError)
+    assert all(isinstance(ended[name], PeerStopped) for name in ("o0", "o1", COORDINATOR))
+    study.check_threads()
+
+
+def test_a_long_split_hears_that_the_study_has_ended():
+    study, heard = small(), threading.Event()
+
+    def program(me):
+        def split(spread, pulse):
+            heard.set()
+            while True:  # as a split that never ends would
+                pulse()
+
+        return head.owner(me, study.laned, moments, study.crew("o0", None), split, beat=1e-3)
+
+    def leaves(me):
+        assert heard.wait(60)
+        raise DataError("something of its own")
+
+    ended = study.outcomes(o0=program, o1=leaves)
+    assert isinstance(ended["o0"], PeerStopped)
+    study.check_threads()
+
+
 def test_sums_are_asked_for_when_all_lanes_are_kept():
     workers = Workers(None, None, 2)
     with pytest.raises(ValueError, match="all of them are kept"):
@@ -537,8 +604,10 @@ def test_what_is_no_loss(error):
 @pytest.mark.parametrize(
     ("task", "why"),
     [
-        (kit.gradients_task, "does not add up its people once"),
-        (kit.directions_task, "does not add up its people once"),
+        (kit.gradients_task, "in rounds"),
+        (kit.directions_task, "in rounds"),
+        (lambda: kit.scores_task(3), "does not add up its people once"),
+        (kit.exchange_task, "no committee"),
         (lambda: kit.active(kit.moments_task(), inputs="covert"), "try again"),
         (lambda: kit.active(kit.moments_task(), inputs="proven"), "proofs are counted"),
     ],
@@ -546,7 +615,7 @@ def test_what_is_no_loss(error):
 def test_other_tasks_say_why_not(task, why):
     assert why in why_not(task())
     with pytest.raises(StudyError, match="cannot be done in lanes"):
-        laned(task(), 2)
+        Laned(task(), kit.align_task(("a", "b"), partitions=2), bytes(32))
 
 
 def test_fuzzy_keys_have_no_partitions():

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from colonnade.errors import CapacityError, StudyError
+from colonnade.protocols.lanes import partitions
 from colonnade.protocols.lanes.partitions import MOST_PARTITIONS, Partitions, check_fits, filled_length
 
 KEY = bytes(range(32))
@@ -84,3 +85,17 @@ def test_a_list_that_does_not_fit_is_refused_without_a_number() -> None:
         check_fits(8, 7)
     assert "8" not in str(caught.value)
     assert "7" not in str(caught.value)
+
+
+def test_the_check_shows_other_rules() -> None:
+    spread = Partitions(64, KEY)
+    assert spread.check == Partitions(64, KEY).check
+    assert len({spread.check, Partitions(32, KEY).check, Partitions(64, KEY[::-1]).check}) == 3
+    before = spread.check
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(partitions, "filled_length", lambda people, count: people)
+        assert spread.check != before
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(partitions, "_PURPOSE", b"another")
+        assert spread.check != before
+    assert spread.check == before

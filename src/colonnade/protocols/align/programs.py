@@ -92,7 +92,7 @@ def owner(
         return Aligned(known, 0, np.empty(0, dtype=np.int64), reused=True)
     if task.mode == "fuzzy":
         rows, index = fuzzy.owner(me, keys, task)
-        return _visible(me, rows, index, keys, task)
+        return _visible(me, rows, index, keys, task, length)
     order, values = _mixed(keys, length)
     if task.hidden:
         return _hidden(me, _tags(me, values, task, leader, run), order, keys, task)
@@ -103,7 +103,7 @@ def owner(
     made = _tags(me, values, task, leader, run, shares)
     members = _joined(me, made, shares(), task, leader)
     index = members.index.astype("<u8").view(np.uint8).reshape(-1, TOKEN_BYTES)
-    found = _visible(me, order[members.rows], index, keys, task)
+    found = _visible(me, order[members.rows], index, keys, task, length)
     comparison = Comparison(me, circle(), members.held(values))
     comparison.show()
     comparison.require(_TOLD_APART)
@@ -198,8 +198,10 @@ def _written(index: NDArray[np.uint8]) -> pa.Array:
     return pa.LargeStringArray.from_buffers(len(index), pa.py_buffer(starts), pa.py_buffer(text))
 
 
-def _visible(me: Owner, rows: NDArray[np.int64], index: NDArray[np.uint8], keys: Keys, task: Aligning) -> Aligned:
-    _hear_verdict(me, task, keys, len(rows))
+def _visible(
+    me: Owner, rows: NDArray[np.int64], index: NDArray[np.uint8], keys: Keys, task: Aligning, length: int
+) -> Aligned:
+    _hear_verdict(me, task, keys, len(rows), length)
     token = hashlib.sha256(index.tobytes()).digest()[:TOKEN_BYTES]
     return Aligned(token, len(rows), rows, index=index)
 
@@ -256,9 +258,12 @@ def _tell_verdict(me: Coordinator, count: int, task: Aligning) -> None:
         raise too_few(count, task)
 
 
-def _hear_verdict(me: Owner, task: Aligning, keys: Keys, matched: int) -> None:
-    """Hear whether the ``matched`` people are enough; the leader knows how many there are also where they are not."""
-    told = received(me.link(COORDINATOR), COORDINATOR, vocabulary.enough(len(keys.values)))
+def _hear_verdict(me: Owner, task: Aligning, keys: Keys, matched: int, length: int) -> None:
+    """Hear whether the ``matched`` people are enough; the leader knows how many there are also where they are not.
+
+    What is refused as malformed depends on the public ``length`` of the list, not on how many people are on it.
+    """
+    told = received(me.link(COORDINATOR), COORDINATOR, vocabulary.enough(length))
     enough, count = told["enough"], told["count"]
     if enough != (count >= task.enough) or matched not in ((count,) if enough else (0, count)):
         raise ProtocolError(f"the {COORDINATOR} sent a verdict 'enough' that is not about those who were matched")

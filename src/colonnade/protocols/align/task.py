@@ -99,12 +99,22 @@ class Aligning(Playable):
         if self.pad_to is not None and self.mode == "fuzzy":
             raise StudyError("fuzzy alignment cannot pad lists: made-up people would look unlike real ones")
         check_partitions(self.partitions)
-        if self.partitions > 1 and self.mode == "fuzzy":
-            raise StudyError(
-                "fuzzy alignment cannot be done in partitions, as people who are alike may be in different ones: use "
-                "exact keys"
-            )
+        if self.partitions > 1 and (why := self.why_not_partitions) is not None:
+            raise StudyError(f"this alignment cannot be done in partitions: {why}")
         self.plan  # noqa: B018 - checks the keys
+
+    @property
+    def why_not_partitions(self) -> str | None:
+        """Why people cannot be aligned partition by partition; ``None``: they can."""
+        if self.mode == "fuzzy":
+            return "people who are alike may be in different ones; use exact keys"
+        if self.hidden and self.leader_joins and len(self.owners) > 2:
+            return (
+                "where members are hidden among three parties or more, the coordinator and one of them would see in "
+                'which partitions the others have people in common; use mode = "helper", which tells them this anyway, '
+                "or hidden = false"
+            )
+        return None
 
     @property
     def leaders(self) -> tuple[str, ...]:
@@ -188,12 +198,14 @@ class Aligning(Playable):
             return _FUZZY
         hidden, several = self.hidden, len(self.owners) > 2
         counted = _OVERLAPS if hidden and several else _COUNT
+        counted += _BY_PARTITION if self.partitions > 1 else ""
         kind = "alone" if self.leader_joins else "helper"
         pooled = _WITH_COORDINATOR[kind, hidden]
         among = _AMONG_OWNERS[kind, hidden] if several else _ALONE
         padded = self.pad_to is not None
         own, all_lengths = (_PADDED, _PADDED) if padded else (_LENGTHS[kind, hidden], "the length of every list")
-        owners = Leak("each owner", f"{_MEMBERS[hidden]}; {own}", f"{_TRY[kind]}; {among}")
+        members = _MEMBERS[hidden] + (_TOO_FEW_TOO if self.partitions > 1 and not hidden else "")
+        owners = Leak("each owner", f"{members}; {own}", f"{_TRY[kind]}; {among}")
         return (owners, Leak(COORDINATOR, f"{counted}; {all_lengths}; never a key", pooled), _NOBODY)
 
     @property
@@ -297,6 +309,8 @@ _AMONG_OWNERS = {
 }
 _COUNT = "how many people all hold"
 _OVERLAPS = "how many of the leader's people each group of the others holds"
+_TOO_FEW_TOO = ", even if they are fewer than at_least"
+_BY_PARTITION = ", in each partition, of which it does not know whose they are"
 _WITH_COORDINATOR = {
     ("alone", False): "with an owner: nothing more",
     ("alone", True): "with an owner: who else holds that owner's people, as far as the leader does; no other key",

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from colonnade.errors import PeerLost, ProtocolError
+from colonnade.errors import DisagreementError, PeerLost, ProtocolError
 from colonnade.protocols.lanes.partitions import check_count
 from colonnade.protocols.roles import COORDINATOR
 
@@ -127,7 +127,10 @@ class Arbiter:
         if not self._current(lane) or len(run.done) < len(self._participants):
             return []
         if len(set(run.done.values())) > 1:
-            raise ProtocolError("participants hold results of one lane that are about different numbers of people")
+            raise DisagreementError(
+                "participants hold results of one lane that are about different numbers of people, so somebody does "
+                "not follow the protocol: nothing was opened"
+            )
         self._kept[lane.partition] = lane.attempt
         self._failing[run.hub] = 0
         del self._runs[lane]

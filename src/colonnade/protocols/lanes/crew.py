@@ -70,10 +70,17 @@ class Crew(Protocol):
         """Let its worker meet those of all others at this hub; ``Done``, ``Lost`` or ``Failed`` follows."""
 
     def give_up(self, lane: Lane) -> None:
-        """Stop its worker's part at once, if it has any; the lane is of no interest any more."""
+        """Stop its worker's part at once, if it has any; the lane is of no interest any more.
+
+        A worker that only waited to meet is then ``Free``. An event of the lane may still come; only ``Failed`` counts.
+        """
 
     def event(self) -> Event:
-        """The next event; waits for it. A worker that has ended a lane, in whichever way, is then ``Free`` again."""
+        """The next event; waits for it. A worker that has ended a lane, in whichever way, is then ``Free`` again.
+
+        One that is dead never is. When none is left, and none will come, this raises an error, which ends the study:
+        the other participants hear signs of life of the head and would wait forever.
+        """
 
     def close(self) -> None:
         """Stop all workers; :meth:`event` gives ``Closed`` after what it had before, also to whoever waits in it."""

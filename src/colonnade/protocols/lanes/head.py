@@ -35,7 +35,10 @@ from colonnade.received import received
 Pulse = Callable[[], None]
 """To be called every few seconds: it shows that this party is alive, and raises an error if the study has ended."""
 Split = Callable[[Partitions, Pulse], Sequence[int]]
-"""Lays an owner's table out, before any lane; it returns how many keys each partition has."""
+"""Lays an owner's table out, before any lane; it returns how many keys each partition has.
+
+Every cell is read and checked here. A cell that is found wrong in a lane would tell all in which partition it lies.
+"""
 
 
 def owner(me: Owner, laned: Laned, programs: Additive, crew: Crew, split: Split, *, beat: float = BEAT) -> Any:
@@ -57,8 +60,7 @@ def owner(me: Owner, laned: Laned, programs: Additive, crew: Crew, split: Split,
                 for said in workers.heard(item):
                     _say(link, said.what, said.lane, said.rows, said.worker)
             elif (order := _order(item, laned)) is not None:
-                workers.obey(order)
-                me.progress("lanes", len(workers.kept), laned.partitions)
+                _obey(me, laned, workers, order)
                 if isinstance(order, Over):
                     break
         _say(link, "over")
@@ -88,8 +90,7 @@ def coordinator(me: Coordinator, laned: Laned, programs: Additive, crew: Crew, *
                 to_all("over")
             else:
                 to_all("kept" if isinstance(order, Kept) else "again", lane=order.lane)
-            workers.obey(order)
-            me.progress("lanes", len(workers.kept), laned.partitions)
+            _obey(me, laned, workers, order)
 
     def still() -> None:
         if not arbiter.over:  # then all was said
@@ -122,15 +123,30 @@ def coordinator(me: Coordinator, laned: Laned, programs: Additive, crew: Crew, *
     return _released(me, summing, laned, programs, workers)
 
 
+def _obey(me: Role, laned: Laned, workers: Workers, order: Order) -> None:
+    """Do what is ordered, and stop as soon as it is clear that there are more rows than the study allows."""
+    workers.obey(order)
+    if isinstance(order, Kept):
+        done, hidden = len(workers.kept), laned.aligning.hidden
+        me.progress("lanes", done, laned.partitions)
+        # Slots are as many in every lane, so one lane shows it before the others are played.
+        rows = workers.rows * laned.partitions // done if hidden else workers.rows
+        check_count(rows, laned.task, hidden=hidden, part=True)
+
+
 def _spread(me: Owner, laned: Laned) -> Partitions:
     """The partitions and their key, which the first owner draws and the coordinator lacks."""
     first, *others = laned.task.owners
     if me.name != first:
-        return Partitions(laned.partitions, received(me.link(first), first, vocabulary.PARTITION_KEY)["key"])
-    key = new_key()
+        told = received(me.link(first), first, vocabulary.PARTITION_KEY)
+        spread = Partitions(laned.partitions, told["key"])
+        if spread.check != told["check"]:
+            raise ProtocolError(f"{first} divides people into partitions by other rules: use the same version")
+        return spread
+    spread = Partitions(laned.partitions, new_key())
     for name in others:
-        me.link(name).send("partition-key", key=key)
-    return Partitions(laned.partitions, key)
+        me.link(name).send("partition-key", key=spread.key, check=spread.check)
+    return spread
 
 
 def _check_split(laned: Laned, held: Sequence[int]) -> None:

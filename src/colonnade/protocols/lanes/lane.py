@@ -21,7 +21,7 @@ from colonnade.protocols.align import Aligning
 from colonnade.protocols.lanes.arbiter import Lane
 from colonnade.protocols.on_shares import OnShares
 from colonnade.protocols.roles import COORDINATOR, Progress, Role, silent
-from colonnade.protocols.rows import Rows
+from colonnade.protocols.rows import Rows, check_count
 from colonnade.protocols.session import Place, Played, play
 from colonnade.protocols.sums import Additive, Sums, over_sums
 from colonnade.protocols.task import Playable, Priced
@@ -40,6 +40,9 @@ class Laned:
     def __post_init__(self) -> None:
         if (why := why_not(self.task)) is not None:
             raise StudyError(f"this study cannot be done in lanes: it {why}")
+        if self.aligning.hidden and self.aligning.pad_to is not None:
+            slots = self.partitions * len(self.task.owners) * self.aligning.listed(0)
+            check_count(slots, self.task, hidden=True)
 
     @property
     def partitions(self) -> int:

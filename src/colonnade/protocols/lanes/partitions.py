@@ -23,6 +23,7 @@ MOST_PARTITIONS = 1 << 16
 _PURPOSE = b"partition"
 _WORD = 4
 _OVERFLOW_BITS = 64
+_TRIED = 64
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,13 @@ class Partitions:
 
         words = np.frombuffer(b"".join(map(hashed, values)), dtype=">u4").astype(np.int64)
         return words >> (8 * _WORD - (self.count.bit_length() - 1))
+
+    @property
+    def check(self) -> bytes:
+        """A digest of what these rules give: owners with other rules would lose people without knowing it."""
+        numbers = self.of([f"person {number}".encode() for number in range(_TRIED)])
+        lengths = [filled_length(people, self.count) for people in (1, 1000, 10**6, 10**9)]
+        return hashlib.sha256(repr((self.count, numbers.tolist(), lengths)).encode()).digest()
 
 
 def check_count(count: int) -> None:

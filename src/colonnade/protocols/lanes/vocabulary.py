@@ -16,8 +16,8 @@ LONGEST_INTRODUCTION = 1 << 13
 """No introduction of a worker has more bytes."""
 MOST_HUBS = 256
 
-PARTITION_KEY = Message("partition-key", key=Octets(KEY_BYTES))
-"""The key by which people are spread over partitions, from the first owner to the others."""
+PARTITION_KEY = Message("partition-key", key=Octets(KEY_BYTES), check=Octets(32))
+"""The key by which people are spread over partitions, and what it gives, from the first owner to the others."""
 
 
 def said(partitions: int) -> Message:

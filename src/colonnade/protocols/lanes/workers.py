@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from colonnade.errors import ProtocolError
 from colonnade.mpc import Hand
 from colonnade.protocols.lanes.arbiter import Again, Followed, Kept, Lane, Meet, Order
 from colonnade.protocols.lanes.crew import Closed, Crew, Event, Failed, Free, Here, Lost
@@ -53,6 +52,11 @@ class Workers:
             raise ValueError("lanes are added up when all of them are kept")
         return self._total
 
+    @property
+    def rows(self) -> int:
+        """The rows, or slots, of all lanes that are kept so far."""
+        return 0 if self._total is None else self._total.rows
+
     def heard(self, event: Event) -> list[Said]:
         """What this participant has to say when its crew tells it something."""
         if isinstance(event, Failed):
@@ -68,7 +72,7 @@ class Workers:
             return []  # it was given up meanwhile
         if isinstance(event, Here):
             if len(event.introduction) > LONGEST_INTRODUCTION:
-                raise ProtocolError("the introduction of a worker is too long")
+                raise ValueError("the introduction of a worker is too long")
             self._followed.here(lane)
             return [Said("here", lane, worker=event.introduction)]
         self._ended.add(lane)
