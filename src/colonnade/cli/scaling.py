@@ -72,7 +72,7 @@ class Asked:
 
     def estimated(self, study: Study, rows: int) -> Outcome:
         """What a run of a study with lists of so many rows would take."""
-        from colonnade.study.scale import BUILT_IN, Fleet, Measured, estimate, work_of_study
+        from colonnade.study.scale import BUILT_IN, Fleet, Measured, estimate, why_not_parted, work_of_study
 
         measured = BUILT_IN if self.bench is None else Measured.load(self.bench)
         line = Fleet.bandwidth if self.bandwidth is None else bytes_a_second(self.bandwidth)
@@ -80,7 +80,7 @@ class Asked:
         cores = measured.processors if self.one_machine else None
         fleet = Fleet(self.workers or 1, self.hubs or 1, line, trip, cores)
         own = 1 if study.aligning is None else study.aligning.partitions
-        able = study.aligning is not None and study.aligning.mode != "fuzzy" and study.task.why_not_lanes is None
+        able = why_not_parted(study.task, study.aligning) is None
         chosen = self.partitions or (fit(rows, fleet.workers) if own == 1 and able else own)
         work = work_of_study(study, rows, chosen, self.table or "parquet")
         return Outcome(study.name, rows, work.table, fleet, measured, estimate(work, fleet, measured.constants), own)

@@ -205,6 +205,11 @@ def test_what_cannot_be_is_refused():
         work_of_task(task, aligning, names, WIDTHS, 1000, 48)
     with pytest.raises(StudyError, match="only a study that aligns people"):
         work_of_task(task, None, names, WIDTHS, 1000, 16)
+    with pytest.raises(StudyError, match="this alignment cannot be done in partitions"):
+        work(1000, 16, hidden=True)
+    proven = replace(task, trust=replace(task.trust, security="active", inputs="proven"))
+    with pytest.raises(StudyError, match="cannot be done in lanes"):
+        work_of_task(proven, aligning, names, WIDTHS, 1000, 16)
     for wrong in ({"workers": 0}, {"hubs": 0}, {"bandwidth": 0.0}, {"bandwidth": float("inf")}, {"round_trip": -1.0}):
         with pytest.raises(StudyError):
             Fleet(**wrong)

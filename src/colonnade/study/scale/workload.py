@@ -10,6 +10,7 @@ from colonnade.errors import StudyError
 from colonnade.privacy import Trust
 from colonnade.protocols.align import Aligning
 from colonnade.protocols.cost import BASE_MEMORY, WORD, Load, checking
+from colonnade.protocols.lanes.lane import why_not
 from colonnade.protocols.lanes.partitions import check_count, filled_length
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.task import Task
@@ -44,10 +45,8 @@ def work_of_task(
     """The work of a task; where nothing is aligned, all tables have the same rows."""
     count = partitions or (1 if aligning is None else aligning.partitions)
     check_count(count)
-    if count > 1 and aligning is None:
-        raise StudyError("only a study that aligns people can be done in partitions: add [align]")
-    if count > 1 and task.why_not_lanes is not None:
-        raise StudyError(f"this study cannot be done in partitions: it {task.why_not_lanes}")
+    if count > 1 and (why := why_not_parted(task, aligning)) is not None:
+        raise StudyError(why)
     people = rows if aligning is None or aligning.pad_to is None else aligning.pad_to
     listed = filled_length(people, count)
     joint = rows
@@ -62,6 +61,17 @@ def work_of_task(
     if count == 1:
         return Work(parts, 1, listed, task.waits + aligned, table=table)
     return Work(parts, count, listed, task.waits + aligned + ROUNDS_OF_A_LANE, task.message_rounds, table)
+
+
+def why_not_parted(task: Task, aligning: Aligning | None) -> str | None:
+    """Why a study cannot be done in partitions, in a sentence; ``None``: it can."""
+    if aligning is None:
+        return "only a study that aligns people can be done in partitions: add [align]"
+    if (why := why_not(task)) is not None:
+        return f"this study cannot be done in lanes: it {why}"
+    if (why := aligning.why_not_partitions) is not None:
+        return f"this alignment cannot be done in partitions: {why}"
+    return None
 
 
 def _part(
