@@ -62,7 +62,7 @@ def test_help_lists_every_command(colonnade):
 @pytest.mark.parametrize(
     "command",
     [
-        ["demo"], ["plan"], ["audit"], ["keys"],
+        ["demo"], ["plan"], ["bench"], ["audit"], ["keys"],
         ["privacy"], ["run"], ["coordinator"], ["relay"], ["party"], ["doctor"], ["init", "party"], ["init", "pins"],
         ["init", "trial"], ["init", "coordinator"], ["ledger", "show"], ["ledger", "verify"], ["ledger", "export"],
         ["ledger", "release"],

@@ -31,6 +31,9 @@ from colonnade.report import render
 from colonnade.study import PartyConfig, Study, book, preflight
 from colonnade.study.alignment.store import Store
 from colonnade.study.record import read_facts
+from colonnade.study.scale import BUILT_IN, Fleet, Measured, estimate
+from colonnade.study.scale.constants import in_words
+from colonnade.study.scale.model import Part, Work
 from colonnade.tables import Schema, draft_schema, flag, number, read_table
 from colonnade.wire import Certificate, Identity
 
@@ -389,6 +392,21 @@ def _use_table(path: Path) -> None:
     draft_schema(path)
 
 
+def _bench(folder: Path) -> Path:
+    """Constants as `colonnade bench` writes them."""
+    path = folder / "bench.json"
+    Measured(BUILT_IN.constants, "2026-11-01T10:00:00+00:00", 8, "x86_64, 8 processors", "0.1.0").save(path)
+    return path
+
+
+def _use_bench(path: Path) -> None:
+    found = Measured.load(path)
+    part = Part("a", rows=10**9, columns=200, align_ids=10**6, dealt=10**12, products=10**14, sent=10**12)
+    assert estimate(Work((part,), 1024, 10**6, 20), Fleet(64, cores=found.processors), found.constants).seconds > 0
+    assert all(in_words(name, value) for name, value in vars(found.constants).items())
+    assert found.source
+
+
 SUBJECTS = (
     *(Subject(f"study {name}", _study(name), _use_study, in_bytes(*mutations.TOML)) for name in STUDIES),
     Subject("party", copied("party", "party.toml"), _use_party, in_bytes(*mutations.TOML)),
@@ -433,4 +451,5 @@ SUBJECTS = (
     Subject("alignment", _alignment, _use_alignment, in_bytes(*mutations.ANY), quiet=True),
     Subject("csv", copied("people", "shop.csv"), _use_table, in_bytes(*mutations.ANY)),
     Subject("parquet", _parquet, _use_table, in_bytes(*mutations.ANY)),
+    Subject("bench", _bench, _use_bench, in_bytes(*mutations.JSON)),
 )

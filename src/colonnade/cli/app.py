@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 import typer
 from typer.core import TyperGroup
 
-from colonnade.cli import agents, audits, console, groups, hubs, participants
+from colonnade.cli import agents, audits, console, groups, hubs, participants, scaling
 from colonnade.cli.groups import StudyPath
 from colonnade.cli.output import Json, about, complain, emit, pour, progress_bar, say
 from colonnade.cli.participants import Again, Approve, Out, PartyPath
@@ -66,6 +66,7 @@ app.command()(participants.relay)
 agents.add_to(app)
 hubs.add_to(app)
 app.command()(console.console)
+app.command()(scaling.bench)
 app.add_typer(audits.audit_app, name="audit")
 app.add_typer(groups.init_app, name="init")
 app.add_typer(groups.ledger_app, name="ledger")
@@ -135,6 +136,7 @@ def plan(
     rounds: Annotated[bool, typer.Option("--rounds", help="Ask how many rounds fit the budget (sketch).")] = False,
     rows: Annotated[bool, typer.Option("--rows", help="Ask how many rows are enough for the budget.")] = False,
     epsilon: Annotated[bool, typer.Option("--epsilon", help="Ask what each observer would learn.")] = False,
+    cost: Annotated[bool, typer.Option("--cost", help="Ask what a run takes: time, bytes, memory, disk.")] = False,
     error: Annotated[
         float | None,
         typer.Option("--error", metavar="E", help="The noise: deviation on a mean, entry of X'X/n, slope or score."),
@@ -147,13 +149,27 @@ def plan(
         int | None,
         typer.Option("--rows-given", metavar="N", min=1, help="There are so many rows.  [default: as the study says]"),
     ] = None,
+    workers: scaling.Workers = None,
+    hubs: scaling.Hubs = None,
+    bandwidth: scaling.Bandwidth = None,
+    round_trip: scaling.RoundTrip = None,
+    partitions: scaling.PartitionCount = None,
+    table: scaling.TableOption = None,
+    one_machine: scaling.OneMachine = False,
+    bench: scaling.Bench = None,
     json: Json = False,
 ) -> None:
-    """Ask how many rounds or rows it takes, or what noise costs."""
+    """Ask how many rounds or rows it takes, what noise costs, or what a run takes."""
     from colonnade.cli import plan as command
 
-    if rounds + rows + epsilon != 1:
-        raise StudyError("ask one question at a time: --rounds, --rows or --epsilon")
+    asked = scaling.Asked(workers, hubs, bandwidth, round_trip, partitions, table, one_machine, bench)
+    if cost + rounds + rows + epsilon > 1 or not (asked.anything or cost + rounds + rows + epsilon):
+        raise StudyError("ask one question at a time: --rounds, --rows, --epsilon or --cost")
+    if asked.anything and (rounds or rows or epsilon):
+        raise StudyError("workers, hubs and lines are about --cost, and not about rounds, rows or epsilon")
+    if asked.anything or cost:
+        command.cost(study, asked, error, noise_multiplier, rows_given, json)
+        return
     question: Literal["rounds", "rows", "epsilon"] = "rounds" if rounds else "rows" if rows else "epsilon"
     command.plan(study, question, error, noise_multiplier, rows_given, json)
 
@@ -186,21 +202,29 @@ def privacy(
     study: StudyPath,
     rows: Annotated[int | None, typer.Option("--rows", min=1, help="Size the estimates for so many rows.")] = None,
     curve: Annotated[bool, typer.Option("--curve", help="Show delta at many epsilons too, for each observer.")] = False,
+    workers: scaling.Workers = None,
+    hubs: scaling.Hubs = None,
+    bandwidth: scaling.Bandwidth = None,
+    bench: scaling.Bench = None,
     json: Json = False,
 ) -> None:
     """What a study would cost, for whom, before anybody says yes."""
     from colonnade.cli import show
     from colonnade.study import Study, preflight
-    from colonnade.study.preflight import outlook
+    from colonnade.study.preflight import outlook, rows_of
 
     loaded = Study.load(study)
     answer, expected = preflight(loaded, rows), outlook(loaded, rows)
     curves = show.curves(answer.statement) if curve else {}
+    asked = scaling.Asked(workers, hubs, bandwidth, bench=bench)
+    taken = asked.estimated(loaded, rows_of(loaded, rows)) if asked.anything else None
     if json:
         more = {"description": loaded.content.description, "forecast": None if expected is None else expected.to_dict()}
-        emit(answer.to_dict() | more | ({"curves": curves} if curve else {}))
+        scaled = {} if taken is None else {"scale": taken.to_dict()}
+        emit(answer.to_dict() | more | ({"curves": curves} if curve else {}) | scaled)
     else:
         parts = [show.about(loaded), show.preflight(answer), show.curve_table(curves) if curve else ""]
+        parts.append("" if taken is None else scaling.show(taken))
         say("\n\n".join(filter(None, [*parts, show.forecast(expected, loaded), show.wrong_pins(loaded)])))
 
 

@@ -1,14 +1,16 @@
-"""``colonnade plan``: how many rounds fit, how many rows are enough, or what a study would cost."""
+"""``colonnade plan``: how many rounds fit, how many rows are enough, what noise costs, or what a run takes."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from colonnade.cli.output import emit, say
+from colonnade.cli.scaling import Asked, show
 from colonnade.cli.show import binding
 from colonnade.errors import StudyError
 from colonnade.study import Study
 from colonnade.study.plan import Amount, Plan, Question, epsilons, least_rows, most_rounds
+from colonnade.study.preflight import rows_of
 
 
 def plan(
@@ -31,6 +33,22 @@ def plan(
     else:
         answer = epsilons(loaded, amount, rows_given)
     emit(answer.to_dict()) if json else say(_show(answer))
+
+
+def cost(
+    study: Path,
+    asked: Asked,
+    error: float | None,
+    noise_multiplier: float | None,
+    rows_given: int | None,
+    json: bool,
+) -> None:
+    """Say what a run would take, in time, bytes, memory and disk."""
+    if error is not None or noise_multiplier is not None:
+        raise StudyError("what a run takes does not depend on its noise: leave out --error and --noise-multiplier")
+    loaded = Study.load(study)
+    found = asked.estimated(loaded, rows_of(loaded, rows_given))
+    emit(found.to_dict()) if json else say(show(found))
 
 
 def _amount(study: Study, error: float | None, multiplier: float | None) -> Amount:

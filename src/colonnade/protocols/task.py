@@ -218,6 +218,10 @@ class Task(Playable, Priced):
     def cells(self, name: str, rows: int) -> Cells:
         """How many numbers a participant shares, holds shares of and opens, for so many rows."""
 
+    def products(self, rows: int) -> int:
+        """About how many products of two numbers a seat adds up on its shares; if unsaid, one for each it holds."""
+        return max((self.cells(seat, rows).held for seat in self.trust.committee), default=0)
+
     @property
     def rows_at_once(self) -> int | None:
         """How many rows a seat holds at a time; ``None`` if it keeps all of them."""

@@ -93,12 +93,7 @@ class Preflight:
 
 def preflight(study: Study, rows: int | None = None) -> Preflight:
     """What a study would cost, for tables of ``rows`` rows (default: the number that it states or allows)."""
-    if study.task.rows_fixed and rows is not None:
-        raise StudyError(
-            f"the number of rows of kind {study.content.task.kind} stands in the study file, where it decides the "
-            "price: change task.rows, or ask `colonnade plan`"
-        )
-    sized = _rows(study, rows)
+    sized = rows_of(study, rows)
     return Preflight(
         study=study.name,
         digest=study.digest,
@@ -133,8 +128,13 @@ def _run(study: Study, rows: int) -> RunFigures | None:
     return RunFigures.of(study.task, study.participants, rows, joint)
 
 
-def _rows(study: Study, asked: int | None) -> int:
+def rows_of(study: Study, asked: int | None) -> int:
     """How long the parties' lists are taken to be: as asked, as the study expects, or as long as they may be."""
+    if study.task.rows_fixed and asked is not None:
+        raise StudyError(
+            f"the number of rows of kind {study.content.task.kind} stands in the study file, where it decides the "
+            "price: change task.rows, or ask `colonnade plan`"
+        )
     longest = None if study.aligning is None else study.aligning.longest
     if asked is not None:
         if longest is not None and asked > longest:

@@ -228,8 +228,12 @@ class Aligning(Playable):
 
     # --- what it takes
 
-    def load(self, name: str, rows: int) -> tuple[float, int]:
-        """Seconds and bytes sent of one participant, for lists of ``rows`` rows, if the first of the leaders leads."""
+    def load(self, name: str, rows: int, cores: int | None = None) -> tuple[float, int]:
+        """Seconds and bytes sent of one participant, for lists of ``rows`` rows, if the first of the leaders leads.
+
+        Group operations are shared by ``cores``; by default by all of this machine.
+        """
+        cores = cores or processors()
         rows = rows if self.pad_to is None else self.pad_to
         others, leads = len(self.owners) - 1, name == self.leaders[0]
         store = 8 * 2 * cells_for(rows)
@@ -251,11 +255,11 @@ class Aligning(Playable):
                 points *= 2
             else:
                 sent = 2 * TAG_BYTES * rows * others if leads else store
-            seconds += (products * SECONDS_PER_PRODUCT + rows * SECONDS_PER_HASH) / processors()
+            seconds += (products * SECONDS_PER_PRODUCT + rows * SECONDS_PER_HASH) / cores
             sent += points * POINT_BYTES
         if self.mode == "ot":
             asks, holds = self.hidden or leads, self.hidden or not leads
-            transfers = WIDTH * lists * (2 * SECONDS_PER_PRODUCT + 2 * SECONDS_PER_HASH) / processors()
+            transfers = WIDTH * lists * (2 * SECONDS_PER_PRODUCT + 2 * SECONDS_PER_HASH) / cores
             seconds += (asks + holds) * (transfers + _SECONDS_PER_VALUE * rows * lists)
             seconds += asks * _SECONDS_PER_LISTED * rows
             if not self.hidden:

@@ -340,6 +340,10 @@ class Marginals(OnShares):
             opened=self.entries * (len(self.everyone) - (name in self.everyone)),
         )
 
+    def products(self, rows: int) -> int:
+        """Of codes of two columns that are asked for together."""
+        return rows * sum(product.left.width * product.right.width for product in self.layout.shared)
+
     def adjustable(self, rows: int | None) -> AdjustedMarginals:
         """The task with given noise."""
         return AdjustedMarginals(self, rows)

@@ -290,6 +290,11 @@ class Moments(JointRows, OnShares):
             opened=self.entries * (len(self.everyone) - (name in self.everyone)) if seated else 0,
         )
 
+    def products(self, rows: int) -> int:
+        """Of columns of two owners; if members are hidden, of any two columns."""
+        widths = [len(block.columns) for block in self.blocks]
+        return rows * (self.width**2 if self.hidden else (sum(widths) ** 2 - sum(width**2 for width in widths)) // 2)
+
     @property
     def agreement(self) -> dict[str, Any]:
         """Everything that must be equal at every participant, in order and exactly."""

@@ -1,0 +1,131 @@
+"""``colonnade bench`` and what ``plan --cost`` and ``privacy`` say about workers, hubs and lines."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from colonnade.cli.scaling import bytes_a_second, clock, constants, fit, size
+from colonnade.errors import StudyError
+from colonnade.study.scale import BUILT_IN, Measured, measure
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+TINY = measure.Sizes(table=200, joint=1024, ids=200, draws=1 << 8, messages=1, rounds=2, repeats=1)
+
+
+@pytest.fixture
+def study(tmp_path):
+    shutil.copytree(EXAMPLES / "three-organisations", tmp_path / "s", ignore=shutil.ignore_patterns("*.sqlite*"))
+    return tmp_path / "s" / "STUDY.toml"
+
+
+def test_bench_measures_and_plan_uses_it(colonnade, study, tmp_path, monkeypatch):
+    monkeypatch.setattr(measure, "QUICK", TINY)
+    monkeypatch.chdir(tmp_path)
+    said = colonnade("bench", "--quick", "--json")
+    found = Measured.load(tmp_path / "colonnade-bench.json")
+    assert found.to_dict() | {"file": "colonnade-bench.json"} == said
+    assert found.quick
+    assert "is there already" in colonnade("bench", "--quick", code=StudyError.exit_code)
+    assert Measured.load(tmp_path / "colonnade-bench.json") == found
+    assert "constants measured quickly on " in colonnade("plan", study, "--cost", "--bench", "colonnade-bench.json")
+    planned = colonnade("plan", study, "--cost", "--bench", "colonnade-bench.json", "--json")
+    assert planned["constants"] == found.to_dict()
+
+
+def test_constants_are_shown_with_their_units():
+    lines = constants(BUILT_IN).splitlines()
+    assert "  multiply two shares               200 ps" in lines
+    assert "  begin an alignment                370 ms" in lines
+    assert "  a worker's memory                 138 MB" in lines
+
+
+def test_plan_says_what_a_run_takes(colonnade, study):
+    text = colonnade("plan", study, "--workers", 64, "--hubs", 4, "--bandwidth", "10Gbit", "--rows-given", 10**9)
+    for words in (
+        "1,000,000,000 in every table (parquet)",
+        "2,048 (chosen for this estimate)",
+        "64 for each participant, each with a core",
+        "lines of 10 Gbit/s each way",
+        "built-in constants of another machine",
+        "the bottleneck: the head of",
+        "core-hours",
+        "each hub",
+        "alignment",
+    ):
+        assert words in text
+    said = colonnade("plan", study, "--cost", "--rows-given", 5000, "--partitions", 16, "--json")
+    assert said["estimate"]["partitions"] == 16
+    assert said["rows"] == 5000
+    assert [party["name"] for party in said["estimate"]["parties"]] == ["bank", "shop", "clinic", "coordinator"]
+    assert said["constants_from"] == BUILT_IN.source
+    assert {"seconds", "bytes_sent", "worker_memory", "disk", "core_hours"} <= said["estimate"]["parties"][0].keys()
+
+
+def test_plan_without_lanes_and_on_one_machine(colonnade, study):
+    text = colonnade("plan", study, "--cost", "--one-machine", "--table", "csv", "--round-trip", 20)
+    assert "none: one process for each participant does everything" in text
+    assert "on one machine with 2 processors" in text
+    assert "(csv)" in text
+
+
+def test_pre_flight_says_it_too_if_asked(colonnade, study):
+    assert "ESTIMATES" not in colonnade("privacy", study)
+    assert "ESTIMATES" in colonnade("privacy", study, "--workers", 8)
+    said = colonnade("privacy", study, "--rows", 4000, "--hubs", 2, "--json")
+    assert said["scale"]["fleet"]["hubs"] == 2
+    assert said["scale"]["rows"] == 4000
+    assert "scale" not in colonnade("privacy", study, "--json")
+
+
+def test_kinds_that_are_no_sums_are_planned_without_lanes(colonnade):
+    said = colonnade("plan", EXAMPLES / "private-regression" / "MESSAGES.toml", "--workers", 4, "--json")
+    assert said["estimate"]["partitions"] == 1
+    assert all(party["phases"]["dealing"] == 0 for party in said["estimate"]["parties"])
+    assert said["estimate"]["bytes_total"] > 0
+
+
+def test_a_study_that_cannot_be_run_takes_nothing_that_could_be_said(colonnade):
+    sketch = EXAMPLES / "iterative-sketch" / "STUDY.toml"
+    assert "a sketch is priced, not run" in colonnade("plan", sketch, "--cost", code=StudyError.exit_code)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--cost", "--epsilon"], "one question at a time"),
+        ([], "one question at a time"),
+        (["--rows", "--workers", "2"], "are about --cost"),
+        (["--cost", "--error", "0.1"], "does not depend on its noise"),
+        (["--cost", "--bandwidth", "fast"], "is written like 10Gbit"),
+        (["--cost", "--partitions", "7"], "power of two"),
+        (["--cost", "--bench", "nowhere.json"], "cannot be used as constants"),
+    ],
+)
+def test_wrong_questions_are_one_sentence(colonnade, study, options, sentence):
+    assert sentence in colonnade("plan", study, *options, code=StudyError.exit_code)
+
+
+def test_bandwidths_are_read_in_bits_and_bytes():
+    assert bytes_a_second("10Gbit") == 1.25e9
+    assert bytes_a_second("100 Mbit/s") == 12.5e6
+    assert bytes_a_second("1.5Gbitps") == 1.875e8
+    assert bytes_a_second("50MB/s") == 50e6
+    for wrong in ("", "10", "10 Gbyte", "-1Gbit", "0Gbit", "1e3bit"):
+        with pytest.raises(StudyError):
+            bytes_a_second(wrong)
+
+
+def test_partitions_fit_rows_and_workers():
+    assert fit(2_000_000, 1) == 1
+    assert fit(100, 4) == 16
+    assert fit(10**9, 1) == fit(10**9, 64) == 2048
+    assert fit(10**5, 100) == 512
+    assert fit(10**12, 10**5) == 1 << 16
+
+
+def test_times_and_sizes_in_words():
+    assert [clock(t) for t in (0.25, 41, 720, 12_240)] == ["0.25 s", "41 s", "12 min", "3.4 h"]
+    assert [size(n) for n in (12, 3.2e6, 2.11e12, 5e15)] == ["12 B", "3.2 MB", "2.11 TB", "5 PB"]

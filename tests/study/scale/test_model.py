@@ -1,0 +1,238 @@
+"""The model of what a run takes: its properties, and one estimate computed by hand."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+import pytest
+from hypothesis import given, strategies as st
+
+from colonnade.errors import StudyError
+from colonnade.privacy import Trust
+from colonnade.protocols.align import Aligning
+from colonnade.protocols.moments.task import Block, Moments
+from colonnade.protocols.roles import COORDINATOR
+from colonnade.study.scale import BUILT_IN, Constants, Estimate, Fleet, estimate, work_of_task
+from colonnade.study.scale.model import ALIGNED_ID, KEPT, PHASES, SPLIT_BASE, SPLIT_ROW, Part, Work
+from colonnade.tables.keys import Key
+
+OWNERS = ("bank", "clinic", "shop")
+WIDTHS = {"bank": 30, "clinic": 20, "shop": 10}
+ONE = Constants(**{one.name: 1.0 for one in fields(Constants)})
+WIDE = Fleet(bandwidth=1e15)
+"""Lines that nothing waits for."""
+
+
+def tasks(*, security: str = "semi-honest", hidden: bool = False, mode: str = "ot") -> tuple[Moments, Aligning]:
+    trust = Trust(OWNERS, OWNERS, 1, security=security)
+    blocks = tuple(Block(owner, tuple(f"c{i}" for i in range(n)), 0.5) for owner, n in WIDTHS.items())
+    task = Moments(blocks, trust, gamma=1024, constant=512, rows_at_most=2**33, noise=10**12, hidden=hidden)
+    return task, Aligning(trust, (Key("id"),), mode=mode, hidden=hidden)
+
+
+def work(rows: int, partitions: int = 1, **how) -> Work:
+    task, aligning = tasks(**how)
+    return work_of_task(task, aligning, (*OWNERS, COORDINATOR), WIDTHS, rows, partitions)
+
+
+def taken(rows: int, partitions: int = 1, fleet: Fleet = WIDE, **how) -> Estimate:
+    return estimate(work(rows, partitions, **how), fleet, BUILT_IN.constants)
+
+
+def party(found: Estimate, name: str):
+    return next(one for one in found.parties if one.name == name)
+
+
+def test_an_estimate_by_hand_without_lanes():
+    part = Part("a", rows=10, columns=3, align_starts=2, align_ids=5, align_sent=70, agreed=10, rounded=30, dealt=60,
+                taken=40, products=90, own_products=80, drawn=6, sent=30, held=1000, checks=2.0)  # fmt: skip
+    other = replace(part, name="b", rows=0, columns=0, sent=0, align_sent=0)
+    found = estimate(Work((part, other), 1, listed=5, lane_rounds=7), Fleet(bandwidth=1e9), ONE)
+    first = found.parties[0]
+    assert first.phases == {
+        "reading": 10 + 30,
+        "splitting": 0,
+        "alignment": 2 + 5 + 10,
+        "dealing": 30 + 2 * 60,
+        "multiplying": 2 * (40 + 90) + 80,
+        "noise": 6,
+        "wire": 100 + 0 + 1,  # it sends 100 bytes, receives none, and joins one session
+    }
+    assert found.parties[1].phases["wire"] == 100 + 1
+    assert tuple(first.phases) == PHASES
+    assert first.core_hours == pytest.approx(sum(first.phases.values()) / 3600)
+    assert first.seconds == pytest.approx(sum(first.phases.values()) + 7)  # and seven round trips
+    assert first.worker_memory == 1 + KEPT + ALIGNED_ID * 5 + 8 * 3 * 5 + 1000
+    assert first.head_memory == first.worker_memory  # it is the same process
+    assert (found.bytes_total, first.bytes_sent, first.disk) == (100, 100, 0)
+    assert (found.hub.bytes_passed, found.hub.seconds, found.hub.limited_by) == (100, 100, "processor")
+    assert found.seconds == first.seconds
+    assert found.bottleneck == "workers of a, mostly multiplying"
+
+
+def test_an_estimate_by_hand_in_lanes():
+    part = Part("a", rows=100, columns=2, align_starts=1, align_ids=10, dealt=400, sent=50, drawn=3)
+    found = estimate(Work((part,), 8, 20, lane_rounds=2, last_rounds=5), Fleet(workers=3, bandwidth=1e9), ONE)
+    alone = (100 + 200) + (100 + 200)
+    lanes = 8 * (1 + 10) + 400 + 50 + 8
+    assert found.lanes_in_turn == 3
+    assert found.seconds == pytest.approx(alone + lanes * 3 / 8 + (3 * 2 + 5) + 3)
+    assert found.bottleneck == "the head of a, which reads and splits alone"
+    assert found.parties[0].disk == 2 * 100 * (40 + 2 * 8)  # in the order of the table, and of partitions
+    assert found.parties[0].head_memory == 1 + KEPT + SPLIT_BASE + 100 * SPLIT_ROW
+    assert found.core_hours == pytest.approx((alone + lanes + 3 + 50) / 3600)  # with the hub
+
+
+@given(
+    st.integers(1, 10**9),
+    st.integers(1, 10**8),
+    st.sampled_from([1, 2, 64, 4096]),
+    st.integers(1, 100),
+    st.sampled_from(["semi-honest", "active"]),
+)
+def test_more_rows_never_take_less(rows, more, partitions, workers, security):
+    fleet = Fleet(workers)
+    few, many = (taken(n, partitions, fleet, security=security) for n in (rows, rows + more))
+    for what in ("seconds", "core_hours", "bytes_total"):
+        assert getattr(few, what) <= getattr(many, what)
+    for one, same in zip(few.parties, many.parties, strict=True):
+        assert one.disk <= same.disk
+        assert one.worker_memory <= same.worker_memory
+        assert one.head_memory <= same.head_memory
+        assert all(one.phases[phase] <= same.phases[phase] for phase in PHASES)
+
+
+def test_work_is_a_line_in_the_rows():
+    """Ten times the rows are ten times the work, but for what begins an alignment and fills lists up."""
+    few, many = taken(10**7, 64), taken(10**8, 640 // 10)
+    for name in OWNERS:
+        for phase in ("reading", "splitting", "dealing", "multiplying"):
+            ratio = party(many, name).phases[phase] / party(few, name).phases[phase]
+            assert ratio == pytest.approx(10, rel=1e-3), phase
+    assert many.bytes_total == pytest.approx(10 * few.bytes_total, rel=0.02)
+    assert many.core_hours == pytest.approx(10 * few.core_hours, rel=0.2)
+
+
+@given(st.integers(10**5, 10**9), st.integers(1, 400), st.integers(1, 400))
+def test_more_workers_never_take_longer_and_do_the_same_work(rows, workers, more):
+    few, many = (taken(rows, 256, replace(WIDE, workers=n)) for n in (workers, workers + more))
+    assert many.seconds <= few.seconds
+    assert many.core_hours == few.core_hours
+    assert many.bytes_total == few.bytes_total
+
+
+def test_workers_divide_lanes_and_not_the_splitting():
+    one, four, many, too_many = (taken(10**8, 256, replace(WIDE, workers=n)) for n in (1, 4, 256, 4096))
+    phases = party(one, "bank").phases
+    alone = phases["reading"] + phases["splitting"] + phases["noise"]
+    trip = BUILT_IN.constants.round_trip * work(10**8, 256).last_rounds
+    hub = one.hub.seconds
+    assert four.seconds - alone - trip == pytest.approx((one.seconds - alone - trip) / 4)
+    assert many.seconds == pytest.approx(alone + hub)  # the one hub is slower than 256 workers
+    assert many.hub.limited_by == "processor"
+    assert too_many.seconds == many.seconds
+    assert many.bottleneck == "processor of the hubs" or many.bottleneck.startswith("the head of")
+
+
+def test_narrow_lines_are_the_bottleneck_and_more_hubs_are_only_their_remedy():
+    slow = Fleet(workers=64, bandwidth=1e6)
+    found, more = taken(10**7, 256, slow), taken(10**7, 256, replace(slow, hubs=100))
+    assert found.bottleneck == "bandwidth of the hubs"
+    assert found.hub.seconds == pytest.approx(found.bytes_total / 1e6, rel=1e-6)
+    assert more.hub.bytes_passed == pytest.approx(found.hub.bytes_passed / 100, rel=1e-6)
+    assert more.bottleneck == "the line of bank"  # its line is as narrow, and hubs cannot help
+    assert taken(10**7, 256, replace(slow, bandwidth=2e6)).hub.seconds == pytest.approx(found.hub.seconds / 2)
+
+
+def test_far_away_round_trips_are_the_bottleneck_of_many_small_lanes():
+    near, far = (taken(10**4, 4096, replace(WIDE, workers=4, round_trip=trip)) for trip in (0.0, 10.0))
+    assert far.bottleneck == "round trips"
+    assert far.seconds - near.seconds == pytest.approx(
+        10 * (work(10**4, 4096).lane_rounds * far.lanes_in_turn + work(10**4, 4096).last_rounds)
+    )
+
+
+def test_one_machine_takes_at_least_all_processor_time_over_its_cores():
+    found = taken(10**7, 64, replace(WIDE, workers=16, cores=2))
+    assert found.seconds == pytest.approx(3600 * found.core_hours / 2)
+    assert found.bottleneck == "the 2 processors of the one machine"
+    many = taken(10**7, 64, replace(WIDE, workers=16, cores=10**4))
+    assert many.seconds == taken(10**7, 64, replace(WIDE, workers=16)).seconds
+
+
+def test_partitions_bound_the_memory_and_cost_what_begins_an_alignment():
+    whole, parted = taken(10**8), taken(10**8, 256)
+    assert party(whole, "bank").worker_memory > 70e9
+    assert party(parted, "bank").worker_memory < 1e9
+    assert party(parted, "bank").phases["alignment"] > party(whole, "bank").phases["alignment"]
+    assert party(whole, "bank").disk == 0 < party(parted, "bank").disk
+    assert parted.listed * 256 >= 10**8
+
+
+def test_checks_and_hidden_members_cost_more():
+    plain, checked, hidden = taken(10**6), taken(10**6, security="active"), taken(10**6, hidden=True)
+    for name in OWNERS:
+        before = party(plain, name).phases
+        assert party(checked, name).phases["dealing"] > before["dealing"]
+        assert party(hidden, name).phases["multiplying"] > 3 * before["multiplying"]
+    assert checked.bytes_total > plain.bytes_total
+
+
+def test_dh_takes_longer_than_ot_and_a_helper_less():
+    ot, dh, helper = (taken(10**6, mode=mode) for mode in ("ot", "dh", "helper"))
+    aligned = [party(found, "bank").phases["alignment"] for found in (helper, ot, dh)]
+    assert aligned == sorted(aligned)
+    assert aligned[2] > 10 * aligned[1]
+    assert party(helper, COORDINATOR).phases["alignment"] > 0 == party(ot, COORDINATOR).phases["alignment"]
+
+
+def test_csv_takes_longer_to_read_than_parquet():
+    task, aligning = tasks()
+    names = (*OWNERS, COORDINATOR)
+    found = [
+        estimate(work_of_task(task, aligning, names, WIDTHS, 10**6, 1, table), WIDE, BUILT_IN.constants)
+        for table in ("parquet", "csv")
+    ]
+    parquet, csv = (party(one, "bank").phases["reading"] for one in found)
+    assert csv == pytest.approx(10**6 * (BUILT_IN.constants.csv_row + 30 * BUILT_IN.constants.csv_cell))
+    assert parquet < csv
+
+
+def test_what_cannot_be_is_refused():
+    task, aligning = tasks()
+    names = (*OWNERS, COORDINATOR)
+    with pytest.raises(StudyError, match="power of two"):
+        work_of_task(task, aligning, names, WIDTHS, 1000, 48)
+    with pytest.raises(StudyError, match="only a study that aligns people"):
+        work_of_task(task, None, names, WIDTHS, 1000, 16)
+    with pytest.raises(StudyError, match="this alignment cannot be done in partitions"):
+        work(1000, 16, hidden=True)
+    proven = replace(task, trust=replace(task.trust, security="active", inputs="proven"))
+    with pytest.raises(StudyError, match="cannot be done in lanes"):
+        work_of_task(proven, aligning, names, WIDTHS, 1000, 16)
+    for wrong in ({"workers": 0}, {"hubs": 0}, {"bandwidth": 0.0}, {"bandwidth": float("inf")}, {"round_trip": -1.0}):
+        with pytest.raises(StudyError):
+            Fleet(**wrong)
+
+
+def test_a_study_without_alignment_has_none_to_pay():
+    task, _ = tasks()
+    found = estimate(work_of_task(task, None, OWNERS, WIDTHS, 10**5), WIDE, BUILT_IN.constants)
+    phases = party(found, "bank").phases
+    assert phases["alignment"] == pytest.approx(10**5 * BUILT_IN.constants.agree_row)
+
+
+@pytest.mark.parametrize(
+    ("mode", "parties", "ids", "measured"),
+    [("ot", 2, 10**6, 21), ("ot", 3, 10**6, 37), ("dh", 2, 10**5, 86), ("dh", 3, 10**5, 149), ("helper", 3, 10**6, 29)],
+)
+def test_alignment_takes_about_what_was_measured(mode, parties, ids, measured):
+    """Core-seconds of all participants from files to aligned tables (benchmarks/results/alignment.md)."""
+    owners = OWNERS[:parties]
+    trust = Trust(owners, owners if parties > 2 else (*owners, COORDINATOR), 1)
+    blocks = tuple(Block(owner, ("c",), 0.5) for owner in owners)
+    task = Moments(blocks, trust, gamma=1024, constant=512, rows_at_most=2**33, noise=10**12)
+    aligning = Aligning(trust, (Key("id"),), mode=mode)
+    columns = dict.fromkeys(owners, 1)
+    found = estimate(work_of_task(task, aligning, (*owners, COORDINATOR), columns, ids), WIDE, BUILT_IN.constants)
+    assert 3600 * found.core_hours == pytest.approx(measured, rel=0.3)
