@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from colonnade.errors import NO_RESULT, PeerLost, ShareError
-from colonnade.mpc import vocabulary
+from colonnade.mpc import telling, vocabulary
 from colonnade.mpc.committee import Committee, Link
 from colonnade.mpc.common import CommonKeys
 from colonnade.mpc.dealing import Dealing, dealt
@@ -398,25 +397,8 @@ class Hand:
 
     def tell_opened(self, values: Integers, to: Sequence[str]) -> None:
         """Send opened values to the participants in ``to``, who did not take part in the opening."""
-        flat = values.reshape(-1)
-        plain = values if values.dtype == np.int64 else [str(value).rjust(self._longest_number) for value in flat]
-        for name in to:
-            if name != self.name:
-                self.links[name].send("opened", values=plain)
-
-    @property
-    def _longest_number(self) -> int:
-        """The length of the longest number as text: all are padded to it, so that no length depends on a value."""
-        return len(str(self.system.modulus)) + 1
+        telling.tell(values, [self.links[name] for name in to if name != self.name], self.system)
 
     def receive_opened(self, opener: str, shape: Sequence[int], bound: int) -> Integers:
         """The values that ``opener`` opened, which must have this shape and be at most ``bound`` in magnitude."""
-        narrow, due = bound < 2**63, tuple(shape)
-        message = vocabulary.opened(due) if narrow else vocabulary.opened_wide(due, self._longest_number)
-        values: Any = received(self.links[opener], opener, message)["values"]
-        if not narrow:
-            values = np.array([int(value) for value in values], dtype=object).reshape(due)
-        if values.size and max(int(values.max()), -int(values.min())) > bound:
-            raise ShareError(f"{opener} told an opened value that is larger than any honest one could be")
-        opened: Integers = values
-        return opened
+        return telling.hear(opener, self.links[opener], shape, bound, self.system)
