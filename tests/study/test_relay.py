@@ -100,7 +100,10 @@ def test_what_a_relay_cannot_serve(trial: Any) -> None:
     with pytest.raises(StudyError, match=r"names 2 hubs: say with --listen HOST:PORT"), relay(two, trial.key):
         pass
     other = trial.folder / "a" / "a.key"
-    with pytest.raises(IdentityError, match="is not the certificate of a"), relay(two, other, "127.0.0.1:0"):
+    with (
+        pytest.raises(IdentityError, match="is the key of a, and that of coordinator is"),
+        relay(two, other, "127.0.0.1:0"),
+    ):
         pass
     with relay(two, trial.key, "127.0.0.1:0") as hub:
         assert hub.rooms == {}

@@ -14,7 +14,7 @@ import grpc
 import pytest
 
 from colonnade.errors import ConnectError, IdentityError, StudyError
-from colonnade.wire import Caller, Endpoint, Hub, HubLimits, Identity, Service, certificates, dial, rooms
+from colonnade.wire import Caller, Endpoint, Hub, HubLimits, Identity, Service, certificates, dial, strangers
 from colonnade.wire.direct import Direct
 from colonnade.wire.hub_carrier import open_channel
 from colonnade.wire.identity import ConnectionCertificate
@@ -317,12 +317,14 @@ def test_a_worker_cannot_take_the_name_of_another_party(people: Any, hub: Hub, c
 def test_lanes_are_bounded_and_only_where_they_are_wanted(
     people: Any, crews: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rooms, "MOST_LANES", 2)
+    # few descriptors, so that there are few lanes and the heads can always come
+    monkeypatch.setattr(strangers, "_descriptors", lambda useful: 330)
     with Hub(people.coordinator, people.pins, lanes=True) as hub:
         held = {str(n): join(hub, people, crews[0], "bank", (n, 1)) for n in range(2)}
         with pytest.raises(ConnectError, match="2 lanes are open at this hub, as many as it has room for"):
             join(hub, people, crews[0], "bank", (2, 1), connect_timeout=0.1)
         shop = join(hub, people, crews[0], "shop", (1, 1))  # those that are open can still be joined
+        dial(hub.address, people.clinic, people.pins).close()
         closed(held, {"shop": shop})
         until_open(hub, {""})
         closed({"bank": join(hub, people, crews[0], "bank", (2, 1))})
