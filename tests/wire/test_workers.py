@@ -14,6 +14,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from hypothesis import given, strategies as st
 
 from colonnade.errors import IdentityError
@@ -148,6 +149,9 @@ def test_a_worker_takes_its_own_introduction_only(bank: Any) -> None:
     # A hub that knows of no lanes goes by the common name, and one that is dialled by the alternative one.
     assert certificates.common_name(shown) == ""
     assert x509.SubjectAlternativeName not in {type(found.value) for found in shown.extensions}
+    used = shown.extensions.get_extension_for_class(x509.ExtendedKeyUsage)
+    assert (used.critical, list(used.value)) == (True, [ExtendedKeyUsageOID.CLIENT_AUTH])
+    assert not shown.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
     assert shown.not_valid_after_utc == bank.until.replace(microsecond=0)
     with pytest.raises(IdentityError, match="is that of another worker"):
         WorkerKeys.create("bank").admission(bank.raw, bank.base, TOPIC)
@@ -158,6 +162,40 @@ def test_a_worker_takes_its_own_introduction_only(bank: Any) -> None:
     mixed = Introduction(own.worker, other.connection, own.until, signature).to_bytes()
     with pytest.raises(IdentityError, match="has no certificate for its connections"):
         bank.keys.admission(mixed, bank.base, TOPIC)
+
+
+CN, ORG, OU = NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME, NameOID.ORGANIZATIONAL_UNIT_NAME
+NAMES: dict[tuple[tuple[x509.ObjectIdentifier, str], ...], tuple[str, str]] = {
+    ((CN, "bank"), (OU, "link")): ("bank", ""),
+    ((ORG, "bank"), (OU, "lanes")): ("", "bank"),
+    ((CN, "bank"),): ("", ""),
+    ((ORG, "bank"),): ("", ""),
+    ((CN, "bank"), (OU, "lanes")): ("", ""),
+    ((ORG, "bank"), (OU, "link")): ("", ""),
+    ((CN, "bank"), (ORG, "bank"), (OU, "lanes")): ("", ""),
+    ((CN, "bank"), (ORG, "bank"), (OU, "link")): ("", ""),
+    ((CN, "bank"), (CN, "shop"), (OU, "link")): ("", ""),
+    ((ORG, "bank"), (ORG, "shop"), (OU, "lanes")): ("", ""),
+    ((ORG, "bank"), (OU, "lanes"), (OU, "link")): ("", ""),
+    ((CN, "b\u0430nk"), (OU, "link")): ("b\u0430nk", ""),  # which is no name that a study can have
+}
+
+
+@pytest.mark.parametrize("subject", NAMES)
+def test_whose_connection_certificate_it_is(bank: Any, subject: tuple[Any, ...]) -> None:
+    key, now = certificates.connection_key(), datetime.now(UTC)
+    issued = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(*part) for part in subject]))
+        .issuer_name(bank.base.parsed.subject)
+        .serial_number(7)
+        .not_valid_before(now)
+        .not_valid_after(now + timedelta(hours=1))
+        .public_key(key.public_key())
+        .sign(bank.identity._key, None)
+    )
+    assert (certificates.holder(issued), certificates.worker_of(issued)) == NAMES[subject]
+    assert bank.base.has_issued(issued) == ("bank" in NAMES[subject])
 
 
 def test_a_worker_that_is_out_of_date_does_not_dial(bank: Any, monkeypatch: pytest.MonkeyPatch) -> None:
