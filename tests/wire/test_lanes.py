@@ -14,7 +14,7 @@ import grpc
 import pytest
 
 from colonnade.errors import ConnectError, IdentityError, StudyError
-from colonnade.wire import Caller, Endpoint, Hub, HubLimits, Identity, Service, certificates, dial, strangers
+from colonnade.wire import Caller, Endpoint, Hub, HubLimits, Identity, Service, certificates, dial, envelope, strangers
 from colonnade.wire.direct import Direct
 from colonnade.wire.hub_carrier import open_channel
 from colonnade.wire.identity import ConnectionCertificate
@@ -249,6 +249,12 @@ def test_a_worker_may_join_lanes_and_nothing_else(people: Any, crews: Any) -> No
             pytest.raises(IdentityError, match="a worker of bank may only join lanes"),
         ):
             caller.ask("colonnade.Test", "Echo", b"hello")
+        # nor with a question that says it were about a lane
+        said = [(envelope.VERSION_KEY, envelope.VERSION), (envelope.ROOM_KEY, room_of(crews[0]))]
+        channel = open_channel(hub.address, guest, people.pins["coordinator"], 5.0)
+        with pytest.raises(grpc.RpcError, match="a worker of bank may only join lanes"):
+            list(channel.stream_stream("/colonnade.Test/Echo")(iter([b"hello"]), metadata=said))
+        channel.close()
         assert hub.rooms == {"": {"bank"}}  # the head was not disturbed
         head.close()
 

@@ -95,6 +95,17 @@ def test_an_introduction_that_is_good_for_too_long_is_refused(bank: Any) -> None
         Introduction(bank.keys.certificate, b"", until, signature).check(bank.base, TOPIC)
 
 
+@pytest.mark.parametrize("short", ["party", "worker"])
+def test_nobody_is_believed_longer_than_its_own_certificate(short: str) -> None:
+    days = {"party": 30, "worker": 30, short: 1}
+    party = Identity.create("bank", days=days["party"])
+    worker = WorkerKeys(Identity.create("bank", days=days["worker"]), certificates.connection_key())
+    raw = introduce(party, worker.request, TOPIC, soon(40))
+    assert check_introduction(raw, party.certificate, TOPIC, soon(20)) == worker.certificate
+    with pytest.raises(IdentityError, match="the certificate of bank expired"):
+        check_introduction(raw, party.certificate, TOPIC, soon(30))
+
+
 def test_a_worker_has_a_key_of_its_own(bank: Any) -> None:
     lazy = WorkerKeys(bank.identity, certificates.connection_key())
     with pytest.raises(IdentityError, match="has the key of bank itself"):
