@@ -19,6 +19,9 @@ from colonnade.wire.direct import Direct
 from colonnade.wire.hub_carrier import open_channel
 from colonnade.wire.identity import ConnectionCertificate
 from colonnade.wire.lanes import hub_of, lane_room, lane_topic
+from colonnade.wire.packet import MAX_PACKET
+from colonnade.wire.quota import UNLIMITED, Account, Refusal
+from colonnade.wire.rooms import Rooms
 from colonnade.wire.workers import Admission, WorkerKeys, introduce
 
 NAMES = ("bank", "clinic", "coordinator", "shop")
@@ -336,6 +339,30 @@ def test_lanes_are_bounded_and_only_where_they_are_wanted(
         closed({"bank": join(hub, people, crews[0], "bank", (2, 1))})
     with Hub(people.coordinator, people.pins) as plain, pytest.raises(ConnectError, match="is not open"):
         join(plain, people, crews[0], "bank", connect_timeout=0.1)
+
+
+def test_which_rooms_open_by_themselves() -> None:
+    lane, other = (f"lane-{n}-1-" + "0" * 32 for n in range(2))
+    found = Rooms(NAMES, lambda name: Account(name, UNLIMITED), bytes, None, NAMES)
+    found.add("", NAMES)
+    for name in ("another", "lane-0-1", "lane-00-1-" + "0" * 32):
+        with pytest.raises(Refusal, match="the room of this study is not open"):
+            found.find(name, "bank")
+    circle = found.find(lane, "bank")
+    # lanes are many, so less waits in each of them
+    assert (circle.queue, found.find("", "bank").queue) == (2 * MAX_PACKET, 1 << 60)
+    assert set(found.open) == {""}  # whoever only looks opens nothing
+    found.enter(lane, circle)
+    with pytest.raises(IdentityError, match="stranger is not in this study"):
+        found.find(lane, "stranger")
+    found.ending = True
+    assert found.find(lane, "shop") is circle
+    with pytest.raises(Refusal, match="the room of this study is not open"):
+        found.find(other, "shop")
+    found.shut(lane, "it is over")
+    found.leave(lane)
+    with pytest.raises(Refusal, match="it is over"):
+        found.find(lane, "shop")
 
 
 def test_lanes_count_towards_what_one_may_have_at_a_hub_with_limits(people: Any, crews: Any) -> None:

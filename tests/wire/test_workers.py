@@ -166,13 +166,16 @@ def test_a_worker_takes_its_own_introduction_only(bank: Any) -> None:
     assert shown.not_valid_after_utc == bank.until.replace(microsecond=0)
     with pytest.raises(IdentityError, match="is that of another worker"):
         WorkerKeys.create("bank").admission(bank.raw, bank.base, TOPIC)
-    # the certificate of another worker's connection, beside our own
+    # the certificate of another worker's connection, beside our own, and one with which a worker could do too much
     other = Introduction.read(introduce(bank.identity, WorkerKeys.create("bank").request, TOPIC, soon()), "bank")
     own = Introduction.read(bank.raw, "bank")
-    signature = bank.identity.sign(workers._statement(own.worker, other.connection, TOPIC, own.until))
-    mixed = Introduction(own.worker, other.connection, own.until, signature).to_bytes()
-    with pytest.raises(IdentityError, match="has no certificate for its connections"):
-        bank.keys.admission(mixed, bank.base, TOPIC)
+    subject, key = certificates._x509_name("bank", "link"), bank.keys._key.public_key()
+    whole = certificates._connection(subject, key, soon(), bank.base.parsed).sign(bank.identity._key, None)
+    for connection in (other.connection, whole.public_bytes(Encoding.DER)):
+        signature = bank.identity.sign(workers._statement(own.worker, connection, TOPIC, own.until))
+        mixed = Introduction(own.worker, connection, own.until, signature).to_bytes()
+        with pytest.raises(IdentityError, match="has no certificate for its connections"):
+            bank.keys.admission(mixed, bank.base, TOPIC)
 
 
 CN, ORG, OU = NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME, NameOID.ORGANIZATIONAL_UNIT_NAME
