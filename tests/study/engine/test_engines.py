@@ -22,7 +22,7 @@ from colonnade.study.forks import Forks
 from colonnade.wire import Identity
 
 COUNTER = "tests.study.engine.roles:counter"
-PATIENCE = 120.0
+PATIENCE = 300.0
 MEMORY = 500 * 10**6
 
 
@@ -31,7 +31,7 @@ def engine(request: pytest.FixtureRequest, forks: Forks) -> Iterator[Engine]:
     """Two workers, for all tests here: what one test ends, it replaces."""
     if request.param == "ray" and importlib.util.find_spec("ray") is None:
         pytest.skip("Ray is not installed: pip install colonnade[ray]")
-    found = Processes(MEMORY, forks) if request.param == "processes" else OnRay(LOCAL, MEMORY)
+    found = Processes(MEMORY, forks) if request.param == "processes" else OnRay(LOCAL, MEMORY, PATIENCE)
     with found:
         found.start(COUNTER, (40,), 2)
         yield found
