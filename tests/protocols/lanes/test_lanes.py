@@ -22,7 +22,7 @@ from colonnade.errors import (
     StudyError,
 )
 from colonnade.mpc.shamir import interpolate
-from colonnade.protocols.lanes import head
+from colonnade.protocols.lanes import head, lane
 from colonnade.protocols.lanes.arbiter import MOST_ATTEMPTS, Lane
 from colonnade.protocols.lanes.lane import Laned, LaneTask, is_loss, play_lane, why_not
 from colonnade.protocols.lanes.workers import Workers
@@ -220,6 +220,24 @@ def _joined(task, shares):
     """The sums of shares, one of each seat."""
     points = {task.committee.point(seat): shares[seat].values for seat in list(shares)[: task.opened_degree + 1]}
     return interpolate(task.committee.system, points, task.opened_degree)
+
+
+def test_every_attempt_is_aligned_in_a_context_of_its_own(monkeypatch):
+    """A message of one run of ``ot`` must be no message of another."""
+    study, real, runs = small(partitions=2, deaths={("o1", Lane(0)): LATE}), lane.align.owner, []
+
+    def noted(me, keys, aligning, *, run, people):
+        runs.append((me.name, run))
+        return real(me, keys, aligning, run=run, people=people)
+
+    monkeypatch.setattr(lane.align, "owner", noted)
+    study.results()
+    owners = study.laned.task.owners
+    assert sorted(runs) == sorted(
+        (name, study.laned.run_of(each)) for name in owners for each in (Lane(0), Lane(0, 2), Lane(1))
+    )
+    assert len(set(runs)) == 3 * len(owners)
+    assert study.laned.run not in {run for _, run in runs}
 
 
 def test_a_lane_without_people_has_sums_of_the_right_form():
