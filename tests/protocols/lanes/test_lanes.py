@@ -25,6 +25,7 @@ from colonnade.mpc.shamir import interpolate
 from colonnade.protocols.lanes import head, lane
 from colonnade.protocols.lanes.arbiter import MOST_ATTEMPTS, Lane
 from colonnade.protocols.lanes.lane import Laned, LaneTask, is_loss, play_lane, why_not
+from colonnade.protocols.lanes.partitions import Partitions
 from colonnade.protocols.lanes.workers import Workers
 from colonnade.protocols.marginals import programs as marginals
 from colonnade.protocols.moments import programs as moments
@@ -399,6 +400,34 @@ def test_a_table_that_does_not_fit_its_partitions_ends_the_study_before_any_lane
         "does not take part" in str(one) for one in ended.values() if isinstance(one, PeerStopped)
     )  # nobody else learns why
     assert not study.lanes.rooms
+
+
+def test_a_list_longer_than_padded_ones_ends_the_study_before_any_lane():
+    study = small(people=30, aligning={"pad_to": 20})
+    assert all(len(held.people) > 20 for held in study.held.values())
+    ended = study.outcomes()
+    assert any(isinstance(one, CapacityError) for one in ended.values())
+    assert all("does not take part" in str(one) for one in ended.values() if isinstance(one, PeerStopped))
+    assert not study.lanes.rooms
+
+
+def test_owners_that_were_sent_different_keys_miss_people_and_count_nobody_twice(monkeypatch):
+    study, real = small(partitions=2), head._spread
+
+    def another(me, plan):
+        found = real(me, plan)
+        return Partitions(2, bytes(32)) if me.name == "o1" else found
+
+    monkeypatch.setattr(head, "_spread", another)
+    sums = released(study)
+    spreads = [Partitions(2, study.keys[name]) for name in ("o0", "o1")]
+    for held in study.held.values():
+        values = held.table.keys.values
+        same = np.flatnonzero(spreads[0].of(values) == spreads[1].of(values))
+        held.people, held.values = [held.people[place] for place in same], held.values[same]
+    counted = common(study.held)["o0"]
+    assert 0 < len(counted) < 30
+    assert np.array_equal(sums, plain_moments(study.laned.task, study.held))
 
 
 def test_budget_is_spent_before_the_first_lane():
