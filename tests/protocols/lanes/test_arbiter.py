@@ -139,6 +139,7 @@ def test_any_speed_and_any_losses_end_with_one_attempt_of_every_partition(partit
         assert dict(head.workers.kept) == dict(arbiter.kept)
         assert head.workers.total.rows == sum(10 * lane.partition + lane.attempt for lane in kept)
         assert head.lent == 0
+        assert not head.workers._held, "what was given up or added is forgotten"
     assert sum(isinstance(order, Again) for order in orders) <= lost
 
 

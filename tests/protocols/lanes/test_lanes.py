@@ -275,6 +275,22 @@ def test_a_seat_that_holds_another_attempt_ends_the_study_before_anything_is_ope
     study.check_threads()
 
 
+def test_an_owner_without_a_seat_compares_too(monkeypatch):
+    """It was told to keep another attempt than the seats: what it adds is no part of what they hold."""
+    task = kit.moments_task((1, 2, 1, 1), ("o3", "o1", COORDINATOR))
+    held = numbers_held(task, np.random.default_rng(1), 20, 0.9)
+    study, real = Study(laned(task, 2, mode="helper"), moments, held), head._compare
+
+    def other(me, plan, kept):
+        real(me, plan, {**kept, 1: kept[1] + 1} if me.name == "o2" else kept)
+
+    monkeypatch.setattr(head, "_compare", other)
+    ended = study.outcomes()
+    assert all(isinstance(one, DisagreementError | PeerStopped | PeerLost) for one in ended.values())
+    assert any("different lanes that count" in str(one) for one in ended.values())
+    study.check_threads()
+
+
 def test_nothing_can_be_revealed_in_a_lane():
     task = kit.moments_task((2, 1))
     assert LaneTask.of(task).openings == {}
@@ -516,6 +532,14 @@ def test_malformed_orders_are_refused_by_name(field):
     assert found
     assert all("coordinator" in sentence for sentence in found)
     study.check_threads()
+
+
+def test_a_hub_that_the_study_does_not_name_is_refused():
+    plan = small().laned
+    told = {"what": "meet", "partition": 0, "attempt": 1, "hub": plan.hubs, "workers": [b""] * 4}
+    with pytest.raises(ProtocolError, match="a hub that the study does not name"):
+        head._order(told, plan)
+    assert head._order(told | {"hub": plan.hubs - 1}, plan).hub == plan.hubs - 1
 
 
 class Word:
