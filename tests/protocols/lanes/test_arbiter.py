@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from fractions import Fraction
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -35,7 +36,7 @@ class Played:
 
     def __init__(self, name, partitions, workers, choose):
         self.name, self.choose = name, choose
-        self.workers = Workers(self, None, partitions)
+        self.workers = Workers(self, SimpleNamespace(name=name), partitions)
         self.inbox, self.events = deque(), deque([Free(workers)])
         self.begun, self.met, self.most, self.lent = [], [], workers, 0
         self.counted = {}

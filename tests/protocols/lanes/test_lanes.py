@@ -26,7 +26,7 @@ from colonnade.protocols.lanes import head, lane
 from colonnade.protocols.lanes.arbiter import MOST_ATTEMPTS, Lane
 from colonnade.protocols.lanes.lane import Laned, LaneTask, is_loss, play_lane, why_not
 from colonnade.protocols.lanes.partitions import Partitions
-from colonnade.protocols.lanes.workers import Workers
+from colonnade.protocols.lanes.workers import Workers, _digest
 from colonnade.protocols.marginals import programs as marginals
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.polynomial import programs as polynomial
@@ -254,16 +254,25 @@ def test_a_lane_without_people_has_sums_of_the_right_form():
             assert not sums.own.any()
 
 
+def held_otherwise(monkeypatch, who, partition, attempt=0, workers=None):
+    """Let one head believe that another attempt of a partition counts, or one of other workers."""
+    real = Workers.what_counts
+
+    def other(self):
+        if self._hand.name == who:
+            self._followed.kept[partition] += attempt
+            self._kept_with[partition] = workers or self._kept_with[partition]
+        return real.fget(self)
+
+    monkeypatch.setattr(Workers, "what_counts", property(other))
+
+
+@pytest.mark.parametrize("other", [{"attempt": 1}, {"workers": bytes(32)}], ids=["attempt", "workers"])
 @pytest.mark.parametrize("checked", [False, True], ids=["plain", "active"])
 @pytest.mark.parametrize("who", ["o1", "o0"])
-def test_a_seat_that_holds_another_attempt_ends_the_study_before_anything_is_opened(checked, who, monkeypatch):
+def test_a_seat_that_holds_another_lane_ends_the_study_before_anything_is_opened(checked, who, other, monkeypatch):
     study, opened = small(checked=checked), []
-    real = head._compare
-
-    def lying(me, plan, kept):
-        real(me, plan, {**kept, 2: kept[2] + 1} if me.name == who else kept)
-
-    monkeypatch.setattr(head, "_compare", lying)
+    held_otherwise(monkeypatch, who, 2, **other)
     # The coordinator has no seat here: it has nothing to open, and waits for what others do.
     monkeypatch.setattr(moments, "release", lambda me, sums, *rest: sums.shares and opened.append(me.name))
     ended = study.outcomes()
@@ -279,12 +288,8 @@ def test_an_owner_without_a_seat_compares_too(monkeypatch):
     """It was told to keep another attempt than the seats: what it adds is no part of what they hold."""
     task = kit.moments_task((1, 2, 1, 1), ("o3", "o1", COORDINATOR))
     held = numbers_held(task, np.random.default_rng(1), 20, 0.9)
-    study, real = Study(laned(task, 2, mode="helper"), moments, held), head._compare
-
-    def other(me, plan, kept):
-        real(me, plan, {**kept, 1: kept[1] + 1} if me.name == "o2" else kept)
-
-    monkeypatch.setattr(head, "_compare", other)
+    study = Study(laned(task, 2, mode="helper"), moments, held)
+    held_otherwise(monkeypatch, "o2", 1, attempt=1)
     ended = study.outcomes()
     assert all(isinstance(one, DisagreementError | PeerStopped | PeerLost) for one in ended.values())
     assert any("different lanes that count" in str(one) for one in ended.values())
@@ -616,6 +621,33 @@ def test_a_coordinator_that_keeps_a_lane_for_one_owner_only_is_found_out():
 
     ended = study.outcomes(**{COORDINATOR: program})
     assert not any(isinstance(one, kit.Played) for one in ended.values())
+
+
+def test_workers_of_another_run_under_the_name_of_an_owner_are_refused():
+    """The coordinator introduces somebody else as the worker of o1, and tells o1 so."""
+    study, real, sides = small(partitions=1), head._tell, {}
+
+    def two_faced(link, plan, what, lane=None, hub=0, introductions=None):
+        if introductions and link is sides["o1"]:
+            introductions = {**introductions, "o1": b"a worker of o1 in another run"}
+        real(link, plan, what, lane, hub, introductions)
+
+    def program(me):
+        sides.update({name: me.link(name) for name in study.laned.task.owners})
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(head, "_tell", two_faced)
+            return study._coordinator(me)
+
+    ended = study.outcomes(**{COORDINATOR: program})
+    assert isinstance(ended["o1"], ProtocolError)
+    assert "another worker in the name of o1" in str(ended["o1"])
+    assert not any(isinstance(one, kit.Played) for one in ended.values())
+
+
+def test_a_digest_of_introductions_tells_names_from_words():
+    digests = [_digest(each) for each in ({"a": b"bc"}, {"ab": b"c"}, {"a": b"b", "c": b""}, {"a": b"", "c": b"b"})]
+    assert len(set(digests)) == len(digests)
+    assert _digest({"b": b"2", "a": b"1"}) == _digest({"a": b"1", "b": b"2"})
 
 
 def test_a_crew_that_fails_ends_the_study_for_all(monkeypatch):

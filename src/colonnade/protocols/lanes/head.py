@@ -160,22 +160,21 @@ def _check_split(laned: Laned, held: Sequence[int]) -> None:
 
 def _released(me: Role, summing: Role, laned: Laned, programs: Additive, workers: Workers) -> Any:
     """Compare what is held, and release the sum of all lanes, once."""
-    _compare(me, laned, workers.kept)
+    _compare(me, laned, workers.what_counts)
     sums = workers.total
     _check_people(laned, sums)
     noise = programs.own_noise(me, laned.task) if isinstance(me, Owner) else None
     return programs.release(summing, sums, laned.task, noise)
 
 
-def _compare(me: Role, laned: Laned, kept: Mapping[int, int]) -> None:
-    """Stop unless all owners and seats hold the same attempts, as far as they talk to each other."""
+def _compare(me: Role, laned: Laned, what_counts: bytes) -> None:
+    """Stop unless all owners and seats hold the same lanes of the same workers, as far as they talk to each other."""
     seats = me.hand.committee.seats
     whole = dict.fromkeys([*laned.task.owners, *seats])
     if me.name not in whole:
         return
     heard = [name for name in whole if name == me.name or me.name in seats or name in seats]
-    attempts = b"".join(lane.to_bytes(4, "little") + bytes([kept[lane]]) for lane in sorted(kept))
-    told_alike(me, heard, laned.run + attempts, "lanes that count")
+    told_alike(me, heard, laned.run + what_counts, "lanes that count")
 
 
 def _check_people(laned: Laned, sums: Sums) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from colonnade.errors import ColonnadeError
+from colonnade.errors import ColonnadeError, ProtocolError
 from colonnade.mpc import Hand
 from colonnade.protocols.lanes.arbiter import Again, Followed, Kept, Lane, Meet, Order
 from colonnade.protocols.lanes.crew import Closed, Crew, Event, Failed, Free, Here, Lost
 from colonnade.protocols.lanes.vocabulary import LONGEST_INTRODUCTION
+from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.sums import Sums, together
 
 
@@ -38,6 +40,9 @@ class Workers:
         self._begun: set[Lane] = set()
         self._ended: set[Lane] = set()
         self._held: dict[Lane, Sums] = {}
+        self._introduced: dict[Lane, bytes] = {}
+        self._met: dict[Lane, bytes] = {}
+        self._kept_with: dict[int, bytes] = {}
         self._total: Sums | None = None
         self._free = 0
 
@@ -45,6 +50,12 @@ class Workers:
     def kept(self) -> Mapping[int, int]:
         """The attempt that is kept of each partition that is settled."""
         return self._followed.kept
+
+    @property
+    def what_counts(self) -> bytes:
+        """What all owners and seats must have alike: which attempts are kept, and which workers played them."""
+        kept = sorted(self.kept.items())
+        return b"".join(part.to_bytes(4, "little") + bytes([run]) + self._kept_with[part] for part, run in kept)
 
     @property
     def total(self) -> Sums:
@@ -77,6 +88,7 @@ class Workers:
             if len(event.introduction) > LONGEST_INTRODUCTION:
                 raise ValueError("the introduction of a worker is too long")
             self._followed.here(lane)
+            self._introduced[lane] = event.introduction
             return [Said("here", lane, worker=event.introduction)]
         self._ended.add(lane)
         if isinstance(event, Lost):
@@ -89,9 +101,13 @@ class Workers:
         """Do what the coordinator says, if it may."""
         self._followed.obey(order)
         if isinstance(order, Meet):
+            if order.introductions[self._hand.name] != self._introduced[order.lane]:
+                raise ProtocolError(f"the {COORDINATOR} introduced another worker in the name of {self._hand.name}")
+            self._met[order.lane] = _digest(order.introductions)
             self._crew.meet(order.lane, order.hub, order.introductions)
         elif isinstance(order, Kept):
             part = self._held.pop(order.lane)
+            self._kept_with[order.lane.partition] = self._met[order.lane]
             self._forget(order.lane)
             self._total = part if self._total is None else together(self._hand, [self._total, part])
         elif isinstance(order, Again):
@@ -119,3 +135,14 @@ class Workers:
     def _forget(self, lane: Lane) -> None:
         self._begun.discard(lane)
         self._ended.discard(lane)
+        self._introduced.pop(lane, None)
+        self._met.pop(lane, None)
+
+
+def _digest(introductions: Mapping[str, bytes]) -> bytes:
+    """A hash of who is introduced as what."""
+    state = hashlib.sha256()
+    for name, introduction in sorted(introductions.items()):
+        for text in (name.encode(), introduction):
+            state.update(len(text).to_bytes(4, "little") + text)
+    return state.digest()
