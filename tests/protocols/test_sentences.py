@@ -41,6 +41,7 @@ PUBLIC = {
     "protocols/align/similarity.py": {"CANDIDATES_AT_MOST", "similarity"},
     "protocols/align/programs.py": {"after", "task.at_least"},  # what was spent: a fixed sentence
     "protocols/lanes/arbiter.py": {"MOST_ATTEMPTS", "MOST_LOST", "what"},  # fixed numbers and sentences
+    "protocols/lanes/workers.py": {"self._hand.name"},
     "protocols/rules.py": {"_sentence(one, other, differ, told)"},  # names of rules, versions of programs
     "protocols/exchange/programs.py": {"task.rows"},
     "protocols/roles.py": {"degree", "mask.degree", "shares.degree", "values.dtype"},
@@ -48,6 +49,8 @@ PUBLIC = {
     "mpc/fixed/binary.py": {"degree", "len(points)"},
     "mpc/hand.py": {"'are' if len(self.lost) > 1 else 'is'", "enough", "left", "seats"},
     "mpc/shamir.py": {"degree", "len(points)"},
+    "study/lanes/worker.py": {"_GIVEN_UP"},
+    "study/meeting.py": {"identity.name", "key"},  # a path, before anybody is connected
     "wire/carrier.py": {"type(error).__name__"},
     "wire/codec.py": {"MAX_FRAME"},
     "wire/hub.py": {"LOOPBACK", "account.name"},
@@ -58,6 +61,9 @@ PUBLIC = {
     "wire/link.py": {"self.why or 'the other end hung up'", "self.why or error.strerror or 'the connection broke'"},
     "wire/listener.py": {"listen", "why"},  # raised before anybody is connected
     "wire/packet.py": {"number"},
+    "wire/rooms.py": {
+        "harmless(room)", "harmless(unknown[0])", "len(self._lanes)", "room", "self._closed[room]", "str(full)",
+    },
     "wire/tls.py": {
         "clock()", "error.verify_message", "fingerprint_of(found or b'')", "peer.fingerprint", "reason",
         "self._peer.fingerprint", "_VERSION[len(_WIRE):].decode()", "theirs.decode() if known else '?'",
@@ -65,6 +71,9 @@ PUBLIC = {
     "wire/values.py": {
         "MAX_DEPTH", "MAX_FRAME", "MAX_INT_BYTES", "MAX_RANK", "MAX_VALUES", "dtype", "tag", "type(array).__name__",
         "type(key).__name__", "type(value).__name__",
+    },
+    "wire/workers.py": {
+        "base.fingerprint", "hours", "missing[0]", "now", "self.worker.name", "until", "what", "worker.name",
     },
     "wire/watch.py": {"_STOPPED", "grace", "idle", "self._down[1]", "timeout"},
 }  # fmt: skip
