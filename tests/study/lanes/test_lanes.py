@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import subprocess
 from collections.abc import Callable
@@ -85,7 +86,7 @@ def test_a_coordinator_with_a_seat(laned: Make, crews: type[Watched]) -> None:
 
 @pytest.mark.usefixtures("without_noise")
 def test_members_that_nobody_learns(laned: Make, crews: type[Watched]) -> None:
-    study = laned(align="hidden = true\n", rows=100, task=PCA)
+    study = laned(align="hidden = true\n", rows=100, parties=2, task=PCA)
     before, out = study.in_threads(study.plain), study.in_threads()
     assert study.values(out, "count") == study.values(before, "count") == study.common
     spread = study.values(out, "explained_variance")
@@ -157,12 +158,34 @@ def test_tasks_that_cannot_have_lanes_say_why(laned: Make, task: str, top: str, 
         preflight(study.study())
 
 
+def test_members_of_three_parties_are_not_hidden_in_lanes(laned: Make) -> None:
+    study = laned(rows=20, align="hidden = true\n", task=PCA)
+    with pytest.raises(
+        StudyError, match=r"STUDY\.toml: this alignment cannot be done in partitions: where members are hid"
+    ):
+        study.study()
+
+
 def test_lanes_are_in_the_digest_and_their_absence_is_not(laned: Make) -> None:
     study = laned(rows=20, parties=2)
     plain, four = Study.load(study.plain), study.study()
     assert "lanes" not in study.plain.read_text()
     study.replace("partitions = 4", "partitions = 8")
     assert len({plain.digest, four.digest, study.study().digest}) == 3
+
+
+@pytest.mark.usefixtures("without_noise")
+def test_workers_of_one_party_on_ray(laned: Make, crews: type[Watched]) -> None:
+    if importlib.util.find_spec("ray") is None:
+        pytest.skip("Ray is not installed: pip install colonnade[ray]")
+    study = laned(rows=100, join=90)
+    expected = study.values(study.in_threads(study.plain))
+    study.edit("shop/party.toml", r"^\[compute\]", '[compute]\nengine = "ray"\nspool = "spool"')
+    out = study.in_threads()
+    assert study.values(out) == expected
+    assert [entry["engine"] for entry in _events(out["shop"]) if entry["what"] == "workers started"] == ["ray"]
+    assert study.facts(out)["shop"]["lanes"]["done"] == 4
+    assert not study.left_behind()
 
 
 def test_a_failure_that_is_no_loss_ends_the_study_for_all(laned: Make, crews: type[Watched]) -> None:
