@@ -10,10 +10,13 @@ from typing import Any
 
 import pytest
 
+from colonnade.cli import show
+from colonnade.cli.participants import crew_asked
 from colonnade.errors import StudyError
 from colonnade.protocols.lanes.arbiter import Lane
-from colonnade.study import Study, preflight
+from colonnade.study import Study, preflight, run_coordinator
 from colonnade.study.forks import Forks, Wanted
+from colonnade.study.meeting import Place
 from tests.ports import free_port
 
 from .conftest import Laned, Watched, error_of
@@ -166,6 +169,28 @@ def test_members_of_three_parties_are_not_hidden_in_lanes(laned: Make) -> None:
         study.study()
 
 
+def test_pre_flight_says_that_there_are_lanes(laned: Make) -> None:
+    study = laned(rows=20, parties=2)
+    found = preflight(study.study(), rows=1000)
+    assert found.to_dict()["partitions"] == 4
+    assert "lanes: people are added up in 4 partitions" in show.preflight(found)
+    plain = preflight(Study.load(study.plain), rows=1000)
+    assert "partitions" not in plain.to_dict()
+    assert "lanes:" not in show.preflight(plain)
+
+
+def test_workers_without_lanes_are_a_mistake(laned: Make) -> None:
+    study = laned(rows=20, parties=2)
+    with pytest.raises(StudyError, match="has no \\[lanes\\], so nobody has workers"):
+        crew_asked(Study.load(study.plain), 2)
+
+
+def test_no_lanes_in_a_room_of_a_standing_hub(laned: Make) -> None:
+    study = laned(rows=20, parties=2)
+    with pytest.raises(StudyError, match="a standing hub has no rooms for them"):
+        run_coordinator(study.study(), study._key, study.folder / "out", place=Place("127.0.0.1:1", "room", 1))
+
+
 def test_lanes_are_in_the_digest_and_their_absence_is_not(laned: Make) -> None:
     study = laned(rows=20, parties=2)
     plain, four = Study.load(study.plain), study.study()
@@ -174,6 +199,7 @@ def test_lanes_are_in_the_digest_and_their_absence_is_not(laned: Make) -> None:
     assert len({plain.digest, four.digest, study.study().digest}) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_noise")
 def test_workers_of_one_party_on_ray(laned: Make, crews: type[Watched]) -> None:
     if importlib.util.find_spec("ray") is None:
