@@ -214,6 +214,24 @@ def test_workers_of_one_party_on_ray(laned: Make, crews: type[Watched]) -> None:
     assert not study.left_behind()
 
 
+def test_a_head_that_is_killed_ends_the_study_and_its_table_is_removed_by_the_next(laned: Make) -> None:
+    study = laned(rows=100, partitions=64, reconnect=2)
+    study.start("coordinator", "bank", "clinic")
+    study.start("shop")
+    study.until("shop", "first share")
+    study.children["shop"].kill()
+    ended = study.ends(120)
+    assert {name: end.code for name, end in ended.items() if name != "shop"} == dict.fromkeys(
+        ("coordinator", "bank", "clinic"), 22
+    )
+    assert all("shop" in end.sentence for name, end in ended.items() if name != "shop")
+    assert study.states("bank") == study.states("shop") == ["sent"]
+    assert {path.parent.name for path in study.left_behind() if path.is_dir()} == {"shop"}
+    study.replace("partitions = 64", "partitions = 2")
+    study.in_processes()
+    assert not study.left_behind()
+
+
 def test_a_failure_that_is_no_loss_ends_the_study_for_all(laned: Make, crews: type[Watched]) -> None:
     study = laned(rows=100)
 
