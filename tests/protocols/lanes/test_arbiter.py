@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from colonnade.errors import DisagreementError, PeerLost, ProtocolError
+from colonnade.errors import DisagreementError, PeerLost, ProtocolError, ShareError
 from colonnade.mpc.verify.folding import IN_ALL
 from colonnade.protocols.lanes.arbiter import (
     MOST_ATTEMPTS,
@@ -21,7 +21,7 @@ from colonnade.protocols.lanes.arbiter import (
     Meet,
     Over,
 )
-from colonnade.protocols.lanes.crew import Done, Free, Here, Lost
+from colonnade.protocols.lanes.crew import Done, Failed, Free, Here, Lost
 from colonnade.protocols.lanes.workers import Workers
 from colonnade.protocols.sums import Sums
 
@@ -139,6 +139,7 @@ def test_any_speed_and_any_losses_end_with_one_attempt_of_every_partition(partit
         assert dict(head.workers.kept) == dict(arbiter.kept)
         assert head.workers.total.rows == sum(10 * lane.partition + lane.attempt for lane in kept)
         assert head.lent == 0
+        assert not head.workers._held, "what was given up or added is forgotten"
     assert sum(isinstance(order, Again) for order in orders) <= lost
 
 
@@ -273,6 +274,18 @@ def test_orders_that_do_not_fit_are_refused():
     followed.obey(Again(Lane(1, 2)))
     refused("not ready", followed.obey, Meet(Lane(1), 0, {}))
     refused("does not hold", followed.obey, Kept(Lane(1, 2)))
+
+
+def test_a_worker_that_fails_as_it_is_stopped_ends_nothing_but_what_a_check_found_does():
+    crew = Played("a", 2, 1, None)
+    workers = crew.workers
+    workers.heard(Free(1))
+    with pytest.raises(OSError, match="disk"):
+        workers.heard(Failed(Lane(0), OSError("disk")))
+    workers.obey(Again(Lane(0, 2)))
+    assert workers.heard(Failed(Lane(0), OSError("its line was cut"))) == []
+    with pytest.raises(ShareError, match="wrong claim"):
+        workers.heard(Failed(Lane(0), ShareError("wrong claim")))
 
 
 def test_the_chance_of_the_theory_page_is_that_of_the_code():

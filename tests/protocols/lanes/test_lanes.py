@@ -22,9 +22,10 @@ from colonnade.errors import (
     StudyError,
 )
 from colonnade.mpc.shamir import interpolate
-from colonnade.protocols.lanes import head
+from colonnade.protocols.lanes import head, lane
 from colonnade.protocols.lanes.arbiter import MOST_ATTEMPTS, Lane
 from colonnade.protocols.lanes.lane import Laned, LaneTask, is_loss, play_lane, why_not
+from colonnade.protocols.lanes.partitions import Partitions
 from colonnade.protocols.lanes.workers import Workers
 from colonnade.protocols.marginals import programs as marginals
 from colonnade.protocols.moments import programs as moments
@@ -222,6 +223,24 @@ def _joined(task, shares):
     return interpolate(task.committee.system, points, task.opened_degree)
 
 
+def test_every_attempt_is_aligned_in_a_context_of_its_own(monkeypatch):
+    """A message of one run of ``ot`` must be no message of another."""
+    study, real, runs = small(partitions=2, deaths={("o1", Lane(0)): LATE}), lane.align.owner, []
+
+    def noted(me, keys, aligning, *, run, people):
+        runs.append((me.name, run))
+        return real(me, keys, aligning, run=run, people=people)
+
+    monkeypatch.setattr(lane.align, "owner", noted)
+    study.results()
+    owners = study.laned.task.owners
+    assert sorted(runs) == sorted(
+        (name, study.laned.run_of(each)) for name in owners for each in (Lane(0), Lane(0, 2), Lane(1))
+    )
+    assert len(set(runs)) == 3 * len(owners)
+    assert study.laned.run not in {run for _, run in runs}
+
+
 def test_a_lane_without_people_has_sums_of_the_right_form():
     study = small(partitions=16, people=2)
     assert np.array_equal(released(study), plain_moments(study.laned.task, study.held))
@@ -253,6 +272,22 @@ def test_a_seat_that_holds_another_attempt_ends_the_study_before_anything_is_ope
     found = [str(one) for one in ended.values() if isinstance(one, DisagreementError)]
     assert found
     assert all("different lanes that count" in sentence for sentence in found)
+    study.check_threads()
+
+
+def test_an_owner_without_a_seat_compares_too(monkeypatch):
+    """It was told to keep another attempt than the seats: what it adds is no part of what they hold."""
+    task = kit.moments_task((1, 2, 1, 1), ("o3", "o1", COORDINATOR))
+    held = numbers_held(task, np.random.default_rng(1), 20, 0.9)
+    study, real = Study(laned(task, 2, mode="helper"), moments, held), head._compare
+
+    def other(me, plan, kept):
+        real(me, plan, {**kept, 1: kept[1] + 1} if me.name == "o2" else kept)
+
+    monkeypatch.setattr(head, "_compare", other)
+    ended = study.outcomes()
+    assert all(isinstance(one, DisagreementError | PeerStopped | PeerLost) for one in ended.values())
+    assert any("different lanes that count" in str(one) for one in ended.values())
     study.check_threads()
 
 
@@ -383,6 +418,34 @@ def test_a_table_that_does_not_fit_its_partitions_ends_the_study_before_any_lane
     assert not study.lanes.rooms
 
 
+def test_a_list_longer_than_padded_ones_ends_the_study_before_any_lane():
+    study = small(people=30, aligning={"pad_to": 20})
+    assert all(len(held.people) > 20 for held in study.held.values())
+    ended = study.outcomes()
+    assert any(isinstance(one, CapacityError) for one in ended.values())
+    assert all("does not take part" in str(one) for one in ended.values() if isinstance(one, PeerStopped))
+    assert not study.lanes.rooms
+
+
+def test_owners_that_were_sent_different_keys_miss_people_and_count_nobody_twice(monkeypatch):
+    study, real = small(partitions=2), head._spread
+
+    def another(me, plan):
+        found = real(me, plan)
+        return Partitions(2, bytes(32)) if me.name == "o1" else found
+
+    monkeypatch.setattr(head, "_spread", another)
+    sums = released(study)
+    spreads = [Partitions(2, study.keys[name]) for name in ("o0", "o1")]
+    for held in study.held.values():
+        values = held.table.keys.values
+        same = np.flatnonzero(spreads[0].of(values) == spreads[1].of(values))
+        held.people, held.values = [held.people[place] for place in same], held.values[same]
+    counted = common(study.held)["o0"]
+    assert 0 < len(counted) < 30
+    assert np.array_equal(sums, plain_moments(study.laned.task, study.held))
+
+
 def test_budget_is_spent_before_the_first_lane():
     study, order = small(partitions=2), []
     room = kit.Room(study.laned.participants)
@@ -469,6 +532,14 @@ def test_malformed_orders_are_refused_by_name(field):
     assert found
     assert all("coordinator" in sentence for sentence in found)
     study.check_threads()
+
+
+def test_a_hub_that_the_study_does_not_name_is_refused():
+    plan = small().laned
+    told = {"what": "meet", "partition": 0, "attempt": 1, "hub": plan.hubs, "workers": [b""] * 4}
+    with pytest.raises(ProtocolError, match="a hub that the study does not name"):
+        head._order(told, plan)
+    assert head._order(told | {"hub": plan.hubs - 1}, plan).hub == plan.hubs - 1
 
 
 class Word:

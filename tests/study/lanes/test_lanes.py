@@ -88,6 +88,13 @@ def test_a_coordinator_with_a_seat(laned: Make, crews: type[Watched]) -> None:
 
 
 @pytest.mark.usefixtures("without_noise")
+def test_seats_that_check_each_other(laned: Make, crews: type[Watched]) -> None:
+    study = laned(rows=60, partitions=2, top='security = "active"\ninputs = "unproven"\n', task=PCA)
+    out = study.in_threads()
+    assert study.values(out, "count") == study.common
+
+
+@pytest.mark.usefixtures("without_noise")
 def test_members_that_nobody_learns(laned: Make, crews: type[Watched]) -> None:
     study = laned(align="hidden = true\n", rows=100, parties=2, task=PCA)
     before, out = study.in_threads(study.plain), study.in_threads()
@@ -199,7 +206,6 @@ def test_lanes_are_in_the_digest_and_their_absence_is_not(laned: Make) -> None:
     assert len({plain.digest, four.digest, study.study().digest}) == 3
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("without_noise")
 def test_workers_of_one_party_on_ray(laned: Make, crews: type[Watched]) -> None:
     if importlib.util.find_spec("ray") is None:

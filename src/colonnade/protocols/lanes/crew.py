@@ -72,7 +72,8 @@ class Crew(Protocol):
     def give_up(self, lane: Lane) -> None:
         """Stop its worker's part at once, if it has any; the lane is of no interest any more.
 
-        A worker that only waited to meet is then ``Free``. An event of the lane may still come; only ``Failed`` counts.
+        A worker that only waited to meet is then ``Free``. An event of the lane may still come. It counts only if it is
+        ``Failed`` with an error that Colonnade raises on purpose: what a check has found, it has found.
         """
 
     def event(self) -> Event:

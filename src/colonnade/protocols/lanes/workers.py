@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from colonnade.errors import ColonnadeError
 from colonnade.mpc import Hand
 from colonnade.protocols.lanes.arbiter import Again, Followed, Kept, Lane, Meet, Order
 from colonnade.protocols.lanes.crew import Closed, Crew, Event, Failed, Free, Here, Lost
@@ -60,7 +61,9 @@ class Workers:
     def heard(self, event: Event) -> list[Said]:
         """What this participant has to say when its crew tells it something."""
         if isinstance(event, Failed):
-            raise event.error
+            if event.lane in self._begun or isinstance(event.error, ColonnadeError):
+                raise event.error
+            return []  # its worker was stopped in the middle of something, and any call of its may have failed
         if isinstance(event, Closed):
             raise RuntimeError("the workers stopped before all lanes were kept")
         if isinstance(event, Free):
