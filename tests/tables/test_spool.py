@@ -350,6 +350,62 @@ def test_the_folder_is_private_and_goes_away(tmp_path: Path) -> None:
     assert list(parent.iterdir()) == []
 
 
+def test_no_mask_opens_the_folder_to_others_and_none_is_made_where_others_can_rename_it(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        parent = tmp_path / "made" / "for it"
+        with removed(gather(cells(9, 1, text=False), SCHEMA, PLAN, parent)) as found:
+            spool = found.split(spread(2), 2)
+            inside = [parent.parent, parent, spool.folder, *spool.folder.iterdir()]
+            assert {stat.S_IMODE(path.stat().st_mode) & 0o77 for path in inside} == {0}
+    finally:
+        os.umask(before)
+    parent.chmod(0o777)
+    with pytest.raises(DataError, match="every user of this machine can rename"):
+        gather(cells(9, 1, text=False), SCHEMA, PLAN, parent)
+    parent.chmod(0o1777)  # as /tmp has it
+    gather(cells(9, 1, text=False), SCHEMA, PLAN, parent).remove()
+    assert list(parent.iterdir()) == []
+
+
+def test_links_among_what_was_left_are_not_followed(tmp_path: Path) -> None:
+    parent, precious = tmp_path / "spool", tmp_path / "precious"
+    left = parent / ".colonnade-spool.abcdefgh.new"
+    left.mkdir(parents=True)
+    precious.mkdir()
+    (precious / "file").write_text("kept")
+    (parent / ".colonnade-spool.hgfedcba.new").symlink_to(precious)
+    (left / "inside").symlink_to(precious)
+    gather(cells(9, 1, text=False), SCHEMA, PLAN, parent).remove()
+    assert not left.exists()
+    assert (precious / "file").read_text() == "kept"
+
+
+FULL = """
+import resource, sys, pyarrow as pa
+from colonnade.errors import DataError
+from colonnade.tables import Key, KeyPlan, Schema, number
+from colonnade.tables.spool import gather
+people = pa.table({"person_id": [str(i) for i in range(20000)], "x": [0.5] * 20000})
+schema, plan = Schema({"x": number(0, 1)}), KeyPlan((Key("person_id"),))
+found = gather(people, schema, plan, sys.argv[1])
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+for made in (lambda: gather(people, schema, plan, sys.argv[1]), lambda: found.split(lambda keys: [0] * len(keys), 1)):
+    try:
+        made()
+    except DataError as error:
+        print(error)
+"""
+
+
+def test_the_system_allows_no_larger_file(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", FULL, str(tmp_path)], check=True, capture_output=True, text=True)
+    assert done.stdout.count(f"cannot be written to {tmp_path}") == 2
+    assert done.stdout.count("File too large") == 2
+    assert done.stderr == ""
+    assert list(tmp_path.iterdir()) == []
+
+
 KILLED = """
 import os, signal, sys, pyarrow as pa
 from colonnade.tables import Key, KeyPlan, Schema, number

@@ -307,6 +307,12 @@ def _header(start: bytes, path: At, name: str, text: TextFormat) -> list[str]:
     return header
 
 
+def frame_columns(frame: Any) -> list[str]:
+    """The columns of a pandas frame, with those of its index if they have names."""
+    named = any(level is not None for level in frame.index.names)
+    return [str(column) for column in (frame.iloc[:0].reset_index() if named else frame).columns]
+
+
 def _from_frame(frame: Any, name: str, choose: Chooser) -> pa.Table:
     if any(level is not None for level in frame.index.names):
         frame = frame.reset_index()

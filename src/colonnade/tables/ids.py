@@ -141,8 +141,9 @@ def _legible(array: Any, column: str, source: str) -> Any:
     if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         raise DataError(f"{source}: the id column {column!r} holds {kind} cells; store text or whole numbers")
     if pa.types.is_floating(kind):
+        # Cell by cell: a row has the same name whichever rows are read with it.
         values, fits = as_whole_numbers(array)
-        array = values if fits.all() else array
+        return pc.if_else(pa.array(fits), values.cast(pa.large_string()), array.cast(pa.large_string()))
     return array.cast(pa.large_string())
 
 

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from colonnade.errors import DataError
 from colonnade.tables import parse
 from colonnade.tables.arrow import pa
 from colonnade.tables.columns import REFUSE, Category, Column, Flag, Number
 from colonnade.tables.dates import Calendar, Days, source_of
 from colonnade.tables.days import days_of
-from colonnade.tables.encode import Matrix, Misfits, Report, encode_columns, place_of
+from colonnade.tables.encode import Misfits, Report, encode_columns, place_of
 from colonnade.tables.parse import Mask, Place
 from colonnade.tables.schema import Schema
 
@@ -52,18 +53,26 @@ class Typing:
         ]
         return pa.RecordBatch.from_arrays(arrays, names=cells.schema.names)
 
-    def encoded(
-        self, cells: pa.RecordBatch, unfit: dict[str, int], *, source: str, numbers: NDArray[np.int64], misfits: Misfits
-    ) -> tuple[Matrix, Report]:
-        """The encoding of typed cells, and its report as the cells themselves would give it."""
-        readable = self.readable(cells)
-        matrix, found = encode_columns(readable, self._schema, source=source, rows=numbers, misfits=misfits)
+    def checked(
+        self, cells: pa.RecordBatch, *, source: str, numbers: NDArray[np.int64], misfits: Misfits
+    ) -> tuple[pa.RecordBatch, Report]:
+        """The typed cells, and the report of encoding them as the cells themselves would give it."""
+        try:
+            found, unfit = self.typed(cells, source=source, numbers=numbers, misfits=misfits)
+            return found, self._report(found, unfit, source=source, rows=numbers, misfits=misfits)
+        except DataError:
+            # Of several columns with errors, the encoder names the first.
+            encode_columns(cells, self._schema, source=source, rows=numbers, misfits=misfits)
+            raise
+
+    def _report(self, cells: pa.RecordBatch, unfit: dict[str, int], **where: Any) -> Report:
+        _, found = encode_columns(self.readable(cells), self._schema, **where)
         if not unfit:
-            return matrix, found
+            return found
         missing = {name: count - unfit.get(name, 0) for name, count in found.missing.items()}
         odd = {name: found.misfits.get(name, 0) + unfit.get(name, 0) for name in self._schema.names}
         missing, odd = ({name: count for name, count in counts.items() if count} for counts in (missing, odd))
-        return matrix, Report(found.rows, found.clipped, missing, found.shortened, odd)
+        return Report(found.rows, found.clipped, missing, found.shortened, odd)
 
     def _readable(self, column: str, codes: Any) -> Any:
         declared = self._categories.get(column)

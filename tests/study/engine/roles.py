@@ -14,6 +14,13 @@ from colonnade.randomness import Stream
 from colonnade.study.engine.contract import Line
 
 
+class Unreadable:
+    """Can be sent, and not be made again."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return int, ("a person of 77 years",)
+
+
 def counter(line: Line, start: int = 0) -> None:
     """Keep a number, which commands change."""
     total = start
@@ -46,6 +53,8 @@ def _deed(line: Line, word: str, values: list[Any]) -> None:
         raise ValueError(f"a person of {values[0]} years")
     elif word == "raise ours":
         raise DataError("the table has no rows")
+    elif word == "unreadable":
+        line.say(Unreadable())
     elif word == "lambda":
         line.say(lambda: None)
     elif word == "busy":

@@ -22,7 +22,7 @@ from colonnade.study.forks import Forks
 from colonnade.wire import Identity
 
 COUNTER = "tests.study.engine.roles:counter"
-PATIENCE = 120.0
+PATIENCE = 300.0
 MEMORY = 500 * 10**6
 
 
@@ -31,7 +31,7 @@ def engine(request: pytest.FixtureRequest, forks: Forks) -> Iterator[Engine]:
     """Two workers, for all tests here: what one test ends, it replaces."""
     if request.param == "ray" and importlib.util.find_spec("ray") is None:
         pytest.skip("Ray is not installed: pip install colonnade[ray]")
-    found = Processes(MEMORY, forks) if request.param == "processes" else OnRay(LOCAL, MEMORY)
+    found = Processes(MEMORY, forks) if request.param == "processes" else OnRay(LOCAL, MEMORY, PATIENCE)
     with found:
         found.start(COUNTER, (40,), 2)
         yield found
@@ -105,6 +105,14 @@ def test_what_is_said_comes_in_order_and_arrays_come_whole(engine: Engine, worke
     assert told(engine, workers[0], "size", found) == 8 * 10**6
 
 
+def test_commands_come_in_the_order_in_which_they_were_sent(engine: Engine, workers: list[int]) -> None:
+    for number in range(100):
+        engine.send(workers[1], ("add", number))
+    totals = [heard(engine) for _ in range(100)]
+    assert totals == [Said(workers[1], 40 + number * (number + 1) // 2) for number in range(100)]
+    assert told(engine, workers[1], "add", -4950) == 40
+
+
 def test_a_worker_may_wait_for_a_while(engine: Engine, workers: list[int]) -> None:
     assert told(engine, workers[1], "patience") == "nothing came"
 
@@ -145,8 +153,31 @@ def test_an_error_in_a_worker_is_told_without_data(engine: Engine, workers: list
     assert "77" not in event.why
 
 
+def test_a_word_that_the_head_cannot_read_is_the_last_one(engine: Engine, workers: list[int]) -> None:
+    engine.send(workers[0], ("unreadable",))
+    event = heard(engine)
+    assert event == Gone(workers[0], "what it said cannot be read by its head (ValueError)", "raised")
+    workers[0] = engine.replace(workers[0])
+
+
+def test_a_worker_that_cannot_begin_is_told_as_such(
+    engine: Engine, workers: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not isinstance(engine, OnRay):
+        pytest.skip("a process is forked from its head's own modules")
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "_birth", b"of another version")
+        workers[0] = engine.replace(workers[0])
+        event = heard(engine)
+    assert isinstance(event, Gone)
+    assert (event.worker, event.cause) == (workers[0], "raised")
+    assert "install the same Colonnade" in event.why
+    workers[0] = engine.replace(workers[0])
+    assert told(engine, workers[0], "add", 0) == 40
+
+
 def test_a_worker_that_needs_too_much_memory_is_ended(engine: Engine, workers: list[int]) -> None:
-    engine.send(workers[0], ("eat", 2 * MEMORY))
+    engine.send(workers[0], ("eat", MEMORY))  # beside what its modules take
     event = heard(engine)
     if isinstance(event, Said):  # it had all of it before anybody looked
         event = heard(engine)

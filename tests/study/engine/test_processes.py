@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,39 @@ def test_workers_are_forked_tell_how_they_were_ended_and_leave_no_zombie(forks: 
     assert engine.events.empty()
     assert forks.pid is not None, "whoever brings a fork server keeps it"
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
+def test_an_engine_that_is_stopped_while_its_workers_die_says_nothing_more(forks: Forks) -> None:
+    with Processes(forks=forks) as other:
+        told(other, *other.start(COUNTER, (), 1), "pid")
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        engine = Processes(forks=forks)
+        workers = engine.start(COUNTER, (), 3)
+        pids = [told(engine, worker, "pid") for worker in workers]
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        other = threading.Thread(target=engine.stop)
+        other.start()
+        engine.stop()
+        held = engine.events.qsize()
+        other.join(PATIENCE)
+        assert all(map(ends, pids))
+        assert engine.events.qsize() == held
+        with pytest.raises(EngineError, match="was stopped"):
+            engine.replace(workers[0])
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_worker_that_is_replaced_while_it_dies_is_told_before_or_never(forks: Forks) -> None:
+    with Processes(forks=forks) as engine:
+        (worker,) = engine.start(COUNTER, (), 1)
+        for _ in range(10):
+            os.kill(told(engine, worker, "pid"), signal.SIGKILL)
+            old, worker = worker, engine.replace(worker)
+            waiting = [engine.events.get_nowait() for _ in range(engine.events.qsize())]
+            assert [event.worker for event in waiting] in ([], [old])
 
 
 def test_a_role_that_ends_or_cannot_be_imported_is_told(forks: Forks) -> None:

@@ -30,7 +30,10 @@ class Line(Protocol):
         """The next command, in the order in which they were sent; a ``TimeoutError`` if none comes in time."""
 
     def say(self, value: Any) -> None:
-        """Tell the head something; what was said before the worker is gone arrives before that."""
+        """Tell the head something; it comes before the news that the worker is gone.
+
+        On Ray, a worker that is killed may take its last words along.
+        """
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,8 @@ class Engine(ABC):
     def replace(self, worker: int) -> int:
         """End a worker if it still runs, and start another one of the same role; numbers are never used twice.
 
-        From then on the old one causes no event; those that wait in the queue stay there.
+        From then on the old one causes no event; those that wait in the queue stay there. An engine that was stopped
+        starts nobody: an ``EngineError``.
         """
 
     @abstractmethod

@@ -51,15 +51,21 @@ class Seat:
     def __init__(self, birth: bytes) -> None:
         self._said: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._line = QueuedLine(self._said.put)
+        self._early: dict[int, bytes] = {}
+        self._taken, self._taking = 0, threading.Lock()
         nowhere = os.open(os.devnull, os.O_WRONLY)
         for place in (1, 2):  # Ray would keep what is printed in files of its own
             os.dup2(nowhere, place)
         found = pickle.loads(birth)  # noqa: S301 - of our own head
         threading.Thread(target=live, args=(found, self._line), daemon=True).start()
 
-    def tell(self, command: bytes) -> None:
-        """Take a command."""
-        self._line.put(command)
+    def tell(self, place: int, command: bytes) -> None:
+        """Take a command; calls that are under way together may run in any order."""
+        with self._taking:
+            self._early[place] = command
+            while self._taken in self._early:
+                self._line.put(self._early.pop(self._taken))
+                self._taken += 1
 
     def hear(self) -> list[bytes]:
         """What the worker has said, as soon as it says something."""
@@ -74,6 +80,7 @@ class Seat:
 class _Actor:
     handle: Any
     reader: threading.Thread | None = None
+    sent: int = 0
 
 
 class OnRay(Engine):
@@ -87,6 +94,7 @@ class OnRay(Engine):
         self._birth: bytes | None = None
         self._next = 0
         self._connection: _Connection | None = None
+        self._stopped = False
 
     def start(self, role: str, arguments: Sequence[Any] = (), workers: int | None = None) -> list[int]:
         """Connect, and start workers; as many as the cluster has cores, if no number is given."""
@@ -105,11 +113,11 @@ class OnRay(Engine):
     def send(self, worker: int, command: Any) -> None:
         """Send a command."""
         frame = pickled(command, "a command")
-        with self._lock:
-            actor = self._actors.get(worker)
-        if actor is not None:
-            with suppress(_ray().exceptions.RayError):  # that it is gone is said by its reader
-                actor.handle.tell.remote(frame)
+        with self._lock:  # nothing is called after the connection has ended: Ray would make another
+            if (actor := self._actors.get(worker)) is not None:
+                with suppress(_ray().exceptions.RayError):  # that it is gone is said by its reader
+                    actor.handle.tell.remote(actor.sent, frame)
+                actor.sent += 1
 
     def replace(self, worker: int) -> int:
         """End a worker, and start another."""
@@ -124,6 +132,7 @@ class OnRay(Engine):
     def stop(self) -> None:
         """End all workers, and the cluster if it is ours."""
         with self._lock:
+            self._stopped = True
             actors = list(self._actors.values())
             self._actors.clear()
         for actor in actors:
@@ -143,12 +152,14 @@ class OnRay(Engine):
             .remote(Seat)
             .options(num_cpus=1, max_restarts=0, max_task_retries=0, max_concurrency=_CALLS_AT_ONCE, **most)
         )
-        actor = _Actor(seat.remote(birth))
         with self._lock:
+            if self._stopped:
+                raise EngineError("an engine that was stopped starts no worker")
+            actor = _Actor(seat.remote(birth))
             worker, self._next = self._next, self._next + 1
             self._actors[worker] = actor
-        actor.reader = threading.Thread(target=self._listen, args=(worker, actor), daemon=True)
-        actor.reader.start()
+            actor.reader = threading.Thread(target=self._listen, args=(worker, actor), daemon=True)
+            actor.reader.start()
         return worker
 
     def _listen(self, worker: int, actor: _Actor) -> None:
@@ -156,22 +167,29 @@ class OnRay(Engine):
         ray = _ray()
         patience: float | None = self._patience
         last: Gone | None = None
-        while last is None:
+        while last is None and self._has(worker, actor):
             try:
                 frames = ray.get(actor.handle.hear.remote(), timeout=patience)
             except ray.exceptions.GetTimeoutError:
                 last = Gone(worker, f"the cluster had no room for it within {self._patience:.0f} seconds")
-            except Exception:  # what Ray says of it names hosts and paths, and a client whose line is cut has its own
-                last = Gone(worker, "its actor or its machine is gone")
+            except (
+                Exception
+            ) as error:  # what Ray says names hosts and paths, and a client whose line is cut has its own
+                last = _lost(worker, error)
             else:
                 last = self._told(worker, actor, frames)
             patience = None
-        with self._lock:
-            if self._actors.get(worker) is not actor:
-                return  # its user ended it, and lets go of it
-            del self._actors[worker]
+        if last is None or not self._has(worker, actor):
+            return  # its user ended it, and lets go of it
         _kill(actor)
-        self.events.put(last)
+        with self._lock:  # so that its user, who may end it meanwhile, hears nothing of it afterwards
+            if self._actors.get(worker) is actor:
+                del self._actors[worker]
+                self.events.put(last)
+
+    def _has(self, worker: int, actor: _Actor) -> bool:
+        with self._lock:
+            return self._actors.get(worker) is actor
 
     def _told(self, worker: int, actor: _Actor, frames: list[bytes]) -> Gone | None:
         for frame in frames:
@@ -345,6 +363,13 @@ def _running() -> str | None:
     except (OSError, ValueError):
         return None
     return found
+
+
+def _lost(worker: int, error: Exception) -> Gone:
+    if getattr(error, "actor_init_failed", False):
+        why = "it could not begin on its machine: install the same Colonnade and the same Python on all of them"
+        return Gone(worker, why, "raised")
+    return Gone(worker, "its actor or its machine is gone")
 
 
 def _kill(actor: _Actor) -> None:

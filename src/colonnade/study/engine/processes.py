@@ -17,7 +17,6 @@ import sys
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from colonnade.errors import EngineError
@@ -31,12 +30,37 @@ _LENGTH = struct.Struct(">Q")
 _GRACE_SECONDS = 5.0
 
 
-@dataclass
 class _Child:
-    process: Process
-    line: socket.socket
-    sending: threading.Lock
-    reader: threading.Thread | None = None
+    """A worker's process and our end of its line."""
+
+    def __init__(self, process: Process, line: socket.socket) -> None:
+        self.process, self.line = process, line
+        self.reader: threading.Thread | None = None
+        self._sending, self._ending = threading.Lock(), threading.Lock()
+
+    def send(self, frame: bytes) -> None:
+        with self._sending, suppress(OSError):  # that it is gone is said by its reader
+            self.line.sendall(_LENGTH.pack(len(frame)))
+            self.line.sendall(frame)
+
+    def ended(self) -> int | None:
+        """The exit status, once it has ended; whoever waits at its line is woken then."""
+        status = None
+        with self._ending:
+            try:
+                status = self.process.wait(_GRACE_SECONDS)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                with suppress(subprocess.TimeoutExpired):
+                    status = self.process.wait(_GRACE_SECONDS)
+            with suppress(OSError):
+                self.line.shutdown(socket.SHUT_RDWR)
+        return status
+
+    def close(self) -> None:
+        """Close the line, at which nobody waits; its number may be another file's at once."""
+        with self._sending:
+            self.line.close()
 
 
 class Processes(Engine):
@@ -49,6 +73,7 @@ class Processes(Engine):
         self._children: dict[int, _Child] = {}
         self._birth: Birth | None = None
         self._next = 0
+        self._stopped = False
 
     def start(self, role: str, arguments: Sequence[Any] = (), workers: int | None = None) -> list[int]:
         """Start workers; as many as this process may use cores, if no number is given."""
@@ -57,7 +82,11 @@ class Processes(Engine):
         if self._birth is not None:
             raise EngineError("an engine is started once")
         self._birth = Birth.of(role, tuple(arguments), self._memory)
-        return [self._begin(self._birth) for _ in range(cores() if workers is None else workers)]
+        try:
+            return [self._begin(self._birth) for _ in range(cores() if workers is None else workers)]
+        except BaseException:
+            self.stop()
+            raise
 
     def send(self, worker: int, command: Any) -> None:
         """Send a command."""
@@ -65,7 +94,7 @@ class Processes(Engine):
         with self._lock:
             child = self._children.get(worker)
         if child is not None:
-            _write(child, frame)
+            child.send(frame)
 
     def replace(self, worker: int) -> int:
         """End a worker, and start another."""
@@ -80,6 +109,7 @@ class Processes(Engine):
     def stop(self) -> None:
         """End all workers."""
         with self._lock:
+            self._stopped = True
             children = list(self._children.values())
             self._children.clear()
         _end(children)
@@ -97,40 +127,57 @@ class Processes(Engine):
         nowhere = os.open(os.devnull, os.O_RDWR)
         try:
             wanted = Wanted([COMMAND], its.fileno(), nowhere, own_session=True)
-            child = _Child(self._forks.start(wanted), ours, threading.Lock())
+            child = _Child(self._forks.start(wanted), ours)
         except OSError as error:
             ours.close()
             raise EngineError(f"a worker cannot be started: {error.strerror}") from None
         finally:
             its.close()
             os.close(nowhere)
-        _write(child, pickled(birth, "a role"))
+        child.send(pickled(birth, "a role"))
         with self._lock:
             worker, self._next = self._next, self._next + 1
-            self._children[worker] = child
-        child.reader = threading.Thread(target=self._listen, args=(worker, child), daemon=True)
-        child.reader.start()
+            if not self._stopped:
+                child.reader = threading.Thread(target=self._listen, args=(worker, child), daemon=True)
+                child.reader.start()
+                self._children[worker] = child
+        if child.reader is None:
+            _end([child])
+            if self._own_forks:
+                self._forks.close()
+            raise EngineError("an engine that was stopped starts no worker")
         return worker
 
     def _listen(self, worker: int, child: _Child) -> None:
         """Put what a worker says into the queue, until it is gone."""
-        last: Gone | None = None
-        while last is None and (frame := _frame(child.line)) is not None:
-            heard = event(worker, frame)
-            if isinstance(heard, Gone):
-                last = heard
-            elif heard is not None:
+        last = self._heard(worker, child)
+        if self._has(worker, child):
+            if last is not None:
+                child.process.kill()
+            status = child.ended()
+            with self._lock:  # so that its user, who may end it meanwhile, hears nothing of it afterwards
+                if self._children.get(worker) is child:
+                    del self._children[worker]
+                    self.events.put(last or Gone(worker, _reason(status)))
+        child.close()
+
+    def _heard(self, worker: int, child: _Child) -> Gone | None:
+        """The last word of a worker; ``None`` if it had none."""
+        try:
+            while (frame := _frame(child.line)) is not None:
+                heard = event(worker, frame)
+                if isinstance(heard, Gone):
+                    return heard
                 with self._lock:
-                    if self._children.get(worker) is child:
+                    if heard is not None and self._children.get(worker) is child:
                         self.events.put(heard)
+        except MemoryError:
+            return Gone(worker, "its head had no memory left for what it said", "memory")
+        return None
+
+    def _has(self, worker: int, child: _Child) -> bool:
         with self._lock:
-            if self._children.get(worker) is not child:
-                return  # its user ended it, and lets go of it
-            del self._children[worker]
-        if last is not None:
-            child.process.kill()
-        status = _ended(child)
-        self.events.put(last or Gone(worker, _reason(status)))
+            return self._children.get(worker) is child
 
 
 def main() -> NoReturn:
@@ -161,9 +208,11 @@ def cores() -> int:
 
 def _hear(source: socket.socket, line: QueuedLine) -> None:
     """Take commands; when the head is gone, so is the worker."""
-    while (frame := _frame(source)) is not None:
-        line.put(frame)
-    os._exit(0)
+    try:
+        while (frame := _frame(source)) is not None:
+            line.put(frame)
+    finally:  # also if there is no memory for a command
+        os._exit(0)
 
 
 def _leave_unless_sent(target: socket.socket, frame: bytes) -> None:
@@ -172,12 +221,6 @@ def _leave_unless_sent(target: socket.socket, frame: bytes) -> None:
         target.sendall(frame)
     except OSError:
         os._exit(0)
-
-
-def _write(child: _Child, frame: bytes) -> None:
-    with child.sending, suppress(OSError):  # that it is gone is said by its reader
-        child.line.sendall(_LENGTH.pack(len(frame)))
-        child.line.sendall(frame)
 
 
 def _frame(source: socket.socket) -> bytearray | None:
@@ -204,24 +247,11 @@ def _end(children: Sequence[_Child]) -> None:
     for child in children:
         child.process.kill()
     for child in children:
-        _ended(child)
+        child.ended()
         if child.reader is not None:
             child.reader.join(_GRACE_SECONDS)
-
-
-def _ended(child: _Child) -> int | None:
-    """The exit status, once it has ended; its line is closed then."""
-    status = None
-    try:
-        status = child.process.wait(_GRACE_SECONDS)
-    except subprocess.TimeoutExpired:
-        child.process.kill()
-        with suppress(subprocess.TimeoutExpired):
-            status = child.process.wait(_GRACE_SECONDS)
-    with suppress(OSError):
-        child.line.shutdown(socket.SHUT_RDWR)
-    child.line.close()
-    return status
+        else:
+            child.close()
 
 
 def _reason(status: int | None) -> str:

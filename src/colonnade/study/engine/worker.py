@@ -122,7 +122,10 @@ def live(birth: Birth, line: QueuedLine) -> None:
 
 def event(worker: int, frame: Frame) -> Event | None:
     """What a frame of a worker means to its head; ``None`` for its first word."""
-    heard = pickle.loads(frame)  # noqa: S301 - of our own worker
+    try:
+        heard = pickle.loads(frame)  # noqa: S301 - of our own worker
+    except Exception as error:  # anything, as any value may be made again
+        return Gone(worker, f"what it said cannot be read by its head ({type(error).__name__})", "raised")
     if isinstance(heard, Said):
         return Said(worker, heard.value)
     return Gone(worker, heard.why, heard.cause) if isinstance(heard, Over) else None

@@ -36,7 +36,9 @@ class InHand(Source):
 
     def columns(self) -> list[str]:
         """The names of all columns."""
-        return list(map(str, getattr(self._table, "column_names", None) or self.whole(list).column_names))
+        if hasattr(self._table, "reset_index"):
+            return files.frame_columns(self._table)  # no cell is looked at: other columns may hold anything
+        return list(self._table.schema.names)
 
     def whole(self, choose: files.Chooser) -> pa.Table:
         """The chosen columns."""

@@ -105,8 +105,8 @@ def gather(
 ) -> Gathered:
     """Read a table as :func:`~colonnade.tables.reading.read_table` does, and check it, once and without holding it.
 
-    Errors are the same, but those about cells name the rows of one stretch of the file. The private folder is made
-    inside ``folder``.
+    Errors have the same words, but those about cells name the rows of one stretch of the file, and come before those
+    about keys that are repeated or missing in all rows. The private folder is made inside ``folder``.
     """
     asked = Asked.of(source, schema, id, name, keys, columns, TextFormat(separator, encoding, decimal))
     found = opened(source, asked.said, asked.wanted.text)
@@ -188,9 +188,8 @@ class _Copy:
         numbers = np.arange(first + 1, first + batch.num_rows + 1)
         keys, rows = normalised(batch, self._plan, self._asked.held, numbers, said, self._misfits)
         ids = called({column: batch[column] for column in self._asked.calling}, said)
-        asked: dict[str, Any] = {"source": said, "numbers": numbers, "misfits": self._misfits}
-        cells, unfit = self._typing.typed(batch, **asked)
-        self.report += self._typing.encoded(cells, unfit, **asked)[1]
+        cells, found = self._typing.checked(batch, source=said, numbers=numbers, misfits=self._misfits)
+        self.report += found
         self._hashes.add(np.fromiter(map(hash, keys.to_pylist()), np.int64, len(keys)))
         self.keys += len(rows)
         if len(rows) < batch.num_rows:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import stat
 import tempfile
 import weakref
 from collections.abc import Iterator
@@ -28,7 +29,8 @@ class Room:
     def __init__(self, folder: Path) -> None:
         place = folder.absolute() / _PLACE
         with room_for(folder):
-            place.parent.mkdir(parents=True, exist_ok=True)
+            _make(place.parent)
+            _refuse_open(place.parent)
             writing.sweep(place)
             held = ExitStack()
             while True:
@@ -59,6 +61,22 @@ def room_for(folder: Path) -> Iterator[None]:
             f"the partitions of the table cannot be written to {folder}: {why}; make room there, or name a folder on a "
             "larger disk"
         ) from None
+
+
+def _make(folder: Path) -> None:
+    """Make a folder and those it lies in, where they are not there yet; only this user can open them."""
+    for path in (*reversed(folder.parents), folder):
+        if not path.is_dir():
+            path.mkdir(0o700, exist_ok=True)
+
+
+def _refuse_open(folder: Path) -> None:
+    mode = folder.stat().st_mode if os.name == "posix" else 0
+    if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+        raise DataError(
+            f"every user of this machine can rename what lies in {folder}, so partitions of a table could be exchanged "
+            "there: name another folder, or let only its owner write to it (chmod o-w)"
+        )
 
 
 def _remove(path: Path, held: ExitStack, maker: int) -> None:
