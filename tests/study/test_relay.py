@@ -16,11 +16,11 @@ import pytest
 
 from colonnade.errors import ConnectError, IdentityError, StudyError
 from colonnade.study import Study
-from colonnade.study.doctor import examine
+from colonnade.study.doctor import _connection, examine
 from colonnade.study.relay import relay
 from colonnade.study.spec import write_pins
 from colonnade.tables import Schema, number
-from colonnade.wire import Identity, dial
+from colonnade.wire import Hub, Identity, dial
 from colonnade.wire.lanes import hub_of
 from colonnade.wire.workers import WorkerKeys, introduce
 from tests.ports import free_port
@@ -43,7 +43,8 @@ def trial(tmp_path: Path) -> SimpleNamespace:
         write_pins(path, {name: who.fingerprint for name, who in identities.items()})
         return Study.load(path)
 
-    return SimpleNamespace(identities=identities, folder=tmp_path, study=study, key=key)
+    config: Any = SimpleNamespace(name="a", key=tmp_path / "a" / "a.key")
+    return SimpleNamespace(identities=identities, folder=tmp_path, study=study, key=key, config=config)
 
 
 def test_workers_meet_at_a_relay_until_it_is_told_to_stop(trial: Any) -> None:
@@ -93,6 +94,20 @@ def test_the_doctor_looks_at_every_hub(trial: Any) -> None:
     assert (further.level, further.detail) == ("good", f"something listens at {hub.address}")
 
 
+def test_a_hub_that_is_not_up_hides_nothing_of_another(trial: Any) -> None:
+    port = free_port()
+    study = trial.study(f"127.0.0.1:{port}")
+    away = _connection(study, trial.config)
+    assert away.level == "unsure"
+    assert "127.0.0.1:7000" in away.detail
+    assert f"nothing listens at 127.0.0.1:{port}" in away.detail
+    impostor = Identity.create("coordinator")
+    with Hub(impostor, study.certificates(), f"127.0.0.1:{port}"):
+        wrong = _connection(study, trial.config)
+    assert wrong.level == "bad"
+    assert f"whoever answers at 127.0.0.1:{port} is not coordinator" in wrong.detail
+
+
 def test_what_a_relay_cannot_serve(trial: Any) -> None:
     with pytest.raises(StudyError, match=r"coordinator\.hubs is missing"), relay(trial.study(), trial.key):
         pass
@@ -100,7 +115,10 @@ def test_what_a_relay_cannot_serve(trial: Any) -> None:
     with pytest.raises(StudyError, match=r"names 2 hubs: say with --listen HOST:PORT"), relay(two, trial.key):
         pass
     other = trial.folder / "a" / "a.key"
-    with pytest.raises(IdentityError, match="is not the certificate of a"), relay(two, other, "127.0.0.1:0"):
+    with (
+        pytest.raises(IdentityError, match="is the key of a, and that of coordinator is"),
+        relay(two, other, "127.0.0.1:0"),
+    ):
         pass
     with relay(two, trial.key, "127.0.0.1:0") as hub:
         assert hub.rooms == {}

@@ -79,6 +79,7 @@ def test_a_study_is_read_with_its_schemas(folder):
         (':7000"', ':7000"\nhubs = "host:1"', StudyError, "coordinator.hubs must be a list"),
         (':7000"', ':7000"\nhubs = ["127.0.0.1:7000"]', StudyError, "coordinator names the hub 127.0.0.1:7000 twice"),
         (':7000"', ':7000"\nhubs = ["Host:1", "host:1"]', StudyError, "names the hub Host:1 twice"),
+        (':7000"', ':7000"\nhubs = ["host:01", "host.:1"]', StudyError, "names the hub host:01 twice"),
         ("[parties.b]", '[pins]\nq = "sha256:1"\n[parties.b]', StudyError, "pins names q"),
         ("[parties.b]", '[pins]\na = "sha256:1"\nb = "SHA256:1"\n[parties.b]', StudyError, "a and b the same"),
         ("[parties.b]", "[parties.others]", StudyError, "'others' is a reserved word"),

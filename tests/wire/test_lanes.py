@@ -14,11 +14,14 @@ import grpc
 import pytest
 
 from colonnade.errors import ConnectError, IdentityError, StudyError
-from colonnade.wire import Caller, Endpoint, Hub, HubLimits, Identity, Service, certificates, dial, rooms
+from colonnade.wire import Caller, Endpoint, Hub, HubLimits, Identity, Service, certificates, dial, envelope, strangers
 from colonnade.wire.direct import Direct
 from colonnade.wire.hub_carrier import open_channel
 from colonnade.wire.identity import ConnectionCertificate
 from colonnade.wire.lanes import hub_of, lane_room, lane_topic
+from colonnade.wire.packet import MAX_PACKET
+from colonnade.wire.quota import UNLIMITED, Account, Refusal
+from colonnade.wire.rooms import Rooms
 from colonnade.wire.workers import Admission, WorkerKeys, introduce
 
 NAMES = ("bank", "clinic", "coordinator", "shop")
@@ -249,6 +252,12 @@ def test_a_worker_may_join_lanes_and_nothing_else(people: Any, crews: Any) -> No
             pytest.raises(IdentityError, match="a worker of bank may only join lanes"),
         ):
             caller.ask("colonnade.Test", "Echo", b"hello")
+        # nor with a question that says it were about a lane
+        said = [(envelope.VERSION_KEY, envelope.VERSION), (envelope.ROOM_KEY, room_of(crews[0]))]
+        channel = open_channel(hub.address, guest, people.pins["coordinator"], 5.0)
+        with pytest.raises(grpc.RpcError, match="a worker of bank may only join lanes"):
+            list(channel.stream_stream("/colonnade.Test/Echo")(iter([b"hello"]), metadata=said))
+        channel.close()
         assert hub.rooms == {"": {"bank"}}  # the head was not disturbed
         head.close()
 
@@ -317,17 +326,43 @@ def test_a_worker_cannot_take_the_name_of_another_party(people: Any, hub: Hub, c
 def test_lanes_are_bounded_and_only_where_they_are_wanted(
     people: Any, crews: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rooms, "MOST_LANES", 2)
+    # few descriptors, so that there are few lanes and the heads can always come
+    monkeypatch.setattr(strangers, "_descriptors", lambda useful: 330)
     with Hub(people.coordinator, people.pins, lanes=True) as hub:
         held = {str(n): join(hub, people, crews[0], "bank", (n, 1)) for n in range(2)}
         with pytest.raises(ConnectError, match="2 lanes are open at this hub, as many as it has room for"):
             join(hub, people, crews[0], "bank", (2, 1), connect_timeout=0.1)
         shop = join(hub, people, crews[0], "shop", (1, 1))  # those that are open can still be joined
+        dial(hub.address, people.clinic, people.pins).close()
         closed(held, {"shop": shop})
         until_open(hub, {""})
         closed({"bank": join(hub, people, crews[0], "bank", (2, 1))})
     with Hub(people.coordinator, people.pins) as plain, pytest.raises(ConnectError, match="is not open"):
         join(plain, people, crews[0], "bank", connect_timeout=0.1)
+
+
+def test_which_rooms_open_by_themselves() -> None:
+    lane, other = (f"lane-{n}-1-" + "0" * 32 for n in range(2))
+    found = Rooms(NAMES, lambda name: Account(name, UNLIMITED), bytes, None, NAMES)
+    found.add("", NAMES)
+    for name in ("another", "lane-0-1", "lane-00-1-" + "0" * 32):
+        with pytest.raises(Refusal, match="the room of this study is not open"):
+            found.find(name, "bank")
+    circle = found.find(lane, "bank")
+    # lanes are many, so less waits in each of them
+    assert (circle.queue, found.find("", "bank").queue) == (2 * MAX_PACKET, 1 << 60)
+    assert set(found.open) == {""}  # whoever only looks opens nothing
+    found.enter(lane, circle)
+    with pytest.raises(IdentityError, match="stranger is not in this study"):
+        found.find(lane, "stranger")
+    found.ending = True
+    assert found.find(lane, "shop") is circle
+    with pytest.raises(Refusal, match="the room of this study is not open"):
+        found.find(other, "shop")
+    found.shut(lane, "it is over")
+    found.leave(lane)
+    with pytest.raises(Refusal, match="it is over"):
+        found.find(lane, "shop")
 
 
 def test_lanes_count_towards_what_one_may_have_at_a_hub_with_limits(people: Any, crews: Any) -> None:

@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 
 from colonnade.errors import ConnectError
-from colonnade.wire import Hub, Identity, dial
+from colonnade.wire import Hub, Identity, dial, strangers
 from colonnade.wire.door import Door, _listeners
-from colonnade.wire.strangers import Crowd, Stranger, begins_tls, neighbourhood, places_for_strangers
+from colonnade.wire.strangers import Crowd, Stranger, begins_tls, neighbourhood, places_for_lanes, places_for_strangers
 
 DESCRIPTORS = 256
 NAMES = ("bank", "coordinator", "shop")
@@ -306,6 +306,14 @@ def test_addresses_of_one_customer_are_one() -> None:
 
 def test_there_are_always_places() -> None:
     assert places_for_strangers(3) >= places_for_strangers(10_000) >= 1
+
+
+@pytest.mark.parametrize(("allowed", "lanes"), [(256, 1), (1024, 31), (4096, 128), (20_000, 128)])
+def test_lanes_leave_descriptors_for_others(monkeypatch: pytest.MonkeyPatch, allowed: int, lanes: int) -> None:
+    monkeypatch.setattr(strangers, "_descriptors", lambda useful: min(useful, allowed))
+    assert places_for_lanes(4, 128) == lanes
+    taken = 2 * strangers.EACH * (4 + 4 * lanes + places_for_strangers(4 + 4 * lanes))
+    assert taken <= allowed
 
 
 def test_no_message_of_a_guest_waits_for_the_receipt_of_another() -> None:

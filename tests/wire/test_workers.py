@@ -14,6 +14,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from hypothesis import given, strategies as st
 
 from colonnade.errors import IdentityError
@@ -94,6 +95,17 @@ def test_an_introduction_that_is_good_for_too_long_is_refused(bank: Any) -> None
         Introduction(bank.keys.certificate, b"", until, signature).check(bank.base, TOPIC)
 
 
+@pytest.mark.parametrize("short", ["party", "worker"])
+def test_nobody_is_believed_longer_than_its_own_certificate(short: str) -> None:
+    days = {"party": 30, "worker": 30, short: 1}
+    party = Identity.create("bank", days=days["party"])
+    worker = WorkerKeys(Identity.create("bank", days=days["worker"]), certificates.connection_key())
+    raw = introduce(party, worker.request, TOPIC, soon(40))
+    assert check_introduction(raw, party.certificate, TOPIC, soon(20)) == worker.certificate
+    with pytest.raises(IdentityError, match="the certificate of bank expired"):
+        check_introduction(raw, party.certificate, TOPIC, soon(30))
+
+
 def test_a_worker_has_a_key_of_its_own(bank: Any) -> None:
     lazy = WorkerKeys(bank.identity, certificates.connection_key())
     with pytest.raises(IdentityError, match="has the key of bank itself"):
@@ -148,16 +160,56 @@ def test_a_worker_takes_its_own_introduction_only(bank: Any) -> None:
     # A hub that knows of no lanes goes by the common name, and one that is dialled by the alternative one.
     assert certificates.common_name(shown) == ""
     assert x509.SubjectAlternativeName not in {type(found.value) for found in shown.extensions}
+    used = shown.extensions.get_extension_for_class(x509.ExtendedKeyUsage)
+    assert (used.critical, list(used.value)) == (True, [ExtendedKeyUsageOID.CLIENT_AUTH])
+    assert not shown.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
     assert shown.not_valid_after_utc == bank.until.replace(microsecond=0)
     with pytest.raises(IdentityError, match="is that of another worker"):
         WorkerKeys.create("bank").admission(bank.raw, bank.base, TOPIC)
-    # the certificate of another worker's connection, beside our own
+    # the certificate of another worker's connection, beside our own, and one with which a worker could do too much
     other = Introduction.read(introduce(bank.identity, WorkerKeys.create("bank").request, TOPIC, soon()), "bank")
     own = Introduction.read(bank.raw, "bank")
-    signature = bank.identity.sign(workers._statement(own.worker, other.connection, TOPIC, own.until))
-    mixed = Introduction(own.worker, other.connection, own.until, signature).to_bytes()
-    with pytest.raises(IdentityError, match="has no certificate for its connections"):
-        bank.keys.admission(mixed, bank.base, TOPIC)
+    subject, key = certificates._x509_name("bank", "link"), bank.keys._key.public_key()
+    whole = certificates._connection(subject, key, soon(), bank.base.parsed).sign(bank.identity._key, None)
+    for connection in (other.connection, whole.public_bytes(Encoding.DER)):
+        signature = bank.identity.sign(workers._statement(own.worker, connection, TOPIC, own.until))
+        mixed = Introduction(own.worker, connection, own.until, signature).to_bytes()
+        with pytest.raises(IdentityError, match="has no certificate for its connections"):
+            bank.keys.admission(mixed, bank.base, TOPIC)
+
+
+CN, ORG, OU = NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME, NameOID.ORGANIZATIONAL_UNIT_NAME
+NAMES: dict[tuple[tuple[x509.ObjectIdentifier, str], ...], tuple[str, str]] = {
+    ((CN, "bank"), (OU, "link")): ("bank", ""),
+    ((ORG, "bank"), (OU, "lanes")): ("", "bank"),
+    ((CN, "bank"),): ("", ""),
+    ((ORG, "bank"),): ("", ""),
+    ((CN, "bank"), (OU, "lanes")): ("", ""),
+    ((ORG, "bank"), (OU, "link")): ("", ""),
+    ((CN, "bank"), (ORG, "bank"), (OU, "lanes")): ("", ""),
+    ((CN, "bank"), (ORG, "bank"), (OU, "link")): ("", ""),
+    ((CN, "bank"), (CN, "shop"), (OU, "link")): ("", ""),
+    ((ORG, "bank"), (ORG, "shop"), (OU, "lanes")): ("", ""),
+    ((ORG, "bank"), (OU, "lanes"), (OU, "link")): ("", ""),
+    ((CN, "b\u0430nk"), (OU, "link")): ("b\u0430nk", ""),  # which is no name that a study can have
+}
+
+
+@pytest.mark.parametrize("subject", NAMES)
+def test_whose_connection_certificate_it_is(bank: Any, subject: tuple[Any, ...]) -> None:
+    key, now = certificates.connection_key(), datetime.now(UTC)
+    issued = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(*part) for part in subject]))
+        .issuer_name(bank.base.parsed.subject)
+        .serial_number(7)
+        .not_valid_before(now)
+        .not_valid_after(now + timedelta(hours=1))
+        .public_key(key.public_key())
+        .sign(bank.identity._key, None)
+    )
+    assert (certificates.holder(issued), certificates.worker_of(issued)) == NAMES[subject]
+    assert bank.base.has_issued(issued) == ("bank" in NAMES[subject])
 
 
 def test_a_worker_that_is_out_of_date_does_not_dial(bank: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -123,7 +123,7 @@ def relay(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Serve lanes of a study at a further hub, for the coordinator."""
+    """Serve a further hub of a study that is computed in lanes; the coordinator's organisation runs it."""
     import signal
     import threading
 

@@ -269,13 +269,17 @@ def _way(facts: dict[str, Any]) -> str:
 
 
 def _connection(study: Study, config: PartyConfig) -> Check:
+    away: list[str] = []  # one that is not up yet must not hide what is wrong with another
     try:
         certificates = study.certificates()
         identity = load_identity(config.key, config.name, certificates)
         for address in study.content.coordinator.lane_hubs:
-            probe(address, identity, certificates[COORDINATOR], study.content.limits.attempt)
-    except ConnectError as error:
-        return Check("connection", "unsure", str(error))
+            try:
+                probe(address, identity, certificates[COORDINATOR], study.content.limits.attempt)
+            except ConnectError as error:
+                away.append(str(error))
+        if away:
+            return Check("connection", "unsure", "; ".join(away))
     except ColonnadeError as error:
         return Check("connection", "bad", str(error))
     return Check("connection", "good", "the coordinator is who the study says, and accepts our certificate")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from colonnade.errors import IdentityError
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.study.spec import Study
 from colonnade.wire import Certificate, Endpoint, Identity, dial
@@ -47,6 +48,8 @@ ALOOF = Direct(dials=False)
 def load_identity(key: Path, name: str, certificates: Mapping[str, Certificate]) -> Identity:
     """This participant's key; an error if it does not belong to the certificate that the study pins."""
     identity = Identity.load(key, key.with_suffix(".crt"))
+    if identity.name != name:
+        raise IdentityError(f"{key} is the key of {identity.name}, and that of {name} is needed here")
     identity.certificate.check_pin(certificates[name].fingerprint, str(key.with_suffix(".crt")))
     return identity
 

@@ -82,8 +82,8 @@ class CoordinatorPart(Part):
 
     @model_validator(mode="after")
     def _each_once(self) -> CoordinatorPart:
-        all_hubs = [address.lower() for address in self.lane_hubs]
-        if twice := [address for address in self.hubs if all_hubs.count(address.lower()) > 1]:
+        all_hubs = [_place(address) for address in self.lane_hubs]
+        if twice := [address for address in self.hubs if all_hubs.count(_place(address)) > 1]:
             raise ValueError(f"names the hub {twice[0]} twice: address is the first hub, and hubs are further ones")
         return self
 
@@ -231,6 +231,12 @@ def host_and_port(address: str) -> str:
     if not (port.isdigit() and 0 < int(port) < 65536):
         raise ValueError("must end in a port from 1 to 65535")
     return address
+
+
+def _place(address: str) -> tuple[str, int]:
+    """Host and port, the same for every way to write them."""
+    host, _, port = address.rpartition(":")
+    return host.lower().rstrip("."), int(port)
 
 
 def _as_written(check: Callable[[], object], value: Any) -> Any:

@@ -27,7 +27,7 @@ from colonnade.wire.quota import CALL, JOIN, REFUSAL, UNLIMITED, Account, HubLim
 from colonnade.wire.register import Register
 from colonnade.wire.rooms import MOST_LANES, Rooms
 from colonnade.wire.services import Service, answered, question, reply
-from colonnade.wire.strangers import places_for_strangers
+from colonnade.wire.strangers import places_for_lanes, places_for_strangers
 from colonnade.wire.turns import Turns
 from colonnade.wire.watch import Limits
 
@@ -228,7 +228,9 @@ class Hub:
     async def _serve(self) -> None:
         members = len(self._register)
         everybody = members if self._limits is UNLIMITED else self._limits.all_connections(members)
-        everybody += members * MOST_LANES if self._lanes else 0
+        if self._lanes:
+            self._rooms.most_lanes = places_for_lanes(members, MOST_LANES)
+            everybody += members * self._rooms.most_lanes
         options = [
             *grpc_options(self._heartbeat),
             ("grpc.so_reuseport", 0),

@@ -18,7 +18,10 @@ from colonnade.wire.quota import Account, Refusal
 from colonnade.wire.turns import Turns
 
 MOST_LANES = 128
-"""Lanes that a hub has open at the same time: each needs a few descriptors and megabytes for every participant."""
+"""Lanes that a hub has open at the same time: each needs a few descriptors and megabytes for every participant.
+
+Where the system allows few descriptors, there are fewer lanes, so that the study's own room can always be reached.
+"""
 _LANE_QUEUE = 2 * MAX_PACKET
 _ROOM = re.compile(r"[A-Za-z0-9._-]{0,100}")
 _REMEMBERED = 4096  # closed rooms of which it is known why they ended
@@ -37,6 +40,7 @@ class Rooms:
     ) -> None:
         """``lanes_of`` are those for whom lanes are opened on demand; without any of them, none is."""
         self.open: dict[str, Circle] = {}
+        self.most_lanes = MOST_LANES
         self.ending = False
         """Whether the hub is about to stop, so that no room is opened any more."""
         self._known, self._account, self._carry, self._turns = known, account, carry, turns
@@ -108,7 +112,7 @@ class Rooms:
     def _new_lane(self, room: str) -> Circle | None:
         if not self._lanes_of or not is_lane(room) or self.ending:
             return None
-        if len(self._lanes) >= MOST_LANES:
+        if len(self._lanes) >= self.most_lanes:
             raise Refusal(f"{len(self._lanes)} lanes are open at this hub, as many as it has room for")
         circle = Circle(self._lanes_of, self._carry, self._turns, _LANE_QUEUE)
         try:

@@ -11,6 +11,7 @@ _DESCRIPTORS = 4096
 _OWN_DESCRIPTORS = 64
 _MOST_STRANGERS = 512
 _LEAST_STRANGERS = 4
+_STRANGERS_BESIDE_LANES = 32
 EACH = 3
 """Descriptors of a connection that is passed on: this side, and both ends of the way to gRPC."""
 _HELLO_HEAD = 6
@@ -80,6 +81,14 @@ def places_for_strangers(participants: int) -> int:
     known = _OWN_DESCRIPTORS + 2 * EACH * participants
     free = _descriptors(max(_DESCRIPTORS, known + 2 * EACH * _MOST_STRANGERS)) - known
     return max(_LEAST_STRANGERS, min(_MOST_STRANGERS, free // (2 * EACH)))
+
+
+def places_for_lanes(members: int, most: int) -> int:
+    """How many lanes of so many members a hub has descriptors for, beside the members themselves and some strangers."""
+    each = 2 * EACH * members
+    known = _OWN_DESCRIPTORS + each + 2 * EACH * _STRANGERS_BESIDE_LANES
+    free = _descriptors(max(_DESCRIPTORS, known + most * each)) - known
+    return max(1, min(most, free // max(each, 1)))
 
 
 def _descriptors(useful: int) -> int:
