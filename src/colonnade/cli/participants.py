@@ -13,7 +13,7 @@ from colonnade.cli.output import Json, about, emit, piped, present, progress_bar
 
 if TYPE_CHECKING:
     from colonnade.study import Study
-    from colonnade.study.lanes.heads import Asked
+    from colonnade.study.lanes.asked import Asked
 
 PartyPath = Annotated[Path, typer.Argument(metavar="PARTY.toml", help="The party's own configuration.")]
 Out = Annotated[Path | None, typer.Option("--out", help="The run directory.  [default: runs/NAME]")]
@@ -112,9 +112,11 @@ def crew_asked(study: Study, workers: int | None, engine: str | None = None) -> 
 
     To be called when nothing but public files was read.
     """
+    from importlib import import_module
+
     from colonnade.cli.forking import copied
     from colonnade.errors import StudyError
-    from colonnade.study.lanes.heads import Asked
+    from colonnade.study.lanes.asked import Asked
 
     if study.content.lanes is None:
         if workers is not None or engine is not None:
@@ -122,6 +124,7 @@ def crew_asked(study: Study, workers: int | None, engine: str | None = None) -> 
                 f"study {study.name!r} has no [lanes], so nobody has workers: leave --workers and --engine out"
             )
         return Asked()
+    import_module("colonnade.study.lanes.heads")  # so that workers need not
     return Asked(workers, engine, copied(study))
 
 

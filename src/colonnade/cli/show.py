@@ -56,12 +56,23 @@ def preflight(answer: Preflight) -> str:
     if answer.deviating is not None:
         lines += security(answer.deviating)
     brief = [harmless(line) for line in answer.details.brief]
-    lines += brief if answer.run is None else _run(answer.run, brief, _DIRECT if answer.direct else ())
+    lines += (
+        brief if answer.run is None else _run(answer.run, brief, (*_lanes(answer), *(_DIRECT if answer.direct else ())))
+    )
     if answer.details.section:
         lines += ["", *map(harmless, answer.details.section)]
     if answer.alignment is not None:
         lines += ["", *_alignment(answer.alignment)]
     return "\n".join(lines)
+
+
+def _lanes(answer: Preflight) -> tuple[str, ...]:
+    if answer.partitions == 1:
+        return ()
+    return (
+        f"lanes: people are added up in {answer.partitions} partitions, by workers of everybody; figures are those of",
+        "  a run in one part",
+    )
 
 
 def security(found: Deviating) -> list[str]:
@@ -95,7 +106,8 @@ def forecast(found: Outlook | None, study: Study) -> str:
     lines = [found.forecast] + ([] if found.warning is None else [found.warning])
     align, least = study.content.align, found.people or 0
     counted = align is not None and not align.hidden and study.task.rows_stated is None
-    if counted and align is not None and align.at_least < least:
+    spent = study.content.lanes is not None  # then nobody knows how many match before everything is
+    if counted and not spent and align is not None and align.at_least < least:
         lines.append(f"to spend nothing where fewer match, set at_least = {least} in [align]")
     return "\n".join(lines)
 

@@ -11,6 +11,7 @@ from colonnade.models.planner import Details
 from colonnade.privacy import Statement
 from colonnade.privacy.calibrate import Binding
 from colonnade.protocols.cost import Load, Loaded
+from colonnade.protocols.lanes.partitions import filled_length
 from colonnade.protocols.task import Task
 from colonnade.study.alignment.figures import Alignment
 from colonnade.study.deviating import Deviating
@@ -74,10 +75,12 @@ class Preflight:
     """What is done about participants that deviate; ``None`` where the study cannot be run."""
     direct: bool = False
     """Whether participants that can reach each other connect directly."""
+    partitions: int = 1
+    """In how many parts people are added up."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON, in one dictionary with those of the run and of the kind."""
-        common = {
+        common: dict[str, Any] = {
             "study": self.study,
             "digest": self.digest,
             "method": self.details.method,
@@ -88,6 +91,8 @@ class Preflight:
         }
         if self.direct:
             common["links"] = "direct"
+        if self.partitions > 1:
+            common["partitions"] = self.partitions
         return common | ({} if self.run is None else self.run.to_dict()) | dict(self.details.facts)
 
 
@@ -104,6 +109,7 @@ def preflight(study: Study, rows: int | None = None) -> Preflight:
         details=study.planner.details(study.task, study.statement),
         deviating=Deviating.of(study.task) if study.planner.why_not_run is None else None,
         direct=study.content.coordinator.links == "direct",
+        partitions=study.content.partitions,
     )
 
 
@@ -123,8 +129,9 @@ def _run(study: Study, rows: int) -> RunFigures | None:
         return None
     joint = rows
     if study.aligning is not None and study.roster.hidden:
-        # Nobody knows who matched, so the joint table has as many rows as all lists together.
-        joint = len(study.content.parties) * (study.aligning.pad_to or rows)
+        # Nobody knows who matched, so the joint table has as many rows as all lists together, in all partitions.
+        partitions = study.aligning.partitions
+        joint = len(study.content.parties) * partitions * filled_length(study.aligning.pad_to or rows, partitions)
     return RunFigures.of(study.task, study.participants, rows, joint)
 
 

@@ -23,7 +23,7 @@ from colonnade.protocols.session import play
 from colonnade.study.alignment.play import Matching, align_as_coordinator
 from colonnade.study.deviating import Deviating
 from colonnade.study.given import check_folder, digest_of
-from colonnade.study.lanes.heads import AS_WRITTEN, Asked, CoordinatorHead, OwnerHead
+from colonnade.study.lanes.asked import AS_WRITTEN, Asked
 from colonnade.study.meeting import ALONE, Place, Watch, join, load_identity, watched
 from colonnade.study.network import recorded
 from colonnade.study.policy import Approve, PartyConfig
@@ -95,6 +95,8 @@ def run_party(
                     matching = Matching(study, config, _table(study, config, record), record)
                     program = lambda me: model.owner(me, matching.owner(me), task)  # noqa: E731
                 else:
+                    from colonnade.study.lanes.heads import OwnerHead  # most studies have no lanes
+
                     head = OwnerHead(study, config, model, identity, certificates, place, record, workers)
                     program = left.enter_context(head).owner
             result = _play(
@@ -171,6 +173,8 @@ def run_coordinator(
                 record.note("listening", address=hub.address)
                 place = replace(place, hub=hub.own_address)
             if lanes:
+                from colonnade.study.lanes.heads import CoordinatorHead
+
                 made = CoordinatorHead(study, model, identity, certificates, place, record, workers)
                 head = left.enter_context(made)
             endpoint = join(study, identity, certificates, place, direct=Direct(dials=dial), told=_told(record, tell))

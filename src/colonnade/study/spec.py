@@ -143,9 +143,9 @@ class Study:
             inputs=self.content.inputs,
             noise_missing=self.content.noise_missing,
         )
-        told: tuple[str, ...] = (
-            () if align is None else (align.aligning(roster.trust, self.content.partitions).sentence,)
-        )
+        with naming(self.path):
+            aligning = None if align is None else align.aligning(roster.trust, self.content.partitions)
+        told: tuple[str, ...] = () if aligning is None else (aligning.sentence,)
         if self.content.trial:
             told = (*(told or (UNMATCHED,)), TRIAL)
         return replace(roster, assumptions=told)

@@ -20,8 +20,8 @@ from colonnade.study import PartyConfig, Study, run_coordinator, run_party
 from colonnade.study.engine.processes import Processes
 from colonnade.study.forks import Forks
 from colonnade.study.lanes import heads
+from colonnade.study.lanes.asked import Asked
 from colonnade.study.lanes.crew import EngineCrew
-from colonnade.study.lanes.heads import Asked
 from colonnade.study.local import folder_of, run_local
 from tests.study.conftest import InThread, Trial
 

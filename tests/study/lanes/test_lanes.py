@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import subprocess
 from collections.abc import Callable
@@ -9,10 +10,13 @@ from typing import Any
 
 import pytest
 
+from colonnade.cli import show
+from colonnade.cli.participants import crew_asked
 from colonnade.errors import StudyError
 from colonnade.protocols.lanes.arbiter import Lane
-from colonnade.study import Study, preflight
+from colonnade.study import Study, preflight, run_coordinator
 from colonnade.study.forks import Forks, Wanted
+from colonnade.study.meeting import Place
 from tests.ports import free_port
 
 from .conftest import Laned, Watched, error_of
@@ -84,8 +88,15 @@ def test_a_coordinator_with_a_seat(laned: Make, crews: type[Watched]) -> None:
 
 
 @pytest.mark.usefixtures("without_noise")
+def test_seats_that_check_each_other(laned: Make, crews: type[Watched]) -> None:
+    study = laned(rows=60, partitions=2, top='security = "active"\ninputs = "unproven"\n', task=PCA)
+    out = study.in_threads()
+    assert study.values(out, "count") == study.common
+
+
+@pytest.mark.usefixtures("without_noise")
 def test_members_that_nobody_learns(laned: Make, crews: type[Watched]) -> None:
-    study = laned(align="hidden = true\n", rows=100, task=PCA)
+    study = laned(align="hidden = true\n", rows=100, parties=2, task=PCA)
     before, out = study.in_threads(study.plain), study.in_threads()
     assert study.values(out, "count") == study.values(before, "count") == study.common
     spread = study.values(out, "explained_variance")
@@ -157,12 +168,74 @@ def test_tasks_that_cannot_have_lanes_say_why(laned: Make, task: str, top: str, 
         preflight(study.study())
 
 
+def test_members_of_three_parties_are_not_hidden_in_lanes(laned: Make) -> None:
+    study = laned(rows=20, align="hidden = true\n", task=PCA)
+    with pytest.raises(
+        StudyError, match=r"STUDY\.toml: this alignment cannot be done in partitions: where members are hid"
+    ):
+        study.study()
+
+
+def test_pre_flight_says_that_there_are_lanes(laned: Make) -> None:
+    study = laned(rows=20, parties=2)
+    found = preflight(study.study(), rows=1000)
+    assert found.to_dict()["partitions"] == 4
+    assert "lanes: people are added up in 4 partitions" in show.preflight(found)
+    plain = preflight(Study.load(study.plain), rows=1000)
+    assert "partitions" not in plain.to_dict()
+    assert "lanes:" not in show.preflight(plain)
+
+
+def test_workers_without_lanes_are_a_mistake(laned: Make) -> None:
+    study = laned(rows=20, parties=2)
+    with pytest.raises(StudyError, match="has no \\[lanes\\], so nobody has workers"):
+        crew_asked(Study.load(study.plain), 2)
+
+
+def test_no_lanes_in_a_room_of_a_standing_hub(laned: Make) -> None:
+    study = laned(rows=20, parties=2)
+    with pytest.raises(StudyError, match="a standing hub has no rooms for them"):
+        run_coordinator(study.study(), study._key, study.folder / "out", place=Place("127.0.0.1:1", "room", 1))
+
+
 def test_lanes_are_in_the_digest_and_their_absence_is_not(laned: Make) -> None:
     study = laned(rows=20, parties=2)
     plain, four = Study.load(study.plain), study.study()
     assert "lanes" not in study.plain.read_text()
     study.replace("partitions = 4", "partitions = 8")
     assert len({plain.digest, four.digest, study.study().digest}) == 3
+
+
+@pytest.mark.usefixtures("without_noise")
+def test_workers_of_one_party_on_ray(laned: Make, crews: type[Watched]) -> None:
+    if importlib.util.find_spec("ray") is None:
+        pytest.skip("Ray is not installed: pip install colonnade[ray]")
+    study = laned(rows=100, join=90)
+    expected = study.values(study.in_threads(study.plain))
+    study.edit("shop/party.toml", r"^\[compute\]", '[compute]\nengine = "ray"\nspool = "spool"')
+    out = study.in_threads()
+    assert study.values(out) == expected
+    assert [entry["engine"] for entry in _events(out["shop"]) if entry["what"] == "workers started"] == ["ray"]
+    assert study.facts(out)["shop"]["lanes"]["done"] == 4
+    assert not study.left_behind()
+
+
+def test_a_head_that_is_killed_ends_the_study_and_its_table_is_removed_by_the_next(laned: Make) -> None:
+    study = laned(rows=100, partitions=64, reconnect=2)
+    study.start("coordinator", "bank", "clinic")
+    study.start("shop")
+    study.until("shop", "first share")
+    study.children["shop"].kill()
+    ended = study.ends(120)
+    assert {name: end.code for name, end in ended.items() if name != "shop"} == dict.fromkeys(
+        ("coordinator", "bank", "clinic"), 22
+    )
+    assert all("shop" in end.sentence for name, end in ended.items() if name != "shop")
+    assert study.states("bank") == study.states("shop") == ["sent"]
+    assert {path.parent.name for path in study.left_behind() if path.is_dir()} == {"shop"}
+    study.replace("partitions = 64", "partitions = 2")
+    study.in_processes()
+    assert not study.left_behind()
 
 
 def test_a_failure_that_is_no_loss_ends_the_study_for_all(laned: Make, crews: type[Watched]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import cached_property
 from types import TracebackType
 from typing import Any, Self, cast
@@ -20,8 +19,8 @@ from colonnade.protocols.on_shares import OnShares
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.protocols.sums import Additive
 from colonnade.study.alignment.play import Notes, write_down
-from colonnade.study.compute import PROCESSES, ComputePart
-from colonnade.study.forks import Forks
+from colonnade.study.compute import ComputePart
+from colonnade.study.lanes.asked import AS_WRITTEN, Asked
 from colonnade.study.lanes.crew import EngineCrew
 from colonnade.study.lanes.words import Duty
 from colonnade.study.meeting import Place
@@ -33,30 +32,6 @@ from colonnade.wire import Certificate, Identity
 
 _REACH_SECONDS = 10.0
 """For how long a worker tries to reach a hub, at first or again: a lane that is lost can be run at another one."""
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What whoever runs a participant says of its workers: how many, and at the coordinator, where they run."""
-
-    workers: int | None = None
-    engine: str | None = None
-    """The coordinator's; a party's file names its own."""
-    forks: Forks | None = None
-    """By which processes are started."""
-
-    def compute(self, own: ComputePart | None = None) -> ComputePart:
-        """What is used in the end; a coordinator has no table, so it needs no folder that machines share."""
-        found = ComputePart(engine=self.engine or PROCESSES, spool="/") if own is None else own
-        return found.model_copy(update={} if self.workers is None else {"workers": self.workers})
-
-    def close(self) -> None:
-        """End what starts processes."""
-        if self.forks is not None:
-            self.forks.close()
-
-
-AS_WRITTEN = Asked()
 
 
 class Head:

@@ -1,0 +1,32 @@
+"""What whoever runs a participant says of its workers; studies without lanes read no more of lanes than this."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from colonnade.study.compute import PROCESSES, ComputePart
+from colonnade.study.forks import Forks
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What whoever runs a participant says of its workers: how many, and at the coordinator, where they run."""
+
+    workers: int | None = None
+    engine: str | None = None
+    """The coordinator's; a party's file names its own."""
+    forks: Forks | None = None
+    """By which processes are started."""
+
+    def compute(self, own: ComputePart | None = None) -> ComputePart:
+        """What is used in the end; a coordinator has no table, so it needs no folder that machines share."""
+        found = ComputePart(engine=self.engine or PROCESSES, spool="/") if own is None else own
+        return found.model_copy(update={} if self.workers is None else {"workers": self.workers})
+
+    def close(self) -> None:
+        """End what starts processes."""
+        if self.forks is not None:
+            self.forks.close()
+
+
+AS_WRITTEN = Asked()

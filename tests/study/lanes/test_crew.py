@@ -1,0 +1,113 @@
+"""A crew keeps count of its workers, whatever becomes of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from colonnade.errors import EngineError
+from colonnade.protocols.lanes.arbiter import Lane
+from colonnade.protocols.lanes.crew import Closed, Failed, Free, Here, Lost
+from colonnade.study.engine.processes import Processes
+from colonnade.study.forks import Forks
+from colonnade.study.lanes import crew
+from colonnade.study.lanes.crew import EngineCrew
+from colonnade.wire import Identity
+from colonnade.wire.workers import check_introduction
+
+TOPIC = b"a study"
+
+
+@pytest.fixture
+def start(forks: Forks, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., EngineCrew]]:
+    made: list[EngineCrew] = []
+
+    def start(role: str, workers: int = 1) -> EngineCrew:
+        monkeypatch.setattr(crew, "ROLE", f"tests.study.lanes.roles:{role}")
+        duty: Any = SimpleNamespace(name="bank", topic=TOPIC)
+        made.append(EngineCrew(Processes(forks=forks), duty, Identity.create("bank"), ["hub"], workers))
+        return made[-1]
+
+    yield start
+    for each in made:
+        each.close()
+
+
+def kill(found: EngineCrew, worker: int) -> None:
+    engine: Any = found._engine
+    os.kill(engine.process(worker), signal.SIGKILL)
+
+
+def test_a_lane_is_introduced_by_the_head(start: Callable[..., EngineCrew]) -> None:
+    found = start("deaf")
+    assert found.event() == Free()
+    found.begin(Lane(3))
+    here = found.event()
+    assert isinstance(here, Here)
+    assert here.lane == Lane(3)
+    assert check_introduction(here.introduction, found._identity.certificate, TOPIC).name == "bank"
+    found.close()
+    assert found.event() == Closed()
+
+
+def test_a_worker_that_is_lost_loses_its_lane_and_is_replaced(start: Callable[..., EngineCrew]) -> None:
+    found = start("deaf")
+    assert found.event() == Free()
+    found.begin(Lane(0))
+    assert isinstance(found.event(), Here)
+    kill(found, 0)
+    assert found.event() == Lost(Lane(0))
+    assert found.event() == Free()
+    found.begin(Lane(0, 2))
+    assert isinstance(found.event(), Here)
+    assert found._told == {"lost_workers": 1, "replaced_workers": 1}
+
+
+def test_a_worker_that_is_lost_while_it_is_free_is_not_missed(start: Callable[..., EngineCrew]) -> None:
+    found = start("deaf")
+    assert found.event() == Free()
+    with ThreadPoolExecutor(1) as waiting:
+        later = waiting.submit(found.event)
+        kill(found, 0)
+        while found._told["lost_workers"] == 0:
+            time.sleep(0.01)
+        found.begin(Lane(0))
+        assert isinstance(later.result(60), Here)  # and no worker was called free twice
+
+
+def test_a_worker_that_does_not_give_up_is_replaced(
+    start: Callable[..., EngineCrew], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(crew, "_GIVE_UP_SECONDS", 0.1)
+    found = start("deaf")
+    assert found.event() == Free()
+    found.begin(Lane(0))
+    assert isinstance(found.event(), Here)
+    found.give_up(Lane(0))
+    assert found.event() == Free()  # and nothing about the lane, which is of no interest
+    assert found._told == {"lost_workers": 0, "replaced_workers": 1}
+
+
+def test_workers_that_cannot_be_started_end_the_study(start: Callable[..., EngineCrew]) -> None:
+    ended = start("stillborn").event()
+    assert isinstance(ended, Failed)
+    assert isinstance(ended.error, EngineError)
+    assert str(ended.error).startswith("workers of bank cannot go on: its process has ended")
+
+
+def test_a_worker_without_memory_ends_the_study(start: Callable[..., EngineCrew]) -> None:
+    found = start("greedy")
+    assert found.event() == Free()
+    found.begin(Lane(5))
+    assert isinstance(found.event(), Here)
+    ended = found.event()
+    assert isinstance(ended, Failed)
+    assert ended.lane == Lane(5)
+    assert "no memory left" in str(ended.error)
