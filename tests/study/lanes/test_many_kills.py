@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("without_noise")]
 def test_thirty_kills(laned: Callable[..., Laned], crews: type[Watched]) -> None:
     study = laned(rows=400, partitions=PARTITIONS)
     expected = study.values(study.in_threads(study.plain))
-    over, killed, chosen = threading.Event(), list[str](), random.Random(30)
+    over, killed, chosen = threading.Event(), list[str](), random.Random(30)  # noqa: S311 - who is killed
 
     def kill() -> None:
         while len(killed) < KILLS and not over.wait(chosen.uniform(0.1, 0.6)):
