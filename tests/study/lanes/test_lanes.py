@@ -206,6 +206,7 @@ def test_lanes_are_in_the_digest_and_their_absence_is_not(laned: Make) -> None:
     assert len({plain.digest, four.digest, study.study().digest}) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_noise")
 def test_workers_of_one_party_on_ray(laned: Make, crews: type[Watched]) -> None:
     if importlib.util.find_spec("ray") is None:
