@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from threadpoolctl import threadpool_limits
 
@@ -33,6 +33,9 @@ from colonnade.study.spec import Study
 from colonnade.tables import Table
 from colonnade.wire import Certificate, Endpoint, Hub, Identity
 from colonnade.wire.direct import DIRECTLY, Direct, Told
+
+if TYPE_CHECKING:
+    from colonnade.study.lanes.heads import Head
 
 Tell = Callable[[str], None]
 """Is told a sentence for the operator."""
@@ -91,14 +94,16 @@ def run_party(
                 record.add(ledger={"path": str(ledger.path), "new": ledger.made, "upgraded": ledger.upgraded})
                 record.statement(statement)
                 program: Callable[[Any], Any]
+                head = None
                 if study.content.lanes is None:
                     matching = Matching(study, config, _table(study, config, record), record)
                     program = lambda me: model.owner(me, matching.owner(me), task)  # noqa: E731
                 else:
                     from colonnade.study.lanes.heads import OwnerHead  # most studies have no lanes
 
-                    head = OwnerHead(study, config, model, identity, certificates, place, record, workers)
-                    program = left.enter_context(head).owner
+                    made = OwnerHead(study, config, model, identity, certificates, place, record, workers)
+                    head = left.enter_context(made)
+                    program = head.owner
             result = _play(
                 study,
                 join(
@@ -109,6 +114,7 @@ def run_party(
                 progress,
                 spend,
                 watch=watch,
+                head=head,
             )
             model.conclude(study.roster, task, result)
             _keep(model, record)
@@ -178,7 +184,7 @@ def run_coordinator(
                 made = CoordinatorHead(study, model, identity, certificates, place, record, workers)
                 head = left.enter_context(made)
             endpoint = join(study, identity, certificates, place, direct=Direct(dials=dial), told=_told(record, tell))
-            result = _play(study, endpoint, program, record, progress, watch=watch)
+            result = _play(study, endpoint, program, record, progress, watch=watch, head=head)
         _save(model.conclude(study.roster, task, result), record, COORDINATOR)
         _finish(record, **public_facts(study))
         return model
@@ -206,6 +212,7 @@ def _play(
     before_sharing: Callable[[], None] | None = None,
     *,
     watch: Watch | None = None,
+    head: Head | None = None,
 ) -> Any:
     record.note("connected")
     with threadpool_limits(limits=1, user_api="blas"), watched(place, watch):
@@ -227,8 +234,8 @@ def _play(
     record.add(phases=phases, rounds=place.counters.tally.rounds, traffic=traffic)
     if place.ways:
         record.add(links=recorded(place.ways, place.counters.peers))
-    if played.settled:
-        record.add(checks={"claims": played.settled, "error": float(IN_ALL)})
+    if claims := played.settled + (0 if head is None else head.claims):
+        record.add(checks={"claims": claims, "error": float(IN_ALL if head is None else head.error)})
     if played.lost:
         record.note("went on without", lost=list(played.lost))
         record.add(lost=list(played.lost))

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from colonnade.errors import EngineError
+from colonnade.errors import EngineError, PeerStopped, ShareError
 from colonnade.protocols.lanes.arbiter import Lane
 from colonnade.protocols.lanes.crew import Closed, Failed, Free, Here, Lost
 from colonnade.study.engine.processes import Processes
 from colonnade.study.forks import Forks
-from colonnade.study.lanes import crew
+from colonnade.study.lanes import crew, worker
 from colonnade.study.lanes.crew import EngineCrew
 from colonnade.wire import Identity
 from colonnade.wire.workers import check_introduction
@@ -111,3 +111,25 @@ def test_a_worker_without_memory_ends_the_study(start: Callable[..., EngineCrew]
     assert isinstance(ended, Failed)
     assert ended.lane == Lane(5)
     assert "no memory left" in str(ended.error)
+
+
+def test_what_a_check_finds_in_a_lane_that_is_given_up_ends_the_study(start: Callable[..., EngineCrew]) -> None:
+    found = start("finding")
+    for attempt in (1, 2):
+        assert found.event() == Free()  # and nothing of an error that the end of a session may bring about
+        found.begin(Lane(0, attempt))
+        assert isinstance(found.event(), Here)
+        found.give_up(Lane(0, attempt))
+    ended = found.event()
+    assert isinstance(ended, Failed)
+    assert isinstance(ended.error, ShareError)
+    assert str(ended.error) == "a check did not hold"
+
+
+@pytest.mark.parametrize("given_up", [False, True])
+def test_a_worker_tells_what_a_check_found_and_no_loss(given_up: bool) -> None:
+    run = object.__new__(worker._Run)
+    run._given_up = given_up
+    assert run._failure(ShareError("a check did not hold")) == ("ShareError", "a check did not hold")
+    assert run._failure(PeerStopped("gone")) is None
+    assert run._failure(KeyError("a cell")) == (None if given_up else ("", "its role raised KeyError"))

@@ -23,6 +23,8 @@ MOST_ATTEMPTS = 8
 """A partition that was lost so often ends the study."""
 MOST_LOST = 127
 """How many lanes may be lost in all; a check that somebody escapes by being lost counts (docs/theory/lanes.md)."""
+RUNS_THAT_MAY_CHEAT = MOST_LOST + 1
+"""Any of so many runs may be the one whose wrong claim passes."""
 _FAILING = 4
 """After how many lanes in a row that were lost a hub gets no more of them, while there is another."""
 

@@ -61,6 +61,8 @@ class EngineCrew:
         self._rows: dict[int, int] = {}
         self._told = {"lost_workers": 0, "replaced_workers": 0}
         self._used = {"processor_seconds": 0.0, "sent": 0}
+        self.claims = 0
+        """How many claims about shares were checked in lanes that ended well here."""
         self._workers = set(engine.start(ROLE, (duty,), workers))
         self.size = len(self._workers)
         """How many workers there are."""
@@ -168,9 +170,10 @@ class EngineCrew:
         self._used["sent"] += ended.sent
         given_up = self._leaving.pop(worker, None) is not None
         if ended.sums is not None:
+            self.claims += ended.claims
             self._rows[lane.partition] = ended.sums.rows
             self._say(Done(lane, ended.sums))
-        elif ended.failure is not None and not given_up:
+        elif ended.failure is not None and (ended.failure[0] or not given_up):
             self._say(Failed(lane, _error(self._duty.name, *ended.failure)))
         elif not given_up:
             self._say(Lost(lane))

@@ -11,7 +11,9 @@ from typing import Any, Self, cast
 
 from colonnade.errors import StudyError
 from colonnade.models.base import Estimator
+from colonnade.mpc.verify.folding import IN_ALL
 from colonnade.protocols.lanes import head
+from colonnade.protocols.lanes.arbiter import RUNS_THAT_MAY_CHEAT
 from colonnade.protocols.lanes.inbox import BEAT
 from colonnade.protocols.lanes.lane import Laned
 from colonnade.protocols.lanes.partitions import Partitions
@@ -55,6 +57,7 @@ class Head:
         self._study, self._model, self._identity, self._certificates = study, model, identity, certificates
         self._place, self._record, self._asked = place, record, asked
         self._left = ExitStack()
+        self._own_crew: EngineCrew
 
     @cached_property
     def laned(self) -> Laned:
@@ -84,6 +87,14 @@ class Head:
         self._left.callback(crew.close)
         self._record.note("workers started", workers=crew.size, engine=compute.engine)
         return crew
+
+    error = RUNS_THAT_MAY_CHEAT * IN_ALL
+    """The most with which a wrong claim passes in all lanes (docs/theory/lanes.md)."""
+
+    @property
+    def claims(self) -> int:
+        """How many claims about shares were checked in lanes."""
+        return self._own_crew.claims
 
     @property
     def _programs(self) -> Additive:

@@ -78,3 +78,5 @@ class Ended:
     """Processor time."""
     sent: int = 0
     """Bytes, sealed."""
+    claims: int = 0
+    """How many claims about shares were checked with the other seats."""

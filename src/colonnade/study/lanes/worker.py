@@ -9,6 +9,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
+from dataclasses import replace
 
 from threadpoolctl import threadpool_limits
 
@@ -69,14 +70,18 @@ class _Run:
         try:
             ended = self._played()
         except BaseException as error:
-            failure = None
-            if not (self._given_up or is_loss(error)):
-                ours = isinstance(error, ColonnadeError)
-                failure = (type(error).__name__ if ours else "", str(error) if ours else without_data(error))
-            ended = Ended(self.lane, failure=failure)
+            ended = Ended(self.lane, failure=self._failure(error))
         sent = 0 if self._place is None else self._place.counters.total.sealed_sent
         seconds = time.process_time() - start
-        self._line.say(Ended(self.lane, ended.sums, ended.failure, seconds, sent))
+        self._line.say(replace(ended, seconds=seconds, sent=sent))
+
+    def _failure(self, error: BaseException) -> tuple[str, str] | None:
+        """What a head is told; ``None`` for a loss, and for whatever a session that was aborted may bring about."""
+        if is_loss(error):
+            return None
+        if isinstance(error, ColonnadeError):  # what a check has found, it has found, also in a lane that is given up
+            return type(error).__name__, str(error)
+        return None if self._given_up else ("", without_data(error))
 
     def _played(self) -> Ended:
         duty, part = self._duty, self._part()
@@ -100,7 +105,8 @@ class _Run:
                 place.abort(_GIVEN_UP)
                 place.close()
                 raise PeerStopped(_GIVEN_UP)
-        return Ended(self.lane, play_lane(place, duty.laned, self.lane, programs, part, wait=duty.wait).result)
+        played = play_lane(place, duty.laned, self.lane, programs, part, wait=duty.wait)
+        return Ended(self.lane, played.result, claims=played.settled)
 
     def _part(self) -> Part | None:
         duty, taken = self._duty, self._taken
