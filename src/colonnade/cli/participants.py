@@ -124,6 +124,7 @@ def crew_asked(study: Study, workers: int | None, engine: str | None = None) -> 
                 f"study {study.name!r} has no [lanes], so nobody has workers: leave --workers and --engine out"
             )
         return Asked()
+    Asked(workers, engine).compute()  # an error about --engine must come before anybody waits
     import_module("colonnade.study.lanes.heads")  # so that workers need not
     return Asked(workers, engine, copied(study))
 

@@ -262,6 +262,8 @@ def _few(found: Alignment) -> str:
     if found.hidden:
         return "nobody is told whether anybody matched"
     few = "if nobody is common" if found.at_least == 1 else f"if fewer than {found.at_least:,} are common"
+    if found.partitions > 1:
+        return f"{few} the study ends after the last lane, with nothing opened, and stays spent"
     return f"{few} the study ends, and nothing is spent"
 
 

@@ -48,21 +48,30 @@ def people(run: Mapping[str, Any]) -> int | None:
 
 def leakage(found: Mapping[str, Any], trust: Trust) -> tuple[Leak, ...]:
     """What everybody learns from an alignment of this mode; empty where the record names no mode that exists."""
-    mode, hidden = found.get("mode"), found.get("hidden")
+    mode, hidden, pad_to = found.get("mode"), found.get("hidden"), found.get("pad_to")
     if mode not in MODES or not isinstance(hidden, bool):
         return ()
     try:
-        return Aligning(trust, (Key("key"),), mode=mode, hidden=hidden, pad_to=found.get("pad_to")).leakage
+        parts = _partitions(found)
+        return Aligning(trust, (Key("key"),), mode=mode, hidden=hidden, pad_to=pad_to, partitions=parts).leakage
     except StudyError:
         return ()
+
+
+def _partitions(found: Mapping[str, Any]) -> int:
+    """In how many parts people were found; a record without lanes does not say it. 0 stands for what is no number."""
+    count = found.get("partitions", 1)
+    return count if isinstance(count, int) else 0
 
 
 def _opening(found: Mapping[str, Any], run: Mapping[str, Any], trust: Trust) -> str:
     count, took = people(run), number(found.get("seconds"))
     on = words.listed(words.sequence(found.get("on")))
     how_many = f": {words.counted(count, 'person', 'people')}" if count is not None else ""
+    lanes = _partitions(found)
+    when = "Before anything was computed" if lanes <= 1 else f"In {lanes:,} partitions, lane by lane,"
     parts = [
-        f"{words.listed(trust.owners)} need not hold the same people. Before anything was computed they found those "
+        f"{words.listed(trust.owners)} need not hold the same people. {when} they found those "
         f"whom all of them hold{f', by {on}' if on else ''}{how_many}. The result is about these."
     ]
     if found.get("hidden") is True:
@@ -70,7 +79,7 @@ def _opening(found: Mapping[str, Any], run: Mapping[str, Any], trust: Trust) -> 
     if found.get("reused") is True:
         parts.append("An earlier alignment of the same lists was used again.")
     elif took is not None and took >= 0:
-        parts.append(f"That took {words.seconds(took)}.")
+        parts.append(f"That{'' if lanes <= 1 else ', and adding them up,'} took {words.seconds(took)}.")
     return " ".join([*parts, _MODES.get(str(found.get("mode")), "")]).strip()
 
 

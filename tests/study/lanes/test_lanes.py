@@ -14,6 +14,7 @@ from colonnade.cli import show
 from colonnade.cli.participants import crew_asked
 from colonnade.errors import StudyError
 from colonnade.protocols.lanes.arbiter import Lane
+from colonnade.report.alignment import leakage
 from colonnade.study import Study, preflight, run_coordinator
 from colonnade.study.forks import Forks, Wanted
 from colonnade.study.meeting import Place
@@ -37,6 +38,10 @@ def test_a_study_in_processes(laned: Make) -> None:
         assert (lanes["lost_workers"], lanes["replaced_workers"]) == (0, 0)
         assert lanes["sent"] > 0
         assert facts["alignment"]["matched"] == study.common
+        assert facts["alignment"]["partitions"] == 4
+        learned = {leak.who: leak.learns for leak in leakage(facts["alignment"], study.study().trust)}
+        assert learned == {leak.who: leak.learns for leak in study.study().aligning.leakage}
+        assert "in each partition" in learned["coordinator"]
         assert not facts["alignment"]["reused"]
         if name != "coordinator":
             assert facts["alignment"]["rows"] == len(study.people(name))
@@ -92,6 +97,12 @@ def test_seats_that_check_each_other(laned: Make, crews: type[Watched]) -> None:
     study = laned(rows=60, partitions=2, top='security = "active"\ninputs = "unproven"\n', task=PCA)
     out = study.in_threads()
     assert study.values(out, "count") == study.common
+    for name, facts in study.facts(out).items():
+        if name == "coordinator":
+            assert "checks" not in facts
+        else:
+            assert facts["checks"] == {"claims": crews.all[name].claims, "error": 2.0**-33}
+            assert facts["checks"]["claims"] > 0
 
 
 @pytest.mark.usefixtures("without_noise")
@@ -180,16 +191,44 @@ def test_pre_flight_says_that_there_are_lanes(laned: Make) -> None:
     study = laned(rows=20, parties=2)
     found = preflight(study.study(), rows=1000)
     assert found.to_dict()["partitions"] == 4
-    assert "lanes: people are added up in 4 partitions" in show.preflight(found)
+    said = show.preflight(found)
+    assert "lanes: people are added up in 4 partitions" in said
+    assert "if nobody is common the study ends after the last lane, with nothing opened, and stays spent" in said
+    assert "nothing is spent" not in said
+    assert "alignment is used again" not in said
+    assert "and the coordinator how many in each partition" in " ".join(said.split())
+    assert found.alignment is not None
+    assert found.alignment.to_dict()["partitions"] == 4
     plain = preflight(Study.load(study.plain), rows=1000)
     assert "partitions" not in plain.to_dict()
-    assert "lanes:" not in show.preflight(plain)
+    said = show.preflight(plain)
+    assert "lanes:" not in said
+    assert "if nobody is common the study ends, and nothing is spent" in said
+    assert "next to nothing where an earlier alignment is used again" in said
+    assert "partition" not in said
+    assert plain.alignment is not None
+    assert "partitions" not in plain.alignment.to_dict()
+
+
+def test_hidden_members_of_three_parties_with_a_helper_have_figures(laned: Make) -> None:
+    study = laned(rows=20, align='hidden = true\nmode = "helper"\n', task=PCA)
+    found = preflight(study.study(), rows=1000)
+    assert found.alignment is not None
+    assert found.alignment.instead is not None
+    assert "the coordinator knows how many are common in each partition" in " ".join(show.preflight(found).split())
 
 
 def test_workers_without_lanes_are_a_mistake(laned: Make) -> None:
     study = laned(rows=20, parties=2)
     with pytest.raises(StudyError, match="has no \\[lanes\\], so nobody has workers"):
         crew_asked(Study.load(study.plain), 2)
+
+
+@pytest.mark.parametrize("engine", ["cluster", "ray://[::1"])
+def test_an_engine_that_there_is_not_is_refused_before_anybody_waits(laned: Make, engine: str) -> None:
+    study = laned(rows=20, parties=2)
+    with pytest.raises(StudyError, match='--engine must be "processes", "ray", or the address of a Ray cluster'):
+        crew_asked(study.study(), 2, engine)
 
 
 def test_no_lanes_in_a_room_of_a_standing_hub(laned: Make) -> None:

@@ -216,14 +216,18 @@ class Aligning(Playable):
             groups = "and a group can compare slots"
             if self.mode == "helper":
                 groups = f"a group can compare slots, and {_GUESSED}"
+            counted = " in each partition" if self.partitions > 1 else ""
             return (
                 "who is common to the parties is hidden from each owner alone and within its figure; for the "
                 "coordinator and for groups figures are about values only, because the coordinator knows how many are "
-                f"common, {groups}; that{lengths} is outside every epsilon"
+                f"common{counted}, {groups}; that{lengths} is outside every epsilon"
             )
+        told = _TOLD[self.mode]
+        if self.partitions > 1:
+            told = told.replace("how many", "how many in each partition")
         return (
             f"the figures are about people in the joint table: alignment ({self.mode}) told every owner which of its "
-            f"people {_TOLD[self.mode]}; that{lengths} is outside every epsilon"
+            f"people {told}; that{lengths} is outside every epsilon"
         )
 
     # --- what it takes

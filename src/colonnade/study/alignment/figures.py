@@ -45,6 +45,8 @@ class Alignment(Loaded):
     loads: tuple[AlignLoad, ...]
     instead: tuple[str, float] | None
     """Another mode for equal keys, and the seconds that its slowest participant would take for the same lists."""
+    partitions: int = 1
+    """In how many parts people are found, one in each lane."""
 
     @classmethod
     def of(cls, study: Study, rows: int) -> Alignment | None:
@@ -54,7 +56,8 @@ class Alignment(Loaded):
             return None
         listed = task.pad_to or rows
         other = _OTHER_EXACT.get(task.mode)
-        others = _loads(replace(task, mode=other), study.participants, listed) if other else ()
+        # Not every mode can be done in partitions, and what a list takes is the same without them.
+        others = _loads(replace(task, mode=other, partitions=1), study.participants, listed) if other else ()
         return cls(
             mode=task.mode,
             hidden=task.hidden,
@@ -64,17 +67,21 @@ class Alignment(Loaded):
             at_least=task.at_least,
             similarity=task.similarity if task.mode == "fuzzy" else None,
             pad_to=task.pad_to,
-            reuse=part.used_again,
+            reuse=part.used_again and task.partitions == 1,
             sentence=task.sentence,
             leakage=task.leakage,
             rows=listed,
             loads=_loads(task, study.participants, listed),
             instead=None if other is None else (other, max(load.seconds for load in others)),
+            partitions=task.partitions,
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return asdict(self) | self.totals
+        found = asdict(self) | self.totals
+        if self.partitions == 1:
+            del found["partitions"]
+        return found
 
 
 def _loads(task: Aligning, participants: tuple[str, ...], rows: int) -> tuple[AlignLoad, ...]:

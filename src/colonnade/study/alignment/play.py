@@ -93,5 +93,6 @@ def write_down(
     found = {"matched": matched, **counts, "reused": reused, "seconds": seconds}
     settings: dict[str, Any] = {"mode": task.mode, "hidden": task.hidden, "on": [key.name for key in task.keys]}
     settings |= {} if task.pad_to is None else {"pad_to": task.pad_to}
+    settings |= {} if task.partitions == 1 else {"partitions": task.partitions}
     record.note("alignment used again" if reused else "aligned", **found)
     record.add(alignment=settings | found)

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pydantic import ValidationError
+
+from colonnade.errors import StudyError
 from colonnade.study.compute import PROCESSES, ComputePart
 from colonnade.study.forks import Forks
+from colonnade.study.spec import first_problem
 
 
 @dataclass(frozen=True)
@@ -20,8 +24,15 @@ class Asked:
 
     def compute(self, own: ComputePart | None = None) -> ComputePart:
         """What is used in the end; a coordinator has no table, so it needs no folder that machines share."""
-        found = ComputePart(engine=self.engine or PROCESSES, spool="/") if own is None else own
+        found = own or self._coordinators
         return found.model_copy(update={} if self.workers is None else {"workers": self.workers})
+
+    @property
+    def _coordinators(self) -> ComputePart:
+        try:
+            return ComputePart(engine=self.engine or PROCESSES, spool="/")
+        except ValidationError as error:
+            raise StudyError(f"--{first_problem(error)}") from None
 
     def close(self) -> None:
         """End what starts processes."""
