@@ -152,19 +152,24 @@ class Laned(Trial):
         return {name: folder_of(out, name) for name in ("coordinator", *self.parties)}
 
     def ended(self, path: Path | None = None) -> dict[str, InThread]:
+        children = self.begun(path)
+        for child in children.values():
+            child.communicate(timeout=300)
+        return children
+
+    def begun(self, path: Path | None = None, without: str | None = None) -> dict[str, InThread]:
+        """All heads, or all but one."""
         study, places = Study.load(path or self.file), self.places(path)
         assert study.statement.rows
         asked = Asked(self.workers, forks=self.forks)
         children = {
             "coordinator": InThread(lambda: run_coordinator(study, self._key, places["coordinator"], workers=asked))
         }
-        for name in self.parties:
+        for name in [name for name in self.parties if name != without]:
             config = PartyConfig.load(self.folder / name / "party.toml")
             children[name] = InThread(
                 lambda config=config, name=name: run_party(study, config, places[name], workers=asked, again=True)
             )
-        for child in children.values():
-            child.communicate(timeout=300)
         return children
 
     def values(self, out: Mapping[str, Path], what: str = "values") -> Any:
