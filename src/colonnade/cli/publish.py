@@ -111,7 +111,7 @@ def _participant(study: Study, name: str, record: Mapping[str, Any]) -> dict[str
         "traffic": _totals(record.get("traffic", {})) | {"rounds": record.get("rounds")},
         "seconds": record.get("seconds"),
         "processor_seconds": record.get("processor_seconds"),
-        **{key: record[key] for key in ("checks", "links") if key in record},
+        **{key: record[key] for key in ("checks", "links", "lanes") if key in record},
     }
 
 

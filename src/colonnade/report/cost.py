@@ -35,14 +35,16 @@ def participants(run: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 def bytes_sent(run: Mapping[str, Any]) -> float | None:
     """All bytes that participants sent: sealed, or unsealed where only that is known; None: not known."""
-    sent = [_bytes(facts, "sealed_sent", "sent") for facts in participants(run).values()]
+    everyone = participants(run).values()
+    sent = [_bytes(facts, "sealed_sent", "sent") for facts in everyone]
+    sent += [number(mapping(facts.get("lanes")).get("sent")) for facts in everyone]
     known = [value for value in sent if value is not None]
     return sum(known) if known else None
 
 
 def time_and_bytes(run: Mapping[str, Any]) -> Html | None:
     """Bars of seconds, and tables of rounds and bytes; None where nothing of it was recorded."""
-    parts = [_time(run), _rounds(run), _traffic(run), _links(run)]
+    parts = [_time(run), _rounds(run), _traffic(run), _lanes(run), _links(run)]
     return join(tag("h2", "Time and bytes"), *parts) if any(parts) else None
 
 
@@ -153,6 +155,23 @@ def _traffic(run: Mapping[str, Any]) -> Html | None:
         f" The first {len(shown)}; run.json has {rest} more." if rest > 0 else ""
     )
     return join(tag("h3", "Bytes"), table(heads, shown, caption=caption, numeric=range(1, 7)))
+
+
+def _lanes(run: Mapping[str, Any]) -> Html | None:
+    """What workers did, in a study in lanes; the other tables are about heads."""
+    rows: list[tuple[object, ...]] = []
+    for name, facts in participants(run).items():
+        if found := mapping(facts.get("lanes")):
+            seconds, sent = number(found.get("processor_seconds")), number(found.get("sent"))
+            counts = [_whole(found.get(key)) or "–" for key in ("workers", "lost_workers", "partitions", "attempts")]
+            spent = "–" if seconds is None or seconds < 0 else words.seconds(seconds)
+            rows.append((name, *counts, spent, "–" if sent is None else words.size(sent)))
+    if not rows:
+        return None
+    caption = "What workers did besides: the rest of this section is about the heads of participants alone."
+    heads = ("Participant", "Workers", "Lost", "Partitions", "Runs of them", "Processor time", "Sealed, sent")
+    shown = rows[: 3 * _MOST_PARTICIPANTS]
+    return join(tag("h3", "Lanes"), table(heads, shown, caption=caption, numeric=range(1, 7)))
 
 
 _WAYS = {"direct": "directly", "hub": "through the hub", "both": "directly, and through the hub when that ended"}

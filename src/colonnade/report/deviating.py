@@ -27,8 +27,9 @@ def _checks(run: Mapping[str, Any]) -> Html | None:
     errors = [error for checks in each if (error := number(checks.get("error"))) is not None and 0 < error < 1]
     if not claims or not errors:
         return None
+    how = "all of them, lane by lane" if mapping(run.get("lanes")) else "all of them together"
     said = (
-        f"The seats made {claims:,.0f} claims about their shares and checked all of them together; none failed. A "
+        f"The seats made {claims:,.0f} claims about their shares and checked {how}; none failed. A "
         "run in which somebody cheats passes them with a chance of at most 2"
     )
     return tag("p", said, tag("sup", f"-{math.floor(-math.log2(max(errors)))}"), ".")

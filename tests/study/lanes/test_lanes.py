@@ -16,6 +16,7 @@ from colonnade.cli.participants import crew_asked
 from colonnade.errors import StudyError
 from colonnade.protocols.lanes.arbiter import Lane
 from colonnade.report.alignment import leakage
+from colonnade.report.cost import bytes_sent, time_and_bytes
 from colonnade.study import Study, preflight, run_coordinator
 from colonnade.study.forks import Forks, Wanted
 from colonnade.study.lanes import heads
@@ -307,6 +308,17 @@ def test_a_failure_that_is_no_loss_ends_the_study_for_all(laned: Make, crews: ty
     assert all("cannot go on; its own log says why" in errors[name] for name in errors if name != "bank")
     assert _ledger(study, "bank") == ["sent"]
     assert not study.left_behind()
+
+
+def test_a_report_says_what_workers_did() -> None:
+    lanes = {"workers": 2, "lost_workers": 1, "partitions": 64, "attempts": 65, "processor_seconds": 3.0, "sent": 5000}
+    run = {"parties": {"bank": {"traffic": {"sealed_sent": 1000}, "lanes": lanes}}}
+    assert bytes_sent(run) == 6000
+    page = str(time_and_bytes(run))
+    assert "<h3>Lanes</h3>" in page
+    assert ">65<" in page
+    assert "Lanes" not in str(time_and_bytes({"parties": {"bank": {"traffic": {"sealed_sent": 1000}}}}))
+    assert bytes_sent({"parties": {"bank": {"traffic": {"sealed_sent": 1000}}}}) == 1000
 
 
 def _events(place: Any) -> list[dict[str, Any]]:
