@@ -19,7 +19,9 @@ class LanesPart(Part):
     @classmethod
     def _power_of_two(cls, count: int) -> int:
         if not 2 <= count <= MOST_PARTITIONS or count & (count - 1):
-            raise ValueError(f"must be a power of two from 2 to {MOST_PARTITIONS}, such as 64")
+            raise ValueError(
+                f"must be a power of two from 2 to {MOST_PARTITIONS}, such as 64; without [lanes] there is one"
+            )
         return count
 
 
