@@ -224,4 +224,5 @@ def party(
         facts: dict[str, Any] = {"study": loaded.name, "out": str(folder), "report": str(folder / "report.html")}
         facts |= {key: record.get(key) for key in ("alignment", "phases", "rounds", "lost", "misfits")}
         facts |= {"kept": str(own_file)} if kept else {}
+        facts |= {"lanes": record["lanes"]} if "lanes" in record else {}
         emit(facts) if json else say("\n".join(filter(None, done)))
