@@ -19,7 +19,7 @@ from hypothesis import given, strategies as st
 
 from colonnade.errors import IdentityError
 from colonnade.wire import Identity, certificates, workers
-from colonnade.wire.lanes import hub_of, is_lane, lane_room, lane_topic
+from colonnade.wire.lanes import is_lane, lane_room, lane_topic
 from colonnade.wire.workers import LONGEST, MOST_BYTES, Introduction, WorkerKeys, check_introduction, introduce
 
 TOPIC = b"digest of a study"
@@ -232,7 +232,7 @@ def test_private_keys_stay_where_they_were_born(bank: Any) -> None:
     assert not any(secret in public for secret in secrets for public in (bank.keys.request, bank.raw))
 
 
-def test_lanes_have_names_topics_and_hubs(bank: Any) -> None:
+def test_lanes_have_names_and_topics(bank: Any) -> None:
     mark = "0123456789abcdef" * 2
     assert all(is_lane(f"{room}-{mark}") for room in ("lane-0-1", "lane-1023-12", "lane-9999999-9999"))
     bad = ("", "lane", "lane-1", "lane-01-1", "lane-1-0", "lane-1-01", "lane--1-1", "xlane-1-1", "lane-10000000-1")
@@ -249,7 +249,3 @@ def test_lanes_have_names_topics_and_hubs(bank: Any) -> None:
     # the order in which somebody was told of them does not matter
     assert lane_topic(b"a", 1, 1, dict(reversed(crews[0].items()))) == topics[0]
     assert lane_room(1, 1, topics[0]).startswith("lane-1-1-")
-    assert [hub_of(p, 1, 3) for p in range(4)] == [0, 1, 2, 0]
-    assert {hub_of(5, attempt, 3) for attempt in (1, 2, 3)} == {0, 1, 2}
-    with pytest.raises(ValueError, match="need a hub"):
-        hub_of(0, 1, 0)

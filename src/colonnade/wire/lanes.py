@@ -36,10 +36,3 @@ def lane_room(partition: int, attempt: int, topic: bytes) -> str:
 def is_lane(room: str) -> bool:
     """Whether a room has the name of a lane, written in the one way there is."""
     return _LANE.fullmatch(room) is not None
-
-
-def hub_of(partition: int, attempt: int, hubs: int) -> int:
-    """Which of so many hubs has this lane, counted from 0; one that is repeated goes to the next."""
-    if hubs < 1:
-        raise ValueError("lanes need a hub")
-    return (partition + attempt - 1) % hubs
