@@ -20,6 +20,7 @@ import argparse
 import ctypes
 import json
 import platform
+import re
 import resource
 import statistics
 import subprocess
@@ -71,6 +72,17 @@ COMPUTE = """
 [compute]
 workers = {workers}
 spool = "spool"
+"""
+
+
+PAGE = f"""# Studies in lanes, the whole way
+
+Made by `python benchmarks/lanes.py --write`: `colonnade run` of a PCA on second moments. Three parties have folders of
+Parquet files, with {COMMON:.0%} of the people of each in common, which `ot` alignment finds. Every participant and
+worker is a process of its own, over TLS through the hub. Processor time is of all of them, from the command to its end.
+The model is that of `colonnade plan --cost` with its built-in constants, and all people common. Memory is the largest
+resident size of one process, with pages of mapped files; *own* is without them, looked at every {LOOK_SECONDS} s. Disk
+is the most that the partitions of all three took at a time.
 """
 
 
@@ -409,25 +421,22 @@ def _verdict(good: bool) -> str:
     return "PASS" if good else "FAIL"
 
 
-def page(compared: list[str], sized: list[str], case: Case) -> str:
+def section(title: str, lines: list[str], case: Case) -> str:
+    """A part of the page, with where and how it was measured."""
     where = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
-    lines = [
-        "# Studies in lanes, the whole way",
-        "",
-        f"{datetime.now(UTC).date()}; {where}. Made by `python benchmarks/lanes.py --write`: `colonnade run` of a PCA "
-        f"on second moments, three parties with {case.columns} columns each in folders of Parquet files, `ot` "
-        f"alignment of lists with {COMMON:.0%} of people in common, {case.security}, {case.workers} "
-        f"worker{'s' if case.workers > 1 else ''} of each participant; every participant and worker in a process of "
-        "its own, over TLS through the hub. Processor time is of all of them, from the command to its end; the model "
-        "has its built-in constants, and all people common. Memory is the largest resident size of one process, with "
-        f"pages of mapped files; *own* is without them, looked at every {LOOK_SECONDS} s. Disk is the most that the "
-        "partitions of all three took at a time.",
-    ]
-    if compared:
-        lines += ["", "## Beside a study without lanes", "", *compared]
-    if sized:
-        lines += ["", "## By rows", "", *sized]
-    return "\n".join(lines) + "\n"
+    how = (
+        f"{datetime.now(UTC).date()}; {where}. {case.columns} columns of each party, {case.security}, {case.workers} "
+        f"worker{'s' if case.workers > 1 else ''} of each participant."
+    )
+    return "\n".join([f"## {title}", "", how, "", *lines, ""])
+
+
+def write(sections: list[str]) -> None:
+    """Put sections into the page, in place of earlier ones of the same titles."""
+    text = TARGET.read_text(encoding="utf-8") if TARGET.exists() else PAGE
+    _, *earlier = re.split(r"^(?=## )", text, flags=re.MULTILINE)
+    there = {one.splitlines()[0]: one.rstrip() + "\n" for one in [*earlier, *sections]}
+    TARGET.write_text("\n".join([PAGE, *(there[title] for title in sorted(there))]), encoding="utf-8")
 
 
 @contextmanager
@@ -476,10 +485,12 @@ def main() -> None:
             pairs.append((one(given.compare, 1, folder), one(given.compare, count, folder)))
         for rows in [] if given.sizes is None else given.sizes or SIZES:
             runs.append(one(rows, max(2, power(rows, given.each)), folder))
-    text = page(compare_page(pairs) if pairs else [], sizes_page(runs) if runs else [], Case(0, 1, **how))
-    print(json.dumps({"compared": pairs, "sizes": runs}, indent=2) if given.json else text)
+    case = Case(0, 1, **how)
+    sections = [section("Beside a study without lanes", compare_page(pairs), case)] if pairs else []
+    sections += [section("By rows", sizes_page(runs), case)] if runs else []
+    print(json.dumps({"compared": pairs, "sizes": runs}, indent=2) if given.json else "\n".join(sections))
     if given.write:
-        TARGET.write_text(text, encoding="utf-8")
+        write(sections)
 
 
 if __name__ == "__main__":
