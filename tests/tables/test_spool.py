@@ -166,6 +166,23 @@ def test_files_of_every_kind(tmp_path: Path, kind: str, monkeypatch: pytest.Monk
         assert found.report == whole.check()
 
 
+def test_a_large_table_has_larger_runs_instead_of_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert partitions.run_bytes(0) == partitions.run_bytes(1 << 34) == 1 << 26
+    assert partitions.run_bytes(1 << 36) == 1 << 28
+    assert partitions.run_bytes(1 << 50) == 1 << 30
+    monkeypatch.setattr(gathering, "_BLOCK_ROWS", 5)
+    monkeypatch.setattr(partitions, "_RUN_BYTES", 1)
+    held = cells(500, 3, text=False)
+    found = []
+    for most in (4, 1000):
+        monkeypatch.setattr(partitions, "_RUNS", most)
+        with removed(gather(held, SCHEMA, PLAN, tmp_path)) as gathered:
+            spool = gathered.split(spread(8), 8)
+            found.append(len(list(spool.folder.glob("run-*"))))
+            check_same(spool, read_table(held, SCHEMA, keys=PLAN))
+    assert 2 <= found[0] <= 4 < found[1] <= 100
+
+
 class removed:  # noqa: N801 - used as a function
     """The folder is gone at the end."""
 

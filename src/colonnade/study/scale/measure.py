@@ -38,15 +38,16 @@ from colonnade.study.scale.constants import BUILT_IN, Constants, Measured
 from colonnade.tables import Schema, number, read_table
 from colonnade.tables.arrow import pa
 from colonnade.tables.keys import Key
+from colonnade.tables.spool import gather
 from colonnade.versions import COLONNADE
 from colonnade.wire import Room
 
 _PHASE = "measure"
-_NARROW, _WIDE = 4, 36
+_COLUMNS = _NARROW, _WIDE = 4, 36
 _OWNERS = ("a", "b", "c")
 _WIDTH = 32
 _CLIP = 3**-0.5
-_PARTITIONS = 256
+_PARTITIONS = 2  # as long as can be: the time to open one is of partitions, not of rows
 _LEAST = 1e-12  # a difference of two measurements that comes out as nothing
 
 
@@ -121,54 +122,54 @@ def _made(rows: int, columns: int) -> Any:
 
 
 def _reading(sizes: Sizes, kind: str) -> Mapping[str, float]:
-    import pyarrow.csv
-    import pyarrow.parquet
-
-    taken = []
-    plan = _aligning_of(_OWNERS[:2]).plan
     with tempfile.TemporaryDirectory(prefix="colonnade-bench-") as folder:
-        for columns in (_NARROW, _WIDE):
-            path, table = Path(folder) / f"{columns}.{kind}", _made(sizes.table, columns)
-            if kind == "csv":
-                pyarrow.csv.write_csv(table, path)
-            else:
-                pyarrow.parquet.write_table(table, path)
-            schema = Schema({f"c{i}": number(0, 1) for i in range(columns)})
-
-            def read(path: Path = path, schema: Schema = schema) -> None:
-                found = read_table(path, schema, id=None, keys=plan)
-                found.check()
-                for _ in found.blocks(1 << 13):
-                    pass
-
-            taken.append(_least(sizes.repeats + 1, read))
+        taken = [
+            _least(sizes.repeats + 1, partial(_read, *_written(sizes, kind, columns, folder))) for columns in _COLUMNS
+        ]
     row, cell = _line(taken[0], taken[1], sizes.table)
     return {f"{kind}_row": row, f"{kind}_cell": cell}
 
 
 def _splitting(sizes: Sizes) -> Mapping[str, float]:
-    """The partition of every row, its rows written in this order as Arrow files, and read back."""
-    spread = Partitions(_PARTITIONS, bytes(KEY_BYTES))
+    """What it takes more to read a table, copy it, split it and read its partitions than to read it as a whole."""
     taken = []
     with tempfile.TemporaryDirectory(prefix="colonnade-bench-") as folder:
-        for columns in (_NARROW, _WIDE):
-            table = _made(sizes.table, columns)
-            keys = [text.encode() for text in table.column("id").to_pylist()]
-            path = Path(folder) / f"{columns}.arrow"
-            taken.append(_least(sizes.repeats + 1, partial(_split, table, keys, spread, path)))
+        for columns in _COLUMNS:
+            path, schema = _written(sizes, "parquet", columns, folder)
+            parted = _least(sizes.repeats + 1, partial(_read_in_parts, path, schema, folder))
+            taken.append(parted - _least(sizes.repeats + 1, partial(_read, path, schema)))
     row, cell = _line(taken[0], taken[1], sizes.table)
     return {"split_row": row, "split_cell": cell}
 
 
-def _split(table: Any, keys: list[bytes], spread: Partitions, path: Path) -> None:
-    places = spread.of(keys)
-    ordered = table.take(np.argsort(places, kind="stable"))
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-        writer.write_table(ordered, max_chunksize=-(-len(keys) // _PARTITIONS))
-    with pa.OSFile(str(path), "rb") as source:
-        reader = pa.ipc.open_file(source)
-        for batch in range(reader.num_record_batches):
-            reader.get_batch(batch)
+def _written(sizes: Sizes, kind: str, columns: int, folder: str) -> tuple[Path, Schema]:
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    path, table = Path(folder) / f"{columns}.{kind}", _made(sizes.table, columns)
+    if kind == "csv":
+        pyarrow.csv.write_csv(table, path)
+    else:
+        pyarrow.parquet.write_table(table, path)
+    return path, Schema({f"c{i}": number(0, 1) for i in range(columns)})
+
+
+def _read(path: Path, schema: Schema) -> None:
+    found = read_table(path, schema, id=None, keys=_aligning_of(_OWNERS[:2]).plan)
+    found.check()
+    for _ in found.blocks(1 << 13):
+        pass
+
+
+def _read_in_parts(path: Path, schema: Schema, folder: str) -> None:
+    gathered = gather(path, schema, _aligning_of(_OWNERS[:2]).plan, folder, id=None)
+    try:
+        spool = gathered.split(Partitions(_PARTITIONS, bytes(KEY_BYTES)).of, _PARTITIONS)
+        for place in range(_PARTITIONS):
+            for _ in spool.partition(place).blocks(1 << 13):
+                pass
+    finally:
+        gathered.remove()
 
 
 # --- sharing and multiplying

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from colonnade.errors import StudyError
 from colonnade.study.scale.constants import Constants
+from colonnade.tables.spool.partitions import run_bytes
 
 TableFormat = Literal["csv", "parquet"]
 PHASES = ("reading", "splitting", "alignment", "dealing", "multiplying", "noise", "wire")
@@ -26,6 +27,7 @@ SPOOLED_COPIES = 2
 SPLIT_ROW = 32
 """Bytes of memory for each row of a table that is being split: keys that occur twice are looked for."""
 SPLIT_BASE = 1 << 27
+"""Bytes besides: two copies of a run, of which a large table has larger ones."""
 ALIGNED_ID = 750
 """Bytes of memory for each id of a list that is being aligned (benchmarks/results/alignment.md)."""
 KEPT = 1 << 26
@@ -267,13 +269,17 @@ def _hub(total: int, fleet: Fleet, constants: Constants) -> HubEstimate:
 
 
 def _disk(part: Part) -> int:
-    return SPOOLED_COPIES * part.rows * (SPOOLED_ROW + SPOOLED_CELL * part.columns)
+    return SPOOLED_COPIES * _copy(part)
+
+
+def _copy(part: Part) -> int:
+    return part.rows * (SPOOLED_ROW + SPOOLED_CELL * part.columns)
 
 
 def _head_memory(part: Part, work: Work, constants: Constants) -> int:
     if work.partitions == 1:
         return _memory(part, work, constants)
-    splitting = SPLIT_BASE + SPLIT_ROW * part.rows if part.rows else 0
+    splitting = max(SPLIT_BASE, 2 * run_bytes(_copy(part))) + SPLIT_ROW * part.rows if part.rows else 0
     return int(constants.interpreter) + KEPT + splitting
 
 

@@ -65,8 +65,10 @@ class Gathered:
     def split(self, partition_of: PartitionOf, count: int) -> Spool:
         """Spread the rows over partitions; the copy in the order of the file is deleted then."""
         try:
-            found = write(self._room, self._kept(), partition_of, count, self._about, self._schema)
-            (self._room.path / _COPY).unlink()
+            copy = self._room.path / _COPY
+            size = copy.stat().st_size
+            found = write(self._room, self._kept(), partition_of, count, self._about, self._schema, size)
+            copy.unlink()
         except BaseException:
             self.remove()
             raise

@@ -39,6 +39,8 @@ PartitionOf = Callable[[Sequence[bytes]], NDArray[np.int64]]
 _FORMAT = "colonnade spool 1"
 _ABOUT, _INDEX = "spool.json", "index"
 _RUN_BYTES = 1 << 26
+_LONGEST_RUN = 1 << 30
+_RUNS = 256  # a partition is read from all of them, so that there should not be many more in a larger table
 _LARGE = 1 << 28  # as for a file that is left on disk
 _Place = np.dtype("<u4")
 
@@ -175,14 +177,23 @@ class Spool:
 
 
 def write(
-    room: Room, batches: Iterator[pa.RecordBatch], partition_of: PartitionOf, count: int, about: About, schema: Schema
+    room: Room,
+    batches: Iterator[pa.RecordBatch],
+    partition_of: PartitionOf,
+    count: int,
+    about: About,
+    schema: Schema,
+    size: int = 0,
 ) -> Spool:
-    """Write rows, each with its number, key, id and typed cells, to ``count`` partitions; the rows are read once."""
+    """Write rows, each with its number, key, id and typed cells, to ``count`` partitions; the rows are read once.
+
+    ``size`` is how many bytes they have, about; 0 if that is not known.
+    """
     if not 1 <= count <= MOST:
         raise ValueError(f"a table has from 1 to {MOST} partitions, not {count}")
     runs = 0
     with room_for(room.path), room.create(_INDEX) as index:
-        for held in _runs(batches):
+        for held in _runs(batches, run_bytes(size)):
             ordered, edges = _by_partition(pa.Table.from_batches(held), partition_of, count)
             with room.create(_run(runs)) as file, pa.ipc.new_file(pa.PythonFile(file, "w"), ordered.schema) as writer:
                 writer.write_batch(ordered)
@@ -206,13 +217,18 @@ def readable(folder: Path) -> Iterator[None]:
         raise DataError(f"the partitions of the table cannot be read back from {folder}: {why}") from None
 
 
-def _runs(batches: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
+def run_bytes(size: int) -> int:
+    """How many bytes one run of a table of so many has, about."""
+    return max(_RUN_BYTES, min(size // _RUNS, _LONGEST_RUN))
+
+
+def _runs(batches: Iterator[pa.RecordBatch], least: int) -> Iterator[list[pa.RecordBatch]]:
     held, size = list[pa.RecordBatch](), 0
     for batch in batches:
         if batch.num_rows:
             held.append(batch)
             size += int(batch.nbytes)
-        if size >= _RUN_BYTES:
+        if size >= least:
             yield held
             held, size = [], 0
     if held:
