@@ -17,6 +17,7 @@ CHANCES = {
         "differences between groups, at least 8.9 deviations (0.063 measured, 0.56 allowed)": 1e-17,
         "distance of two-way tables, 33 deviations (0.0022 measured, 0.073 allowed)": 1e-20,
     },
+    "tests/study/lanes/test_lanes.py::test_a_study_in_processes": {"the noisy number of people, 8 deviations": 1e-13},
     # 9 generators with at least 53 random bits in each of three processes: 27 x 2^-53
     "tests/study/test_forks.py::test_random_generators_are_fresh_and_nothing_of_others_is_open": {
         "no two of three processes draw the same": 1e-14,
@@ -25,4 +26,4 @@ CHANCES = {
 """Test: what it says about numbers of other processes, and how likely that fails although nothing is wrong."""
 
 BY_CHANCE = sum(chance for said in CHANCES.values() for chance in said.values())
-"""How likely one run of the whole suite fails by bad luck: below 2e-13."""
+"""How likely one run of the whole suite fails by bad luck: below 3e-13."""

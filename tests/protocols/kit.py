@@ -69,6 +69,9 @@ class Rows:
         self.ids = [f"p{i:06d}" for i in range(len(self.values))] if ids is None else ids
         self.places = places
 
+    def __len__(self) -> int:
+        return len(self.values)
+
     def blocks(self, rows: int, /) -> Iterator[Array]:
         return (self.values[start : start + rows] for start in range(0, len(self.values), rows))
 

@@ -208,7 +208,7 @@ class _Named:
         self._rows = table.rows
         self.ids = table.ids
         self.places = table.places
-        known = self._table.schema.encoded_names if self._table else ()
+        known = self._table.schema.encoded_names if self._table is not None else ()
         self._places = [known.index(column) for column in columns]
 
     def blocks(self, rows: int) -> Iterator[NDArray[np.float64]]:
@@ -219,7 +219,11 @@ class _Named:
 
     def matrix(self) -> NDArray[np.float64]:
         """All rows at once."""
-        return np.vstack([np.zeros((0, self._width)), *self.blocks(8192)]) if self._table else np.zeros((self._rows, 0))
+        return (
+            np.vstack([np.zeros((0, self._width)), *self.blocks(8192)])
+            if self._table is not None
+            else np.zeros((self._rows, 0))
+        )
 
 
 def _columns(owner: str, task: Polynomials) -> tuple[str, ...]:

@@ -115,7 +115,7 @@ def test_members_that_nobody_learns(laned: Make, crews: type[Watched]) -> None:
     before, out = study.in_threads(study.plain), study.in_threads()
     assert study.values(out, "count") == study.values(before, "count") == study.common
     spread = study.values(out, "explained_variance")
-    assert spread == pytest.approx(study.values(before, "explained_variance"), rel=1e-3)  # rounded at random
+    assert spread == pytest.approx(study.values(before, "explained_variance"), rel=1e-2)  # rounded at random
     assert {facts["alignment"]["matched"] for facts in study.facts(out).values()} == {None}
 
 

@@ -67,7 +67,7 @@ def added_up(me: Role, summing: Role, task: Marginals, table: Rows | None = None
     seat = _seat(summing, me, task)
     if not (own or seat):
         return Sums(rows)
-    blocks = own.blocks(table) if own and table else iter(())
+    blocks = own.blocks(table) if own and table is not None else iter(())
     ends, window = iter(window_ends(rows, task)), list[Matrix]()
     for size in Rounds(block_sizes(rows, task.rows_per_block), me.progress, "multiply"):
         mine = None

@@ -64,7 +64,7 @@ def added_up(me: Role, summing: Role, task: Moments, table: Rows | None = None, 
     seat = _seat(me, summing, task)
     if not (own or seat):
         return Sums(rows)
-    blocks = own.blocks(table, Stream.fresh()) if own and table else iter(())
+    blocks = own.blocks(table, Stream.fresh()) if own and table is not None else iter(())
     ends, window = iter(window_ends(rows, task)), list[NDArray[np.float64]]()
     for size in Rounds(block_sizes(rows, task.rows_per_block), me.progress, "multiply"):
         mine = None

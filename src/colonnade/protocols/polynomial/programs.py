@@ -55,7 +55,7 @@ def added_up(me: Role, summing: Role, task: Polynomials, table: Rows | None = No
     seat = Seat(summing, task) if me.hand.seated else None
     if not (own or seat):
         return Sums(rows)
-    blocks = table.blocks(task.rows_per_block) if table else iter(())
+    blocks = table.blocks(task.rows_per_block) if table is not None else iter(())
     stream = Stream.fresh()
     for size in Rounds(block_sizes(rows, task.rows_per_block), me.progress, "multiply"):
         mine = None
