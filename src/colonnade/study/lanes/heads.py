@@ -39,6 +39,9 @@ _REACH_SECONDS = 10.0
 class Head:
     """What the heads of owners and of the coordinator have in common; it is left when the study ends, in any way."""
 
+    error = RUNS_THAT_MAY_CHEAT * IN_ALL
+    """The most with which a wrong claim passes in all lanes (docs/theory/lanes.md)."""
+
     def __init__(
         self,
         study: Study,
@@ -87,9 +90,6 @@ class Head:
         self._left.callback(crew.close)
         self._record.note("workers started", workers=crew.size, engine=compute.engine)
         return crew
-
-    error = RUNS_THAT_MAY_CHEAT * IN_ALL
-    """The most with which a wrong claim passes in all lanes (docs/theory/lanes.md)."""
 
     @property
     def claims(self) -> int:
