@@ -21,7 +21,7 @@ CORE := tests/tables tests/wire tests/mpc tests/privacy tests/protocols tests/fi
 LOWEST_PYTHON ?= python3.11
 PYTHONS ?= python3.11 python3.12 python3.13
 
-.PHONY: demo test again lint check screenshots slow lowest pythons core no-environment bench reproduce audit clean
+.PHONY: demo test again lint check docs screenshots slow lowest pythons core no-environment bench reproduce audit clean
 
 demo: $(READY)  ## three organisations, one private PCA, a report with pictures
 	$(BIN)/colonnade demo --out runs/demo
@@ -38,6 +38,9 @@ lint: $(READY)  ## style, format and types
 	$(BIN)/mypy
 
 check: lint test  ## every gate
+
+docs: .venv-docs/.ready  ## the site, into site/: every link and anchor is checked
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet
 
 screenshots: $(READY)  ## pictures of every page of the consoles, three of them for the documentation
 	$(BIN)/python tools/screenshots.py
@@ -80,7 +83,7 @@ audit: $(READY)  ## attack every promise from below; mechanisms broken on purpos
 	$(BIN)/colonnade audit all --twins --seed 7 --out runs/audit
 
 clean:
-	rm -rf .venv .venv-* runs dist
+	rm -rf .venv .venv-* runs dist site
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -92,6 +95,12 @@ $(READY): pyproject.toml constraints.txt
 .venv-moto/.ready: Makefile
 	$(PYTHON) -m venv .venv-moto
 	.venv-moto/bin/pip install --quiet "moto[s3]>=5" flask flask-cors gcp-storage-emulator && touch $@ || true
+
+# Builds the site. By itself: nothing of it is needed to run or to test.
+.venv-docs/.ready: tools/site/requirements.txt
+	$(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/pip install --quiet --requirement tools/site/requirements.txt
+	touch $@
 
 .venv-lowest/.ready: pyproject.toml tools/floors.py
 	$(LOWEST_PYTHON) -m venv .venv-lowest

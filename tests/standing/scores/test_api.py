@@ -189,7 +189,7 @@ def test_a_price_is_that_of_a_question_as_limits_of_a_day_are_those_of_others(ho
 
 def test_the_command_of_the_page_works(house):
     _, services, served = house
-    text = (kit.DOCS / "scores-on-demand.md").read_text()
+    text = (kit.DOCS / "how-to" / "scores-on-demand.md").read_text()
     command = re.search(r"```bash\n(curl .*?)```", text, re.S)[1]
     person = [*services["bank"].kept["who defaults"].questions._places][20]
     command = command.replace("agent/scores.token", str(services["bank"].token_file)).replace("P000017", person)
