@@ -43,6 +43,26 @@ def blocks(page: Path) -> list[Block]:
     return found
 
 
+_CONTINUES = re.compile(r"\A<!-- continues (\S+) -->$", re.MULTILINE)
+
+
+def continued(page: Path) -> Path | None:
+    """The page whose blocks run before those of this one, if it says so in its first line."""
+    said = _CONTINUES.match(page.read_text(encoding="utf-8"))
+    return (page.parent / said[1]).resolve() if said else None
+
+
+def chain(page: Path) -> list[Path]:
+    """A page, and those that continue it."""
+    return [page, *(later for other in pages() if continued(other) == page for later in chain(other))]
+
+
+def text_of(*patterns: str) -> str:
+    """Pages of the documentation, one after the other."""
+    found = [page for pattern in patterns for page in sorted((ROOT / "docs").glob(pattern))]
+    return "\n".join(page.read_text(encoding="utf-8") for page in found)
+
+
 def named(path: Path) -> str:
     """A page as it is called in test names."""
     return path.relative_to(ROOT).as_posix()

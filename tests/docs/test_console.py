@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from .book import ROOT, Block, blocks, copy_example, named, pages
+from .book import ROOT, Block, blocks, chain, continued, copy_example, named, pages
 
 ELSEWHERE = "run by "
 CHANGING = [
@@ -50,7 +50,10 @@ def commands(block: Block) -> Iterator[Command]:
 def script(page: Path, slow: bool = True) -> list[tuple[bool, list[Command]]]:
     """What the page asks for, in order; with True, at the same time."""
     consoles = [
-        block for block in blocks(page) if block.language == "console" and not block.marks.startswith(ELSEWHERE)
+        block
+        for part in chain(page)
+        for block in blocks(part)
+        if block.language == "console" and not block.marks.startswith(ELSEWHERE)
     ]
     assert all(block.marks in ("", "terminal", "slow") for block in consoles)
     consoles = [block for block in consoles if slow or block.marks != "slow"]
@@ -63,7 +66,8 @@ def steps(page: Path) -> tuple[tuple[str, ...], ...]:
 
 
 PAGES = [page for page in pages() if any(block.language == "console" for block in blocks(page))]
-UNIQUE = list({steps(page): page for page in reversed(PAGES)}.values())
+FIRST = [page for page in pages() if not continued(page) and any(part in PAGES for part in chain(page))]
+UNIQUE = list({steps(page): page for page in reversed(FIRST)}.values())
 """Pages with the same commands are run once."""
 WITH_SLOW_BLOCKS = [page for page in UNIQUE if script(page) != script(page, slow=False)]
 

@@ -21,7 +21,7 @@ from colonnade.study.keys import keys_of
 from colonnade.tables import toml
 from colonnade.tables.people import population
 
-from .book import ROOT, blocks, named, pages
+from .book import ROOT, blocks, named, pages, text_of
 
 _LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 _NOT_OURS = re.compile(
@@ -85,7 +85,7 @@ def test_images_are_there_and_small() -> None:
 
 
 def test_exit_codes_are_documented_and_no_others() -> None:
-    text = (ROOT / "docs" / "reference" / "errors.md").read_text(encoding="utf-8")
+    text = text_of("reference/errors*.md")
     listed = {
         int(code): name for code, name in re.findall(r"^\| \[(\d+)\]\([^)]*\) \|\s*`?(\w*)`?\s*\|", text, re.MULTILINE)
     }
@@ -103,7 +103,7 @@ def test_exit_codes_are_documented_and_no_others() -> None:
 
 
 def test_what_peers_are_told_is_documented() -> None:
-    text = (ROOT / "docs" / "explanation" / "who-sees-what.md").read_text(encoding="utf-8")
+    text = text_of("explanation/when-it-goes-wrong.md")
     for said in (errors.NO_PART, errors.CANNOT_GO_ON, "it was interrupted by its operator"):
         assert f"| {said} |" in text
     passed_on = {
@@ -121,7 +121,7 @@ def parts(module: object) -> list[type[BaseModel]]:
 
 
 def test_every_key_of_study_and_party_files_is_documented() -> None:
-    text = (ROOT / "docs" / "reference" / "study-files.md").read_text(encoding="utf-8")
+    text = text_of("reference/*.md")
     for part in [
         *parts(sections),
         *parts(limits),
@@ -136,7 +136,7 @@ def test_every_key_of_study_and_party_files_is_documented() -> None:
 
 
 def test_the_defaults_in_study_files_are_the_real_ones() -> None:
-    text = (ROOT / "docs" / "reference" / "study-files.md").read_text(encoding="utf-8")
+    text = text_of("reference/*.md")
     for part in (keys_of("pca"), limits.LimitsPart):
         for name, field in part.model_fields.items():
             if field.is_required():
@@ -148,7 +148,7 @@ def test_the_defaults_in_study_files_are_the_real_ones() -> None:
 
 
 def test_every_key_of_a_schema_is_documented() -> None:
-    text = (ROOT / "docs" / "reference" / "study-files.md").read_text(encoding="utf-8").partition("## The schema")[2]
+    text = text_of("reference/schema.md")
     keys = {
         "type",
         toml.DRAFTED,

@@ -1,4 +1,7 @@
-"""Every Python block of the documentation runs, in a copy of the example; blocks of a page share their names."""
+"""Every Python block of the documentation runs, in a copy of the example.
+
+Blocks of a page share their names, also with the pages that continue it.
+"""
 
 from __future__ import annotations
 
@@ -8,31 +11,39 @@ from pathlib import Path
 
 import pytest
 
-from .book import blocks, named, pages
+from .book import blocks, chain, continued, named, pages
 
 PAGES = [page for page in pages() if any(block.language == "python" for block in blocks(page))]
+FIRST = [page for page in pages() if not continued(page) and any(part in PAGES for part in chain(page))]
 
 
 def test_there_is_something_to_run() -> None:
-    assert {"README.md", "docs/tutorials/getting-started.md", "docs/how-to/running-a-study.md"} <= {named(page) for page in PAGES}
+    assert {"README.md", "docs/tutorials/python.md", "docs/how-to/ledger.md"} <= {named(page) for page in PAGES}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=named)
+@pytest.mark.parametrize("page", FIRST, ids=named)
 def test_python_blocks_run(
     page: Path, example: tuple[Path, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lines: list[str] = []
+    monkeypatch.chdir(example[0])
+    names: dict[str, object] = {}
+    for part in chain(page):
+        script = tmp_path / part.name.replace(".md", ".py")
+        script.write_text("\n".join(lines(part)), encoding="utf-8")
+        with warnings.catch_warnings():  # those of a user's Python, but for ours
+            warnings.resetwarnings()
+            warnings.filterwarnings("error", category=UserWarning, module="colonnade$")
+            names = runpy.run_path(str(script), init_globals=names, run_name="__main__")
+
+
+def lines(page: Path) -> list[str]:
+    """The program of a page, each line where it stands there, as tracebacks name lines."""
+    found: list[str] = []
     for block in blocks(page):
         if block.language != "python":
             continue
         reason = block.marks.removeprefix("no-run").strip(" :()")
         assert block.marks == "" or (block.marks.startswith("no-run") and reason), f"{page}:{block.line}: say why"
         if not block.marks:
-            lines += [""] * (block.line - len(lines)) + block.text.splitlines()  # tracebacks name the page's own lines
-    script = tmp_path / page.name.replace(".md", ".py")
-    script.write_text("\n".join(lines), encoding="utf-8")
-    monkeypatch.chdir(example[0])
-    with warnings.catch_warnings():  # those of a user's Python, but for ours
-        warnings.resetwarnings()
-        warnings.filterwarnings("error", category=UserWarning, module="colonnade$")
-        runpy.run_path(str(script), run_name="__main__")
+            found += [""] * (block.line - len(found)) + block.text.splitlines()
+    return found

@@ -16,7 +16,7 @@ from colonnade.tables.keys import Key
 from colonnade.tables.parse import Place
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGE = (DOCS / "how-to" / "alignment.md").read_text(encoding="utf-8")
+PAGE = (DOCS / "explanation" / "alignment-eyes.md").read_text(encoding="utf-8")
 KINDS = [
     ("ot", False),
     ("dh", False),
