@@ -43,11 +43,11 @@ def blocks(page: Path) -> list[Block]:
     return found
 
 
-_CONTINUES = re.compile(r"\A<!-- continues (\S+) -->$", re.MULTILINE)
+_CONTINUES = re.compile(r"\A# .*\n\n<!-- continues (\S+) -->$", re.MULTILINE)
 
 
 def continued(page: Path) -> Path | None:
-    """The page whose blocks run before those of this one, if it says so in its first line."""
+    """The page whose blocks run before those of this one, if it says so below its title."""
     said = _CONTINUES.match(page.read_text(encoding="utf-8"))
     return (page.parent / said[1]).resolve() if said else None
 
