@@ -1,7 +1,7 @@
 """What operations on shared fixed-point numbers cost: rounds, and bytes that one seat sends for one number.
 
 python benchmarks/operations.py            print the table
-python benchmarks/operations.py --write    put it into docs/fixed-point.md
+python benchmarks/operations.py --write    put it into docs/explanation/fixed-point.md
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from colonnade.mpc import PRIMES, Committee, Hand, ResidueSystem
 from colonnade.mpc.fixed import functions
 from colonnade.mpc.fixed.arithmetic import Fixed, FixedPoint
 
-PAGE = Path(__file__).parent.parent / "docs" / "fixed-point.md"
+PAGE = Path(__file__).parent.parent / "docs" / "explanation" / "fixed-point.md"
 BEGIN, END = "<!-- operations -->", "<!-- end of operations -->"
 BEGIN_CHECKED, END_CHECKED = "<!-- checked operations -->", "<!-- end of checked operations -->"
 FRACTION, BITS, COUNT = 20, 26, 4096
@@ -159,7 +159,7 @@ def checked_table() -> str:
 def main() -> None:
     """Print or write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="put the tables into docs/fixed-point.md")
+    parser.add_argument("--write", action="store_true", help="put the tables into docs/explanation/fixed-point.md")
     write = parser.parse_args().write
     for made, begin, end in ((table(), BEGIN, END), (checked_table(), BEGIN_CHECKED, END_CHECKED)):
         if not write:

@@ -37,7 +37,7 @@ ROWS = (100_000, 1_000_000, 20_000_000, 100_000_000, 1_000_000_000)
 FLEETS = (Fleet(1), Fleet(4), Fleet(64, 4, 1.25e9))
 COLUMNS = 200
 CLIP = 3**-0.5
-PAGE = Path(__file__).parents[1] / "docs" / "scale.md"
+PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "scale.md"
 MARKS = "<!-- {} -->", "<!-- end of {} -->"
 
 
@@ -182,7 +182,7 @@ def main() -> None:
     """Print or write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bench", type=Path, help="constants by `colonnade bench`, instead of the built-in ones")
-    parser.add_argument("--write", action="store_true", help="put the table into docs/scale.md")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/explanation/scale.md")
     parser.add_argument("--measure", type=int, nargs=2, metavar=("ROWS", "COLUMNS"), help="run this once, beside")
     parser.add_argument("--json", action="store_true", help="what was measured, in full")
     options = parser.parse_args()

@@ -217,7 +217,7 @@ def markdown(rows: Sequence[Row]) -> str:
         f"Figures for new people (a fifth of each data set), each the mean over {runs} runs; in brackets the deviation",
         "of single runs, of which that of the mean is less by the root of their number. In each run people are",
         "divided, and noise is drawn, anew. `python -m research story` makes this page and `story.csv`, which has",
-        "each run; [the story](../../docs/story.md) says what it means.",
+        "each run; [the story](../../docs/tutorials/story.md) says what it means.",
         "",
         f"- **{ALONE}** and **{BOOSTED}**: a logistic regression and boosted trees (scikit-learn, without noise) on",
         "  the receiver's own columns with the labels. Only the label's holder could fit them; the other party has no",

@@ -10,12 +10,12 @@ from research.reproduce.results import Row, read_csv
 
 NOTES = (
     "The paper's figures have no printed numbers. Which columns each party holds is not said either; the split here "
-    "has the paper's counts and is named in docs/reproducing.md. 80 % of the people are learned from; delta is 0.01.",
+    "has the paper's counts and is named in docs/explanation/reproducing.md. 80 % of the people are learned from; delta is 0.01.",
     "Figure 1 here has the whole range of epsilon, which in the paper is Figure 4 of Appendix C.",
     "'as published, not proven': the passive party's slopes arrive with unbounded noise, its weights move further "
     "than the proof allows for, and the Gaussian mechanism is used beyond epsilon 1. Rows are scaled to norm 1 across "
     "both parties and centred at the means of the data, which no party could do in private. The paper prints no "
-    "learning rate; here it is 0.1. docs/reproducing.md says how these were chosen.",
+    "learning rate; here it is 0.1. docs/explanation/reproducing.md says how these were chosen.",
     "'proven': promised to everybody who takes part, about everybody else's columns, and about all messages together. "
     "Every parameter is chosen by the pre-flight from public numbers. In Figure 2 epochs and k are given.",
     "Figure 3: run times of real processes over TLS, from --peers benchmarks/results/exchange.csv. The line with "

@@ -1,6 +1,6 @@
 """Every error that Colonnade raises on purpose, in one tree.
 
-Each class has an exit code, documented in ``docs/errors.md``. A message is one sentence that says what is
+Each class has an exit code, documented in ``docs/reference/errors.md``. A message is one sentence that says what is
 wrong, where, and what to do; it never carries a value from a party's table, a share or a key. The other participants
 are told a fixed sentence in its place, unless the message is *public*.
 """

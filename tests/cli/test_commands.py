@@ -329,7 +329,7 @@ def test_a_head_noted_earlier_must_still_be_there(colonnade, ledger):
 
 
 def test_an_export_is_enough_to_check_the_chain(colonnade, ledger, tmp_path):
-    """The recipe of docs/running-a-study.md, with nothing but the file and SHA-256."""
+    """The recipe of docs/how-to/running-a-study.md, with nothing but the file and SHA-256."""
     file = tmp_path / "chain.jsonl"
     assert ledger.head in colonnade("ledger", "export", ledger.path, "--out", file)
     *lines, last = file.read_bytes().splitlines()
@@ -353,7 +353,7 @@ def test_an_export_is_enough_to_check_the_chain(colonnade, ledger, tmp_path):
 
 
 def test_the_recipe_of_the_page_checks_an_export(colonnade, ledger, tmp_path):
-    page = (EXAMPLE.parents[1] / "docs" / "running-a-study.md").read_text()
+    page = (EXAMPLE.parents[1] / "docs" / "how-to" / "running-a-study.md").read_text()
     (recipe,) = re.findall(r"^```python\n(import hashlib.*?)^```", page, re.MULTILINE | re.DOTALL)
     names = {}
     exec(recipe, names)  # noqa: S102 - our own page

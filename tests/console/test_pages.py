@@ -206,7 +206,7 @@ def test_history_has_the_report_in_a_frame_of_its_own_and_says_why_attempts_fail
     text = client.get(f"/history?study={entry.id}").text
     assert "clinic was lost" in text
     assert "tried again by itself" in text
-    assert "code 22 of docs/errors.md" in text
+    assert "code 22 of docs/reference/errors.md" in text
     assert f'src="/studies/{entry.id}/report" sandbox' in text
     framed = client.get(f"/studies/{entry.id}/report")
     assert BAD in framed.text

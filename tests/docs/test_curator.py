@@ -1,4 +1,4 @@
-"""The trusted curator in the report's picture, as README.md and docs/getting-started.md describe it."""
+"""The trusted curator in the report's picture, as README.md and docs/tutorials/getting-started.md describe it."""
 
 from __future__ import annotations
 

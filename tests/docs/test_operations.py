@@ -22,7 +22,7 @@ def operations():
 
 
 def rows(which="operations"):
-    text = (ROOT / "docs" / "fixed-point.md").read_text()
+    text = (ROOT / "docs" / "explanation" / "fixed-point.md").read_text()
     table = text.split(f"<!-- {which} -->")[1].split(f"<!-- end of {which} -->")[0]
     return {
         cells[1].strip(): [c.strip() for c in cells[2:-1]] for cells in (r.split("|") for r in table.split("\n")[3:-1])
@@ -40,7 +40,7 @@ def test_the_costs_of_three_seats_are_those_of_the_page(operations):
 
 @pytest.mark.slow
 def test_the_whole_table_is_that_of_the_page(operations):
-    page = (ROOT / "docs" / "fixed-point.md").read_text()
+    page = (ROOT / "docs" / "explanation" / "fixed-point.md").read_text()
     assert operations.table() in page
     assert operations.checked_table() in page
 

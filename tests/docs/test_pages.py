@@ -83,7 +83,7 @@ def test_images_are_there_and_small() -> None:
 
 
 def test_exit_codes_are_documented_and_no_others() -> None:
-    text = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "errors.md").read_text(encoding="utf-8")
     listed = {
         int(code): name for code, name in re.findall(r"^\| \[(\d+)\]\([^)]*\) \|\s*`?(\w*)`?\s*\|", text, re.MULTILINE)
     }
@@ -101,7 +101,7 @@ def test_exit_codes_are_documented_and_no_others() -> None:
 
 
 def test_what_peers_are_told_is_documented() -> None:
-    text = (ROOT / "docs" / "who-sees-what.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "explanation" / "who-sees-what.md").read_text(encoding="utf-8")
     for said in (errors.NO_PART, errors.CANNOT_GO_ON, "it was interrupted by its operator"):
         assert f"| {said} |" in text
     passed_on = {
@@ -119,7 +119,7 @@ def parts(module: object) -> list[type[BaseModel]]:
 
 
 def test_every_key_of_study_and_party_files_is_documented() -> None:
-    text = (ROOT / "docs" / "study-files.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "study-files.md").read_text(encoding="utf-8")
     for part in [
         *parts(sections),
         *parts(limits),
@@ -134,7 +134,7 @@ def test_every_key_of_study_and_party_files_is_documented() -> None:
 
 
 def test_the_defaults_in_study_files_are_the_real_ones() -> None:
-    text = (ROOT / "docs" / "study-files.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "study-files.md").read_text(encoding="utf-8")
     for part in (keys_of("pca"), limits.LimitsPart):
         for name, field in part.model_fields.items():
             if field.is_required():
@@ -146,7 +146,7 @@ def test_the_defaults_in_study_files_are_the_real_ones() -> None:
 
 
 def test_every_key_of_a_schema_is_documented() -> None:
-    text = (ROOT / "docs" / "study-files.md").read_text(encoding="utf-8").partition("## The schema")[2]
+    text = (ROOT / "docs" / "reference" / "study-files.md").read_text(encoding="utf-8").partition("## The schema")[2]
     keys = {
         "type",
         toml.DRAFTED,
@@ -191,7 +191,7 @@ def test_the_table_of_observers_on_the_first_page_is_a_real_one() -> None:
     roster = Roster.of(population(100).feature_schemas)
     event = PCA(5, epsilon=1.0, delta=1e-5, rows_at_most=1_000_000).plan(roster).event
     real = [line.split() for line in str(Statement.of([event], roster.trust, 1e-5)).splitlines()]
-    page = ROOT / "docs" / "getting-started.md"
+    page = ROOT / "docs" / "tutorials" / "getting-started.md"
     (shown,) = [block.text for block in blocks(page) if block.text.startswith("observer ")]
     for line in shown.splitlines():
         assert line.startswith("---") or line.split() in real, line

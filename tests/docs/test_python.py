@@ -14,7 +14,7 @@ PAGES = [page for page in pages() if any(block.language == "python" for block in
 
 
 def test_there_is_something_to_run() -> None:
-    assert {"README.md", "docs/getting-started.md", "docs/running-a-study.md"} <= {named(page) for page in PAGES}
+    assert {"README.md", "docs/tutorials/getting-started.md", "docs/how-to/running-a-study.md"} <= {named(page) for page in PAGES}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)

@@ -12,7 +12,7 @@ from colonnade.study.scale import BUILT_IN, Fleet
 
 from .book import ROOT
 
-PAGE = ROOT / "docs" / "scale.md"
+PAGE = ROOT / "docs" / "explanation" / "scale.md"
 
 
 @pytest.fixture(scope="module")

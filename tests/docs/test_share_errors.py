@@ -26,7 +26,7 @@ def sentences() -> Iterator[str]:
 
 
 def rows() -> list[str]:
-    page = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "errors.md").read_text(encoding="utf-8")
     section = page.partition("## 31 ShareError")[2].partition("\n## ")[0]
     table = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
     return [said for cell in table for said in re.findall("`([^`]+)`", cell)]

@@ -91,7 +91,7 @@ LISTED = {
     "protocols/align/programs.py": {"found"},
     "protocols/rows.py": {"harmless(problem)", "problem", "said"},
 }
-"""Numbers that depend on tables and that all participants may know; docs/who-sees-what.md lists each."""
+"""Numbers that depend on tables and that all participants may know; docs/explanation/who-sees-what.md lists each."""
 SAID_BY_MODULE = {"protocols/align/programs.py", "protocols/rows.py", "wire/tls.py"}
 """Modules in which errors are passed on that are not public by their kind."""
 
@@ -181,7 +181,7 @@ def test_numbers_of_rows_that_differ_are_not_told() -> None:
 
 
 def test_what_is_listed_is_in_the_page_about_who_sees_what() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "who-sees-what.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "explanation" / "who-sees-what.md").read_text(encoding="utf-8")
     part = page.split("## When something fails")[1]
     for text in (
         "the tables have no rows, or more than the study allows",

@@ -44,7 +44,7 @@ def leakage_table(owners: int) -> str:
 
 @pytest.mark.parametrize("owners", [2, 3])
 def test_the_leakage_tables_of_the_guide_are_those_of_the_code(owners):
-    assert leakage_table(owners) in PAGE, f"docs/alignment.md must hold\n\n{leakage_table(owners)}"
+    assert leakage_table(owners) in PAGE, f"docs/how-to/alignment.md must hold\n\n{leakage_table(owners)}"
 
 
 def test_more_parties_learn_what_three_learn():

@@ -100,7 +100,7 @@ def test_words_in_names_code_and_pictures_are_left_alone():
 
 
 def test_the_page_of_the_documentation_has_the_same_words():
-    text = (Path(__file__).parents[2] / "docs" / "glossary.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[2] / "docs" / "reference" / "glossary.md").read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| \*\*(.+?)\*\* \| (.+) \|$", text, re.MULTILINE))
     assert rows == WORDS
     assert list(WORDS) == sorted(WORDS)

@@ -59,7 +59,7 @@ def test_who_has_no_labels_gets_scores_near_what_labels_would_give(committed):
 
 
 def test_the_story_tells_the_committed_figures(committed):
-    found, text = means(committed), (RESULTS.parents[1] / "docs" / "story.md").read_text(encoding="utf-8")
+    found, text = means(committed), (RESULTS.parents[1] / "docs" / "tutorials" / "story.md").read_text(encoding="utf-8")
     for data, title, parties in (
         ("adult", "Adult", ("bank", "employer")),
         ("credit-default", "credit default", ("bank", "bureau")),

@@ -83,7 +83,7 @@ def test_a_certificate_must_be_the_pinned_one_and_carry_its_name(tmp_path: Path)
 
 
 def test_the_page_names_every_state_and_every_key() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "federation.md").read_text("utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "federation.md").read_text("utf-8")
     for name in (*STATES, *HubPart.model_fields, *Members.__dataclass_fields__.keys() & {"name", "address"}):
         assert f"`{name}`" in page or f"\n{name} = " in page, name
     assert set(FINAL) == {"done", "declined", "expired", "cancelled", "failed"}

@@ -24,7 +24,7 @@ Samples = dict[str, float]
 
 def names(where: str) -> set[str]:
     """The metrics that the page for operators names for an agent or for a hub, without their labels."""
-    page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "how-to" / "operations.md").read_text(encoding="utf-8")
     rows = [(name.strip("`").partition("{")[0], places.split(", ")) for name, places in _ROW.findall(page)]
     assert len(rows) == 12
     return {name.rstrip("*") for name, places in rows if where in places}

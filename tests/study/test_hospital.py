@@ -20,7 +20,7 @@ from tests.docs.book import blocks
 from tests.ports import free_port
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "hospital"
-QUALITY = EXAMPLE.parents[1] / "docs" / "synthetic-quality.md"
+QUALITY = EXAMPLE.parents[1] / "docs" / "how-to" / "synthetic-quality.md"
 PARTIES = ("hospital", "insurer", "pharmacy")
 
 

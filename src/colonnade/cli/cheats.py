@@ -129,7 +129,7 @@ def _page(rows: Sequence[Row], attacks: Sequence[dict[str, Any]], typed: str) ->
         "",
         f"Made by `{typed} --out FOLDER`. `{_TABLE}` beside this page has a line",
     )
-    yield "for each cheat, protocol and committee; [auditing](../../docs/auditing.md) says how to read it."
+    yield "for each cheat, protocol and committee; [auditing](../../docs/how-to/auditing.md) says how to read it."
     yield from ("", _total(rows))
     checked = [row for row in rows if row.checked and not row.allowed]
     lines = [row for row in checked if not row.honest]

@@ -1,7 +1,7 @@
 """Principal components of columns that nobody holds together, from noisy second moments.
 
 For tables with few columns all second moments are released once. For wide tables these would be too many numbers, so
-their products with a few directions are released, round by round (docs/pca.md).
+their products with a few directions are released, round by round (docs/how-to/pca.md).
 """
 
 from __future__ import annotations

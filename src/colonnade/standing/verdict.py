@@ -1,7 +1,7 @@
 """What becomes of a proposal: one pure function from what is known of it to its next step.
 
 Every step is taken from what the desk has stored, so it does not matter when, how often or after how many restarts it
-is asked. ``docs/federation.md`` has the same as a table.
+is asked. ``docs/how-to/federation.md`` has the same as a table.
 """
 
 from __future__ import annotations

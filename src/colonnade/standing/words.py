@@ -2,7 +2,7 @@
 
 Six of 2,048 words are 66 bits of a hash that takes a moment to compute. Whoever wants to put a key of its own between
 two people must find one whose words are the same as those at the other end, and each try costs that moment;
-``docs/federation.md`` says how probable that is.
+``docs/how-to/federation.md`` says how probable that is.
 """
 
 from __future__ import annotations

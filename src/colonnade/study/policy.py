@@ -113,7 +113,7 @@ class PartyConfig:
         if self.content.agent is None:
             raise StudyError(
                 f'{self.path} has no [agent] section: add one, with federation = "FEDERATION.toml", as '
-                "docs/federation.md says"
+                "docs/how-to/federation.md says"
             )
         return self.content.agent
 

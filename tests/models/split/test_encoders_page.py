@@ -10,7 +10,7 @@ import pytest
 
 from colonnade.models.split import encoders
 
-PAGE = Path(__file__).parents[3] / "docs" / "encoders.md"
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "encoders.md"
 ROWS = {
     found[1]: found[2]
     for found in re.finditer(r"^\| `(\w+)` \|[^|]*\|([^|]*)\|", PAGE.read_text("utf-8"), re.MULTILINE)

@@ -1,4 +1,4 @@
-"""Why an attempt failed, in words, and what to do: by the classes of errors that docs/errors.md explains."""
+"""Why an attempt failed, in words, and what to do: by the classes of errors that docs/reference/errors.md explains."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Failure:
     sentence: str
     advice: str
     code: int | None
-    """The exit code; its chapter in docs/errors.md has more."""
+    """The exit code; its chapter in docs/reference/errors.md has more."""
 
 
 def explained(message: str | None, record: Mapping[str, Any]) -> Failure | None:

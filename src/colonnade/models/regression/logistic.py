@@ -113,7 +113,7 @@ class LogisticRegression(Deciding[Task, Published], Regression):
         """The expected error of each method that these parameters allow, the best one first.
 
         Gradients are left out without ``rows``, and after a hidden alignment. It uses public numbers only; see
-        docs/regression.md.
+        docs/how-to/regression.md.
         """
         methods = ["one-shot", "functional"]
         possible = self.intercept and not roster.hidden and self.threshold != "balanced"

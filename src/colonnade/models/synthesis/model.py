@@ -2,7 +2,7 @@
 
 With ``method="marginals"`` one noisy release holds all one- and two-way marginals, and with a label all three-way
 marginals that contain it. A model is fitted to it, and people are drawn from the model: both are post-processing, which
-costs nothing (docs/synthetic-data.md).
+costs nothing (docs/how-to/synthetic-data.md).
 """
 
 from __future__ import annotations
