@@ -21,7 +21,7 @@ CORE := tests/tables tests/wire tests/mpc tests/privacy tests/protocols tests/fi
 LOWEST_PYTHON ?= python3.11
 PYTHONS ?= python3.11 python3.12 python3.13
 
-.PHONY: demo test again lint check screenshots slow lowest pythons core no-environment release bench reproduce audit clean
+.PHONY: demo test again lint check docs screenshots slow lowest pythons core no-environment release bench reproduce audit clean
 
 demo: $(READY)  ## three organisations, one private PCA, a report with pictures
 	$(BIN)/colonnade demo --out runs/demo
@@ -38,6 +38,9 @@ lint: $(READY)  ## style, format and types
 	$(BIN)/mypy
 
 check: lint test  ## every gate
+
+docs: $(READY)  ## every link, anchor and code block of the pages
+	$(BIN)/pytest tests/docs
 
 screenshots: $(READY)  ## pictures of every page of the consoles, three of them for the documentation
 	$(BIN)/python tools/screenshots.py
