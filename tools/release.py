@@ -106,7 +106,7 @@ def build(work: Path) -> tuple[str, list[Path]]:
 
 
 def outcome(place: Path) -> list[Path]:
-    """The wheel and the sdist that a build left; the wheel is built from the sdist, without git and so without a tag."""
+    """The wheel and the sdist that a build left; the wheel is built from the sdist, so without git and its tags."""
     (wheel,), (source,) = place.glob("*.whl"), place.glob("*.tar.gz")
     return [wheel, source]
 

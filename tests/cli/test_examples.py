@@ -25,7 +25,7 @@ def away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_every_folder_of_examples_is_one(colonnade):
     out = colonnade("example", "list", "--json")
     assert [each["name"] for each in out["examples"]] == NAMES
-    assert NAMES == sorted(path.name for path in (ROOT / "examples").iterdir() if path.is_dir())
+    assert sorted(path.name for path in (ROOT / "examples").iterdir() if path.is_dir()) == NAMES
     assert all(each["title"] and not each["title"].startswith("#") for each in out["examples"])
 
 

@@ -65,7 +65,7 @@ def test_a_bill_of_materials_loses_references_to_files_alone() -> None:
 
 
 def test_pythons_are_found_by_their_version_and_absent_ones_are_named() -> None:
-    here = "%d.%d" % sys.version_info[:2]
+    here = ".".join(map(str, sys.version_info[:2]))
     assert release.is_python(sys.executable, here)
     assert not release.is_python(sys.executable, "2.7")
     assert not release.is_python("no-such-python", here)
