@@ -2,7 +2,7 @@
 
 ``tests/fixtures/formats`` holds the form of each format under each number that is still read, and the files of hubs and
 agents; ``tests/fixtures/make.py`` wrote them. Whoever changes what is written and not the number fails here, and so
-does whoever raises a number and adds no fixture. ``docs/compatibility.md`` says what to do then.
+does whoever raises a number and adds no fixture. ``docs/reference/compatibility.md`` says what to do then.
 """
 
 from __future__ import annotations
