@@ -73,7 +73,10 @@ def test_a_dollar_is_a_dollar_and_control_codes_are_not_shown() -> None:
 
 
 def test_cells_are_grey_where_they_are_unclear_and_stronger_where_they_are_large() -> None:
-    rows = [("bank.age", [Cell(0.8, "+0.80"), Cell(-0.4, "-0.40")]), ("shop.x", [Cell(0.1, "+0.10", True), Cell(0, "0")])]
+    rows = [
+        ("bank.age", [Cell(0.8, "+0.80"), Cell(-0.4, "-0.40")]),
+        ("shop.x", [Cell(0.1, "+0.10", True), Cell(0, "0")]),
+    ]
     (ax,) = drawn(Sheet([Cells("Cells", ["one", "two"], rows)])).axes
     first, second, third, _ = (patch.get_facecolor() for patch in ax.patches)
     assert first[3] == pytest.approx(2 * second[3])
