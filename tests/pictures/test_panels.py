@@ -179,3 +179,13 @@ def test_nothing_to_draw_is_an_empty_panel() -> None:
     figure = drawn(Sheet(empty, 2))
     figure.draw_without_rendering()
     assert len(figure.axes) == 4
+
+
+def test_numbers_that_are_not_finite_leave_the_others_as_they_are() -> None:
+    nan, inf = float("nan"), float("inf")
+    bars = Bars("b", [Bar("lost", nan, "none", "grey", -inf, inf), Bar("there", 2.0, "2.0")], "x")
+    cells = Cells("c", ["one"], [("a", [Cell(nan, "none")]), ("b", [Cell(0.5, "+0.50")])])
+    figure = drawn(Sheet([bars, cells]))
+    figure.draw_without_rendering()
+    assert lengths(figure.axes[0])["there"] == 2.0
+    assert [patch.get_facecolor()[3] for patch in figure.axes[1].patches] == [0.0, 0.75]
