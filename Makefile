@@ -40,7 +40,7 @@ lint: $(READY)  ## style, format and types
 check: lint test  ## every gate
 
 docs: .venv-docs/.ready  ## the site, into site/: every link and anchor is checked
-	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict
 
 screenshots: $(READY)  ## pictures of every page of the consoles, three of them for the documentation
 	$(BIN)/python tools/screenshots.py
