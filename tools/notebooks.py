@@ -1,7 +1,7 @@
 """Run the notebooks of the documentation, each in a fresh kernel, and write their outputs into them.
 
-``make notebooks`` does it for all in ``docs/notebooks``, or for those that are named. With ``--check`` nothing is written: a
-notebook whose outputs were made from other cells than it has, or in which a cell fails, ends the command with code 1.
+``make notebooks`` does it for all in ``docs/notebooks``; paths say which ones. With ``--check`` nothing is written, and
+a notebook whose outputs were made from other cells than it has is refused.
 
 Noise comes from the operating system in users' hands. Here it follows from the name of the notebook, so that outputs in
 the repository change only where something else has changed. What a notebook says must be true of any noise.
