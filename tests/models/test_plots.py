@@ -162,7 +162,9 @@ def test_a_committees_head_shows_how_far_each_party_moves_it() -> None:
         weights, widths = model.public_["weights"], model.plan_["widths"]
         lead = weights[1] - weights[0] if len(weights) == 2 else weights[0]
         parts = np.split(lead, np.cumsum(list(widths.values()))[:-1])
-        assert lengths(ax) == pytest.approx({party: np.linalg.norm(own) for party, own in zip(widths, parts, strict=True)})
+        assert lengths(ax) == pytest.approx(
+            {party: np.linalg.norm(own) for party, own in zip(widths, parts, strict=True)}
+        )
 
 
 def test_told_embeddings_show_their_noise() -> None:
@@ -264,5 +266,3 @@ def test_small_numbers_have_digits_enough() -> None:
     assert digits([3.0, -0.2]) == 2
     assert digits([0.004]) == 4
     assert digits([]) == digits([0.0]) == 2
-
-

@@ -73,7 +73,10 @@ def test_a_dollar_is_a_dollar_and_control_codes_are_not_shown() -> None:
 
 
 def test_cells_are_grey_where_they_are_unclear_and_stronger_where_they_are_large() -> None:
-    rows = [("bank.age", [Cell(0.8, "+0.80"), Cell(-0.4, "-0.40")]), ("shop.x", [Cell(0.1, "+0.10", True), Cell(0, "0")])]
+    rows = [
+        ("bank.age", [Cell(0.8, "+0.80"), Cell(-0.4, "-0.40")]),
+        ("shop.x", [Cell(0.1, "+0.10", True), Cell(0, "0")]),
+    ]
     (ax,) = drawn(Sheet([Cells("Cells", ["one", "two"], rows)])).axes
     first, second, third, _ = (patch.get_facecolor() for patch in ax.patches)
     assert first[3] == pytest.approx(2 * second[3])
@@ -176,3 +179,13 @@ def test_nothing_to_draw_is_an_empty_panel() -> None:
     figure = drawn(Sheet(empty, 2))
     figure.draw_without_rendering()
     assert len(figure.axes) == 4
+
+
+def test_numbers_that_are_not_finite_leave_the_others_as_they_are() -> None:
+    nan, inf = float("nan"), float("inf")
+    bars = Bars("b", [Bar("lost", nan, "none", "grey", -inf, inf), Bar("there", 2.0, "2.0")], "x")
+    cells = Cells("c", ["one"], [("a", [Cell(nan, "none")]), ("b", [Cell(0.5, "+0.50")])])
+    figure = drawn(Sheet([bars, cells]))
+    figure.draw_without_rendering()
+    assert lengths(figure.axes[0])["there"] == 2.0
+    assert [patch.get_facecolor()[3] for patch in figure.axes[1].patches] == [0.0, 0.75]

@@ -107,7 +107,7 @@ def _draw(ax: Any, look: Look, bar: Bar, place: int, least: float, most: float) 
     if bar.low is not None and bar.high is not None:
         ends = [min(max(end, least * 1.02), most * 1.02) for end in (bar.low, bar.high)]
         ax.plot(ends, [place, place], color=look.ink, linewidth=1.1, marker="|", markersize=6)
-    _write(ax, look, bar, place, max(0.0, *bar.ends))
+    _write(ax, look, bar, place, max([0.0, *bar.ends]))
 
 
 def _write(ax: Any, look: Look, bar: Bar, place: int, at: float, *, boxed: bool = False) -> None:

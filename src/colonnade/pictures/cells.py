@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -37,13 +38,12 @@ class Cells:
 
     def draw(self, ax: Any, look: Look) -> None:
         """Draw them."""
-        most = max((abs(cell.value) for _, row in self.rows for cell in row), default=0.0) or 1.0
+        most = max((_strength(cell) for _, row in self.rows for cell in row), default=0.0) or 1.0
         height, width = len(self.rows), len(self.columns)
         for place, (_, row) in enumerate(self.rows):
             for k, cell in enumerate(row):
-                strength = 0.0 if cell.grey else _STRONGEST * abs(cell.value) / most
                 sign = look.positive if cell.value > 0 else look.negative
-                colour = (look.grey, 0.45) if cell.grey else (sign, strength)
+                colour = (look.grey, 0.45) if cell.grey else (sign, _STRONGEST * _strength(cell) / most)
                 ax.bar(k, 0.92, 0.96, bottom=place - 0.46, color=[colour])
                 ink = look.soft if cell.grey else look.ink
                 ax.text(k, place, said(cell.text), ha="center", va="center", fontsize=SMALL, color=ink)
@@ -55,3 +55,8 @@ class Cells:
         ax.tick_params(length=0)
         for spine in ax.spines.values():
             spine.set_visible(False)
+
+
+def _strength(cell: Cell) -> float:
+    """How large a number is; 0 where noise left none that is finite."""
+    return abs(cell.value) if math.isfinite(cell.value) else 0.0
