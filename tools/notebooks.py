@@ -10,7 +10,9 @@ the repository change only where something else has changed. What a notebook say
 from __future__ import annotations
 
 import argparse
+import base64
 import hashlib
+import io
 import json
 import os
 import re
@@ -21,6 +23,7 @@ from pathlib import Path
 import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError
+from PIL import Image
 from traitlets.config import Config
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "notebooks"
@@ -96,7 +99,18 @@ def tidied(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
         for shown in (output["data"] for output in cell.get("outputs", []) if "data" in output):
             if len(shown) > 1:  # beside a table or a picture nobody sees its text
                 shown.pop("text/plain", None)
+            if "image/png" in shown:
+                shown["image/png"] = smaller(shown["image/png"])
     return notebook
+
+
+def smaller(picture: str) -> str:
+    """A picture with few colours and no notes about the program that made it: charts need no more."""
+    drawn = Image.open(io.BytesIO(base64.b64decode(picture))).convert("RGBA")
+    paper = Image.new("RGBA", drawn.size, "white")
+    kept = io.BytesIO()
+    Image.alpha_composite(paper, drawn).convert("RGB").quantize(64).save(kept, "PNG", optimize=True)
+    return base64.b64encode(kept.getvalue()).decode()
 
 
 def wrong(path: Path) -> str:
