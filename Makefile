@@ -21,7 +21,7 @@ CORE := tests/tables tests/wire tests/mpc tests/privacy tests/protocols tests/fi
 LOWEST_PYTHON ?= python3.11
 PYTHONS ?= python3.11 python3.12 python3.13
 
-.PHONY: demo test again lint check docs screenshots slow lowest pythons core no-environment release bench reproduce audit clean
+.PHONY: demo test again lint check docs screenshots notebooks slow lowest pythons core no-environment release bench reproduce audit clean
 
 demo: $(READY)  ## three organisations, one private PCA, a report with pictures
 	$(BIN)/colonnade demo --out runs/demo
@@ -44,6 +44,9 @@ docs: .venv-docs/.ready  ## the site, into site/: every link and anchor is check
 
 screenshots: $(READY)  ## pictures of every page of the consoles, three of them for the documentation
 	$(BIN)/python tools/screenshots.py
+
+notebooks: $(READY)  ## run the notebooks of the documentation, and write their outputs into them
+	$(BIN)/python tools/notebooks.py
 
 slow: $(READY)  ## statistical and reproduction tests that take minutes, and examples that hypothesis has not tried
 	$(BIN)/pytest -m slow --durations=10

@@ -70,7 +70,7 @@ def test_pages_speak_of_colonnade_alone(page: Path) -> None:
     assert not found, f"{named(page)}: {found.group() if found else ''}"
 
 
-@pytest.mark.parametrize("folder", ["tutorials", "how-to", "reference", "explanation", "theory"])
+@pytest.mark.parametrize("folder", ["tutorials", "notebooks", "how-to", "reference", "explanation", "theory"])
 def test_every_page_of_the_documentation_is_reached_from_the_index_of_its_folder(folder: str) -> None:
     assert f"({folder}/README.md)" in (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
     index = ROOT / "docs" / folder / "README.md"

@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 SECTIONS = {
     "Tutorials": "tutorials",
+    "Notebooks": "notebooks",
     "How-to guides": "how-to",
     "Reference": "reference",
     "Explanation": "explanation",
