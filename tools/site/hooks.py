@@ -65,9 +65,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     linked = {target for page in [*outside, *pages] for target in _targets(page)}
     others = {path for path in linked if path.is_file() and path.suffix != ".md" and not path.is_relative_to(DOCS)}
     for path in sorted({*outside, *others}):
-        files.append(
-            File.generated(config, place(path), abs_src_path=str(path), inclusion=InclusionLevel.NOT_IN_NAV)
-        )
+        files.append(File.generated(config, place(path), abs_src_path=str(path), inclusion=InclusionLevel.NOT_IN_NAV))
     return files
 
 

@@ -101,7 +101,7 @@ def copy_example(
         raise _there_already(target)
     beside = {other: target.absolute().parent / other for other in known[name].needs}
     copied = {name: target} | {other: place for other, place in beside.items() if not place.exists()}
-    if len(set(copied.values())) < len(copied) or target.absolute() in beside.values():
+    if target.absolute() in beside.values():
         raise StudyError(f"{target} is where {' and '.join(beside)} must lie, which {name} needs: name another folder")
     for each, place in copied.items():
         known[each].copy(place)
