@@ -105,14 +105,14 @@ class Synthesizer(Estimator[Task, Published]):
         rows: about how many people there are; public. ``"mixture"`` needs it.
         start: where the rounds of a mixture begin: by chance (``"none"``), or at a fit to ``"marginals"``, which take
             about a quarter of the price. ``label`` and ``focus`` are for these too.
-        inference: how a mixture is learned: ``"expectation"``, by all people in every round, or ``"variational"``, by
-            small steps on batches (DPVI).
+        inference: ``"expectation"``, by all people in every round, or ``"variational"``, by steps on batches (DPVI).
         iterations: the rounds of a mixture; all of them are charged.
-        families: by what a mixture describes a column, such as ``{"bank.age": "gaussian"}``; by default numbers by Beta
-            densities.
-        batch, sampling, clip, clipping, learning_rate: of ``"variational"``: people in a batch; how batches are drawn
-            (``"poisson"`` or ``"disjoint"``); how long the derivatives of one person may be, of each party
-            (``"local"``) or of all together (``"joint"``, as in the paper; slower); the size of a step.
+        families: what describes a column, such as ``{"bank.age": "gaussian"}``; by default numbers have Beta densities.
+        batch: people in a batch of ``"variational"``.
+        sampling: how its batches are drawn, ``"poisson"`` or ``"disjoint"``.
+        clip: how long the derivatives of one person may be there.
+        clipping: of each party (``"local"``) or of all together (``"joint"``, as in the paper; slower).
+        learning_rate: the size of its steps.
     """
 
     kind = "synthetic"
