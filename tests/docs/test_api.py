@@ -1,4 +1,4 @@
-"""The API reference has every public name, made from its docstring, with an example that is run with the other blocks."""
+"""The API reference has every public name, from its docstring, with an example that is run like other blocks."""
 
 from __future__ import annotations
 
