@@ -27,7 +27,7 @@ _LIGHT_TEXT = 0.5
 _MARGIN = 0.1  # inches
 
 
-class Picture(Figure):  # type: ignore[misc]  # matplotlib is not read by the type checker, installed or not
+class Picture(Figure):  # type: ignore[misc, unused-ignore]  # the type checker may lack matplotlib
     """A figure that a notebook shows, also where pyplot was never imported."""
 
     def _repr_png_(self) -> bytes:
@@ -56,7 +56,8 @@ def _new(panels: Sequence[Panel], rows: int, across: int) -> tuple[Any, list[Any
     wide = [max(row[k][0] for row in grid if k < len(row)) for k in range(across)]
     tall = [max(height for _, height in row) for row in grid]
     figure = Picture(figsize=(sum(wide), sum(tall)), layout="constrained")
-    figure.get_layout_engine().set(w_pad=_MARGIN, h_pad=_MARGIN)
+    engine: Any = figure.get_layout_engine()
+    engine.set(w_pad=_MARGIN, h_pad=_MARGIN)
     ratios = {"width_ratios": wide, "height_ratios": tall}
     return figure, list(figure.subplots(rows, across, squeeze=False, gridspec_kw=ratios).flat)
 
