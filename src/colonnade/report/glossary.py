@@ -1,4 +1,4 @@
-"""Words that a reader may not know, each linked to a line at the end of the page; docs/reference/glossary.md has all of them."""
+"""Words that a reader may not know, each linked to a line at the end of the page; docs/reference/glossary*.md has all."""
 
 from __future__ import annotations
 
