@@ -21,7 +21,7 @@ CORE := tests/tables tests/wire tests/mpc tests/privacy tests/protocols tests/fi
 LOWEST_PYTHON ?= python3.11
 PYTHONS ?= python3.11 python3.12 python3.13
 
-.PHONY: demo test again lint check docs screenshots slow lowest pythons core no-environment bench reproduce audit clean
+.PHONY: demo test again lint check docs screenshots notebooks slow lowest pythons core no-environment release bench reproduce audit clean
 
 demo: $(READY)  ## three organisations, one private PCA, a report with pictures
 	$(BIN)/colonnade demo --out runs/demo
@@ -40,10 +40,13 @@ lint: $(READY)  ## style, format and types
 check: lint test  ## every gate
 
 docs: .venv-docs/.ready  ## the site, into site/: every link and anchor is checked
-	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict
 
 screenshots: $(READY)  ## pictures of every page of the consoles, three of them for the documentation
 	$(BIN)/python tools/screenshots.py
+
+notebooks: $(READY)  ## run the notebooks of the documentation, and write their outputs into them
+	$(BIN)/python tools/notebooks.py
 
 slow: $(READY)  ## statistical and reproduction tests that take minutes, and examples that hypothesis has not tried
 	$(BIN)/pytest -m slow --durations=10
@@ -66,6 +69,9 @@ core: $(if $(OTHER),,no-environment) $(OTHER)/.ready
 
 no-environment:
 	@echo "make core takes an environment: make core PYTHON=python3.12 OTHER=.venv-python3.12, or make pythons"; exit 1
+
+release: .venv-release/.ready  ## wheel, sdist, bill of materials and hashes, tried with every Python that is here
+	.venv-release/bin/python tools/release.py
 
 bench: $(BENCH)  ## speed, memory and bytes, beside peers
 	$(BIN)/python benchmarks/run.py
@@ -107,6 +113,12 @@ $(READY): pyproject.toml constraints.txt
 	.venv-lowest/bin/python tools/floors.py > .venv-lowest/floors.txt
 	.venv-lowest/bin/pip install --quiet --requirement .venv-lowest/floors.txt
 	.venv-lowest/bin/pip install --quiet --no-deps --editable .
+	touch $@
+
+# By themselves: nothing of what builds and checks a release is needed to work on Colonnade.
+.venv-release/.ready: Makefile
+	$(PYTHON) -m venv .venv-release
+	.venv-release/bin/pip install --quiet --upgrade "pip>=24" "build>=1.2" "twine>=6.1" "cyclonedx-bom>=7"
 	touch $@
 
 .venv-python%/.ready: pyproject.toml constraints.txt

@@ -252,7 +252,8 @@ def markdown(found: Figures) -> str:
         *_elementwise(found, _ratio),
         "\nX'X, dealing included:\n",
         *_products(found, _ratio),
-        "\nThe same over [direct links](../../docs/how-to/networks.md). Peers connect to each other too, without TLS.\n",
+        "\nThe same over [direct links](../../docs/how-to/networks.md). Peers connect to each other too,"
+        " without TLS.\n",
         *_elementwise(found, _ratio, LINKED),
         "\nX'X, dealing included:\n",
         *_products(found, _ratio, LINKED),

@@ -32,8 +32,8 @@ from tests.standing.kit import HUB, PARTIES, Standing, standing, until
 RESULTS = Path(__file__).parent / "results" / "kills.md"
 HEAD = """# Random kills
 
-Processes of a [standing federation](../../docs/how-to/agents.md) are killed at random. Every proposal must end once, and
-the same for everybody; no study may have two results; and every ledger must say all that left its party.
+Processes of a [standing federation](../../docs/how-to/agents.md) are killed at random. Every proposal must end once,
+and the same for everybody; no study may have two results; and every ledger must say all that left its party.
 """
 FINAL = {"done", "declined", "failed", "expired", "cancelled"}
 OPEN = 3

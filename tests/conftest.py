@@ -34,8 +34,8 @@ settings.load_profile("same")
 # The files that take longest, by processor seconds. Two workers that take whole files end together if these come first.
 _LONGEST = (
     "browser/test_federation.py", "docs/test_console.py", "study/test_failures.py", "protocols/test_malformed.py",
-    "cli/test_alignment.py", "cli/test_commands.py", "docs/test_python.py", "audit/test_games.py",
-    "models/split/test_model.py", "privacy/test_ledger_sums.py", "mpc/fixed/test_arithmetic.py",
+    "cli/test_alignment.py", "cli/test_commands.py", "docs/test_python.py", "docs/test_notebooks.py",
+    "audit/test_games.py", "models/split/test_model.py", "privacy/test_ledger_sums.py", "mpc/fixed/test_arithmetic.py",
     "models/synthesis/test_synthesizer.py", "cli/test_output.py", "study/test_hospital.py",
     "files/test_damaged_files.py", "models/test_exported.py",
     "study/test_synthetic_studies.py", "study/test_refusals.py", "audit/test_embeddings.py", "wire/test_contract.py",

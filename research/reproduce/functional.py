@@ -12,8 +12,9 @@ NOTES = (
     "Table I: the US and Brazil censuses cannot be had. In their place stands the American Community Survey of 2018 "
     "(Colorado and Nebraska) with 14 features; as its income is only known to be above 50,000 dollars or not, the "
     "hours worked a week are predicted, in units in which 0 to 99 hours are -1 to 1. Compare lines, not levels.",
-    "Table II: the paper does not say how its tables were made; ours are made by the recipe in docs/explanation/reproducing.md. "
-    "At 800 columns the paper's own noise is many times its statistics; with this recipe its errors are not reached.",
+    "Table II: the paper does not say how its tables were made; ours are made by the recipe in "
+    "docs/explanation/reproducing.md. At 800 columns the paper's own noise is many times its "
+    "statistics; with this recipe its errors are not reached.",
     "Table III: the same people as in the paper; the paper's formula gets its 41 and 36 columns, the other lines the "
     "library's own encoding. DP-SGD here has Gaussian noise, clips gradients one by one and is calibrated tightly.",
     "Table IV: printed run times only; ours are in benchmarks/results, measured in real processes over TLS.",

@@ -10,7 +10,8 @@ from research.reproduce.results import Row, read_csv
 
 NOTES = (
     "The paper's figures have no printed numbers. Which columns each party holds is not said either; the split here "
-    "has the paper's counts and is named in docs/explanation/reproducing.md. 80 % of the people are learned from; delta is 0.01.",
+    "has the paper's counts and is named in docs/explanation/reproducing.md. 80 % of the people are learned "
+    "from; delta is 0.01.",
     "Figure 1 here has the whole range of epsilon, which in the paper is Figure 4 of Appendix C.",
     "'as published, not proven': the passive party's slopes arrive with unbounded noise, its weights move further "
     "than the proof allows for, and the Gaussian mechanism is used beyond epsilon 1. Rows are scaled to norm 1 across "

@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING
 
 from colonnade.lazy import exports
-from colonnade.versions import COLONNADE
 
 if TYPE_CHECKING:
+    __version__: str
     from colonnade.errors import ColonnadeError as ColonnadeError
     from colonnade.models import (
         GLM as GLM,
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
         read_table as read_table,
     )
 
-__version__ = COLONNADE
 __all__, __getattr__, __dir__ = exports(
     __name__,
     {
@@ -58,6 +57,6 @@ __all__, __getattr__, __dir__ = exports(
         "privacy": "Adjacency Ledger Observer Statement",
         "study": "PartyConfig Study preflight",
         "tables": "Key KeyColumn Query Schema Table category date flag number read_table",
+        "versions": "__version__",
     },
 )
-__all__ += ["__version__"]

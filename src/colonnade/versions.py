@@ -6,19 +6,28 @@ import platform
 import unicodedata
 from functools import cache
 
-COLONNADE = "0.1.0"
-
 _LIBRARIES = ("numpy", "scipy", "pyarrow", "scikit-learn", "cryptography", "grpcio", "python-flint", "rbcl", "pydantic")
 _OPTIONAL = ("torch", "clkhash")
 _TOLD = ("colonnade", "Python", "numpy", "pyarrow", "rbcl")
 
 
 @cache
-def installed() -> dict[str, str]:
-    """The version of each, by name; nothing is imported to find it, and nothing else of the machine is told."""
+def own_version() -> str:
+    """The version of Colonnade as it was installed; of a bare folder of sources nobody knows it."""
     from importlib.metadata import PackageNotFoundError  # takes long, and is seldom needed
 
-    found = {"colonnade": COLONNADE, "Python": platform.python_version(), "Unicode": unicodedata.unidata_version}
+    try:
+        return _version("colonnade")
+    except PackageNotFoundError:
+        return "0+unknown"
+
+
+@cache
+def installed() -> dict[str, str]:
+    """The version of each, by name; nothing is imported to find it, and nothing else of the machine is told."""
+    from importlib.metadata import PackageNotFoundError
+
+    found = {"colonnade": own_version(), "Python": platform.python_version(), "Unicode": unicodedata.unidata_version}
     for name in (*_LIBRARIES, *_OPTIONAL):
         try:
             found[name] = _version(name)
@@ -26,6 +35,12 @@ def installed() -> dict[str, str]:
             if name in _LIBRARIES:
                 found[name] = "not installed"
     return found
+
+
+def __getattr__(name: str) -> str:
+    if name == "__version__":  # of the package, which asks for it here
+        return own_version()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def _version(name: str) -> str:

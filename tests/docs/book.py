@@ -27,7 +27,7 @@ class Block:
 
 def pages() -> list[Path]:
     """Every page that is part of the repository."""
-    found = [ROOT / "README.md", ROOT / "CHANGELOG.md"]
+    found = sorted(ROOT.glob("*.md"))
     folders = ("docs", "examples", "benchmarks", "research")
     found += [path for folder in folders for path in sorted((ROOT / folder).rglob("*.md"))]
     return [path for path in found if "runs" not in path.parts]

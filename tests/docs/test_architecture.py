@@ -16,10 +16,11 @@ from colonnade.models import kinds
 from .book import ROOT, text_of
 
 SOURCE = ROOT / "src" / "colonnade"
-GROUND = {"disk", "errors", "harmless", "lazy", "randomness", "received", "versions"}
+GROUND = {"disk", "errors", "harmless", "lazy", "pictures", "randomness", "received", "versions"}
 PILLARS = {"tables", "wire", "mpc", "privacy"}
 MAY_IMPORT = {
     **{name: set() for name in GROUND},
+    "pictures": {"errors", "harmless"},
     "received": {"errors"},
     **dict.fromkeys(PILLARS, GROUND),
     "testing": GROUND | {"privacy", "protocols", "models", "audit"},

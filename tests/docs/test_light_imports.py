@@ -11,11 +11,11 @@ import pytest
 
 from .book import ROOT
 
-HEAVY = {"pyarrow", "scipy", "flint", "grpc", "sklearn", "pydantic", "pandas"}
+HEAVY = {"pyarrow", "scipy", "flint", "grpc", "sklearn", "pydantic", "pandas", "matplotlib"}
 TABLES = ("columns", "schema", "toml", "draft", "encode", "decode", "centred", "keys", "normal", "places", "table")
 TABLES += ("cells", "files", "ids", "parse", "reading", "spill", "sources.opening", "sources.query")
 PRIVACY = ("observers", "releases", "events", "sensitivity", "accountant", "calibrate", "statement", "ledger", "noise")
-PRIVACY += ("noise.grid", "noise.response", "noise.rounding")
+PRIVACY += ("noise.grid", "noise.response", "noise.rounding", "pictures")
 # The package itself is a bare one here: what it imports is its own matter.
 PROGRAM = """
 import importlib, sys, types

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 import unicodedata
 from pathlib import Path
 
@@ -69,7 +70,7 @@ def test_pages_speak_of_colonnade_alone(page: Path) -> None:
     assert not found, f"{named(page)}: {found.group() if found else ''}"
 
 
-@pytest.mark.parametrize("folder", ["tutorials", "how-to", "reference", "explanation", "theory"])
+@pytest.mark.parametrize("folder", ["tutorials", "notebooks", "how-to", "reference", "explanation", "theory"])
 def test_every_page_of_the_documentation_is_reached_from_the_index_of_its_folder(folder: str) -> None:
     assert f"({folder}/README.md)" in (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
     index = ROOT / "docs" / folder / "README.md"
@@ -199,5 +200,12 @@ def test_the_table_of_observers_on_the_first_page_is_a_real_one() -> None:
         assert line.startswith("---") or line.split() in real, line
 
 
-def test_the_version_has_its_entry() -> None:
-    assert f"## [{colonnade.__version__}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+def test_the_next_version_has_its_entry() -> None:
+    """The changes begin with the release that comes next, and so does the version of a tree without a tag."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    following = project["tool"]["hatch"]["version"]["fallback-version"].removesuffix(".dev0")
+    sections = re.findall(
+        r"^## \[([0-9.]+)\] - (.+)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert sections[0] == (following, "unreleased")
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\d|never published", when) for _, when in sections[1:])

@@ -91,7 +91,7 @@ LISTED = {
     "protocols/align/programs.py": {"found"},
     "protocols/rows.py": {"harmless(problem)", "problem", "said"},
 }
-"""Numbers that depend on tables and that all participants may know; docs/explanation/when-it-goes-wrong.md lists each."""
+"""Numbers that depend on tables and that all may know; docs/explanation/when-it-goes-wrong.md lists each."""
 SAID_BY_MODULE = {"protocols/align/programs.py", "protocols/rows.py", "wire/tls.py"}
 """Modules in which errors are passed on that are not public by their kind."""
 

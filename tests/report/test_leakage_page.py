@@ -29,6 +29,11 @@ KINDS = [
 ]
 
 
+def in_two(learns: str) -> str:
+    """What an owner learns, as two sentences on the page, where it would be too long for one."""
+    return learns.replace("; who leads,", ". Who leads,")
+
+
 def leakage_table(owners: int) -> str:
     """What the page prints for so many parties."""
     trust = Roster.of({f"party{k}": Schema({"x": number(0, 1)}) for k in range(owners)}).trust
@@ -39,7 +44,7 @@ def leakage_table(owners: int) -> str:
         leaks = Aligning(trust, (Key("id"),), mode=mode, hidden=hidden).leakage
         assert (leaks[-1].who, leaks[-1].learns) == ("anybody else", "nothing")  # said once, below the tables
         name = f"`{mode}`, hidden" if hidden else f"`{mode}`"
-        lines += [f"| {name} | {leak.who} | {leak.learns} | {leak.beyond} |" for leak in leaks[:-1]]
+        lines += [f"| {name} | {leak.who} | {in_two(leak.learns)} | {leak.beyond} |" for leak in leaks[:-1]]
     return "\n".join(lines) + "\n"
 
 

@@ -227,7 +227,7 @@ def used(model: Any) -> dict[str, Any]:
 def page(name: str, model: Any) -> str:
     """The report of a model, without the version of the software, and without the style that all pages share."""
     html = render(run_of(name, model), model.privacy_, model, section_of(model.kind))
-    html = re.sub(r"colonnade \d+(\.\w+)+", "colonnade VERSION", html)
+    html = re.sub(r"colonnade \d[\w.+]*", "colonnade VERSION", html)
     return re.sub(r"(<style>).*?(</style>)", r"\1\2", html, flags=re.DOTALL)
 
 

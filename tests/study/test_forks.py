@@ -18,7 +18,7 @@ import pytest
 
 from colonnade.study import forks
 from colonnade.study.forks import Forked, Forks, Process, Wanted, spawned
-from colonnade.versions import COLONNADE
+from colonnade.versions import own_version
 
 PATIENCE = 120.0
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere every process is started anew")
@@ -105,7 +105,7 @@ def test_a_forked_process_says_and_ends_as_a_new_one(server: Forks) -> None:
     for command in (["--version"], ["no-such-command"], ["privacy", "no-such-file.toml", "--json"]):
         assert said_by(server.start, command)[0] == said_by(spawned, command)[0]
     status, text = said_by(server.start, ["--version"])
-    assert (status, text.splitlines()[0]) == (0, f"colonnade {COLONNADE}")
+    assert (status, text.splitlines()[0]) == (0, f"colonnade {own_version()}")
 
 
 def test_signals_reach_it_and_its_end_is_seen(server: Forks, waiting: list[str]) -> None:
@@ -136,7 +136,7 @@ def test_one_with_little_memory_inherits_no_reservations(server: Forks) -> None:
         return process
 
     status, text = said_by(start, ["--version"], limits={resource.RLIMIT_AS: 800_000_000})
-    assert (status, text.splitlines()[0]) == (0, f"colonnade {COLONNADE}")
+    assert (status, text.splitlines()[0]) == (0, f"colonnade {own_version()}")
     assert not isinstance(begun_anew[0], Forked)
 
 

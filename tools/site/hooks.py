@@ -15,11 +15,13 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
+from mkdocs.utils import get_relative_url
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 SECTIONS = {
     "Tutorials": "tutorials",
+    "Notebooks": "notebooks",
     "How-to guides": "how-to",
     "Reference": "reference",
     "Explanation": "explanation",
@@ -65,9 +67,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     linked = {target for page in [*outside, *pages] for target in _targets(page)}
     others = {path for path in linked if path.is_file() and path.suffix != ".md" and not path.is_relative_to(DOCS)}
     for path in sorted({*outside, *others}):
-        files.append(
-            File.generated(config, place(path), abs_src_path=str(path), inclusion=InclusionLevel.NOT_IN_NAV)
-        )
+        files.append(File.generated(config, place(path), abs_src_path=str(path), inclusion=InclusionLevel.NOT_IN_NAV))
     return files
 
 
@@ -94,6 +94,22 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         _MARKS.sub(r"\1", part) if index % 2 else _LINK.sub(moved, part)  # marks tell the tests how to run a block
         for index, part in enumerate(parts)
     )
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Links of notebooks, which the builder leaves as they stand on disk."""
+    if not page.file.src_uri.endswith(".ipynb"):
+        return html
+    source = DOCS / page.file.src_uri
+
+    def moved(match: re.Match[str]) -> str:
+        link, _, anchor = match[1].partition("#")
+        target = files.get_file_from_path(place((source.parent / link).resolve()))
+        if target is None:
+            raise PluginError(f"{page.file.src_uri}: the site has no {link}")
+        return f'href="{get_relative_url(target.url, page.url)}{"#" + anchor if anchor else ""}"'
+
+    return re.sub(r'href="(?![a-z]+:|#)([^"]+\.(?:md|ipynb)(?:#[^"]*)?)"', moved, html)
 
 
 def _targets(page: Path) -> set[Path]:

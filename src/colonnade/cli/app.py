@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 import typer
 from typer.core import TyperGroup
 
-from colonnade.cli import agents, audits, console, groups, hubs, participants, scaling
+from colonnade.cli import agents, audits, console, examples, groups, hubs, participants, scaling
 from colonnade.cli.groups import StudyPath
 from colonnade.cli.output import Json, about, complain, emit, pour, progress_bar, say
 from colonnade.cli.participants import Again, Approve, Out, PartyPath
@@ -24,6 +24,7 @@ from colonnade.versions import installed
 _ORDER = (
     *(
         "demo",
+        "example",
         "init",
         "schema",
         "privacy",
@@ -68,6 +69,7 @@ hubs.add_to(app)
 app.command()(console.console)
 app.command()(scaling.bench)
 app.add_typer(audits.audit_app, name="audit")
+app.add_typer(examples.example_app, name="example")
 app.add_typer(groups.init_app, name="init")
 app.add_typer(groups.ledger_app, name="ledger")
 app.add_typer(groups.schema_app, name="schema")

@@ -17,7 +17,9 @@ def party(path: Path, listen: str | None) -> None:
     config = PartyConfig.load(path)
     agent = config.standing
     if agent.scores is None:
-        raise StudyError(f"{path} has no [agent.scores] section: docs/how-to/scores-on-demand.md says what goes into it")
+        raise StudyError(
+            f"{path} has no [agent.scores] section: docs/how-to/scores-on-demand.md says what goes into it"
+        )
     service = ScoresService(config, agent.scores, path.parent / agent.folder)
     served = None
     service.start()

@@ -31,6 +31,7 @@ from colonnade.tables import Schema, Table
 
 if TYPE_CHECKING:
     from colonnade.models.newcomers import Given
+    from colonnade.pictures.look import Sheet
 
 FORMAT = 1
 RunTask = TypeVar("RunTask", bound=Task, default=Any)
@@ -246,6 +247,20 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
         written |= {target: (json.dumps(content, indent=1) + "\n").encode()}
         files.write_together(written, private=self.recipient is not None)
         return target
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw what was learned, and return the matplotlib ``Figure``; with ``ax`` it is drawn there.
+
+        Nothing but what the model holds is drawn, so it costs no privacy. It needs the extra ``plots``.
+        """
+        self._check_fitted()
+        from colonnade.pictures.canvas import drawn
+
+        return drawn(self.pictured(), ax)
+
+    def pictured(self) -> Sheet:
+        """What :meth:`plot` draws, as plain values; an error where a kind has nothing to draw."""
+        raise StudyError(f"there is no picture of a model of the kind {self.kind}")
 
     def to_onnx(self, path: str | Path) -> Path:
         """Write the model with its encoder as an ONNX file; an error where a kind cannot."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import combinations
 from os import PathLike
+from typing import Any
 
 from colonnade.disk import reading
 from colonnade.errors import BudgetError, LedgerError, PrivacyError, StudyError
@@ -26,6 +27,7 @@ from colonnade.privacy.ledger.caps import Left, Spending
 from colonnade.privacy.ledger.groups import MOST_NAMED, Across, Sight
 from colonnade.privacy.ledger.people import Told
 from colonnade.privacy.observers import COORDINATOR, OTHERS, check_delta
+from colonnade.privacy.pictures import promises
 from colonnade.privacy.rows import Row, as_html, as_text
 from colonnade.privacy.statement import row_of
 
@@ -60,6 +62,14 @@ class Total:
             there = reading.short(", ".join(["analyst", *sorted(labels)]))
             raise PrivacyError(f"nobody named {', '.join(strangers)} took part; there are {there}")
         return _row(self.sight, self.sight.named(seen), self.delta).epsilon
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw what each observer learned in all and what caps leave, and return the matplotlib ``Figure``."""
+        if not self.rows:
+            raise PrivacyError("nothing was revealed yet, so there is nothing to draw: fit a model first")
+        from colonnade.pictures.canvas import drawn
+
+        return drawn(promises(self.rows, self.left), ax)
 
     def __str__(self) -> str:
         return as_text(self.rows, self._assumptions) if self.rows else "nothing was revealed yet"

@@ -17,9 +17,11 @@ from colonnade.models.exported import about, classes_scored, linear_to_onnx, num
 from colonnade.models.federation import Federation
 from colonnade.models.newcomers import Given, Matrix, People, encoded_matrix, table_of
 from colonnade.models.onnx_graph import Graph
+from colonnade.models.pictures.weights import weights
 from colonnade.models.predicting import Deciding, Predicting
 from colonnade.models.regression.design import Design, without_label
 from colonnade.models.saved import finite, numbers, plain
+from colonnade.pictures.look import Sheet
 from colonnade.privacy.rows import rounded_up
 from colonnade.tables import Number, Schema
 from colonnade.tables.centred import Centred, Norm
@@ -201,6 +203,12 @@ class LinearModel(Predicting[RunTask, Result]):
             return Estimate(float(value[where]))
         ends = float(getattr(self, f"{what}_low_")[where]), float(getattr(self, f"{what}_high_")[where])
         return Estimate(float(value[where]), float(deviations[where]), ends)
+
+    def pictured(self) -> Sheet:
+        """The weights by party, with their intervals."""
+        places = range(len(self.feature_names_in_))
+        rows = [[self.estimate(row, place) for place in places] for row in range(len(self.coef_))]
+        return weights(str(self.label_), self.feature_names_in_, rows, self.row_names, list(self.schemas_))
 
     def to_pipeline(self, misfits: Misfits = "map") -> Any:
         """A scikit-learn pipeline that predicts the same from raw tables: our encoder, then :meth:`to_sklearn`'s.

@@ -1,7 +1,8 @@
 """Are there enough people? How far noise alone is expected to move a result, from public numbers: no data is read.
 
 The figures are rough, and about a typical table whose columns have half of the variance that their bounds allow
-(docs/how-to/planning.md says what each of them means). They say when a result would be mostly noise, not how good it will be.
+(docs/how-to/planning.md says what each of them means). They say when a result would be mostly noise, not how good it
+will be.
 """
 
 from __future__ import annotations

@@ -24,8 +24,10 @@ from colonnade.models.federation import Roster
 from colonnade.models.newcomers import Given, Matrix, People, encoded_matrix, gathered, table_of
 from colonnade.models.outlook import ENOUGH_OF_A_SHARE, Outlook, operator_norm
 from colonnade.models.parameters import Count, RowsAtMost, check_whole
+from colonnade.models.pictures.components import components
 from colonnade.models.planner import Details
 from colonnade.models.saved import Saved, numbers, plain, size, texts
+from colonnade.pictures.look import Sheet
 from colonnade.privacy import Budget, Statement, parse_budgets
 from colonnade.protocols.directions import programs as power
 from colonnade.protocols.directions.search import NoisyProducts
@@ -335,6 +337,13 @@ class PCA(Saved[Task, Published]):
         """What was learned, in one line."""
         share = f"{float(self.explained_variance_ratio_.sum()):.1%} of the variance"
         return f"{len(self.components_)} components of {self.n_features_in_} encoded columns, {share}"
+
+    def pictured(self) -> Sheet:
+        """Variances with their intervals, and loadings."""
+        kept = range(1, len(self.components_) + 1)
+        loadings = [list(self.loadings(k).values()) for k in kept]
+        ratios = self.explained_variance_ratio_.tolist()
+        return components(self.variances(), ratios, self.clear, self.feature_names_in_, loadings)
 
     def summary(self) -> list[str]:
         """The explained variance, and the strongest loadings of the first components."""

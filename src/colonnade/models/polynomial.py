@@ -14,7 +14,9 @@ from colonnade.errors import CapacityError, StudyError
 from colonnade.models.estimates import Estimate
 from colonnade.models.federation import Federation, Roster
 from colonnade.models.parameters import InFile, RowsAtMost, check_whole
+from colonnade.models.pictures import answers
 from colonnade.models.saved import Saved, count, numbers, texts
+from colonnade.pictures.look import Sheet
 from colonnade.privacy import parse_budgets
 from colonnade.privacy.noise.rounding import RoundingMode
 from colonnade.protocols.polynomial import programs as polynomial
@@ -137,6 +139,10 @@ class PolynomialSum(Saved[Polynomials, NoisySums]):
         self._check_fitted()
         found = zip(self.expressions_, self.values_.tolist(), self.deviations_.tolist(), strict=True)
         return {text: Estimate(value, deviation) for text, value, deviation in found}
+
+    def pictured(self) -> Sheet:
+        """The sums, with their intervals."""
+        return answers.sums(self.estimates())
 
     @property
     def in_short(self) -> str:

@@ -17,7 +17,9 @@ from colonnade.errors import StudyError
 from colonnade.models.base import Estimator, Result, RunTask
 from colonnade.models.newcomers import Given
 from colonnade.models.parameters import InFile
+from colonnade.models.pictures import answers
 from colonnade.models.saved import numbers, texts
+from colonnade.pictures.look import Sheet
 from colonnade.privacy import Budget, Statement, Trust, parse_budgets
 from colonnade.privacy.observers import unspoken
 from colonnade.tables.arrow import pa
@@ -85,6 +87,24 @@ class JointScores:
             own_probabilities=given,
             deviations=None,
         )
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw how the answers are spread over people, and return the matplotlib ``Figure``."""
+        from colonnade.pictures.canvas import drawn
+
+        return drawn(self.pictured(), ax)
+
+    def pictured(self) -> Sheet:
+        """A histogram of chances, or of predicted numbers, beside those by own columns alone."""
+        if self.probabilities is None:
+            return answers.scores(self.predictions, self.own_predictions, "predicted number")
+        classes = self.classes or []
+        chances = [each for each in (self.probabilities, self.own_probabilities) if each is not None]
+        if len(classes) == 2:
+            told, *own, what = *(each[:, 1] for each in chances), f"chance of {classes[1]}"
+        else:
+            told, *own, what = *(each.max(axis=1) for each in chances), "chance of the most likely class"
+        return answers.scores(told, own[0] if own else None, what)
 
     def _moved(self, given: NDArray[np.float64]) -> JointScores:
         """Numbers of another model, moved by what the others told."""
@@ -201,6 +221,10 @@ class Predicted(Estimator[RunTask, Result], Generic[RunTask, Result, Scored]):
         if X is not None:
             raise StudyError("these are scores that were received: nothing is computed from tables")
         return self.joint.table(threshold)
+
+    def pictured(self) -> Sheet:
+        """How the received answers are spread over people."""
+        return self.joint.pictured()
 
     @property
     def in_short(self) -> str:

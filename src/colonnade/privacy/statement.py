@@ -17,6 +17,7 @@ from colonnade.errors import PrivacyError
 from colonnade.privacy import accountant
 from colonnade.privacy.events import Event, View, alike, from_dict, innermost, views
 from colonnade.privacy.observers import COORDINATOR, Adjacency, Inputs, Observer, Trust, check_delta
+from colonnade.privacy.pictures import by_event, promises
 from colonnade.privacy.releases import NonPrivate, PoissonSampled, Repeated
 from colonnade.privacy.rows import MISSING, NO_GUARANTEE, PROVEN, PUBLISHED, Row, as_html, as_text
 
@@ -125,6 +126,23 @@ class Statement:
         if unknown := sorted(set(seen.names) - {*self.trust.owners, COORDINATOR}):
             raise PrivacyError(f"no observer {', '.join(unknown)} in this study")
         return seen
+
+    def plot(self, ax: Any = None, *, events: bool = False) -> Any:
+        """Draw what each observer can learn at most, and return the matplotlib ``Figure``.
+
+        With ``events``, for each observer alone, what each event tells by itself. It needs the extra ``plots``.
+        """
+        from colonnade.pictures.canvas import drawn
+
+        if not events:
+            return drawn(promises((*self.rows, *self.missing_noise)), ax)
+        alone = [row for row in self.rows if len(row.observer.names) <= 1]
+        return drawn(by_event([(row, list(self._by_event(row.observer))) for row in alone]), ax)
+
+    def _by_event(self, observer: Observer) -> Iterator[tuple[str, Row]]:
+        for event in self.events:
+            once = innermost(event)
+            yield getattr(once, "name", once.kind), _row((event,), observer, self.trust, self.delta)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; an infinite epsilon is ``null``."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from colonnade.models.estimates import Estimate
+from colonnade.models.pictures.estimated import strongest, unclear
 from colonnade.models.regression.design import owner_of
 from colonnade.report.canvas import LINE, extent, frame, rect, rule, wrap, write
 from colonnade.report.markup import Html, join, tag
@@ -184,11 +185,6 @@ def _ends(value: float) -> tuple[float, float]:
     return (value.low, value.high) if isinstance(value, Estimate) and known else (value, value)
 
 
-def unclear(value: float) -> bool:
-    """Whether a number is known not to be told from zero."""
-    return isinstance(value, Estimate) and value.deviation is not None and not value.clear
-
-
 def with_deviation(value: float) -> str:
     """A signed number with its deviation, if that is known."""
     deviation = value.deviation if isinstance(value, Estimate) else None
@@ -234,18 +230,13 @@ def grouped(
 
     First come those that are surely large: an :class:`Estimate` counts as much as the end of its interval next to zero.
     """
-    strength = [max(((_surely(row[k]), abs(row[k])) for row in rows), default=(0.0, 0.0)) for k in range(len(names))]
-    order = sorted(range(len(names)), key=lambda k: (-strength[k][0], -strength[k][1], k))[:most]
+    order = strongest(rows, most)
     members: dict[str, list[tuple[str, Sequence[float]]]] = {}
     for k in order:
         owner, column = owner_of(names[k], owners)
         members.setdefault(owner or "", []).append((column, [row[k] for row in rows]))
     ranked = [name for name in owners if name in members] + [name for name in members if name not in owners]
     return [Group(name or "columns", members[name]) for name in ranked], len(order)
-
-
-def _surely(value: float) -> float:
-    return value.surely if isinstance(value, Estimate) else 0.0
 
 
 def _said(value: float) -> str:

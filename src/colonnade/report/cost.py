@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from importlib import metadata
 from typing import Any
 
 from colonnade.privacy.observers import COORDINATOR
@@ -14,6 +13,7 @@ from colonnade.report.charts import Stack
 from colonnade.report.document import COLOURS
 from colonnade.report.markup import Html, join, named_values, table, tag
 from colonnade.report.words import mapping, number
+from colonnade.versions import own_version
 
 _MOST_PARTICIPANTS = 8
 _MOST_LINKS = 42
@@ -56,7 +56,7 @@ def how_to_check(run: Mapping[str, Any], noise: str) -> Html:
         ("Started", run.get("started")),
         ("Ended", run.get("ended")),
         ("Machine", _machine(run)),
-        ("Software", _version()),
+        ("Software", f"colonnade {own_version()}"),
         (noise, _mono(task.get("noise"))),
         ("Law of the noise", task.get("law")),
         ("Grid (gamma)", task.get("gamma")),
@@ -245,13 +245,6 @@ def _machine(run: Mapping[str, Any]) -> str:
     count = number(run.get("processors"))
     parts = [str(run.get("platform") or ""), words.counted(int(count), "processor") if count else ""]
     return ", ".join(part for part in parts if part)
-
-
-def _version() -> str | None:
-    try:
-        return f"colonnade {metadata.version('colonnade')}"
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def _arithmetic(task: Mapping[str, Any]) -> str:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from colonnade.models.pictures.marginals import borders
 from colonnade.report.canvas import figure
 from colonnade.report.histograms import Panel, histograms
 from colonnade.report.markup import Html, join, table, tag
 from colonnade.report.section import Run, Section
 from colonnade.report.words import counted, percent
-from colonnade.tables.dates import Days
 
 if TYPE_CHECKING:
     from colonnade.models.synthesis.model import Synthesizer
@@ -114,20 +114,13 @@ def _panel(model: Synthesizer, name: str, place: int) -> Panel:
     found = model.marginal(name)
     layout = model.population_.layout
     coding, count = layout.columns[layout.free[place]], model.count_
-    borders: tuple[str, ...] = ()
     if coding.bins is not None:
-        ends, column = [*coding.bins.extremes[0], coding.bins.column.high], coding.bins.column
-        borders = tuple(column.day_of(end)[:7] if isinstance(column, Days) else _short(end) for end in ends)
         name += ", the last bar: missing" if coding.missing is not None else ""
     measured: tuple[float, ...] = ()
     errors: tuple[float, ...] = ()
     if found.deviations is not None:
         measured, errors = _over(found.counts, count), _over(2 * found.deviations, count)
-    return Panel(name, found.labels[0], _over(found.fitted, count), measured, errors, borders=borders)
-
-
-def _short(value: float) -> str:
-    return f"{round(value):,}" if abs(value) >= 100 else f"{value:.3g}"
+    return Panel(name, found.labels[0], _over(found.fitted, count), measured, errors, borders=borders(coding))
 
 
 def _over(values: NDArray[np.float64], count: float) -> tuple[float, ...]:

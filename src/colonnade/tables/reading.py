@@ -41,7 +41,9 @@ def read_table(
     encoding: str | None = None,
     decimal: str | None = None,
 ) -> Table:
-    """A party's table: from CSV or Parquet files, a store, a query, an Arrow table or a frame (``docs/how-to/sources.md``).
+    """A party's table: from CSV or Parquet files, a store, a query, an Arrow table or a frame.
+
+    ``docs/how-to/sources.md`` has all of them.
 
     Columns that the schema does not name are never read. Ids are compared exactly, as text: whole numbers
     become their decimal digits, texts stay as they are, and blanks around an id are refused rather than

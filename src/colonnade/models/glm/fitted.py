@@ -20,9 +20,11 @@ from colonnade.models.glm.kept import Everyone
 from colonnade.models.linear_model import LinearModel
 from colonnade.models.newcomers import Given, Matrix, People, table_of
 from colonnade.models.onnx_graph import Graph
+from colonnade.models.pictures import parties
 from colonnade.models.predicting import Deciding
 from colonnade.models.regression.design import Design
 from colonnade.models.saved import count, epsilons, facts, numbers, size, texts, word
+from colonnade.pictures.look import Sheet
 from colonnade.protocols.exchange.programs import Outcome
 from colonnade.protocols.exchange.sides import KeptWeights
 from colonnade.protocols.exchange.task import Exchange
@@ -239,6 +241,12 @@ class FittedGLM(Deciding[Exchange, Outcome | Everyone], LinearModel[Exchange, Ou
         epochs, family = self.plan_["epochs"], self.family_.name
         how = f"by {self.method_}, {epochs} epoch{'s' if epochs > 1 else ''}"
         return f"{family} model of {self.label_} on {self.n_features_in_} columns over messages, {how}"
+
+    def pictured(self) -> Sheet:
+        """The released weights; of weights that parties keep, the noise of the messages they follow from."""
+        if self.has_public_weights:
+            return super().pictured()
+        return parties.noise(self.plan_["deviations"], "each number of a message")
 
     @property
     def how_to_score(self) -> str:

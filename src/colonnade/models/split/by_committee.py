@@ -11,6 +11,7 @@ import numpy as np
 from colonnade.errors import StudyError
 from colonnade.models.federation import Roster
 from colonnade.models.outlook import ENOUGH_OF_A_PREDICTION, Outlook
+from colonnade.models.pictures import parties
 from colonnade.models.planner import Details
 from colonnade.models.regression.design import Design, split_label
 from colonnade.models.regression.forecast import WEIGHTS
@@ -23,6 +24,7 @@ from colonnade.models.split.heads import Head
 from colonnade.models.split.labels import targets
 from colonnade.models.split.private_training import PrivateTraining
 from colonnade.models.split.ways import Learned, Matrix, Model, Setting, Training, Way
+from colonnade.pictures.look import Sheet
 from colonnade.privacy import Budget, Statement, Trust, parse_budgets
 from colonnade.protocols.moments.charged import ChargedMoments
 from colonnade.protocols.roles import Coordinator, Owner
@@ -192,6 +194,10 @@ class ByCommittee(Way):
     def trained(self, model: Model) -> Training:
         """Whether the party with the label trained its encoder, which is charged."""
         return "none" if model.plan_["training"] == "none" else "charged"
+
+    def pictured(self, model: Model) -> Sheet:
+        """How far each party's embedding can move the scores of the public head."""
+        return parties.reach(model.public_["weights"], model.plan_["widths"], committee.LENGTH)
 
     def summary(self, model: Model) -> list[str]:
         """About how many people it was learned from, as far as that is public."""

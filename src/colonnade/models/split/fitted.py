@@ -23,6 +23,7 @@ from colonnade.models.split import alone, choice, given, kept as split_kept
 from colonnade.models.split.contract import worse
 from colonnade.models.split.encoders import Encoder, runs_code
 from colonnade.models.split.ways import Learned
+from colonnade.pictures.look import Sheet
 from colonnade.protocols.task import Task
 from colonnade.tables import Column, Schema, Table
 from colonnade.tables.centred import Centred
@@ -283,6 +284,10 @@ class FittedSplit(Predicting[Task, Learned]):
         widths = self.plan_["widths"]
         wide = " + ".join(str(width) for width in widths.values() if width)
         return f"{self.kind} of {self.label_} on embeddings of {wide} numbers, head by {self.plan_['how']}"
+
+    def pictured(self) -> Sheet:
+        """What is public about the head, or about the embeddings that were told."""
+        return choice.named(self.head_).pictured(self)
 
     def summary(self) -> list[str]:
         """What was learned and how; encoders that parties keep are not shown."""

@@ -16,11 +16,13 @@ from numpy.typing import NDArray
 
 from colonnade.models.federation import Roster
 from colonnade.models.outlook import Outlook
+from colonnade.models.pictures import parties
 from colonnade.models.planner import Details
 from colonnade.models.regression.design import Design
 from colonnade.models.split import contract
 from colonnade.models.split.encoders import Encoder
 from colonnade.models.split.given import Given
+from colonnade.pictures.look import Sheet
 from colonnade.privacy import Statement
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.protocols.task import Task
@@ -174,6 +176,10 @@ class Way(ABC):
     def summary(self, model: Model) -> list[str]:
         """Further lines about a fitted model, for the terminal."""
         return []
+
+    def pictured(self, model: Model) -> Sheet:
+        """What is public about a fitted model, for a picture: the noise of what parties told."""
+        return parties.noise(model.plan_["deviations"], "each number of an embedding")
 
     def details(self, task: Any, statement: Statement) -> Details:
         """What a pre-flight says about this way in particular."""

@@ -32,6 +32,7 @@ from colonnade.models.parameters import (
     check_whole,
     dotted,
 )
+from colonnade.models.pictures import marginals as pictures
 from colonnade.models.planner import Details
 from colonnade.models.synthesis import asking, beginning, card, mixing, shares
 from colonnade.models.synthesis.drawing import Drawn
@@ -52,6 +53,7 @@ from colonnade.models.synthesis.population import Population
 from colonnade.models.synthesis.products import Products
 from colonnade.models.synthesis.release import Marginal, Release
 from colonnade.models.synthesis.tree import Tree
+from colonnade.pictures.look import Sheet
 from colonnade.privacy import Statement, parse_budgets
 from colonnade.privacy.additive import NormalLaw
 from colonnade.protocols.marginals import programs as marginals, stages
@@ -103,14 +105,14 @@ class Synthesizer(Estimator[Task, Published]):
         rows: about how many people there are; public. ``"mixture"`` needs it.
         start: where the rounds of a mixture begin: by chance (``"none"``), or at a fit to ``"marginals"``, which take
             about a quarter of the price. ``label`` and ``focus`` are for these too.
-        inference: how a mixture is learned: ``"expectation"``, by all people in every round, or ``"variational"``, by
-            small steps on batches (DPVI).
+        inference: ``"expectation"``, by all people in every round, or ``"variational"``, by steps on batches (DPVI).
         iterations: the rounds of a mixture; all of them are charged.
-        families: by what a mixture describes a column, such as ``{"bank.age": "gaussian"}``; by default numbers by Beta
-            densities.
-        batch, sampling, clip, clipping, learning_rate: of ``"variational"``: people in a batch; how batches are drawn
-            (``"poisson"`` or ``"disjoint"``); how long the derivatives of one person may be, of each party
-            (``"local"``) or of all together (``"joint"``, as in the paper; slower); the size of a step.
+        families: what describes a column, such as ``{"bank.age": "gaussian"}``; by default numbers have Beta densities.
+        batch: people in a batch of ``"variational"``.
+        sampling: how its batches are drawn, ``"poisson"`` or ``"disjoint"``.
+        clip: how long the derivatives of one person may be there.
+        clipping: of each party (``"local"``) or of all together (``"joint"``, as in the paper; slower).
+        learning_rate: the size of its steps.
     """
 
     kind = "synthetic"
@@ -144,12 +146,9 @@ class Synthesizer(Estimator[Task, Published]):
 
     def plain_parameters(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Parameters as a file holds them."""
-        plain: dict[str, Any] = {
-            "focus": [list(pair) for pair in given["focus"]],
-            "impossible": list(given["impossible"]),
-        }
+        plain: dict[str, Any] = {"impossible": list(given["impossible"]), "bins": plain_bins(given["bins"])}
+        plain["focus"] = [list(pair) for pair in given["focus"]]
         plain["families"] = None if given["families"] is None else dict(given["families"])
-        plain["bins"] = plain_bins(given["bins"])
         usual = super().plain_parameters(given)
         return {name: each.item() if isinstance(each, np.generic) else each for name, each in usual.items()} | plain
 
@@ -166,8 +165,7 @@ class Synthesizer(Estimator[Task, Published]):
             settings = settings_of(self.get_params())
             if self.start == "none":
                 return mixing.draft(settings, roster).calibrated(budgets)
-            begun = beginning.draft(settings, layout, roster, label=self.label, focus=self.focus)
-            return begun.calibrated(budgets)
+            return beginning.draft(settings, layout, roster, label=self.label, focus=self.focus).calibrated(budgets)
         draft = asking.draft(
             layout,
             roster,
@@ -396,6 +394,10 @@ class Synthesizer(Estimator[Task, Published]):
         return self.population_.log_likelihood(found)
 
     # --- for people
+
+    def pictured(self) -> Sheet:
+        """Shares of the people, column by column."""
+        return pictures.marginals(self.population_)
 
     @property
     def in_short(self) -> str:

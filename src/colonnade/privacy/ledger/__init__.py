@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from colonnade.disk import reading
 from colonnade.errors import LedgerError, PolicyError, PrivacyError
@@ -44,7 +45,8 @@ from colonnade.privacy.ledger.file import (
 from colonnade.privacy.ledger.people import NOBODY_KNOWN, People, Told, read_told
 from colonnade.privacy.ledger.sums import Dated, Kept, Sums
 from colonnade.privacy.ledger.without import refuse
-from colonnade.privacy.observers import Budget, Observer, Trust
+from colonnade.privacy.observers import Budget, Observer, Trust, parse_budgets
+from colonnade.privacy.pictures import spending
 
 
 @dataclass(frozen=True)
@@ -245,6 +247,19 @@ class Ledger:
         """At most so many moments, the last that of the last study, and what each observer alone knew by then."""
         with self._file.reading() as base:
             return limits.course(delta, _spendings(base, self._clock()), self._owner, most)
+
+    def plot(self, ax: Any = None, *, delta: float = 1e-5, caps: float | Mapping[str, float] | None = None) -> Any:
+        """Draw what each observer learned over time, and return the matplotlib ``Figure``; ``caps`` are drawn as lines.
+
+        It needs the extra ``plots``.
+        """
+        when, found = self.course(delta)
+        if not when:
+            raise LedgerError(f"{self.path} counts no study yet, so there is nothing to draw")
+        from colonnade.pictures.canvas import drawn
+
+        known = () if caps is None else parse_budgets(caps, delta)
+        return drawn(spending(when, found, self._clock(), delta, {cap.selector: cap.epsilon for cap in known}), ax)
 
     def left(self, caps: Sequence[Budget], periods: Sequence[Period] = ()) -> tuple[Left, ...]:
         """What is left of each cap for each observer: first the caps for all time, then those of periods."""

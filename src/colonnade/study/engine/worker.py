@@ -10,14 +10,14 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
 from colonnade.errors import ColonnadeError, EngineError
 from colonnade.harmless import harmless
 from colonnade.study.engine.contract import Cause, Event, Gone, Line, Said, pickled
-from colonnade.versions import COLONNADE
+from colonnade.versions import own_version
 
 Frame = bytes | bytearray
 _LOOK_SECONDS = 0.1
@@ -35,7 +35,7 @@ class Birth:
     """Bytes of its own that it may have; ``None`` for no limit."""
     path: tuple[str, ...]
     """Where the head finds modules."""
-    version: str = COLONNADE
+    version: str = field(default_factory=own_version)
     python: tuple[int, int] = sys.version_info[:2]
 
     @classmethod
@@ -101,8 +101,8 @@ class QueuedLine(Line):
 
 def live(birth: Birth, line: QueuedLine) -> None:
     """Run the role to its end, and tell how that was."""
-    if (birth.version, birth.python) != (COLONNADE, sys.version_info[:2]):
-        theirs = f"Colonnade {COLONNADE} on Python {_dotted(sys.version_info[:2])}"
+    if (birth.version, birth.python) != (own_version(), sys.version_info[:2]):
+        theirs = f"Colonnade {own_version()} on Python {_dotted(sys.version_info[:2])}"
         ours = f"Colonnade {birth.version} on Python {_dotted(birth.python)}"
         return line.over(f"it has {theirs}, and its head has {ours}: install the same on all machines", "raised")
     sys.path.extend(place for place in birth.path if place not in sys.path)

@@ -39,7 +39,7 @@ from colonnade.tables import Schema, number, read_table
 from colonnade.tables.arrow import pa
 from colonnade.tables.keys import Key
 from colonnade.tables.spool import gather
-from colonnade.versions import COLONNADE
+from colonnade.versions import own_version
 from colonnade.wire import Room
 
 _PHASE = "measure"
@@ -91,7 +91,7 @@ def measure(sizes: Sizes = FULL, progress: Progress = silent) -> Measured:
         made=datetime.now(UTC).isoformat(timespec="seconds"),
         processors=count,
         machine=f"{platform.machine() or 'unknown'}, {count} processor{'s' if count > 1 else ''}",
-        colonnade=COLONNADE,
+        colonnade=own_version(),
         quick=sizes == QUICK,
     )
 

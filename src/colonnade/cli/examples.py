@@ -1,0 +1,118 @@
+"""``colonnade example``: the examples that come with Colonnade, listed, and copied to a folder of one's own."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from colonnade.cli.output import Json, emit, say
+from colonnade.errors import StorageError, StudyError
+
+_INSTALLED = Path(__file__).parents[1] / "examples"
+_IN_THE_REPOSITORY = Path(__file__).parents[3] / "examples"
+_NEEDED = {"private-regression": ("three-organisations",)}
+"""Examples that read the tables of another one, which must lie beside them."""
+_MADE = ("__pycache__", "certs", "runs", "coordinator", "alignments", "*.key", "*.crt", "ledger.sqlite*")
+"""What somebody who ran an example in a clone has there: keys among it, which are copied nowhere."""
+_LINK = re.compile(r"\[((?:[^\[\]]|\[[^\[\]]*\])+)\]\(\.\./\.\./([\w./-]+)(#[\w-]+)?\)")
+
+example_app = typer.Typer(help="List the examples that come with Colonnade, and copy one.", no_args_is_help=True)
+
+
+@dataclass(frozen=True)
+class Example:
+    """One folder of examples."""
+
+    name: str
+    folder: Path
+
+    @property
+    def title(self) -> str:
+        """What its page calls it."""
+        return (self.folder / "README.md").read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The examples that it must have beside it."""
+        return _NEEDED.get(self.name, ())
+
+    def copy(self, to: Path) -> None:
+        """Copy what belongs to it; its page is put in the words of a folder that is not in the repository."""
+        try:
+            to.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(f"{to.parent} cannot be made: {error.strerror}") from None
+        try:
+            shutil.copytree(self.folder, to, ignore=shutil.ignore_patterns(*_MADE), copy_function=shutil.copyfile)
+            page = to / "README.md"
+            page.write_text(away_from_home(page.read_text(encoding="utf-8")), encoding="utf-8")
+        except FileExistsError:
+            raise _there_already(to) from None
+        except (OSError, shutil.Error) as error:
+            why = error.strerror if isinstance(error, OSError) else None
+            raise StorageError(f"{to} cannot be written: {why or 'not all files could be copied'}") from None
+
+
+def examples() -> dict[str, Example]:
+    """Every example by its name, in the wheel or, where Colonnade is installed from a clone, in that."""
+    home = _INSTALLED if _INSTALLED.is_dir() else _IN_THE_REPOSITORY
+    found = sorted(page.parent for page in home.glob("*/README.md"))
+    if not found:
+        raise StorageError("no example was installed with Colonnade: install its wheel, or clone its repository")
+    return {folder.name: Example(folder.name, folder) for folder in found}
+
+
+def away_from_home(page: str) -> str:
+    """A page whose links into the repository are names of files there, since a copy does not have them beside it."""
+    return _LINK.sub(r"\1 (`\2` in the repository)", page).replace("cd examples/", "cd ")
+
+
+@example_app.command("list")
+def list_examples(json: Json = False) -> None:
+    """Name every example, and what it is about."""
+    known = examples().values()
+    if json:
+        emit({"examples": [{"name": each.name, "title": each.title, "needs": list(each.needs)} for each in known]})
+        return
+    width = max(len(each.name) for each in known)
+    say("\n".join(f"{each.name:<{width}}  {each.title}" for each in known))
+    say("copy one: colonnade example copy NAME")
+
+
+@example_app.command("copy")
+def copy_example(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Which one; `colonnade example list` names all.")],
+    folder: Annotated[
+        Path | None, typer.Argument(metavar="FOLDER", help="The new folder.  [default: NAME]", show_default=False)
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Copy an example to a new folder; nothing that is there is overwritten."""
+    known = examples()
+    if name not in known:
+        raise StudyError(f"there is no example {name!r}: take one of {', '.join(known)}")
+    target = Path(name) if folder is None else folder
+    if target.exists() or target.is_symlink():
+        raise _there_already(target)
+    beside = {other: target.absolute().parent / other for other in known[name].needs}
+    copied = {name: target} | {other: place for other, place in beside.items() if not place.exists()}
+    if target.absolute() in beside.values():
+        raise StudyError(f"{target} is where {' and '.join(beside)} must lie, which {name} needs: name another folder")
+    for each, place in copied.items():
+        known[each].copy(place)
+    if json:
+        emit({"example": name, "folder": str(target), "beside": {other: str(at) for other, at in beside.items()}})
+        return
+    say(f"copied {name} to {target}")
+    for other, place in beside.items():
+        say(f"{'copied' if other in copied else 'there already:'} {other} beside it, whose tables it reads: {place}")
+    say(f"next: read {target / 'README.md'}")
+
+
+def _there_already(target: Path) -> StorageError:
+    return StorageError(f"{target} is there already, and nothing is overwritten: name another folder")

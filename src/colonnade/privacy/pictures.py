@@ -1,0 +1,107 @@
+"""Privacy statements and ledgers as pictures: epsilon by observer, of single events, and over time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from colonnade.pictures.bars import Bar, Bars, Kind
+from colonnade.pictures.lines import Line, Lines
+from colonnade.pictures.look import Sheet
+from colonnade.privacy.observers import OTHERS
+from colonnade.privacy.rows import PROVEN, PUBLISHED, Row, rounded_up
+
+if TYPE_CHECKING:
+    from colonnade.privacy.ledger.caps import Left
+
+_MOST_BARS = 24
+_OPEN = "hatched from end to end: nothing is promised"
+_DOUBTFUL = f"hatched bar: {PUBLISHED}"
+_LIMITED = "dashed: the cap"
+_PAIRS = "bars that speak of different pairs of tables are not on one scale: compare within a heading"
+
+
+def promises(rows: Sequence[Row], left: Sequence[Left] = ()) -> Sheet:
+    """The epsilon of each observer under what it cannot tell, and what its cap leaves where there is one."""
+    groups = list(dict.fromkeys(map(_group, rows)))
+    shown = sorted(rows, key=lambda row: groups.index(_group(row)))[:_MOST_BARS]
+    bars = [_bar(row, row.who, _group(row), _tightest(row, left)) for row in shown]
+    more = [_PAIRS] if len({row.adjacency for row in shown}) > 1 else []
+    more += [f"the first {len(shown)} of {len(rows)} rows are drawn"] if len(shown) < len(rows) else []
+    return Sheet([Bars("What each observer can learn at most", bars, _axis(rows), _note(bars, more))])
+
+
+def by_event(found: Sequence[tuple[Row, Sequence[tuple[str, Row]]]]) -> Sheet:
+    """For each observer the epsilon of each event by itself, and of all together."""
+    alike: dict[tuple[Bar, ...], list[Row]] = {}
+    for whole, parts in found:
+        own = [_bar(row, name, _group(whole)) for name, row in parts if row.epsilon > 0]
+        alike.setdefault((*own, _bar(whole, "all together", _group(whole))), []).append(whole)
+    bars = []
+    for drawn, rows in alike.items():
+        group = f"{', '.join(row.who for row in rows)} ({drawn[0].group})"
+        bars += [replace(bar, group=group) for bar in drawn]
+    note = _note(bars, ["what events tell does not simply add up: all together is composed"])
+    return Sheet([Bars("What each event tells by itself", bars, _axis([whole for whole, _ in found]), note)])
+
+
+def spending(
+    when: Sequence[datetime],
+    found: Mapping[str, Sequence[float]],
+    now: datetime,
+    delta: float,
+    caps: Mapping[str, float],
+) -> Sheet:
+    """What each observer had learned over time, until now; who was told things exactly has no line."""
+    end = max(now, when[-1])
+    exact = [who for who, line in found.items() if not all(map(math.isfinite, line))]
+    alike: dict[tuple[float, ...], list[str]] = {}
+    for who in (who for who in found if who not in exact):
+        alike.setdefault(tuple(found[who]), []).append(_called(who))
+    lines = [
+        Line(", ".join(names), [when[0], *when, end], [0.0, *line, line[-1]], steps=True)
+        for line, names in alike.items()
+    ]
+    note = f"no line, because nothing is promised: {', '.join(map(_called, exact))}" if exact else ""
+    limits = {f"cap of {who}: {cap:g}": cap for who, cap in caps.items()}
+    axis, upright = "when studies were reserved (UTC)", f"epsilon in all, at delta {delta:g}"
+    return Sheet([Lines("What each observer has learned, study after study", lines, axis, upright, limits, note=note)])
+
+
+def _bar(row: Row, name: str, group: str, left: Left | None = None) -> Bar:
+    if math.isinf(row.epsilon):
+        return Bar(name, 0.0, "no promise", "open", group=group)
+    kind: Kind = "plain" if row.status == PROVEN else "doubtful"
+    text = rounded_up(row.epsilon, 3) + ("" if kind == "plain" else f", {row.status}")
+    if left is None:
+        return Bar(name, row.epsilon, text, kind, group=group)
+    return Bar(
+        name, row.epsilon, f"{text} of {left.epsilon:g}, {left.left:g} left", kind, None, None, left.epsilon, group
+    )
+
+
+def _group(row: Row) -> str:
+    return f"{row.condition}, each as above" if row.condition else f"cannot tell: {row.adjacency.value}"
+
+
+def _tightest(row: Row, left: Sequence[Left]) -> Left | None:
+    own = [each for each in left if each.who == row.observer.label and row.missing is None]
+    return min(own, key=lambda each: each.left, default=None)
+
+
+def _axis(rows: Sequence[Row]) -> str:
+    return "epsilon, rounded up, at delta " + ", ".join(dict.fromkeys(f"{row.delta:g}" for row in rows))
+
+
+def _note(bars: Sequence[Bar], more: Sequence[str]) -> str:
+    kinds = {bar.kind for bar in bars}
+    parts = [_OPEN] * ("open" in kinds) + [_DOUBTFUL] * ("doubtful" in kinds)
+    parts += [_LIMITED] * any(bar.limit is not None for bar in bars)
+    return "; ".join([*parts, *more])
+
+
+def _called(who: str) -> str:
+    return "all others together" if who == OTHERS else who

@@ -1,0 +1,159 @@
+"""What a release consists of: the tool that checks it, the files beside the code, and the workflow that runs it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import colonnade
+from tools import release
+
+from .book import ROOT
+
+TEMPLATES = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.md"))
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+KNOWN = ["src/colonnade/__init__.py", *(f"src/{name}" for name in release.NEEDED if "/examples/" not in name)]
+KNOWN += ["examples/three-organisations/STUDY.toml", "tests/test_chances.py", "docs/README.md"]
+WHEEL = ["colonnade/__init__.py", *release.NEEDED, "colonnade-0.2.0.dist-info/METADATA"]
+
+
+def test_the_version_is_that_of_the_installation() -> None:
+    assert colonnade.__version__ == metadata.version("colonnade")
+    bare = f"import sys; sys.path = [{str(ROOT / 'src')!r}, *[p for p in sys.path if 'site-packages' not in p]]; "
+    bare += "import colonnade; print(colonnade.__version__)"
+    told = subprocess.run([sys.executable, "-S", "-c", bare], capture_output=True, text=True, check=True, cwd=ROOT.root)
+    assert told.stdout.strip() == "0+unknown", "sources that nobody installed have no version"
+
+
+def test_a_wheel_holds_what_is_committed_of_the_package_and_the_examples() -> None:
+    assert release.misplaced(WHEEL, KNOWN) == []
+
+
+@pytest.mark.parametrize(
+    ("more", "less", "problem"),
+    [
+        ("tests/test_chances.py", "", "tests/test_chances.py is too much"),
+        ("colonnade/examples/three-organisations/bank/bank.key", "", "bank/bank.key is too much"),
+        ("colonnade-0.2.0.dist-info/notes.txt", "", "notes.txt is too much"),
+        ("", "colonnade/py.typed", "colonnade/py.typed is missing"),
+        ("", "colonnade/examples/three-organisations/STUDY.toml", "STUDY.toml is missing"),
+    ],
+)
+def test_what_is_too_much_or_missing_in_a_wheel_is_named(more: str, less: str, problem: str) -> None:
+    names = [name for name in [*WHEEL, more] if name and name != less]
+    (found,) = release.misplaced(names, KNOWN)
+    assert found.endswith(problem)
+
+
+def test_folders_of_the_machine_are_found() -> None:
+    assert release.tells_places(b"made in /srv/work/tree/src", [Path("/srv/work/tree")])
+    assert not release.tells_places(b"made in /srv/work/tree/src", [Path("/srv/other/tree"), Path("/")])
+
+
+def test_a_bill_of_materials_loses_references_to_files_alone() -> None:
+    page, file = {"type": "website", "url": "https://numpy.org"}, {"type": "distribution", "url": "file:///a/b.whl"}
+    content = {"components": [{"name": "numpy", "externalReferences": [page, file]}]}
+    assert release.without_places(content) == {"components": [{"name": "numpy", "externalReferences": [page]}]}
+
+
+def test_pythons_are_found_by_their_version_and_absent_ones_are_named() -> None:
+    here = ".".join(map(str, sys.version_info[:2]))
+    assert release.is_python(sys.executable, here)
+    assert not release.is_python(sys.executable, "2.7")
+    assert not release.is_python("no-such-python", here)
+    with pytest.raises(release.ReleaseError, match=r"none of Python 9\.8, 9\.9 is here"):
+        release.find_pythons(("9.8", "9.9"))
+    assert release.table([release.Tried(here, f"{here}.1", 61.4)], ["9.9"])[-1] == "9.9       not here, so not tried"
+
+
+def test_a_command_that_fails_ends_the_release_with_what_it_said(tmp_path: Path) -> None:
+    with pytest.raises(release.ReleaseError, match="ended with 3:\nwhy it failed"):
+        release.run([sys.executable, "-c", "import sys; print('why it failed'); sys.exit(3)"], tmp_path)
+    with pytest.raises(release.ReleaseError, match="no-such-command could not be run"):
+        release.run(["no-such-command"], tmp_path)
+
+
+def test_hashes_are_written_beside_the_files(tmp_path: Path) -> None:
+    made = tmp_path / "a.whl"
+    made.write_bytes(b"abc")
+    (tmp_path / "dist").mkdir()
+    (tmp_path / "dist" / "of-an-earlier-release.whl").write_bytes(b"")
+    release.keep([made], tmp_path / "dist")
+    assert sorted(path.name for path in (tmp_path / "dist").iterdir()) == ["SHA256SUMS", "a.whl"]
+    done = subprocess.run(["sha256sum", "--check", "SHA256SUMS"], cwd=tmp_path / "dist", capture_output=True, text=True)
+    assert done.stdout == "a.whl: OK\n"
+
+
+def test_pythons_are_the_same_everywhere() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    named = [text.rpartition(" :: ")[2] for text in project["classifiers"] if "Python :: 3." in text]
+    made = re.search(r"^PYTHONS \?= (.+)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert made is not None
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))
+    assert list(release.PYTHONS) == named == made[1].replace("python", "").split()
+    assert workflow["jobs"]["test"]["strategy"]["matrix"]["python"] == named
+
+
+# --- beside the code
+
+
+def targets() -> set[str]:
+    return set(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_a_workflow_runs_targets_that_there_are(path: Path) -> None:
+    content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    assert content["permissions"] == {"contents": "read"}
+    steps = [step for job in content["jobs"].values() for step in job["steps"]]
+    said = [step["run"] for step in steps if "run" in step]
+    called = re.findall(r"\bmake ([\w-]+)", "\n".join(said))
+    assert {"lint", "test", "docs", "release"} <= set(called) <= targets()
+    assert all(re.fullmatch(r"make [\w-]+( \|\| make [\w-]+)?", line) for line in said), "what CI does, make does"
+    assert all(step["uses"].startswith("actions/") for step in steps if "uses" in step)
+
+
+def test_there_is_a_workflow_and_a_template_of_each_kind() -> None:
+    assert [path.stem for path in WORKFLOWS] == ["ci"]
+    assert [path.stem for path in TEMPLATES] == ["bug", "privacy-hole", "question"]
+    assert (ROOT / ".github" / "PULL_REQUEST_TEMPLATE.md").exists()
+
+
+@pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.name)
+def test_a_template_has_a_head(path: Path) -> None:
+    _, head, body = path.read_text(encoding="utf-8").split("---\n", 2)
+    assert set(yaml.safe_load(head)) == {"name", "about", "labels"}
+    assert body.strip()
+
+
+def test_whoever_opens_a_hole_in_public_is_sent_to_the_private_report() -> None:
+    for path in (TEMPLATES[1], ROOT / "SECURITY.md"):
+        assert "the repository's private vulnerability report" in path.read_text(encoding="utf-8").lower()
+
+
+def test_the_citation_names_the_five_papers() -> None:
+    content: dict[str, Any] = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert {"cff-version", "message", "title", "authors"} <= set(content)
+    assert (content["cff-version"], content["type"], content["license"]) == ("1.2.0", "software", "Apache-2.0")
+    assert len(content["references"]) == 5
+    for each in (content, *content["references"]):
+        assert {"type", "title", "authors"} <= set(each)
+        assert all(set(author) in ({"name"}, {"given-names", "family-names"}) for author in each["authors"])
+
+
+def test_the_sources_name_no_address_that_is_not_ours() -> None:
+    """Addresses of people and services are invented nowhere: neither in the pages at the root nor in the templates."""
+    beside = [*ROOT.glob("*.md"), ROOT / "CITATION.cff", *(ROOT / ".github").rglob("*.*")]
+    for path in beside:
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"[\w.]+@[\w-]+\.[a-z]{2,}", text), path.name
+        if path.name not in ("README.md", "CHANGELOG.md"):
+            assert "http" not in text, path.name

@@ -1,0 +1,450 @@
+"""Every format with a number: what it looks like is held for that number, and files of every number are read.
+
+``tests/fixtures/formats`` holds the form of each format under each number that is still read, and the files of hubs and
+agents; ``tests/fixtures/make.py`` wrote them. Whoever changes what is written and not the number fails here, and so
+does whoever raises a number and adds no fixture. ``docs/reference/compatibility.md`` says what to do then.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import re
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from fractions import Fraction
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from colonnade.errors import ColonnadeError, PrivacyError, StudyError
+from colonnade.models import Estimator, Roster
+from colonnade.privacy import Ledger, Observer, Statement, events, parse_budgets
+from colonnade.privacy.ledger.layout import SCHEMA
+from colonnade.privacy.releases import DiscreteGaussianRelease
+from colonnade.protocols.align import Aligned
+from colonnade.standing.desk import Desk
+from colonnade.standing.desk_store import DeskFile
+from colonnade.standing.federation import HubPart, Members
+from colonnade.standing.office import Office
+from colonnade.standing.office_store import OfficeFile
+from colonnade.standing.proposal import Answer, Outcome, Proposal, Withdrawal
+from colonnade.standing.scores.counts import asked_on, counts, marks
+from colonnade.study import PartyConfig, Study
+from colonnade.study.alignment.store import Store
+from colonnade.study.scale.constants import BUILT_IN, Measured
+from colonnade.tables import Schema, number
+from colonnade.wire import Identity, envelope, packet, tls
+from colonnade.wire.codec import encode
+from colonnade.wire.offer import Offer
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+HELD = FIXTURES / "formats"
+SOURCE = Path(__file__).parents[2] / "src" / "colonnade"
+NOON = datetime(2030, 1, 2, 12, tzinfo=UTC)
+LEDGERS = {1: "ledger-1.db", 2: "earlier-ledger.db", 3: "ledger-3.db"}
+
+# --- the form of what is written
+
+
+def form(value: Any) -> Any:
+    """A plain value without its contents: names and kinds of values; a list has the form of its first element."""
+    if isinstance(value, dict):
+        return {name: form(inside) for name, inside in value.items()}
+    if isinstance(value, list | tuple):
+        return [form(value[0])] if value else []
+    kinds = {bool: "truth", int: "number", float: "number", str: "text", type(None): "nothing"}
+    return kinds[type(value)]
+
+
+def form_of_base(path: Path) -> dict[str, Any]:
+    """The tables of an SQLite file, and the two numbers in its head."""
+    with closing(sqlite3.connect(path)) as base:
+        rows = {name: " ".join(str(sql).split()) for _, name, _, sql in base.execute(SCHEMA) if sql}
+        found = {key: base.execute(f"PRAGMA {key}").fetchone()[0] for key in ("user_version", "application_id")}
+    return found | {"tables": rows}
+
+
+def form_of_arrays(path: Path) -> dict[str, Any]:
+    with np.load(path) as arrays:
+        return {name: f"{arrays[name].dtype.kind}, {arrays[name].ndim} axes" for name in sorted(arrays.files)}
+
+
+def ledger(folder: Path) -> Any:
+    return form_of_base(Ledger(folder / "ledger.sqlite").path)
+
+
+def desk(folder: Path) -> Any:
+    return form_of_base(DeskFile(folder).path)
+
+
+def agent(folder: Path) -> Any:
+    return form_of_base(OfficeFile(folder).path)
+
+
+def scores(folder: Path) -> Any:
+    found = {}
+    for name, file in {"counts": counts(folder / "counts.db"), "marks": marks(folder / "ledger.sqlite")}.items():
+        file.close()
+        found[name] = form_of_base(file.path)
+    return found
+
+
+def model(folder: Path) -> Any:
+    saved = json.loads(Estimator.load(FIXTURES / "models" / "pca.json").save(folder / "model.json").read_bytes())
+    return form(saved | {"privacy": {}})
+
+
+def kept_weights(folder: Path) -> Any:
+    glm = Estimator.load(FIXTURES / "models" / "glm.json")
+    glm.load_kept(FIXTURES / "models" / "glm.kept.bank.json")  # type: ignore[attr-defined]
+    return form(json.loads(glm.save_kept(folder / "kept.json", "bank").read_bytes()))  # type: ignore[attr-defined]
+
+
+def kept_encoder(folder: Path) -> Any:
+    split = Estimator.load(FIXTURES / "models" / "split.json")
+    split.load_kept(FIXTURES / "models" / "split.kept.shop.npz")  # type: ignore[attr-defined]
+    return form_of_arrays(split.save_kept(folder / "kept.npz", "shop"))  # type: ignore[attr-defined]
+
+
+def regression(folder: Path) -> Any:
+    told = Estimator.load(FIXTURES / "models" / "linear.json").to_json()
+    return form(json.loads(json.dumps(told | {"privacy": {}})))
+
+
+def statement(folder: Path) -> Any:
+    return form(_statement().to_dict() | {"events": []})
+
+
+def _statement() -> Statement:
+    trust = Roster.of({name: Schema({f"{name}_a": number(0, 1)}) for name in ("bank", "shop")}).trust
+    noise = tuple((name, Fraction(900)) for name in ("bank", "shop"))
+    released = DiscreteGaussianRelease("a sum", noise, 3, 12, 100, 24, 400, 1e-12, "T")
+    return Statement.of([released], trust, 1e-5)
+
+
+def event(folder: Path) -> Any:
+    """What every event of a kind has; what it may lack is not part of the form."""
+    return {
+        name: sorted({field.name for field in fields(kind)} - kind.may_lack) for name, kind in events._KINDS.items()
+    }
+
+
+def alignment(folder: Path) -> Any:
+    config = PartyConfig.load(FIXTURES / "party" / "party.toml")
+    study = Study.load(FIXTURES / "studies" / "align-composite.toml")
+    assert study.aligning is not None
+    store = Store(folder, study, config.name)
+    table = config.table(study.roster.schemas[config.name], study.aligning.plan)
+    index = np.arange(3 * 32, dtype=np.uint8).reshape(3, 32)
+    store.keep(table.keys, Aligned(bytes(32), 3, np.array([4, 0, 2], dtype=np.int64), index=index))
+    return form_of_arrays(store.path)
+
+
+def bench(folder: Path) -> Any:
+    Measured(BUILT_IN.constants, "2026-11-01T10:00:00+00:00", 8, "x86_64", "0.2.0").save(folder / "bench.json")
+    return form(json.loads((folder / "bench.json").read_bytes()))
+
+
+def signed(folder: Path) -> Any:
+    """Every statement that members sign, but for the signature."""
+    study, bank = "a" * 32, Identity.create("bank", days=2)
+    statements = [
+        Answer(study, "bank", True, "", 2, NOON).pack(bank),
+        Outcome(study, 1, "bank", "finished", NOON).pack(bank),
+        Withdrawal(study, "bank", NOON).pack(bank),
+    ]
+    return [re.sub(r"[A-Za-z0-9+/]{86}==", "SIGNATURE", raw.decode()) for raw in statements]
+
+
+def wire(folder: Path) -> Any:
+    """The first bytes of a session, a frame, a direct link's greeting, and every message that is declared."""
+    offer = Offer(bytes(range(32)), "127.0.0.1:7443")
+    return {
+        "greeting": tls._VERSION.decode(),
+        "frame": encode(["shares", {"block": np.arange(3, dtype=np.int64), "of": None}]).hex(),
+        "offer": offer.to_bytes().hex(),
+        "link": offer.greeting(bytes(16)).hex(),
+        "messages": {place: declared(SOURCE / place) for place in vocabularies()},
+    }
+
+
+def vocabularies() -> list[str]:
+    return sorted(path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("vocabulary.py"))
+
+
+def declared(path: Path) -> dict[str, dict[str, str]]:
+    """The messages of a vocabulary as its source declares them: each kind, its fields and the kind of their forms."""
+    module = importlib.import_module(f"colonnade.{'.'.join(path.relative_to(SOURCE).with_suffix('').parts)}")
+    found = {}
+    for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == "Message":
+            said = {str(each.arg): _kind_of_form(each.value, module) for each in call.keywords}
+            found[ast.unparse(call.args[0]).strip("'")] = said
+    return found
+
+
+def _kind_of_form(said: ast.expr, module: ModuleType) -> str:
+    if isinstance(said, ast.Call):
+        return ast.unparse(said.func)
+    named = getattr(module, said.id, None) if isinstance(said, ast.Name) else None
+    return "given" if named is None else type(named).__name__
+
+
+def hub(folder: Path) -> Any:
+    """What participants and the hub write to each other, around packets that it cannot read."""
+    sent = packet.pack(packet.Kind.DATA, 1, 2, 3, 4, b"sealed", envelope.prefix("bank", "shop"))
+    return {
+        "service": [envelope.PATH, envelope.VERSION_KEY, envelope.INCARNATION_KEY, envelope.ROOM_KEY],
+        "packet": sent.hex(),
+        "bundle": envelope.bundle([sent, sent]).hex(),
+        "roster": envelope.roster(envelope.ROSTER, {"bank": 1, "shop": 2}).hex(),
+        "kinds": {kind.name: int(kind) for kind in packet.Kind},
+    }
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format: where its number stands, the form of what is written today, and the first number that is read."""
+
+    home: str
+    form: Callable[[Path], Any]
+    oldest: int = 1
+    grows: bool = False
+    """Whether something may be added under the same number: earlier releases leave it alone, or refuse it by name."""
+
+    @property
+    def number(self) -> int:
+        place, _, name = self.home.partition(":")
+        found: Any = importlib.import_module(f"colonnade.{place}")
+        for part in name.split("."):
+            found = getattr(found, part)
+        digits = re.search(r"(\d+)$", found.decode() if isinstance(found, bytes) else str(found))
+        assert digits is not None
+        return int(digits[1])
+
+
+FORMATS = {
+    "agent": Format("standing.office_store:OfficeFile.version", agent, grows=True),
+    "alignment": Format("study.alignment.store:_VERSION", alignment),
+    "bench": Format("study.scale.constants:VERSION", bench),
+    "desk": Format("standing.desk_store:DeskFile.version", desk, grows=True),
+    "event": Format("privacy.releases:VERSION", event, grows=True),
+    "hub": Format("wire.envelope:VERSION", hub, oldest=2, grows=True),
+    "kept-encoder": Format("models.split.kept:FORMAT", kept_encoder),
+    "kept-weights": Format("models.glm.kept:FORMAT", kept_weights),
+    "ledger": Format("privacy.ledger.layout:SCHEMA_VERSION", ledger),
+    "model": Format("models.base:FORMAT", model),
+    "regression": Format("models.export:FORMAT", regression, grows=True),
+    "scores": Format("standing.scores.counts:_VERSION", scores),
+    "signed": Format("standing.signed:_MAGIC", signed),
+    "statement": Format("privacy.statement:VERSION", statement),
+    "wire": Format("wire.tls:_VERSION", wire, oldest=4, grows=True),
+}
+OTHER_NUMBERS = {
+    "privacy/ledger/layout.py:BY_VERSION": "the tables under each number",
+    "standing/standing_file.py:version": "of desk and agent, which inherit it",
+    "wire/offer.py:_MAGIC": "part of the wire",
+    "wire/values.py:MAGIC": "part of the wire",
+    "tables/files.py:_PARQUET_MAGIC": "of Parquet",
+    "tables/spool/partitions.py:_FORMAT": "a folder that is deleted when its study ends",
+    "study/scale/constants.py:FORMAT": "the name of the file; its number is beside it",
+}
+
+
+def today(name: str, folder: Path) -> Any:
+    """The form of what is written now, as it comes out of JSON."""
+    return json.loads(json.dumps(FORMATS[name].form(folder)))
+
+
+def changed(held: Any, found: Any, grows: bool, where: str = "") -> Iterator[str]:
+    """Where what is written differs from what is held."""
+    if isinstance(held, dict) and isinstance(found, dict):
+        for key in held if grows else sorted({*held, *found}):
+            if key not in held or key not in found:
+                yield f"{where}.{key} is {'gone' if key in held else 'new'}"
+            else:
+                yield from changed(held[key], found[key], grows, f"{where}.{key}")
+    elif held != found:
+        yield f"{where}: {found!r} and not {held!r}"
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_what_is_written_is_what_is_held_for_its_number(name: str, tmp_path: Path) -> None:
+    number = FORMATS[name].number
+    path = HELD / f"{name}-{number}.json"
+    assert path.exists(), f"{name} has the new number {number}: add fixtures by tests/fixtures/make.py"
+    differ = list(changed(json.loads(path.read_bytes()), today(name, tmp_path), FORMATS[name].grows))
+    assert not differ, f"{name} is written otherwise than under number {number}; raise the number: {differ}"
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_number_that_is_read_has_its_fixture(name: str) -> None:
+    held = {int(path.stem.rpartition("-")[2]) for path in HELD.glob(f"{name}-*.json")}
+    assert held == set(range(FORMATS[name].oldest, FORMATS[name].number + 1))
+
+
+def test_a_change_is_noticed() -> None:
+    held = {"a": {"b": "text"}, "c": ["number"]}
+    assert list(changed(held, {"a": {"b": "number"}, "c": ["number"]}, grows=True)) == [".a.b: 'number' and not 'text'"]
+    assert list(changed(held, {"a": {"b": "text"}}, grows=True)) == [".c is gone"]
+    assert not list(changed(held, held | {"d": "text"}, grows=True))
+    assert list(changed(held, held | {"d": "text"}, grows=False)) == [".d is new"]
+
+
+def test_no_number_is_forgotten() -> None:
+    """A new constant that names a version or a format gets a row above, or a reason why it needs none."""
+    named = re.compile(r"^ *(\w*(?:VERSION|FORMAT|MAGIC)|version(?=: ClassVar))(?:: ClassVar\[int\])? = ", re.MULTILINE)
+    found = {
+        f"{path.relative_to(SOURCE).as_posix()}:{name}"
+        for path in SOURCE.rglob("*.py")
+        for name in named.findall(path.read_text(encoding="utf-8"))
+    }
+    homes = (each.home.partition(":") for each in FORMATS.values())
+    assert found - {f"{place.replace('.', '/')}.py:{name}" for place, _, name in homes} == set(OTHER_NUMBERS)
+
+
+NAMED_ON_THE_PAGE = {
+    "sessions between participants": ("wire",),
+    "envelopes between participants": ("hub",),
+    "statements that members": ("signed",),
+    "ledger": ("ledger",),
+    "privacy events": ("event",),
+    "privacy statement": ("statement",),
+    "model": ("model",),
+    "kept weights, kept encoders": ("kept-weights", "kept-encoder"),
+    "exported regression": ("regression",),
+    "earlier alignments": ("alignment",),
+    "hub (`desk.db`), agent": ("desk", "agent"),
+    "counts of scores": ("scores",),
+    "constants of a machine": ("bench",),
+}
+
+
+def test_the_page_tells_the_numbers() -> None:
+    page = (SOURCE.parents[1] / "docs" / "reference" / "compatibility.md").read_text(encoding="utf-8")
+    assert {name for names in NAMED_ON_THE_PAGE.values() for name in names} == set(FORMATS)
+    for start, names in NAMED_ON_THE_PAGE.items():
+        (row,) = [line for line in page.splitlines() if line.startswith(f"| {start}")]
+        told = re.search(r"\d+", row.split("|")[2])
+        assert told is not None
+        assert {int(told[0])} == {FORMATS[name].number for name in names}, start
+
+
+# --- files of every number
+
+
+@pytest.mark.parametrize("number", LEDGERS)
+def test_ledgers_of_every_number_are_read_and_written_on(number: int, tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    shutil.copyfile(FIXTURES / "ledger" / LEDGERS[number], path)
+    assert form_of_base(path) == json.loads((HELD / f"ledger-{number}.json").read_bytes())
+    found = Ledger(path)
+    before, spent = found.entries(), found.spent(Observer.analyst(), 1e-5)
+    assert {entry.state for entry in before} == {"committed", "sent", "released", "reserved"}
+    assert 0 < spent < 100
+    caps = parse_budgets({"analyst": 1000.0}, 1e-5)
+    entry = found.reserve("another", "d" * 64, before[0].events, before[0].trust, caps)
+    found.commit(found.mark_sent(entry))
+    found.verify()
+    assert found.entries()[:-1] == before
+    assert found.spent(Observer.analyst(), 1e-5) > spent
+    assert form_of_base(path)["user_version"] == FORMATS["ledger"].number
+
+
+def test_events_of_the_first_number_are_those_of_its_ledger() -> None:
+    with closing(sqlite3.connect(FIXTURES / "ledger" / LEDGERS[1])) as base:
+        written = [each for (text,) in base.execute("SELECT events FROM entries") for each in json.loads(text)]
+    assert {each["version"] for each in written} == {1}
+    forms = json.loads((HELD / "event-1.json").read_bytes())
+    for each in written:
+        assert sorted(set(each) - {"version", "kind"}) == forms[each["kind"]]
+        assert events.from_dict(each).to_dict()["version"] == FORMATS["event"].number
+
+
+def test_a_desk_is_opened_again(tmp_path: Path) -> None:
+    shutil.copyfile(HELD / "desk-1.db", tmp_path / "desk.db")
+    members = Members.load(HELD / "federation" / "FEDERATION.toml")
+    assert sorted(members.certificates) == ["ana", "bank", "clinic", "coordinator", "shop"]
+    found = Desk(tmp_path, members, HubPart())
+    assert found.count()["done"] == 1
+    shown = {study["state"]: study["id"] for study in found.news("ana", 0)["studies"]}
+    assert sorted(shown) == ["declined", "done", "open"]
+    proposal = Proposal.unpack(found.packed(shown["open"], "ana"), members)
+    assert (proposal.analyst, proposal.purpose) == ("ana", "to be open")
+
+
+def test_an_office_is_opened_again(tmp_path: Path) -> None:
+    shutil.copyfile(HELD / "agent-1.db", tmp_path / "agent.db")
+    found = Office.open(tmp_path)
+    (entry,) = found.entries()
+    assert (entry.state, entry.answer_by, entry.name) == ("approved", "eva", "survey")
+    assert [(click.who, click.what) for click in found.clicks()] == [("eva", "approved")]
+    assert found.fact("seen") == "7"
+
+
+def test_counts_of_scores_are_opened_again(tmp_path: Path) -> None:
+    for name in ("counts.db", "ledger.sqlite.scores"):
+        shutil.copyfile(HELD / f"scores-1.{name.rpartition('.')[2]}", tmp_path / name)
+    assert asked_on(tmp_path / "counts.db", "d" * 64, "2026-11-01") == 5
+    for file, table in ((counts(tmp_path / "counts.db"), "people"), (marks(tmp_path / "ledger.sqlite"), "marks")):
+        with file.writing(lambda: None) as base:
+            found = base.execute(f"SELECT count(*) FROM {table}")  # noqa: S608
+            assert found.fetchone()[0] == 1
+        file.close()
+
+
+def test_constants_of_a_machine_are_read_again() -> None:
+    assert Measured.load(HELD / "saved-bench-1.json").constants == BUILT_IN.constants
+
+
+# --- what happens with another number
+
+
+def changed_number(path: Path, to: Path, name: str, value: Any) -> Path:
+    to.write_text(json.dumps(json.loads(path.read_bytes()) | {name: value}), encoding="utf-8")
+    return to
+
+
+def test_a_later_number_is_refused_by_a_sentence(tmp_path: Path) -> None:
+    models = FIXTURES / "models"
+    later = changed_number(models / "pca.json", tmp_path / "model.json", "format", 2)
+    with pytest.raises(StudyError, match="is no model of format 1"):
+        Estimator.load(later)
+    with pytest.raises(PrivacyError, match="privacy statement of version 2; expected 1"):
+        Statement.from_dict(_statement().to_dict() | {"version": 2})
+    with pytest.raises(PrivacyError, match="privacy event of version 3; this code reads 1 to 2"):
+        events.from_dict(_statement().events[0].to_dict() | {"version": 3})
+    kept = changed_number(models / "glm.kept.bank.json", tmp_path / "k.json", "format", "colonnade kept weights 2")
+    with pytest.raises(StudyError, match="does not hold kept weights"):
+        Estimator.load(models / "glm.json").load_kept(kept)  # type: ignore[attr-defined]
+    with pytest.raises(StudyError, match="is of another version of Colonnade: run `colonnade bench` again"):
+        Measured.load(changed_number(HELD / "saved-bench-1.json", tmp_path / "bench.json", "version", 2))
+
+
+@pytest.mark.parametrize(
+    ("file", "opened", "sentence"),
+    [
+        ("ledger/ledger-3.db", lambda path: Ledger(path).entries(), "has ledger version 9; this code reads up to 3"),
+        ("formats/desk-1.db", lambda path: DeskFile(path.parent), "by another release: name a new folder"),
+        ("formats/agent-1.db", lambda path: OfficeFile(path.parent), "by another release: name a new folder"),
+        ("formats/scores-1.db", counts, "by another release: move it away"),
+    ],
+)
+def test_a_later_base_is_refused_by_a_sentence(
+    file: str, opened: Callable[[Path], object], sentence: str, tmp_path: Path
+) -> None:
+    path = tmp_path / {"formats/desk-1.db": "desk.db", "formats/agent-1.db": "agent.db"}.get(file, "ledger.sqlite")
+    shutil.copyfile(FIXTURES / file, path)
+    with closing(sqlite3.connect(path)) as base:
+        base.execute("PRAGMA user_version = 9")
+    with pytest.raises(ColonnadeError, match=sentence):
+        opened(path)
