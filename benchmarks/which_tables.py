@@ -170,7 +170,7 @@ def decisions(found: Measured) -> str:
 
     both, large = f"{few:,}; {usual:,}", "10,000; 30,000"
     off = [found.mean(SUM, "polynomial", 1.0, people, "deviation") for people in (1_000, few)]
-    one_shot, pure_epsilon = (f'`LogisticRegression(method="{name}")`' for name in ("one-shot", "functional"))
+    one_shot, pure_epsilon = (f"`LogisticRegression`, {name}" for name in ("one-shot", "functional"))
     rows = [
         ("predict a flag", "2", both, "1", one_shot, areas("one-shot", 1.0), _at("regression.md", fit)),
         ("without a delta", "2", both, "1", pure_epsilon, areas("functional", 1.0), _at("regression.md", pure)),
@@ -190,7 +190,7 @@ def decisions(found: Measured) -> str:
             "2",
             large,
             "10",
-            '`GLM(family="poisson")`',
+            "`GLM`, poisson",
             explained(COUNT, MESSAGES, 10.0),
             _at("exchange.md", messages),
         ),
@@ -232,8 +232,10 @@ def decisions(found: Measured) -> str:
             "not measured",
         ),
     ]
-    lines = ["| question | parties | people | epsilon | take | expect | time |", "|---|---|---|---|---|---|---|"]
-    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
+    lines = ["| question | parties: people | epsilon | take | expect | time |", "|---|---|---|---|---|---|"]
+    for question, parties, people, *rest in rows:
+        lines.append(f"| {' | '.join((question, f'{parties}: {people}', *rest))} |")
+    return "\n".join(lines)
 
 
 def _at(file: str, time: str) -> str:
