@@ -99,11 +99,21 @@ def test_words_in_names_code_and_pictures_are_left_alone():
     assert linked([Html("<p>nothing</p>")]) == ([Html("<p>nothing</p>")], None)
 
 
-def test_the_page_of_the_documentation_has_the_same_words():
-    text = (Path(__file__).parents[2] / "docs" / "reference" / "glossary.md").read_text(encoding="utf-8")
-    rows = dict(re.findall(r"^\| \*\*(.+?)\*\* \| (.+) \|$", text, re.MULTILINE))
-    assert rows == WORDS
+def test_the_pages_of_the_documentation_have_the_same_words():
+    """Each word stands on one of the two pages, with the report's sentence and two lines more."""
+    pages = Path(__file__).parents[2] / "docs" / "reference"
+    rows = {}
+    for name in ("glossary.md", "glossary-machine.md"):
+        lines = re.findall(r"^\| \*\*(.+?)\*\* \| (.+) \|$", (pages / name).read_text(encoding="utf-8"), re.MULTILINE)
+        words = [word for word, _ in lines]
+        assert words == sorted(words)
+        assert not rows.keys() & set(words)
+        rows |= {word: cells.split(" | ") for word, cells in lines}
+    assert {word: cells[0] for word, cells in rows.items()} == WORDS
     assert list(WORDS) == sorted(WORDS)
+    for word, (sentence, lawyer, engineer) in rows.items():
+        assert len({sentence, lawyer, engineer}) == 3, word
+        assert min(len(lawyer), len(engineer)) > 15, word
 
 
 def test_a_party_reads_its_largest_weights_and_no_others():

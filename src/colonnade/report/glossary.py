@@ -1,6 +1,6 @@
 """Words that a reader may not know, each linked to a line at the end of the page.
 
-docs/reference/glossary.md has all of them.
+docs/reference/glossary.md and glossary-machine.md have all of them.
 """
 
 from __future__ import annotations
