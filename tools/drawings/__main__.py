@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tools.drawings.canvas import Sheet
-from tools.drawings.flows import FLOWS
-from tools.drawings.house import house, mark
-from tools.drawings.sequence import Drawn
-from tools.drawings.tables import course, seen
+from .canvas import Sheet
+from .flows import FLOWS
+from .house import house, mark
+from .sequence import Drawn
+from .tables import course, seen
 
 FOLDER = Path(__file__).parents[2] / "docs" / "pictures"
 

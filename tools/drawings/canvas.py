@@ -95,7 +95,14 @@ class Sheet:
         self.marks.append(f'<circle cx="{x:g}" cy="{y:g}" r="3.5" fill="{ink}"/>')
 
     def write(
-        self, lines: list[str], within: Box, *, size: float = SIZE, ink: str = INK, bold: bool = False, left: bool = False
+        self,
+        lines: list[str],
+        within: Box,
+        *,
+        size: float = SIZE,
+        ink: str = INK,
+        bold: bool = False,
+        left: bool = False,
     ) -> None:
         """Lines of words from the top of a box, in its middle or from its left."""
         for number, line in enumerate(lines):

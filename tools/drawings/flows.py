@@ -6,7 +6,7 @@ told on the pages. The arrows are those of ``programs.py`` in each folder of ``p
 
 from __future__ import annotations
 
-from tools.drawings.sequence import Arrow, Flow, Loop, Note
+from .sequence import Arrow, Flow, Loop, Note
 
 OWNERS = ("bank", "shop", "clinic")
 OTHERS = ("shop", "clinic")

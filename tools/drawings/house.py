@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tools.drawings.canvas import DIM, INK, Box, Sheet, wrapped
+from .canvas import DIM, INK, Box, Sheet, wrapped
 
 GROUND = ("disk", "errors", "harmless", "lazy", "pictures", "randomness", "received", "versions")
 PILLARS = {

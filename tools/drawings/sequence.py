@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tools.drawings.canvas import DIM, FRAME, INK, LINE, SIZE, Box, Sheet, width, wrapped
+from .canvas import DIM, FRAME, INK, LINE, SIZE, Box, Sheet, width, wrapped
 
 GROUND = "#f7f8fa"
 LOOK = {

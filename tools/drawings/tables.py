@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tools.drawings.canvas import DIM, INK, Box, Sheet, width, wrapped
+from .canvas import DIM, INK, Box, Sheet, wrapped
 
 ROLES = ("owner", "other owner", "coordinator", "analyst", "outsider")
 _SEES, _PART, _NONE = "#cfe8d8", "#fdf0c9", "#ffffff"
@@ -97,6 +97,5 @@ def _said(what: str) -> tuple[str, str]:
 
 def _foot(sheet: Sheet, words: str, y: float) -> float:
     lines = wrapped(words, sheet.wide - 2 * _EDGE - 4, 12)
-    assert all(width(line, 12) <= sheet.wide for line in lines)
     sheet.write(lines, Box(_EDGE + 2, y, sheet.wide - _EDGE, y + 16 * len(lines)), size=12, ink=DIM, left=True)
     return y + 16 * len(lines)
