@@ -38,11 +38,12 @@ OF_RUNS = ("report.png", "audit.png", "variance.svg")
 """What reports give, in ``docs/images``."""
 STUDY = "three-organisations"
 _STANDALONE = """drawn => {
-    const styles = ["fill", "stroke", "stroke-width", "stroke-dasharray", "font-size", "font-weight", "text-anchor"];
+    const ofText = ["font-size", "font-weight", "text-anchor", "paint-order"];
+    const styles = ["fill", "fill-opacity", "opacity", "stroke", "stroke-width", "stroke-dasharray", ...ofText];
     for (const mark of drawn.querySelectorAll("*")) {
         if (mark.closest("title, desc")) continue;
         const found = getComputedStyle(mark);
-        const own = styles.filter(name => mark.tagName === "text" || !/^(font|text)/.test(name));
+        const own = styles.filter(name => mark.tagName === "text" || !ofText.includes(name));
         for (const name of own) mark.setAttribute(name, found.getPropertyValue(name));
         mark.removeAttribute("class");
     }
@@ -55,6 +56,8 @@ _STANDALONE = """drawn => {
     return new XMLSerializer().serializeToString(drawn);
 }"""
 """A plot of a page with the styles that the page gives it, so that it can stand alone."""
+_PLOTS_ALONE = "table, footer { display: none } .panels { display: grid; grid-template-columns: repeat(3, 1fr) }"
+"""Of an audit the plots, three in a row; its tables say the same in numbers."""
 
 
 def take(people: list[Person], path: str, name: str, folder: Path) -> None:
@@ -115,6 +118,11 @@ def of_reports(chromium: Browser, place: Path) -> None:
     runs = {"demo": ("demo",), "audit": ("audit", "pca", "--twins", "--seed", "1")}
     for name, command in runs.items():
         subprocess.run([sys.executable, "-m", "colonnade", *command, "--out", str(place / name)], check=True)  # noqa: S603
+    photograph(chromium, place)
+
+
+def photograph(chromium: Browser, place: Path) -> None:
+    """Take what the documentation shows of the two pages."""
     report, audit, variance = (ROOT / "docs" / "images" / name for name in OF_RUNS)
     page = chromium.new_page(viewport={"width": 1000, "height": 1150}, color_scheme="light")
     page.goto((place / "demo" / "report.html").as_uri())
@@ -123,6 +131,7 @@ def of_reports(chromium: Browser, place: Path) -> None:
     variance.write_text(plot.evaluate(_STANDALONE) + "\n", encoding="utf-8")
     page.set_viewport_size({"width": 1100, "height": 900})
     page.goto((place / "audit" / "audit.html").as_uri())
+    page.add_style_tag(content=_PLOTS_ALONE)
     page.screenshot(path=audit, full_page=True)
 
 
