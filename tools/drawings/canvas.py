@@ -44,7 +44,7 @@ class Box:
 def width(words: str, size: float = SIZE, *, bold: bool = False) -> float:
     """How wide words are at most, in any common font without serifs."""
     parts = (0.42 if c in _NARROW else 1.0 if c in _BROAD else 0.78 if c.isupper() else 0.64 for c in words)
-    return size * sum(parts) * (1.1 if bold else 1.0)
+    return size * sum(parts) * (1.17 if bold else 1.0)
 
 
 def wrapped(words: str, room: float, size: float = SIZE, *, bold: bool = False) -> list[str]:

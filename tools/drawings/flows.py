@@ -41,7 +41,7 @@ ALIGNMENT = Flow(
         Arrow("plain", (HUB,), OWNERS, "who leads: the shortest list"),
         Arrow("plain", OWNERS, OWNERS, "a key of each two, for shares that cancel"),
         Arrow("masked", ("bank",), OTHERS, "oblivious transfers: its list under masks"),
-        Arrow("masked", OTHERS, ("bank",), "a challenge: was that one list?"),
+        Arrow("plain", OTHERS, ("bank",), "a challenge: was that one list?"),
         Arrow("masked", ("bank",), OTHERS, "sums that answer it"),
         Arrow("masked", OTHERS, ("bank",), "a store of shares under tags and pads"),
         Note(("bank",), "looks its people up: shares cancel for those on all lists"),
@@ -107,7 +107,7 @@ MESSAGES = Flow(
                 Arrow("noisy", OTHERS, ("bank",), "scores of their rows, each with its own noise"),
             ),
         ),
-        Arrow("masked", OWNERS, OWNERS, "were all told the same slopes?"),
+        Arrow("plain", OWNERS, OWNERS, "digests: were all told the same slopes?"),
         Note(OWNERS, "each keeps its own weights; nothing is published"),
         Loop(
             "only with release = true",
@@ -258,7 +258,7 @@ LANES = Flow(
                 Arrow("plain", (HUB,), OWNERS, "it counts, or it is run again"),
             ),
         ),
-        Arrow("masked", OWNERS, OWNERS, "do all hold the same runs?"),
+        Arrow("plain", OWNERS, OWNERS, "digests: do all hold the same runs?"),
         *_released("sums of all lanes"),
     ),
 )

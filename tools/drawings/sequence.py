@@ -71,7 +71,7 @@ class Drawn:
         self.y = EDGE
         for name, role in flow.cast:
             x = self.place[name]
-            head = Box(x - lane / 2 + 3, self.y, x + lane / 2 - 3, self.y + 42)
+            head = Box(x - lane / 2 + 2, self.y, x + lane / 2 - 2, self.y + 42)
             self.sheet.box(head, "#e8ecf3")
             self.sheet.write([name], Box(head.left, head.top + 3, head.right, head.bottom), bold=True)
             self.sheet.write([role], Box(head.left, head.top + 22, head.right, head.bottom), size=12, ink=DIM)
@@ -139,8 +139,8 @@ class Drawn:
 
     def _lines(self, lines: list[str], left: float, right: float, *, size: float = SIZE, bold: bool = False) -> None:
         """Words on the ground of the sheet, so that lifelines do not cross them."""
-        box = Box(left, self.y, right, self.y + LINE * len(lines))
-        self.sheet.box(Box(left - 3, box.top, right + 3, box.bottom), GROUND, "none")
+        box = Box(left - 3, self.y, right + 3, self.y + LINE * len(lines))
+        self.sheet.box(box, GROUND, "none")
         self.sheet.write(lines, box, size=size, bold=bold)
         self.y = box.bottom
 
