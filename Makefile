@@ -21,7 +21,7 @@ CORE := tests/tables tests/wire tests/mpc tests/privacy tests/protocols tests/fi
 LOWEST_PYTHON ?= python3.11
 PYTHONS ?= python3.11 python3.12 python3.13
 
-.PHONY: demo test again lint check docs screenshots notebooks slow lowest pythons core no-environment release bench reproduce audit clean
+.PHONY: demo test again lint check docs screenshots notebooks slow lowest pythons core no-environment release bench reproduce audit clean drawings
 
 demo: $(READY)  ## three organisations, one private PCA, a report with pictures
 	$(BIN)/colonnade demo --out runs/demo
@@ -41,6 +41,9 @@ check: lint test  ## every gate
 
 docs: .venv-docs/.ready  ## the site, into site/: every link and anchor is checked
 	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict
+
+drawings:  ## the drawings of the documentation: the house, message flows, who sees what
+	$(PYTHON) -m tools.drawings
 
 screenshots: $(READY)  ## pictures of every page of the consoles, three of them for the documentation
 	$(BIN)/python tools/screenshots.py
