@@ -28,7 +28,7 @@ from colonnade.standing.keeper import Keeper
 from colonnade.standing.line import Entrance, Line
 from colonnade.standing.newcomers import Newcomer, accept as accept_newcomer, newcomers
 from colonnade.standing.signed import written
-from colonnade.standing.tidy import settle
+from colonnade.tidy import settle
 from colonnade.standing.words import six_words
 from colonnade.study import PartyConfig
 from colonnade.study.meeting import load_identity

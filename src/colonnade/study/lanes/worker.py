@@ -21,6 +21,7 @@ from colonnade.study.engine.contract import Line
 from colonnade.study.engine.worker import without_data
 from colonnade.study.lanes.words import Duty, Ended, GiveUp, Play, Ready, Take
 from colonnade.tables.spool import Spool
+from colonnade.tidy import settle, tidy
 from colonnade.wire import Endpoint
 from colonnade.wire.workers import WorkerKeys
 
@@ -34,6 +35,7 @@ def main(line: Line, duty: Duty) -> None:
     line.say(Ready(keys.request))
     if duty.schema is not None:
         duty.laned.task.prepare()
+    settle()
     run: _Run | None = None
     with threadpool_limits(limits=1, user_api="blas"):
         while True:
@@ -72,6 +74,9 @@ class _Run:
         except BaseException as error:
             ended = Ended(self.lane, failure=self._failure(error))
         sent = 0 if self._place is None else self._place.counters.total.sealed_sent
+        with self._lock:
+            self._place = None
+        tidy()  # before the head hears that this worker is free: the next lane finds it as small as this one did
         seconds = time.process_time() - start
         self._line.say(replace(ended, seconds=seconds, sent=sent))
 
