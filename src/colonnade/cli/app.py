@@ -97,8 +97,10 @@ def options(
 @app.command("_worker", hidden=True)
 def worker() -> None:
     """Be a worker of a head, on the line that it has given as standard input."""
+    from colonnade.cli.lean import few_arenas
     from colonnade.study.engine.processes import main
 
+    few_arenas(1)
     main()
 
 
