@@ -19,7 +19,7 @@ from colonnade.report.alignment import leakage
 from colonnade.report.cost import bytes_sent, time_and_bytes
 from colonnade.study import Study, preflight, run_coordinator
 from colonnade.study.forks import Forks, Wanted
-from colonnade.study.lanes import heads
+from colonnade.study.lanes import crew, heads
 from colonnade.study.local import local_commands
 from colonnade.study.meeting import Place
 from tests.ports import free_port
@@ -61,6 +61,16 @@ def test_sums_are_exactly_those_without_lanes(laned: Make, crews: type[Watched])
     assert expected[0] == study.common
     assert study.values(study.in_threads()) == expected
     assert not study.left_behind()
+
+
+def test_a_worker_holds_nothing_of_a_lane_that_is_over(
+    laned: Make, crews: type[Watched], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(crew, "ROLE", "tests.study.lanes.roles:weighing")
+    study = laned(workers=1, align='mode = "ot"\n')
+    study.in_threads()
+    # This worker counts what is gone as claims: a table, its keys and its cells in each of four lanes.
+    assert {name: each.claims for name, each in crews.all.items()} == dict.fromkeys(study.parties, 12) | {"coordinator": 0}
 
 
 @pytest.mark.usefixtures("without_noise")
