@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-_AT_ONCE = 1 << 12  # digests that are objects by themselves, which take four times as much memory
+_AT_ONCE = 1 << 12  # digests that are objects by themselves, which take several times as much memory
 
 
 def digests(begun: hashlib.blake2b, pieces: Sequence[bytes]) -> NDArray[np.uint64]:

@@ -28,8 +28,8 @@ SPLIT_ROW = 32
 """Bytes of memory for each row of a table that is being split: keys that occur twice are looked for."""
 SPLIT_BASE = 1 << 27
 """Bytes besides: two copies of a run, of which a large table has larger ones."""
-ALIGNED_ID = 750
-"""Bytes of memory for each id of a list that is being aligned (benchmarks/results/alignment.md)."""
+ALIGNED_ID = 500
+"""Bytes of memory for each id of a list that is being aligned: by `ot` at three parties, in lanes, some 480."""
 KEPT = 1 << 26
 """Bytes that a process keeps of memory that was freed (cli/lean)."""
 _MOST_CELLS_IN_MEMORY = 1 << 28  # as tables/reading keeps them
