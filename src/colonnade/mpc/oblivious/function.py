@@ -107,7 +107,7 @@ class Asker:
             yield _values(self._context, part, found(part[:, :WORDS]))
 
     def _hiding(self) -> Bits:
-        """The rows that hide the list: drawn again, as they take five times as much memory as the list, for each holder."""
+        """The rows that hide the list: drawn again, since they take five times as much memory as the list does."""
         streams, words = [Stream(key) for key in self._keys], len(self._listed.rows) // 64
         found = np.empty((64 * words, ROW_WORDS), dtype=np.uint64)
         for start in range(0, words, PIECE):
