@@ -162,7 +162,7 @@ def test_one_machine_takes_at_least_all_processor_time_over_its_cores():
 
 def test_partitions_bound_the_memory_and_cost_what_begins_an_alignment():
     whole, parted = taken(10**8), taken(10**8, 256)
-    assert party(whole, "bank").worker_memory > 70e9
+    assert party(whole, "bank").worker_memory > 45e9
     assert party(parted, "bank").worker_memory < 1e9
     assert party(parted, "bank").phases["alignment"] > party(whole, "bank").phases["alignment"]
     assert party(whole, "bank").disk == 0 < party(parted, "bank").disk
