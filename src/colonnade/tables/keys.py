@@ -247,11 +247,20 @@ def all_repeated(source: str, plan: KeyPlan, columns: Mapping[str, KeyColumn]) -
     return DataError(f'{source}: no row is left, because every key in {named} is repeated; set duplicates = "first"')
 
 
-def refuse_repeated(numbers: NDArray[np.int64], plan: KeyPlan, columns: Mapping[str, KeyColumn], source: str) -> None:
-    """Raise for the rows with these numbers, whose keys are repeated, if the rule says so."""
+def refuse_repeated(
+    numbers: NDArray[np.int64],
+    plan: KeyPlan,
+    columns: Mapping[str, KeyColumn],
+    source: str,
+    count: int | None = None,
+) -> None:
+    """Raise for the rows with these numbers, whose keys are repeated, if the rule says so.
+
+    If only the first of them are given, ``count`` is how many there are.
+    """
     if plan.duplicates == "refuse" and len(numbers):
         raise DataError(
-            f"{source}: {row_numbers(numbers)}: the key in {_named(plan, columns)} occurs more than once; keep one row "
+            f"{source}: {row_numbers(numbers, count)}: the key in {_named(plan, columns)} occurs more than once; keep one row "
             'for each person, or set duplicates to "first" or "drop"'
         )
 
