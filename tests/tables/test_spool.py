@@ -286,8 +286,14 @@ def test_keys_are_refused_in_the_same_words(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_different_keys_with_the_same_hash_are_no_duplicates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copying, "bucket_of", lambda keys: np.array([key[-1] % 2 for key in keys]))
+def test_different_keys_of_which_one_number_is_the_same_are_no_duplicates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def alike(self: object, keys: Any) -> NDArray[np.uint64]:
+        last = np.array([key[-1] for key in keys.to_pylist()], np.uint64)
+        return np.array([last % 2, np.arange(len(keys))], np.uint64)
+
+    monkeypatch.setattr(copying.Fingerprints, "of", alike)
     held = cells(30, 4, text=False)
     with removed(gather(held, SCHEMA, PLAN, tmp_path)) as found:
         assert (found.keys, found.repeated) == (30, 0)
@@ -462,16 +468,19 @@ class _Full:
         self._file.close()
 
 
-@pytest.mark.parametrize("which", [
+@pytest.mark.parametrize(
+    "which",
+    [
         "rows-000000.arrow",
-        "keys-000000.arrow",
-        "keys-000000.index",
+        "seed",
+        "keys-000000",
         "dropped-000000",
         "run-000000.arrow",
         "run-000000.index",
         "index",
         "spool.json",
-    ])
+    ],
+)
 def test_a_full_disk_is_a_sentence_that_names_the_folder(
     tmp_path: Path, which: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

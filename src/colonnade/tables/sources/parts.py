@@ -31,7 +31,9 @@ _AT_ONCE = 8
 class DataSet(Source):
     """Files with the same columns, one after the other in the order of their paths; each is CSV or Parquet."""
 
-    def __init__(self, name: str, look: Callable[[], list[Part]], text: TextFormat, *, address: str | None = None) -> None:
+    def __init__(
+        self, name: str, look: Callable[[], list[Part]], text: TextFormat, *, address: str | None = None
+    ) -> None:
         """``address`` is that of a store, from which files are read once, since every reading is a transfer."""
         super().__init__(name)
         self.again = address is None

@@ -130,9 +130,7 @@ def _reached(parts: SplitResult, folder: str) -> tuple[Any, str]:
         return _azure(parts, unquote(folder))
     # What a person writes as it is, such as a blank, is written as addresses have it.
     query = f"{parts.query}&{_PATIENCE}" if parts.scheme in ("gs", "gcs") else parts.query
-    found: tuple[Any, str] = pa.fs.FileSystem.from_uri(
-        f"{parts.scheme}://{parts.netloc}{quote(folder, _KEPT)}?{query}"
-    )
+    found: tuple[Any, str] = pa.fs.FileSystem.from_uri(f"{parts.scheme}://{parts.netloc}{quote(folder, _KEPT)}?{query}")
     return found
 
 

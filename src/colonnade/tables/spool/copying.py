@@ -1,12 +1,11 @@
 """One piece of a table: its rows are read, checked and copied to the table's private folder.
 
-The copy has the rows that have a key, with typed cells, in the order of the file. Beside it lie their keys once more,
-in the order of *buckets*, so that equal keys of all pieces are found without all keys in memory.
+The copy has the rows that have a key, with typed cells, in the order of the file. Beside it lie fingerprints of their
+keys, in the order of *buckets*, so that equal keys of all pieces are found without all of them in memory.
 """
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -22,14 +21,19 @@ from colonnade.tables.ids import called
 from colonnade.tables.keys import KeyColumn, KeyPlan, normalised
 from colonnade.tables.schema import Schema
 from colonnade.tables.sources.contract import Source
-from colonnade.tables.spool.partitions import ID, KEY, ROW, by_partition, readable
+from colonnade.tables.spool.fingerprints import Fingerprints, Numbers
+from colonnade.tables.spool.partitions import ID, KEY, ROW, readable
 from colonnade.tables.spool.room import whole
 from colonnade.tables.typed import Typing
 
-BUCKETS = 1 << 10
+BUCKETS = 1 << 16
+"""By the first 16 bits of fingerprints."""
 _BLOCK_ROWS = 1 << 15
 _BLOCK_CELLS = 1 << 22
-_KEY_RUN_BYTES = 1 << 25
+_RUN_KEYS = 1 << 20
+_KEY = np.dtype("<u8")
+_SHIFT = 48
+_NUMBERS = 3  # of a key: those of its fingerprint, and that of its row
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,6 @@ class Copied:
     batches: int
     size: int
     """Bytes of the copy."""
-    key_runs: int
 
 
 @dataclass(frozen=True)
@@ -78,28 +81,30 @@ class Copy:
     def done(self) -> Copied:
         """Read, check and copy."""
         with ExitStack() as left:
-            rows, keys, index = (left.enter_context(whole(self.folder, name)) for name in _names(self.number))
-            found = _Copying(self.reading, self.first, rows, keys, index)
+            rows, keys = (left.enter_context(whole(self.folder, name)) for name in _names(self.number))
+            found = _Copying(self, rows, keys)
             for batch in self.source.batches(self.reading.columns):
                 found.add(batch)
             found.close()
             size = rows.tell()
         pa.default_memory_pool().release_unused()
-        return Copied(self.number, found.rows, found.keys, found.report, found.batches, size, found.key_runs)
+        return Copied(self.number, found.rows, found.keys, found.report, found.batches, size)
 
 
 class _Copying:
     """What is noted, and held, while a piece is copied."""
 
-    def __init__(self, reading: Reading, first: int, rows: BinaryIO, keys: BinaryIO, index: BinaryIO) -> None:
+    def __init__(self, chore: Copy, rows: BinaryIO, keys: BinaryIO) -> None:
         self.report = Report()
-        self.keys = self.batches = self.key_runs = 0
-        self._reading, self._first = reading, first
-        self._typing = Typing(reading.schema)
-        self._block = block_rows(reading.schema)
-        self._rows, self._keys = _Written(rows), _Written(keys)
-        self._index = index
-        self._held, self._size = list[pa.RecordBatch](), 0
+        self.keys = self.batches = 0
+        self._reading, self._first = chore.reading, chore.first
+        self._typing = Typing(chore.reading.schema)
+        self._block = block_rows(chore.reading.schema)
+        self._fingerprints = Fingerprints(chore.folder)
+        self._rows, self._keys = rows, keys
+        self._writer: Any = None
+        self._run = np.empty((_NUMBERS, _RUN_KEYS), _KEY)
+        self._held = 0
 
     @property
     def rows(self) -> int:
@@ -111,27 +116,36 @@ class _Copying:
         for start in range(0, batch.num_rows, self._block):
             made = self._made(batch.slice(start, self._block))
             if made.num_rows:
-                self._rows.write(made)
+                self._writer = self._writer or pa.ipc.new_file(pa.PythonFile(self._rows, "w"), made.schema)
+                self._writer.write_batch(made)
                 self.batches += 1
                 self.keys += int(made.num_rows)
-                self._held.append(made.select([ROW, KEY]))
-                self._size += int(self._held[-1].nbytes)
-            if self._size >= _KEY_RUN_BYTES:
-                self._write_keys()
+                self._note(self._fingerprints.of(made[KEY]), np.asarray(made[ROW]))
 
     def close(self) -> None:
         """Write what is held."""
-        if self._held:
-            self._write_keys()
-        self._rows.close()
-        self._keys.close()
+        self._write_keys()
+        if self._writer is not None:
+            self._writer.close()
+
+    def _note(self, prints: Numbers, rows: NDArray[np.int64]) -> None:
+        start = 0
+        while start < len(rows):
+            stop = min(len(rows), start + _RUN_KEYS - self._held)
+            place = slice(self._held, self._held + stop - start)
+            self._run[:2, place], self._run[2, place] = prints[:, start:stop], rows[start:stop]
+            self._held, start = place.stop, stop
+            if self._held == _RUN_KEYS:
+                self._write_keys()
 
     def _write_keys(self) -> None:
-        ordered, edges = by_partition(pa.Table.from_batches(self._held), bucket_of, BUCKETS)
-        self._keys.write(ordered)
-        self._index.write(edges.tobytes())
-        self._held, self._size = [], 0
-        self.key_runs += 1
+        run = self._run[:, : self._held]
+        order = np.argsort(
+            (run[0] >> np.uint64(_SHIFT)).astype(np.uint16), kind="stable"
+        )  # 16 bits are sorted by counting
+        for numbers in run:
+            self._keys.write(numbers[order].tobytes())
+        self._held = 0
 
     def _made(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         asked, before = self._reading, self.report.rows
@@ -146,22 +160,6 @@ class _Copying:
         return together(rows + before, keys, ids, cells)
 
 
-class _Written:
-    """A file of batches, whose first says what columns there are."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._writer: Any = None
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        self._writer = self._writer or pa.ipc.new_file(pa.PythonFile(self._file, "w"), batch.schema)
-        self._writer.write_batch(batch)
-
-    def close(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
-
-
 def block_rows(schema: Schema) -> int:
     """How many rows are typed at a time."""
     return max(1, min(_BLOCK_ROWS, _BLOCK_CELLS // schema.encoded_width))
@@ -172,44 +170,37 @@ def together(rows: NDArray[np.int64], keys: Any, ids: Any, cells: pa.RecordBatch
     return pa.RecordBatch.from_arrays([pa.array(rows), keys, ids, *cells.columns], [ROW, KEY, ID, *cells.schema.names])
 
 
-def bucket_of(keys: Sequence[bytes]) -> NDArray[np.int64]:
-    """The bucket of each key, the same in every process; it says nothing about partitions."""
-    return np.fromiter(map(zlib.crc32, keys), np.int64, len(keys)) % BUCKETS
-
-
 def copied_rows(folder: Path, number: int, batches: range) -> Iterator[pa.RecordBatch]:
     """Some batches of a piece that was copied."""
-    name, *_ = _names(number)
+    name, _ = _names(number)
     with readable(folder), pa.OSFile(str(folder / name)) as file, pa.ipc.open_file(file) as opened:
         for batch in batches:
             yield opened.get_batch(batch)
 
 
-def copied_keys(folder: Path, piece: Copied, buckets: range) -> Iterator[pa.RecordBatch]:
-    """The keys of a piece that are in some buckets, and the numbers of their rows in the piece."""
-    if not piece.key_runs:
-        return
-    _, name, index = _names(piece.number)
-    with readable(folder), pa.memory_map(str(folder / name)) as file, pa.ipc.open_file(file) as opened:
-        edges = np.memmap(folder / index, "<u4", "r", shape=(piece.key_runs, BUCKETS + 1))
-        for run in range(piece.key_runs):
-            start, stop = int(edges[run, buckets.start]), int(edges[run, buckets.stop])
-            if start < stop:
-                part = opened.get_batch(run).slice(start, stop - start)
-                # A copy: mapped pages of all runs would count as memory of this process.
-                yield pa.ipc.read_record_batch(part.serialize(), part.schema)
+def copied_keys(folder: Path, piece: Copied, buckets: range) -> Iterator[NDArray[np.uint64]]:
+    """The keys of a piece that are in some buckets, run by run: their fingerprints and their rows in the piece."""
+    low, high = np.uint64(buckets.start << _SHIFT), np.uint64((buckets.stop << _SHIFT) - 1)
+    for start in range(0, piece.keys, _RUN_KEYS):
+        count = min(_RUN_KEYS, piece.keys - start)
+        with readable(folder):
+            numbers = np.memmap(
+                folder / _names(piece.number)[1],
+                _KEY,
+                "r",
+                offset=start * _NUMBERS * _KEY.itemsize,
+                shape=(_NUMBERS, count),
+            )
+        # Within a bucket they have no order, but every bucket comes after those before it.
+        first, last = np.searchsorted(numbers[0], low), np.searchsorted(numbers[0], high, side="right")
+        if first < last:
+            yield np.array(numbers[:, first:last], np.uint64)
 
 
-def forget_rows(folder: Path, number: int) -> None:
-    """Delete the copy of a piece."""
-    (folder / _names(number)[0]).unlink(missing_ok=True)
+def forget(folder: Path, number: int, *, rows: bool) -> None:
+    """Delete the copy of a piece, or the fingerprints that lie beside it."""
+    (folder / _names(number)[not rows]).unlink(missing_ok=True)
 
 
-def forget_keys(folder: Path, number: int) -> None:
-    """Delete the keys that lie beside the copy of a piece."""
-    for name in _names(number)[1:]:
-        (folder / name).unlink(missing_ok=True)
-
-
-def _names(number: int) -> tuple[str, str, str]:
-    return f"rows-{number:06d}.arrow", f"keys-{number:06d}.arrow", f"keys-{number:06d}.index"
+def _names(number: int) -> tuple[str, str]:
+    return f"rows-{number:06d}.arrow", f"keys-{number:06d}"

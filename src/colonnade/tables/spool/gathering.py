@@ -24,7 +24,8 @@ from colonnade.tables.schema import Schema
 from colonnade.tables.sources.contract import Source
 from colonnade.tables.sources.opening import opened
 from colonnade.tables.spool.chores import Hands, all_done, nobody
-from colonnade.tables.spool.copying import Copied, Copy, Reading, block_rows, forget_keys, forget_rows, together
+from colonnade.tables.spool.copying import Copied, Copy, Reading, block_rows, forget, together
+from colonnade.tables.spool.fingerprints import Fingerprints
 from colonnade.tables.spool.partitions import About, PartitionOf, Spool, finished, write
 from colonnade.tables.spool.placing import placing
 from colonnade.tables.spool.repeated import Repeated, dropped_name, seeking
@@ -68,9 +69,7 @@ class Gathered:
         """The private folder."""
         return self._room.path
 
-    def split(
-        self, partition_of: PartitionOf, count: int, hands: Hands = nobody, memory: int | None = None
-    ) -> Spool:
+    def split(self, partition_of: PartitionOf, count: int, hands: Hands = nobody, memory: int | None = None) -> Spool:
         """Spread the rows over partitions; the copy in the order of the file is deleted then.
 
         Hands get ``partition_of`` pickled. ``memory`` is how many bytes each of them may have.
@@ -79,7 +78,7 @@ class Gathered:
             chores = placing(self.folder, self._pieces, self._dropped, partition_of, count, memory)
             all_done(chores, hands)
             for piece in self._pieces:
-                forget_rows(self.folder, piece.number)
+                forget(self.folder, piece.number, rows=True)
             for number in self._dropped:
                 (self.folder / dropped_name(number)).unlink()
             return finished(self._room, len(chores), count, self._about, self._schema)
@@ -126,6 +125,7 @@ def gather(
         reading = Reading(
             asked.said, asked.schema, keys, dict(asked.held), tuple(asked.calling), tuple(wanted), misfits
         )
+        Fingerprints.begin(room.path)
         pieces = _copied(room.path, found, reading, hands)
         if not sum(piece.rows for piece in pieces):
             raise DataError(f"{asked.said}: the table has no rows")
@@ -138,7 +138,8 @@ def gather(
         if sum(each.dropped for each in repeated) == keyed and misfits == "refuse":
             raise all_repeated(asked.said, keys, asked.held)
         for piece in pieces:
-            forget_keys(room.path, piece.number)
+            forget(room.path, piece.number, rows=False)
+        Fingerprints.end(room.path)
         about = About(asked.said, asked.schema.digest, misfits, tuple(key.name for key in keys.keys))
         return Gathered(room, pieces, repeated, asked.schema, about, own=own)
     except BaseException:

@@ -10,16 +10,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.tables.arrow import pa
 from colonnade.tables.encode import Report
 from colonnade.tables.keys import KeyPlan, left_out
 from colonnade.tables.spool.copying import BUCKETS, Copied, copied_keys
-from colonnade.tables.spool.partitions import KEY, ROW
 from colonnade.tables.spool.room import whole
 from colonnade.tables.wording import SHOWN
 
 _ROWS = 1 << 20
-"""Among about so many keys at a time."""
+"""So many keys at a time, about."""
 
 
 @dataclass(frozen=True)
@@ -51,18 +49,28 @@ class Seek:
 
     def done(self) -> Repeated:
         """Look, and write down which rows are left out."""
-        rows, keys = [np.empty(0, np.int64)], [pa.array([], pa.large_binary())]
+        found = [np.empty((3, 0), np.uint64)]
         for piece, start in zip(self.pieces, starts(self.pieces), strict=True):
-            for batch in copied_keys(self.folder, piece, self.buckets):
-                rows.append(np.asarray(batch[ROW]) + start)
-                keys.append(batch[KEY])
-        numbers = np.concatenate(rows)
-        repeated, dropped = left_out(pa.concat_arrays(keys), self.plan)
+            for numbers in copied_keys(self.folder, piece, self.buckets):
+                numbers[2] += np.uint64(start)
+                found.append(numbers)
+        prints = np.concatenate(found, axis=1)
+        prints = prints[:, _maybe_repeated(prints[0])]
+        # All rows of one key are in the order of the table.
+        codes = np.unique(prints[:2].T, axis=0, return_inverse=True)[1].reshape(-1)
+        repeated, dropped = left_out(codes, self.plan)
+        numbers = prints[2].astype(np.int64)
         if len(dropped):
             with whole(self.folder, dropped_name(self.number)) as file:
                 file.write(np.sort(numbers[dropped]).tobytes())
         first = np.sort(numbers[repeated])[:SHOWN]
         return Repeated(self.number, len(repeated), tuple(first.tolist()), len(dropped))
+
+
+def _maybe_repeated(prints: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    ordered = np.sort(prints)
+    twice = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+    return np.isin(prints, twice) if len(twice) else np.zeros(len(prints), dtype=bool)
 
 
 def seeking(folder: Path, plan: KeyPlan, pieces: Sequence[Copied]) -> list[Seek]:
