@@ -170,6 +170,9 @@ def test_a_large_table_has_larger_runs_instead_of_more(tmp_path: Path, monkeypat
     assert partitions.run_bytes(0) == partitions.run_bytes(1 << 34) == 1 << 26
     assert partitions.run_bytes(1 << 36) == 1 << 28
     assert partitions.run_bytes(1 << 50) == 1 << 28
+    assert partitions.run_bytes(1 << 50, 1 << 34) == 1 << 30
+    assert 1 << 27 < partitions.run_bytes(1 << 50, 10**9) < 1 << 28
+    assert partitions.run_bytes(0, 3 * 10**8) == 1 << 24
     monkeypatch.setattr(copying, "_BLOCK_ROWS", 5)
     monkeypatch.setattr(partitions, "_RUN_BYTES", 1)
     held = cells(500, 3, text=False)

@@ -39,8 +39,9 @@ PartitionOf = Callable[[Sequence[bytes]], NDArray[np.int64]]
 _FORMAT = "colonnade spool 1"
 _ABOUT, _INDEX = "spool.json", "index"
 _RUN_BYTES = 1 << 26
-_LONGEST_RUN = 1 << 28  # whoever makes one has it in memory twice
 _SHORTEST_RUN = 1 << 24
+_USUAL_RUN = 1 << 28  # at most: whoever makes one has it in memory twice
+_LONGEST_RUN = 1 << 30
 _BESIDES = 1 << 28  # bytes of memory that a process has besides
 _RUNS = 256  # a partition is read from all of them, so that there should not be many more in a larger table
 _LARGE = 1 << 28  # as for a file that is left on disk
@@ -63,12 +64,13 @@ class Slices(Source):
     """The rows of one partition, run by run; only the pages on which they lie are read."""
 
     def __init__(
-        self, name: str, folder: Path, edges: NDArray[np.int64], typing: Typing, room: Room | None = None
+        self, name: str, folder: Path, index: NDArray[np.uint32], number: int, typing: Typing, room: Room | None = None
     ) -> None:
         super().__init__(name)
         self._room = room  # the folder stays as long as there are rows in it that may be read
         self._folder = folder
-        self._edges = edges
+        self._edges = np.array(index[:, number : number + 2], np.int64).reshape(-1, 2)
+        self._rows_of_runs = np.array(index[:, -1], np.int64)
         self._typing = typing
 
     def columns(self) -> list[str]:
@@ -79,19 +81,21 @@ class Slices(Source):
             return list(rows.schema.names)
 
     def size(self, choose: Chooser) -> int:
-        """How many bytes of memory the rows take."""
+        """About how many bytes of memory the rows take; no run is opened for that."""
         total = 0
         for run, (start, stop) in enumerate(self._edges.tolist()):
-            with self._mapped(run) as rows:
-                total += int(rows.slice(start, stop - start).nbytes)
-        return total
+            with readable(self._folder):
+                total += (self._folder / _run(run)).stat().st_size * (stop - start) // max(1, self._rows_of_runs[run])
+        return int(total)
 
     def _rows(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        naming = {ROW, KEY, ID}.intersection(columns)
+        cells = [column for column in columns if column not in (ROW, KEY, ID)]
         for run, (start, stop) in enumerate(self._edges.tolist()):
             if start < stop:
                 found = self._copied(run, start, stop, columns)
-                yield found if naming else self._typing.readable(found)
+                typed = self._typing.readable(found.select(cells))
+                arrays = [(typed if column in cells else found)[column] for column in columns]
+                yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
 
     def _copied(self, run: int, start: int, stop: int, columns: Sequence[str]) -> pa.RecordBatch:
         # Pages that are mapped, and many around them, count as memory of this process: those of one run at a time.
@@ -144,11 +148,11 @@ class Spool:
         """The rows of one partition that have a key, in the order of the file and under their numbers in it."""
         if not 0 <= number < self.count:
             raise IndexError(f"there are {self.count} partitions, and none of number {number}")
-        edges = np.array(self._index()[:, number : number + 2], dtype=np.int64).reshape(-1, 2)
-        rows = Slices(self._about.source, self.folder, edges, self._typing, self._room)
-        columns, naming = list(self.schema.sources), rows.read([ROW, KEY, ID])
-        large = rows.size(list) > _LARGE
-        cells: Cells = OnDisk(rows, columns) if large else InMemory(rows.read(columns))
+        rows = Slices(self._about.source, self.folder, self._index(), number, self._typing, self._room)
+        columns, large = list(self.schema.sources), rows.size(list) > _LARGE
+        # Opening runs takes most of the time, so all is read at once.
+        naming = rows.read([ROW, KEY, ID] if large else [ROW, KEY, ID, *columns])
+        cells: Cells = OnDisk(rows, columns) if large else InMemory(naming.select(columns))
         values, ids = naming[KEY].to_pylist(), parse.plain(naming[ID])
         origins = np.array(naming[ROW] if values else [], dtype=np.int64)
         keys = Keys(self._about.keys, values, np.arange(len(values)), 0, 0)
@@ -233,7 +237,7 @@ def readable(folder: Path) -> Iterator[None]:
 
 def run_bytes(size: int, memory: int | None = None) -> int:
     """How many bytes one run of a table of so many has, about; ``memory`` is what a process that makes it may have."""
-    longest = _LONGEST_RUN if memory is None else min(_LONGEST_RUN, max(_SHORTEST_RUN, (memory - _BESIDES) // 3))
+    longest = _USUAL_RUN if memory is None else min(_LONGEST_RUN, max(_SHORTEST_RUN, (memory - _BESIDES) // 3))
     return min(longest, max(_RUN_BYTES, size // _RUNS))
 
 
