@@ -10,7 +10,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -20,8 +20,10 @@ from colonnade.errors import ColonnadeError, EngineError
 from colonnade.protocols.lanes.arbiter import Lane
 from colonnade.protocols.lanes.crew import Closed, Done, Event, Failed, Free, Here, Lost
 from colonnade.study.engine.contract import Engine, Gone, Said
+from colonnade.study.lanes.helping import shared
 from colonnade.study.lanes.words import Duty, Ended, GiveUp, Play, Ready, Take
 from colonnade.study.lanes.worker import ROLE
+from colonnade.tables.spool.chores import Chore
 from colonnade.wire import Identity
 from colonnade.wire.workers import introduce
 
@@ -67,9 +69,41 @@ class EngineCrew:
         self.size = len(self._workers)
         """How many workers there are."""
 
+    def share(self, chores: Sequence[Chore], pulse: Callable[[], None]) -> Iterator[tuple[int, Any]]:
+        """Let workers do these, before the first lane: nobody waits for events of lanes yet."""
+        return shared(self, chores, pulse)
+
     def lay(self, folder: str, people: int) -> None:
         """Where the partitions of the party's table lie, before the first lane."""
-        self._folder, self._people = folder, people
+        with self._lock:
+            self._folder, self._people = folder, people
+            self._serve()
+
+    # What sharing asks (study/lanes/helping.py)
+
+    def idle(self) -> int | None:
+        """A worker that has nothing to do, which is busy from now on."""
+        return self._idle.popleft() if self._idle else None
+
+    def command(self, worker: int, command: Any) -> None:
+        """Send a command."""
+        self._engine.send(worker, command)
+
+    def heard(self, seconds: float) -> Said | Gone:
+        """The next event of a worker; one that is gone is replaced, and one that is ready is idle."""
+        event = self._engine.events.get(timeout=seconds)
+        with self._lock:
+            if event.worker in self._workers:
+                if isinstance(event, Gone):
+                    if (why := self._lose(event.worker, event, None)) is not None:
+                        raise why
+                elif isinstance(event.value, Ready):
+                    self._ready(event.worker, event.value)
+        return event
+
+    def rest(self, worker: int) -> None:
+        """A worker has nothing to do."""
+        self._idle.append(worker)
 
     # What the head asks
 
@@ -153,11 +187,11 @@ class EngineCrew:
     def _hear(self, heard: Said | Gone) -> None:
         worker = heard.worker
         if isinstance(heard, Gone):
-            self._lose(worker, heard)
+            lane = next((lane for lane, whose in self._lanes.items() if whose == worker), None)
+            if (why := self._lose(worker, heard, lane)) is not None:
+                self._say(Failed(lane or Lane(0), why))
         elif isinstance(heard.value, Ready):
-            self._stillborn = 0
-            self._requests[worker] = heard.value.request
-            self._idle.append(worker)
+            self._ready(worker, heard.value)
         elif isinstance(heard.value, Ended) and self._lanes.get(heard.value.lane) == worker:
             self._ended(worker, heard.value)
         self._serve()
@@ -178,17 +212,20 @@ class EngineCrew:
         elif not given_up:
             self._say(Lost(lane))
 
-    def _lose(self, worker: int, gone: Gone) -> None:
-        """A worker is gone: another takes its place, unless it would fare no better."""
-        lane = next((lane for lane, whose in self._lanes.items() if whose == worker), None)
+    def _ready(self, worker: int, said: Ready) -> None:
+        self._stillborn = 0
+        self._requests[worker] = said.request
+        self._idle.append(worker)
+
+    def _lose(self, worker: int, gone: Gone, lane: Lane | None) -> EngineError | None:
+        """A worker is gone: another takes its place, or the error, if that would fare no better."""
         self._stillborn += worker not in self._requests
         self._told["lost_workers"] += 1
         useless = self._stillborn > _MOST_STILLBORN or self._told["lost_workers"] > MOST_REPLACED
         if gone.cause != "lost" or useless:
-            why = EngineError(f"workers of {self._duty.name} cannot go on: {gone.why}")
-            self._say(Failed(lane or Lane(0), why))
-        else:
-            self._replace(worker, lane)
+            return EngineError(f"workers of {self._duty.name} cannot go on: {gone.why}")
+        self._replace(worker, lane)
+        return None
 
     def _replace(self, worker: int, lane: Lane | None) -> None:
         given_up = self._leaving.pop(worker, None) is not None

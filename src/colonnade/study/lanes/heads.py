@@ -24,12 +24,15 @@ from colonnade.study.alignment.play import Notes, write_down
 from colonnade.study.compute import ComputePart
 from colonnade.study.lanes.asked import AS_WRITTEN, Asked
 from colonnade.study.lanes.crew import EngineCrew
+from colonnade.study.lanes.helping import SpreadFrom
 from colonnade.study.lanes.words import Duty
 from colonnade.study.meeting import Place
 from colonnade.study.policy import PartyConfig
 from colonnade.study.spec import Study
 from colonnade.tables import Schema
 from colonnade.tables.spool import Gathered, Spool, gather
+from colonnade.tables.spool.chores import Hands
+from colonnade.tables.spool.room import Room
 from colonnade.wire import Certificate, Identity
 
 _REACH_SECONDS = 10.0
@@ -124,7 +127,7 @@ class Head:
 
 
 class OwnerHead(Head):
-    """An owner's: its table is read and checked here, once, and lies in a private folder until the study ends."""
+    """An owner's: its table is read and checked once, with its workers, and lies in a private folder until the end."""
 
     def __init__(
         self,
@@ -139,28 +142,41 @@ class OwnerHead(Head):
     ) -> None:
         super().__init__(study, model, identity, certificates, place, record, asked)
         try:
-            compute = asked.compute(config.content.compute)
-            self._gathered = self._read(config, compute)
-            schema = study.roster.schemas[config.name].written(config.content.written)
-            hub = place.hub or study.content.coordinator.address
-            self._own_crew = self._crew(compute, self._hubs(hub), schema)
+            self._config, self._compute = config, asked.compute(config.content.compute)
+            self._gathered = self._read()
+            self._own_crew = self._started
         except BaseException:
             self._left.close()
             raise
 
-    def _read(self, config: PartyConfig, compute: ComputePart) -> Gathered:
-        study, own = self._study, config.content
+    @cached_property
+    def _started(self) -> EngineCrew:
+        """The workers: they are started when there is something to do for them, at the latest before lanes."""
+        hub = self._place.hub or self._study.content.coordinator.address
+        return self._crew(self._compute, self._hubs(hub), self._schema)
+
+    @property
+    def _schema(self) -> Schema:
+        return self._study.roster.schemas[self._config.name].written(self._config.content.written)
+
+    def _hands(self, pulse: head.Pulse) -> Hands:
+        return lambda chores: self._started.share(chores, pulse)
+
+    def _read(self) -> Gathered:
+        study, config, own = self._study, self._config, self._config.content
         plan = self.laned.aligning.plan
+        room = Room(config.path.parent / (self._compute.spool or "."))
+        self._left.callback(room.remove)  # after workers have ended, who may write there
         gathered = gather(
             config.data,
-            study.roster.schemas[config.name].written(own.written),
+            self._schema,
             plan,
-            config.path.parent / (compute.spool or "."),
+            room,
             id=own.id,
             columns=config.key_columns(plan),
             misfits=own.misfits,
+            hands=self._hands(lambda: None),
         )
-        self._left.callback(gathered.remove)
         report = gathered.report
         misfits = dict(report.misfits)
         self._record.note(
@@ -177,11 +193,9 @@ class OwnerHead(Head):
         start, gathered = time.monotonic(), self._gathered
 
         def split(spread: Partitions, pulse: head.Pulse) -> list[int]:
-            def partition_of(keys: Sequence[bytes]) -> Any:
-                pulse()
-                return spread.of(keys)
-
-            spool: Spool = gathered.split(partition_of, spread.count)
+            partition_of = SpreadFrom.written(spread, gathered.folder)
+            spool: Spool = gathered.split(partition_of, spread.count, self._hands(pulse), self._compute.memory)
+            partition_of.forget()
             self._own_crew.lay(str(spool.folder), gathered.keys)
             self._record.note("table in partitions", partitions=spread.count)
             return [int(length) for length in spool.lengths]

@@ -11,6 +11,7 @@ from colonnade.protocols.lanes.arbiter import Lane
 from colonnade.protocols.lanes.lane import Laned
 from colonnade.protocols.sums import Sums
 from colonnade.tables import Schema
+from colonnade.tables.spool.chores import Chore
 from colonnade.wire import Certificate
 
 
@@ -58,6 +59,23 @@ class GiveUp:
     """Command: the lane is of no interest any more."""
 
     lane: Lane
+
+
+@dataclass(frozen=True)
+class Help:
+    """Command, before the first lane: do this part of the work on the party's table."""
+
+    number: int
+    chore: Chore
+
+
+@dataclass(frozen=True)
+class Helped:
+    """How that ended: with a result, or it failed. Then the head does it, and tells why it cannot be done."""
+
+    number: int
+    result: Any = None
+    failed: bool = False
 
 
 @dataclass(frozen=True)

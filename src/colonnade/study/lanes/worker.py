@@ -19,7 +19,8 @@ from colonnade.protocols.lanes.lane import Part, is_loss, play_lane
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.study.engine.contract import Line
 from colonnade.study.engine.worker import without_data
-from colonnade.study.lanes.words import Duty, Ended, GiveUp, Play, Ready, Take
+from colonnade.study.lanes.helping import helped
+from colonnade.study.lanes.words import Duty, Ended, GiveUp, Help, Play, Ready, Take
 from colonnade.tables.spool import Spool
 from colonnade.tidy import settle, tidy
 from colonnade.wire import Endpoint
@@ -40,7 +41,9 @@ def main(line: Line, duty: Duty) -> None:
     with threadpool_limits(limits=1, user_api="blas"):
         while True:
             command = line.receive()
-            if isinstance(command, Take):
+            if isinstance(command, Help):
+                line.say(helped(command))
+            elif isinstance(command, Take):
                 run = _Run(line, duty, keys, command)
             elif run is not None and command.lane == run.lane:
                 run.heed(command)

@@ -1,9 +1,10 @@
 """How long a study takes, how much it sends and needs: plain arithmetic on what there is to do and who does it.
 
-A study without lanes is one process for each participant. In lanes, the head of every owner puts its table into
-partitions, alone; then its workers take lanes, all participants the same one at the same time; then the heads add up,
-draw noise and open. Everything passes through hubs, which share the lanes. All figures are estimates: nobody is lost,
-nobody waits for a slower machine, and workers have a core each, unless everything is on one machine.
+A study without lanes is one process for each participant. In lanes, every owner's workers put its table into
+partitions; then they take lanes, all participants the same one at the same time; then the heads add up, draw noise and
+open. A table of CSV is taken to be one file, which the head reads alone. Everything passes through hubs, which share
+the lanes. All figures are estimates: nobody is lost, nobody waits for a slower machine, and workers have a core each,
+unless everything is on one machine.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any, Literal
 
 from colonnade.errors import StudyError
 from colonnade.study.scale.constants import Constants
+from colonnade.tables.sources.pieces import piece_bytes
 from colonnade.tables.spool.partitions import run_bytes
 
 TableFormat = Literal["csv", "parquet"]
@@ -24,10 +26,8 @@ SPOOLED_ROW = 40
 SPOOLED_CELL = 8
 SPOOLED_COPIES = 2
 """The rows in the order of the table, and in that of partitions, for as long as they are being split."""
-SPLIT_ROW = 32
-"""Bytes of memory for each row of a table that is being split: keys that occur twice are looked for."""
 SPLIT_BASE = 1 << 27
-"""Bytes besides: two copies of a run, of which a large table has larger ones."""
+"""Bytes of memory of a head that reads or splits a small table itself, or one that comes in one stream."""
 ALIGNED_ID = 500
 """Bytes of memory for each id of a list that is being aligned: by `ot` at three parties, in lanes, some 480."""
 KEPT = 1 << 26
@@ -163,8 +163,8 @@ def estimate(work: Work, fleet: Fleet, constants: Constants) -> Estimate:
     trip = constants.round_trip + (fleet.round_trip or 0.0)
     waiting = trip * (work.lane_rounds * lanes_in_turn + work.last_rounds)
 
-    before = {name: _alone(work, found) for name, found in phases.items()}
-    busy = {name: share * (sum(found.values()) - before[name] - found["noise"]) for name, found in phases.items()}
+    before = {part.name: _before(part, work, fleet, phases[part.name]) for part in work.parts}
+    busy = {name: share * _in_lanes(work, found) for name, found in phases.items()}
     lines = {part.name: _line(part, work, total) / fleet.bandwidth for part in work.parts}
     after = max(found["noise"] for found in phases.values())
     hub = _hub(total, fleet, constants)
@@ -180,7 +180,8 @@ def estimate(work: Work, fleet: Fleet, constants: Constants) -> Estimate:
         middle = {"round trips": middle.pop(slowest), **middle}
         slowest = "round trips"
     seconds = before[splitter] + middle[slowest] + after
-    stages = {f"the head of {splitter}, which reads and splits alone": before[splitter], slowest: middle[slowest]}
+    reader = "the head of {}, which reads its file alone" if work.table == "csv" else "reading and splitting by {}"
+    stages = {reader.format(splitter): before[splitter], slowest: middle[slowest]}
     bottleneck = max(stages, key=lambda what: stages[what])
 
     hubs_busy = constants.hub_byte * total
@@ -239,9 +240,21 @@ def _phases(part: Part, work: Work, constants: Constants, total: int) -> dict[st
     }
 
 
-def _alone(work: Work, phases: Mapping[str, float]) -> float:
-    """What a head does before its first lane, while its workers wait."""
-    return phases["reading"] + phases["splitting"] if work.partitions > 1 else 0.0
+def _before(part: Part, work: Work, fleet: Fleet, phases: Mapping[str, float]) -> float:
+    """Seconds by the clock before the first lane, until the table lies in partitions."""
+    if work.partitions == 1 or not part.rows:
+        return 0.0
+    copy = _copy(part)
+    # The busiest worker does its share of the bytes, and at least one piece of the table, or one run of partitions.
+    reading, splitting = (
+        max(1 / fleet.workers, min(1.0, least / copy)) for least in (piece_bytes(copy), run_bytes(copy))
+    )
+    return (1.0 if work.table == "csv" else reading) * phases["reading"] + splitting * phases["splitting"]
+
+
+def _in_lanes(work: Work, phases: Mapping[str, float]) -> float:
+    """Seconds of one core in all lanes."""
+    return math.fsum(phases[name] for name in phases if name not in _once(work))
 
 
 def _sent(part: Part, work: Work) -> int:
@@ -279,17 +292,22 @@ def _copy(part: Part) -> int:
 def _head_memory(part: Part, work: Work, constants: Constants) -> int:
     if work.partitions == 1:
         return _memory(part, work, constants)
-    splitting = max(SPLIT_BASE, 2 * run_bytes(_copy(part))) + SPLIT_ROW * part.rows if part.rows else 0
-    return int(constants.interpreter) + KEPT + splitting
+    return int(constants.interpreter) + KEPT + (SPLIT_BASE if part.rows else 0)
 
 
 def _memory(part: Part, work: Work, constants: Constants) -> int:
     listed = work.listed if part.align_ids else 0
     cells = 8 * part.columns * min(part.rows, work.listed)
     base = int(constants.interpreter) + KEPT
-    return base + ALIGNED_ID * listed + min(cells, _MOST_CELLS_IN_MEMORY) + part.held
+    in_lane = ALIGNED_ID * listed + min(cells, _MOST_CELLS_IN_MEMORY) + part.held
+    splitting = 2 * run_bytes(_copy(part)) if work.partitions > 1 and part.rows else 0
+    return base + max(in_lane, splitting)
 
 
 def _longest(phases: Mapping[str, float], work: Work) -> str:
-    once = ("reading", "splitting", "noise") if work.partitions > 1 else ("noise",)
-    return max((name for name in phases if name not in once), key=lambda name: phases[name])
+    return max((name for name in phases if name not in _once(work)), key=lambda name: phases[name])
+
+
+def _once(work: Work) -> tuple[str, ...]:
+    """Phases that are no part of lanes."""
+    return ("reading", "splitting", "noise") if work.partitions > 1 else ("noise",)
