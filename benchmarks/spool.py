@@ -285,8 +285,8 @@ def measure_shared(rows: int, workers: list[int], folder: Path) -> dict[int, Any
 def shared_lines(rows: int, found: dict[int, Any]) -> list[str]:
     lines = [
         "",
-        f"Shared: {rows:,} rows in {FILES} Parquet files, in 64 partitions. Seconds; the clock runs from the first file "
-        "to the last partition, without the start of workers, on a machine that does other work too.",
+        f"Shared: {rows:,} rows in {FILES} Parquet files, in 64 partitions. Seconds; the clock runs from the first "
+        "file to the last partition, without the start of workers, on a machine that does other work too.",
         "",
         "| workers | clock: gather | clock: in all | processor: head | workers | in all | head MiB | worker MiB |",
         "|---|---|---|---|---|---|---|---|",
