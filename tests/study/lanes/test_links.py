@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from colonnade.protocols.lanes.arbiter import Lane
+from colonnade.report.cost import time_and_bytes
+from colonnade.study.doctor import Check, examine
 from colonnade.study.lanes.links import WorkerLinks, together
+from colonnade.study.local import folder_of
 from colonnade.wire.direct import Direct, Way
 from tests.ports import free_port
 
@@ -107,6 +112,39 @@ def test_a_coordinator_whose_workers_do_not_dial(laned: Make, crews: type[Watche
     assert found["coordinator"]["bank"]["why"] == "this participant does not dial, and the other has not dialled"
 
 
+def test_doctor_counts_ports_and_says_how_workers_were_reached(laned: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = laned(rows=20, parties=2, workers=2)
+    monkeypatch.chdir(study.folder)
+
+    def checks() -> dict[str, Check]:
+        return {check.what: check for check in examine(study.file, study.folder / "bank" / "party.toml")}
+
+    assert "ports of workers" not in checks()
+    direct(study, bank='listen = "127.0.0.1:20000-20001"')
+    few = checks()["ports of workers"]
+    assert few.level == "unsure"
+    assert "has 2 ports, and the head and each of 2 workers take one: a worker that finds none only dials" in few.detail
+    study.edit("bank/party.toml", "20000-20001", "20000-20002")
+    assert checks()["ports of workers"].level == "good"
+    study.edit("bank/party.toml", "20000-20002", "20000")
+    assert "has one port" in checks()["ports of workers"].detail
+    run = folder_of(Path("runs") / study.study().name, "bank")
+    run.mkdir(parents=True)
+    lanes = {"links": {"shop": {"way": "both", "why": "it was not reached: timed out"}}}
+    (run / "run.json").write_text(json.dumps({"started": "then", "links": {"shop": {"way": "direct"}}, "lanes": lanes}))
+    said = "shop directly; workers of shop in part directly, in part through the hub (it was not reached: timed out)"
+    assert checks()["links"] == Check("links", "unsure", f"in the run of then: {said}")
+
+
+def test_a_report_has_the_ways_of_workers() -> None:
+    ways = {"shop": {"way": "direct", "direct_sent": 5_000_000, "hub_sent": 1_000}}
+    run = {"parties": {"bank": {"lanes": {"workers": 2, "links": ways}}}}
+    page = str(time_and_bytes(run))
+    assert "<h3>Links</h3>" in page
+    assert "workers of bank" in page
+    assert "5.0 MB" in page
+
+
 def test_where_a_worker_listens() -> None:
     several = Direct("10.0.0.5:9400-9409", "bank.example.org", dials=False)
     assert several.of_worker() == several
@@ -152,3 +190,16 @@ def test_ways_of_several_lanes_together() -> None:
     together(found, {"shop": {"way": "direct", **lane}})
     assert (found["shop"]["way"], found["shop"]["why"]) == ("both", "neither of the two listens")
     assert (found["shop"]["lanes"], found["shop"]["connections"]) == (4, 3)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("without_noise")
+def test_workers_on_ray_connect_too(laned: Make, crews: type[Watched]) -> None:
+    if importlib.util.find_spec("ray") is None:
+        pytest.skip("Ray is not installed: pip install colonnade[ray]")
+    study = laned(rows=100, partitions=2, join=90)
+    direct(study, **everywhere(study))
+    study.edit("shop/party.toml", r"^\[compute\]", '[compute]\nengine = "ray"\nspool = "spool"')
+    out = study.in_threads()
+    assert study.values(out)[0] == study.common
+    assert sum(way["direct_sent"] for way in links(study, out)["shop"].values()) > 0
