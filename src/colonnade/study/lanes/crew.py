@@ -183,20 +183,23 @@ class EngineCrew:
         self._used["processor_seconds"] += ended.seconds
         self._used["sent"] += ended.sent
         together(self._links, ended.links)
-        for peer, sentence in ended.through_hub.items():
-            if self._told_way is not None and peer not in self._through_hub:
-                self._through_hub.add(peer)
-                with suppress(Exception):  # whoever is told must not break what it is told about
-                    self._told_way(peer, f"in lanes, {sentence}")
         given_up = self._leaving.pop(worker, None) is not None
         if ended.sums is not None:
             self.claims += ended.claims
             self._rows[lane.partition] = ended.sums.rows
+            self._tell_ways(ended.through_hub)  # in lost lanes, links break because a worker is gone
             self._say(Done(lane, ended.sums))
         elif ended.failure is not None and (ended.failure[0] or not given_up):
             self._say(Failed(lane, _error(self._duty.name, *ended.failure)))
         elif not given_up:
             self._say(Lost(lane))
+
+    def _tell_ways(self, through_hub: Mapping[str, str]) -> None:
+        for peer in sorted(through_hub.keys() - self._through_hub):
+            self._through_hub.add(peer)
+            if self._told_way is not None:
+                with suppress(Exception):  # whoever is told must not break what it is told about
+                    self._told_way(peer, f"in lanes, {through_hub[peer]}")
 
     def _lose(self, worker: int, gone: Gone) -> None:
         """A worker is gone: another takes its place, unless it would fare no better."""
