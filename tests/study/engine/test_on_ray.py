@@ -104,8 +104,11 @@ try:
     for worker in workers:
         engine.send(worker, ("add", worker))
     said = sorted(engine.events.get(timeout=100).value for _ in workers)
+    for worker in workers:
+        engine.send(worker, ("host",))
+    hosts = {{engine.events.get(timeout=100).value for _ in workers}}
     import ray
-    said = [said, [node["NodeManagerAddress"] for node in ray.nodes()]]
+    said = [said, [node["NodeManagerAddress"] for node in ray.nodes()], list(hosts)]
     engine.stop()
 except EngineError as error:
     said = str(error)
@@ -237,7 +240,7 @@ def serving(host: str, port: int, settings: dict[str, str]) -> Iterator[None]:
 
 
 def called(settings: dict[str, str], *words: str) -> object:
-    """What a head is told by workers on a cluster, and where the nodes are; or why it has none."""
+    """What a head is told by workers on a cluster, and where nodes and workers are; or why it has none."""
     asked = [sys.executable, "-c", CALLER, *words]
     done = subprocess.run(asked, env=environment() | settings, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -249,9 +252,9 @@ def test_a_cluster_of_this_machine_is_found_and_reached_by_its_client_server(fol
     port = free_port()
     with serving("127.0.0.1", port, settings):
         near = {"RAY_TMPDIR": str(folder), "RAY_AUTH_MODE": "disabled"}
-        assert called(near) == [[7, 8], ["127.0.0.1"]]
+        assert called(near) == [[7, 8], ["127.0.0.1"], [None]]
         assert len(list((folder / "ray").glob("session_2*"))) == 1, "it was found, and no other one was started"
-        assert called(near, f"ray://127.0.0.1:{port}") == [[7, 8], ["127.0.0.1"]]
+        assert called(near, f"ray://127.0.0.1:{port}") == [[7, 8], ["127.0.0.1"], [None]]
 
 
 def test_a_cluster_over_a_network_is_used_with_a_token_and_tls_and_not_otherwise(folder: Path) -> None:
@@ -262,8 +265,8 @@ def test_a_cluster_over_a_network_is_used_with_a_token_and_tls_and_not_otherwise
     token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "5f" * 32}
     settings = certified(folder, host) | token | {"RAY_TMPDIR": str(folder)}
     with serving(host, port, settings):
-        assert called(settings, f"ray://{host}:{port}") == [[7, 8], [host]]
-        assert called(settings) == [[7, 8], [host]]
+        assert called(settings, f"ray://{host}:{port}") == [[7, 8], [host], [host]]  # where workers are reached too
+        assert called(settings) == [[7, 8], [host], [host]]
         wrong = settings | {"RAY_AUTH_TOKEN": "0" * 64}
         assert "cannot be used" in str(called(wrong, f"ray://{host}:{port}"))
         open_line = {name: value for name, value in settings.items() if name != "RAY_USE_TLS"}

@@ -172,7 +172,6 @@ def test_a_hub_that_is_killed_takes_only_its_lanes(
         ("partitions = 4", "partitions = 6", "lanes.partitions must be a power of two from 2 to 65536"),
         ("partitions = 4", "partitions = 1", "lanes.partitions must be a power of two from 2 to 65536"),
         ('on = "person_id"\n', 'on = "person_id"\nmode = "fuzzy"\n', "lanes does not work with align.mode"),
-        ("[limits]", 'links = "direct"\n[limits]', 'lanes does not work with coordinator.links = "direct"'),
         ('[align]\non = "person_id"\n', "", "lanes needs [align]"),
     ],
 )

@@ -13,7 +13,7 @@ from colonnade.protocols.align import Aligning
 from colonnade.protocols.moments.task import Block, Moments
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.study.scale import BUILT_IN, Constants, Estimate, Fleet, estimate, work_of_task
-from colonnade.study.scale.model import ALIGNED_ID, KEPT, PHASES, SPLIT_BASE, Part, Work
+from colonnade.study.scale.model import ALIGNED_ID, KEPT, MEETING, PHASES, SPLIT_BASE, Part, Work
 from colonnade.tables.keys import Key
 from colonnade.tables.spool.partitions import run_bytes
 
@@ -156,6 +156,22 @@ def test_narrow_lines_are_the_bottleneck_and_more_hubs_are_only_their_remedy():
     assert more.hub.bytes_passed == pytest.approx(found.hub.bytes_passed / 100, rel=1e-6)
     assert more.bottleneck == "the line of bank"  # its line is as narrow, and hubs cannot help
     assert taken(10**7, 256, replace(slow, bandwidth=2e6)).hub.seconds == pytest.approx(found.hub.seconds / 2)
+
+
+def test_direct_links_pass_hubs_by_and_leave_the_lines_of_participants():
+    slow = Fleet(workers=64, bandwidth=1e6)
+    through, direct = taken(10**7, 256, slow), taken(10**7, 256, replace(slow, links="direct"))
+    assert direct.bottleneck == "the line of bank"
+    assert direct.seconds < through.seconds
+    assert direct.bytes_total == through.bytes_total
+    assert direct.hub.bytes_passed == 256 * 4 * 3 * MEETING  # every two of four participants, in every lane
+    for name in OWNERS:
+        before, after = (party(found, name).phases for found in (through, direct))
+        assert after["wire"] < before["wire"]
+        assert {phase: after[phase] for phase in PHASES if phase != "wire"} == {
+            phase: before[phase] for phase in PHASES if phase != "wire"
+        }
+    assert taken(1, 2, replace(slow, links="direct")).hub.bytes_passed <= taken(1, 2, slow).hub.bytes_passed
 
 
 def test_far_away_round_trips_are_the_bottleneck_of_many_small_lanes():

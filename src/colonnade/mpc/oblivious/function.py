@@ -223,4 +223,5 @@ def _summed(columns: Iterable[Bits], challenge: bytes) -> Bits:
         veils.append(column[-SUMS:])
     added = b"".join(cipher.encrypt(_NONCE, b"", bytes(len(data))) for cipher in ciphers)
     sums = np.frombuffer(b"".join(tags), dtype="<u8").reshape(-1, SUMS)
-    return np.array(veils, dtype="<u8") ^ sums ^ np.frombuffer(added, dtype="<u8")
+    hidden: Bits = np.array(veils, dtype="<u8") ^ sums ^ np.frombuffer(added, dtype="<u8")
+    return hidden

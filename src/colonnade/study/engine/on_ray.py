@@ -50,7 +50,7 @@ class Seat:
 
     def __init__(self, birth: bytes) -> None:
         self._said: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-        self._line = QueuedLine(self._said.put)
+        self._line = QueuedLine(self._said.put, _own_address())
         self._early: dict[int, bytes] = {}
         self._taken, self._taking = 0, threading.Lock()
         nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -347,6 +347,12 @@ def _settled(address: str | None) -> Iterator[str]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+def _own_address() -> str | None:
+    """The address of the node that this actor runs on; none where all nodes are on the loopback interface."""
+    found = str(_ray().util.get_node_ip_address())
+    return None if is_loopback(f"{found}:0") else found
 
 
 def _running() -> str | None:

@@ -21,10 +21,12 @@ from colonnade.protocols.lanes.arbiter import Lane
 from colonnade.protocols.lanes.crew import Closed, Done, Event, Failed, Free, Here, Lost
 from colonnade.study.engine.contract import Engine, Gone, Said
 from colonnade.study.lanes.helping import shared
+from colonnade.study.lanes.links import Links, together
 from colonnade.study.lanes.words import Duty, Ended, GiveUp, Play, Ready, Take
 from colonnade.study.lanes.worker import ROLE
 from colonnade.tables.spool.chores import Chore
 from colonnade.wire import Identity
+from colonnade.wire.direct import Told
 from colonnade.wire.workers import introduce
 
 MOST_REPLACED = 256
@@ -40,9 +42,18 @@ class EngineCrew:
     """All workers of one participant."""
 
     def __init__(
-        self, engine: Engine, duty: Duty, identity: Identity, hubs: Sequence[str], workers: int | None
+        self,
+        engine: Engine,
+        duty: Duty,
+        identity: Identity,
+        hubs: Sequence[str],
+        workers: int | None,
+        told: Told | None = None,
     ) -> None:
-        """``hubs`` are the addresses that this participant's workers dial, in the order of the study."""
+        """``hubs`` are the addresses that this participant's workers dial, in the order of the study.
+
+        ``told`` hears, once for each peer, that packets of a lane go through a hub which should go directly.
+        """
         self._engine, self._duty, self._identity, self._hubs = engine, duty, identity, tuple(hubs)
         self._lock = threading.RLock()
         self._requests: dict[int, bytes] = {}
@@ -63,6 +74,8 @@ class EngineCrew:
         self._rows: dict[int, int] = {}
         self._told = {"lost_workers": 0, "replaced_workers": 0}
         self._used = {"processor_seconds": 0.0, "sent": 0}
+        self._links: Links = {}
+        self._told_way, self._through_hub = told, set[str]()
         self.claims = 0
         """How many claims about shares were checked in lanes that ended well here."""
         self._workers = set(engine.start(ROLE, (duty,), workers))
@@ -180,6 +193,7 @@ class EngineCrew:
             **self._told,
             "seconds": round(seconds, 3),
             **used,
+            **({"links": self._links} if self._links else {}),
         }
 
     # The caller holds the lock
@@ -202,10 +216,12 @@ class EngineCrew:
         self._idle.append(worker)
         self._used["processor_seconds"] += ended.seconds
         self._used["sent"] += ended.sent
+        together(self._links, ended.links)
         given_up = self._leaving.pop(worker, None) is not None
         if ended.sums is not None:
             self.claims += ended.claims
             self._rows[lane.partition] = ended.sums.rows
+            self._tell_ways(ended.through_hub)  # in lost lanes, links break because a worker is gone
             self._say(Done(lane, ended.sums))
         elif ended.failure is not None and (ended.failure[0] or not given_up):
             self._say(Failed(lane, _error(self._duty.name, *ended.failure)))
@@ -216,6 +232,13 @@ class EngineCrew:
         self._stillborn = 0
         self._requests[worker] = said.request
         self._idle.append(worker)
+
+    def _tell_ways(self, through_hub: Mapping[str, str]) -> None:
+        for peer in sorted(through_hub.keys() - self._through_hub):
+            self._through_hub.add(peer)
+            if self._told_way is not None:
+                with suppress(Exception):  # whoever is told must not break what it is told about
+                    self._told_way(peer, f"in lanes, {through_hub[peer]}")
 
     def _lose(self, worker: int, gone: Gone, lane: Lane | None) -> EngineError | None:
         """A worker is gone: another takes its place, or the error, if that would fare no better."""

@@ -34,6 +34,7 @@ from colonnade.tables.spool import Gathered, Spool, gather
 from colonnade.tables.spool.chores import Hands
 from colonnade.tables.spool.room import Room
 from colonnade.wire import Certificate, Identity
+from colonnade.wire.direct import Direct, Told
 
 _REACH_SECONDS = 10.0
 """For how long a worker tries to reach a hub, at first or again: a lane that is lost can be run at another one."""
@@ -54,6 +55,7 @@ class Head:
         place: Place,
         record: Notes,
         asked: Asked,
+        told: Told | None,
     ) -> None:
         if place.room:
             raise StudyError(
@@ -61,7 +63,7 @@ class Head:
                 "own, with `colonnade coordinator` and `colonnade party`"
             )
         self._study, self._model, self._identity, self._certificates = study, model, identity, certificates
-        self._place, self._record, self._asked = place, record, asked
+        self._place, self._record, self._asked, self._told = place, record, asked, told
         self._left = ExitStack()
         self._own_crew: EngineCrew
 
@@ -74,7 +76,9 @@ class Head:
         hubs = len(self._study.content.coordinator.lane_hubs)
         return Laned(cast("OnShares", self._study.task), aligning, bytes.fromhex(self._study.digest), hubs)
 
-    def _crew(self, compute: ComputePart, hubs: Sequence[str], schema: Schema | None = None) -> EngineCrew:
+    def _crew(
+        self, compute: ComputePart, hubs: Sequence[str], direct: Direct, schema: Schema | None = None
+    ) -> EngineCrew:
         limits = self._study.content.limits
         settings = limits.of_participant(min(limits.join, _REACH_SECONDS))
         settings["reconnect_grace"] = min(limits.reconnect, _REACH_SECONDS)
@@ -87,8 +91,10 @@ class Head:
             settings,
             limits.join,
             schema,
+            direct if self._study.content.coordinator.links == "direct" else None,
         )
-        crew = EngineCrew(compute.opened(self._asked.forks), duty, self._identity, hubs, compute.workers)
+        engine = compute.opened(self._asked.forks)
+        crew = EngineCrew(engine, duty, self._identity, hubs, compute.workers, self._told)
         self._left.callback(lambda: self._record.add(lanes=crew.facts))
         self._left.callback(crew.close)
         self._record.note("workers started", workers=crew.size, engine=compute.engine)
@@ -139,8 +145,9 @@ class OwnerHead(Head):
         place: Place,
         record: Notes,
         asked: Asked = AS_WRITTEN,
+        told: Told | None = None,
     ) -> None:
-        super().__init__(study, model, identity, certificates, place, record, asked)
+        super().__init__(study, model, identity, certificates, place, record, asked, told)
         try:
             self._config, self._compute = config, asked.compute(config.content.compute)
             self._gathered = self._read()
@@ -153,7 +160,7 @@ class OwnerHead(Head):
     def _started(self) -> EngineCrew:
         """The workers: they are started when there is something to do for them, at the latest before lanes."""
         hub = self._place.hub or self._study.content.coordinator.address
-        return self._crew(self._compute, self._hubs(hub), self._schema)
+        return self._crew(self._compute, self._hubs(hub), self._config.content.network.direct, self._schema)
 
     @property
     def _schema(self) -> Schema:
@@ -218,13 +225,17 @@ class CoordinatorHead(Head):
         place: Place,
         record: Notes,
         asked: Asked = AS_WRITTEN,
+        told: Told | None = None,
+        *,
+        dial: bool = True,
     ) -> None:
-        super().__init__(study, model, identity, certificates, place, record, asked)
+        super().__init__(study, model, identity, certificates, place, record, asked, told)
         try:
             compute = asked.compute()
             # Its own processes need not come in by the door that strangers use.
             own = place.hub if compute.address is None else None
-            self._own_crew = self._crew(compute, self._hubs(own or study.content.coordinator.address))
+            hubs = self._hubs(own or study.content.coordinator.address)
+            self._own_crew = self._crew(compute, hubs, Direct(dials=dial))
         except BaseException:
             self._left.close()
             raise

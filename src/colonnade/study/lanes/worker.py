@@ -20,6 +20,7 @@ from colonnade.protocols.roles import COORDINATOR
 from colonnade.study.engine.contract import Line
 from colonnade.study.engine.worker import without_data
 from colonnade.study.lanes.helping import helped
+from colonnade.study.lanes.links import WorkerLinks
 from colonnade.study.lanes.words import Duty, Ended, GiveUp, Help, Play, Ready, Take
 from colonnade.tables.spool import Spool
 from colonnade.tidy import settle, tidy
@@ -32,7 +33,7 @@ _GIVEN_UP = "its head gave this lane up"
 
 def main(line: Line, duty: Duty) -> None:
     """The role: it ends with its head."""
-    keys = WorkerKeys.create(duty.name)
+    keys, links = WorkerKeys.create(duty.name), WorkerLinks(duty.direct, line.host)
     line.say(Ready(keys.request))
     if duty.schema is not None:
         duty.laned.task.prepare()
@@ -44,7 +45,7 @@ def main(line: Line, duty: Duty) -> None:
             if isinstance(command, Help):
                 line.say(helped(command))
             elif isinstance(command, Take):
-                run = _Run(line, duty, keys, command)
+                run = _Run(line, duty, keys, links, command)
             elif run is not None and command.lane == run.lane:
                 run.heed(command)
 
@@ -52,9 +53,9 @@ def main(line: Line, duty: Duty) -> None:
 class _Run:
     """One lane, from when it was given to this worker until it ends."""
 
-    def __init__(self, line: Line, duty: Duty, keys: WorkerKeys, taken: Take) -> None:
+    def __init__(self, line: Line, duty: Duty, keys: WorkerKeys, links: WorkerLinks, taken: Take) -> None:
         self.lane: Lane = taken.lane
-        self._line, self._duty, self._keys, self._taken = line, duty, keys, taken
+        self._line, self._duty, self._keys, self._links, self._taken = line, duty, keys, links, taken
         self._commands: queue.SimpleQueue[Play | GiveUp] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._place: Endpoint | None = None
@@ -76,12 +77,14 @@ class _Run:
             ended = self._played()
         except BaseException as error:
             ended = Ended(self.lane, failure=self._failure(error))
-        sent = 0 if self._place is None else self._place.counters.total.sealed_sent
+        if self._place is not None:
+            links, through_hub = self._links.ended(self._place)
+            sent = self._place.counters.total.sealed_sent
+            ended = replace(ended, sent=sent, links=links, through_hub=through_hub)
         with self._lock:
             self._place = None
         tidy()  # before the head hears that this worker is free: the next lane finds it as small as this one did
-        seconds = time.process_time() - start
-        self._line.say(replace(ended, seconds=seconds, sent=sent))
+        self._line.say(replace(ended, seconds=time.process_time() - start))
 
     def _failure(self, error: BaseException) -> tuple[str, str] | None:
         """What a head is told; ``None`` for a loss, and for whatever a session that was aborted may bring about."""
@@ -106,6 +109,7 @@ class _Run:
             duty.topic,
             hub_name=COORDINATOR,
             **duty.settings,
+            **self._links.settings,
         )
         with self._lock:
             self._place = place
