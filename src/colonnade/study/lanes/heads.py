@@ -85,7 +85,8 @@ class Head:
             limits.join,
             schema,
         )
-        crew = EngineCrew(compute.opened(self._asked.forks), duty, self._identity, hubs, compute.workers)
+        engine = compute.opened(self._asked.forks)
+        crew = EngineCrew(engine, duty, self._identity, hubs, compute.workers, self._record.note)
         self._left.callback(lambda: self._record.add(lanes=crew.facts))
         self._left.callback(crew.close)
         self._record.note("workers started", workers=crew.size, engine=compute.engine)
