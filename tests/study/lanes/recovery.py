@@ -71,18 +71,16 @@ def cost_of(kill: Kill, records: Mapping[str, Events]) -> Cost:
 
     (noticed,) = times(kill.who, "worker lost", worker=kill.worker)
     replaced, *_ = *times(kill.who, "worker replaced", worker=kill.worker), *times(kill.who, "revealed")
-    lanes = [
-        (event["partition"], event["attempt"])
-        for event in records[kill.who]
-        if event["what"] == "lane lost" and event["worker"] == kill.worker
-    ]
-    if not lanes:
+    lost = {"what": "worker lost", "worker": kill.worker}
+    (event,) = (each for each in records[kill.who] if lost.items() <= each.items())
+    if "partition" not in event:
         return Cost(noticed, replaced, 0.0, 0.0, 0.0, None)
-    ((partition, attempt),) = lanes
+    partition, attempt = event["partition"], event["attempt"]
     freed = [
         found
         for who in records
-        for found in times(who, "lane given up", partition=partition, attempt=attempt)
+        for what in ("lane given up", "lane lost")  # its own worker may find out first
+        for found in times(who, what, partition=partition, attempt=attempt)
         if who != kill.who
     ]
     kept = max(

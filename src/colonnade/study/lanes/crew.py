@@ -210,7 +210,8 @@ class EngineCrew:
         lane = next((lane for lane, whose in self._lanes.items() if whose == worker), None)
         self._stillborn += worker not in self._requests
         self._told["lost_workers"] += 1
-        self._note("worker lost", worker=worker, why=gone.why)
+        had = {} if lane is None else {"partition": lane.partition, "attempt": lane.attempt}
+        self._note("worker lost", worker=worker, why=gone.why, **had)
         useless = self._stillborn > _MOST_STILLBORN or self._told["lost_workers"] > MOST_REPLACED
         if gone.cause != "lost" or useless:
             why = EngineError(f"workers of {self._duty.name} cannot go on: {gone.why}")
