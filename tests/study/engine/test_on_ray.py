@@ -6,10 +6,12 @@ import ipaddress
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -195,6 +197,42 @@ def test_a_cluster_of_our_own_is_reached_by_nobody_else_and_ends_with_us(way: st
         assert all(ends(pid) for pid in cluster if pid != told["head"] or way == "killed")
     head.wait(PATIENCE)
     shutil.rmtree(told["folder"], ignore_errors=True)
+
+
+def test_a_cluster_of_our_own_may_begin_slowly() -> None:
+    """Its raylet stands still for longer than Ray waits for it."""
+    head = subprocess.Popen(
+        [sys.executable, "-c", ALONE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment()
+    )
+    end = threading.Timer(PATIENCE, head.kill)
+    end.start()
+    try:
+        while (raylet := _raylet_of(head.pid)) is None:
+            assert head.poll() is None
+            time.sleep(0.005)
+        os.kill(raylet, signal.SIGSTOP)
+        time.sleep(35)
+        os.kill(raylet, signal.SIGCONT)
+        said, _ = head.communicate("stop\n", timeout=PATIENCE)
+        first, last = said.splitlines()
+        assert len(json.loads(first)["pids"]) == 2
+        assert last == "stopped"
+    finally:
+        end.cancel()
+        head.kill()
+        head.wait(PATIENCE)
+
+
+def _raylet_of(head: int) -> int | None:
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            parent = int(Path(f"/proc/{name}/stat").read_text(errors="replace").rpartition(")")[2].split()[1])
+            program = Path(f"/proc/{name}/cmdline").read_bytes().partition(b"\0")[0]
+        except OSError:
+            continue
+        if parent == head and program.endswith(b"/raylet"):
+            return int(name)
+    return None
 
 
 def test_a_cluster_of_several_nodes_that_loses_one_and_gets_another(folder: Path) -> None:

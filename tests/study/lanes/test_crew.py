@@ -114,6 +114,25 @@ def test_workers_that_cannot_be_started_end_the_study(start: Callable[..., Engin
     assert str(ended.error).startswith("workers of bank cannot go on: its process has ended")
 
 
+def test_no_more_workers_are_replaced_than_a_study_may_lose(
+    start: Callable[..., EngineCrew], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(crew, "MOST_REPLACED", 2)
+    found = start("deaf")
+    assert found.event() == Free()
+    for number in range(3):
+        found.begin(Lane(number))
+        assert isinstance(found.event(), Here)
+        kill(found, number)
+        ended = found.event()
+        if number < 2:
+            assert ended == Lost(Lane(number))
+            assert found.event() == Free()
+    assert isinstance(ended, Failed)
+    assert ended.lane == Lane(2)
+    assert str(ended.error).startswith("workers of bank cannot go on: its process was killed")
+
+
 def test_a_worker_without_memory_ends_the_study(start: Callable[..., EngineCrew]) -> None:
     found = start("greedy")
     assert found.event() == Free()
