@@ -71,6 +71,7 @@ class EngineCrew:
         self._free = 0
         """How many free workers the head knows of; some of them may be lost meanwhile."""
         self._stillborn = 0
+        self._all_ready = False
         self._closed = False
         self._folder: str | None = None
         self._people = 0
@@ -180,7 +181,8 @@ class EngineCrew:
             self._idle.append(worker)
             if (before := self._replaces.pop(worker, None)) is not None:
                 self._note("worker replaced", worker=before, by=worker)
-            elif len(self._requests) == self.size:
+            if not self._all_ready and len(self._requests) == self.size:
+                self._all_ready = True
                 self._note("all workers ready")
         elif isinstance(heard.value, Ended) and self._lanes.get(heard.value.lane) == worker:
             self._ended(worker, heard.value)
