@@ -1,7 +1,7 @@
-"""A Ray cluster of two nodes, on loopback: run as a program, whose standard input says what to do.
+"""A Ray cluster on loopback: run as a program, whose standard input says what to do.
 
-It prints the cluster's address. ``lose`` kills the second node's raylet; at the end of its input it ends the cluster.
-Nodes end with this process, however it ends.
+It prints the cluster's address. ``grow`` adds a second node, and ``lose`` kills its raylet; at the end of its input it
+ends the cluster. Nodes end with this process, however it ends.
 """
 
 from __future__ import annotations
@@ -22,12 +22,16 @@ def main() -> None:
     node = {"num_cpus": 1, "object_store_memory": 80 * 10**6, "include_dashboard": False}
     with patient(PATIENCE):
         cluster = cluster_utils.Cluster(initialize_head=True, head_node_args=node)
-        second = cluster.add_node(wait=False, **node)
-    cluster.wait_for_nodes(PATIENCE)
     tell(cluster.address)
+    second: Any = None
     try:
         for line in sys.stdin:
-            if line == "lose\n":
+            if line == "grow\n":
+                with patient(PATIENCE):
+                    second = cluster.add_node(wait=False, **node)
+                cluster.wait_for_nodes(PATIENCE)
+                tell("grown")
+            elif line == "lose\n":
                 cluster.remove_node(second, allow_graceful=False)
                 tell("lost")
     finally:

@@ -40,7 +40,7 @@ main()
 
 
 class Cluster:
-    """One party's: two nodes of one core each, with a token of their own."""
+    """One party's: nodes of one core each, with a token of their own."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -103,13 +103,16 @@ def test_a_study_over_a_cluster_of_each_party(laned: Callable[..., Laned], monke
         addresses = {name: cluster.told() for name, cluster in found.items()}
         assert len(set(addresses.values())) == 3
         assert all(address.startswith("127.0.0.1:") for address in addresses.values())
-        study.start("coordinator", script=WITHOUT_NOISE)
         for name, cluster in found.items():
             engine = f'[compute]\nengine = "{addresses[name]}"\nspool = "{spools / name}"'
             study.edit(f"{name}/party.toml", r"^\[compute\]", engine)
             for setting, value in cluster.settings.items():
                 monkeypatch.setenv(setting, value)
             study.start(name, script=WITHOUT_NOISE)
+        for name in found:
+            study.until(name, "workers started")  # its head is at the first node, so that it survives the second
+        assert {cluster.told("grow\n") for cluster in found.values()} == {"grown"}
+        study.start("coordinator", script=WITHOUT_NOISE)
         study.until("shop", "all workers ready")
         study.until("shop", "first share")
         assert found["shop"].told("lose\n") == "lost"
@@ -121,7 +124,7 @@ def test_a_study_over_a_cluster_of_each_party(laned: Callable[..., Laned], monke
     for name in study.parties:
         lanes = facts[name]["lanes"]
         assert (lanes["done"], lanes["workers"]) == (PARTITIONS, 2)
-        assert (lanes["lost_workers"] > 0) == (name == "shop")
+        assert lanes["lost_workers"] > 0 or name != "shop"
         started = [event["engine"] for event in study.happened(name) if event["what"] == "workers started"]
         assert started == [addresses[name]]
         assert study.states(name) == ["committed", "committed"]  # without lanes, and in lanes
