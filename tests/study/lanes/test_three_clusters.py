@@ -61,11 +61,13 @@ class Cluster:
     def pid(self) -> int:
         return self._process.pid
 
-    def told(self, command: str = "") -> str:
+    def ask(self, command: str) -> None:
         assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(command)
+        self._process.stdin.write(f"{command}\n")
         self._process.stdin.flush()
+
+    def told(self) -> str:
+        assert self._process.stdout is not None
         said = self._process.stdout.readline().strip()
         assert said, "the cluster has ended"
         return said
@@ -111,11 +113,14 @@ def test_a_study_over_a_cluster_of_each_party(laned: Callable[..., Laned], monke
             study.start(name, script=WITHOUT_NOISE)
         for name in found:
             study.until(name, "workers started")  # its head is at the first node, so that it survives the second
-        assert {cluster.told("grow\n") for cluster in found.values()} == {"grown"}
+        for cluster in found.values():
+            cluster.ask("grow")
+        assert [cluster.told() for cluster in found.values()] == ["grown"] * 3
         study.start("coordinator", script=WITHOUT_NOISE)
         study.until("shop", "all workers ready")
         study.until("shop", "first share")
-        assert found["shop"].told("lose\n") == "lost"
+        found["shop"].ask("lose")
+        assert found["shop"].told() == "lost"
         ended = study.ends(LONGEST)
         assert {name: end.code for name, end in ended.items()} == dict.fromkeys(ended, 0), ended
     out = {name: study.out(name) for name in ("coordinator", *study.parties)}
