@@ -6,10 +6,12 @@ import ipaddress
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -69,30 +71,46 @@ import ray._private.ray_constants as constants
 constants.ENABLE_RAY_CLUSTER = False
 from ray.cluster_utils import Cluster
 from colonnade.study.engine.contract import Gone, Said
-from colonnade.study.engine.on_ray import OnRay
-cluster = Cluster(initialize_head=True, head_node_args={{
-    "num_cpus": 1, "include_dashboard": False}})
-others = [cluster.add_node(num_cpus=1, wait=True) for _ in range(2)]
-engine = OnRay(cluster.address, patience=20)
+from colonnade.study.engine.on_ray import OnRay, patient
+def another():
+    with patient({PATIENCE}):
+        node = cluster.add_node(num_cpus=1, wait=False)
+    cluster.wait_for_nodes({PATIENCE})
+    return node
+with patient({PATIENCE}):
+    cluster = Cluster(initialize_head=True, head_node_args={{
+        "num_cpus": 1, "include_dashboard": False}})
+others = [another() for _ in range(2)]
+engine = OnRay(cluster.address, patience={PATIENCE})
 workers = engine.start({COUNTER!r}, (7,))
 for worker in workers:
     engine.send(worker, ("add", worker))
-totals = sorted((event.worker, event.value) for event in (engine.events.get(timeout=100) for _ in workers))
+totals = sorted((event.worker, event.value) for event in (engine.events.get(timeout={PATIENCE}) for _ in workers))
 import ray
 cluster.remove_node(others[0], allow_graceful=False)
-gone = engine.events.get(timeout=100)
+gone = engine.events.get(timeout={PATIENCE})
+engine._patience = 20  # there is no room, however long it waits
 crowded = engine.replace(gone.worker)
-unplaced = engine.events.get(timeout=100)
-others.append(cluster.add_node(num_cpus=1, wait=True))
+unplaced = engine.events.get(timeout={PATIENCE})
+engine._patience = {PATIENCE}
+others.append(another())
 placed = engine.replace(unplaced.worker)
 engine.send(placed, ("add", 0))
-again = engine.events.get(timeout=100)
+again = engine.events.get(timeout={PATIENCE})
 engine.stop()
 cluster.shutdown()
 sys.stdout.write(json.dumps({{"totals": totals, "gone": [gone.cause, gone.worker in workers],
     "unplaced": [unplaced.why, unplaced.worker == crowded], "again": [again.value, again.worker == placed]}}))
 """
 
+
+# `ray start`, with more patience
+STARTER = f"""
+from colonnade.study.engine.on_ray import patient
+from ray.scripts.scripts import main
+with patient({PATIENCE}):
+    main()
+"""
 
 CALLER = f"""
 import json, sys
@@ -103,10 +121,10 @@ try:
     workers = engine.start({COUNTER!r}, (7,), 2)
     for worker in workers:
         engine.send(worker, ("add", worker))
-    said = sorted(engine.events.get(timeout=100).value for _ in workers)
+    said = sorted(engine.events.get(timeout={PATIENCE}).value for _ in workers)
     for worker in workers:
         engine.send(worker, ("host",))
-    hosts = {{engine.events.get(timeout=100).value for _ in workers}}
+    hosts = {{engine.events.get(timeout={PATIENCE}).value for _ in workers}}
     import ray
     said = [said, [node["NodeManagerAddress"] for node in ray.nodes()], list(hosts)]
     engine.stop()
@@ -127,7 +145,8 @@ def folder() -> Iterator[Path]:
 def environment() -> dict[str, str]:
     path = os.pathsep.join([str(ROOT), *sys.path])
     kept = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
-    return kept | {"PYTHONPATH": path, "RAY_USAGE_STATS_ENABLED": "0"}
+    wait = {"RAY_gcs_server_port_wait_time_s": f"{PATIENCE:.0f}"}
+    return kept | {"PYTHONPATH": path, "RAY_USAGE_STATS_ENABLED": "0"} | wait
 
 
 def processes_of(folder: str) -> list[int]:
@@ -200,9 +219,45 @@ def test_a_cluster_of_our_own_is_reached_by_nobody_else_and_ends_with_us(way: st
     shutil.rmtree(told["folder"], ignore_errors=True)
 
 
+def test_a_cluster_of_our_own_may_begin_slowly() -> None:
+    """Its raylet stands still for longer than Ray waits for it."""
+    head = subprocess.Popen(
+        [sys.executable, "-c", ALONE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment()
+    )
+    end = threading.Timer(2 * PATIENCE, head.kill)
+    end.start()
+    try:
+        while (raylet := _raylet_of(head.pid)) is None:
+            assert head.poll() is None
+            time.sleep(0.005)
+        os.kill(raylet, signal.SIGSTOP)
+        time.sleep(35)
+        os.kill(raylet, signal.SIGCONT)
+        said, _ = head.communicate("stop\n", timeout=PATIENCE)
+        first, last = said.splitlines()
+        assert len(json.loads(first)["pids"]) == 2
+        assert last == "stopped"
+    finally:
+        end.cancel()
+        head.kill()
+        head.wait(PATIENCE)
+
+
+def _raylet_of(head: int) -> int | None:
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            parent = int(Path(f"/proc/{name}/stat").read_text(errors="replace").rpartition(")")[2].split()[1])
+            program = Path(f"/proc/{name}/cmdline").read_bytes().partition(b"\0")[0]
+        except OSError:
+            continue
+        if parent == head and program.endswith(b"/raylet"):
+            return int(name)
+    return None
+
+
 def test_a_cluster_of_several_nodes_that_loses_one_and_gets_another(folder: Path) -> None:
     own = environment() | {"RAY_TMPDIR": str(folder)}
-    done = subprocess.run([sys.executable, "-c", SEVERAL], env=own, capture_output=True, text=True, timeout=400)
+    done = subprocess.run([sys.executable, "-c", SEVERAL], env=own, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr[-2000:]
     told = json.loads(done.stdout.splitlines()[-1])
     assert told["totals"] == [[0, 7], [1, 8], [2, 9]], "as many workers as cores"
@@ -218,7 +273,7 @@ def serving(host: str, port: int, settings: dict[str, str]) -> Iterator[None]:
     words += [f"--ray-client-server-port={port}", "--include-dashboard=false", "--object-store-memory=100000000"]
     words += ["--min-worker-port=0", "--max-worker-port=0"]  # any, or ours would be among them
     server = subprocess.Popen(
-        [sys.executable, "-m", "ray.scripts.scripts", *words],
+        [sys.executable, "-c", STARTER, *words],
         env=environment() | settings,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

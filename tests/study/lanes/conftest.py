@@ -161,12 +161,12 @@ class Laned(Trial):
         """All heads, or all but one."""
         study, places = Study.load(path or self.file), self.places(path)
         assert study.statement.rows
-        asked = Asked(self.workers, forks=self.forks)
-        children = {
-            "coordinator": InThread(
-                lambda: run_coordinator(study, self._key, places["coordinator"], dial=dial, workers=asked)
+        asked, children = Asked(self.workers, forks=self.forks), dict[str, InThread]()
+        if without != "coordinator":
+            place = places["coordinator"]
+            children["coordinator"] = InThread(
+                lambda: run_coordinator(study, self._key, place, dial=dial, workers=asked)
             )
-        }
         for name in [name for name in self.parties if name != without]:
             config = PartyConfig.load(self.folder / name / "party.toml")
             children[name] = InThread(

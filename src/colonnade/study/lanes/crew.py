@@ -37,6 +37,13 @@ _INTRODUCED = timedelta(hours=24)
 _GIVE_UP_SECONDS = 5.0
 _OURSELVES = -1
 
+Note = Callable[..., None]
+"""Writes a line into the record: what happened, and details without data."""
+
+
+def unwritten(what: str, **details: Any) -> None:
+    """Write nothing down."""
+
 
 class EngineCrew:
     """All workers of one participant."""
@@ -49,12 +56,15 @@ class EngineCrew:
         hubs: Sequence[str],
         workers: int | None,
         told: Told | None = None,
+        note: Note = unwritten,
     ) -> None:
         """``hubs`` are the addresses that this participant's workers dial, in the order of the study.
 
-        ``told`` hears, once for each peer, that packets of a lane go through a hub which should go directly.
+        ``told`` hears, once for each peer, that packets of a lane go through a hub which should go directly. ``note``
+        is told what is lost and what is done about it (docs/lanes.md).
         """
         self._engine, self._duty, self._identity, self._hubs = engine, duty, identity, tuple(hubs)
+        self._note = note
         self._lock = threading.RLock()
         self._requests: dict[int, bytes] = {}
         self._idle: deque[int] = deque()
@@ -62,9 +72,12 @@ class EngineCrew:
         self._waiting: deque[Lane] = deque()
         self._leaving: dict[int, float] = {}
         """Until when workers may take to give up a lane."""
+        self._replaces: dict[int, int] = {}
+        """Whom workers replace that have not said a word yet: the last before them that did."""
         self._free = 0
         """How many free workers the head knows of; some of them may be lost meanwhile."""
         self._stillborn = 0
+        self._all_ready = False
         self._closed = False
         self._folder: str | None = None
         self._people = 0
@@ -139,6 +152,7 @@ class EngineCrew:
         """Stop its worker's part at once."""
         with self._lock:
             if (worker := self._lanes.get(lane)) is not None:
+                self._note_lane("lane given up", lane, worker)
                 self._leaving[worker] = time.monotonic() + _GIVE_UP_SECONDS
                 self._engine.send(worker, GiveUp(lane))
                 self._say(None)  # whoever waits for events looks at the clock now
@@ -222,16 +236,24 @@ class EngineCrew:
             self.claims += ended.claims
             self._rows[lane.partition] = ended.sums.rows
             self._tell_ways(ended.through_hub)  # in lost lanes, links break because a worker is gone
+            if lane.attempt > 1:
+                self._note_lane("repeated lane done", lane, worker)
             self._say(Done(lane, ended.sums))
         elif ended.failure is not None and (ended.failure[0] or not given_up):
             self._say(Failed(lane, _error(self._duty.name, *ended.failure)))
         elif not given_up:
+            self._note_lane("lane lost", lane, worker)
             self._say(Lost(lane))
 
     def _ready(self, worker: int, said: Ready) -> None:
         self._stillborn = 0
         self._requests[worker] = said.request
         self._idle.append(worker)
+        if (before := self._replaces.pop(worker, None)) is not None:
+            self._note("worker replaced", worker=before, by=worker)
+        if not self._all_ready and len(self._requests) == self.size:
+            self._all_ready = True
+            self._note("all workers ready")
 
     def _tell_ways(self, through_hub: Mapping[str, str]) -> None:
         for peer in sorted(through_hub.keys() - self._through_hub):
@@ -244,6 +266,8 @@ class EngineCrew:
         """A worker is gone: another takes its place, or the error, if that would fare no better."""
         self._stillborn += worker not in self._requests
         self._told["lost_workers"] += 1
+        had = {} if lane is None else {"partition": lane.partition, "attempt": lane.attempt}
+        self._note("worker lost", worker=worker, why=gone.why, **had)
         useless = self._stillborn > _MOST_STILLBORN or self._told["lost_workers"] > MOST_REPLACED
         if gone.cause != "lost" or useless:
             return EngineError(f"workers of {self._duty.name} cannot go on: {gone.why}")
@@ -258,10 +282,13 @@ class EngineCrew:
         if lane is not None:
             del self._lanes[lane]
             if not given_up:
+                self._note_lane("lane lost", lane, worker)
                 self._say(Lost(lane))
         self._told["replaced_workers"] += 1
         self._workers.remove(worker)
-        self._workers.add(self._engine.replace(worker))
+        another = self._engine.replace(worker)
+        self._workers.add(another)
+        self._replaces[another] = self._replaces.pop(worker, worker)
 
     def _serve(self) -> None:
         """Give lanes to workers that are free, and tell the head of others that it does not know of."""
@@ -269,12 +296,17 @@ class EngineCrew:
             lane, worker = self._waiting.popleft(), self._idle.popleft()
             self._lanes[lane] = worker
             self._engine.send(worker, Take(lane, self._folder, self._people))
+            if lane.attempt > 1:
+                self._note_lane("lane begun again", lane, worker)
             until = datetime.now(UTC) + _INTRODUCED
             introduction = introduce(self._identity, self._requests[worker], self._duty.topic, until)
             self._say(Here(lane, introduction))
         while len(self._idle) > self._free:
             self._free += 1
             self._say(Free())
+
+    def _note_lane(self, what: str, lane: Lane, worker: int) -> None:
+        self._note(what, partition=lane.partition, attempt=lane.attempt, worker=worker)
 
     def _say(self, event: Event | None) -> None:
         self._engine.events.put(Said(_OURSELVES, event))
@@ -291,6 +323,7 @@ class EngineCrew:
             now = time.monotonic()
             for worker in [worker for worker, due in self._leaving.items() if due <= now]:
                 lane = next((lane for lane, whose in self._lanes.items() if whose == worker), None)
+                self._note("worker ended: it did not give its lane up", worker=worker)
                 self._replace(worker, lane)
 
 

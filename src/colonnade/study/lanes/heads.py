@@ -94,7 +94,7 @@ class Head:
             direct if self._study.content.coordinator.links == "direct" else None,
         )
         engine = compute.opened(self._asked.forks)
-        crew = EngineCrew(engine, duty, self._identity, hubs, compute.workers, self._told)
+        crew = EngineCrew(engine, duty, self._identity, hubs, compute.workers, self._told, self._record.note)
         self._left.callback(lambda: self._record.add(lanes=crew.facts))
         self._left.callback(crew.close)
         self._record.note("workers started", workers=crew.size, engine=compute.engine)
