@@ -71,15 +71,14 @@ import ray._private.ray_constants as constants
 constants.ENABLE_RAY_CLUSTER = False
 from ray.cluster_utils import Cluster
 from colonnade.study.engine.contract import Gone, Said
-from colonnade.study.engine.on_ray import OnRay, patient
+from colonnade.study.engine.on_ray import OnRay
+from colonnade.study.engine.ray_nodes import begun
 def another():
-    with patient({PATIENCE}):
-        node = cluster.add_node(num_cpus=1, wait=False)
+    node = begun(lambda: cluster.add_node(num_cpus=1, wait=False), {PATIENCE})
     cluster.wait_for_nodes({PATIENCE})
     return node
-with patient({PATIENCE}):
-    cluster = Cluster(initialize_head=True, head_node_args={{
-        "num_cpus": 1, "include_dashboard": False}})
+first = {{"num_cpus": 1, "include_dashboard": False}}
+cluster = begun(lambda: Cluster(initialize_head=True, head_node_args=first), {PATIENCE})
 others = [another() for _ in range(2)]
 engine = OnRay(cluster.address, patience={PATIENCE})
 workers = engine.start({COUNTER!r}, (7,))
@@ -106,10 +105,9 @@ sys.stdout.write(json.dumps({{"totals": totals, "gone": [gone.cause, gone.worker
 
 # `ray start`, with more patience
 STARTER = f"""
-from colonnade.study.engine.on_ray import patient
+from colonnade.study.engine.ray_nodes import begun
 from ray.scripts.scripts import main
-with patient({PATIENCE}):
-    main()
+begun(main, {PATIENCE})
 """
 
 CALLER = f"""
@@ -237,6 +235,29 @@ def test_a_cluster_of_our_own_may_begin_slowly() -> None:
         first, last = said.splitlines()
         assert len(json.loads(first)["pids"]) == 2
         assert last == "stopped"
+    finally:
+        end.cancel()
+        head.kill()
+        head.wait(PATIENCE)
+
+
+def test_a_cluster_of_our_own_whose_raylet_ends_is_begun_again() -> None:
+    head = subprocess.Popen(
+        [sys.executable, "-c", ALONE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment()
+    )
+    end = threading.Timer(2 * PATIENCE, head.kill)
+    end.start()
+    try:
+        while (raylet := _raylet_of(head.pid)) is None:
+            assert head.poll() is None
+            time.sleep(0.005)
+        os.kill(raylet, signal.SIGKILL)
+        said, _ = head.communicate("stop\n", timeout=PATIENCE)
+        first, last = said.splitlines()
+        told = json.loads(first)
+        assert len(told["pids"]) == 2
+        assert last == "stopped"
+        assert not processes_of(told["folder"]), "nothing is left of the first try"
     finally:
         end.cancel()
         head.kill()

@@ -10,7 +10,7 @@ import sys
 from importlib import import_module
 from typing import Any
 
-from colonnade.study.engine.on_ray import patient
+from colonnade.study.engine.ray_nodes import begun
 
 PATIENCE = 300.0
 
@@ -20,15 +20,13 @@ def main() -> None:
     constants.ENABLE_RAY_CLUSTER = False  # or it listens on all interfaces
     cluster_utils: Any = import_module("ray.cluster_utils")
     node = {"num_cpus": 1, "object_store_memory": 80 * 10**6, "include_dashboard": False}
-    with patient(PATIENCE):
-        cluster = cluster_utils.Cluster(initialize_head=True, head_node_args=node)
+    cluster = begun(lambda: cluster_utils.Cluster(initialize_head=True, head_node_args=node), PATIENCE)
     tell(cluster.address)
     second: Any = None
     try:
         for line in sys.stdin:
             if line == "grow\n":
-                with patient(PATIENCE):
-                    second = cluster.add_node(wait=False, **node)
+                second = begun(lambda: cluster.add_node(wait=False, **node), PATIENCE)
                 cluster.wait_for_nodes(PATIENCE)
                 tell("grown")
             elif line == "lose\n":

@@ -20,7 +20,6 @@ import socket
 import sys
 import tempfile
 import threading
-import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -32,16 +31,14 @@ from typing import Any
 from colonnade.errors import EngineError
 from colonnade.study.engine.contract import Engine, Gone, pickled
 from colonnade.study.engine.processes import cores
+from colonnade.study.engine.ray_nodes import START_SECONDS, begun
 from colonnade.study.engine.worker import Birth, QueuedLine, event, live
 
 LOCAL = "local"
 """The address that means a cluster of our own, on this machine."""
 PLACE_SECONDS = 120.0
 """For how long a worker may wait for a free core of the cluster, and for a process there."""
-START_SECONDS = 120
-"""For how long a node of a cluster that is started here may take to begin."""
 _CONNECT_SECONDS = 5.0
-_LOOK_SECONDS = 0.1
 _CALLS_AT_ONCE = 4  # commands, one call that waits for words, and one to spare
 _OWN_STORE = 80 * 10**6
 _OWN_TOKEN = secrets.token_hex(32)
@@ -224,9 +221,10 @@ class _Connection:
             made = cls(ours=True)
             made._hush(True)
             try:
-                with warnings.catch_warnings(), patient():
+                settings = made._settings(found, workers)
+                with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # of Ray, about later versions of Ray
-                    ray.init(**made._settings(found, workers), log_to_driver=False, configure_logging=False)
+                    begun(lambda: ray.init(**settings, log_to_driver=False, configure_logging=False))
                 _check_nodes(ray)
             except EngineError:
                 made.close()
@@ -358,28 +356,6 @@ def _own_address() -> str | None:
     """The address of the node that this actor runs on; none where all nodes are on the loopback interface."""
     found = str(_ray().util.get_node_ip_address())
     return None if is_loopback(f"{found}:0") else found
-
-
-@contextmanager
-def patient(seconds: float = START_SECONDS) -> Iterator[None]:
-    """Give a node that is started here so many seconds, where Ray gives it 30, which a busy machine may exceed."""
-    services: Any = import_module("ray._private.services")
-    once, until = services.get_node, time.monotonic() + seconds
-
-    def get_node(*given: Any, **named: Any) -> Any:
-        while True:
-            try:
-                return once(*given, **named)
-            except RuntimeError:  # it is not there yet
-                if time.monotonic() > until:
-                    raise
-                time.sleep(_LOOK_SECONDS)
-
-    services.get_node = get_node
-    try:
-        yield
-    finally:
-        services.get_node = once
 
 
 def _running() -> str | None:
