@@ -49,7 +49,7 @@ class _Weighing(Line):
     """The line of a worker; with every lane that ends it says how much of all its lanes is gone, and what is not."""
 
     def __init__(self, line: Line) -> None:
-        self._line, self.seen = line, list[weakref.ref[Any]]()
+        self.host, self._line, self.seen = line.host, line, list[weakref.ref[Any]]()
 
     def receive(self, seconds: float | None = None) -> Any:
         return self._line.receive(seconds)
