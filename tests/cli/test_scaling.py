@@ -50,7 +50,7 @@ def test_plan_says_what_a_run_takes(colonnade, study):
         "64 for each participant, each with a core",
         "lines of 10 Gbit/s each way",
         "built-in constants of another machine",
-        "the bottleneck: the head of",
+        "the bottleneck: processor of the hubs",
         "core-hours",
         "each hub",
         "alignment",

@@ -68,11 +68,11 @@ def test_a_worker_holds_nothing_of_a_lane_that_is_over(
     laned: Make, crews: type[Watched], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(crew, "ROLE", "tests.study.lanes.roles:weighing")
-    study = laned(workers=1, align='mode = "ot"\n')
+    study = laned(workers=1, partitions=2, align='mode = "ot"\n')
     study.in_threads()
-    # This worker counts what is gone as claims: a table, its keys and its cells in each of four lanes.
+    # This worker counts what is gone as claims: a table, its keys and its cells in each of two lanes.
     gone = {name: each.claims for name, each in crews.all.items()}
-    assert gone == dict.fromkeys(study.parties, 12) | {"coordinator": 0}
+    assert gone == dict.fromkeys(study.parties, 6) | {"coordinator": 0}
 
 
 @pytest.mark.usefixtures("without_noise")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
-import secrets
 import shutil
 import subprocess
 import sys
@@ -44,7 +44,7 @@ class Cluster:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.settings = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+        self.settings = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": hashlib.sha256(bytes(folder)).hexdigest()}
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.study.lanes.clusters"],
             stdin=subprocess.PIPE,

@@ -43,7 +43,9 @@ def main(line: Line, duty: Duty) -> None:
         while True:
             command = line.receive()
             if isinstance(command, Help):
-                line.say(helped(command))
+                done = helped(command)
+                tidy()
+                line.say(done)
             elif isinstance(command, Take):
                 run = _Run(line, duty, keys, links, command)
             elif run is not None and command.lane == run.lane:
