@@ -1,9 +1,10 @@
 """Whole studies in lanes, as users run them: from Parquet folders at three parties to a published PCA.
 
 Each measurement is `colonnade run` of a study with `ot` alignment and second moments, every participant and every
-worker a process of its own, over TLS through the hub. Tables are folders of several Parquet files in orders of their
-own, and 95 % of the people of each are common. Processor time is of all processes together: the run is started by a
-process that adopts what is left behind, and the system adds the time of every process to the one that reaps it.
+worker a process of its own, over TLS through the hub, or with `--links direct` from one to the other. Tables are
+folders of several Parquet files in orders of their own, and 95 % of the people of each are common. Processor time is of
+all processes together: the run is started by a process that adopts what is left behind, and the system adds the time of
+every process to the one that reaps it.
 
 `--compare ROWS` measures the same rows without lanes and in partitions. `--sizes` measures in partitions alone, and
 says how near to a line the processor time is, beside the model of `colonnade plan --cost`.
@@ -64,6 +65,7 @@ on = "person_id"
 mode = "ot"
 {lanes}[coordinator]
 address = "127.0.0.1:{port}"
+links = "{links}"
 [limits]
 join = 3600
 silence = 3600
@@ -72,6 +74,8 @@ COMPUTE = """
 [compute]
 workers = {workers}
 spool = "spool"
+[network]
+listen = "127.0.0.1:20000-29999"
 """
 
 
@@ -95,6 +99,7 @@ class Case:
     columns: int = COLUMNS
     workers: int = 1
     security: str = "semi-honest"
+    links: str = "hub"
 
     @property
     def common(self) -> int:
@@ -144,7 +149,7 @@ def study(folder: Path, data: Path, case: Case) -> Path:
     from colonnade.tables import Schema, number
 
     lanes = f"[lanes]\npartitions = {case.partitions}\n" if case.partitions > 1 else ""
-    text = STUDY.format(security=case.security, lanes=lanes, port=initialise.free_port())
+    text = STUDY.format(security=case.security, lanes=lanes, port=initialise.free_port(), links=case.links)
     (folder / "schemas").mkdir(parents=True)
     for name in OWNERS:
         Schema({f"c{i}": number(0, 1) for i in range(case.columns)}).save(folder / "schemas" / f"{name}.toml")
@@ -295,6 +300,7 @@ def measure(case: Case, keep: Path) -> dict[str, Any]:
     _check(case, found, runs)
     return found | {
         "sent": sum(_sent(run) for run in runs.values()),
+        "sent_directly": sum(_directly(run) for run in runs.values()),
         "guess": guess,
         "participants": {who: _account(run) for who, run in runs.items()},
     }
@@ -315,6 +321,12 @@ def _sent(run: dict[str, Any]) -> Any:
     return sum(peer["sealed_sent"] for peer in run["traffic"].values()) + run.get("lanes", {}).get("sent", 0)
 
 
+def _directly(run: dict[str, Any]) -> Any:
+    """Those of them that went by direct links."""
+    ways = (*run.get("links", {}).values(), *run.get("lanes", {}).get("links", {}).values())
+    return sum(way["direct_sent"] for way in ways)
+
+
 def _account(run: dict[str, Any]) -> dict[str, float]:
     """Processor seconds of a participant by its own record: its head, and lanes of its workers."""
     return {"head": run["processor_seconds"], "lanes": run.get("lanes", {}).get("processor_seconds", 0.0)}
@@ -325,7 +337,7 @@ def predicted(path: Path, case: Case) -> dict[str, Any]:
     from colonnade.study import Study
     from colonnade.study.scale import BUILT_IN, Fleet, estimate, work_of_study
 
-    fleet = Fleet(case.workers, bandwidth=1e12, cores=os.cpu_count())
+    fleet = Fleet(case.workers, bandwidth=1e12, cores=os.cpu_count(), links=case.links)
     guess = estimate(work_of_study(Study.load(path), case.rows, case.partitions), fleet, BUILT_IN.constants)
     return {
         "cpu": 3600 * guess.core_hours,
@@ -426,7 +438,7 @@ def section(title: str, lines: list[str], case: Case) -> str:
     where = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
     how = (
         f"{datetime.now(UTC).date()}; {where}. {case.columns} columns of each party, {case.security}, {case.workers} "
-        f"worker{'s' if case.workers > 1 else ''} of each participant."
+        f"worker{'s' if case.workers > 1 else ''} of each participant, links = {case.links}."
     )
     return "\n".join([f"## {title}", "", how, "", *lines, ""])
 
@@ -458,6 +470,7 @@ def main() -> None:
     parser.add_argument("--columns", type=int, default=COLUMNS, help="of each party")
     parser.add_argument("--workers", type=int, default=1, help="of each participant")
     parser.add_argument("--security", choices=("semi-honest", "active"), default="semi-honest")
+    parser.add_argument("--links", choices=("hub", "direct"), default="hub")
     parser.add_argument("--repeats", type=int, default=1, help="of a comparison, in turn; the median counts")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="where tables stay, for later runs")
     parser.add_argument("--write", action="store_true", help=f"write {TARGET.name} beside the other results")
@@ -471,7 +484,7 @@ def main() -> None:
         parser.error("say --compare ROWS, --sizes, or both")
     pairs: list[tuple[dict[str, Any], dict[str, Any]]] = []
     runs: list[dict[str, Any]] = []
-    how = {"columns": given.columns, "workers": given.workers, "security": given.security}
+    how = {"columns": given.columns, "workers": given.workers, "security": given.security, "links": given.links}
 
     def one(rows: int, partitions: int, folder: Path) -> dict[str, Any]:
         case = Case(rows, partitions, **how)

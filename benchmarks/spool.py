@@ -4,6 +4,8 @@ Each measurement is a process of its own. *Whole*: the table is read, checked, a
 of an alignment, as a study in one part does. *Partitions*: the table is gathered (read and checked once, copied) and
 split; another process opens every partition and reads its rows in the order of an alignment. Rows have an id of nine
 letters, which is the key, eight numbers, a category and a flag. In CSV files all of them are text.
+
+*Shared*: the same rows in eight files, read, checked and split by the head alone and by its workers.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import deque
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,7 +32,9 @@ import numpy as np
 
 ROWS = (1_000_000, 4_000_000)
 EACH = 1_000_000
+SHARED = 2_000_000
 KINDS = ("parquet", "csv")
+FILES = 8
 WIDTH = 8
 MIB = 1 << 20
 TARGET = Path(__file__).parent / "results" / "spool.md"
@@ -68,9 +73,8 @@ class Clock:
         self.found: dict[str, Any] = {}
 
     def note(self, step: str) -> None:
-        now, most = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        size = most if sys.platform == "darwin" else most * 1024
-        self.found[step] = {"us": (now - self._last) / self._rows * 1e6, "peak": size}
+        now = time.process_time()
+        self.found[step] = {"us": (now - self._last) / self._rows * 1e6, "peak": _peak()}
         self._last = now
 
 
@@ -104,6 +108,98 @@ def head(kind: str, folder: Path, rows: int, each: int) -> dict[str, Any]:
     sys.stdin.readline()
     made.remove()
     return {}
+
+
+class Crew:
+    """Workers that do nothing but help, and the processor time that they take."""
+
+    def __init__(self, count: int) -> None:
+        from colonnade.study.engine.processes import Processes
+
+        self._engine, self.seconds, self.peak = Processes(), 0.0, 0
+        self._free = deque(self._engine.start("spool:help_head", (), count))
+        for _ in range(count):
+            self._engine.events.get(timeout=60)  # it has imported everything
+
+    def idle(self) -> int | None:
+        return self._free.popleft() if self._free else None
+
+    def command(self, worker: int, command: Any) -> None:
+        self._engine.send(worker, command)
+
+    def heard(self, seconds: float) -> Any:
+        from colonnade.study.engine.contract import Said
+
+        found = self._engine.events.get(timeout=seconds)
+        if not isinstance(found, Said):
+            raise RuntimeError("a worker is gone")
+        helped, taken, peak = found.value
+        self.seconds, self.peak = self.seconds + taken, max(self.peak, peak)
+        return Said(found.worker, helped)
+
+    def rest(self, worker: int) -> None:
+        self._free.append(worker)
+
+    def close(self) -> None:
+        self._engine.stop()
+
+
+def help_head(line: Any) -> None:
+    """The role of such a worker."""
+    from colonnade.study.lanes.helping import helped
+
+    warmed()
+    line.say(None)
+    while True:
+        command, start = line.receive(), time.process_time()
+        done = helped(command)
+        line.say((done, time.process_time() - start, _peak()))
+
+
+def shared(folder: Path, rows: int, workers: int) -> dict[str, Any]:
+    """The folder ``table`` in 64 partitions, by so many workers; 0 for the head alone."""
+    from colonnade.protocols.lanes.partitions import Partitions
+    from colonnade.study.lanes.helping import SpreadFrom, shared as share
+    from colonnade.tables.spool import gather
+    from colonnade.tables.spool.chores import nobody
+
+    crew = Crew(workers) if workers else None
+    hands = nobody if crew is None else lambda chores: share(crew, chores, lambda: None)
+    clock, own, marks = time.monotonic(), time.process_time(), []
+    gathered = gather(folder / "table", schema(), plan(), folder, hands=hands)
+    marks.append(time.monotonic() - clock)
+    spread = SpreadFrom.written(Partitions(64, bytes(32)), gathered.folder)
+    made = gathered.split(spread, spread.count, hands)
+    marks.append(time.monotonic() - clock)
+    assert made.lengths.sum() == rows
+    found = {
+        "gather": marks[0],
+        "in all": marks[1],
+        "head": time.process_time() - own,
+        "workers": crew.seconds if crew else 0.0,
+        "head peak": _peak(),
+        "worker peak": crew.peak if crew else 0,
+    }
+    gathered.remove()
+    if crew is not None:
+        crew.close()
+    return found
+
+
+def in_files(folder: Path) -> None:
+    """The rows of a Parquet file, in several."""
+    import pyarrow.parquet
+
+    table = pyarrow.parquet.read_table(folder / "table.parquet")
+    (folder / "table").mkdir()
+    size = -(-table.num_rows // FILES)
+    for place in range(FILES):
+        pyarrow.parquet.write_table(table.slice(place * size, size), folder / "table" / f"{place}.parquet")
+
+
+def _peak() -> int:
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024
 
 
 def worker(folder: Path, rows: int) -> dict[str, Any]:
@@ -180,7 +276,33 @@ def measure(kind: str, rows: int, each: int, folder: Path) -> dict[str, Any]:
     return found | {"parts": parts}
 
 
-def page(runs: dict[str, dict[int, Any]]) -> str:
+def measure_shared(rows: int, workers: list[int], folder: Path) -> dict[int, Any]:
+    alone("write", "parquet", folder, rows, 0)
+    alone("files", "parquet", folder, rows, 0)
+    return {count: json.loads(alone("shared", "parquet", folder, rows, count)) for count in [0, *workers]}
+
+
+def shared_lines(rows: int, found: dict[int, Any]) -> list[str]:
+    lines = [
+        "",
+        f"Shared: {rows:,} rows in {FILES} Parquet files, in 64 partitions. Seconds; the clock runs from the first "
+        "file to the last partition, without the start of workers, on a machine that does other work too.",
+        "",
+        "| workers | clock: gather | clock: in all | processor: head | workers | in all | head MiB | worker MiB |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for count, one in found.items():
+        seconds = [one["gather"], one["in all"], one["head"], one["workers"], one["head"] + one["workers"]]
+        sizes = (
+            f"{one['head peak'] / MIB:.0f} | {one['worker peak'] / MIB:.0f}"
+            if count
+            else f"{one['head peak'] / MIB:.0f} |"
+        )
+        lines.append(f"| {count or 'none'} | {' | '.join(f'{each:.2f}' for each in seconds)} | {sizes} |")
+    return lines
+
+
+def page(runs: dict[str, dict[int, Any]], lines_after: list[str]) -> str:
     day, where = datetime.now(UTC).date(), f"{os.cpu_count()} cores, {platform.machine()}"
     lines = [
         "# Tables in partitions",
@@ -211,14 +333,16 @@ def page(runs: dict[str, dict[int, Any]]) -> str:
             sizes = f"{parts['split']['peak'] / MIB:.0f} | {parts['aligned']['peak'] / MIB:.0f}"
             lines.append(f"| {kind} | {rows:,} | {parts['partitions']} | {shown} | {sizes} | {parts['bytes']:.0f} |")
     lines += ["", "*Aligned* has opening a partition in it. *Open* alone is a part of that."]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *lines_after]) + "\n"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, nargs="+", default=ROWS, help="the sizes to measure")
+    parser.add_argument("--rows", type=int, nargs="*", default=ROWS, help="the sizes to measure")
     parser.add_argument("--kind", choices=KINDS, nargs="+", default=KINDS, help="the kind of file")
     parser.add_argument("--each", type=int, default=EACH, help="rows a partition, at most")
+    parser.add_argument("--shared", type=int, default=SHARED, help="rows that workers share; 0: not measured")
+    parser.add_argument("--workers", type=int, nargs="+", default=[2], help="how many workers share them")
     parser.add_argument("--folder", type=Path, help="where files are written (a temporary folder)")
     parser.add_argument("--write", action="store_true", help=f"write {TARGET.name} beside the other results")
     parser.add_argument("--json", action="store_true")
@@ -229,8 +353,13 @@ def main() -> None:
         if way == "write":
             write(kind, Path(folder), int(rows))
             return
+        if way == "files":
+            in_files(Path(folder))
+            return
         warmed()
-        if way == "head":
+        if way == "shared":
+            print(json.dumps(shared(Path(folder), int(rows), int(each))))
+        elif way == "head":
             head(kind, Path(folder), int(rows), int(each))
         else:
             found = whole(kind, Path(folder), int(rows)) if way == "whole" else worker(Path(folder), int(rows))
@@ -242,9 +371,14 @@ def main() -> None:
             with tempfile.TemporaryDirectory(prefix="colonnade-bench-", dir=given.folder) as folder:
                 runs.setdefault(kind, {})[rows] = measure(kind, rows, given.each, Path(folder))
             print(f"{kind}, {rows:,} rows: done", file=sys.stderr)
-    print(json.dumps(runs) if given.json else page(runs))
+    others: dict[int, Any] = {}
+    if given.shared:
+        with tempfile.TemporaryDirectory(prefix="colonnade-bench-", dir=given.folder) as folder:
+            others = measure_shared(given.shared, given.workers, Path(folder))
+    after = shared_lines(given.shared, others) if others else []
+    print(json.dumps({"alone": runs, "shared": others}) if given.json else page(runs, after))
     if given.write:
-        TARGET.write_text(page(runs), encoding="utf-8")
+        TARGET.write_text(page(runs, after), encoding="utf-8")
 
 
 if __name__ == "__main__":

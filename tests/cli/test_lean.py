@@ -72,7 +72,7 @@ ctypes.CDLL(None).malloc_stats()
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has arenas")
-def test_threads_of_a_standing_process_share_two_heaps() -> None:
+def test_threads_share_two_heaps_in_a_standing_process_and_one_in_a_worker() -> None:
     def arenas(first: str) -> int:
         environment = {name: value for name, value in os.environ.items() if name != "MALLOC_ARENA_MAX"}
         code = THREADS.format(first=first)
@@ -81,6 +81,7 @@ def test_threads_of_a_standing_process_share_two_heaps() -> None:
 
     assert arenas("") > 4
     assert arenas("lean.few_arenas()") == 2
+    assert arenas("lean.few_arenas(1)") == 1
 
 
 ENDING = """

@@ -50,7 +50,7 @@ def test_plan_says_what_a_run_takes(colonnade, study):
         "64 for each participant, each with a core",
         "lines of 10 Gbit/s each way",
         "built-in constants of another machine",
-        "the bottleneck: the head of",
+        "the bottleneck: processor of the hubs",
         "core-hours",
         "each hub",
         "alignment",
@@ -62,6 +62,18 @@ def test_plan_says_what_a_run_takes(colonnade, study):
     assert [party["name"] for party in said["estimate"]["parties"]] == ["bank", "shop", "clinic", "coordinator"]
     assert said["constants_from"] == BUILT_IN.source
     assert {"seconds", "bytes_sent", "worker_memory", "disk", "core_hours"} <= said["estimate"]["parties"][0].keys()
+
+
+def test_links_are_those_of_the_study_or_as_asked(colonnade, study):
+    through = colonnade("plan", study, "--workers", 4, "--rows-given", 10**7, "--json")
+    direct = colonnade("plan", study, "--workers", 4, "--rows-given", 10**7, "--links", "direct", "--json")
+    assert (through["fleet"]["links"], direct["fleet"]["links"]) == ("hub", "direct")
+    assert direct["estimate"]["hub"]["bytes_passed"] < through["estimate"]["hub"]["bytes_passed"] / 100
+    assert direct["estimate"]["seconds"] < through["estimate"]["seconds"]
+    study.write_text(study.read_text().replace("[coordinator]\n", '[coordinator]\nlinks = "direct"\n'))
+    assert colonnade("plan", study, "--workers", 4, "--rows-given", 10**7, "--json")["estimate"] == direct["estimate"]
+    assert "direct: hubs carry what comes before direct links" in colonnade("plan", study, "--cost")
+    assert "hub: hubs carry everything" in colonnade("plan", study, "--links", "hub")
 
 
 def test_plan_without_lanes_and_on_one_machine(colonnade, study):

@@ -16,7 +16,7 @@ from colonnade.models import kinds
 from .book import ROOT, text_of
 
 SOURCE = ROOT / "src" / "colonnade"
-GROUND = {"disk", "errors", "harmless", "lazy", "pictures", "randomness", "received", "versions"}
+GROUND = {"disk", "errors", "harmless", "lazy", "pictures", "randomness", "received", "tidy", "versions"}
 PILLARS = {"tables", "wire", "mpc", "privacy"}
 MAY_IMPORT = {
     **{name: set() for name in GROUND},

@@ -13,7 +13,7 @@ from colonnade.mpc.oblivious import function
 from colonnade.mpc.oblivious.base import Choice, Offer
 from colonnade.mpc.oblivious.code import DISTANCE, MESSAGE, ROW_WORDS, WIDTH, Coder, golay
 from colonnade.mpc.oblivious.function import Asker, Holder, Listed, bits_of, new_secret, pieces
-from colonnade.mpc.oblivious.matrices import columns_of, rows_of
+from colonnade.mpc.oblivious.matrices import Pieces, columns_of, rows_of
 from colonnade.randomness import Stream
 
 ALL = function._ALL
@@ -93,6 +93,21 @@ def test_columns_that_are_missing_are_zero(stream):
     found = bits(rows_of(columns, 2))
     np.testing.assert_array_equal(found[:, :70], bits(columns).T)
     assert not found[:, 70:].any()
+
+
+@pytest.mark.parametrize("sizes", [[7], [3, 3, 1], [300, 2]])
+def test_a_matrix_that_comes_in_pieces_is_turned_where_it_lies(stream, sizes):
+    columns, start = random_words(stream, 70, sum(sizes)), 0
+    matrix = Pieces(sum(sizes), 2)
+    held = matrix._held
+    held[:] = random_words(stream, len(held))  # as memory that was used before
+    for size in sizes:
+        matrix.more(70, size)[:] = columns[:, start : start + size]
+        start += size
+    np.testing.assert_array_equal(list(matrix.columns(70)), columns)
+    found = matrix.rows()
+    np.testing.assert_array_equal(found, rows_of(columns, 2))
+    assert np.shares_memory(found, held)
 
 
 # --- transfers of keys
@@ -250,9 +265,10 @@ def test_what_the_holder_takes_differs_from_what_hides_the_list_by_code_words_un
     """The one equation of the protocol, row by row."""
     transferred = Transferred()
     asker, holder, listed = transferred.run(people(*range(90)))
-    hiding, taken = (rows_of(columns, ROW_WORDS) for columns in (asker._hiding, holder._columns))
-    rows = np.vstack([listed.rows, asker._veil])
-    np.testing.assert_array_equal(hiding ^ taken, Coder(transferred.secret)(rows))
+    hidden = Coder(transferred.secret)(np.vstack([listed.rows, asker._veil]))
+    hiding = np.array([Stream(first).uint64(len(hidden) // 64) for first, _ in transferred.pairs])
+    np.testing.assert_array_equal(rows_of(hiding, ROW_WORDS) ^ holder._taken.rows(), hidden)
+    np.testing.assert_array_equal(asker._hiding(), rows_of(hiding, ROW_WORDS)[: len(listed.rows)])
 
 
 def test_an_asker_that_guesses_keys_does_not_find_values_even_with_its_own_rows():
@@ -260,7 +276,7 @@ def test_an_asker_that_guesses_keys_does_not_find_values_even_with_its_own_rows(
     asker, holder, listed = Transferred().run(people(*range(200)))
     others = people(*range(1000, 1400))
     hashes = function.hashed(others, listed.salt)
-    rows = rows_of(asker._hiding, ROW_WORDS)[: listed.cells]
+    rows = asker._hiding()[: listed.cells]
     found = function.Answers(rows, listed.seed)(hashes[:, :2])
     wrong = function._values(CONTEXT, hashes, found)
     # With all of the secret but one column at which a word of the code has a bit, it is still wrong.

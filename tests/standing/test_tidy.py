@@ -13,7 +13,7 @@ import pytest
 
 from colonnade.standing import keeper as keepers
 from colonnade.standing.desk import Running
-from colonnade.standing.tidy import settle, tidy
+from colonnade.tidy import settle, tidy
 from tests.ports import free_port
 
 from .club import club

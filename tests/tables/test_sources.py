@@ -177,7 +177,7 @@ def stored(tmp_path: Path, name: str, content: bytes) -> StoredFile:
 
 def set_of(*found: StoredFile, text: TextFormat = files.AS_USUAL) -> Source:
     listed = [parts.Part(each, Path(each.path).name, (each.size, 1), ()) for each in found]
-    return parts.DataSet("s3://b/x/", lambda: listed, text, again=False)
+    return parts.DataSet("s3://b/x/", lambda: listed, text, address="s3://b/x/")
 
 
 def test_text_from_a_store_is_read_once_and_its_encoding_checked_on_the_way(tmp_path: Path) -> None:

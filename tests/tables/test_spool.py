@@ -26,7 +26,7 @@ from colonnade.tables import Key, KeyPlan, Schema, Table, category, date, files,
 from colonnade.tables.cells import InMemory, OnDisk
 from colonnade.tables.encode import Misfits
 from colonnade.tables.keys import Duplicates
-from colonnade.tables.spool import Gathered, Spool, gather, gathering, partitions, split
+from colonnade.tables.spool import Gathered, Spool, copying, gather, partitions, room, split
 
 SCHEMA = Schema(
     {
@@ -123,7 +123,7 @@ def test_partitions_are_the_table(
         0, "person_id", pa.array([f"p{i % 7}" for i in range(rows)])
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gathering, "_BLOCK_ROWS", data.draw(st.sampled_from([1, 7, 1000])))
+        patch.setattr(copying, "_BLOCK_ROWS", data.draw(st.sampled_from([1, 7, 1000])))
         patch.setattr(partitions, "_RUN_BYTES", data.draw(st.sampled_from([1, 700, 1 << 20])))
         patch.setattr(partitions, "_LARGE", data.draw(st.sampled_from([0, 1 << 28])))
         whole = read_table(held, SCHEMA, id=None, keys=plan, misfits="map")
@@ -145,7 +145,7 @@ def test_partitions_are_the_table(
 @pytest.mark.parametrize("kind", ["csv", "parquet", "folder"])
 def test_files_of_every_kind(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "_BATCH_ROWS", 64)
-    monkeypatch.setattr(gathering, "_BLOCK_ROWS", 50)
+    monkeypatch.setattr(copying, "_BLOCK_ROWS", 50)
     monkeypatch.setattr(partitions, "_RUN_BYTES", 10_000)
     held = cells(500, 3, text=kind == "csv")
     path = tmp_path / f"table.{kind}"
@@ -161,7 +161,7 @@ def test_files_of_every_kind(tmp_path: Path, kind: str, monkeypatch: pytest.Monk
     with removed(gather(path, SCHEMA, PLAN, tmp_path)) as found:
         spool = found.split(spread(8), 8)
         assert len(list(spool.folder.glob("run-*"))) > 2
-        assert not (spool.folder / "rows.arrow").exists()
+        assert not list(spool.folder.glob("rows-*")) + list(spool.folder.glob("keys-*"))
         check_same(spool, whole)
         assert found.report == whole.check()
 
@@ -169,8 +169,11 @@ def test_files_of_every_kind(tmp_path: Path, kind: str, monkeypatch: pytest.Monk
 def test_a_large_table_has_larger_runs_instead_of_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert partitions.run_bytes(0) == partitions.run_bytes(1 << 34) == 1 << 26
     assert partitions.run_bytes(1 << 36) == 1 << 28
-    assert partitions.run_bytes(1 << 50) == 1 << 30
-    monkeypatch.setattr(gathering, "_BLOCK_ROWS", 5)
+    assert partitions.run_bytes(1 << 50) == 1 << 28
+    assert partitions.run_bytes(1 << 50, 1 << 34) == 1 << 30
+    assert 1 << 27 < partitions.run_bytes(1 << 50, 10**9) < 1 << 28
+    assert partitions.run_bytes(0, 3 * 10**8) == 1 << 24
+    monkeypatch.setattr(copying, "_BLOCK_ROWS", 5)
     monkeypatch.setattr(partitions, "_RUN_BYTES", 1)
     held = cells(500, 3, text=False)
     found = []
@@ -268,7 +271,7 @@ def test_missing_cells_that_the_schema_refuses(tmp_path: Path) -> None:
 def test_keys_are_refused_in_the_same_words(
     tmp_path: Path, ids: list[str | None], misfits: Misfits, duplicates: Duplicates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gathering, "_BLOCK_ROWS", 2)
+    monkeypatch.setattr(copying, "_BLOCK_ROWS", 2)
     held = pa.table({"person_id": pa.array(ids, pa.string()), "age": [1.0] * len(ids)})
     schema, plan = Schema({"age": number(0, 9)}), KeyPlan((Key("person_id"),), duplicates)
     said = []
@@ -286,8 +289,14 @@ def test_keys_are_refused_in_the_same_words(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_different_keys_with_the_same_hash_are_no_duplicates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gathering, "hash", lambda value: value[-1] % 2, raising=False)
+def test_different_keys_of_which_one_number_is_the_same_are_no_duplicates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def alike(self: object, keys: Any) -> NDArray[np.uint64]:
+        last = np.array([key[-1] for key in keys.to_pylist()], np.uint64)
+        return np.array([last % 2, np.arange(len(keys))], np.uint64)
+
+    monkeypatch.setattr(copying.Fingerprints, "of", alike)
     held = cells(30, 4, text=False)
     with removed(gather(held, SCHEMA, PLAN, tmp_path)) as found:
         assert (found.keys, found.repeated) == (30, 0)
@@ -462,18 +471,31 @@ class _Full:
         self._file.close()
 
 
-@pytest.mark.parametrize("which", ["rows.arrow", "run-000000.arrow", "index", "spool.json"])
+@pytest.mark.parametrize(
+    "which",
+    [
+        "rows-000000.arrow",
+        "seed",
+        "keys-000000",
+        "dropped-000000",
+        "run-000000.arrow",
+        "run-000000.index",
+        "index",
+        "spool.json",
+    ],
+)
 def test_a_full_disk_is_a_sentence_that_names_the_folder(
     tmp_path: Path, which: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    create = gathering.Room.create
+    create, held = room._create, cells(9, 1, text=False)
+    twice, plan = pa.concat_tables([held, held]), KeyPlan(PLAN.keys, "first")
 
-    def full(self: gathering.Room, name: str) -> Any:
-        return _Full(create(self, name)) if name == which else create(self, name)
+    def full(path: Path) -> Any:
+        return _Full(create(path)) if path.name.startswith(f".{which}.") else create(path)
 
-    monkeypatch.setattr(gathering.Room, "create", full)
+    monkeypatch.setattr(room, "_create", full)
     with pytest.raises(DataError, match="No space left on device; make room there") as caught:
-        gather(cells(9, 1, text=False), SCHEMA, PLAN, tmp_path).split(spread(2), 2)
+        gather(twice, SCHEMA, plan, tmp_path).split(spread(2), 2)
     assert str(tmp_path) in str(caught.value)
     assert list(tmp_path.iterdir()) == []
 

@@ -17,7 +17,7 @@ from colonnade.protocols.lanes.partitions import Partitions
 from colonnade.tables import Key, KeyColumn, KeyPlan, Query, Schema, Table, category, date, flag, number, read_table
 from colonnade.tables.encode import Misfits, Report
 from colonnade.tables.keys import Duplicates
-from colonnade.tables.spool import Spool, gather, gathering, partitions
+from colonnade.tables.spool import Gathered, Spool, copying, gather, partitions
 
 SPREAD = Partitions(4, bytes(range(32)))
 NUMBERS = ["1", " 2.50 ", "-0", "1e3", ".5", "5.", "+7", "1e999", "", "NA", "nan", "inf", "1,5", "1 000", "x", "007"]
@@ -108,7 +108,7 @@ def described(whole: Table) -> dict[str, Any]:
     }
 
 
-def through(gathered: gathering.Gathered, schema: Schema) -> dict[str, Any]:
+def through(gathered: Gathered, schema: Schema) -> dict[str, Any]:
     spool = gathered.split(SPREAD.of, SPREAD.count)
     found = {}
     for place in range(spool.count):
@@ -154,7 +154,7 @@ def test_any_cells(tmp_path: Path, table: pa.Table, schema: Schema, data: st.Dat
     plan = KeyPlan(tuple(Key(name, blanks="trim") for name in names), duplicates)
     with pytest.MonkeyPatch.context() as patch:
         if misfits == "map":  # errors name the rows of one block
-            patch.setattr(gathering, "_BLOCK_ROWS", data.draw(st.sampled_from([1, 5, 1000])))
+            patch.setattr(copying, "_BLOCK_ROWS", data.draw(st.sampled_from([1, 5, 1000])))
         patch.setattr(partitions, "_RUN_BYTES", data.draw(st.sampled_from([1, 1 << 20])))
         patch.setattr(partitions, "_LARGE", data.draw(st.sampled_from([0, 1 << 28])))
         named = data.draw(st.sampled_from([None, "code"]))
@@ -233,7 +233,7 @@ def test_queries(tmp_path: Path) -> None:
 def test_rows_have_the_same_names_whichever_rows_are_read_with_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gathering, "_BLOCK_ROWS", 1)
+    monkeypatch.setattr(copying, "_BLOCK_ROWS", 1)
     held = pa.table({"key": ["a", "b", "c"], "code": [1.0, 2.5, float("nan")], "age": [1.0, 2.0, 3.0]})
     schema, plan = Schema({"age": number(0, 9)}), KeyPlan((Key("key"),))
     options: dict[str, Any] = {"id": "code", "columns": {"key": KeyColumn("key")}}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from queue import Queue
 from types import SimpleNamespace
@@ -13,12 +15,13 @@ from typing import Any
 import grpc
 import pytest
 
-from colonnade.errors import ConnectError, IdentityError, StudyError
+from colonnade.errors import ColonnadeError, ConnectError, IdentityError, StudyError
 from colonnade.wire import Caller, Endpoint, Hub, HubLimits, Identity, Service, certificates, dial, envelope, strangers
 from colonnade.wire.direct import Direct
 from colonnade.wire.hub_carrier import open_channel
 from colonnade.wire.identity import ConnectionCertificate
 from colonnade.wire.lanes import lane_room, lane_topic
+from colonnade.wire.offer import Offer
 from colonnade.wire.packet import MAX_PACKET
 from colonnade.wire.quota import UNLIMITED, Account, Refusal
 from colonnade.wire.rooms import Rooms
@@ -388,3 +391,68 @@ def test_workers_connect_directly_too(people: Any, hub: Hub, crews: Any) -> None
     assert len(places["shop"].channel("bank").recv("word")["word"]) == 1 << 20
     assert places["bank"].ways["shop"].sent >= 1 << 20
     closed(places)
+
+
+def reached(place: Endpoint, peer: str) -> bool:
+    """Whether there is a direct connection, within a while."""
+    end = time.monotonic() + 20.0
+    while not place.ways[peer].direct and time.monotonic() < end:
+        time.sleep(0.02)
+    return place.ways[peer].direct
+
+
+def greeted(offer: Offer, nonce: bytes) -> bytes:
+    """What somebody hears at the address of an offer who says this greeting and then listens."""
+    host, _, port = offer.address.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=20.0) as stranger:
+        stranger.sendall(offer.greeting(nonce))
+        return stranger.recv(1000)
+
+
+def test_a_link_is_of_one_lane_and_of_one_worker(people: Any, hub: Hub, crews: Any) -> None:
+    listens = Direct(listen="127.0.0.1:20000-29999")
+    lanes = [
+        {
+            "bank": join(hub, people, who, "bank", direct=Direct()),
+            "shop": join(hub, people, who, "shop", direct=listens),
+        }
+        for who in crews
+    ]
+    for places in lanes:
+        places["shop"].channel("bank").open()
+        places["bank"].wait_for_peers(["shop"])
+        assert reached(places["bank"], "shop")
+        assert reached(places["shop"], "bank")
+    first, second = (Offer.read(places["shop"]._carrier.offer("bank"), "shop") for places in lanes)
+    assert len({first.secret, second.secret, Offer.read(lanes[0]["shop"]._carrier.offer("clinic"), "shop").secret}) == 3
+    # Whoever knows the secret is answered; with that of another lane, even of the same listener, nobody is.
+    assert first.check_answer(greeted(first, bytes(16)), bytes(16))
+    assert greeted(replace(second, address=first.address), bytes(16)) == b""
+    assert greeted(Offer.fresh(first.address), bytes(16)) == b""
+    closed(*lanes)
+
+
+def test_a_worker_with_another_key_gets_neither_session_nor_link(people: Any, hub: Hub, crews: Any) -> None:
+    told, listens = crews[0], Direct(listen="127.0.0.1:20000-29999")
+    shop = join(hub, people, told, "shop", direct=listens)
+    # It was introduced too, but it is another one than the workers of this lane were told of.
+    keys, own = crews[1]["bank"]
+    workers = {name: keys.certificate for name, (keys, _) in told.items()}
+    about = lane_topic(TOPIC, 0, 1, workers)
+    bank = dial(
+        hub.address,
+        keys._identity,
+        workers | {"bank": keys.certificate},
+        topic=about,
+        room=lane_room(0, 1, about),
+        hub=people.pins["coordinator"],
+        guest=keys.admission(own, people.pins["bank"], TOPIC),
+        direct=Direct(),
+    )
+    shop.channel("bank").open()
+    with pytest.raises(ColonnadeError):
+        bank.wait_for_peers(["shop"], timeout=20.0)
+    with pytest.raises(IdentityError, match="bank"):
+        shop.wait_for_peers(["bank"], timeout=20.0)
+    assert (bank.ways["shop"].links, shop.ways["bank"].links) == (0, 0)
+    closed({"bank": bank, "shop": shop})

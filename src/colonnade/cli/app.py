@@ -99,8 +99,10 @@ def options(
 @app.command("_worker", hidden=True)
 def worker() -> None:
     """Be a worker of a head, on the line that it has given as standard input."""
+    from colonnade.cli.lean import few_arenas
     from colonnade.study.engine.processes import main
 
+    few_arenas(1)
     main()
 
 
@@ -158,13 +160,14 @@ def plan(
     partitions: scaling.PartitionCount = None,
     table: scaling.TableOption = None,
     one_machine: scaling.OneMachine = False,
+    links: scaling.LinksOption = None,
     bench: scaling.Bench = None,
     json: Json = False,
 ) -> None:
     """Ask how many rounds or rows it takes, what noise costs, or what a run takes."""
     from colonnade.cli import plan as command
 
-    asked = scaling.Asked(workers, hubs, bandwidth, round_trip, partitions, table, one_machine, bench)
+    asked = scaling.Asked(workers, hubs, bandwidth, round_trip, partitions, table, one_machine, bench, links)
     if cost + rounds + rows + epsilon > 1 or not (asked.anything or cost + rounds + rows + epsilon):
         raise StudyError("ask one question at a time: --rounds, --rows, --epsilon or --cost")
     if asked.anything and (rounds or rows or epsilon):

@@ -28,11 +28,11 @@ from colonnade.standing.keeper import Keeper
 from colonnade.standing.line import Entrance, Line
 from colonnade.standing.newcomers import Newcomer, accept as accept_newcomer, newcomers
 from colonnade.standing.signed import written
-from colonnade.standing.tidy import settle
 from colonnade.standing.words import six_words
 from colonnade.study import PartyConfig
 from colonnade.study.meeting import load_identity
 from colonnade.tables.dataset import PERSON_ID
+from colonnade.tidy import settle
 from colonnade.wire import Certificate, Identity
 
 _LOOK_SECONDS = 0.5

@@ -50,15 +50,16 @@ def keep_memory() -> None:
         mallopt(_TOP_PAD, _PAD)
 
 
-def few_arenas() -> None:
-    """Let all threads of a standing process share two heaps, if the C library is glibc; before there are threads.
+def few_arenas(most: int = 2) -> None:
+    """Let all threads share a few heaps, if the C library is glibc; before there are threads.
 
     By default each thread has its own, whose free pages lie between others that are in use. A hub has some fifteen
-    threads, and after hundreds of studies that was more than what it had in use of them.
+    threads, and after hundreds of studies that was more than what it had in use of them. A worker has a thread for
+    each lane, and the free end of any heap but the first is never given back: it has one.
     """
     mallopt = _mallopt()
     if mallopt is not None and "MALLOC_ARENA_MAX" not in os.environ:
-        mallopt(_ARENA_MAX, 2)
+        mallopt(_ARENA_MAX, most)
 
 
 def end(status: object) -> None:

@@ -40,6 +40,10 @@ TableOption = Annotated[
 OneMachine = Annotated[
     bool, typer.Option("--one-machine", help="All participants and hubs share the machine that was measured.")
 ]
+LinksOption = Annotated[
+    Literal["hub", "direct"] | None,
+    typer.Option("--links", help="Whether packets go through hubs.  [default: as the study says]"),
+]
 Bench = Annotated[
     Path | None, typer.Option("--bench", metavar="FILE", help="Constants by `colonnade bench`.  [default: built in]")
 ]
@@ -64,6 +68,7 @@ class Asked:
     table: Literal["csv", "parquet"] | None = None
     one_machine: bool = False
     bench: Path | None = None
+    links: Literal["hub", "direct"] | None = None
 
     @property
     def anything(self) -> bool:
@@ -78,7 +83,8 @@ class Asked:
         line = Fleet.bandwidth if self.bandwidth is None else bytes_a_second(self.bandwidth)
         trip = None if self.round_trip is None else self.round_trip / 1000
         cores = measured.processors if self.one_machine else None
-        fleet = Fleet(self.workers or 1, self.hubs or 1, line, trip, cores)
+        links = self.links or study.content.coordinator.links
+        fleet = Fleet(self.workers or 1, self.hubs or 1, line, trip, cores, links)
         own = 1 if study.aligning is None else study.aligning.partitions
         able = why_not_parted(study.task, study.aligning) is None
         chosen = self.partitions or (fit(rows, fleet.workers) if own == 1 and able else own)
@@ -174,11 +180,13 @@ def show(outcome: Outcome) -> str:
     )
     line = f"{fleet.bandwidth * 8 / 1e9:g} Gbit/s"
     where = f"on one machine with {fleet.cores} processors" if fleet.cores else "each with a core"
+    by = "carry everything" if fleet.links == "hub" else "carry what comes before direct links, which reach everybody"
     facts = (
         ("rows", f"{outcome.rows:,} in every table ({outcome.table}), all of them common"),
         ("partitions", lanes),
         ("workers", f"{fleet.workers:,} for each participant, {where}"),
         ("hubs", f"{fleet.hubs:,}; they and participants have lines of {line} each way"),
+        ("links", f"{fleet.links}: hubs {by}"),
         ("from", outcome.measured.source),
     )
     takes = f"about {clock(found.seconds)}, {found.core_hours:.3g} core-hours, {size(found.bytes_total)} on the wire"

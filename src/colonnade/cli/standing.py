@@ -32,9 +32,9 @@ from colonnade.standing.output import OUTPUT
 from colonnade.standing.proposal import Withdrawal
 from colonnade.standing.proposing import deadline_of, proposal_of
 from colonnade.standing.signed import written
-from colonnade.standing.tidy import settle
 from colonnade.study.meeting import load_identity
 from colonnade.study.policy import PartyConfig
+from colonnade.tidy import settle
 from colonnade.wire import Identity
 
 if TYPE_CHECKING:

@@ -174,19 +174,21 @@ def _lanes(run: Mapping[str, Any]) -> Html | None:
     return join(tag("h3", "Lanes"), table(heads, shown, caption=caption, numeric=range(1, 7)))
 
 
-_WAYS = {"direct": "directly", "hub": "through the hub", "both": "directly, and through the hub when that ended"}
+_WAYS = {"direct": "directly", "hub": "through the hub", "both": "in part directly, in part through the hub"}
 
 
 def _links(run: Mapping[str, Any]) -> Html | None:
     """By which way packets went, where the study lets participants connect to each other."""
     rows: list[tuple[object, ...]] = []
     for name, facts in participants(run).items():
-        for peer, link in mapping(facts.get("links")).items():
+        own = [(name, peer, link) for peer, link in mapping(facts.get("links")).items()]
+        lanes = mapping(mapping(facts.get("lanes")).get("links")).items()
+        for who, peer, link in (*own, *((f"workers of {name}", peer, link) for peer, link in lanes)):
             found = mapping(link)
             way = _WAYS.get(str(found.get("way")), "–")
             why = tag("span", found.get("why"), class_="why") if found.get("why") else None
             counts = [number(found.get(key)) for key in ("direct_sent", "hub_sent")]
-            rows.append((name, peer, join(way, why), *("–" if n is None else words.size(n) for n in counts)))
+            rows.append((who, peer, join(way, why), *("–" if n is None else words.size(n) for n in counts)))
     if not rows:
         return None
     caption = "How each participant reached the others, and the sealed bytes that it sent to them by either way." + (

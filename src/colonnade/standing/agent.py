@@ -33,10 +33,10 @@ from colonnade.standing.logs import note
 from colonnade.standing.metrics import AgentMetrics
 from colonnade.standing.office import FINAL, Entry, now
 from colonnade.standing.proposal import STUDY_FILE
-from colonnade.standing.tidy import tidy
 from colonnade.study.forks import Forks
 from colonnade.study.meeting import load_identity
 from colonnade.study.policy import PartyConfig
+from colonnade.tidy import tidy
 
 log = logging.getLogger(__name__)
 

@@ -28,12 +28,12 @@ from colonnade.standing.proposal import Ended, Outcome, Proposal
 from colonnade.standing.scores.meeting import keep_seat
 from colonnade.standing.scores.settings import Standing
 from colonnade.standing.service import REPORT, DeskService
-from colonnade.standing.tidy import tidy
 from colonnade.standing.verdict import FINAL
 from colonnade.study import Study
 from colonnade.study.forks import Forks
 from colonnade.study.meeting import load_identity
 from colonnade.study.record import read_facts
+from colonnade.tidy import tidy
 from colonnade.wire import Certificate, Hub
 from colonnade.wire.quota import HubLimits
 

@@ -16,6 +16,7 @@ from colonnade.privacy import Ledger
 from colonnade.protocols.align import Aligning
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.study.deviating import Deviating
+from colonnade.study.engine.processes import cores
 from colonnade.study.local import folder_of
 from colonnade.study.meeting import load_identity
 from colonnade.study.policy import PartyConfig
@@ -26,7 +27,7 @@ from colonnade.tables.files import LACKS_ID
 from colonnade.tables.keys import Keys
 from colonnade.versions import installed
 from colonnade.wire import Identity, probe
-from colonnade.wire.direct import Direct, told_address
+from colonnade.wire.direct import Direct, Ports, told_address
 
 
 @dataclass(frozen=True)
@@ -241,16 +242,30 @@ def _links(study: Study, config: PartyConfig) -> Iterator[Check]:
         yield Check("listening", "good" if network.dial else "unsure", said)
     else:
         yield _tried("listening", lambda: _listening(network.direct))
+        if study.content.lanes is not None:
+            yield _ports_of_workers(network.listen, config.content.compute.workers or cores())
     try:
         last = read_facts(folder_of(Path("runs") / study.name, config.name))
     except StudyError:
         last = {}
-    if not (found := last.get("links")):
+    workers = last.get("lanes", {}).get("links", {})
+    found = last.get("links", {}) | {f"workers of {peer}": facts for peer, facts in workers.items()}
+    if not found:
         yield Check("links", "good", "who is reached directly is known after a run: see links in its run.json")
         return
     said = "; ".join(f"{peer} {_way(facts)}" for peer, facts in found.items())
     everybody = all(facts.get("way") == "direct" for facts in found.values())
     yield Check("links", "good" if everybody else "unsure", f"in the run of {last.get('started')}: {said}")
+
+
+def _ports_of_workers(listen: str, workers: int) -> Check:
+    ports = Ports.read(listen)
+    count = 1 + ports.last - ports.first
+    several = "one port" if count == 1 else f"{count:,} ports"
+    said = f"{listen} has {several}, and the head and each of {workers:,} workers take one"
+    if count > workers:
+        return Check("ports of workers", "good", said)
+    return Check("ports of workers", "unsure", f"{said}: a worker that finds none only dials; name more ports")
 
 
 def _listening(direct: Direct) -> str:
@@ -264,7 +279,7 @@ def _listening(direct: Direct) -> str:
 
 
 def _way(facts: dict[str, Any]) -> str:
-    reached = {"direct": "directly", "both": "directly for a while, then through the hub"}
+    reached = {"direct": "directly", "both": "in part directly, in part through the hub"}
     return reached.get(str(facts.get("way")), "through the hub") + (f" ({facts['why']})" if "why" in facts else "")
 
 

@@ -94,21 +94,19 @@ def run_party(
                 record.add(ledger={"path": str(ledger.path), "new": ledger.made, "upgraded": ledger.upgraded})
                 record.statement(statement)
                 program: Callable[[Any], Any]
-                head = None
+                head, told = None, _told(record, tell)
                 if study.content.lanes is None:
                     matching = Matching(study, config, _table(study, config, record), record)
                     program = lambda me: model.owner(me, matching.owner(me), task)  # noqa: E731
                 else:
                     from colonnade.study.lanes.heads import OwnerHead  # most studies have no lanes
 
-                    made = OwnerHead(study, config, model, identity, certificates, place, record, workers)
+                    made = OwnerHead(study, config, model, identity, certificates, place, record, workers, told)
                     head = left.enter_context(made)
                     program = head.owner
             result = _play(
                 study,
-                join(
-                    study, identity, certificates, place, direct=config.content.network.direct, told=_told(record, tell)
-                ),
+                join(study, identity, certificates, place, direct=config.content.network.direct, told=told),
                 program,
                 record,
                 progress,
@@ -172,7 +170,7 @@ def run_coordinator(
             return model.coordinator(me, task)
 
         with ExitStack() as left:
-            head, lanes = None, study.content.lanes is not None
+            head, lanes, told = None, study.content.lanes is not None, _told(record, tell)
             if not place.room:
                 address, limits = listen or study.content.coordinator.address, study.content.limits.of_hub
                 hub = left.enter_context(Hub(identity, certificates, address, lanes=lanes, **limits))
@@ -181,9 +179,9 @@ def run_coordinator(
             if lanes:
                 from colonnade.study.lanes.heads import CoordinatorHead
 
-                made = CoordinatorHead(study, model, identity, certificates, place, record, workers)
+                made = CoordinatorHead(study, model, identity, certificates, place, record, workers, told, dial=dial)
                 head = left.enter_context(made)
-            endpoint = join(study, identity, certificates, place, direct=Direct(dials=dial), told=_told(record, tell))
+            endpoint = join(study, identity, certificates, place, direct=Direct(dials=dial), told=told)
             result = _play(study, endpoint, program, record, progress, watch=watch, head=head)
         _save(model.conclude(study.roster, task, result), record, COORDINATOR)
         _finish(record, **public_facts(study))

@@ -166,7 +166,7 @@ class StudyFile(Part):
 
     @model_validator(mode="after")
     def _can_have_lanes(self) -> StudyFile:
-        """Raise an error where people cannot be divided among lanes, or workers could not meet."""
+        """Raise an error where people cannot be divided among lanes."""
         if self.lanes is None:
             return self
         if self.align is None:
@@ -174,11 +174,6 @@ class StudyFile(Part):
         if self.align.mode == "fuzzy":
             raise ValueError(
                 'lanes does not work with align.mode = "fuzzy": people who are alike may be in different partitions'
-            )
-        if self.coordinator.links == "direct":
-            raise ValueError(
-                'lanes does not work with coordinator.links = "direct": workers meet at hubs; name more of them under '
-                "coordinator.hubs if one is not enough"
             )
         return self
 

@@ -103,6 +103,16 @@ def bytes_in_memory(path: At, name: str, choose: Chooser) -> int:
             return max(_CELL_BYTES * cells, _stored(opened.metadata, set(columns)))
 
 
+def row_groups(path: At, name: str) -> list[int] | None:
+    """How many bytes each row group of a Parquet file has; ``None`` of a text file."""
+    with _readable(path, name) as parquet:
+        if not parquet:
+            return None
+        with _parquet(path) as opened:
+            metadata = opened.metadata
+            return [int(metadata.row_group(group).total_byte_size) for group in range(metadata.num_row_groups)]
+
+
 def count_rows(path: At, name: str, text: TextFormat = AS_USUAL) -> int:
     """How many rows a file has; where no cell is quoted and no line is empty, by its line breaks alone."""
     with _readable(path, name) as parquet:
@@ -149,15 +159,21 @@ def likely_format(source: str | Path, name: str) -> TextFormat:
     )
 
 
-def read_batches(path: At, name: str, columns: Sequence[str], text: TextFormat = AS_USUAL) -> Iterator[pa.RecordBatch]:
-    """Some columns of a file, a few rows at a time, so that only a part of the file is in memory."""
+def read_batches(
+    path: At, name: str, columns: Sequence[str], text: TextFormat = AS_USUAL, groups: Sequence[int] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Some columns of a file, a few rows at a time, so that only a part of the file is in memory.
+
+    ``groups`` are the row groups of a Parquet file that are read, if not all.
+    """
     with _readable(path, name) as parquet:
         if not parquet:
             yield from _csv_batches(path, name, columns, text)
             return
         # Neither mapped nor read ahead, so that the memory used does not grow with the file.
         with _parquet(path, memory_map=False, buffer_size=BLOCK, pre_buffer=False) as opened:
-            yield from opened.iter_batches(_BATCH_ROWS, columns=list(columns), use_threads=False)
+            some = None if groups is None else list(groups)
+            yield from opened.iter_batches(_BATCH_ROWS, row_groups=some, columns=list(columns), use_threads=False)
 
 
 def _stored(metadata: Any, columns: set[str]) -> int:

@@ -195,7 +195,8 @@ def collect_keys(
     canonical, rows = normalised(arrow, plan, columns, np.arange(1, arrow.num_rows + 1), source, misfits)
     if not len(rows) and misfits == "refuse":
         raise no_key(source, plan, columns)
-    repeated, kept = _repeats(canonical, plan.duplicates)
+    codes = np.asarray(canonical.dictionary_encode().indices, dtype=np.int64)
+    repeated, kept = _repeats(codes, plan.duplicates)
     refuse_repeated(rows[repeated] + 1, plan, columns, source)
     if not kept.any() and misfits == "refuse":
         raise all_repeated(source, plan, columns)
@@ -228,9 +229,12 @@ def normalised(
     return _run_together([part.take(pa.array(rows)) for part in parts]), rows
 
 
-def left_out(canonical: Any, plan: KeyPlan) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Of some keys, among which are all that equal one of them: the places of repeated ones, and of those not kept."""
-    repeated, kept = _repeats(canonical, plan.duplicates)
+def left_out(codes: NDArray[np.int64], plan: KeyPlan) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Of some keys, equal ones with the same number from 0: the places of repeated ones, and of those not kept.
+
+    All keys that equal one of them are among them.
+    """
+    repeated, kept = _repeats(codes, plan.duplicates)
     return np.flatnonzero(repeated), np.flatnonzero(~kept)
 
 
@@ -247,12 +251,21 @@ def all_repeated(source: str, plan: KeyPlan, columns: Mapping[str, KeyColumn]) -
     return DataError(f'{source}: no row is left, because every key in {named} is repeated; set duplicates = "first"')
 
 
-def refuse_repeated(numbers: NDArray[np.int64], plan: KeyPlan, columns: Mapping[str, KeyColumn], source: str) -> None:
-    """Raise for the rows with these numbers, whose keys are repeated, if the rule says so."""
+def refuse_repeated(
+    numbers: NDArray[np.int64],
+    plan: KeyPlan,
+    columns: Mapping[str, KeyColumn],
+    source: str,
+    count: int | None = None,
+) -> None:
+    """Raise for the rows with these numbers, whose keys are repeated, if the rule says so.
+
+    If only the first of them are given, ``count`` is how many there are.
+    """
     if plan.duplicates == "refuse" and len(numbers):
         raise DataError(
-            f"{source}: {row_numbers(numbers)}: the key in {_named(plan, columns)} occurs more than once; keep one row "
-            'for each person, or set duplicates to "first" or "drop"'
+            f"{source}: {row_numbers(numbers, count)}: the key in {_named(plan, columns)} occurs more than once; keep "
+            'one row for each person, or set duplicates to "first" or "drop"'
         )
 
 
@@ -271,9 +284,8 @@ def _run_together(parts: Sequence[Any]) -> Any:
     return pc.binary_join_element_wise(*pieces, pa.scalar(b"", pa.large_binary()))
 
 
-def _repeats(canonical: Any, rule: Duplicates) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def _repeats(codes: NDArray[np.int64], rule: Duplicates) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Two masks: the keys that occur more than once, and the keys that are kept."""
-    codes = np.asarray(canonical.dictionary_encode().indices, dtype=np.int64)
     repeated = np.bincount(codes)[codes] > 1
     kept = ~repeated
     if rule == "first":

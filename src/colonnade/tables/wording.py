@@ -8,7 +8,8 @@ from difflib import SequenceMatcher, get_close_matches
 import numpy as np
 from numpy.typing import NDArray
 
-_SHOWN = 5
+SHOWN = 5
+"""How many rows an error names."""
 _CLOSE, _CLOSER, _VERY_CLOSE = 0.6, 0.65, 0.75
 
 
@@ -44,9 +45,12 @@ def listed(names: Iterable[str], limit: int = 8) -> str:
     return ", ".join(repr(name) for name in everything[:limit]) + more
 
 
-def row_numbers(rows: NDArray[np.int64]) -> str:
-    """``"row 7"`` or ``"rows 7, 9, 12 and 40 more"``: places, never values."""
-    ordered = np.sort(rows)
-    shown = ", ".join(str(row) for row in ordered[:_SHOWN])
-    more = f" and {len(ordered) - _SHOWN} more" if len(ordered) > _SHOWN else ""
-    return f"row {shown}" if len(ordered) == 1 else f"rows {shown}{more}"
+def row_numbers(rows: NDArray[np.int64], count: int | None = None) -> str:
+    """``"row 7"`` or ``"rows 7, 9, 12 and 40 more"``: places, never values.
+
+    If the first of them are given, ``count`` is how many there are.
+    """
+    total = len(rows) if count is None else count
+    shown = ", ".join(str(row) for row in np.sort(rows)[:SHOWN])
+    more = f" and {total - SHOWN} more" if total > SHOWN else ""
+    return f"row {shown}" if total == 1 else f"rows {shown}{more}"

@@ -9,7 +9,7 @@ import ipaddress
 import re
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from colonnade.wire.offer import HOST, is_address
 
@@ -31,6 +31,23 @@ class Direct:
     advertise: str | None = None
     """``host`` or ``host:port`` that peers dial, if not the one it listens at."""
     dials: bool = True
+    patient: bool = True
+    """Whether it waits a moment for connections that it dials before it begins."""
+
+    def of_worker(self, host: str | None = None) -> Direct:
+        """The same for one worker of several, each of which needs a port of its own.
+
+        ``host`` is the address of its machine, if that is another one than its head's; peers are told the same.
+        """
+        if self.listen is None:
+            return self
+        ports = Ports.read(self.listen)
+        if ports.first == ports.last:  # which its head has
+            return replace(self, listen=None, advertise=None)
+        if host is None:
+            return self
+        written = f"[{host}]" if ":" in host else host
+        return replace(self, listen=f"{written}:{ports.first}-{ports.last}", advertise=None)
 
 
 @dataclass
@@ -39,6 +56,8 @@ class Way:
 
     direct: bool = False
     """Whether there is a direct connection now."""
+    dialled: bool = False
+    """Whether this participant is the one that dials first."""
     links: int = 0
     """How many there were, one after the other."""
     broken: int = 0

@@ -133,10 +133,13 @@ class LinkCarrier:
             if not self._waits_for(peer):
                 with self._lock:
                     self._dialled.add(peer)
+                    self._ways[peer].dialled = True
             self._spawn(self._call, peer, offer)
 
     def settle(self, peers: Iterable[str]) -> None:
         """Wait until each of these peers that this participant dials was reached or not, at most for a short while."""
+        if not self._direct.patient:
+            return
         wanted = set(peers)
         with self._lock:
             self._change.wait_for(lambda: not wanted & self._dialled, _HEAD_START)

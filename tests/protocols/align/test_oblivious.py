@@ -190,7 +190,7 @@ def test_pads_hide_what_is_stored_from_a_leader_who_guesses(monkeypatch):
     lists = {"a": plain_keys(["1", "2"]), "b": plain_keys(f"{n}" for n in range(1, 200))}
 
     def spy_values(self):
-        listed, rows = self._listed, function.rows_of(self._hiding, function.ROW_WORDS)
+        listed, rows = self._listed, self._hiding()
         hashes = function.hashed(lists["b"].values, listed.salt)
         tried = function._values(
             self._context, hashes, function.Answers(rows[: listed.cells], listed.seed)(hashes[:, :2])

@@ -31,6 +31,8 @@ def counter(line: Line, start: int = 0) -> None:
             line.say(total)
         elif word == "pid":
             line.say(os.getpid())
+        elif word == "host":
+            line.say(line.host)
         elif word == "coins":
             line.say(Stream.fresh().bytes(16))
         elif word == "array":

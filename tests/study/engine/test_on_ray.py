@@ -6,10 +6,12 @@ import ipaddress
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -70,29 +72,43 @@ constants.ENABLE_RAY_CLUSTER = False
 from ray.cluster_utils import Cluster
 from colonnade.study.engine.contract import Gone, Said
 from colonnade.study.engine.on_ray import OnRay
-cluster = Cluster(initialize_head=True, head_node_args={{
-    "num_cpus": 1, "include_dashboard": False}})
-others = [cluster.add_node(num_cpus=1, wait=True) for _ in range(2)]
-engine = OnRay(cluster.address, patience=20)
+from colonnade.study.engine.ray_nodes import begun
+def another():
+    node = begun(lambda: cluster.add_node(num_cpus=1, wait=False), {PATIENCE})
+    cluster.wait_for_nodes({PATIENCE})
+    return node
+first = {{"num_cpus": 1, "include_dashboard": False}}
+cluster = begun(lambda: Cluster(initialize_head=True, head_node_args=first), {PATIENCE})
+others = [another() for _ in range(2)]
+engine = OnRay(cluster.address, patience={PATIENCE})
 workers = engine.start({COUNTER!r}, (7,))
 for worker in workers:
     engine.send(worker, ("add", worker))
-totals = sorted((event.worker, event.value) for event in (engine.events.get(timeout=100) for _ in workers))
+totals = sorted((event.worker, event.value) for event in (engine.events.get(timeout={PATIENCE}) for _ in workers))
 import ray
 cluster.remove_node(others[0], allow_graceful=False)
-gone = engine.events.get(timeout=100)
+gone = engine.events.get(timeout={PATIENCE})
+engine._patience = 20  # there is no room, however long it waits
 crowded = engine.replace(gone.worker)
-unplaced = engine.events.get(timeout=100)
-others.append(cluster.add_node(num_cpus=1, wait=True))
+unplaced = engine.events.get(timeout={PATIENCE})
+engine._patience = {PATIENCE}
+others.append(another())
 placed = engine.replace(unplaced.worker)
 engine.send(placed, ("add", 0))
-again = engine.events.get(timeout=100)
+again = engine.events.get(timeout={PATIENCE})
 engine.stop()
 cluster.shutdown()
 sys.stdout.write(json.dumps({{"totals": totals, "gone": [gone.cause, gone.worker in workers],
     "unplaced": [unplaced.why, unplaced.worker == crowded], "again": [again.value, again.worker == placed]}}))
 """
 
+
+# `ray start`, with more patience
+STARTER = f"""
+from colonnade.study.engine.ray_nodes import begun
+from ray.scripts.scripts import main
+begun(main, {PATIENCE})
+"""
 
 CALLER = f"""
 import json, sys
@@ -103,9 +119,12 @@ try:
     workers = engine.start({COUNTER!r}, (7,), 2)
     for worker in workers:
         engine.send(worker, ("add", worker))
-    said = sorted(engine.events.get(timeout=100).value for _ in workers)
+    said = sorted(engine.events.get(timeout={PATIENCE}).value for _ in workers)
+    for worker in workers:
+        engine.send(worker, ("host",))
+    hosts = {{engine.events.get(timeout={PATIENCE}).value for _ in workers}}
     import ray
-    said = [said, [node["NodeManagerAddress"] for node in ray.nodes()]]
+    said = [said, [node["NodeManagerAddress"] for node in ray.nodes()], list(hosts)]
     engine.stop()
 except EngineError as error:
     said = str(error)
@@ -124,7 +143,8 @@ def folder() -> Iterator[Path]:
 def environment() -> dict[str, str]:
     path = os.pathsep.join([str(ROOT), *sys.path])
     kept = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
-    return kept | {"PYTHONPATH": path, "RAY_USAGE_STATS_ENABLED": "0"}
+    wait = {"RAY_gcs_server_port_wait_time_s": f"{PATIENCE:.0f}"}
+    return kept | {"PYTHONPATH": path, "RAY_USAGE_STATS_ENABLED": "0"} | wait
 
 
 def processes_of(folder: str) -> list[int]:
@@ -197,9 +217,68 @@ def test_a_cluster_of_our_own_is_reached_by_nobody_else_and_ends_with_us(way: st
     shutil.rmtree(told["folder"], ignore_errors=True)
 
 
+def test_a_cluster_of_our_own_may_begin_slowly() -> None:
+    """Its raylet stands still for longer than Ray waits for it."""
+    head = subprocess.Popen(
+        [sys.executable, "-c", ALONE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment()
+    )
+    end = threading.Timer(2 * PATIENCE, head.kill)
+    end.start()
+    try:
+        while (raylet := _raylet_of(head.pid)) is None:
+            assert head.poll() is None
+            time.sleep(0.005)
+        os.kill(raylet, signal.SIGSTOP)
+        time.sleep(35)
+        os.kill(raylet, signal.SIGCONT)
+        said, _ = head.communicate("stop\n", timeout=PATIENCE)
+        first, last = said.splitlines()
+        assert len(json.loads(first)["pids"]) == 2
+        assert last == "stopped"
+    finally:
+        end.cancel()
+        head.kill()
+        head.wait(PATIENCE)
+
+
+def test_a_cluster_of_our_own_whose_raylet_ends_is_begun_again() -> None:
+    head = subprocess.Popen(
+        [sys.executable, "-c", ALONE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment()
+    )
+    end = threading.Timer(2 * PATIENCE, head.kill)
+    end.start()
+    try:
+        while (raylet := _raylet_of(head.pid)) is None:
+            assert head.poll() is None
+            time.sleep(0.005)
+        os.kill(raylet, signal.SIGKILL)
+        said, _ = head.communicate("stop\n", timeout=PATIENCE)
+        first, last = said.splitlines()
+        told = json.loads(first)
+        assert len(told["pids"]) == 2
+        assert last == "stopped"
+        assert not processes_of(told["folder"]), "nothing is left of the first try"
+    finally:
+        end.cancel()
+        head.kill()
+        head.wait(PATIENCE)
+
+
+def _raylet_of(head: int) -> int | None:
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            parent = int(Path(f"/proc/{name}/stat").read_text(errors="replace").rpartition(")")[2].split()[1])
+            program = Path(f"/proc/{name}/cmdline").read_bytes().partition(b"\0")[0]
+        except OSError:
+            continue
+        if parent == head and program.endswith(b"/raylet"):
+            return int(name)
+    return None
+
+
 def test_a_cluster_of_several_nodes_that_loses_one_and_gets_another(folder: Path) -> None:
     own = environment() | {"RAY_TMPDIR": str(folder)}
-    done = subprocess.run([sys.executable, "-c", SEVERAL], env=own, capture_output=True, text=True, timeout=400)
+    done = subprocess.run([sys.executable, "-c", SEVERAL], env=own, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr[-2000:]
     told = json.loads(done.stdout.splitlines()[-1])
     assert told["totals"] == [[0, 7], [1, 8], [2, 9]], "as many workers as cores"
@@ -215,7 +294,7 @@ def serving(host: str, port: int, settings: dict[str, str]) -> Iterator[None]:
     words += [f"--ray-client-server-port={port}", "--include-dashboard=false", "--object-store-memory=100000000"]
     words += ["--min-worker-port=0", "--max-worker-port=0"]  # any, or ours would be among them
     server = subprocess.Popen(
-        [sys.executable, "-m", "ray.scripts.scripts", *words],
+        [sys.executable, "-c", STARTER, *words],
         env=environment() | settings,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -237,7 +316,7 @@ def serving(host: str, port: int, settings: dict[str, str]) -> Iterator[None]:
 
 
 def called(settings: dict[str, str], *words: str) -> object:
-    """What a head is told by workers on a cluster, and where the nodes are; or why it has none."""
+    """What a head is told by workers on a cluster, and where nodes and workers are; or why it has none."""
     asked = [sys.executable, "-c", CALLER, *words]
     done = subprocess.run(asked, env=environment() | settings, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -249,9 +328,9 @@ def test_a_cluster_of_this_machine_is_found_and_reached_by_its_client_server(fol
     port = free_port()
     with serving("127.0.0.1", port, settings):
         near = {"RAY_TMPDIR": str(folder), "RAY_AUTH_MODE": "disabled"}
-        assert called(near) == [[7, 8], ["127.0.0.1"]]
+        assert called(near) == [[7, 8], ["127.0.0.1"], [None]]
         assert len(list((folder / "ray").glob("session_2*"))) == 1, "it was found, and no other one was started"
-        assert called(near, f"ray://127.0.0.1:{port}") == [[7, 8], ["127.0.0.1"]]
+        assert called(near, f"ray://127.0.0.1:{port}") == [[7, 8], ["127.0.0.1"], [None]]
 
 
 def test_a_cluster_over_a_network_is_used_with_a_token_and_tls_and_not_otherwise(folder: Path) -> None:
@@ -262,8 +341,8 @@ def test_a_cluster_over_a_network_is_used_with_a_token_and_tls_and_not_otherwise
     token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "5f" * 32}
     settings = certified(folder, host) | token | {"RAY_TMPDIR": str(folder)}
     with serving(host, port, settings):
-        assert called(settings, f"ray://{host}:{port}") == [[7, 8], [host]]
-        assert called(settings) == [[7, 8], [host]]
+        assert called(settings, f"ray://{host}:{port}") == [[7, 8], [host], [host]]  # where workers are reached too
+        assert called(settings) == [[7, 8], [host], [host]]
         wrong = settings | {"RAY_AUTH_TOKEN": "0" * 64}
         assert "cannot be used" in str(called(wrong, f"ray://{host}:{port}"))
         open_line = {name: value for name, value in settings.items() if name != "RAY_USE_TLS"}

@@ -140,9 +140,9 @@ class Laned(Trial):
         """Run it as `colonnade run` does."""
         return run_local(self.study(), self.folder / "out" / name, forks=self.forks)
 
-    def in_threads(self, path: Path | None = None) -> dict[str, Path]:
-        """Run it with heads in threads; workers are processes."""
-        ended = self.ended(path)
+    def in_threads(self, path: Path | None = None, dial: bool = True) -> dict[str, Path]:
+        """Run it with heads in threads; workers are processes. The coordinator may be one that does not dial."""
+        ended = self.ended(path, dial)
         for child in ended.values():
             assert child.returncode == 0, child.communicate()
         return self.places(path)
@@ -151,20 +151,22 @@ class Laned(Trial):
         out = self.folder / "out" / (path or self.file).stem
         return {name: folder_of(out, name) for name in ("coordinator", *self.parties)}
 
-    def ended(self, path: Path | None = None) -> dict[str, InThread]:
-        children = self.begun(path)
+    def ended(self, path: Path | None = None, dial: bool = True) -> dict[str, InThread]:
+        children = self.begun(path, dial=dial)
         for child in children.values():
             child.communicate(timeout=300)
         return children
 
-    def begun(self, path: Path | None = None, without: str | None = None) -> dict[str, InThread]:
+    def begun(self, path: Path | None = None, without: str | None = None, dial: bool = True) -> dict[str, InThread]:
         """All heads, or all but one."""
         study, places = Study.load(path or self.file), self.places(path)
         assert study.statement.rows
-        asked = Asked(self.workers, forks=self.forks)
-        children = {
-            "coordinator": InThread(lambda: run_coordinator(study, self._key, places["coordinator"], workers=asked))
-        }
+        asked, children = Asked(self.workers, forks=self.forks), dict[str, InThread]()
+        if without != "coordinator":
+            place = places["coordinator"]
+            children["coordinator"] = InThread(
+                lambda: run_coordinator(study, self._key, place, dial=dial, workers=asked)
+            )
         for name in [name for name in self.parties if name != without]:
             config = PartyConfig.load(self.folder / name / "party.toml")
             children[name] = InThread(

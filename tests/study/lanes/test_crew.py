@@ -18,7 +18,7 @@ from colonnade.protocols.lanes.crew import Closed, Failed, Free, Here, Lost
 from colonnade.study.engine.processes import Processes
 from colonnade.study.forks import Forks
 from colonnade.study.lanes import crew, worker
-from colonnade.study.lanes.crew import EngineCrew
+from colonnade.study.lanes.crew import EngineCrew, Note, unwritten
 from colonnade.wire import Identity
 from colonnade.wire.workers import check_introduction
 
@@ -29,10 +29,10 @@ TOPIC = b"a study"
 def start(forks: Forks, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., EngineCrew]]:
     made: list[EngineCrew] = []
 
-    def start(role: str, workers: int = 1) -> EngineCrew:
+    def start(role: str, workers: int = 1, note: Note = unwritten) -> EngineCrew:
         monkeypatch.setattr(crew, "ROLE", f"tests.study.lanes.roles:{role}")
         duty: Any = SimpleNamespace(name="bank", topic=TOPIC)
-        made.append(EngineCrew(Processes(forks=forks), duty, Identity.create("bank"), ["hub"], workers))
+        made.append(EngineCrew(Processes(forks=forks), duty, Identity.create("bank"), ["hub"], workers, note=note))
         return made[-1]
 
     yield start
@@ -58,7 +58,8 @@ def test_a_lane_is_introduced_by_the_head(start: Callable[..., EngineCrew]) -> N
 
 
 def test_a_worker_that_is_lost_loses_its_lane_and_is_replaced(start: Callable[..., EngineCrew]) -> None:
-    found = start("deaf")
+    noted: list[tuple[str, dict[str, Any]]] = []
+    found = start("deaf", note=lambda what, **details: noted.append((what, details)))
     assert found.event() == Free()
     found.begin(Lane(0))
     assert isinstance(found.event(), Here)
@@ -68,6 +69,15 @@ def test_a_worker_that_is_lost_loses_its_lane_and_is_replaced(start: Callable[..
     found.begin(Lane(0, 2))
     assert isinstance(found.event(), Here)
     assert found._told == {"lost_workers": 1, "replaced_workers": 1}
+    first, again = {"partition": 0, "attempt": 1}, {"partition": 0, "attempt": 2}
+    why = "its process was killed, by somebody or by the system for want of memory"
+    assert noted == [
+        ("all workers ready", {}),
+        ("worker lost", {"worker": 0, "why": why, **first}),
+        ("lane lost", {"worker": 0, **first}),
+        ("worker replaced", {"worker": 0, "by": 1}),
+        ("lane begun again", {"worker": 1, **again}),
+    ]
 
 
 def test_a_worker_that_is_lost_while_it_is_free_is_not_missed(start: Callable[..., EngineCrew]) -> None:
@@ -86,13 +96,15 @@ def test_a_worker_that_does_not_give_up_is_replaced(
     start: Callable[..., EngineCrew], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(crew, "_GIVE_UP_SECONDS", 0.1)
-    found = start("deaf")
+    noted: list[str] = []
+    found = start("deaf", note=lambda what, **details: noted.append(what))
     assert found.event() == Free()
     found.begin(Lane(0))
     assert isinstance(found.event(), Here)
     found.give_up(Lane(0))
     assert found.event() == Free()  # and nothing about the lane, which is of no interest
     assert found._told == {"lost_workers": 0, "replaced_workers": 1}
+    assert noted[1:] == ["lane given up", "worker ended: it did not give its lane up", "worker replaced"]
 
 
 def test_workers_that_cannot_be_started_end_the_study(start: Callable[..., EngineCrew]) -> None:
@@ -100,6 +112,25 @@ def test_workers_that_cannot_be_started_end_the_study(start: Callable[..., Engin
     assert isinstance(ended, Failed)
     assert isinstance(ended.error, EngineError)
     assert str(ended.error).startswith("workers of bank cannot go on: its process has ended")
+
+
+def test_no_more_workers_are_replaced_than_a_study_may_lose(
+    start: Callable[..., EngineCrew], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(crew, "MOST_REPLACED", 2)
+    found = start("deaf")
+    assert found.event() == Free()
+    for number in range(3):
+        found.begin(Lane(number))
+        assert isinstance(found.event(), Here)
+        kill(found, number)
+        ended = found.event()
+        if number < 2:
+            assert ended == Lost(Lane(number))
+            assert found.event() == Free()
+    assert isinstance(ended, Failed)
+    assert ended.lane == Lane(2)
+    assert str(ended.error).startswith("workers of bank cannot go on: its process was killed")
 
 
 def test_a_worker_without_memory_ends_the_study(start: Callable[..., EngineCrew]) -> None:

@@ -18,13 +18,14 @@ from colonnade.protocols.lanes.arbiter import Lane
 from colonnade.report.alignment import leakage
 from colonnade.report.cost import bytes_sent, time_and_bytes
 from colonnade.study import Study, preflight, run_coordinator
-from colonnade.study.forks import Forks, Wanted
-from colonnade.study.lanes import heads
+from colonnade.study.forks import Forks, Process, Wanted
+from colonnade.study.lanes import crew, heads
 from colonnade.study.local import local_commands
 from colonnade.study.meeting import Place
 from tests.ports import free_port
 
 from .conftest import Laned, Watched, error_of
+from .recovery import events_of
 
 Make = Callable[..., Laned]
 PCA = 'kind = "pca"\nn_components = 2\nrows_at_most = 100_000\n'
@@ -49,7 +50,7 @@ def test_a_study_in_processes(laned: Make) -> None:
         assert not facts["alignment"]["reused"]
         if name != "coordinator":
             assert facts["alignment"]["rows"] == len(study.people(name))
-            assert [entry["what"] for entry in _events(out[name])].count("first share") == 1
+            assert [entry["what"] for entry in events_of(out[name])].count("first share") == 1
             assert _ledger(study, name) == ["committed"]
     assert not study.left_behind()
 
@@ -61,6 +62,17 @@ def test_sums_are_exactly_those_without_lanes(laned: Make, crews: type[Watched])
     assert expected[0] == study.common
     assert study.values(study.in_threads()) == expected
     assert not study.left_behind()
+
+
+def test_a_worker_holds_nothing_of_a_lane_that_is_over(
+    laned: Make, crews: type[Watched], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(crew, "ROLE", "tests.study.lanes.roles:weighing")
+    study = laned(workers=1, partitions=2, align='mode = "ot"\n')
+    study.in_threads()
+    # This worker counts what is gone as claims: a table, its keys and its cells in each of two lanes.
+    gone = {name: each.claims for name, each in crews.all.items()}
+    assert gone == dict.fromkeys(study.parties, 6) | {"coordinator": 0}
 
 
 @pytest.mark.usefixtures("without_noise")
@@ -161,7 +173,6 @@ def test_a_hub_that_is_killed_takes_only_its_lanes(
         ("partitions = 4", "partitions = 6", "lanes.partitions must be a power of two from 2 to 65536"),
         ("partitions = 4", "partitions = 1", "lanes.partitions must be a power of two from 2 to 65536"),
         ('on = "person_id"\n', 'on = "person_id"\nmode = "fuzzy"\n', "lanes does not work with align.mode"),
-        ("[limits]", 'links = "direct"\n[limits]', 'lanes does not work with coordinator.links = "direct"'),
         ('[align]\non = "person_id"\n', "", "lanes needs [align]"),
     ],
 )
@@ -257,12 +268,12 @@ def test_lanes_are_in_the_digest_and_their_absence_is_not(laned: Make) -> None:
 def test_workers_of_one_party_on_ray(laned: Make, crews: type[Watched]) -> None:
     if importlib.util.find_spec("ray") is None:
         pytest.skip("Ray is not installed: pip install colonnade[ray]")
-    study = laned(rows=100, join=90)
+    study = laned(rows=100, join=300)  # Ray begins before shop joins, and may take its time
     expected = study.values(study.in_threads(study.plain))
     study.edit("shop/party.toml", r"^\[compute\]", '[compute]\nengine = "ray"\nspool = "spool"')
     out = study.in_threads()
     assert study.values(out) == expected
-    assert [entry["engine"] for entry in _events(out["shop"]) if entry["what"] == "workers started"] == ["ray"]
+    assert [entry["engine"] for entry in events_of(out["shop"]) if entry["what"] == "workers started"] == ["ray"]
     assert study.facts(out)["shop"]["lanes"]["done"] == 4
     assert not study.left_behind()
 
@@ -275,11 +286,7 @@ def test_a_head_that_is_killed_ends_the_study_and_its_table_is_removed_by_the_ne
         shop = forks.start(Wanted(command, nowhere.fileno(), nowhere.fileno()))
     others = study.begun(without="shop")
     try:
-        deadline = time.monotonic() + 300
-        while not (places["shop"].is_dir() and "first share" in [event["what"] for event in _events(places["shop"])]):
-            assert time.monotonic() < deadline
-            with pytest.raises(subprocess.TimeoutExpired):
-                shop.wait(0.05)
+        _until_first_share(places["shop"], shop)
     finally:
         shop.kill()
     for child in others.values():
@@ -290,6 +297,26 @@ def test_a_head_that_is_killed_ends_the_study_and_its_table_is_removed_by_the_ne
     assert {path.parent.name for path in study.left_behind() if path.is_dir()} == {"shop"}
     study.replace("partitions = 64", "partitions = 2")
     study.in_processes()
+    assert not study.left_behind()
+
+
+def test_a_coordinator_that_is_killed_takes_its_hub_and_the_study_along(laned: Make, forks: Forks) -> None:
+    study = laned(rows=100, partitions=64, reconnect=2)
+    places = study.places()
+    with open("/dev/null", "r+b") as nowhere:
+        command = local_commands(study.study(), places["coordinator"])["coordinator"]
+        coordinator = forks.start(Wanted(command, nowhere.fileno(), nowhere.fileno()))
+    parties = study.begun(without="coordinator")
+    try:
+        _until_first_share(places["bank"], coordinator)
+    finally:
+        coordinator.kill()
+    for child in parties.values():
+        child.communicate(timeout=300)
+    assert {child.returncode for child in parties.values()} <= {21, 22}
+    for name in study.parties:
+        assert study.states(name)[0] in ("sent", "released")
+    assert study.states("bank") == ["sent"]
     assert not study.left_behind()
 
 
@@ -321,10 +348,13 @@ def test_a_report_says_what_workers_did() -> None:
     assert bytes_sent({"parties": {"bank": {"traffic": {"sealed_sent": 1000}}}}) == 1000
 
 
-def _events(place: Any) -> list[dict[str, Any]]:
-    file = place / "events.jsonl"
-    lines = file.read_text().splitlines(keepends=True) if file.exists() else []
-    return [json.loads(line) for line in lines if line.endswith("\n")]  # another process may be writing one
+def _until_first_share(place: Any, of_whom: Process) -> None:
+    """Wait until a share has left somebody; a process that does not end meanwhile is needed for it."""
+    deadline = time.monotonic() + 300
+    while "first share" not in [event["what"] for event in events_of(place)]:
+        assert time.monotonic() < deadline
+        with pytest.raises(subprocess.TimeoutExpired):
+            of_whom.wait(0.05)
 
 
 def _ledger(study: Laned, name: str) -> list[str]:

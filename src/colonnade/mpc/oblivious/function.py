@@ -15,7 +15,7 @@ A function belongs to a context: a run, who asks and who holds. Nobody can pass 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -24,7 +24,7 @@ from colonnade.errors import ProtocolError
 from colonnade.mpc.digests import digests
 from colonnade.mpc.keyvalue import WORDS, Answers, Words, cells_for, stored
 from colonnade.mpc.oblivious.code import ROW_WORDS, WIDTH, Bits, Coder
-from colonnade.mpc.oblivious.matrices import columns_of, rows_of
+from colonnade.mpc.oblivious.matrices import Pieces, columns_of, rows_of
 from colonnade.randomness import Stream, new_key
 
 CHALLENGES = 4
@@ -71,20 +71,17 @@ class Asker:
 
     def __init__(self, listed: Listed, keys: Sequence[tuple[bytes, bytes]], context: bytes, stream: Stream) -> None:
         self._listed, self._context = listed, context
+        self._keys = [first for first, _ in keys]
         self._streams = [(Stream(first), Stream(second)) for first, second in keys]
-        self._hiding = np.empty((WIDTH, len(listed.rows) // 64 + SUMS), dtype=np.uint64)
-        self._filled = 0
         # Of its own for every holder: two who compare the same list under two challenges must not see a difference.
         self._veil = stream.uint64((64 * SUMS, WORDS))
 
     def hidden(self, piece: Bits) -> Bits:
         """The next piece of the list as the holder is sent it."""
         sent, count = piece.copy(), piece.shape[1]
-        own = self._hiding[:, self._filled : self._filled + count]
         for column, (first, second) in enumerate(self._streams):
-            own[column] = first.uint64(count)
-            sent[column] ^= own[column] ^ second.uint64(count)
-        self._filled += count
+            sent[column] ^= first.uint64(count)
+            sent[column] ^= second.uint64(count)
         return sent
 
     def last(self) -> Bits:
@@ -93,17 +90,31 @@ class Asker:
 
     def sums(self, challenge: bytes) -> tuple[Bits, Bits]:
         """The sums of rows that the holder asks for: of what hides the list, and of the list itself."""
-        listed = np.hstack([columns_of(self._listed.rows), columns_of(self._veil)])
-        return _summed(self._hiding, challenge), _summed(listed, challenge)
+        words = len(self._listed.rows) // 64 + SUMS
+        listed = zip(columns_of(self._listed.rows), columns_of(self._veil), strict=True)
+        return (
+            _summed((Stream(key).uint64(words) for key in self._keys), challenge),
+            _summed((np.concatenate(both) for both in listed), challenge),
+        )
 
     def values(self) -> Iterator[Words]:
         """The values for the list, some keys at a time; what hid the list is forgotten."""
-        rows = rows_of(self._hiding, ROW_WORDS)[: self._listed.cells]
-        del self._hiding
-        hashes, found = self._listed.hashes, Answers(rows, self._listed.seed)
+        rows, hashes = self._hiding()[: self._listed.cells], self._listed.hashes
+        del self._keys, self._streams
+        found = Answers(rows, self._listed.seed)
         for start in range(0, len(hashes), _AT_ONCE):
             part = hashes[start : start + _AT_ONCE]
             yield _values(self._context, part, found(part[:, :WORDS]))
+
+    def _hiding(self) -> Bits:
+        """The rows that hide the list: drawn again, since they take five times as much memory as the list does."""
+        streams, words = [Stream(key) for key in self._keys], len(self._listed.rows) // 64
+        found = np.empty((64 * words, ROW_WORDS), dtype=np.uint64)
+        for start in range(0, words, PIECE):
+            count = min(PIECE, words - start)
+            piece = np.array([stream.uint64(count) for stream in streams])
+            found[64 * start : 64 * (start + count)] = rows_of(piece, ROW_WORDS)
+        return found
 
     def __repr__(self) -> str:
         return "Asker(...)"
@@ -116,23 +127,21 @@ class Holder:
         self._context = context
         self._secret, self._salt, self._seed = secret, salt, seed
         self._streams = [Stream(key) for key in keys]
-        self._columns = np.empty((WIDTH, sum(pieces(size))), dtype=np.uint64)
-        self._cells, self._filled = cells_for(size), 0
-        self._taken = np.where(bits_of(secret), np.uint64((1 << 64) - 1), np.uint64(0))
+        self._taken = Pieces(sum(pieces(size)), ROW_WORDS)
+        self._cells = cells_for(size)
+        self._mask = np.where(bits_of(secret), np.uint64((1 << 64) - 1), np.uint64(0))
 
     def take(self, sent: Bits) -> None:
         """Keep a piece of what the asker sends."""
-        count = sent.shape[1]
-        own = self._columns[:, self._filled : self._filled + count]
+        own = self._taken.more(*sent.shape)
+        np.bitwise_and(sent, self._mask[:, None], out=own)
         for column, stream in enumerate(self._streams):
-            own[column] = stream.uint64(count)
-        own ^= sent & self._taken[:, None]
-        self._filled += count
+            own[column] ^= stream.uint64(sent.shape[1])
 
     def check(self, challenge: bytes, hiding: Bits, listed: Bits, source: str) -> None:
         """Refuse what is not a store of code words; ``hiding`` and ``listed`` are the sums that the asker shows."""
         coded = _coded(rows_of(listed, WORDS))
-        if not np.array_equal(_summed(self._columns, challenge), hiding ^ (coded & self._taken[:, None])):
+        if not np.array_equal(_summed(self._taken.columns(WIDTH), challenge), hiding ^ (coded & self._mask[:, None])):
             raise ProtocolError(f"{source} sent 'sums' that do not fit what it sent before, so it asked for no list")
 
     @staticmethod
@@ -150,8 +159,8 @@ class Holder:
 
         ``ahead`` are hashes of the first blocks of these keys.
         """
-        rows = rows_of(self._columns, ROW_WORDS)[: self._cells]
-        del self._columns
+        rows = self._taken.rows()[: self._cells]
+        del self._taken
         coder, answers = Coder(self._secret), Answers(rows, self._seed)
         for block in range(self.blocks(len(keys))):
             hashes = ahead[block] if block < len(ahead) else self.hashes(keys, block, 1)[0]
@@ -200,17 +209,19 @@ def _values(context: bytes, hashes: Words, rows: Bits) -> Words:
     return digests(begun, [flat[at : at + size] for at in range(0, len(flat), size)])
 
 
-def _summed(columns: Bits, challenge: bytes) -> Bits:
+def _summed(columns: Iterable[Bits], challenge: bytes) -> Bits:
     """For every column 512 sums of its bits: polynomials over the field of 2^128 elements, and a row that hides each.
 
     The authentication of GCM is such a polynomial, whose coefficients are the data, and which the processor computes.
     Its key is public here. It adds something that depends on the length alone and is taken off.
     """
-    found = np.ascontiguousarray(columns[:, -SUMS:]).astype("<u8")
-    for index in range(CHALLENGES):
-        cipher = AESGCM(challenge[CHALLENGE_BYTES * index : CHALLENGE_BYTES * (index + 1)])
-        added = cipher.encrypt(_NONCE, b"", bytes(8 * (columns.shape[1] - SUMS)))
-        tags = [cipher.encrypt(_NONCE, b"", column.astype("<u8").tobytes()) for column in columns[:, :-SUMS]]
-        sums = np.frombuffer(b"".join(tags), dtype="<u8").reshape(-1, 2) ^ np.frombuffer(added, dtype="<u8")
-        found[:, 2 * index : 2 * index + 2] ^= sums
-    return found
+    keys = [challenge[start : start + CHALLENGE_BYTES] for start in range(0, len(challenge), CHALLENGE_BYTES)]
+    ciphers, tags, veils, data = [AESGCM(key) for key in keys], list[bytes](), list[Bits](), b""
+    for column in columns:
+        data = column[:-SUMS].astype("<u8", copy=False).tobytes()
+        tags += [cipher.encrypt(_NONCE, b"", data) for cipher in ciphers]
+        veils.append(column[-SUMS:])
+    added = b"".join(cipher.encrypt(_NONCE, b"", bytes(len(data))) for cipher in ciphers)
+    sums = np.frombuffer(b"".join(tags), dtype="<u8").reshape(-1, SUMS)
+    hidden: Bits = np.array(veils, dtype="<u8") ^ sums ^ np.frombuffer(added, dtype="<u8")
+    return hidden

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from colonnade.mpc.oblivious.code import Bits
@@ -31,6 +33,39 @@ def rows_of(columns: Bits, wide: int) -> Bits:
         turned = _turned(block.reshape(wide, _WORD, -1))
         found[start * _WORD : (start + _AT_ONCE) * _WORD] = turned.transpose(2, 1, 0).reshape(-1, wide)
     return found
+
+
+class Pieces:
+    """A matrix that comes by columns, some words of all of them at a time, and is turned into rows where it lies.
+
+    It is by far the largest thing that an evaluation holds, so that it is never there twice.
+    """
+
+    def __init__(self, words: int, wide: int) -> None:
+        self._held = np.empty(words * _WORD * wide, dtype=np.uint64)
+        self._wide = wide
+        self._pieces: list[Bits] = []
+        self._filled = 0
+
+    def more(self, columns: int, words: int) -> Bits:
+        """Room for the next words of so many columns, to be written to; columns that are missing are zero."""
+        size = words * _WORD * self._wide
+        piece = self._held[self._filled : self._filled + size].reshape(_WORD * self._wide, words)
+        piece[columns:] = 0
+        self._pieces.append(piece)
+        self._filled += size
+        return piece[:columns]
+
+    def columns(self, count: int) -> Iterator[Bits]:
+        """The first columns, one after the other."""
+        return (np.concatenate([piece[column] for piece in self._pieces]) for column in range(count))
+
+    def rows(self) -> Bits:
+        """The rows; there are no columns any more."""
+        for piece in self._pieces:
+            piece.reshape(-1, self._wide)[:] = rows_of(piece, self._wide)
+        self._pieces.clear()
+        return self._held[: self._filled].reshape(-1, self._wide)
 
 
 def _turned(blocks: Bits) -> Bits:

@@ -26,6 +26,9 @@ Cause = Literal["lost", "memory", "raised"]
 class Line(Protocol):
     """A worker's end of its line to the head."""
 
+    host: str | None
+    """The address of this worker's machine, where it may be another one than the head's."""
+
     def receive(self, seconds: float | None = None) -> Any:
         """The next command, in the order in which they were sent; a ``TimeoutError`` if none comes in time."""
 

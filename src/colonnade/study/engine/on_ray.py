@@ -31,6 +31,7 @@ from typing import Any
 from colonnade.errors import EngineError
 from colonnade.study.engine.contract import Engine, Gone, pickled
 from colonnade.study.engine.processes import cores
+from colonnade.study.engine.ray_nodes import START_SECONDS, begun
 from colonnade.study.engine.worker import Birth, QueuedLine, event, live
 
 LOCAL = "local"
@@ -50,7 +51,7 @@ class Seat:
 
     def __init__(self, birth: bytes) -> None:
         self._said: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-        self._line = QueuedLine(self._said.put)
+        self._line = QueuedLine(self._said.put, _own_address())
         self._early: dict[int, bytes] = {}
         self._taken, self._taking = 0, threading.Lock()
         nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -220,9 +221,10 @@ class _Connection:
             made = cls(ours=True)
             made._hush(True)
             try:
+                settings = made._settings(found, workers)
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # of Ray, about later versions of Ray
-                    ray.init(**made._settings(found, workers), log_to_driver=False, configure_logging=False)
+                    begun(lambda: ray.init(**settings, log_to_driver=False, configure_logging=False))
                 _check_nodes(ray)
             except EngineError:
                 made.close()
@@ -324,6 +326,7 @@ def _settled(address: str | None) -> Iterator[str]:
     if found == LOCAL:
         # Other users of this machine reach its ports, so even a cluster of our own asks for a token.
         own = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": _OWN_TOKEN, "RAY_USE_TLS": "0"}
+        own["RAY_gcs_server_port_wait_time_s"] = str(START_SECONDS)
     else:
         own = {}
         check_guarded(found)
@@ -347,6 +350,12 @@ def _settled(address: str | None) -> Iterator[str]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+def _own_address() -> str | None:
+    """The address of the node that this actor runs on; none where all nodes are on the loopback interface."""
+    found = str(_ray().util.get_node_ip_address())
+    return None if is_loopback(f"{found}:0") else found
 
 
 def _running() -> str | None:

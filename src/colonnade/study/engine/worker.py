@@ -63,7 +63,8 @@ class Over:
 class QueuedLine(Line):
     """A line whose commands are put into a queue as they come."""
 
-    def __init__(self, out: Callable[[bytes], None]) -> None:
+    def __init__(self, out: Callable[[bytes], None], host: str | None = None) -> None:
+        self.host = host
         self._commands: queue.SimpleQueue[Frame] = queue.SimpleQueue()
         self._out = out
         self._lock = threading.Lock()

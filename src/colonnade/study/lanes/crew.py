@@ -10,7 +10,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -20,9 +20,13 @@ from colonnade.errors import ColonnadeError, EngineError
 from colonnade.protocols.lanes.arbiter import Lane
 from colonnade.protocols.lanes.crew import Closed, Done, Event, Failed, Free, Here, Lost
 from colonnade.study.engine.contract import Engine, Gone, Said
+from colonnade.study.lanes.helping import shared
+from colonnade.study.lanes.links import Links, together
 from colonnade.study.lanes.words import Duty, Ended, GiveUp, Play, Ready, Take
 from colonnade.study.lanes.worker import ROLE
+from colonnade.tables.spool.chores import Chore
 from colonnade.wire import Identity
+from colonnade.wire.direct import Told
 from colonnade.wire.workers import introduce
 
 MOST_REPLACED = 256
@@ -33,15 +37,34 @@ _INTRODUCED = timedelta(hours=24)
 _GIVE_UP_SECONDS = 5.0
 _OURSELVES = -1
 
+Note = Callable[..., None]
+"""Writes a line into the record: what happened, and details without data."""
+
+
+def unwritten(what: str, **details: Any) -> None:
+    """Write nothing down."""
+
 
 class EngineCrew:
     """All workers of one participant."""
 
     def __init__(
-        self, engine: Engine, duty: Duty, identity: Identity, hubs: Sequence[str], workers: int | None
+        self,
+        engine: Engine,
+        duty: Duty,
+        identity: Identity,
+        hubs: Sequence[str],
+        workers: int | None,
+        told: Told | None = None,
+        note: Note = unwritten,
     ) -> None:
-        """``hubs`` are the addresses that this participant's workers dial, in the order of the study."""
+        """``hubs`` are the addresses that this participant's workers dial, in the order of the study.
+
+        ``told`` hears, once for each peer, that packets of a lane go through a hub which should go directly. ``note``
+        is told what is lost and what is done about it (docs/how-to/lanes.md).
+        """
         self._engine, self._duty, self._identity, self._hubs = engine, duty, identity, tuple(hubs)
+        self._note = note
         self._lock = threading.RLock()
         self._requests: dict[int, bytes] = {}
         self._idle: deque[int] = deque()
@@ -49,9 +72,12 @@ class EngineCrew:
         self._waiting: deque[Lane] = deque()
         self._leaving: dict[int, float] = {}
         """Until when workers may take to give up a lane."""
+        self._replaces: dict[int, int] = {}
+        """Whom workers replace that have not said a word yet: the last before them that did."""
         self._free = 0
         """How many free workers the head knows of; some of them may be lost meanwhile."""
         self._stillborn = 0
+        self._all_ready = False
         self._closed = False
         self._folder: str | None = None
         self._people = 0
@@ -61,15 +87,49 @@ class EngineCrew:
         self._rows: dict[int, int] = {}
         self._told = {"lost_workers": 0, "replaced_workers": 0}
         self._used = {"processor_seconds": 0.0, "sent": 0}
+        self._links: Links = {}
+        self._told_way, self._through_hub = told, set[str]()
         self.claims = 0
         """How many claims about shares were checked in lanes that ended well here."""
         self._workers = set(engine.start(ROLE, (duty,), workers))
         self.size = len(self._workers)
         """How many workers there are."""
 
+    def share(self, chores: Sequence[Chore], pulse: Callable[[], None]) -> Iterator[tuple[int, Any]]:
+        """Let workers do these, before the first lane: nobody waits for events of lanes yet."""
+        return shared(self, chores, pulse)
+
     def lay(self, folder: str, people: int) -> None:
         """Where the partitions of the party's table lie, before the first lane."""
-        self._folder, self._people = folder, people
+        with self._lock:
+            self._folder, self._people = folder, people
+            self._serve()
+
+    # What sharing asks (study/lanes/helping.py)
+
+    def idle(self) -> int | None:
+        """A worker that has nothing to do, which is busy from now on."""
+        return self._idle.popleft() if self._idle else None
+
+    def command(self, worker: int, command: Any) -> None:
+        """Send a command."""
+        self._engine.send(worker, command)
+
+    def heard(self, seconds: float) -> Said | Gone:
+        """The next event of a worker; one that is gone is replaced, and one that is ready is idle."""
+        event = self._engine.events.get(timeout=seconds)
+        with self._lock:
+            if event.worker in self._workers:
+                if isinstance(event, Gone):
+                    if (why := self._lose(event.worker, event, None)) is not None:
+                        raise why
+                elif isinstance(event.value, Ready):
+                    self._ready(event.worker, event.value)
+        return event
+
+    def rest(self, worker: int) -> None:
+        """A worker has nothing to do."""
+        self._idle.append(worker)
 
     # What the head asks
 
@@ -92,6 +152,7 @@ class EngineCrew:
         """Stop its worker's part at once."""
         with self._lock:
             if (worker := self._lanes.get(lane)) is not None:
+                self._note_lane("lane given up", lane, worker)
                 self._leaving[worker] = time.monotonic() + _GIVE_UP_SECONDS
                 self._engine.send(worker, GiveUp(lane))
                 self._say(None)  # whoever waits for events looks at the clock now
@@ -146,6 +207,7 @@ class EngineCrew:
             **self._told,
             "seconds": round(seconds, 3),
             **used,
+            **({"links": self._links} if self._links else {}),
         }
 
     # The caller holds the lock
@@ -153,11 +215,11 @@ class EngineCrew:
     def _hear(self, heard: Said | Gone) -> None:
         worker = heard.worker
         if isinstance(heard, Gone):
-            self._lose(worker, heard)
+            lane = next((lane for lane, whose in self._lanes.items() if whose == worker), None)
+            if (why := self._lose(worker, heard, lane)) is not None:
+                self._say(Failed(lane or Lane(0), why))
         elif isinstance(heard.value, Ready):
-            self._stillborn = 0
-            self._requests[worker] = heard.value.request
-            self._idle.append(worker)
+            self._ready(worker, heard.value)
         elif isinstance(heard.value, Ended) and self._lanes.get(heard.value.lane) == worker:
             self._ended(worker, heard.value)
         self._serve()
@@ -168,27 +230,49 @@ class EngineCrew:
         self._idle.append(worker)
         self._used["processor_seconds"] += ended.seconds
         self._used["sent"] += ended.sent
+        together(self._links, ended.links)
         given_up = self._leaving.pop(worker, None) is not None
         if ended.sums is not None:
             self.claims += ended.claims
             self._rows[lane.partition] = ended.sums.rows
+            self._tell_ways(ended.through_hub)  # in lost lanes, links break because a worker is gone
+            if lane.attempt > 1:
+                self._note_lane("repeated lane done", lane, worker)
             self._say(Done(lane, ended.sums))
         elif ended.failure is not None and (ended.failure[0] or not given_up):
             self._say(Failed(lane, _error(self._duty.name, *ended.failure)))
         elif not given_up:
+            self._note_lane("lane lost", lane, worker)
             self._say(Lost(lane))
 
-    def _lose(self, worker: int, gone: Gone) -> None:
-        """A worker is gone: another takes its place, unless it would fare no better."""
-        lane = next((lane for lane, whose in self._lanes.items() if whose == worker), None)
+    def _ready(self, worker: int, said: Ready) -> None:
+        self._stillborn = 0
+        self._requests[worker] = said.request
+        self._idle.append(worker)
+        if (before := self._replaces.pop(worker, None)) is not None:
+            self._note("worker replaced", worker=before, by=worker)
+        if not self._all_ready and len(self._requests) == self.size:
+            self._all_ready = True
+            self._note("all workers ready")
+
+    def _tell_ways(self, through_hub: Mapping[str, str]) -> None:
+        for peer in sorted(through_hub.keys() - self._through_hub):
+            self._through_hub.add(peer)
+            if self._told_way is not None:
+                with suppress(Exception):  # whoever is told must not break what it is told about
+                    self._told_way(peer, f"in lanes, {through_hub[peer]}")
+
+    def _lose(self, worker: int, gone: Gone, lane: Lane | None) -> EngineError | None:
+        """A worker is gone: another takes its place, or the error, if that would fare no better."""
         self._stillborn += worker not in self._requests
         self._told["lost_workers"] += 1
+        had = {} if lane is None else {"partition": lane.partition, "attempt": lane.attempt}
+        self._note("worker lost", worker=worker, why=gone.why, **had)
         useless = self._stillborn > _MOST_STILLBORN or self._told["lost_workers"] > MOST_REPLACED
         if gone.cause != "lost" or useless:
-            why = EngineError(f"workers of {self._duty.name} cannot go on: {gone.why}")
-            self._say(Failed(lane or Lane(0), why))
-        else:
-            self._replace(worker, lane)
+            return EngineError(f"workers of {self._duty.name} cannot go on: {gone.why}")
+        self._replace(worker, lane)
+        return None
 
     def _replace(self, worker: int, lane: Lane | None) -> None:
         given_up = self._leaving.pop(worker, None) is not None
@@ -198,10 +282,13 @@ class EngineCrew:
         if lane is not None:
             del self._lanes[lane]
             if not given_up:
+                self._note_lane("lane lost", lane, worker)
                 self._say(Lost(lane))
         self._told["replaced_workers"] += 1
         self._workers.remove(worker)
-        self._workers.add(self._engine.replace(worker))
+        another = self._engine.replace(worker)
+        self._workers.add(another)
+        self._replaces[another] = self._replaces.pop(worker, worker)
 
     def _serve(self) -> None:
         """Give lanes to workers that are free, and tell the head of others that it does not know of."""
@@ -209,12 +296,17 @@ class EngineCrew:
             lane, worker = self._waiting.popleft(), self._idle.popleft()
             self._lanes[lane] = worker
             self._engine.send(worker, Take(lane, self._folder, self._people))
+            if lane.attempt > 1:
+                self._note_lane("lane begun again", lane, worker)
             until = datetime.now(UTC) + _INTRODUCED
             introduction = introduce(self._identity, self._requests[worker], self._duty.topic, until)
             self._say(Here(lane, introduction))
         while len(self._idle) > self._free:
             self._free += 1
             self._say(Free())
+
+    def _note_lane(self, what: str, lane: Lane, worker: int) -> None:
+        self._note(what, partition=lane.partition, attempt=lane.attempt, worker=worker)
 
     def _say(self, event: Event | None) -> None:
         self._engine.events.put(Said(_OURSELVES, event))
@@ -231,6 +323,7 @@ class EngineCrew:
             now = time.monotonic()
             for worker in [worker for worker, due in self._leaving.items() if due <= now]:
                 lane = next((lane for lane, whose in self._lanes.items() if whose == worker), None)
+                self._note("worker ended: it did not give its lane up", worker=worker)
                 self._replace(worker, lane)
 
 

@@ -24,13 +24,17 @@ from colonnade.study.alignment.play import Notes, write_down
 from colonnade.study.compute import ComputePart
 from colonnade.study.lanes.asked import AS_WRITTEN, Asked
 from colonnade.study.lanes.crew import EngineCrew
+from colonnade.study.lanes.helping import SpreadFrom
 from colonnade.study.lanes.words import Duty
 from colonnade.study.meeting import Place
 from colonnade.study.policy import PartyConfig
 from colonnade.study.spec import Study
 from colonnade.tables import Schema
 from colonnade.tables.spool import Gathered, Spool, gather
+from colonnade.tables.spool.chores import Hands
+from colonnade.tables.spool.room import Room
 from colonnade.wire import Certificate, Identity
+from colonnade.wire.direct import Direct, Told
 
 _REACH_SECONDS = 10.0
 """For how long a worker tries to reach a hub, at first or again: a lane that is lost can be run at another one."""
@@ -51,6 +55,7 @@ class Head:
         place: Place,
         record: Notes,
         asked: Asked,
+        told: Told | None,
     ) -> None:
         if place.room:
             raise StudyError(
@@ -58,7 +63,7 @@ class Head:
                 "own, with `colonnade coordinator` and `colonnade party`"
             )
         self._study, self._model, self._identity, self._certificates = study, model, identity, certificates
-        self._place, self._record, self._asked = place, record, asked
+        self._place, self._record, self._asked, self._told = place, record, asked, told
         self._left = ExitStack()
         self._own_crew: EngineCrew
 
@@ -71,7 +76,9 @@ class Head:
         hubs = len(self._study.content.coordinator.lane_hubs)
         return Laned(cast("OnShares", self._study.task), aligning, bytes.fromhex(self._study.digest), hubs)
 
-    def _crew(self, compute: ComputePart, hubs: Sequence[str], schema: Schema | None = None) -> EngineCrew:
+    def _crew(
+        self, compute: ComputePart, hubs: Sequence[str], direct: Direct, schema: Schema | None = None
+    ) -> EngineCrew:
         limits = self._study.content.limits
         settings = limits.of_participant(min(limits.join, _REACH_SECONDS))
         settings["reconnect_grace"] = min(limits.reconnect, _REACH_SECONDS)
@@ -84,8 +91,10 @@ class Head:
             settings,
             limits.join,
             schema,
+            direct if self._study.content.coordinator.links == "direct" else None,
         )
-        crew = EngineCrew(compute.opened(self._asked.forks), duty, self._identity, hubs, compute.workers)
+        engine = compute.opened(self._asked.forks)
+        crew = EngineCrew(engine, duty, self._identity, hubs, compute.workers, self._told, self._record.note)
         self._left.callback(lambda: self._record.add(lanes=crew.facts))
         self._left.callback(crew.close)
         self._record.note("workers started", workers=crew.size, engine=compute.engine)
@@ -124,7 +133,7 @@ class Head:
 
 
 class OwnerHead(Head):
-    """An owner's: its table is read and checked here, once, and lies in a private folder until the study ends."""
+    """An owner's: its table is read and checked once, with its workers, and lies in a private folder until the end."""
 
     def __init__(
         self,
@@ -136,31 +145,45 @@ class OwnerHead(Head):
         place: Place,
         record: Notes,
         asked: Asked = AS_WRITTEN,
+        told: Told | None = None,
     ) -> None:
-        super().__init__(study, model, identity, certificates, place, record, asked)
+        super().__init__(study, model, identity, certificates, place, record, asked, told)
         try:
-            compute = asked.compute(config.content.compute)
-            self._gathered = self._read(config, compute)
-            schema = study.roster.schemas[config.name].written(config.content.written)
-            hub = place.hub or study.content.coordinator.address
-            self._own_crew = self._crew(compute, self._hubs(hub), schema)
+            self._config, self._compute = config, asked.compute(config.content.compute)
+            self._gathered = self._read()
+            self._own_crew = self._started
         except BaseException:
             self._left.close()
             raise
 
-    def _read(self, config: PartyConfig, compute: ComputePart) -> Gathered:
-        study, own = self._study, config.content
+    @cached_property
+    def _started(self) -> EngineCrew:
+        """The workers: they are started when there is something to do for them, at the latest before lanes."""
+        hub = self._place.hub or self._study.content.coordinator.address
+        return self._crew(self._compute, self._hubs(hub), self._config.content.network.direct, self._schema)
+
+    @property
+    def _schema(self) -> Schema:
+        return self._study.roster.schemas[self._config.name].written(self._config.content.written)
+
+    def _hands(self, pulse: head.Pulse) -> Hands:
+        return lambda chores: self._started.share(chores, pulse)
+
+    def _read(self) -> Gathered:
+        study, config, own = self._study, self._config, self._config.content
         plan = self.laned.aligning.plan
+        room = Room(config.path.parent / (self._compute.spool or "."))
+        self._left.callback(room.remove)  # after workers have ended, who may write there
         gathered = gather(
             config.data,
-            study.roster.schemas[config.name].written(own.written),
+            self._schema,
             plan,
-            config.path.parent / (compute.spool or "."),
+            room,
             id=own.id,
             columns=config.key_columns(plan),
             misfits=own.misfits,
+            hands=self._hands(lambda: None),
         )
-        self._left.callback(gathered.remove)
         report = gathered.report
         misfits = dict(report.misfits)
         self._record.note(
@@ -177,11 +200,9 @@ class OwnerHead(Head):
         start, gathered = time.monotonic(), self._gathered
 
         def split(spread: Partitions, pulse: head.Pulse) -> list[int]:
-            def partition_of(keys: Sequence[bytes]) -> Any:
-                pulse()
-                return spread.of(keys)
-
-            spool: Spool = gathered.split(partition_of, spread.count)
+            partition_of = SpreadFrom.written(spread, gathered.folder)
+            spool: Spool = gathered.split(partition_of, spread.count, self._hands(pulse), self._compute.memory)
+            partition_of.forget()
             self._own_crew.lay(str(spool.folder), gathered.keys)
             self._record.note("table in partitions", partitions=spread.count)
             return [int(length) for length in spool.lengths]
@@ -204,13 +225,17 @@ class CoordinatorHead(Head):
         place: Place,
         record: Notes,
         asked: Asked = AS_WRITTEN,
+        told: Told | None = None,
+        *,
+        dial: bool = True,
     ) -> None:
-        super().__init__(study, model, identity, certificates, place, record, asked)
+        super().__init__(study, model, identity, certificates, place, record, asked, told)
         try:
             compute = asked.compute()
             # Its own processes need not come in by the door that strangers use.
             own = place.hub if compute.address is None else None
-            self._own_crew = self._crew(compute, self._hubs(own or study.content.coordinator.address))
+            hubs = self._hubs(own or study.content.coordinator.address)
+            self._own_crew = self._crew(compute, hubs, Direct(dials=dial))
         except BaseException:
             self._left.close()
             raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from colonnade.models.base import Estimator
@@ -11,7 +11,9 @@ from colonnade.protocols.lanes.arbiter import Lane
 from colonnade.protocols.lanes.lane import Laned
 from colonnade.protocols.sums import Sums
 from colonnade.tables import Schema
+from colonnade.tables.spool.chores import Chore
 from colonnade.wire import Certificate
+from colonnade.wire.direct import Direct
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,8 @@ class Duty:
     """For how many seconds it waits for the other workers of a lane."""
     schema: Schema | None = None
     """Of the party's table; the coordinator has none."""
+    direct: Direct | None = None
+    """How its head connects to others, where the study asks for direct links."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,23 @@ class GiveUp:
 
 
 @dataclass(frozen=True)
+class Help:
+    """Command, before the first lane: do this part of the work on the party's table."""
+
+    number: int
+    chore: Chore
+
+
+@dataclass(frozen=True)
+class Helped:
+    """How that ended: with a result, or it failed. Then the head does it, and tells why it cannot be done."""
+
+    number: int
+    result: Any = None
+    failed: bool = False
+
+
+@dataclass(frozen=True)
 class Ready:
     """A worker's first word; the request is that of its keys, and public."""
 
@@ -80,3 +101,7 @@ class Ended:
     """Bytes, sealed."""
     claims: int = 0
     """How many claims about shares were checked with the other seats."""
+    links: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """By which way packets went to each peer."""
+    through_hub: Mapping[str, str] = field(default_factory=dict)
+    """For a peer, in one sentence, why that was the hub."""

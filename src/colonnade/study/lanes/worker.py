@@ -19,8 +19,11 @@ from colonnade.protocols.lanes.lane import Part, is_loss, play_lane
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.study.engine.contract import Line
 from colonnade.study.engine.worker import without_data
-from colonnade.study.lanes.words import Duty, Ended, GiveUp, Play, Ready, Take
+from colonnade.study.lanes.helping import helped
+from colonnade.study.lanes.links import WorkerLinks
+from colonnade.study.lanes.words import Duty, Ended, GiveUp, Help, Play, Ready, Take
 from colonnade.tables.spool import Spool
+from colonnade.tidy import settle, tidy
 from colonnade.wire import Endpoint
 from colonnade.wire.workers import WorkerKeys
 
@@ -30,16 +33,21 @@ _GIVEN_UP = "its head gave this lane up"
 
 def main(line: Line, duty: Duty) -> None:
     """The role: it ends with its head."""
-    keys = WorkerKeys.create(duty.name)
+    keys, links = WorkerKeys.create(duty.name), WorkerLinks(duty.direct, line.host)
     line.say(Ready(keys.request))
     if duty.schema is not None:
         duty.laned.task.prepare()
+    settle()
     run: _Run | None = None
     with threadpool_limits(limits=1, user_api="blas"):
         while True:
             command = line.receive()
-            if isinstance(command, Take):
-                run = _Run(line, duty, keys, command)
+            if isinstance(command, Help):
+                done = helped(command)
+                tidy()
+                line.say(done)
+            elif isinstance(command, Take):
+                run = _Run(line, duty, keys, links, command)
             elif run is not None and command.lane == run.lane:
                 run.heed(command)
 
@@ -47,9 +55,9 @@ def main(line: Line, duty: Duty) -> None:
 class _Run:
     """One lane, from when it was given to this worker until it ends."""
 
-    def __init__(self, line: Line, duty: Duty, keys: WorkerKeys, taken: Take) -> None:
+    def __init__(self, line: Line, duty: Duty, keys: WorkerKeys, links: WorkerLinks, taken: Take) -> None:
         self.lane: Lane = taken.lane
-        self._line, self._duty, self._keys, self._taken = line, duty, keys, taken
+        self._line, self._duty, self._keys, self._links, self._taken = line, duty, keys, links, taken
         self._commands: queue.SimpleQueue[Play | GiveUp] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._place: Endpoint | None = None
@@ -71,9 +79,14 @@ class _Run:
             ended = self._played()
         except BaseException as error:
             ended = Ended(self.lane, failure=self._failure(error))
-        sent = 0 if self._place is None else self._place.counters.total.sealed_sent
-        seconds = time.process_time() - start
-        self._line.say(replace(ended, seconds=seconds, sent=sent))
+        if self._place is not None:
+            links, through_hub = self._links.ended(self._place)
+            sent = self._place.counters.total.sealed_sent
+            ended = replace(ended, sent=sent, links=links, through_hub=through_hub)
+        with self._lock:
+            self._place = None
+        tidy()  # before the head hears that this worker is free: the next lane finds it as small as this one did
+        self._line.say(replace(ended, seconds=time.process_time() - start))
 
     def _failure(self, error: BaseException) -> tuple[str, str] | None:
         """What a head is told; ``None`` for a loss, and for whatever a session that was aborted may bring about."""
@@ -98,6 +111,7 @@ class _Run:
             duty.topic,
             hub_name=COORDINATOR,
             **duty.settings,
+            **self._links.settings,
         )
         with self._lock:
             self._place = place

@@ -1,4 +1,4 @@
-"""What it takes to carry messages through a hub of this machine: processor time a byte, a session, a round trip."""
+"""What messages take on this machine, through a hub and by a direct link: processor time a byte, a round trip."""
 
 from __future__ import annotations
 
@@ -23,8 +23,12 @@ from colonnade.errors import ConnectError
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.received import Message, Octets, received
 from colonnade.wire import Certificate, Endpoint, Hub, Identity, dial
+from colonnade.wire.direct import Direct
 
 ENDS = ("one", "other")
+_THROUGH_HUB: Mapping[str, Direct | None] = dict.fromkeys(ENDS)
+_LINKED: Mapping[str, Direct | None] = {"one": Direct(), "other": Direct(listen="127.0.0.1:20000-65535")}
+_ROOMS = ("hub", "linked")
 _PATIENCE = 60.0
 _MESSAGE = 1 << 21
 _OF_A_WORKER = ("pyarrow.parquet", "colonnade.study.run", "colonnade.models.pca", "colonnade.privacy.noise.strips")
@@ -41,33 +45,78 @@ class Carried:
     session: float
     round_trip: float
     interpreter: int | None
+    linked_byte: float
+    """As ``end_byte``, by a direct link."""
+    linked_trip: float
+
+
+@dataclass(frozen=True)
+class _Sent:
+    """What was measured by one way."""
+
+    session: float
+    byte: float
+    hub_byte: float
+    trip: float
+    memory: int | None
 
 
 def carry(messages: int, rounds: int) -> Carried:
-    """Send so many messages of 2 MiB from one end to the other, and so many small ones there and back."""
+    """Send so many messages of 2 MiB from one end to the other, and so many small ones there and back, both ways."""
     with tempfile.TemporaryDirectory(prefix="colonnade-bench-") as folder, _hub(Path(folder)) as (pipe, address):
-        certificates = {name: Certificate.load(Path(folder) / f"{name}.crt") for name in (*ENDS, COORDINATOR)}
-        before = time.process_time()
-        ends = {
-            name: dial(
-                address,
-                Identity.load(Path(folder) / f"{name}.key", Path(folder) / f"{name}.crt"),
-                certificates,
-                connect_timeout=_PATIENCE,
-            )
-            for name in ENDS
-        }
-        try:
-            for name, end in ends.items():
-                end.wait_for_peers([other for other in ENDS if other != name], timeout=_PATIENCE)
-            session = (time.process_time() - before) / len(ENDS)
-            return _between(ends, pipe, session, messages, rounds)
-        finally:
-            for end in ends.values():
-                end.close()
+        found, linked = (
+            _by(way, room, Path(folder), address, pipe, messages, rounds)
+            for way, room in zip((_THROUGH_HUB, _LINKED), _ROOMS, strict=True)
+        )
+    return Carried(found.byte, found.hub_byte, found.session, found.trip, found.memory, linked.byte, linked.trip)
 
 
-def _between(ends: Mapping[str, Endpoint], pipe: Connection, session: float, messages: int, rounds: int) -> Carried:
+def _by(
+    way: Mapping[str, Direct | None],
+    room: str,
+    folder: Path,
+    address: str,
+    pipe: Connection,
+    messages: int,
+    rounds: int,
+) -> _Sent:
+    certificates = {name: Certificate.load(folder / f"{name}.crt") for name in (*ENDS, COORDINATOR)}
+    before = time.process_time()
+    ends = {
+        name: dial(
+            address,
+            Identity.load(folder / f"{name}.key", folder / f"{name}.crt"),
+            certificates,
+            connect_timeout=_PATIENCE,
+            room=room,
+            direct=way[name],
+        )
+        for name in ENDS
+    }
+    try:
+        for name, end in ends.items():
+            end.wait_for_peers([other for other in ENDS if other != name], timeout=_PATIENCE)
+        session = (time.process_time() - before) / len(ENDS)
+        if way is _LINKED:
+            _await_link(ends)
+        return _between(ends, pipe, session, messages, rounds)
+    finally:
+        closing = [threading.Thread(target=end.close) for end in ends.values()]
+        for thread in closing:
+            thread.start()
+        for thread in closing:
+            thread.join()
+
+
+def _await_link(ends: Mapping[str, Endpoint]) -> None:
+    deadline = time.monotonic() + _PATIENCE
+    while not all(way.direct for end in ends.values() for peer, way in end.ways.items() if peer in ENDS):
+        if time.monotonic() > deadline:
+            raise ConnectError("two programs of this machine cannot connect to each other: see its firewall")
+        time.sleep(0.01)
+
+
+def _between(ends: Mapping[str, Endpoint], pipe: Connection, session: float, messages: int, rounds: int) -> _Sent:
     one, other = ends["one"].channel("other"), ends["other"].channel("one")
     content = np.random.default_rng(0).bytes(_MESSAGE)
 
@@ -89,7 +138,7 @@ def _between(ends: Mapping[str, Endpoint], pipe: Connection, session: float, mes
     taken, hub_taken = time.process_time() - before, _ask(pipe)[0] - hub_before[0]
     answering.join(_PATIENCE)
     carried = messages * _MESSAGE
-    return Carried(taken / 2 / carried, hub_taken / carried, session, median(trips), hub_before[1])
+    return _Sent(session, taken / 2 / carried, hub_taken / carried, median(trips), hub_before[1])
 
 
 _PIECE = Message("piece", content=Octets(0, _MESSAGE))
@@ -141,7 +190,7 @@ def _serve(folder: str, pipe: Connection) -> None:
     names = (*ENDS, COORDINATOR)
     certificates = {name: Certificate.load(place / f"{name}.crt") for name in names}
     identity = Identity.load(place / f"{COORDINATOR}.key", place / f"{COORDINATOR}.crt")
-    with Hub(identity, certificates) as hub:
+    with Hub(identity, certificates, rooms=dict.fromkeys(_ROOMS, names)) as hub:
         pipe.send_bytes(hub.address.encode())
         while True:
             try:

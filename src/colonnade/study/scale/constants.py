@@ -60,6 +60,10 @@ class Constants:
     """Joining a session: keys, certificates and handshakes with its peers."""
     round_trip: float
     """Seconds by the clock until a small message was answered, through a hub of the same machine."""
+    linked_byte: float
+    """One byte sent or received by a direct link."""
+    linked_trip: float
+    """As the round trip, by a direct link."""
     interpreter: float
     """Bytes of memory of a worker that has nothing to do."""
 
@@ -85,6 +89,8 @@ UNITS: Mapping[str, tuple[str, str]] = {
     "hub_byte": ("pass a byte on", "s"),
     "session": ("join a session", "s"),
     "round_trip": ("small message and answer", "s by the clock"),
+    "linked_byte": ("send or receive it directly", "s"),
+    "linked_trip": ("message and answer directly", "s by the clock"),
     "interpreter": ("a worker's memory", "bytes"),
 }
 """What each constant is about, in a few words, and its unit."""
@@ -188,6 +194,8 @@ BUILT_IN = Measured(
         hub_byte=3.5e-9,
         session=0.036,
         round_trip=2.3e-3,
+        linked_byte=1.4e-9,
+        linked_trip=3.0e-4,
         interpreter=1.38e8,
     ),
     made="",

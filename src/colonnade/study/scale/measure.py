@@ -290,5 +290,7 @@ def _carrying(sizes: Sizes) -> Mapping[str, float]:
         "hub_byte": max(found.hub_byte, _LEAST),
         "session": max(found.session, _LEAST),
         "round_trip": max(found.round_trip, _LEAST),
+        "linked_byte": max(found.linked_byte, _LEAST),
+        "linked_trip": max(found.linked_trip, _LEAST),
         "interpreter": float(found.interpreter or BUILT_IN.constants.interpreter),
     }

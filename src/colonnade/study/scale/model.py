@@ -1,9 +1,10 @@
 """How long a study takes, how much it sends and needs: plain arithmetic on what there is to do and who does it.
 
-A study without lanes is one process for each participant. In lanes, the head of every owner puts its table into
-partitions, alone; then its workers take lanes, all participants the same one at the same time; then the heads add up,
-draw noise and open. Everything passes through hubs, which share the lanes. All figures are estimates: nobody is lost,
-nobody waits for a slower machine, and workers have a core each, unless everything is on one machine.
+A study without lanes is one process for each participant. In lanes, every owner's workers put its table into
+partitions; then they take lanes, all participants the same one at the same time; then the heads add up, draw noise and
+open. A table of CSV is taken to be one file, which the head reads alone. Everything passes through hubs, which share
+the lanes, or with direct links from one participant to the other. All figures are estimates: nobody is lost, nobody
+waits for a slower machine, links reach everybody, and workers have a core each, unless everything is on one machine.
 """
 
 from __future__ import annotations
@@ -15,23 +16,25 @@ from typing import Any, Literal
 
 from colonnade.errors import StudyError
 from colonnade.study.scale.constants import Constants
+from colonnade.tables.sources.pieces import piece_bytes
 from colonnade.tables.spool.partitions import run_bytes
 
 TableFormat = Literal["csv", "parquet"]
+Links = Literal["hub", "direct"]
 PHASES = ("reading", "splitting", "alignment", "dealing", "multiplying", "noise", "wire")
 SPOOLED_ROW = 40
 """Bytes on disk of a row in its partition, without its cells: key, its length, number in the table."""
 SPOOLED_CELL = 8
 SPOOLED_COPIES = 2
 """The rows in the order of the table, and in that of partitions, for as long as they are being split."""
-SPLIT_ROW = 32
-"""Bytes of memory for each row of a table that is being split: keys that occur twice are looked for."""
 SPLIT_BASE = 1 << 27
-"""Bytes besides: two copies of a run, of which a large table has larger ones."""
-ALIGNED_ID = 750
-"""Bytes of memory for each id of a list that is being aligned (benchmarks/results/alignment.md)."""
+"""Bytes of memory of a head that reads or splits a small table itself, or one that comes in one stream."""
+ALIGNED_ID = 500
+"""Bytes of memory for each id of a list that is being aligned: by `ot` at three parties, in lanes, some 480."""
 KEPT = 1 << 26
 """Bytes that a process keeps of memory that was freed (cli/lean)."""
+MEETING = 4_000
+"""Bytes that one participant sends another in a lane before they have a direct link, and to say goodbye."""
 _MOST_CELLS_IN_MEMORY = 1 << 28  # as tables/reading keeps them
 
 
@@ -48,6 +51,8 @@ class Fleet:
     """Seconds to a peer and back by the network, besides what programs take; ``None``: one machine's."""
     cores: int | None = None
     """All participants and hubs are on one machine with so many; ``None``: each worker and hub has a core."""
+    links: Links = "hub"
+    """By which way packets go."""
 
     def __post_init__(self) -> None:
         if not (1 <= self.workers <= 1 << 20 and 1 <= self.hubs <= 1 << 20):
@@ -159,15 +164,18 @@ def estimate(work: Work, fleet: Fleet, constants: Constants) -> Estimate:
     lanes_in_turn = -(-work.partitions // fleet.workers)
     share = lanes_in_turn / work.partitions  # of the lanes, for the busiest worker
     total = sum(_sent(part, work) for part in work.parts)
-    phases = {part.name: _phases(part, work, constants, total) for part in work.parts}
-    trip = constants.round_trip + (fleet.round_trip or 0.0)
+    phases = {part.name: _phases(part, work, fleet.links, constants) for part in work.parts}
+    linked = fleet.links == "direct"
+    trip = (constants.linked_trip if linked else constants.round_trip) + (fleet.round_trip or 0.0)
     waiting = trip * (work.lane_rounds * lanes_in_turn + work.last_rounds)
 
-    before = {name: _alone(work, found) for name, found in phases.items()}
-    busy = {name: share * (sum(found.values()) - before[name] - found["noise"]) for name, found in phases.items()}
-    lines = {part.name: _line(part, work, total) / fleet.bandwidth for part in work.parts}
+    before = {part.name: _before(part, work, fleet, phases[part.name]) for part in work.parts}
+    busy = {name: share * _in_lanes(work, found) for name, found in phases.items()}
+    lines = {part.name: _line(part, work) / fleet.bandwidth for part in work.parts}
     after = max(found["noise"] for found in phases.values())
-    hub = _hub(total, fleet, constants)
+    meetings = work.partitions * len(work.parts) * (len(work.parts) - 1)
+    relayed = min(total, meetings * MEETING) if linked else total
+    hub = _hub(relayed, fleet, constants)
 
     splitter, worker, line = (max(each, key=lambda name: each[name]) for each in (before, busy, lines))
     middle = {
@@ -180,10 +188,11 @@ def estimate(work: Work, fleet: Fleet, constants: Constants) -> Estimate:
         middle = {"round trips": middle.pop(slowest), **middle}
         slowest = "round trips"
     seconds = before[splitter] + middle[slowest] + after
-    stages = {f"the head of {splitter}, which reads and splits alone": before[splitter], slowest: middle[slowest]}
+    reader = "the head of {}, which reads its file alone" if work.table == "csv" else "reading and splitting by {}"
+    stages = {reader.format(splitter): before[splitter], slowest: middle[slowest]}
     bottleneck = max(stages, key=lambda what: stages[what])
 
-    hubs_busy = constants.hub_byte * total
+    hubs_busy = constants.hub_byte * relayed
     processor = math.fsum(second for found in phases.values() for second in found.values()) + hubs_busy
     if fleet.cores is not None and processor / fleet.cores > seconds:
         seconds, bottleneck = processor / fleet.cores, f"the {fleet.cores} processors of the one machine"
@@ -213,7 +222,7 @@ def estimate(work: Work, fleet: Fleet, constants: Constants) -> Estimate:
     )
 
 
-def _phases(part: Part, work: Work, constants: Constants, total: int) -> dict[str, float]:
+def _phases(part: Part, work: Work, links: Links, constants: Constants) -> dict[str, float]:
     """Seconds of one core by phase."""
     row, cell = (
         (constants.csv_row, constants.csv_cell)
@@ -221,7 +230,10 @@ def _phases(part: Part, work: Work, constants: Constants, total: int) -> dict[st
         else (constants.parquet_row, constants.parquet_cell)
     )
     cells = part.rows * part.columns
-    sent = _sent(part, work)
+    sent, received = _sent(part, work), _received(part, work)
+    carried = sent * constants.send_byte + received * constants.receive_byte
+    if links == "direct":
+        carried = (sent + received) * constants.linked_byte
     splits = work.partitions > 1
     aligned = part.align_starts * constants.align_start + part.align_ids * constants.align_id
     return {
@@ -233,22 +245,32 @@ def _phases(part: Part, work: Work, constants: Constants, total: int) -> dict[st
         + part.own_products * constants.own_pair
         + part.other,
         "noise": part.drawn * constants.draw,
-        "wire": sent * constants.send_byte
-        + _received(part, work, total) * constants.receive_byte
-        + work.partitions * constants.session,
+        "wire": carried + work.partitions * constants.session,
     }
 
 
-def _alone(work: Work, phases: Mapping[str, float]) -> float:
-    """What a head does before its first lane, while its workers wait."""
-    return phases["reading"] + phases["splitting"] if work.partitions > 1 else 0.0
+def _before(part: Part, work: Work, fleet: Fleet, phases: Mapping[str, float]) -> float:
+    """Seconds by the clock before the first lane, until the table lies in partitions."""
+    if work.partitions == 1 or not part.rows:
+        return 0.0
+    copy = _copy(part)
+    # The busiest worker does its share of the bytes, and at least one piece of the table, or one run of partitions.
+    reading, splitting = (
+        max(1 / fleet.workers, min(1.0, least / copy)) for least in (piece_bytes(copy), run_bytes(copy))
+    )
+    return (1.0 if work.table == "csv" else reading) * phases["reading"] + splitting * phases["splitting"]
+
+
+def _in_lanes(work: Work, phases: Mapping[str, float]) -> float:
+    """Seconds of one core in all lanes."""
+    return math.fsum(phases[name] for name in phases if name not in _once(work))
 
 
 def _sent(part: Part, work: Work) -> int:
     return part.sent + work.partitions * part.align_sent
 
 
-def _received(part: Part, work: Work, total: int) -> float:
+def _received(part: Part, work: Work) -> float:
     """Bytes that reach a participant: what others send goes to all who hold something, in equal parts."""
     takers = [each for each in work.parts if each.taken or each.align_ids]
     if part not in takers or len(takers) < 2:
@@ -256,13 +278,13 @@ def _received(part: Part, work: Work, total: int) -> float:
     return sum(_sent(each, work) / (len(takers) - (each in takers)) for each in work.parts if each is not part)
 
 
-def _line(part: Part, work: Work, total: int) -> float:
+def _line(part: Part, work: Work) -> float:
     """Bytes in the direction in which a participant's line carries more."""
-    return max(float(_sent(part, work)), _received(part, work, total))
+    return max(float(_sent(part, work)), _received(part, work))
 
 
-def _hub(total: int, fleet: Fleet, constants: Constants) -> HubEstimate:
-    passed = -(-total // fleet.hubs)
+def _hub(relayed: int, fleet: Fleet, constants: Constants) -> HubEstimate:
+    passed = -(-relayed // fleet.hubs)
     by_line, by_processor = passed / fleet.bandwidth, passed * constants.hub_byte
     limited: Literal["bandwidth", "processor"] = "bandwidth" if by_line >= by_processor else "processor"
     return HubEstimate(passed, max(by_line, by_processor), limited, by_processor / 3600)
@@ -279,17 +301,22 @@ def _copy(part: Part) -> int:
 def _head_memory(part: Part, work: Work, constants: Constants) -> int:
     if work.partitions == 1:
         return _memory(part, work, constants)
-    splitting = max(SPLIT_BASE, 2 * run_bytes(_copy(part))) + SPLIT_ROW * part.rows if part.rows else 0
-    return int(constants.interpreter) + KEPT + splitting
+    return int(constants.interpreter) + KEPT + (SPLIT_BASE if part.rows else 0)
 
 
 def _memory(part: Part, work: Work, constants: Constants) -> int:
     listed = work.listed if part.align_ids else 0
     cells = 8 * part.columns * min(part.rows, work.listed)
     base = int(constants.interpreter) + KEPT
-    return base + ALIGNED_ID * listed + min(cells, _MOST_CELLS_IN_MEMORY) + part.held
+    in_lane = ALIGNED_ID * listed + min(cells, _MOST_CELLS_IN_MEMORY) + part.held
+    splitting = 2 * run_bytes(_copy(part)) if work.partitions > 1 and part.rows else 0
+    return base + max(in_lane, splitting)
 
 
 def _longest(phases: Mapping[str, float], work: Work) -> str:
-    once = ("reading", "splitting", "noise") if work.partitions > 1 else ("noise",)
-    return max((name for name in phases if name not in once), key=lambda name: phases[name])
+    return max((name for name in phases if name not in _once(work)), key=lambda name: phases[name])
+
+
+def _once(work: Work) -> tuple[str, ...]:
+    """Phases that are no part of lanes."""
+    return ("reading", "splitting", "noise") if work.partitions > 1 else ("noise",)

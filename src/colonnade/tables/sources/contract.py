@@ -42,6 +42,14 @@ class Source(ABC):
         """About how many bytes of memory the chosen columns would take; it asks for a choice only if that matters."""
         return 0
 
+    def pieces(self, columns: Sequence[str]) -> list[Source]:
+        """These columns in pieces, which other processes can read and which together are all rows in their order.
+
+        Each can be pickled, and holds no credential. Empty where rows come in one stream. How rows are divided follows
+        from the source alone, not from who reads it.
+        """
+        return []
+
     def look(self) -> None:
         """Note the state that must not change from now on."""
         self._first = self._noted()
@@ -51,13 +59,13 @@ class Source(ABC):
         if self._first is None:
             self._first = self._noted()
         else:
-            self._refuse_changes()
+            self.refuse_changes()
         try:
             yield from self._rows(columns)
         except DataError:  # what changes while it is read may look broken
-            self._refuse_changes()
+            self.refuse_changes()
             raise
-        self._refuse_changes()
+        self.refuse_changes()
 
     def whole(self, choose: Chooser) -> pa.Table:
         """The chosen columns, in memory."""
@@ -75,7 +83,8 @@ class Source(ABC):
         """The state that must not change from now on."""
         return self.state()
 
-    def _refuse_changes(self) -> None:
+    def refuse_changes(self) -> None:
+        """Raise if the source has changed since :meth:`look`."""
         if self.state() != self._first:
             raise DataError(f"{self.name}: {self.changed}; read it again")
 

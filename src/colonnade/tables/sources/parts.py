@@ -7,7 +7,6 @@ import os
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,11 +15,11 @@ from urllib.parse import unquote
 from colonnade.disk.reading import short
 from colonnade.errors import DataError
 from colonnade.tables import files
-from colonnade.tables.arrow import pa, pc
+from colonnade.tables.arrow import pa
 from colonnade.tables.formats import TextFormat
 from colonnade.tables.sources.contract import Source
-from colonnade.tables.sources.memory import plain_batch, plain_type
-from colonnade.tables.sources.single import local_state
+from colonnade.tables.sources.memory import plain_type
+from colonnade.tables.sources.pieces import Part, Piece, Stretch, divided, local_state
 from colonnade.tables.sources.stored import StoredFile
 from colonnade.tables.sources.stores import has_pattern, hidden, holds_rows, listing, shown
 
@@ -29,22 +28,16 @@ _TWICE = "this is met twice, because of a link; remove the link, or name the fol
 _AT_ONCE = 8
 
 
-@dataclass(frozen=True)
-class Part:
-    """One file of a data set: where it lies, how errors call it, its size and time, and what its folders say."""
-
-    at: files.At
-    name: str
-    mark: Hashable
-    said: tuple[tuple[str, str | None], ...]
-
-
 class DataSet(Source):
     """Files with the same columns, one after the other in the order of their paths; each is CSV or Parquet."""
 
-    def __init__(self, name: str, look: Callable[[], list[Part]], text: TextFormat, *, again: bool) -> None:
+    def __init__(
+        self, name: str, look: Callable[[], list[Part]], text: TextFormat, *, address: str | None = None
+    ) -> None:
+        """``address`` is that of a store, from which files are read once, since every reading is a transfer."""
         super().__init__(name)
-        self.again = again
+        self.again = address is None
+        self._address = address
         self._look = look
         self._text = text
 
@@ -75,6 +68,12 @@ class DataSet(Source):
             return [column for column in there if column in wanted]
 
         return sum(files.bytes_in_memory(part.at, part.name, inside) for part in self._parts)
+
+    def pieces(self, columns: Sequence[str]) -> list[Source]:
+        """Files and row groups; a file of text is in one piece."""
+        wanted = self._types(columns)
+        found = divided(list(self._stretches(columns)))
+        return [Piece(self, each, self._text, wanted=wanted, address=self._address) for each in found]
 
     def count(self) -> int:
         """How many rows there are: Parquet files say it, others are read."""
@@ -133,17 +132,15 @@ class DataSet(Source):
 
     def _rows(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         wanted = self._types(columns)
+        for stretch in self._stretches(columns):
+            yield from stretch.fitted(wanted, self._text)
+
+    def _stretches(self, columns: Sequence[str]) -> Iterator[Stretch]:
+        """The files, each with those of the columns that it has itself."""
         for part, names in zip(self._parts, self._names, strict=True):
             inside = [column for column in columns if column in names]
-            said = dict(part.said)
             # Without any of its own columns, one tells how many rows a file has.
-            for batch in files.read_batches(part.at, part.name, inside or list(names)[:1], self._text):
-                plain = plain_batch(batch)
-                arrays = [
-                    plain.column(column) if column in names else _repeated(said[column], batch.num_rows)
-                    for column in columns
-                ]
-                yield _fitted(arrays, wanted, part.name)
+            yield Stretch(part, tuple(inside or list(names)[:1]))
 
 
 def local_files(path: Path, name: str, text: TextFormat) -> DataSet:
@@ -160,7 +157,7 @@ def local_files(path: Path, name: str, text: TextFormat) -> DataSet:
             for each, said in zip(found, called, strict=True)
         ]
 
-    return DataSet(name, look, text, again=True)
+    return DataSet(name, look, text)
 
 
 def _inside(folder: Path) -> Iterator[Path]:
@@ -199,7 +196,7 @@ def _refuse_twice(found: Sequence[Path]) -> None:
 
 
 def stored_files(address: str, name: str | None, text: TextFormat) -> DataSet:
-    """What an address of a store means; it is read once, since every reading is a transfer."""
+    """What an address of a store means."""
     scheme = address.partition("://")[0]
 
     def look() -> list[Part]:
@@ -211,7 +208,7 @@ def stored_files(address: str, name: str | None, text: TextFormat) -> DataSet:
             for each, version in zip(found, versions, strict=True)
         ]
 
-    return DataSet(name or shown(address), look, text, again=False)
+    return DataSet(name or shown(address), look, text, address=address)
 
 
 def _marks(parts: Sequence[Part]) -> Hashable:
@@ -233,21 +230,3 @@ def _wider(one: Any, other: Any) -> Any:
         return pa.unify_schemas(pair, promote_options="permissive").field(0).type
     except pa.ArrowException:
         return None
-
-
-def _repeated(text: str | None, rows: int) -> Any:
-    return pa.repeat(pa.scalar(text, pa.large_string()), rows)
-
-
-def _fitted(arrays: Sequence[Any], wanted: pa.Schema, name: str) -> pa.RecordBatch:
-    """The columns in the types of the whole data set."""
-    try:
-        cast = [
-            array if array.type.equals(field.type) else pc.cast(array, field.type)
-            for array, field in zip(arrays, wanted, strict=True)
-        ]
-    except pa.ArrowException:
-        raise DataError(
-            f"{name}: a number does not fit the type that the column has in other files; write all files alike"
-        ) from None
-    return pa.RecordBatch.from_arrays(cast, names=wanted.names)

@@ -15,7 +15,7 @@ from colonnade.tables.arrow import pa
 from colonnade.tables.formats import TextFormat
 from colonnade.tables.sources.contract import Source
 from colonnade.tables.sources.drivers import needed
-from colonnade.tables.sources.single import local_state
+from colonnade.tables.sources.pieces import local_state
 
 ENDINGS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
 _WHOLE = 2.0**53

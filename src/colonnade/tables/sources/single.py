@@ -9,6 +9,7 @@ from colonnade.tables import files
 from colonnade.tables.arrow import pa
 from colonnade.tables.formats import TextFormat
 from colonnade.tables.sources.contract import Source
+from colonnade.tables.sources.pieces import Part, Piece, Stretch, divided, local_state
 
 
 class SingleFile(Source):
@@ -35,6 +36,11 @@ class SingleFile(Source):
         """How many rows there are, by lines where that is enough."""
         return files.count_rows(self._path, self.name, self._text)
 
+    def pieces(self, columns: Sequence[str]) -> list[Source]:
+        """The row groups of a Parquet file."""
+        file = Stretch(Part(self._path.resolve(), self.name, self.state()), tuple(columns))
+        return [Piece(self, each, self._text) for each in divided([file])]
+
     def look(self) -> None:
         """Note the state of the file, wherever the program goes from here."""
         self._path = self._path.resolve()
@@ -46,12 +52,3 @@ class SingleFile(Source):
 
     def _rows(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         return files.read_batches(self._path, self.name, columns, self._text)
-
-
-def local_state(path: Path) -> tuple[int, int] | None:
-    """Size and time of a file of this machine; ``None`` if it is not there."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_size, found.st_mtime_ns

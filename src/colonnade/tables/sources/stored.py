@@ -46,6 +46,14 @@ class StoredFile:
             return ()
         return tuple(bytes(value) for name, value in sorted(said.items()) if name.lower() in _VERSIONS)
 
+    def state(self) -> tuple[int, int, tuple[bytes, ...]] | None:
+        """Size, time and version as the store says them now; ``None`` if it has no such file, or does not answer."""
+        try:
+            found = self.store.get_file_info(self.path)
+        except OSError:
+            return None
+        return int(found.size or 0), int(found.mtime_ns or 0), self.version()
+
     def start(self, size: int) -> bytes:
         """The first bytes as they are stored."""
         with self.file() as opened:

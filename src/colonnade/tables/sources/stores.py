@@ -104,11 +104,7 @@ def listing(address: str) -> list[StoredFile]:
     parts = urlsplit(address)
     folder, pattern = _split(parts.path)
     with asking(shown(address)):
-        # What a person writes as it is, such as a blank, is written as addresses have it.
-        query = f"{parts.query}&{_PATIENCE}" if parts.scheme in ("gs", "gcs") else parts.query
-        place = f"{parts.scheme}://{parts.netloc}{quote(folder, _KEPT)}?{query}"
-        azure = parts.scheme.startswith("abfs")
-        store, root = _azure(parts, unquote(folder)) if azure else pa.fs.FileSystem.from_uri(place)
+        store, root = _reached(parts, folder)
         found = store.get_file_info(root)
         if found.type == pa.fs.FileType.File and pattern is None:
             return [_file(store, found)]
@@ -118,6 +114,24 @@ def listing(address: str) -> list[StoredFile]:
     fits = holds_rows if pattern is None else _fitting(unquote(pattern))
     kept = [each for each in inside if fits(each.path.removeprefix(prefix))]
     return sorted((_file(store, each) for each in kept), key=lambda file: file.path)
+
+
+def store_of(address: str) -> Any:
+    """The store that an address means, by the credentials of this process's environment."""
+    check_address(address)
+    parts = urlsplit(address)
+    with asking(shown(address)):
+        return _reached(parts, _split(parts.path)[0])[0]
+
+
+def _reached(parts: SplitResult, folder: str) -> tuple[Any, str]:
+    """The store of an address, and the path of a folder in it."""
+    if parts.scheme.startswith("abfs"):
+        return _azure(parts, unquote(folder))
+    # What a person writes as it is, such as a blank, is written as addresses have it.
+    query = f"{parts.query}&{_PATIENCE}" if parts.scheme in ("gs", "gcs") else parts.query
+    found: tuple[Any, str] = pa.fs.FileSystem.from_uri(f"{parts.scheme}://{parts.netloc}{quote(folder, _KEPT)}?{query}")
+    return found
 
 
 def _azure(parts: SplitResult, folder: str) -> tuple[Any, str]:

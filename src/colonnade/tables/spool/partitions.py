@@ -1,8 +1,8 @@
 """Partitions of a table on disk: how they are written, and how one of them is opened.
 
-Rows come in the order of the file. They are collected until they make a *run*, put in the order of their partitions,
-and written to a file of their own as one batch; an index says where in it each partition starts. So any number of
-partitions takes one open file, and a partition is read where it lies in each run, without the others.
+Rows that follow each other in the table make a *run*: they are put in the order of their partitions, and written to a
+file of their own as one batch; an index says where in it each partition starts. So any number of partitions takes one
+open file, and a partition is read where it lies in each run, without the others.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from colonnade.tables.files import Chooser
 from colonnade.tables.keys import Keys
 from colonnade.tables.schema import Schema
 from colonnade.tables.sources.contract import Source
-from colonnade.tables.spool.room import Room, room_for
+from colonnade.tables.spool.room import Room, whole
 from colonnade.tables.table import Table
 from colonnade.tables.typed import Typing
 
@@ -39,7 +39,10 @@ PartitionOf = Callable[[Sequence[bytes]], NDArray[np.int64]]
 _FORMAT = "colonnade spool 1"
 _ABOUT, _INDEX = "spool.json", "index"
 _RUN_BYTES = 1 << 26
+_SHORTEST_RUN = 1 << 24
+_USUAL_RUN = 1 << 28  # at most: whoever makes one has it in memory twice
 _LONGEST_RUN = 1 << 30
+_BESIDES = 1 << 28  # bytes of memory that a process has besides
 _RUNS = 256  # a partition is read from all of them, so that there should not be many more in a larger table
 _LARGE = 1 << 28  # as for a file that is left on disk
 _Place = np.dtype("<u4")
@@ -61,12 +64,13 @@ class Slices(Source):
     """The rows of one partition, run by run; only the pages on which they lie are read."""
 
     def __init__(
-        self, name: str, folder: Path, edges: NDArray[np.int64], typing: Typing, room: Room | None = None
+        self, name: str, folder: Path, index: NDArray[np.uint32], number: int, typing: Typing, room: Room | None = None
     ) -> None:
         super().__init__(name)
         self._room = room  # the folder stays as long as there are rows in it that may be read
         self._folder = folder
-        self._edges = edges
+        self._edges = np.array(index[:, number : number + 2], np.int64).reshape(-1, 2)
+        self._rows_of_runs = np.array(index[:, -1], np.int64)
         self._typing = typing
 
     def columns(self) -> list[str]:
@@ -77,19 +81,21 @@ class Slices(Source):
             return list(rows.schema.names)
 
     def size(self, choose: Chooser) -> int:
-        """How many bytes of memory the rows take."""
+        """About how many bytes of memory the rows take; no run is opened for that."""
         total = 0
         for run, (start, stop) in enumerate(self._edges.tolist()):
-            with self._mapped(run) as rows:
-                total += int(rows.slice(start, stop - start).nbytes)
-        return total
+            with readable(self._folder):
+                total += (self._folder / _run(run)).stat().st_size * (stop - start) // max(1, self._rows_of_runs[run])
+        return int(total)
 
     def _rows(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        naming = {ROW, KEY, ID}.intersection(columns)
+        cells = [column for column in columns if column not in (ROW, KEY, ID)]
         for run, (start, stop) in enumerate(self._edges.tolist()):
             if start < stop:
                 found = self._copied(run, start, stop, columns)
-                yield found if naming else self._typing.readable(found)
+                typed = self._typing.readable(found.select(cells))
+                arrays = [(typed if column in cells else found)[column] for column in columns]
+                yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
 
     def _copied(self, run: int, start: int, stop: int, columns: Sequence[str]) -> pa.RecordBatch:
         # Pages that are mapped, and many around them, count as memory of this process: those of one run at a time.
@@ -142,11 +148,11 @@ class Spool:
         """The rows of one partition that have a key, in the order of the file and under their numbers in it."""
         if not 0 <= number < self.count:
             raise IndexError(f"there are {self.count} partitions, and none of number {number}")
-        edges = np.array(self._index()[:, number : number + 2], dtype=np.int64).reshape(-1, 2)
-        rows = Slices(self._about.source, self.folder, edges, self._typing, self._room)
-        columns, naming = list(self.schema.sources), rows.read([ROW, KEY, ID])
-        large = rows.size(list) > _LARGE
-        cells: Cells = OnDisk(rows, columns) if large else InMemory(rows.read(columns))
+        rows = Slices(self._about.source, self.folder, self._index(), number, self._typing, self._room)
+        columns, large = list(self.schema.sources), rows.size(list) > _LARGE
+        # Opening runs takes most of the time, so all is read at once.
+        naming = rows.read([ROW, KEY, ID] if large else [ROW, KEY, ID, *columns])
+        cells: Cells = OnDisk(rows, columns) if large else InMemory(naming.select(columns))
         values, ids = naming[KEY].to_pylist(), parse.plain(naming[ID])
         origins = np.array(naming[ROW] if values else [], dtype=np.int64)
         keys = Keys(self._about.keys, values, np.arange(len(values)), 0, 0)
@@ -177,34 +183,46 @@ class Spool:
 
 
 def write(
-    room: Room,
-    batches: Iterator[pa.RecordBatch],
-    partition_of: PartitionOf,
-    count: int,
-    about: About,
-    schema: Schema,
-    size: int = 0,
+    room: Room, batches: Iterator[pa.RecordBatch], partition_of: PartitionOf, count: int, about: About, schema: Schema
 ) -> Spool:
-    """Write rows, each with its number, key, id and typed cells, to ``count`` partitions; the rows are read once.
-
-    ``size`` is how many bytes they have, about; 0 if that is not known.
-    """
-    if not 1 <= count <= MOST:
-        raise ValueError(f"a table has from 1 to {MOST} partitions, not {count}")
+    """Write rows, each with its number, key, id and typed cells, to ``count`` partitions; the rows are read once."""
     runs = 0
-    with room_for(room.path), room.create(_INDEX) as index:
-        for held in _runs(batches, run_bytes(size)):
-            ordered, edges = _by_partition(pa.Table.from_batches(held), partition_of, count)
-            with room.create(_run(runs)) as file, pa.ipc.new_file(pa.PythonFile(file, "w"), ordered.schema) as writer:
-                writer.write_batch(ordered)
-            index.write(edges.tobytes())
-            held.clear()
-            runs += 1
+    for held in _runs(batches, _RUN_BYTES):
+        write_run(room.path, runs, held, partition_of, count)
+        held.clear()
+        runs += 1
+    return finished(room, runs, count, about, schema)
+
+
+def write_run(folder: Path, number: int, held: list[pa.RecordBatch], partition_of: PartitionOf, count: int) -> None:
+    """Write one run, and beside it where each partition starts; the rows are let go."""
+    ordered, edges = by_partition(pa.Table.from_batches(held), partition_of, count)
+    held.clear()
+    with whole(folder, _run(number)) as file, pa.ipc.new_file(pa.PythonFile(file, "w"), ordered.schema) as writer:
+        writer.write_batch(ordered)
+    with whole(folder, _edges(number)) as file:
+        file.write(edges.tobytes())
+
+
+def finished(room: Room, runs: int, count: int, about: About, schema: Schema) -> Spool:
+    """The spool, of which all runs are written."""
+    check_count(count)
+    with whole(room.path, _INDEX) as index:
+        for number in range(runs):
+            edges = room.path / _edges(number)
+            index.write(edges.read_bytes())
+            edges.unlink()
     said = replace(about, count=count, runs=runs)
-    with room_for(room.path), room.create(_ABOUT) as file:
+    with whole(room.path, _ABOUT) as file:
         file.write(json.dumps({"format": _FORMAT} | asdict(said)).encode())
     pa.default_memory_pool().release_unused()
     return Spool(room.path, schema, said, room)
+
+
+def check_count(count: int) -> None:
+    """Refuse a number of partitions that there cannot be."""
+    if not 1 <= count <= MOST:
+        raise ValueError(f"a table has from 1 to {MOST} partitions, not {count}")
 
 
 @contextmanager
@@ -217,9 +235,10 @@ def readable(folder: Path) -> Iterator[None]:
         raise DataError(f"the partitions of the table cannot be read back from {folder}: {why}") from None
 
 
-def run_bytes(size: int) -> int:
-    """How many bytes one run of a table of so many has, about."""
-    return max(_RUN_BYTES, min(size // _RUNS, _LONGEST_RUN))
+def run_bytes(size: int, memory: int | None = None) -> int:
+    """How many bytes one run of a table of so many has, about; ``memory`` is what a process that makes it may have."""
+    longest = _USUAL_RUN if memory is None else min(_LONGEST_RUN, max(_SHORTEST_RUN, (memory - _BESIDES) // 3))
+    return min(longest, max(_RUN_BYTES, size // _RUNS))
 
 
 def _runs(batches: Iterator[pa.RecordBatch], least: int) -> Iterator[list[pa.RecordBatch]]:
@@ -235,11 +254,12 @@ def _runs(batches: Iterator[pa.RecordBatch], least: int) -> Iterator[list[pa.Rec
         yield held
 
 
-def _by_partition(rows: pa.Table, partition_of: PartitionOf, count: int) -> tuple[pa.RecordBatch, NDArray[np.uint32]]:
+def by_partition(rows: pa.Table, partition_of: PartitionOf, count: int) -> tuple[pa.RecordBatch, NDArray[np.uint32]]:
     """The rows in the order of their partitions, and where each partition starts and the last one ends."""
+    check_count(count)
     found = [np.asarray(partition_of(keys.to_pylist())) for keys in rows[KEY].chunks]
     wide = np.concatenate(found)
-    if len(wide) != rows.num_rows or wide.min() < 0 or wide.max() >= count:
+    if len(wide) != rows.num_rows or (len(wide) and (wide.min() < 0 or wide.max() >= count)):
         raise ValueError(f"every key has one of {count} partitions")
     narrow = wide.astype(np.uint16)  # numbers of 16 bits are sorted by counting
     order = np.argsort(narrow, kind="stable")
@@ -253,3 +273,7 @@ def _by_partition(rows: pa.Table, partition_of: PartitionOf, count: int) -> tupl
 
 def _run(number: int) -> str:
     return f"run-{number:06d}.arrow"
+
+
+def _edges(number: int) -> str:
+    return f"run-{number:06d}.index"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import secrets
 import shutil
 import stat
 import tempfile
@@ -42,10 +43,22 @@ class Room:
                 held.close()  # it was swept before it was locked
         self.remove = weakref.finalize(self, _remove, self.path, held, os.getpid())
 
-    def create(self, name: str) -> BinaryIO:
-        """A new private file."""
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-        return os.fdopen(os.open(self.path / name, flags, 0o600), "wb")
+
+@contextmanager
+def whole(folder: Path, name: str) -> Iterator[BinaryIO]:
+    """A private file that gets its name when it is whole.
+
+    So who is killed while writing it leaves nothing of this name, and if two write the same, one of both is there.
+    """
+    private = folder / f".{name}.{secrets.token_hex(8)}"
+    with room_for(folder):
+        try:
+            with _create(private) as file:
+                yield file
+            os.replace(private, folder / name)
+        except BaseException:
+            private.unlink(missing_ok=True)
+            raise
 
 
 @contextmanager
@@ -61,6 +74,11 @@ def room_for(folder: Path) -> Iterator[None]:
             f"the partitions of the table cannot be written to {folder}: {why}; make room there, or name a folder on a "
             "larger disk"
         ) from None
+
+
+def _create(path: Path) -> BinaryIO:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    return os.fdopen(os.open(path, flags, 0o600), "wb")
 
 
 def _make(folder: Path) -> None:
