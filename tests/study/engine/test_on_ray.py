@@ -194,26 +194,29 @@ def test_a_cluster_of_our_own_is_reached_by_nobody_else_and_ends_with_us(way: st
     )
     assert head.stdin is not None
     assert head.stdout is not None
-    with head.stdin, head.stdout:
-        told = json.loads(head.stdout.readline())
-        cluster = sorted({*processes_of(told["folder"]), *told["pids"], told["head"]})
-        assert len(cluster) > 4
-        assert os.stat(told["folder"]).st_mode & 0o77 == 0, "its sockets and logs are for nobody else"
-        # 127.0.0.1, alone and as an IPv6 address.
-        assert listening(cluster) <= {"0100007F", "0000000000000000FFFF00000100007F"}
-        assert came_in(told["address"], "token", told["token"])
-        if way == "stopped":
-            assert not came_in(told["address"], "token", "0" * 64)
-            assert not came_in(told["address"], "disabled", "")
-        if way == "stopped":
-            head.stdin.write("stop\n")
-            head.stdin.flush()
-            assert head.stdout.readline() == "stopped\n"
-            assert not os.path.exists(told["folder"])
-        else:
-            head.kill()
-        assert all(ends(pid) for pid in cluster if pid != told["head"] or way == "killed")
-    head.wait(PATIENCE)
+    try:
+        with head.stdin, head.stdout:
+            told = json.loads(head.stdout.readline())
+            cluster = sorted({*processes_of(told["folder"]), *told["pids"], told["head"]})
+            assert len(cluster) > 4
+            assert os.stat(told["folder"]).st_mode & 0o77 == 0, "its sockets and logs are for nobody else"
+            # 127.0.0.1, alone and as an IPv6 address.
+            assert listening(cluster) <= {"0100007F", "0000000000000000FFFF00000100007F"}
+            assert came_in(told["address"], "token", told["token"])
+            if way == "stopped":
+                assert not came_in(told["address"], "token", "0" * 64)
+                assert not came_in(told["address"], "disabled", "")
+            if way == "stopped":
+                head.stdin.write("stop\n")
+                head.stdin.flush()
+                assert head.stdout.readline() == "stopped\n"
+                assert not os.path.exists(told["folder"])
+            else:
+                head.kill()
+            assert all(ends(pid) for pid in cluster if pid != told["head"] or way == "killed")
+    finally:
+        head.kill()
+        head.wait(PATIENCE)
     shutil.rmtree(told["folder"], ignore_errors=True)
 
 
