@@ -21,7 +21,7 @@ CORE := tests/tables tests/wire tests/mpc tests/privacy tests/protocols tests/fi
 LOWEST_PYTHON ?= python3.11
 PYTHONS ?= python3.11 python3.12 python3.13
 
-.PHONY: demo test again lint check docs screenshots notebooks slow lowest pythons core no-environment release bench reproduce audit clean drawings
+.PHONY: demo test again lint check docs questions screenshots notebooks slow lowest pythons core no-environment release bench reproduce audit clean drawings
 
 demo: $(READY)  ## three organisations, one private PCA, a report with pictures
 	$(BIN)/colonnade demo --out runs/demo
@@ -41,6 +41,9 @@ check: lint test  ## every gate
 
 docs: .venv-docs/.ready  ## the site, into site/: every link and anchor is checked
 	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict
+
+questions: $(READY)  ## what readers ask, typed into the search of site/: the answer must come first (after `make docs`)
+	$(BIN)/python tools/questions.py
 
 drawings:  ## the drawings of the documentation: the house, message flows, who sees what
 	$(PYTHON) -m tools.drawings

@@ -28,6 +28,10 @@ SECTIONS = {
     "Theory": "theory",
 }
 BESIDE = ("examples", "benchmarks", "research")
+SEARCH = {"docs/explanation/faq.md": 2.0, **dict.fromkeys((*BESIDE, "docs/explanation/decisions", "CHANGELOG"), 0.4)}
+"""How much pages whose paths begin so count in a search: answers before records of what was measured or decided."""
+ASKED = "benchmarks/results/questions.md"
+"""Holds questions that the search is tried with, so it would be found for each of them."""
 OF_THE_ROOT = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md")
 _FENCED = re.compile(r"(^ *```.*?^ *```[ \t]*$)", re.MULTILINE | re.DOTALL)
 _MARKS = re.compile(r"^( *```\w+) .*$", re.MULTILINE)
@@ -72,8 +76,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Turns paths within the repository into paths within the site."""
+    """Turns paths within the repository into paths within the site, and says what a page counts in a search."""
     source = Path(str(page.file.abs_src_path))
+    path = source.relative_to(ROOT).as_posix()
+    boost = next((boost for start, boost in SEARCH.items() if path.startswith(start)), 1.0)
+    page.meta["search"] = {"boost": boost, "exclude": path == ASKED}
     here = os.path.dirname(page.file.src_uri)
 
     def moved(match: re.Match[str]) -> str:
