@@ -36,6 +36,7 @@ OF_THE_ROOT = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUC
 _FENCED = re.compile(r"(^ *```.*?^ *```[ \t]*$)", re.MULTILINE | re.DOTALL)
 _MARKS = re.compile(r"^( *```\w+) .*$", re.MULTILINE)
 _LINK = re.compile(r"(\]\()([^)\s#]+)((?:#[^)\s]*)?\))")
+_NAME_OF_A_NODE = re.compile(r"(\b(\w+)=\2\+\w+\+\w+\.id)\}return(?= \2\b)")
 _ROW = re.compile(r"^## (?P<group>.+)$|^(?:\||-|\d+\.) .*?\]\((?P<page>[\w/.-]+\.(?:md|ipynb))\)", re.MULTILINE)
 
 
@@ -117,6 +118,19 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
         return f'href="{get_relative_url(target.url, page.url)}{"#" + anchor if anchor else ""}"'
 
     return re.sub(r'href="(?![a-z]+:|#)([^"]+\.(?:md|ipynb)(?:#[^"]*)?)"', moved, html)
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Mends the search, which finds nothing for some words and figures of a site with many figures.
+
+    Its library calls a node of its tree by letters and numbers of the next nodes, written one after the other. Where
+    letters are digits, two nodes can have one name; they are taken for one, and words are found that are on no page.
+    """
+    for script in Path(config.site_dir).glob("assets/javascripts/workers/search.*.js"):
+        mended, count = _NAME_OF_A_NODE.subn(r'\1+","}return', script.read_text(encoding="utf-8"))
+        if count != 1:
+            raise PluginError(f"{script.name}: the search is another one; see whether on_post_build is still needed")
+        script.write_text(mended, encoding="utf-8")
 
 
 def _targets(page: Path) -> set[Path]:
