@@ -31,7 +31,7 @@ SECONDS = 60
 HEAD = """# What the site's search finds
 
 Readers' questions, typed into the search box of the built site in a headless browser, in full and in short. The answer
-must stand on one of the first two pages. `make docs && make questions` makes this table. Seconds are from the first key
+must stand on one of the first two pages. `make docs && make questions` makes this table. Seconds are from opening home
 to the page with the answer; a person reads for longer.
 
 | typed | first three pages | answered on | hit | seconds |
