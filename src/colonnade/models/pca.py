@@ -59,8 +59,8 @@ class PCA(Saved[Task, Published]):
 
     Args:
         n_components: how many components to keep.
-        epsilon: one number for everyone (each observer alone, each pair, as many owners as the threshold with the
-            coordinator), or a mapping such as ``{"analyst": 1.0, "party": 2.0}``.
+        epsilon: one number for everyone (each observer alone, and groups of them within the committee's threshold), or
+            a mapping such as ``{"analyst": 1.0, "party": 2.0}``.
         delta: the delta of all these promises.
         center: subtract the (noisy) column means first.
         gamma: the scale of the integer grid; rounding costs about sqrt(columns)/gamma of the clip.
