@@ -14,6 +14,7 @@ import nbformat
 import pytest
 
 from .book import ROOT, named
+from .test_english import too_long
 
 FOLDER = ROOT / "docs" / "notebooks"
 TOOL = ROOT / "tools" / "notebooks.py"
@@ -48,6 +49,11 @@ def test_notebooks_run(notebook: Path) -> None:
 def test_notebooks_assert_what_they_promise(notebook: Path) -> None:
     sources = [text(cell) for cell in cells(notebook, "code")]
     assert sum(len(re.findall(r"^\s*assert ", source, re.MULTILINE)) for source in sources) >= 3
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=named)
+def test_notebooks_are_as_short_as_pages(notebook: Path) -> None:
+    assert not too_long(named(notebook), "\n\n".join(text(cell) for cell in cells(notebook, "markdown")))
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=named)

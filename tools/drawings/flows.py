@@ -20,8 +20,8 @@ _SAME_ROWS = (
     Arrow("plain", ("bank",), OTHERS, "a salt"),
     Arrow("masked", OWNERS, (HUB,), "salted digest of the ids, and their number"),
     Arrow("plain", (HUB,), OWNERS, "whether all lists are equal"),
+    Arrow("masked", OWNERS, OWNERS, "the owners compare it once more themselves"),
 )
-_SEATS_COMPARE = Arrow("masked", OWNERS, OWNERS, "the owners compare it once more themselves")
 
 
 def _released(what: str) -> tuple[Arrow, Arrow]:
@@ -57,7 +57,6 @@ MOMENTS = Flow(
     _READ,
     (
         *_SAME_ROWS,
-        _SEATS_COMPARE,
         Loop(
             "for each block of rows",
             (
@@ -121,7 +120,6 @@ SPLIT_COMMITTEE = Flow(
     (("bank", "label, seat"), *_READ[1:]),
     (
         *_SAME_ROWS,
-        _SEATS_COMPARE,
         Note(OWNERS, "each embeds its own rows; encoders never leave"),
         Loop(
             "for each block of rows",
@@ -149,13 +147,16 @@ SPLIT_EMBEDDINGS = Flow(
             ),
         ),
         Loop(
-            'only with training = "rounds", for each batch',
+            'with training = "rounds", for each batch',
             (
                 Arrow("noisy", OTHERS, ("bank",), "embeddings of the batch, clipped, with own noise"),
                 Arrow("noisy", ("bank",), OTHERS, "slopes, made of told numbers alone"),
             ),
         ),
-        Arrow("noisy", OTHERS, ("bank",), "embeddings of everybody, clipped, with own noise"),
+        Loop(
+            "otherwise, once",
+            (Arrow("noisy", OTHERS, ("bank",), "embeddings of everybody, clipped, with own noise"),),
+        ),
         Note(("bank",), "fits the head with its own columns and labels, and keeps it"),
     ),
 )
@@ -165,7 +166,6 @@ MARGINALS = Flow(
     _READ,
     (
         *_SAME_ROWS,
-        _SEATS_COMPARE,
         Loop(
             "for each block of rows",
             (
@@ -205,7 +205,6 @@ PREDICTION = Flow(
     (("bank", "may know, seat"), *_SEATED[1:]),
     (
         *_SAME_ROWS,
-        _SEATS_COMPARE,
         Note(OWNERS, "each computes its own part of every score"),
         Loop(
             'with answers = "noise"',
@@ -228,7 +227,6 @@ POLYNOMIALS = Flow(
     _READ,
     (
         *_SAME_ROWS,
-        _SEATS_COMPARE,
         Note(OWNERS, "each computes its own factor of every monomial"),
         Loop(
             "for each block of rows",

@@ -17,8 +17,10 @@ _INSTALLED = Path(__file__).parents[1] / "examples"
 _IN_THE_REPOSITORY = Path(__file__).parents[3] / "examples"
 _NEEDED = {"private-regression": ("three-organisations",)}
 """Examples that read the tables of another one, which must lie beside them."""
-_MADE = ("__pycache__", "certs", "runs", "coordinator", "alignments", "*.key", "*.crt", "ledger.sqlite*")
-"""What somebody who ran an example in a clone has there: keys among it, which are copied nowhere."""
+_KINDS = (".csv", ".md", ".py", ".toml")
+"""What examples consist of. Somebody who ran one in a clone has more there: keys, ledgers, what an agent remembers."""
+_MADE = ("__pycache__", "alignments", "certs", "coordinator", "runs")
+"""Folders that are made by running an example."""
 _LINK = re.compile(r"\[((?:[^\[\]]|\[[^\[\]]*\])+)\]\(\.\./\.\./([\w./-]+)(#[\w-]+)?\)")
 
 example_app = typer.Typer(help="List the examples that come with Colonnade, and copy one.", no_args_is_help=True)
@@ -48,7 +50,7 @@ class Example:
         except OSError as error:
             raise StorageError(f"{to.parent} cannot be made: {error.strerror}") from None
         try:
-            shutil.copytree(self.folder, to, ignore=shutil.ignore_patterns(*_MADE), copy_function=shutil.copyfile)
+            shutil.copytree(self.folder, to, ignore=_left_out, copy_function=shutil.copyfile)
             page = to / "README.md"
             page.write_text(away_from_home(page.read_text(encoding="utf-8")), encoding="utf-8")
         except FileExistsError:
@@ -65,6 +67,12 @@ def examples() -> dict[str, Example]:
     if not found:
         raise StorageError("no example was installed with Colonnade: install its wheel, or clone its repository")
     return {folder.name: Example(folder.name, folder) for folder in found}
+
+
+def _left_out(folder: str, names: list[str]) -> set[str]:
+    """What in a folder is not part of an example, so that no key is copied anywhere."""
+    paths = [Path(folder) / name for name in names]
+    return {path.name for path in paths if path.name in _MADE or (not path.is_dir() and path.suffix not in _KINDS)}
 
 
 def away_from_home(page: str) -> str:
