@@ -30,7 +30,7 @@ from colonnade.tables.sources.stored import StoredFile
 from colonnade.tables.spool import Spool, copying, gather, partitions, repeated
 from colonnade.tables.spool.chores import Chore, Hands, all_done
 from colonnade.tables.spool.fingerprints import Fingerprints
-from colonnade.tables.spool.room import whole
+from colonnade.tables.spool.room import Room, whole
 
 SCHEMA = Schema({"age": number(0, 99, missing="none"), "ill": flag(missing=False)})
 PLAN = KeyPlan((Key("person_id"),))
@@ -269,6 +269,22 @@ def test_a_file_that_was_not_written_whole_has_no_name(tmp_path: Path) -> None:
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"one"]
 
 
+def test_a_folder_to_which_a_late_worker_writes_is_removed_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, rmdir, late = Room(tmp_path), os.rmdir, ["rows-000003.arrow", "keys-000003"]
+
+    def interrupted(path: Any, **named: Any) -> None:
+        if late:
+            (found.path / late.pop()).write_bytes(b"of somebody who was told to end")
+        rmdir(path, **named)
+
+    monkeypatch.setattr(os, "rmdir", interrupted)
+    found.remove()
+    assert not late
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_what_is_sent_to_workers_holds_neither_the_store_nor_the_key(tmp_path: Path) -> None:
     class Store:
         holds = "hunter2"
@@ -310,8 +326,19 @@ def test_what_hands_fail_at_is_done_here_in_order() -> None:
     assert all_done([], even) == []
 
 
+def test_seeds_are_drawn(tmp_path: Path) -> None:
+    found = set()
+    for _ in range(2):
+        Fingerprints.begin(tmp_path)
+        found.add((tmp_path / "seed").read_bytes())
+    assert {len(seed) for seed in found} == {32}
+    assert len(found) == 2
+    Fingerprints.end(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_fingerprints_are_equal_where_keys_are(tmp_path: Path) -> None:
-    Fingerprints.begin(tmp_path)
+    (tmp_path / "seed").write_bytes(bytes(32))  # by chance, a few thousand keys may be spread less evenly than below
     keys = [
         f"{len(text):04}{text}".encode() for text in ("a", "b", "ab", "ba", "", "x" * 500, "a", "x" * 500, "y" * 70)
     ]
