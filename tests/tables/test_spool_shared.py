@@ -222,6 +222,32 @@ def test_keys_that_are_repeated_in_other_files(tmp_path: Path, monkeypatch: pyte
     assert "no row is left, because every key" in said
 
 
+@pytest.mark.parametrize("rule", ["refuse", "first", "drop"])
+def test_a_key_that_most_rows_have_takes_no_more_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rule: Duplicates
+) -> None:
+    ids = [f"p{i}" if i % 10 == 0 else "none" for i in range(4000)]
+    folder = written(people(4000, 2, ids), tmp_path / "t", [1000, 3000], groups=4000)
+    monkeypatch.setattr(pieces, "_PIECE_BYTES", 1)
+    monkeypatch.setattr(copying, "_BLOCK_ROWS", 100)
+    monkeypatch.setattr(copying, "_RUN_KEYS", 100)
+    monkeypatch.setattr(repeated, "_ROWS", 100)
+    sorts, sort = list[int](), np.sort
+    monkeypatch.setattr(np, "sort", lambda some, *rest, **named: sorts.append(len(some)) or sort(some, *rest, **named))
+    plan = KeyPlan(PLAN.keys, rule)
+    if rule == "refuse":
+        with pytest.raises(DataError, match="rows 2, 3, 4, 5, 6 and 3595 more: the key"):
+            gather(folder, SCHEMA, plan, tmp_path / "spool", hands=Others(1), misfits="map")
+    else:
+        read = read_table(folder, SCHEMA, keys=plan, misfits="map")
+        assert read.keys is not None
+        told, _, counts = in_partitions(folder, plan, tmp_path / "spool", Others(1))
+        assert sorted(row for rows, *_ in told for row in rows) == (read.keys.rows + 1).tolist()
+        assert counts[2:] == (0, 3600 - (rule == "first"))
+    assert sorts
+    assert max(sorts) < 1000
+
+
 def test_a_file_that_is_broken_or_lacks_a_column(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = written(people(60, 2), tmp_path / "t", [20, 40], "csv")
     with (folder / "1.csv").open("a") as file:
