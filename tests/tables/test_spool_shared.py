@@ -329,6 +329,9 @@ def test_what_is_sent_to_workers_holds_neither_the_store_nor_the_key(tmp_path: P
     assert spread([b"a", b"b"]).tolist() == SPREAD.of([b"a", b"b"]).tolist()
     assert SPREAD.key not in pickle.dumps(spread)
     assert again(spread)([b"a"]).tolist() == SPREAD.of([b"a"]).tolist()
+    assert [path.stat().st_mode & 0o777 for path in tmp_path.iterdir()] == [0o600]
+    spread.forget()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_hands_fail_at_is_done_here_in_order() -> None:
