@@ -60,8 +60,7 @@ class Seek:
         with whole(self.folder, dropped_name(self.number)) as file:
             # All rows of one key come in the order of the table, and all rows of a run after those of the runs before.
             for pairs, rows in self._pairs(maybe):
-                places = np.minimum(np.searchsorted(often, pairs), len(often) - 1)
-                repeated = often[places] == pairs
+                places, repeated = _among(often, pairs)
                 places, numbers = places[repeated], rows[repeated]
                 gone = numbers[self._left_out(places, met)]
                 file.write(np.sort(gone).tobytes())
@@ -78,7 +77,7 @@ class Seek:
     def _pairs(self, maybe: NDArray[np.uint64]) -> Iterator[tuple[NDArray[Any], NDArray[np.int64]]]:
         """The same, each fingerprint as one number, of keys whose fingerprint begins with one of these."""
         for prints, rows in self._keys():
-            some = np.isin(prints[0], maybe)
+            _, some = _among(maybe, prints[0])
             yield np.ascontiguousarray(prints[:, some].T).view(_PAIR).reshape(-1), rows[some]
 
     def _left_out(self, places: NDArray[np.int64], met: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -106,6 +105,12 @@ def _several(runs: Iterable[NDArray[Any]]) -> NDArray[Any]:
             most = max(most, 2 * size)
     ordered = _twice_at_most(held)
     return ordered[1:][ordered[1:] == ordered[:-1]]
+
+
+def _among(ordered: NDArray[Any], some: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Where some are in what is in order and not empty, and which of them are there."""
+    places = np.minimum(np.searchsorted(ordered, some), len(ordered) - 1)
+    return places, ordered[places] == some
 
 
 def _twice_at_most(held: Sequence[NDArray[Any]]) -> NDArray[Any]:
