@@ -233,7 +233,12 @@ def test_a_key_that_most_rows_have_takes_no_more_memory(
     monkeypatch.setattr(copying, "_RUN_KEYS", 100)
     monkeypatch.setattr(repeated, "_ROWS", 100)
     sorts, sort = list[int](), np.sort
-    monkeypatch.setattr(np, "sort", lambda some, *rest, **named: sorts.append(len(some)) or sort(some, *rest, **named))
+
+    def noted(some: Any) -> Any:
+        sorts.append(len(some))
+        return sort(some)
+
+    monkeypatch.setattr(np, "sort", noted)
     plan = KeyPlan(PLAN.keys, rule)
     if rule == "refuse":
         with pytest.raises(DataError, match="rows 2, 3, 4, 5, 6 and 3595 more: the key"):

@@ -104,7 +104,8 @@ def _several(runs: Iterable[NDArray[Any]]) -> NDArray[Any]:
             size = len(held[0])
             most = max(most, 2 * size)
     ordered = _twice_at_most(held)
-    return ordered[1:][ordered[1:] == ordered[:-1]]
+    found: NDArray[Any] = ordered[1:][ordered[1:] == ordered[:-1]]
+    return found
 
 
 def _among(ordered: NDArray[Any], some: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
