@@ -30,7 +30,7 @@ from colonnade.tables.sources.stored import StoredFile
 from colonnade.tables.spool import Spool, copying, gather, partitions, repeated
 from colonnade.tables.spool.chores import Chore, Hands, all_done
 from colonnade.tables.spool.fingerprints import Fingerprints
-from colonnade.tables.spool.room import whole
+from colonnade.tables.spool.room import Room, whole
 
 SCHEMA = Schema({"age": number(0, 99, missing="none"), "ill": flag(missing=False)})
 PLAN = KeyPlan((Key("person_id"),))
@@ -222,6 +222,37 @@ def test_keys_that_are_repeated_in_other_files(tmp_path: Path, monkeypatch: pyte
     assert "no row is left, because every key" in said
 
 
+@pytest.mark.parametrize("rule", ["refuse", "first", "drop"])
+def test_a_key_that_most_rows_have_takes_no_more_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rule: Duplicates
+) -> None:
+    ids = [f"p{i}" if i % 10 == 0 else "none" for i in range(4000)]
+    folder = written(people(4000, 2, ids), tmp_path / "t", [1000, 3000], groups=4000)
+    monkeypatch.setattr(pieces, "_PIECE_BYTES", 1)
+    monkeypatch.setattr(copying, "_BLOCK_ROWS", 100)
+    monkeypatch.setattr(copying, "_RUN_KEYS", 100)
+    monkeypatch.setattr(repeated, "_ROWS", 100)
+    sorts, sort = list[int](), np.sort
+
+    def noted(some: Any) -> Any:
+        sorts.append(len(some))
+        return sort(some)
+
+    monkeypatch.setattr(np, "sort", noted)
+    plan = KeyPlan(PLAN.keys, rule)
+    if rule == "refuse":
+        with pytest.raises(DataError, match="rows 2, 3, 4, 5, 6 and 3595 more: the key"):
+            gather(folder, SCHEMA, plan, tmp_path / "spool", hands=Others(1), misfits="map")
+    else:
+        read = read_table(folder, SCHEMA, keys=plan, misfits="map")
+        assert read.keys is not None
+        told, _, counts = in_partitions(folder, plan, tmp_path / "spool", Others(1))
+        assert sorted(row for rows, *_ in told for row in rows) == (read.keys.rows + 1).tolist()
+        assert counts[2:] == (0, 3600 - (rule == "first"))
+    assert sorts
+    assert max(sorts) < 1000
+
+
 def test_a_file_that_is_broken_or_lacks_a_column(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = written(people(60, 2), tmp_path / "t", [20, 40], "csv")
     with (folder / "1.csv").open("a") as file:
@@ -269,6 +300,22 @@ def test_a_file_that_was_not_written_whole_has_no_name(tmp_path: Path) -> None:
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"one"]
 
 
+def test_a_folder_to_which_a_late_worker_writes_is_removed_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, rmdir, late = Room(tmp_path), os.rmdir, ["rows-000003.arrow", "keys-000003"]
+
+    def interrupted(path: Any, **named: Any) -> None:
+        if late:
+            (found.path / late.pop()).write_bytes(b"of somebody who was told to end")
+        rmdir(path, **named)
+
+    monkeypatch.setattr(os, "rmdir", interrupted)
+    found.remove()
+    assert not late
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_what_is_sent_to_workers_holds_neither_the_store_nor_the_key(tmp_path: Path) -> None:
     class Store:
         holds = "hunter2"
@@ -287,6 +334,9 @@ def test_what_is_sent_to_workers_holds_neither_the_store_nor_the_key(tmp_path: P
     assert spread([b"a", b"b"]).tolist() == SPREAD.of([b"a", b"b"]).tolist()
     assert SPREAD.key not in pickle.dumps(spread)
     assert again(spread)([b"a"]).tolist() == SPREAD.of([b"a"]).tolist()
+    assert [path.stat().st_mode & 0o777 for path in tmp_path.iterdir()] == [0o600]
+    spread.forget()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_hands_fail_at_is_done_here_in_order() -> None:
@@ -310,8 +360,19 @@ def test_what_hands_fail_at_is_done_here_in_order() -> None:
     assert all_done([], even) == []
 
 
+def test_seeds_are_drawn(tmp_path: Path) -> None:
+    found = set()
+    for _ in range(2):
+        Fingerprints.begin(tmp_path)
+        found.add((tmp_path / "seed").read_bytes())
+    assert {len(seed) for seed in found} == {32}
+    assert len(found) == 2
+    Fingerprints.end(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_fingerprints_are_equal_where_keys_are(tmp_path: Path) -> None:
-    Fingerprints.begin(tmp_path)
+    (tmp_path / "seed").write_bytes(bytes(32))  # by chance, a few thousand keys may be spread less evenly than below
     keys = [
         f"{len(text):04}{text}".encode() for text in ("a", "b", "ab", "ba", "", "x" * 500, "a", "x" * 500, "y" * 70)
     ]

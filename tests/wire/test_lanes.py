@@ -21,6 +21,7 @@ from colonnade.wire.direct import Direct
 from colonnade.wire.hub_carrier import open_channel
 from colonnade.wire.identity import ConnectionCertificate
 from colonnade.wire.lanes import lane_room, lane_topic
+from colonnade.wire.links import LinkCarrier
 from colonnade.wire.offer import Offer
 from colonnade.wire.packet import MAX_PACKET
 from colonnade.wire.quota import UNLIMITED, Account, Refusal
@@ -430,6 +431,27 @@ def test_a_link_is_of_one_lane_and_of_one_worker(people: Any, hub: Hub, crews: A
     assert greeted(replace(second, address=first.address), bytes(16)) == b""
     assert greeted(Offer.fresh(first.address), bytes(16)) == b""
     closed(*lanes)
+
+
+def test_a_peer_is_dialled_for_one_offer_of_a_lane(
+    people: Any, hub: Hub, crews: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard, offered = list[str](), LinkCarrier.offered
+
+    def noted(self: LinkCarrier, peer: str, raw: bytes) -> None:
+        heard.append(f"{self._name} of {peer}")
+        offered(self, peer, raw)
+
+    monkeypatch.setattr(LinkCarrier, "offered", noted)
+    places = {name: join(hub, people, crews[0], name, direct=Direct()) for name in ("bank", "shop")}
+    places["shop"].channel("bank").open()
+    places["bank"].wait_for_peers(["shop"])
+    places["shop"].wait_for_peers(["bank"])
+    for name, peer in (("bank", "shop"), ("shop", "bank")):
+        # As a thread that waited for its turn while another one took the last step.
+        places[name].channel(peer)._step()
+    assert sorted(heard) == ["bank of shop", "shop of bank"]
+    closed(places)
 
 
 def test_a_worker_with_another_key_gets_neither_session_nor_link(people: Any, hub: Hub, crews: Any) -> None:

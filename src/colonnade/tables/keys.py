@@ -229,15 +229,6 @@ def normalised(
     return _run_together([part.take(pa.array(rows)) for part in parts]), rows
 
 
-def left_out(codes: NDArray[np.int64], plan: KeyPlan) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Of some keys, equal ones with the same number from 0: the places of repeated ones, and of those not kept.
-
-    All keys that equal one of them are among them.
-    """
-    repeated, kept = _repeats(codes, plan.duplicates)
-    return np.flatnonzero(repeated), np.flatnonzero(~kept)
-
-
 def no_key(source: str, plan: KeyPlan, columns: Mapping[str, KeyColumn]) -> DataError:
     """The error for a table of which no row has a key."""
     return DataError(

@@ -119,7 +119,8 @@ class Channel:
             while not session.ready and (packet := self._post.take_if_any(self.peer)) is not None:
                 session.feed(packet)
                 session.advance()
-            if session.ready and self._introductions:
+            # Once, whichever threads come here: what is offered is dialled.
+            if session.ready and not self._ready and self._introductions:
                 self._introductions.offered(self.peer, session.heard)
             self._ready = session.ready
         finally:

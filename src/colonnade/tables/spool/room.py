@@ -8,6 +8,7 @@ import secrets
 import shutil
 import stat
 import tempfile
+import time
 import weakref
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -18,6 +19,7 @@ from colonnade.disk import writing
 from colonnade.errors import DataError
 
 _PLACE = "colonnade-spool"
+_TRIES, _PAUSE_SECONDS = 50, 0.1
 
 
 class Room:
@@ -99,5 +101,9 @@ def _refuse_open(folder: Path) -> None:
 
 def _remove(path: Path, held: ExitStack, maker: int) -> None:
     if os.getpid() == maker:
-        shutil.rmtree(path, ignore_errors=True)
+        for _ in range(_TRIES):
+            shutil.rmtree(path, ignore_errors=True)
+            if not path.exists():
+                break
+            time.sleep(_PAUSE_SECONDS)  # a worker on another machine is not gone at once, and writes meanwhile
         held.close()
