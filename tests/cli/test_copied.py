@@ -161,7 +161,10 @@ def test_what_is_read_after_the_copy_is_not_in_the_memory_of_others(tmp_path: Pa
     secret = sha256(b"a cell of the bank's table").hexdigest()
     (tmp_path / "bank.csv").write_text(secret)
     words = [sys.executable, "-c", SECRETIVE, str(tmp_path / "bank.csv")]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    alone = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}  # as the command has it
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ | alone
+    ) as process:
         assert process.stdout is not None
         copy, child = map(int, process.stdout.readline().split())
         try:

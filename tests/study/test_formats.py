@@ -235,7 +235,7 @@ class Format:
 FORMATS = {
     "agent": Format("standing.office_store:OfficeFile.version", agent, grows=True),
     "alignment": Format("study.alignment.store:_VERSION", alignment),
-    "bench": Format("study.scale.constants:VERSION", bench),
+    "bench": Format("study.scale.constants:VERSION", bench, oldest=2),
     "desk": Format("standing.desk_store:DeskFile.version", desk, grows=True),
     "event": Format("privacy.releases:VERSION", event, grows=True),
     "hub": Format("wire.envelope:VERSION", hub, oldest=2, grows=True),
@@ -403,7 +403,7 @@ def test_counts_of_scores_are_opened_again(tmp_path: Path) -> None:
 
 
 def test_constants_of_a_machine_are_read_again() -> None:
-    assert Measured.load(HELD / "saved-bench-1.json").constants == BUILT_IN.constants
+    assert Measured.load(HELD / "saved-bench-2.json").constants == BUILT_IN.constants
 
 
 # --- what happens with another number
@@ -427,7 +427,7 @@ def test_a_later_number_is_refused_by_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match="does not hold kept weights"):
         Estimator.load(models / "glm.json").load_kept(kept)  # type: ignore[attr-defined]
     with pytest.raises(StudyError, match="is of another version of Colonnade: run `colonnade bench` again"):
-        Measured.load(changed_number(HELD / "saved-bench-1.json", tmp_path / "bench.json", "version", 2))
+        Measured.load(changed_number(HELD / "saved-bench-2.json", tmp_path / "bench.json", "version", 1))
 
 
 @pytest.mark.parametrize(

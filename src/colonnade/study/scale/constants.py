@@ -15,7 +15,7 @@ from colonnade.errors import StudyError
 from colonnade.models.files import write_whole
 
 FORMAT = "colonnade bench"
-VERSION = 1
+VERSION = 2
 DEFAULT_FILE = Path("colonnade-bench.json")
 _MOST_BYTES = 1 << 16
 _MOST_SECONDS = 3600.0
