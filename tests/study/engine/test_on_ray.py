@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -220,8 +221,9 @@ def test_a_cluster_of_our_own_is_reached_by_nobody_else_and_ends_with_us(way: st
     shutil.rmtree(told["folder"], ignore_errors=True)
 
 
-def test_a_cluster_of_our_own_may_begin_slowly() -> None:
-    """Its raylet stands still for longer than Ray waits for it."""
+@contextmanager
+def beginning() -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """A head that starts its own cluster, at the moment when there is a raylet, and that."""
     head = subprocess.Popen(
         [sys.executable, "-c", ALONE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment()
     )
@@ -231,40 +233,37 @@ def test_a_cluster_of_our_own_may_begin_slowly() -> None:
         while (raylet := _raylet_of(head.pid)) is None:
             assert head.poll() is None
             time.sleep(0.005)
+        yield head, raylet
+    finally:
+        end.cancel()
+        head.kill()
+        head.wait(PATIENCE)
+
+
+def stopped(head: subprocess.Popen[str]) -> dict[str, Any]:
+    """What a head said of its cluster, after it was told to stop and did."""
+    said, _ = head.communicate("stop\n", timeout=PATIENCE)
+    first, last = said.splitlines()
+    assert last == "stopped"
+    told: dict[str, Any] = json.loads(first)
+    return told
+
+
+def test_a_cluster_of_our_own_may_begin_slowly() -> None:
+    """Its raylet stands still for longer than Ray waits for it."""
+    with beginning() as (head, raylet):
         os.kill(raylet, signal.SIGSTOP)
         time.sleep(35)
         os.kill(raylet, signal.SIGCONT)
-        said, _ = head.communicate("stop\n", timeout=PATIENCE)
-        first, last = said.splitlines()
-        assert len(json.loads(first)["pids"]) == 2
-        assert last == "stopped"
-    finally:
-        end.cancel()
-        head.kill()
-        head.wait(PATIENCE)
+        assert len(stopped(head)["pids"]) == 2
 
 
 def test_a_cluster_of_our_own_whose_raylet_ends_is_begun_again() -> None:
-    head = subprocess.Popen(
-        [sys.executable, "-c", ALONE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment()
-    )
-    end = threading.Timer(2 * PATIENCE, head.kill)
-    end.start()
-    try:
-        while (raylet := _raylet_of(head.pid)) is None:
-            assert head.poll() is None
-            time.sleep(0.005)
+    with beginning() as (head, raylet):
         os.kill(raylet, signal.SIGKILL)
-        said, _ = head.communicate("stop\n", timeout=PATIENCE)
-        first, last = said.splitlines()
-        told = json.loads(first)
+        told = stopped(head)
         assert len(told["pids"]) == 2
-        assert last == "stopped"
         assert not processes_of(told["folder"]), "nothing is left of the first try"
-    finally:
-        end.cancel()
-        head.kill()
-        head.wait(PATIENCE)
 
 
 def _raylet_of(head: int) -> int | None:

@@ -61,6 +61,18 @@ class Watched(EngineCrew):
         if hook is not None:
             hook(self, what, lane)
 
+    @classmethod
+    def kill_at(cls, name: str, what: str, lane: Lane) -> list[bool]:
+        """Kill this participant's worker when this is asked of it; each time, whether it was there."""
+        killed = list[bool]()
+
+        def kill(crew: Watched, asked: str, of: Lane) -> None:
+            if (crew.name, asked, of) == (name, what, lane):
+                killed.append(crew.kill(crew.busy()[lane]))
+
+        cls.hook = kill
+        return killed
+
     def busy(self) -> dict[Lane, int]:
         """Which worker has which lane."""
         with self._lock:

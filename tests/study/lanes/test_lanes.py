@@ -79,13 +79,7 @@ def test_a_worker_holds_nothing_of_a_lane_that_is_over(
 def test_a_worker_that_is_killed_costs_its_lane(laned: Make, crews: type[Watched]) -> None:
     study = laned()
     expected = study.values(study.in_threads(study.plain))
-    killed = []
-
-    def kill(crew: Watched, what: str, lane: Lane) -> None:
-        if (crew.name, what, lane) == ("shop", "meet", Lane(1)):
-            killed.append(crew.kill(crew.busy()[lane]))
-
-    crews.hook = kill
+    killed = crews.kill_at("shop", "meet", Lane(1))
     out = study.in_threads()
     assert killed == [True]
     assert study.values(out) == expected
@@ -278,19 +272,25 @@ def test_workers_of_one_party_on_ray(laned: Make, crews: type[Watched]) -> None:
     assert not study.left_behind()
 
 
-def test_a_head_that_is_killed_ends_the_study_and_its_table_is_removed_by_the_next(laned: Make, forks: Forks) -> None:
-    study = laned(rows=100, partitions=64, reconnect=2)
+def _with_a_head_killed(study: Laned, forks: Forks, name: str, seen_by: str) -> dict[str, Any]:
+    """The others, when they have ended: this one was killed once another, or itself, had noted its first share."""
     places = study.places()
     with open("/dev/null", "r+b") as nowhere:
-        command = local_commands(study.study(), places["coordinator"])["shop"]
-        shop = forks.start(Wanted(command, nowhere.fileno(), nowhere.fileno()))
-    others = study.begun(without="shop")
+        command = local_commands(study.study(), places["coordinator"])[name]
+        head = forks.start(Wanted(command, nowhere.fileno(), nowhere.fileno()))
+    others = study.begun(without=name)
     try:
-        _until_first_share(places["shop"], shop)
+        _until_first_share(places[seen_by], head)
     finally:
-        shop.kill()
+        head.kill()
     for child in others.values():
         child.communicate(timeout=300)
+    return others
+
+
+def test_a_head_that_is_killed_ends_the_study_and_its_table_is_removed_by_the_next(laned: Make, forks: Forks) -> None:
+    study = laned(rows=100, partitions=64, reconnect=2)
+    others = _with_a_head_killed(study, forks, "shop", "shop")
     assert {name: child.returncode for name, child in others.items()} == dict.fromkeys(others, 22)
     assert all("shop" in sentence for sentence in error_of(others).values())
     assert study.states("bank") == study.states("shop") == ["sent"]
@@ -302,17 +302,7 @@ def test_a_head_that_is_killed_ends_the_study_and_its_table_is_removed_by_the_ne
 
 def test_a_coordinator_that_is_killed_takes_its_hub_and_the_study_along(laned: Make, forks: Forks) -> None:
     study = laned(rows=100, partitions=64, reconnect=2)
-    places = study.places()
-    with open("/dev/null", "r+b") as nowhere:
-        command = local_commands(study.study(), places["coordinator"])["coordinator"]
-        coordinator = forks.start(Wanted(command, nowhere.fileno(), nowhere.fileno()))
-    parties = study.begun(without="coordinator")
-    try:
-        _until_first_share(places["bank"], coordinator)
-    finally:
-        coordinator.kill()
-    for child in parties.values():
-        child.communicate(timeout=300)
+    parties = _with_a_head_killed(study, forks, "coordinator", "bank")
     assert {child.returncode for child in parties.values()} <= {21, 22}
     for name in study.parties:
         assert study.states(name)[0] in ("sent", "released")

@@ -46,13 +46,7 @@ def test_sums_are_the_same_by_direct_links_also_if_a_worker_is_killed(laned: Mak
     expected = study.values(study.in_threads(study.plain))
     assert expected[0] == study.common
     direct(study, **everywhere(study))
-    killed = []
-
-    def kill(crew: Watched, what: str, lane: Lane) -> None:
-        if (crew.name, what, lane) == ("shop", "meet", Lane(1)):
-            killed.append(crew.kill(crew.busy()[lane]))
-
-    crews.hook = kill
+    killed = crews.kill_at("shop", "meet", Lane(1))
     out = study.in_threads()
     assert killed == [True]
     assert study.values(out) == expected

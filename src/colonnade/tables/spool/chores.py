@@ -14,6 +14,7 @@ class Chore(Protocol):
 
     def after(self, before: Sequence[Any]) -> Chore:
         """The same, when the results of all chores before it are known."""
+        return self
 
 
 Hands = Callable[[Sequence[Chore]], Iterator[tuple[int, Any]]]

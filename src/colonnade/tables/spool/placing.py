@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from colonnade.tables.arrow import pa
+from colonnade.tables.spool.chores import Chore
 from colonnade.tables.spool.copying import Copied, copied_rows
 from colonnade.tables.spool.partitions import PartitionOf, run_bytes, write_run
 from colonnade.tables.spool.repeated import dropped_rows, starts
@@ -26,7 +26,7 @@ class Stretch:
 
 
 @dataclass(frozen=True)
-class Place:
+class Place(Chore):
     """The chore: write one run."""
 
     folder: Path
@@ -35,10 +35,6 @@ class Place:
     dropped: tuple[int, ...]
     partition_of: PartitionOf
     count: int
-
-    def after(self, before: Sequence[Any]) -> Place:
-        """The same."""
-        return self
 
     def done(self) -> None:
         """Read rows from their copy, leave out those whose keys are repeated, and write the run."""

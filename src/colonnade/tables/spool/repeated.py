@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from colonnade.tables.encode import Report
 from colonnade.tables.keys import KeyPlan
+from colonnade.tables.spool.chores import Chore
 from colonnade.tables.spool.copying import BUCKETS, Copied, copied_keys
 from colonnade.tables.spool.partitions import readable
 from colonnade.tables.spool.room import whole
@@ -37,7 +38,7 @@ class Repeated:
 
 
 @dataclass(frozen=True)
-class Seek:
+class Seek(Chore):
     """The chore: look for repeated keys in these buckets."""
 
     folder: Path
@@ -45,10 +46,6 @@ class Seek:
     pieces: tuple[Copied, ...]
     buckets: range
     number: int
-
-    def after(self, before: Sequence[Repeated]) -> Seek:
-        """The same."""
-        return self
 
     def done(self) -> Repeated:
         """Look, and write down which rows are left out."""
