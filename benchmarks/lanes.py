@@ -7,7 +7,9 @@ all processes together: the run is started by a process that adopts what is left
 every process to the one that reaps it.
 
 `--compare ROWS` measures the same rows without lanes and in partitions. `--sizes` measures in partitions alone, and
-says how near to a line the processor time is, beside the model of `colonnade plan --cost`.
+says how near to a line the processor time is, beside the model of `colonnade plan --cost`. A machine that others use
+too is at times slower and never faster than it is: with `--log FILE` every run of a size is kept there, later calls add
+to it, and the least processor time of each size counts.
 """
 
 from __future__ import annotations
@@ -86,7 +88,8 @@ Parquet files, with {COMMON:.0%} of the people of each in common, which `ot` ali
 worker is a process of its own, over TLS through the hub. Processor time is of all of them, from the command to its end.
 The model is that of `colonnade plan --cost` with its built-in constants, and all people common. Memory is the largest
 resident size of one process, with pages of mapped files; *own* is without them, looked at every {LOOK_SECONDS} s. Disk
-is the most that the partitions of all three took at a time.
+is the most that the partitions of all three took at a time. Where a size was measured more than once, the run of least
+processor time is shown, and all of them are named below the table: what else a machine does can only add to it.
 """
 
 
@@ -378,8 +381,26 @@ def line_of(runs: list[dict[str, Any]]) -> tuple[float, float, float]:
     return float(slope), float(besides), float(1 - (left @ left) / np.sum((cpu - cpu.mean()) ** 2))
 
 
-def sizes_page(runs: list[dict[str, Any]]) -> list[str]:
+def logged(path: Path, runs: list[dict[str, Any]], how: dict[str, Any]) -> list[dict[str, Any]]:
+    """Add runs to those of a file; all that were measured in the same way, by size and then in order."""
+    with open(path, "a", encoding="utf-8") as file:
+        file.writelines(json.dumps(run | {"how": how}) + "\n" for run in runs)
+    lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+    return sorted((run for run in lines if run["how"] == how), key=lambda run: run["rows"])
+
+
+def least(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Of every size the run that took least processor time."""
+    found: dict[int, dict[str, Any]] = {}
+    for run in sorted(runs, key=lambda run: (run["rows"], run["cpu"])):
+        found.setdefault(run["rows"], run)
+    return list(found.values())
+
+
+def sizes_page(every: list[dict[str, Any]]) -> list[str]:
     from colonnade.cli.scaling import size
+
+    runs = least(every)
 
     lines = [
         "| rows | partitions | processor time | a row | by the model | clock | a worker | a head | disk | sent |",
@@ -405,6 +426,9 @@ def sizes_page(runs: list[dict[str, Any]]) -> list[str]:
             f" {_verdict(fit >= LEAST_R2)}: processor time is a line in the rows, R^2 at least {LEAST_R2}: "
             f"{slope * 1e6:.1f} us a row and {besides:.1f} s, R^2 = {fit:.5f}."
         )
+    if len(every) > len(runs):
+        taken = ((run["rows"], [f"{one['cpu']:.1f}" for one in every if one["rows"] == run["rows"]]) for run in runs)
+        lines += ["", "Every run: " + "; ".join(f"{rows:,} rows {', '.join(all_)} s" for rows, all_ in taken) + "."]
     return [*lines, "", billion()]
 
 
@@ -473,6 +497,7 @@ def main() -> None:
     parser.add_argument("--links", choices=("hub", "direct"), default="hub")
     parser.add_argument("--repeats", type=int, default=1, help="of a comparison, in turn; the median counts")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="where tables stay, for later runs")
+    parser.add_argument("--log", type=Path, metavar="FILE", help="add every run of a size, and count earlier ones")
     parser.add_argument("--write", action="store_true", help=f"write {TARGET.name} beside the other results")
     parser.add_argument("--json", action="store_true", help="every figure")
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
@@ -498,6 +523,8 @@ def main() -> None:
             pairs.append((one(given.compare, 1, folder), one(given.compare, count, folder)))
         for rows in [] if given.sizes is None else given.sizes or SIZES:
             runs.append(one(rows, max(2, power(rows, given.each)), folder))
+    if given.log and runs:
+        runs = logged(given.log, runs, how | {"each": given.each})
     case = Case(0, 1, **how)
     sections = [section("Beside a study without lanes", compare_page(pairs), case)] if pairs else []
     sections += [section("By rows", sizes_page(runs), case)] if runs else []

@@ -28,7 +28,8 @@ def test_the_page_shows_what_is_on_file(which):
     text = PAGE.read_text(encoding="utf-8")
     for name, made in tables.tables(tables.read()).items():
         begin, end = (mark.format(name) for mark in tables.MARKS)
-        assert text.split(begin)[1].split(end)[0].strip() == made, name
+        shown = text.split(begin)[1].split(end)[0].strip()
+        assert shown == made, f"{name}: run `python benchmarks/which_model.py --tables`"
 
 
 def test_every_cell_has_every_seed(which):
