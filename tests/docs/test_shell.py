@@ -1,0 +1,183 @@
+"""What pages tell people to type at several machines: every command exists as it is written, and the tutorial of a
+federation leads to a result when it is followed to the letter.
+"""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from colonnade.cli.app import app
+from tests.ports import free_port
+
+from .book import ROOT, blocks, named, pages
+
+TUTORIAL = ROOT / "docs" / "tutorials" / "federation.md"
+TYPED = ("sh", "bash", "text")
+WAIT_SECONDS = 300
+
+
+def typed(text: str) -> list[list[str]]:
+    """The lines of a block that call Colonnade, as words; a line that ends with a backslash goes on."""
+    lines = (line.strip().removeprefix("$ ") for line in text.replace("\\\n", " ").splitlines())
+    return [shlex.split(line, comments=True)[1:] for line in lines if line.startswith("colonnade ")]
+
+
+def calls() -> list[Any]:
+    found = []
+    for page in pages():
+        for block in blocks(page):
+            if block.language in TYPED:
+                for words in typed(block.text):
+                    found.append(pytest.param(words, id=f"{named(page)}-{' '.join(words)[:40]}"))
+    return found
+
+
+@cache
+def group() -> Any:
+    return typer.main.get_command(app)
+
+
+@pytest.mark.parametrize("words", calls())
+def test_the_command_exists_with_these_options(words: list[str]) -> None:
+    command: Any = group()
+    context = command.context_class(command, info_name="colonnade")
+    while hasattr(command, "commands"):
+        assert words[0] in command.commands, "there is no such command"
+        command = command.commands[words[0]]
+        context = command.context_class(command, info_name=words[0], parent=context)
+        words = words[1:]
+    if words == ["..."]:
+        return
+    _, left, _ = command.make_parser(context).parse_args(list(words))  # raises at an option that does not exist
+    assert not left, "more arguments than the command takes"
+
+
+class Desk:
+    """A folder, and the terminals that are open in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.open: list[subprocess.Popen[str]] = []
+
+    def start(self, words: list[str], answer: str = "") -> subprocess.Popen[str]:
+        """Type a command; whoever is asked at this terminal has given the answer already."""
+        keyboard, terminal = pty.openpty()
+        os.write(keyboard, answer.encode())
+        output = self.folder / f"output-{len(self.open)}"
+        with open(output, "wb") as file:
+            child = subprocess.Popen(
+                [sys.executable, "-m", "colonnade", *words], cwd=self.folder, stdin=terminal, stdout=file,
+                stderr=subprocess.STDOUT, text=True, env=os.environ | {"COLUMNS": "200"},
+            )  # fmt: skip
+        os.close(terminal)
+        self.open.append(child)
+        child.keyboard, child.output = keyboard, output  # type: ignore[attr-defined]
+        return child
+
+    def said(self, child: Any) -> str:
+        return str(child.output.read_text(encoding="utf-8"))
+
+    def run(self, words: list[str], answer: str = "") -> str:
+        return self.ended(self.start(words, answer))
+
+    def ended(self, child: subprocess.Popen[str]) -> str:
+        assert child.wait(timeout=WAIT_SECONDS) == 0, self.said(child)
+        return self.said(child)
+
+    def wait_for(self, child: subprocess.Popen[str], pattern: str) -> re.Match[str]:
+        until = time.monotonic() + WAIT_SECONDS
+        while (found := re.search(pattern, self.said(child), re.MULTILINE)) is None:
+            assert child.poll() is None, self.said(child)
+            assert time.monotonic() < until, self.said(child)
+            time.sleep(0.05)
+        return found
+
+    def close(self) -> None:
+        for child in reversed(self.open):
+            child.terminate()
+        for child in self.open:
+            with suppress(subprocess.TimeoutExpired):
+                child.wait(timeout=30)
+            child.kill()
+            child.wait()
+            os.close(child.keyboard)  # type: ignore[attr-defined]
+
+
+@contextmanager
+def desk(folder: Path) -> Iterator[Desk]:
+    with closing(Desk(folder)) as found:
+        yield found
+
+
+SIX = r"^ +((?:[a-z]+ ){5}[a-z]+)$"
+INVITATION = r"^colonnade-invitation-\S+$"
+
+
+def test_the_tutorial_of_a_federation_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every line of its blocks is typed in order; the invitation and free ports are put in, and nothing else."""
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
+    ports = {old: str(free_port()) for old in ("9300", "8471", "8472")}
+    toml = next(block.text for block in blocks(TUTORIAL) if block.language == "toml")
+    lines = [line for block in blocks(TUTORIAL) if block.language == "sh" for line in block.text.splitlines()]
+    assert sum(line.startswith("colonnade ") for line in lines) == len(lines) - 1, "what else is to be typed?"
+    with desk(tmp_path) as at:
+        at.run(["demo", "--rows", "400", "--out", "runs/demo"])
+        (tmp_path / "runs/demo/study/TWO.toml").write_text(toml, encoding="utf-8")
+        token, joining = "", {}
+        for line in lines:
+            for old, new in ports.items():
+                line = line.replace(old, new)
+            words = shlex.split(line.replace("$PWD", str(tmp_path)).replace("TOKEN", token), comments=True)
+            match words:
+                case ["sed", "-i", *_]:
+                    subprocess.run(words, cwd=tmp_path, check=True)
+                case [_, "hub", *_]:
+                    at.wait_for(at.start(words[1:]), r"^hub of 'two organisations' at")
+                case [_, "invite", _, name, *_]:
+                    token = re.search(INVITATION, at.run(words[1:]), re.MULTILINE)[0]  # type: ignore[index]
+                case [_, "join", *_]:
+                    joining[name] = at.start(words[1:])
+                    heard = at.wait_for(joining[name], SIX)[1]
+                    if name == "shop":  # "in the second terminal"
+                        admitted(at, name, heard, joining[name])
+                case [_, "admit", _, "bank"]:
+                    admitted(at, "bank", at.wait_for(joining["bank"], SIX)[1], joining["bank"])
+                case [_, "members", party, *_]:
+                    assert "Does" in at.run(words[1:], "y\n")
+                    file = tmp_path / party
+                    file.write_text(file.read_text().replace(":8471", f":{ports['8471']}"))
+                case [_, "agent", party]:
+                    at.wait_for(at.start(words[1:]), "console at http://")  # a link is for screens alone
+                case _:
+                    proposed = at.run(words[1:])
+        study = re.search(r"^proposed .*: ([0-9a-f]{32})$", proposed, re.MULTILINE)[1]  # type: ignore[index]
+        for name in ("bank", "shop"):
+            until = time.monotonic() + WAIT_SECONDS
+            while study[:8] not in at.run(["studies", f"{name}/party.toml"]):
+                assert time.monotonic() < until
+                time.sleep(0.2)
+            at.run(["approve", f"{name}/party.toml", study[:8]], "y\n")
+        until = time.monotonic() + WAIT_SECONDS
+        while not all(list((tmp_path / name).rglob("model.json")) for name in ("bank", "shop")):
+            assert time.monotonic() < until, at.run(["studies", "bank/party.toml"])
+            time.sleep(0.2)
+
+
+def admitted(at: Desk, name: str, heard: str, joining: subprocess.Popen[str]) -> None:
+    said = at.run(["admit", "hub/FEDERATION.toml", name], "y\n")
+    assert heard in said, "the two ends see different words"
+    assert "we are a member" in at.ended(joining)
