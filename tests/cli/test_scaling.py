@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from colonnade.cli.scaling import bytes_a_second, clock, constants, fit, size
-from colonnade.errors import StudyError
+from colonnade.errors import StorageError, StudyError
 from colonnade.study.scale import BUILT_IN, Measured, measure
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -30,6 +30,9 @@ def test_bench_measures_and_plan_uses_it(colonnade, study, tmp_path, monkeypatch
     assert found.quick
     assert "is there already" in colonnade("bench", "--quick", code=StudyError.exit_code)
     assert Measured.load(tmp_path / "colonnade-bench.json") == found
+    monkeypatch.setattr(measure, "measure", None)  # what cannot be written is not measured
+    text = colonnade("bench", "--out", "nowhere/x.json", code=StorageError.exit_code)
+    assert "nowhere/x.json cannot be written: there is no folder nowhere" in text
     assert "constants measured quickly on " in colonnade("plan", study, "--cost", "--bench", "colonnade-bench.json")
     planned = colonnade("plan", study, "--cost", "--bench", "colonnade-bench.json", "--json")
     assert planned["constants"] == found.to_dict()

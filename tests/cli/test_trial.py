@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from colonnade.errors import DataError, LedgerError, PolicyError, PrivacyError, SchemaError, StudyError
+from colonnade.errors import DataError, FederationError, LedgerError, PolicyError, PrivacyError, SchemaError, StudyError
 from colonnade.study import PartyConfig, Study
 from colonnade.study.spec import TRIAL
 from colonnade.tables import Schema
@@ -157,6 +157,10 @@ def test_a_file_of_another_kind_is_named(colonnade, files):
     assert "schemas/bank.toml is a schema: name the study file in its place" in text
     text = colonnade("schema", "check", "schemas/bank.toml", "bank.csv", code=StudyError.exit_code)
     assert "schemas/bank.toml is a schema: name the party's own file in its place" in text
+    text = colonnade("hub", "study.toml", code=FederationError.exit_code)
+    assert "study.toml is a study file: name FEDERATION.toml in its place" in text
+    text = colonnade("members", "bank/party.toml", code=StudyError.exit_code)
+    assert "bank/party.toml has no [agent] section" in text
     text = colonnade("party", "study.toml", "study.toml", code=StudyError.exit_code)
     assert "study.toml is a study file: name the party's own file in its place" in text
     text = colonnade("ledger", "show", "study.toml", code=LedgerError.exit_code)

@@ -138,7 +138,7 @@ def relay(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Serve a further hub of a study that is computed in lanes; the coordinator's organisation runs it."""
+    """Serve a further hub of a study in lanes, for its coordinator."""
     import signal
     import threading
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from colonnade.cli.output import Json, emit, progress_bar, say
-from colonnade.errors import StudyError
+from colonnade.errors import StorageError, StudyError
 
 if TYPE_CHECKING:
     from colonnade.study import Study
@@ -141,13 +141,15 @@ def bench(
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
     json: Json = False,
 ) -> None:
-    """Measure this machine, so that `colonnade plan` can say how long a run would take on it."""
+    """Measure this machine, for the estimates of `colonnade plan`."""
     from colonnade.cli.lean import keep_memory, without_pandas
     from colonnade.study.scale.constants import DEFAULT_FILE
 
     path = out or DEFAULT_FILE
     if path.exists() and not force:
         raise StudyError(f"{path} is there already: name another file, or say --force")
+    if not path.absolute().parent.is_dir():  # before all the measuring
+        raise StorageError(f"{path} cannot be written: there is no folder {path.parent}")
     without_pandas()  # as a study does
     keep_memory()
     from colonnade.study.scale.measure import FULL, QUICK, measure
