@@ -233,8 +233,15 @@ def _phases(found: Estimate) -> list[str]:
     heads = "".join(f"{name:>13}" for name in PHASES)
     lines = [f"  {'':<{width}}{heads}"]
     for party in found.parties:
-        lines.append(f"  {party.name:<{width}}" + "".join(f"{party.phases[name]:>13,.3g}" for name in PHASES))
+        lines.append(f"  {party.name:<{width}}" + "".join(f"{plain_seconds(party.phases[name]):>13}" for name in PHASES))
     return lines
+
+
+def plain_seconds(seconds: float) -> str:
+    """Seconds as people write them, without powers of ten."""
+    if seconds >= 100:
+        return f"{seconds:,.0f}"
+    return f"{seconds:.3g}" if seconds >= 0.001 or not seconds else "<0.001"
 
 
 def clock(seconds: float) -> str:
