@@ -233,7 +233,8 @@ def _phases(found: Estimate) -> list[str]:
     heads = "".join(f"{name:>13}" for name in PHASES)
     lines = [f"  {'':<{width}}{heads}"]
     for party in found.parties:
-        lines.append(f"  {party.name:<{width}}" + "".join(f"{plain_seconds(party.phases[name]):>13}" for name in PHASES))
+        spent = "".join(f"{plain_seconds(party.phases[name]):>13}" for name in PHASES)
+        lines.append(f"  {party.name:<{width}}{spent}")
     return lines
 
 
