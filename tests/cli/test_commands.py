@@ -59,6 +59,13 @@ def test_help_lists_every_command(colonnade):
         assert name in text
 
 
+def test_help_says_in_a_whole_line_what_each_command_does(colonnade, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    listed = colonnade("--help").partition("Commands:")[2].partition("First steps")[0].strip().splitlines()
+    assert len(listed) > 30
+    assert [line for line in listed if not line.endswith(".") or line.endswith("...")] == []
+
+
 @pytest.mark.parametrize(
     "command",
     [

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from colonnade.cli.scaling import bytes_a_second, clock, constants, fit, size
-from colonnade.errors import StudyError
+from colonnade.cli.scaling import bytes_a_second, clock, constants, fit, plain_seconds, size
+from colonnade.errors import StorageError, StudyError
 from colonnade.study.scale import BUILT_IN, Measured, measure
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -30,6 +30,9 @@ def test_bench_measures_and_plan_uses_it(colonnade, study, tmp_path, monkeypatch
     assert found.quick
     assert "is there already" in colonnade("bench", "--quick", code=StudyError.exit_code)
     assert Measured.load(tmp_path / "colonnade-bench.json") == found
+    monkeypatch.setattr(measure, "measure", None)  # what cannot be written is not measured
+    text = colonnade("bench", "--out", "nowhere/x.json", code=StorageError.exit_code)
+    assert "nowhere/x.json cannot be written: there is no folder nowhere" in text
     assert "constants measured quickly on " in colonnade("plan", study, "--cost", "--bench", "colonnade-bench.json")
     planned = colonnade("plan", study, "--cost", "--bench", "colonnade-bench.json", "--json")
     assert planned["constants"] == found.to_dict()
@@ -140,4 +143,5 @@ def test_partitions_fit_rows_and_workers():
 
 def test_times_and_sizes_in_words():
     assert [clock(t) for t in (0.25, 41, 720, 12_240)] == ["0.25 s", "41 s", "12 min", "3.4 h"]
+    assert [plain_seconds(t) for t in (0, 8.2e-6, 0.0136, 73.7, 14_000)] == ["0", "<0.001", "0.0136", "73.7", "14,000"]
     assert [size(n) for n in (12, 3.2e6, 2.11e12, 5e15)] == ["12 B", "3.2 MB", "2.11 TB", "5 PB"]

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from colonnade.errors import DataError, LedgerError, PolicyError, SchemaError, StudyError
+from colonnade.errors import DataError, FederationError, LedgerError, PolicyError, PrivacyError, SchemaError, StudyError
 from colonnade.study import PartyConfig, Study
 from colonnade.study.spec import TRIAL
 from colonnade.tables import Schema
@@ -95,7 +95,7 @@ def test_drafts_are_for_trials_alone(colonnade, files):
     ("more", "error", "says"),
     [
         ([], DataError, "shop.csv has no column 'person_id'; its columns are 'customer'"),
-        (["--id", "shop=custoner"], DataError, "did you mean 'customer'?"),
+        (["--id", "shop=custoner"], DataError, "did you mean 'customer'? Name the one that holds ids"),
         (["--id", "shop=customer", "--label", "bank.defalt"], StudyError, "did you mean 'default'?"),
         (["--id", "shop=customer", "--label", "default"], StudyError, "begins with no party of bank, shop"),
         (["--id", "shop=customer", "--kind", "linear"], StudyError, "--label PARTY.COLUMN"),
@@ -153,10 +153,38 @@ def test_a_file_of_another_kind_is_named(colonnade, files):
     trial(colonnade, "--id", "shop=customer")
     text = colonnade("privacy", "bank/party.toml", code=StudyError.exit_code)
     assert "bank/party.toml is a party's own file: name the study file in its place" in text
+    text = colonnade("privacy", "schemas/bank.toml", code=StudyError.exit_code)
+    assert "schemas/bank.toml is a schema: name the study file in its place" in text
+    text = colonnade("schema", "check", "schemas/bank.toml", "bank.csv", code=StudyError.exit_code)
+    assert "schemas/bank.toml is a schema: name the party's own file in its place" in text
+    text = colonnade("hub", "study.toml", code=FederationError.exit_code)
+    assert "study.toml is a study file: name FEDERATION.toml in its place" in text
+    text = colonnade("members", "bank/party.toml", code=StudyError.exit_code)
+    assert "bank/party.toml has no [agent] section" in text
     text = colonnade("party", "study.toml", "study.toml", code=StudyError.exit_code)
     assert "study.toml is a study file: name the party's own file in its place" in text
     text = colonnade("ledger", "show", "study.toml", code=LedgerError.exit_code)
     assert "study.toml is no ledger: name the file that `ledger` says in party.toml" in text
+
+
+def test_a_party_of_another_name_is_told_who_takes_part(colonnade, files):
+    trial(colonnade, "--id", "shop=customer")
+    (files / "bank/other.toml").write_text((files / "bank/party.toml").read_text().replace('"bank"', '"bnak"', 1))
+    text = colonnade("party", "study.toml", "bank/other.toml", code=PolicyError.exit_code)
+    assert "bnak is not a party of study 'study'; those are bank, shop" in text
+    assert not (files / "bank/ledger.sqlite").exists()
+
+
+def test_a_committee_that_cannot_be_is_named_with_its_file(colonnade, files):
+    trial(colonnade, "--id", "shop=customer")
+    study = files / "study.toml"
+    written = study.read_text()
+    study.write_text(written.replace("[coordinator]", "[committee]\nthreshold = 2\n\n[coordinator]"))
+    text = colonnade("privacy", "study.toml", code=PrivacyError.exit_code)
+    assert "study.toml: the threshold of a committee of 3 must be 1, not 2" in text
+    study.write_text(written.replace("[coordinator]", '[committee]\nseats = ["bank", "shp"]\n\n[coordinator]'))
+    text = colonnade("privacy", "study.toml", code=PrivacyError.exit_code)
+    assert "study.toml: the committee names shp, who takes no part in the study" in text
 
 
 def test_what_goes_together(colonnade, files):
@@ -167,5 +195,7 @@ def test_what_goes_together(colonnade, files):
     assert "is there already" in trial(colonnade, "--id", "shop=customer", code=StudyError.exit_code)
     text = colonnade("init", "trial", "study.toml", "--label", "bank.age", code=StudyError.exit_code)
     assert "go with --party" in text
+    text = colonnade("init", "trial", "study.toml", "--epsilon", "3", code=StudyError.exit_code)
+    assert "--epsilon go with --party" in text
     text = trial(colonnade, "other.toml", "--id", "shop=customer", code=StudyError.exit_code)
     assert "schemas/bank.toml is there already" in text

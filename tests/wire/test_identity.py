@@ -61,6 +61,8 @@ def test_files_that_are_something_else(tmp_path: Path, content: bytes) -> None:
         Identity.load(bad, crt_path)
     with pytest.raises(IdentityError, match="missing cannot be read"):
         Certificate.load(tmp_path / "missing")
+    with pytest.raises(IdentityError, match=r"there is no private key at .*missing\.key: check the path"):
+        Identity.load(tmp_path / "missing.key", tmp_path / "missing.crt")
 
 
 def test_a_connection_certificate_is_not_an_identity() -> None:

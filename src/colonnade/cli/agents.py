@@ -20,7 +20,7 @@ Where = Annotated[list[str], typer.Argument(metavar="[PARTY.toml] ID", help="A p
 
 
 def agent(config: PartyPath, json: Json = False) -> None:
-    """Stay connected to the hub: check what is proposed, ask, and take part in what was approved."""
+    """Stay connected to the hub, and take part in what is approved."""
     from colonnade.cli import standing
 
     standing.agent(config, json)
@@ -46,7 +46,7 @@ def studies(
     key: Key = None,
     json: Json = False,
 ) -> None:
-    """List proposed studies: their state, who is waited for, and what they cost."""
+    """List proposed studies: state, who is waited for, cost."""
     from colonnade.cli import standing
 
     standing.studies(config, federation, key, json)
@@ -83,7 +83,7 @@ def cancel(
     key: Key = None,
     json: Json = False,
 ) -> None:
-    """Take back a yes, or a proposal of one's own; what runs is ended."""
+    """Take back a yes, or one's own proposal; ends what runs."""
     from colonnade.cli import standing
 
     standing.cancel(where, why, federation, key, json)

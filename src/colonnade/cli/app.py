@@ -29,6 +29,7 @@ _ORDER = (
         "schema",
         "privacy",
         "plan",
+        "bench",
         "doctor",
         "run",
         "party",
@@ -37,6 +38,7 @@ _ORDER = (
         "predict",
         "scores",
         "export",
+        "quality",
     ),
     *("keys", "ledger"),
 )
@@ -164,7 +166,7 @@ def plan(
     bench: scaling.Bench = None,
     json: Json = False,
 ) -> None:
-    """Ask how many rounds or rows it takes, what noise costs, or what a run takes."""
+    """How many rows or rounds; what noise costs; what a run takes."""
     from colonnade.cli import plan as command
 
     asked = scaling.Asked(workers, hubs, bandwidth, round_trip, partitions, table, one_machine, bench, links)
@@ -360,7 +362,7 @@ def doctor(
     config: Annotated[Path | None, typer.Argument(metavar="[PARTY.toml]", help="Check as this party.")] = None,
     json: Json = False,
 ) -> None:
-    """Check files, keys, pins, table, ledger, clock and connection: of a study, or of a member of a federation."""
+    """Check files, keys, table, ledger, clock and connection."""
     from colonnade.cli import show
     from colonnade.study.doctor import examine
     from colonnade.study.spec import is_party_file

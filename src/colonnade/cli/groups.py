@@ -105,20 +105,23 @@ def init_trial(
     kind: Annotated[
         str | None, typer.Option("--kind", help="The kind of study.  [default: by the label: logistic or linear]")
     ] = None,
-    epsilon: Annotated[float, typer.Option("--epsilon", help="The budget against everyone.")] = 1.0,
+    epsilon: Annotated[
+        float | None, typer.Option("--epsilon", help="The budget against everyone.  [default: 1.0]")
+    ] = None,
     json: Json = False,
 ) -> None:
     """For a trial on one machine: from files to a study that can run, or everyone's keys for a study file."""
     from colonnade.cli import initialise, show, trial
 
     if party:
-        made = trial.prepare(study or Path("study.toml"), party, id or [], label=label, kind=kind, epsilon=epsilon)
+        price = 1.0 if epsilon is None else epsilon
+        made = trial.prepare(study or Path("study.toml"), party, id or [], label=label, kind=kind, epsilon=price)
         emit(made) if json else say(show.trial(made))
         return
     if study is None:
         raise StudyError("name a study file, or give each party's own with --party NAME=FILE")
-    if id or label or kind:
-        raise StudyError(f"--id, --label and --kind go with --party; {study} says these things itself")
+    if id or label or kind or epsilon is not None:
+        raise StudyError(f"--id, --label, --kind and --epsilon go with --party; {study} says these things itself")
     pins = initialise.trial(study)
     lacking = [f"put {own.name}'s table at {own.data}" for own in initialise.without_tables(study)]
     then = "; ".join([*lacking, f"colonnade run {study}"])

@@ -17,7 +17,7 @@ Words = Annotated[
 
 
 def hub(federation: FederationPath, json: Json = False) -> None:
-    """Serve a federation: relay its studies, keep its proposals, publish its results."""
+    """Serve a federation: its studies, proposals and results."""
     from colonnade.cli import federation as command
 
     command.hub(federation, json)
@@ -31,14 +31,14 @@ def invite(
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Do not wait until it was used.")] = False,
     json: Json = False,
 ) -> None:
-    """At the hub: invite somebody, and show the six words that both ends compare."""
+    """At the hub: invite somebody; both ends compare six words."""
     from colonnade.cli import federation as command
 
     command.invite(federation, name, role, hours, not no_wait, json)
 
 
 def admit(federation: FederationPath, name: Name, words: Words = None, json: Json = False) -> None:
-    """At the hub: make an invited one a member, after the six words were compared."""
+    """At the hub: make an invited one a member, by six words."""
     from colonnade.cli import federation as command
 
     command.admit(federation, name, words, json)
@@ -54,7 +54,7 @@ def join(
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Do not wait until we are admitted.")] = False,
     json: Json = False,
 ) -> None:
-    """Join a federation with an invitation: make a key, compare six words, see who else is there."""
+    """Join a federation: make a key, compare six words."""
     from colonnade.cli import federation as command
 
     command.join(token, name, out, data, not no_wait, json)
@@ -67,7 +67,7 @@ def members(
     key: Annotated[Path | None, typer.Option("--key", help="An analyst's key, to ask the hub who is new.")] = None,
     json: Json = False,
 ) -> None:
-    """List the members with the six words of their keys; accept new ones."""
+    """List members with the six words of their keys; accept some."""
     from colonnade.cli import federation as command
 
     command.members(config, accept, words, key, json)

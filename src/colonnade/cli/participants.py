@@ -138,7 +138,7 @@ def relay(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Serve a further hub of a study that is computed in lanes; the coordinator's organisation runs it."""
+    """Serve a further hub of a study in lanes, for its coordinator."""
     import signal
     import threading
 
@@ -189,6 +189,7 @@ def party(
     loaded = Study.load(study).runnable()
     asked = crew_asked(loaded, workers)
     own = PartyConfig.load(config)
+    own.check_membership(loaded)  # before its price is shown
     folder = out or folder_of(Path("runs") / loaded.name, own.name)
     if not (json or pipe):
         said = (show.about(loaded), show.asked(own.name, preflight(loaded)), show.own_forecast(loaded, [own]))

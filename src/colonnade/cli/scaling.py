@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from colonnade.cli.output import Json, emit, progress_bar, say
-from colonnade.errors import StudyError
+from colonnade.errors import StorageError, StudyError
 
 if TYPE_CHECKING:
     from colonnade.study import Study
@@ -141,13 +141,15 @@ def bench(
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
     json: Json = False,
 ) -> None:
-    """Measure this machine, so that `colonnade plan` can say how long a run would take on it."""
+    """Measure this machine, for the estimates of `colonnade plan`."""
     from colonnade.cli.lean import keep_memory, without_pandas
     from colonnade.study.scale.constants import DEFAULT_FILE
 
     path = out or DEFAULT_FILE
     if path.exists() and not force:
         raise StudyError(f"{path} is there already: name another file, or say --force")
+    if not path.absolute().parent.is_dir():  # before all the measuring
+        raise StorageError(f"{path} cannot be written: there is no folder {path.parent}")
     without_pandas()  # as a study does
     keep_memory()
     from colonnade.study.scale.measure import FULL, QUICK, measure
@@ -231,8 +233,16 @@ def _phases(found: Estimate) -> list[str]:
     heads = "".join(f"{name:>13}" for name in PHASES)
     lines = [f"  {'':<{width}}{heads}"]
     for party in found.parties:
-        lines.append(f"  {party.name:<{width}}" + "".join(f"{party.phases[name]:>13,.3g}" for name in PHASES))
+        spent = "".join(f"{plain_seconds(party.phases[name]):>13}" for name in PHASES)
+        lines.append(f"  {party.name:<{width}}{spent}")
     return lines
+
+
+def plain_seconds(seconds: float) -> str:
+    """Seconds as people write them, without powers of ten."""
+    if seconds >= 100:
+        return f"{seconds:,.0f}"
+    return f"{seconds:.3g}" if seconds >= 0.001 or not seconds else "<0.001"
 
 
 def clock(seconds: float) -> str:

@@ -184,8 +184,8 @@ def _draft(name: str, file: Path, id: str, label: str | None) -> Draft:
 
     rows = read_columns(file, str(file), only_id, likely_format(file, str(file))).num_rows
     if id not in columns:
-        hint = suggestion(id, columns) or f"; its columns are {listed(columns)}"
-        raise DataError(f"{file} has no column {id!r}{hint}: name the one that holds ids with --id {name}=COLUMN")
+        hint = suggestion(id, columns) or f"; its columns are {listed(columns)}."
+        raise DataError(f"{file} has no column {id!r}{hint} Name the one that holds ids with --id {name}=COLUMN")
     draft = Draft(name, file, id, draft_schema(file, id=id, fill=lambda column: f"{name}.{column}" != label), rows)
     if not re.search(r"^\[columns\.", draft.text, re.MULTILINE):
         beside = f" (left out: {', '.join(draft.left_out)})" if draft.left_out else ""

@@ -291,7 +291,7 @@ class LinearModel(Predicting[RunTask, Result]):
         clear = found if self.coef_deviations_ is None else {name: each for name, each in found.items() if each.clear}
         first = sorted(clear, key=lambda name: (clear[name].surely, abs(clear[name])), reverse=True)[:8]
         parts = [f"{name} {clear[name].text()}" for name in first]
-        shown = f"{', '.join(parts) or 'no column'}; intercept {self.estimate(row, None).text()}"
+        shown = "; ".join([*filter(None, [", ".join(parts)]), f"intercept {self.estimate(row, None).text()}"])
         left = len(found) - len(clear)
         return shown + (f"; {left} of {len(found)} columns cannot be told from zero" if left else "")
 

@@ -148,9 +148,8 @@ class Trust:
         if not 3 <= size <= 7:
             raise PrivacyError(f"a committee has 3 to 7 members, or there is none and the threshold is 0; not {size}")
         if not (self.threshold >= 1 and 2 * self.threshold < size):
-            raise PrivacyError(
-                f"the threshold of a committee of {size} is 1 to {(size - 1) // 2}, not {self.threshold}"
-            )
+            allowed = "1" if size < 5 else f"from 1 to {(size - 1) // 2}"
+            raise PrivacyError(f"the threshold of a committee of {size} must be {allowed}, not {self.threshold}")
 
     @property
     def active(self) -> bool:

@@ -146,7 +146,11 @@ class Members:
         """Read FEDERATION.toml and the certificates beside it, each checked against its pin."""
         path = Path(path)
         try:
-            content = FederationFile.model_validate(reading.read_toml(path))
+            raw = reading.read_toml(path)
+            if "members" not in raw and ("task" in raw or "policy" in raw):
+                what = "study" if "task" in raw else "party's own"
+                raise FederationError(f"{path} is a {what} file: name FEDERATION.toml in its place")
+            content = FederationFile.model_validate(raw)
         except reading.Malformed as error:
             raise FederationError(f"the federation file {path} is not valid TOML: {error}") from None
         except reading.Unreadable as error:

@@ -211,7 +211,8 @@ def _ledger(config: PartyConfig) -> Check:
 
 def _whole(book: Ledger) -> str:
     book.verify()
-    counts = f"{len(book.entries())} entries, {book.ended_early()} of them ended early"
+    noted = len(book.entries())
+    counts = f"{noted} {'entry' if noted == 1 else 'entries'}, ended early: {book.ended_early()}"
     return f"{book.path} is whole, {counts}; head {book.head}"
 
 

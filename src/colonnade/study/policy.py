@@ -68,6 +68,8 @@ class PartyConfig:
         raw = read_toml(path, "party file")
         if "task" in raw and "policy" not in raw:
             raise StudyError(f"{path} is a study file: name the party's own file in its place")
+        if "columns" in raw and "policy" not in raw:
+            raise StudyError(f"{path} is a schema: name the party's own file in its place")
         try:
             return cls(path, PartyFile.model_validate(raw))
         except ValidationError as error:

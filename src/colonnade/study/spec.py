@@ -77,6 +77,8 @@ class Study:
         raw = read_toml(path, "study file")
         if "policy" in raw and "task" not in raw:
             raise StudyError(f"{path} is a party's own file: name the study file in its place")
+        if "columns" in raw and "task" not in raw:
+            raise StudyError(f"{path} is a schema: name the study file in its place")
         section = ""
         try:
             with naming(path):
@@ -134,16 +136,16 @@ class Study:
         if self.model is not None:
             schemas = {name: without_label(self.model, name, schema) for name, schema in schemas.items()}
         committee, align = self.content.committee, self.content.align
-        roster = Roster.of(
-            schemas,
-            committee.seats,
-            committee.threshold,
-            hidden=align is not None and align.hidden,
-            security=self.content.security or UNSAID,
-            inputs=self.content.inputs,
-            noise_missing=self.content.noise_missing,
-        )
         with naming(self.path):
+            roster = Roster.of(
+                schemas,
+                committee.seats,
+                committee.threshold,
+                hidden=align is not None and align.hidden,
+                security=self.content.security or UNSAID,
+                inputs=self.content.inputs,
+                noise_missing=self.content.noise_missing,
+            )
             aligning = None if align is None else align.aligning(roster.trust, self.content.partitions)
         told: tuple[str, ...] = () if aligning is None else (aligning.sentence,)
         if self.content.trial:

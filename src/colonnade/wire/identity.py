@@ -182,6 +182,8 @@ class Identity:
     @classmethod
     def load(cls, key_path: str | os.PathLike[str], crt_path: str | os.PathLike[str]) -> Identity:
         """Read an identity from its two files."""
+        if not os.path.lexists(key_path):
+            raise IdentityError(f"there is no private key at {key_path}: check the path; `colonnade init` makes keys")
         certificate = Certificate.load(crt_path)
         try:
             key = certificates.read_key(_read(Path(key_path)))

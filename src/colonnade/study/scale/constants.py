@@ -89,8 +89,8 @@ UNITS: Mapping[str, tuple[str, str]] = {
     "hub_byte": ("pass a byte on", "s"),
     "session": ("join a session", "s"),
     "round_trip": ("small message and answer", "s by the clock"),
-    "linked_byte": ("send or receive it directly", "s"),
-    "linked_trip": ("message and answer directly", "s by the clock"),
+    "linked_byte": ("a byte by a direct link", "s"),
+    "linked_trip": ("answer by a direct link", "s by the clock"),
     "interpreter": ("a worker's memory", "bytes"),
 }
 """What each constant is about, in a few words, and its unit."""

@@ -18,6 +18,7 @@ from colonnade.tables.sources.memory import plain_batch, quoted
 
 _BATCH_ROWS = 1 << 15
 _TRY = "try the query by itself"
+_NO_SELECT = "the query is not SQL that the database understands, or is not one select alone"
 
 
 class Driver(ABC):
@@ -109,7 +110,7 @@ class PostgreSql(Driver):
     _STATES: ClassVar = {
         "42P01": "the query names a table that is not there",
         "42703": "the query names a column that is not there",
-        "42601": "the query is not SQL that the database understands",
+        "42601": _NO_SELECT,
         "42501": "the user of the database may not read what the query asks for",
         "25006": "the query would change the database; only a select is run",
         "57014": "the database cancelled the query",
@@ -253,6 +254,8 @@ class Sqlite(Driver):
         }.items():
             if said.startswith(start):
                 return meant
+        if said.endswith(("syntax error", "incomplete input")):
+            return f"{_NO_SELECT}; {_TRY}"
         code = getattr(error, "sqlite_errorname", None)
         return f"the database answers with {code or 'an error'}; {_TRY}"
 
