@@ -191,6 +191,7 @@ def test_a_head_that_is_killed_takes_its_workers_along_and_the_next_attempt_is_e
     assert not three.laned.left_behind()
 
 
+@pytest.mark.slow
 def test_members_that_stop_leave_no_worker(three: InLanes) -> None:
     (study,), *_ = three.held_up("clinic", "fourth")
     heads = {name: three.head(name, study) for name in PARTIES}
