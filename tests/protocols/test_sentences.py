@@ -62,7 +62,7 @@ PUBLIC = {
     "wire/listener.py": {"listen", "why"},  # raised before anybody is connected
     "wire/packet.py": {"number"},
     "wire/rooms.py": {
-        "harmless(room)", "harmless(unknown[0])", "len(self._lanes)", "room", "self._closed[room]", "str(full)",
+        "count", "harmless(room)", "harmless(unknown[0])", "len(self._homes)", "room", "self._closed[place]",
     },
     "wire/tls.py": {
         "clock()", "error.verify_message", "fingerprint_of(found or b'')", "peer.fingerprint", "reason",

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from colonnade.errors import BudgetError
+from colonnade.cli.standing import lanes_in
+from colonnade.console.pages.study import needs
+from colonnade.errors import BudgetError, StudyError
 from colonnade.privacy import Ledger
 from colonnade.standing import assess
 from colonnade.standing.children import Limits
@@ -136,3 +138,32 @@ def test_propose_fills_in_pins_and_address(three: Organisations, tmp_path: Path)
     assert study.content.pins == {name: three.members.pins[name] for name in study.participants}
     assert study.content.coordinator.address == three.members.address
     study.certificates()
+
+
+def in_lanes(three: Organisations, name: str, hubs: str = "") -> Path:
+    path = three.study(name)
+    path.write_text(f"{path.read_text()}\n[lanes]\npartitions = 4\n{hubs}")
+    return path
+
+
+def test_a_study_in_lanes_is_checked_as_any_other_and_says_so(three: Organisations, tmp_path: Path) -> None:
+    until = datetime.now(UTC) + timedelta(days=1)
+    proposal, cost = proposal_of(in_lanes(three, "lanes"), three.members, "ana", "to know", until)
+    assert cost.partitions == 4
+    path = proposal.write(tmp_path, three.members)
+    found, study = assess.assess(path, PartyConfig.load(three.party_file("bank")), "lanes", proposal.digest)
+    assert study is not None
+    assert found["refused"] is None
+    assert found["preflight"]["partitions"] == 4
+    assert ("Partitions, added up by our workers", "4") in needs(found)
+    assert lanes_in(found) == "lanes: people are added up in 4 partitions, by workers of everybody"
+    path, name, digest = written(three, tmp_path / "plain")
+    found, _ = assess.assess(path, PartyConfig.load(three.party_file("bank")), name, digest)
+    assert "partitions" not in found["preflight"]
+    assert lanes_in(found) == ""
+
+
+def test_further_hubs_are_not_proposed(three: Organisations) -> None:
+    path = in_lanes(three, "hubs", '[coordinator]\naddress = "h:1"\nhubs = ["h:2"]\n')
+    with pytest.raises(StudyError, match=r"hubs\.toml: \[coordinator\] of the study names hubs"):
+        proposal_of(path, three.members, "ana", "to know", datetime.now(UTC) + timedelta(days=1))

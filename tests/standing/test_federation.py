@@ -40,6 +40,26 @@ def test_the_hubs_part_is_its_own(tmp_path: Path) -> None:
     assert "# ours" in path.read_text()
 
 
+def test_the_hub_says_where_workers_of_its_coordinators_run(tmp_path: Path) -> None:
+    path = club(tmp_path).members.path
+    text = path.read_text()
+    path.write_text(text + "\n[hub]\nlanes = 8\n[hub.compute]\nworkers = 4\n")
+    found = Members.load(path).hub
+    assert found is not None
+    assert (found.lanes, found.compute.workers, found.compute.engine) == (8, 4, "processes")
+    wrong = {
+        "lanes = 0": "hub.lanes",
+        "[hub.compute]\nworkers = 0": "hub.compute.workers",
+        '[hub.compute]\nengine = "somewhere"': "hub.compute.engine must be",
+        '[hub.compute]\nengine = "ray"': "hub.compute engine = 'ray' needs workers",
+        '[hub.compute]\nspool = "/tmp"': "hub.compute.spool",
+    }
+    for said, sentence in wrong.items():
+        path.write_text(f"{text}\n[hub]\n{said}\n")
+        with pytest.raises(FederationError, match=sentence):
+            Members.load(path)
+
+
 def test_a_new_member_needs_a_name_and_a_key_of_its_own(tmp_path: Path) -> None:
     members = club(tmp_path).members
     with pytest.raises(FederationError, match="taken"):

@@ -123,6 +123,16 @@ def test_pins_address_and_parties_are_those_of_the_federation(ours: Club) -> Non
             Proposal.unpack(ours.packed(files={"study.toml": changed.encode()}), ours.members)
 
 
+def test_a_study_in_lanes_may_be_proposed_and_not_with_further_hubs(ours: Club) -> None:
+    text = study_text(ours.members, ("bank", "shop")) + "[lanes]\npartitions = 4\n"
+    found = Proposal.unpack(ours.packed(files={"study.toml": text.encode()}), ours.members)
+    assert found.asked["lanes"] == {"partitions": 4}
+    address = f'address = "{ours.members.address}"'
+    elsewhere = text.replace(address, f'{address}\nhubs = ["192.0.2.1:22"]')
+    with pytest.raises(FederationError, match=r"names hubs, and in a federation all lanes are at its own hub"):
+        Proposal.unpack(ours.packed(files={"study.toml": elsewhere.encode()}), ours.members)
+
+
 def test_sizes_are_bounded(ours: Club) -> None:
     proposal = ours.proposal()
     large = {"schemas/x.toml": bytes(MOST_BYTES)}

@@ -26,7 +26,7 @@ def names(where: str) -> set[str]:
     """The metrics that the page for operators names for an agent or for a hub, without their labels."""
     page = (ROOT / "docs" / "how-to" / "operations.md").read_text(encoding="utf-8")
     rows = [(name.strip("`").partition("{")[0], places.split(", ")) for name, places in _ROW.findall(page)]
-    assert len(rows) == 12
+    assert len(rows) == 13
     return {name.rstrip("*") for name, places in rows if where in places}
 
 

@@ -25,7 +25,7 @@ from colonnade.wire.links import LinkCarrier
 from colonnade.wire.offer import Offer
 from colonnade.wire.packet import MAX_PACKET
 from colonnade.wire.quota import UNLIMITED, Account, Refusal
-from colonnade.wire.rooms import Rooms
+from colonnade.wire.rooms import LaneLimits, Rooms
 from colonnade.wire.workers import Admission, WorkerKeys, introduce
 
 NAMES = ("bank", "clinic", "coordinator", "shop")
@@ -331,7 +331,7 @@ def test_lanes_are_bounded_and_only_where_they_are_wanted(
     monkeypatch.setattr(strangers, "_descriptors", lambda useful: 330)
     with Hub(people.coordinator, people.pins, lanes=True) as hub:
         held = {str(n): join(hub, people, crews[0], "bank", (n, 1)) for n in range(2)}
-        with pytest.raises(ConnectError, match="2 lanes are open at this hub, as many as it has room for"):
+        with pytest.raises(ConnectError, match="2 lanes of this study are open at this hub, as many as"):
             join(hub, people, crews[0], "bank", (2, 1), connect_timeout=0.1)
         shop = join(hub, people, crews[0], "shop", (1, 1))  # those that are open can still be joined
         dial(hub.address, people.clinic, people.pins).close()
@@ -344,7 +344,7 @@ def test_lanes_are_bounded_and_only_where_they_are_wanted(
 
 def test_which_rooms_open_by_themselves() -> None:
     lane, other = (f"lane-{n}-1-" + "0" * 32 for n in range(2))
-    found = Rooms(NAMES, lambda name: Account(name, UNLIMITED), bytes, None, NAMES)
+    found = Rooms(NAMES, lambda name: Account(name, UNLIMITED), bytes, None, LaneLimits(people=4), NAMES)
     found.add("", NAMES)
     for name in ("another", "lane-0-1", "lane-00-1-" + "0" * 32):
         with pytest.raises(Refusal, match="the room of this study is not open"):
@@ -366,16 +366,18 @@ def test_which_rooms_open_by_themselves() -> None:
         found.find(lane, "shop")
 
 
-def test_lanes_count_towards_what_one_may_have_at_a_hub_with_limits(people: Any, crews: Any) -> None:
-    limits = HubLimits(connections=2, rooms=3)
-    with Hub(people.coordinator, people.pins, rooms={}, lanes=True, limits=limits) as hub:
+def test_lanes_have_a_limit_of_their_own_for_each_member(people: Any, crews: Any) -> None:
+    limits = HubLimits(connections=1, rooms=1, lanes=2)
+    with Hub(people.coordinator, people.pins, lanes=True, limits=limits) as hub:
+        head = dial(hub.address, people.bank, people.pins)
         held = {str(n): join(hub, people, crews[0], "bank", (n, 1)) for n in range(2)}
-        with pytest.raises(ConnectError, match="bank has 2 connections already"):
+        with pytest.raises(ConnectError, match="bank has 2 connections in lanes already"):
             join(hub, people, crews[0], "bank", (2, 1), connect_timeout=0.1)
         held["shop"] = join(hub, people, crews[0], "shop", (2, 1))
-        with pytest.raises(ConnectError, match="is in 3 rooms of this hub already"):
-            join(hub, people, crews[0], "shop", (3, 1), connect_timeout=0.1)
-        closed(held)
+        assert (hub.traffic.rooms, hub.traffic.lanes) == (1, 3)
+        with pytest.raises(ConnectError, match="bank is in 1 rooms of this hub already"):
+            hub.open("another", ["bank"])
+        closed(held, {"head": head})
 
 
 def test_workers_connect_directly_too(people: Any, hub: Hub, crews: Any) -> None:

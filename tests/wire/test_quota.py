@@ -170,11 +170,11 @@ def test_one_connection_too_many_is_refused_with_a_sentence(people: Any) -> None
         again = join(hub, people.bank, people, "1")  # takes the place of the former one
         own = [join(hub, people.coordinator, people, room) for room in rooms]  # the hub's own identity is not limited
         places[0].close()
-        until(lambda: hub._accounts["bank"].places == 1)
+        until(lambda: hub._accounts["bank"].places.total() == 1)
         places.append(join(hub, people.bank, people, "2"))
         for place in (*places, again, *own):
             place._carrier.close()
-        until(lambda: all(not account.places for account in hub._accounts.values()))
+        until(lambda: all(not account.places.total() for account in hub._accounts.values()))
 
 
 def test_one_room_too_many_is_refused_with_a_sentence(people: Any) -> None:

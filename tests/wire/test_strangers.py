@@ -311,7 +311,7 @@ def test_there_are_always_places() -> None:
 @pytest.mark.parametrize(("allowed", "lanes"), [(256, 1), (1024, 31), (4096, 128), (20_000, 128)])
 def test_lanes_leave_descriptors_for_others(monkeypatch: pytest.MonkeyPatch, allowed: int, lanes: int) -> None:
     monkeypatch.setattr(strangers, "_descriptors", lambda useful: min(useful, allowed))
-    assert places_for_lanes(4, 128) == lanes
+    assert places_for_lanes(4, 4, 128) == lanes
     taken = 2 * strangers.EACH * (4 + 4 * lanes + places_for_strangers(4 + 4 * lanes))
     assert taken <= allowed
 

@@ -9,7 +9,7 @@ import typer
 
 from colonnade.cli.groups import StudyPath
 from colonnade.cli.output import Json, emit
-from colonnade.cli.participants import PartyPath, WhileOpen
+from colonnade.cli.participants import PartyPath, WhileOpen, end_with_standard_input
 
 Federation = Annotated[
     Path | None, typer.Option("--federation", metavar="FEDERATION.toml", help="The members, for an analyst.")
@@ -129,6 +129,7 @@ def assess(
     from colonnade.standing.assess import assess as assessed, own_eyes
     from colonnade.study import PartyConfig
 
+    end_with_standard_input(while_open)
     speak_json(True)
     own = PartyConfig.load(config)
     found, loaded = assessed(study, own, name, digest)

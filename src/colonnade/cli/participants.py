@@ -30,19 +30,21 @@ Workers = Annotated[
 Pipe = Annotated[bool, typer.Option("--pipe", hidden=True)]
 
 
-def end_with_standard_input(wanted: bool) -> bool:
-    """Let a child of a standing process end when that closes its standard input, or dies."""
+def end_with_standard_input(wanted: bool) -> None:
+    """Let a child of a standing process end when that closes its standard input, or dies.
+
+    A process that watches for it has two threads, so whoever wants to be copied is copied before.
+    """
     if wanted:
         from colonnade.standing.children import end_with_parent
 
         end_with_parent()
-    return wanted
 
 
 HubAddress = Annotated[str | None, typer.Option("--hub", hidden=True)]
 Room = Annotated[str, typer.Option("--room", hidden=True)]
 Attempt = Annotated[int, typer.Option("--attempt", hidden=True)]
-WhileOpen = Annotated[bool, typer.Option("--while-open", callback=end_with_standard_input, hidden=True)]
+WhileOpen = Annotated[bool, typer.Option("--while-open", hidden=True)]
 """What a standing hub or agent says to its children."""
 
 
@@ -84,6 +86,7 @@ def coordinator(
     about(study, "PARTY.toml")  # its real path is known to the party alone
     loaded = Study.load(study).runnable()
     asked = crew_asked(loaded, workers, engine)
+    end_with_standard_input(while_open)
     folder = out or Path("runs") / loaded.name
     address = listen or loaded.content.coordinator.address
     loaded.certificates()  # an error about a wrong pin must come before "waiting"
@@ -188,6 +191,7 @@ def party(
     about(study, config)
     loaded = Study.load(study).runnable()
     asked = crew_asked(loaded, workers)
+    end_with_standard_input(while_open)
     own = PartyConfig.load(config)
     own.check_membership(loaded)  # before its price is shown
     folder = out or folder_of(Path("runs") / loaded.name, own.name)

@@ -149,7 +149,7 @@ def approve(config: Path, id: str, yes: bool, json: bool) -> None:
             + (f": {entry.purpose}" if entry.purpose else "")
         )
         notes = [found.get(key) for key in ("watches", "again", "schema_news")]
-        say("\n".join(filter(None, [found.get("text"), _left(found), *notes])))
+        say("\n".join(filter(None, [found.get("text"), _left(found), lanes_in(found), *notes])))
     if entry.state == "waiting" and not yes:
         if json or not sys.stdin.isatty():
             raise PolicyError("nobody can be asked here: read what it costs, and add --yes")
@@ -352,6 +352,12 @@ def _table(known: Sequence[Mapping[str, Any]]) -> str:
     if any("*" in row[5] for row in rows[1:]):
         lines.append("* if owners leave out their part of the noise; colonnade approve shows every observer")
     return "\n".join(lines)
+
+
+def lanes_in(found: Mapping[str, Any]) -> str:
+    """A line about a check of a study in lanes; empty for any other."""
+    partitions = (found.get("preflight") or {}).get("partitions")
+    return f"lanes: people are added up in {partitions} partitions, by workers of everybody" if partitions else ""
 
 
 def _left(found: Mapping[str, Any]) -> str:

@@ -182,6 +182,7 @@ def _figures(cost: Preflight, party: str) -> dict[str, Any] | None:
         "bytes": sum(load.bytes_sent for load in own),
         "rounds": cost.run.rounds,
         "memory": max((load.memory for load in cost.run.loads if load.participant == party), default=0),
+        **({"partitions": cost.partitions} if cost.partitions > 1 else {}),
     }
 
 

@@ -16,17 +16,19 @@ from typing import Any
 
 from colonnade.errors import ColonnadeError, LedgerError
 from colonnade.standing import traces
-from colonnade.standing.children import Child, Limits, end_by_force, wait_for_end
+from colonnade.standing.children import Child, Limits, end_by_force, files_with, wait_for_end
 from colonnade.standing.filing import Filing
 from colonnade.standing.logs import note
 from colonnade.standing.metrics import AgentMetrics
 from colonnade.standing.office import Entry, attempt_folder
 from colonnade.standing.outcome import outcome_of
 from colonnade.standing.proposal import STUDY_FILE
+from colonnade.study.engine.processes import cores
 from colonnade.study.forks import Forks
 from colonnade.study.network import bytes_by_way
 from colonnade.study.policy import PartyConfig
 from colonnade.study.record import read_facts
+from colonnade.tables.spool.room import clear
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +73,8 @@ class Attempts:
         command += ["--approved-by", entry.answer_by or "the policy"]
         if (entry.assessment or {}).get("again") is not None:
             command.append("--again")  # whoever said yes has read that it ran before
-        limits = Limits(part.memory or None, part.hours * 3600)
+        workers = config.content.compute.workers or cores()
+        limits = Limits(part.memory or None, part.hours * 3600, files_with(workers))
         try:
             self._children[entry.id, number] = Child.start(command, folder, limits, self._forks)
         except ColonnadeError as error:
@@ -115,9 +118,10 @@ class Attempts:
         if wanted and ended == "lost":
             ended, message = "stopped", message or "it was ended here"
         given_back = False
-        if ended != "finished":
-            with suppress(ColonnadeError):  # the party file may be damaged; what is reserved then stays so, and counts
-                given_back = give_back(PartyConfig.load(self._party_file), folder)
+        with suppress(ColonnadeError):  # the party file may be damaged; what is reserved then stays so, and counts
+            config = PartyConfig.load(self._party_file)
+            clear(config.spool)  # where a head that was killed has left its table
+            given_back = ended != "finished" and give_back(config, folder)
         if given_back:
             message = f"{message or 'it ended'}; nothing had left, so its budget was given back"
         self._office.end(study, number, ended, message)

@@ -31,6 +31,7 @@ except ImportError:  # not a POSIX system: no limits, and no lock
 _ALIVE = "alive"
 _GRACE_SECONDS = 15.0
 _LOOK_SECONDS = 0.05
+_FILES, _FILES_OF_A_WORKER = 1024, 4
 
 
 @dataclass(frozen=True)
@@ -38,10 +39,10 @@ class Limits:
     """The most that a child may use; ``None`` where there is no limit."""
 
     memory: int | None = None
-    """Bytes of address space."""
+    """Bytes of address space; its workers, which inherit all limits, may have as much each."""
     seconds: float | None = None
     """Seconds on the clock; of processor time it may use as many on every processor."""
-    files: int = 1024
+    files: int = _FILES
 
     @property
     def by_kind(self) -> dict[int, int]:
@@ -57,6 +58,11 @@ class Limits:
 
 
 _USUAL = Limits()
+
+
+def files_with(workers: int) -> int:
+    """How many files a participant may have open that has so many workers."""
+    return _FILES + _FILES_OF_A_WORKER * workers
 
 
 class Child:

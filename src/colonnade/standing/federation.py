@@ -17,6 +17,7 @@ from colonnade.disk import reading, writing
 from colonnade.errors import FederationError, IdentityError, StorageError
 from colonnade.privacy.observers import OTHERS
 from colonnade.protocols.roles import COORDINATOR
+from colonnade.study.compute import PROCESSES, CrewPart
 from colonnade.study.console_part import ConsolePart, Role as PersonRole
 from colonnade.study.keys import Part, checked_path
 from colonnade.study.party_file import LogPart
@@ -59,6 +60,16 @@ class MemberPart(Part):
         return pin
 
 
+class HubComputePart(CrewPart):
+    """``[hub.compute]``: the workers of the hub's coordinators, in studies with lanes."""
+
+    @model_validator(mode="after")
+    def _counted(self) -> HubComputePart:
+        if self.engine != PROCESSES and self.workers is None:
+            raise ValueError(f"engine = {self.engine!r} needs workers: say how many of them the cluster has cores for")
+        return self
+
+
 class HubPart(Part):
     """``[hub]``: what the hub alone needs to know; others ignore it."""
 
@@ -72,6 +83,7 @@ class HubPart(Part):
     log: LogPart = LogPart()
     connections: int = Field(default=HubLimits.connections, ge=1, le=10_000, strict=True)
     rooms: int = Field(default=HubLimits.rooms, ge=1, le=10_000, strict=True)
+    lanes: int = Field(default=32, ge=1, le=1024, strict=True)
     bytes_per_second: Annotated[Size, Field(ge=1 << 20)] = HubLimits.bytes_per_second
     memory: Annotated[Size, Field(ge=1 << 26)] = HubLimits.memory
     study_memory: Annotated[Size, Field(ge=10**8)] = 4 * 10**9
@@ -83,6 +95,7 @@ class HubPart(Part):
     keep_days: float = Field(default=90.0, gt=0, le=36500)
     scores: tuple[str, ...] = Field(default=(), max_length=64)
     """Study files of standing questions, whose rooms are open and in which the hub keeps the coordinator's seat."""
+    compute: HubComputePart = HubComputePart()
 
     @field_validator("key", "folder")
     @classmethod

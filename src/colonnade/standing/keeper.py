@@ -18,7 +18,7 @@ from time import monotonic
 from colonnade.disk import writing
 from colonnade.errors import ColonnadeError, ConnectError, FederationError, StorageError, StudyError
 from colonnade.protocols.roles import COORDINATOR
-from colonnade.standing.children import Child, Limits, wait_for_end
+from colonnade.standing.children import Child, Limits, files_with, wait_for_end
 from colonnade.standing.desk import Desk, Running
 from colonnade.standing.federation import HubPart, Members
 from colonnade.standing.logs import note
@@ -30,12 +30,14 @@ from colonnade.standing.scores.settings import Standing
 from colonnade.standing.service import REPORT, DeskService
 from colonnade.standing.verdict import FINAL
 from colonnade.study import Study
+from colonnade.study.engine.processes import cores
 from colonnade.study.forks import Forks
 from colonnade.study.meeting import load_identity
 from colonnade.study.record import read_facts
 from colonnade.tidy import tidy
 from colonnade.wire import Certificate, Hub
 from colonnade.wire.quota import HubLimits
+from colonnade.wire.rooms import LaneLimits
 
 log = logging.getLogger("colonnade.hub")
 
@@ -115,7 +117,9 @@ class Keeper:
         self.desk.resume(self.clock())
         self.hub = self._made()
         with self.hub:
-            note(log, logging.INFO, "the hub serves", address=self.hub.address, members=len(self.members.roles))
+            lanes = self.hub.most_lanes(LaneLimits.people)
+            said = {"address": self.hub.address, "members": len(self.members.roles), "lanes_of_a_study": lanes}
+            note(log, logging.INFO, "the hub serves", **said)
             seats = [keep_seat(standing, self.key, self.hub) for standing in self._questions]
             if ready is not None:
                 ready()
@@ -129,6 +133,7 @@ class Keeper:
                 self._forks.close()
 
     def _made(self) -> Hub:
+        lanes = LaneLimits(self.part.lanes, self.part.studies_at_once)
         return Hub(
             self._identity,
             self.members.certificates,
@@ -140,7 +145,9 @@ class Keeper:
                 rooms=self.part.rooms,
                 bytes_per_second=self.part.bytes_per_second,
                 memory=self.part.memory,
+                lanes=lanes.all,
             ),
+            lanes=lanes,
             health=self.part.health,
         )
 
@@ -181,11 +188,15 @@ class Keeper:
         try:
             proposal = Proposal.unpack(self.desk.packed(running.id, COORDINATOR), self.members)
             study = proposal.write(self.folder / "studies" / running.id, self.members)
-            self.hub.open(running.room, running.participants)
+            lanes = "lanes" in proposal.asked
+            self.hub.open(running.room, running.participants, lanes=lanes)
             at = ["--hub", self.hub.own_address, "--room", running.room, "--attempt", str(running.attempt)]
             command = ["coordinator", str(study), "--key", str(self.key), *at]
             command += ["--out", str(folder), "--pipe", "--while-open", *([] if self.part.dial else ["--no-dial"])]
-            limits = Limits(self.part.study_memory, self.part.hours * 3600)
+            workers = self._workers(running) if lanes else 0
+            if lanes:
+                command += ["--workers", str(workers), "--engine", self.part.compute.engine]
+            limits = Limits(self.part.study_memory, self.part.hours * 3600, files_with(workers))
             self._children[running.room] = running, Child.start(command, folder, limits, self._forks)
         except (ConnectError, StorageError):
             self.hub.close(running.room, _OVER)
@@ -197,12 +208,21 @@ class Keeper:
         else:
             note(log, logging.INFO, "an attempt began", room=running.room, parties=len(running.participants) - 1)
 
+    def _workers(self, running: Running) -> int:
+        """How many workers the coordinator of a study in lanes has: one for each lane that is open.
+
+        Some lanes are left for those that begin while others end.
+        """
+        most = self.hub.most_lanes(len(running.participants))
+        return min(self.part.compute.workers or cores(), most - most // 8)
+
     def _look(self) -> None:
         """See which children have ended, and report how."""
         for room, (running, child) in list(self._children.items()):
             if (status := child.poll()) is not None:
                 if self._settle(running, status) == "finished":
                     self._lingering[room] = monotonic() + _LINGER_SECONDS
+                    self.hub.close_lanes(room, _OVER)
                 else:
                     self.hub.close(room, _OVER)
                 del self._children[room]
@@ -269,6 +289,7 @@ class Keeper:
         self._counted, traffic = monotonic(), self.hub.traffic
         self.metrics.present(len(self.service.present()))
         self.metrics.rooms(traffic.rooms)
+        self.metrics.lanes(traffic.lanes)
         self.metrics.relayed(traffic.carried)
         self.metrics.refused({**traffic.refused, "question": self.service.refused})
         self.metrics.studies(self.desk.count())

@@ -127,6 +127,7 @@ class HubMetrics(_Metrics):
     def _make(self, prometheus: Any, named: dict[str, Any]) -> None:
         self._members = prometheus.Gauge("members_present", "Members that are connected to the hub", **named)
         self._rooms = prometheus.Gauge("rooms", "Studies that run through the hub now", **named)
+        self._lanes = prometheus.Gauge("lanes", "Lanes of studies that are open at the hub now", **named)
         self._relayed = prometheus.Counter("relayed_bytes", "Bytes passed on between participants", **named)
         self._refused = prometheus.Counter("refused", "Calls that were refused, by why", ["why"], **named)
         for why in _WHY_REFUSED:
@@ -142,6 +143,11 @@ class HubMetrics(_Metrics):
         """How many rooms are open."""
         if self.counts:
             self._rooms.set(now)
+
+    def lanes(self, now: int) -> None:
+        """How many lanes are open."""
+        if self.counts:
+            self._lanes.set(now)
 
     def relayed(self, in_all: int) -> None:
         """How many bytes were passed on since the start."""

@@ -59,9 +59,9 @@ _FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_ .-]{0,99}(?:/[A-Za-z0-9_][A-Za-z0-9
 _STUDY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _.-]{0,79}")
 
 Ended = Literal["finished", "stopped", "lost"]
-NO_LANES = (
-    "[lanes] does not work in a federation, whose hub has no rooms for them: delete it, or run the study at a hub of "
-    "its own with `colonnade coordinator` and `colonnade party`"
+NO_HUBS = (
+    "[coordinator] of the study names hubs, and in a federation all lanes are at its own hub: delete hubs, or run the "
+    "study at hubs of its own with `colonnade coordinator`, `colonnade relay` and `colonnade party`"
 )
 
 
@@ -189,8 +189,8 @@ class Proposal:
             )
         if not isinstance(hub, dict) or hub.get("address") != members.address:
             raise FederationError(f"[coordinator] of the proposed study is not the hub of {members.name!r}")
-        if "lanes" in self.asked:
-            raise FederationError(NO_LANES)
+        if hub.get("hubs"):  # or workers would dial whatever an analyst writes there
+            raise FederationError(NO_HUBS)
         model = task.get("model")
         beside = (model, f"{model.rpartition('.')[0]}.npz") if isinstance(model, str) else ()
         others = sum(len(content) for name, content in self.files.items() if name not in beside)

@@ -13,7 +13,7 @@ from colonnade.disk import reading
 from colonnade.errors import FederationError, StudyError
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.standing.federation import Members
-from colonnade.standing.proposal import MOST_MODEL, NO_LANES, STUDY_FILE, Proposal, check_files
+from colonnade.standing.proposal import MOST_MODEL, NO_HUBS, STUDY_FILE, Proposal, check_files
 from colonnade.study.preflight import Preflight, preflight
 from colonnade.study.spec import Study, read_toml
 
@@ -29,8 +29,9 @@ def proposal_of(
     parties = raw.get("parties")
     if not isinstance(parties, dict) or "task" not in raw:
         raise StudyError(f"{path} is no study file: it needs [task] and [parties.NAME]")
-    if "lanes" in raw:
-        raise StudyError(f"{path}: {NO_LANES}")
+    said = raw.get("coordinator")
+    if isinstance(said, dict) and said.get("hubs"):
+        raise StudyError(f"{path}: {NO_HUBS}")
     members.check(parties)
     pins = {name: members.pins[name] for name in (*parties, COORDINATOR)}
     text = with_pins(reading.read_text(path), raw, members.address, pins)

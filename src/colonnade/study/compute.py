@@ -1,4 +1,4 @@
-"""``[compute]`` of a party file: where this party's workers run, how many there are, and what each may use."""
+"""``[compute]`` of a party file, and what a hub says of its workers: where they run, how many, what each may use."""
 
 from __future__ import annotations
 
@@ -18,13 +18,11 @@ _LEAST_MEMORY = 3 * 10**8
 _MOST_WORKERS = 4096
 
 
-class ComputePart(Part):
-    """``[compute]``: has a meaning in studies with lanes alone."""
+class CrewPart(Part):
+    """Where workers run, and how many there are: all that is said of a coordinator's."""
 
     engine: str = PROCESSES
     workers: int | None = Field(default=None, ge=1, le=_MOST_WORKERS, strict=True)
-    memory: int | None = None
-    spool: str | None = None
 
     @field_validator("engine")
     @classmethod
@@ -35,6 +33,13 @@ class ComputePart(Part):
                 f'"{_CLIENT}host:port" from elsewhere'
             )
         return text
+
+
+class ComputePart(CrewPart):
+    """``[compute]``: has a meaning in studies with lanes alone."""
+
+    memory: int | None = None
+    spool: str | None = None
 
     @field_validator("memory", mode="before")
     @classmethod

@@ -105,6 +105,11 @@ class PartyConfig:
         return None if self.content.kept is None else self.path.parent / self.content.kept
 
     @property
+    def spool(self) -> Path:
+        """The folder in which its table lies in partitions while a study in lanes runs."""
+        return self.path.parent / (self.content.compute.spool or ".")
+
+    @property
     def alignments(self) -> Path:
         """The folder in which the party keeps earlier alignments."""
         return self.ledger.parent / "alignments"

@@ -23,9 +23,10 @@ from colonnade.wire.circle import Circle, Connection
 from colonnade.wire.door import LOOPBACK, Door
 from colonnade.wire.health import Health
 from colonnade.wire.identity import Certificate, Identity
-from colonnade.wire.quota import CALL, JOIN, REFUSAL, UNLIMITED, Account, HubLimits, Refusal
+from colonnade.wire.lanes import is_lane
+from colonnade.wire.quota import CALL, JOIN, REFUSAL, UNLIMITED, Account, HubLimits, Place, Refusal
 from colonnade.wire.register import Register
-from colonnade.wire.rooms import MOST_LANES, Rooms
+from colonnade.wire.rooms import LaneLimits, Rooms
 from colonnade.wire.services import Service, answered, question, reply
 from colonnade.wire.strangers import places_for_lanes, places_for_strangers
 from colonnade.wire.turns import Turns
@@ -62,7 +63,9 @@ class Traffic:
     """What a hub can tell of itself, for whoever watches it."""
 
     rooms: int
-    """Rooms that are open."""
+    """Rooms that are open, lanes not counted."""
+    lanes: int
+    """Lanes that are open."""
     present: frozenset[str]
     """Members who are connected, in a room or with a question."""
     carried: int
@@ -82,7 +85,7 @@ class Hub:
         *,
         services: Sequence[Service] = (),
         rooms: Mapping[str, Iterable[str]] | None = None,
-        lanes: bool = False,
+        lanes: bool | LaneLimits = False,
         limits: HubLimits = UNLIMITED,
         health: str | None = None,
         heartbeat: float = Limits.heartbeat,
@@ -92,7 +95,8 @@ class Hub:
     ) -> None:
         """``rooms`` are open from the start, each with those who are in it; by default one without a name, for all.
 
-        With ``lanes`` all participants may meet in rooms for lanes too, which open and close as they come and go.
+        With ``lanes`` all participants may meet in rooms for lanes too, which open and close as they come and go. With
+        ``LaneLimits``, those of rooms that are opened with lanes may.
         A hub with services says whether it serves (``grpc.health.v1``); with ``health``, an address of this machine, it
         does so there in the clear as well.
         """
@@ -103,8 +107,11 @@ class Hub:
         self._accounts: dict[str, Account] = {}
         self._refused = Counter[str]()
         self._turns = None if limits is UNLIMITED else Turns()
-        self._lanes = lanes
-        self._rooms = Rooms(self._register, self._account, self.carry, self._turns, participants if lanes else ())
+        self._lanes = (
+            lanes if isinstance(lanes, LaneLimits) else LaneLimits(studies=int(lanes), people=len(participants))
+        )
+        lanes_of = participants if lanes is True else ()
+        self._rooms = Rooms(self._register, self._account, self.carry, self._turns, self._lanes, lanes_of)
         self._health_address = health
         self._health: Health | None = None
         self._door: Door | None = None
@@ -152,13 +159,21 @@ class Hub:
 
     # Rooms and members, from any thread, before the start or after it
 
-    def open(self, room: str, names: Iterable[str]) -> None:
-        """Open a room for exactly these members."""
-        self._do(lambda: self._rooms.add(room, names))
+    def open(self, room: str, names: Iterable[str], *, lanes: bool = False) -> None:
+        """Open a room for exactly these members, who may meet in lanes too."""
+        self._do(lambda: self._rooms.add(room, names, lanes))
 
     def close(self, room: str, reason: str) -> None:
         """Close a room; whoever is in it, or comes later, is told the reason, which is one sentence."""
         self._do(lambda: self._rooms.shut(room, reason))
+
+    def close_lanes(self, room: str, reason: str) -> None:
+        """Close the lanes of a room, and open none there any more."""
+        self._do(lambda: self._rooms.shut_lanes(room, reason))
+
+    def most_lanes(self, participants: int) -> int:
+        """How many lanes a study of so many participants may have open at the same time, once the hub was started."""
+        return self._do(lambda: self._rooms.most_lanes(participants))
 
     def admit(self, name: str, certificate: Certificate) -> None:
         """Let somebody in from now on; if the name had another certificate, its connections end."""
@@ -198,8 +213,9 @@ class Hub:
         return message
 
     def _traffic(self) -> Traffic:
-        present = frozenset(name for name, account in self._accounts.items() if account.places or account.calls)
-        return Traffic(len(self._rooms.open), present, self._rooms.carried, dict(self._refused))
+        present = frozenset(name for name, account in self._accounts.items() if account.places.total() or account.calls)
+        lanes = self._rooms.lanes
+        return Traffic(len(self._rooms.open) - lanes, lanes, present, self._rooms.carried, dict(self._refused))
 
     def _do(self, work: Callable[[], T]) -> T:
         """Do something in the hub's loop, which all its state belongs to."""
@@ -228,9 +244,9 @@ class Hub:
     async def _serve(self) -> None:
         members = len(self._register)
         everybody = members if self._limits is UNLIMITED else self._limits.all_connections(members)
-        if self._lanes:
-            self._rooms.most_lanes = places_for_lanes(members, MOST_LANES)
-            everybody += members * self._rooms.most_lanes
+        if self._lanes.studies:
+            self._rooms.places = self._lanes.people * places_for_lanes(everybody, self._lanes.people, self._lanes.all)
+            everybody += self._rooms.places
         options = [
             *grpc_options(self._heartbeat),
             ("grpc.so_reuseport", 0),
@@ -297,7 +313,8 @@ class Hub:
         """Serve one participant for as long as its connection lasts."""
         async with self._known(context, joins=True) as (account, said):
             circle, incarnation = self._circle(account.name, said)
-            with account.place(instead=account.name in circle.connections):
+            kind: Place = "lane" if is_lane(_room(said)) else "room"
+            with account.place(kind, instead=account.name in circle.connections):
                 await account.pay(JOIN)
                 if self._accounts.get(account.name) is not account:
                     raise IdentityError(f"{account.name} is no longer known here")

@@ -7,16 +7,19 @@ A member that sends more than it may is slowed down: the hub reads its streams l
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from time import monotonic
-from typing import Any
+from typing import Any, Literal
 
 from colonnade.errors import ConnectError
 from colonnade.wire.packet import MAX_PACKET
 from colonnade.wire.turns import Tenant
 
+Place = Literal["room", "lane"]
+"""The kinds of rooms: lanes have a limit of their own."""
 _MIB = 1 << 20
 MESSAGE, CALL, JOIN, REFUSAL = 1 << 10, 1 << 16, 1 << 18, 1 << 20
 """What a message, a question, a connection and a refusal cost beside their own bytes: as much as so many bytes."""
@@ -42,7 +45,7 @@ class HubLimits:
     """What one identity may have at a standing hub."""
 
     connections: int = 16
-    """Places in rooms at the same time."""
+    """Places in rooms at the same time, lanes not counted."""
     rooms: int = 64
     """Open rooms in which it is named."""
     calls: int = 16
@@ -51,6 +54,8 @@ class HubLimits:
     """What it sends and what answers bring it; more is slowed down."""
     memory: int = 256 * _MIB
     """Bytes that wait at the hub for it to read them, and those of its questions and their answers."""
+    lanes: int = 128
+    """Places in lanes at the same time; two megabytes may wait in each of them, beside ``memory``."""
 
     def __post_init__(self) -> None:
         least = {"bytes_per_second": _MIB, "memory": 4 * MAX_PACKET}
@@ -68,7 +73,7 @@ class HubLimits:
         return min(_LONGEST_QUEUE, self.memory // (2 * self.connections))
 
 
-UNLIMITED = HubLimits(1 << 30, 1 << 30, 1 << 30, 1 << 60, 1 << 60)
+UNLIMITED = HubLimits(1 << 30, 1 << 30, 1 << 30, 1 << 60, 1 << 60, 1 << 30)
 """For a hub of one study, whose participants have nobody else to disturb."""
 
 
@@ -92,8 +97,8 @@ class Account(Tenant):
 
     def __init__(self, name: str, limits: HubLimits) -> None:
         self.name, self._limits = name, limits
-        self.places = 0
-        """Connections in rooms."""
+        self.places = Counter[Place]()
+        """Connections in rooms, of each kind."""
         self.calls: set[asyncio.Task[Any]] = set()
         """Questions that are being answered."""
         self._held = 0
@@ -122,18 +127,20 @@ class Account(Tenant):
             )
 
     @contextmanager
-    def place(self, *, instead: bool) -> Iterator[None]:
+    def place(self, kind: Place, *, instead: bool) -> Iterator[None]:
         """A connection in a room, for as long as this lasts; ``instead`` of one that is about to end."""
-        if self.places - instead >= self._limits.connections:
+        held, most = self.places[kind], self._limits.lanes if kind == "lane" else self._limits.connections
+        if held - instead >= most:
+            what = "connections in lanes" if kind == "lane" else "connections"
             raise Refusal(
-                f"{self.name} has {self.places} connections already, as many as one member may have at this hub; end "
-                "one, or wait until one of its studies has ended"
+                f"{self.name} has {held} {what} already, as many as one member may have at this hub; end one, or wait "
+                "until one of its studies has ended"
             )
-        self.places += 1
+        self.places[kind] += 1
         try:
             yield
         finally:
-            self.places -= 1
+            self.places[kind] -= 1
 
     @contextmanager
     def call(self) -> Iterator[None]:

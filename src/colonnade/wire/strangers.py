@@ -83,11 +83,11 @@ def places_for_strangers(participants: int) -> int:
     return max(_LEAST_STRANGERS, min(_MOST_STRANGERS, free // (2 * EACH)))
 
 
-def places_for_lanes(members: int, most: int) -> int:
-    """How many lanes of so many members a hub has descriptors for, beside the members themselves and some strangers."""
-    each = 2 * EACH * members
-    known = _OWN_DESCRIPTORS + each + 2 * EACH * _STRANGERS_BESIDE_LANES
-    free = _descriptors(max(_DESCRIPTORS, known + most * each)) - known
+def places_for_lanes(known: int, people: int, most: int) -> int:
+    """How many lanes of so many people a hub has descriptors for, beside those whom it knows and some strangers."""
+    each = 2 * EACH * people
+    others = _OWN_DESCRIPTORS + 2 * EACH * (known + _STRANGERS_BESIDE_LANES)
+    free = _descriptors(max(_DESCRIPTORS, others + most * each)) - others
     return max(1, min(most, free // max(each, 1)))
 
 

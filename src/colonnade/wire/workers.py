@@ -88,13 +88,14 @@ class WorkerKeys:
         topic: bytes,
         /,
         *,
+        home: str = "",
         hub_name: str = "coordinator",
         **settings: Any,
     ) -> Endpoint:
         """Meet the workers of the other participants in a lane at the hub at ``address``.
 
-        ``bases`` are the certificates that the study pins, ``topic`` is that of the study's own sessions, and
-        ``settings`` are those of :func:`dial`, also for direct connections.
+        ``bases`` are the certificates that the study pins, ``topic`` is that of the study's own sessions, ``home`` its
+        room at a hub that has several, and ``settings`` are those of :func:`dial`, also for direct connections.
         """
         if missing := sorted(bases.keys() ^ introductions.keys()):
             raise IdentityError(f"a lane needs one worker of every participant, and of no other: see {missing[0]}")
@@ -105,7 +106,7 @@ class WorkerKeys:
             self._identity,
             workers,
             topic=about,
-            room=lane_room(partition, attempt, about),
+            room=lane_room(partition, attempt, about, home),
             hub=bases[hub_name],
             guest=self.admission(introductions[self.name], bases[self.name], topic),
             **settings,

@@ -23,6 +23,7 @@ from colonnade.study.lanes import heads
 from colonnade.study.lanes.asked import Asked
 from colonnade.study.lanes.crew import EngineCrew
 from colonnade.study.local import folder_of, run_local
+from colonnade.study.meeting import ALONE, Place
 from tests.study.conftest import InThread, Trial
 
 TASK = """\
@@ -152,9 +153,9 @@ class Laned(Trial):
         """Run it as `colonnade run` does."""
         return run_local(self.study(), self.folder / "out" / name, forks=self.forks)
 
-    def in_threads(self, path: Path | None = None, dial: bool = True) -> dict[str, Path]:
+    def in_threads(self, path: Path | None = None, dial: bool = True, place: Place = ALONE) -> dict[str, Path]:
         """Run it with heads in threads; workers are processes. The coordinator may be one that does not dial."""
-        ended = self.ended(path, dial)
+        ended = self.ended(path, dial, place)
         for child in ended.values():
             assert child.returncode == 0, child.communicate()
         return self.places(path)
@@ -163,26 +164,29 @@ class Laned(Trial):
         out = self.folder / "out" / (path or self.file).stem
         return {name: folder_of(out, name) for name in ("coordinator", *self.parties)}
 
-    def ended(self, path: Path | None = None, dial: bool = True) -> dict[str, InThread]:
-        children = self.begun(path, dial=dial)
+    def ended(self, path: Path | None = None, dial: bool = True, place: Place = ALONE) -> dict[str, InThread]:
+        children = self.begun(path, dial=dial, place=place)
         for child in children.values():
             child.communicate(timeout=300)
         return children
 
-    def begun(self, path: Path | None = None, without: str | None = None, dial: bool = True) -> dict[str, InThread]:
-        """All heads, or all but one."""
+    def begun(
+        self, path: Path | None = None, without: str | None = None, dial: bool = True, place: Place = ALONE
+    ) -> dict[str, InThread]:
+        """All heads, or all but one; in a room of a standing hub, if there is one."""
         study, places = Study.load(path or self.file), self.places(path)
         assert study.statement.rows
         asked, children = Asked(self.workers, forks=self.forks), dict[str, InThread]()
         if without != "coordinator":
-            place = places["coordinator"]
             children["coordinator"] = InThread(
-                lambda: run_coordinator(study, self._key, place, dial=dial, workers=asked)
+                lambda: run_coordinator(study, self._key, places["coordinator"], dial=dial, place=place, workers=asked)
             )
         for name in [name for name in self.parties if name != without]:
             config = PartyConfig.load(self.folder / name / "party.toml")
             children[name] = InThread(
-                lambda config=config, name=name: run_party(study, config, places[name], workers=asked, again=True)
+                lambda config=config, name=name: run_party(
+                    study, config, places[name], workers=asked, again=True, place=place
+                )
             )
         return children
 

@@ -17,11 +17,13 @@ from colonnade.errors import StudyError
 from colonnade.protocols.lanes.arbiter import Lane
 from colonnade.report.alignment import leakage
 from colonnade.report.cost import bytes_sent, time_and_bytes
-from colonnade.study import Study, preflight, run_coordinator
+from colonnade.study import Study, preflight
 from colonnade.study.forks import Forks, Process, Wanted
 from colonnade.study.lanes import crew, heads
 from colonnade.study.local import local_commands
-from colonnade.study.meeting import Place
+from colonnade.study.meeting import Place, load_identity
+from colonnade.wire import Hub, HubLimits
+from colonnade.wire.rooms import LaneLimits
 from tests.ports import free_port
 
 from .conftest import Laned, Watched, error_of
@@ -61,6 +63,30 @@ def test_sums_are_exactly_those_without_lanes(laned: Make, crews: type[Watched])
     expected = study.values(study.in_threads(study.plain))
     assert expected[0] == study.common
     assert study.values(study.in_threads()) == expected
+    assert not study.left_behind()
+
+
+@pytest.mark.usefixtures("without_noise")
+def test_sums_in_two_rooms_of_a_standing_hub_are_those_of_a_hub_of_its_own(laned: Make, crews: type[Watched]) -> None:
+    study = laned()
+    expected = study.values(study.in_threads(study.plain))
+    certificates = study.study().certificates()
+    identity = load_identity(study._key, "coordinator", certificates)
+    limits, lanes = HubLimits(connections=1), LaneLimits(each=2, studies=2)
+    with Hub(identity, certificates, rooms={}, limits=limits, lanes=lanes) as hub:
+        for attempt in (1, 2):
+            hub.open(f"room.{attempt}", study.study().participants, lanes=True)
+            killed = crews.kill_at("shop", "meet", Lane(1))
+            if attempt == 2:
+                crews.hook = None
+            out = study.in_threads(place=Place(hub.address, f"room.{attempt}", attempt))
+            assert study.values(out) == expected
+            facts = study.facts(out)
+            assert {(found["room"], found["attempt"]) for found in facts.values()} == {(f"room.{attempt}", attempt)}
+            assert {found["lanes"]["attempts"] for found in facts.values()} == {4 + len(killed)}
+            assert len(killed) == (attempt == 1)
+        assert set(hub.rooms) == {"room.1", "room.2"}
+        assert hub.traffic.lanes == 0
     assert not study.left_behind()
 
 
@@ -241,12 +267,6 @@ def test_an_engine_that_there_is_not_is_refused_before_anybody_waits(laned: Make
     study = laned(rows=20, parties=2)
     with pytest.raises(StudyError, match='--engine must be "processes", "ray", or the address of a Ray cluster'):
         crew_asked(study.study(), 2, engine)
-
-
-def test_no_lanes_in_a_room_of_a_standing_hub(laned: Make) -> None:
-    study = laned(rows=20, parties=2)
-    with pytest.raises(StudyError, match="a standing hub has no rooms for them"):
-        run_coordinator(study.study(), study._key, study.folder / "out", place=Place("127.0.0.1:1", "room", 1))
 
 
 def test_lanes_are_in_the_digest_and_their_absence_is_not(laned: Make) -> None:

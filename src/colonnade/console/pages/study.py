@@ -113,6 +113,7 @@ def needs(assessment: Any) -> list[tuple[str, str]]:
         ("bytes", "Sent by us", words.size),
         ("memory", "Memory", words.size),
         ("rounds", "Rounds of messages", "{:,.0f}".format),
+        ("partitions", "Partitions, added up by our workers", "{:,.0f}".format),
     ]
     figures_of = {key: words.number(figures.get(key)) for key, _, _ in found}
     return [(name, show(value)) for key, name, show in found if (value := figures_of[key]) is not None]

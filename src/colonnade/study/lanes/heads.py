@@ -57,11 +57,6 @@ class Head:
         asked: Asked,
         told: Told | None,
     ) -> None:
-        if place.room:
-            raise StudyError(
-                f"study {study.name!r} has [lanes], and a standing hub has no rooms for them: run it at a hub of its "
-                "own, with `colonnade coordinator` and `colonnade party`"
-            )
         self._study, self._model, self._identity, self._certificates = study, model, identity, certificates
         self._place, self._record, self._asked, self._told = place, record, asked, told
         self._left = ExitStack()
@@ -92,6 +87,7 @@ class Head:
             limits.join,
             schema,
             direct if self._study.content.coordinator.links == "direct" else None,
+            self._place.room,
         )
         engine = compute.opened(self._asked.forks)
         crew = EngineCrew(engine, duty, self._identity, hubs, compute.workers, self._told, self._record.note)
@@ -172,7 +168,7 @@ class OwnerHead(Head):
     def _read(self) -> Gathered:
         study, config, own = self._study, self._config, self._config.content
         plan = self.laned.aligning.plan
-        room = Room(config.path.parent / (self._compute.spool or "."))
+        room = Room(config.spool)
         self._left.callback(room.remove)  # after workers have ended, who may write there
         gathered = gather(
             config.data,

@@ -36,6 +36,8 @@ class Duty:
     """Of the party's table; the coordinator has none."""
     direct: Direct | None = None
     """How its head connects to others, where the study asks for direct links."""
+    room: str = ""
+    """That of the study at a standing hub, whose lanes are those of this room."""
 
 
 @dataclass(frozen=True)

@@ -109,6 +109,7 @@ class _Run:
             told.introductions,
             duty.certificates,
             duty.topic,
+            home=duty.room,
             hub_name=COORDINATOR,
             **duty.settings,
             **self._links.settings,

@@ -46,6 +46,11 @@ class Room:
         self.remove = weakref.finalize(self, _remove, self.path, held, os.getpid())
 
 
+def clear(folder: Path) -> None:
+    """Delete the rooms in a folder whose processes were killed."""
+    writing.sweep(folder.absolute() / _PLACE)
+
+
 @contextmanager
 def whole(folder: Path, name: str) -> Iterator[BinaryIO]:
     """A private file that gets its name when it is whole.
