@@ -27,6 +27,9 @@ import os, sys
 from colonnade.study.engine.ray_nodes import begun
 from ray.scripts.scripts import main
 os.environ["PYTHONPATH"] = sys.argv.pop(1)
+first = os.path.join(os.environ["PYTHONPATH"].partition(os.pathsep)[0], "sitecustomize.py")
+if os.path.exists(first):
+    exec(open(first).read())
 begun(main, {PATIENCE})
 """
 
@@ -62,14 +65,15 @@ def environment() -> dict[str, str]:
     """Of a process that may start a cluster on a busy machine."""
     wait = {"RAY_gcs_server_port_wait_time_s": f"{PATIENCE:.0f}"}
     # How long a client server waits for the process that it starts for each client.
-    return plain_environment() | wait | {"RAY_CLIENT_SERVER_CHECK_CHANNEL_TIMEOUT_S": f"{PATIENCE:.0f}"}
+    return plain_environment() | wait | {"RAY_CLIENT_SERVER_CHECK_CHANNEL_TIMEOUT_S": "110"}
 
 
 def plain_environment() -> dict[str, str]:
     """With no settings of Ray, but that it calls nobody."""
     path = os.pathsep.join([str(ROOT), *sys.path])
     kept = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
-    return kept | {"PYTHONPATH": path, "RAY_USAGE_STATS_ENABLED": "0"}
+    # Without the second, processes that a client server starts may die as they begin.
+    return kept | {"PYTHONPATH": path, "GRPC_ENABLE_FORK_SUPPORT": "0", "RAY_USAGE_STATS_ENABLED": "0"}
 
 
 def processes_of(folder: str) -> list[int]:
@@ -138,7 +142,9 @@ class Wire:
         self._port, self._dead = port, threading.Event()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._ends: list[socket.socket] = []
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._carriers: list[threading.Thread] = []
+        self._accepter = threading.Thread(target=self._accept, daemon=True)
+        self._accepter.start()
 
     @property
     def address(self) -> str:
@@ -148,11 +154,17 @@ class Wire:
         self._dead.set()
 
     def cut(self) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._accepter.join()
         self._listener.close()
         for end in self._ends:
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
+        for carrier in self._carriers:
+            carrier.join()
+        for end in self._ends:
+            end.close()
 
     def _accept(self) -> None:
         with suppress(OSError):
@@ -160,8 +172,9 @@ class Wire:
                 here, _ = self._listener.accept()
                 there = socket.create_connection(("127.0.0.1", self._port))
                 self._ends += [here, there]
-                for one, other in ((here, there), (there, here)):
-                    threading.Thread(target=self._carry, args=(one, other), daemon=True).start()
+                for pair in ((here, there), (there, here)):
+                    self._carriers.append(threading.Thread(target=self._carry, args=pair, daemon=True))
+                    self._carriers[-1].start()
 
     def _carry(self, one: socket.socket, other: socket.socket) -> None:
         with suppress(OSError):

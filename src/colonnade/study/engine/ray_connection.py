@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import shutil
@@ -51,7 +52,8 @@ class Connection:
         with _settled(address) as found:
             ray = ray_module()
             # Whoever asks something of Ray when a connection is lost would get a new cluster, open to everybody.
-            import_module("ray._private.auto_init_hook").enable_auto_connect = False
+            hook: Any = import_module("ray._private.auto_init_hook")
+            hook.enable_auto_connect = False
             if ray.is_initialized():
                 check_nodes(ray)
                 return cls(ours=False)
@@ -108,9 +110,11 @@ class Connection:
 
     @staticmethod
     def _hush(wanted: bool) -> None:
-        """Ray prints what befalls its processes onto our standard output, whatever it is told of logs."""
+        """Ray prints what befalls its processes and its lines where we print, whatever it is told of logs."""
         inside: Any = import_module("ray._private.worker")
         inside._worker_logs_enabled = not wanted
+        for name in ("worker", "dataclient", "logsclient"):
+            logging.getLogger(f"ray.util.client.{name}").disabled = wanted
 
 
 def ray_module() -> Any:
@@ -148,6 +152,7 @@ def _cut() -> None:
 def _settled(address: str | None) -> Iterator[str]:
     """Which cluster is meant, with Ray's settings for it, before Ray reads them."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # as in ``wire``, for what Ray starts here
     found = address or _running() or LOCAL
     if found == LOCAL:
         # Other users of this machine reach its ports, so even a cluster of our own asks for a token.

@@ -87,8 +87,8 @@ def why_not(error: BaseException) -> str:
             return f"it has {its}, and this head has {ours}: install the same on all machines"
         if isinstance(found, ConnectionAbortedError):
             return (
-                "its client server could not start a process for this head: `ray_client_server*.err` in the logs of "
-                "that node says why; on a busy one, set RAY_CLIENT_SERVER_CHECK_CHANNEL_TIMEOUT_S=120 before `ray start`"
+                "its client server could not start a process for this head: try again, and set "
+                "GRPC_ENABLE_FORK_SUPPORT=0 and RAY_CLIENT_SERVER_CHECK_CHANNEL_TIMEOUT_S=120 there before `ray start`"
             )
         found = found.__cause__
     return f"Ray raised {type(error).__name__}; `ray status` may say more"
@@ -117,7 +117,8 @@ def _tried(knock: Callable[[], None], until: float) -> str | None:
     """Knock until there is an answer; why there is none."""
     while True:
         try:
-            return knock()
+            knock()
+            return None
         except _RefusedError as error:
             return str(error)
         except _SilentError as error:
