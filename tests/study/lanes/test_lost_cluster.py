@@ -53,14 +53,13 @@ def test_a_cluster_that_goes_away(laned: Callable[..., Laned], folder: Path, mon
     study = laned(rows=200, partitions=64, join=PATIENCE)
     settings = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": "disabled", "RAY_TMPDIR": str(folder)}
     port = free_port()
+    study.start("coordinator", "shop", "clinic")
     with serving("127.0.0.1", port, settings):
         wire = Wire(port)
         on_cluster(study, f"ray://{wire.address}")
         for name, value in (settings | {"RAY_CLIENT_RECONNECT_GRACE_PERIOD": "5"}).items():
             monkeypatch.setenv(name, value)
         study.start("bank")
-        study.until("bank", "workers started")
-        study.start("coordinator", "shop", "clinic")
         study.until("bank", "first share")
         wire.cut()
         ended = study.ends(2 * PATIENCE)

@@ -6,6 +6,7 @@ import logging
 import os
 import secrets
 import shutil
+import signal
 import socket
 import sys
 import tempfile
@@ -63,7 +64,7 @@ class Connection:
                 if found != LOCAL:
                     check_answers(found)
                 settings = made._settings(found, workers)
-                with warnings.catch_warnings(), cut_after(START_SECONDS):
+                with warnings.catch_warnings(), _own_ending(), cut_after(START_SECONDS):
                     warnings.simplefilter("ignore")  # of Ray, about later versions of Ray
                     begun(lambda: ray.init(**settings, log_to_driver=False, configure_logging=False))
                     check_nodes(ray)
@@ -126,6 +127,17 @@ def ray_module() -> Any:
             'engine = "ray" needs Ray, which is not installed here: pip install "colonnade[ray]", '
             'or engine = "processes" for workers on this machine alone'
         ) from None
+
+
+@contextmanager
+def _own_ending() -> Iterator[None]:
+    """Keep what this process does when it is asked to end: Ray puts its own in place."""
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread() and before is not None:
+            signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager
