@@ -10,9 +10,10 @@ from pydantic import ValidationError
 
 from colonnade.errors import EngineError
 from colonnade.study.compute import ComputePart, size_of
-from colonnade.study.engine import on_ray
-from colonnade.study.engine.on_ray import OnRay, check_guarded, is_loopback
+from colonnade.study.engine import ray_connection
+from colonnade.study.engine.on_ray import OnRay
 from colonnade.study.engine.processes import Processes
+from colonnade.study.engine.ray_door import CERTIFICATES, check_guarded, is_loopback
 
 SHARED = {"spool": "/mnt/spool"}
 
@@ -72,18 +73,18 @@ def test_loopback_is_told_from_networks() -> None:
 
 
 def test_a_cluster_over_a_network_needs_a_token_and_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    names = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "RAY_USE_TLS", *on_ray._CERTIFICATES)
+    names = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "RAY_USE_TLS", *CERTIFICATES)
     for name in names:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     part = ComputePart.model_validate({"engine": "ray://head.example.org:10001", **SHARED})
     with pytest.raises(EngineError) as caught:
         part.opened()
-    for name in ("RAY_AUTH_MODE=token", "RAY_AUTH_TOKEN_PATH", "RAY_USE_TLS=1", *on_ray._CERTIFICATES):
+    for name in ("RAY_AUTH_MODE=token", "RAY_AUTH_TOKEN_PATH", "RAY_USE_TLS=1", *CERTIFICATES):
         assert name in str(caught.value)
     file = tmp_path / "some.pem"
     file.write_text("x")
-    whole = dict.fromkeys(on_ray._CERTIFICATES, str(file)) | {"RAY_USE_TLS": "1", "RAY_AUTH_MODE": "token"}
+    whole = dict.fromkeys(CERTIFICATES, str(file)) | {"RAY_USE_TLS": "1", "RAY_AUTH_MODE": "token"}
     tokens = ({"RAY_AUTH_TOKEN": "secret"}, {"RAY_AUTH_TOKEN_PATH": str(file)})
     for token in tokens:
         check_guarded("head.example.org:6379", whole | token)
@@ -101,6 +102,6 @@ def test_without_ray_a_sentence_says_what_to_install(monkeypatch: pytest.MonkeyP
     def absent(name: str) -> None:
         raise ImportError(name)
 
-    monkeypatch.setattr(on_ray, "import_module", absent)
+    monkeypatch.setattr(ray_connection, "import_module", absent)
     with pytest.raises(EngineError, match=r"pip install .colonnade\[ray\]"):
         OnRay("local").start("tests.study.engine.roles:counter", (), 1)

@@ -76,7 +76,8 @@ class ComputePart(CrewPart):
             from colonnade.study.engine.processes import Processes
 
             return Processes(self.memory, forks)
-        from colonnade.study.engine.on_ray import OnRay, check_guarded
+        from colonnade.study.engine.on_ray import OnRay
+        from colonnade.study.engine.ray_door import check_guarded
 
         if self.address is not None:
             check_guarded(self.address)

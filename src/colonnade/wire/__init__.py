@@ -10,6 +10,9 @@ from colonnade.lazy import exports
 
 # Set before gRPC is loaded; otherwise it writes every refused handshake to stderr, in addition to our own errors.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+# Of another library that starts programs by fork, as Ray does, some would die before they begin: gRPC 1.81 and later
+# goes on polling in the new process, whose descriptors are closed. We fork only where gRPC has not begun.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 if TYPE_CHECKING:
     from colonnade.wire.caller import Caller as Caller

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -29,3 +32,11 @@ def forks() -> Iterator[Forks]:
     found.prepare()
     yield found
     found.close()
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder with a short path, as sockets need it."""
+    found = Path(tempfile.mkdtemp(prefix="ray-"))
+    yield found
+    shutil.rmtree(found, ignore_errors=True)

@@ -16,8 +16,9 @@ import pytest
 from colonnade.errors import EngineError
 from colonnade.randomness import Stream
 from colonnade.study.engine.contract import Engine, Event, Gone, Said, pickled
-from colonnade.study.engine.on_ray import LOCAL, OnRay
+from colonnade.study.engine.on_ray import OnRay
 from colonnade.study.engine.processes import Processes
+from colonnade.study.engine.ray_connection import LOCAL
 from colonnade.study.forks import Forks
 from colonnade.wire import Identity
 

@@ -2,48 +2,43 @@
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.ports import free_port
-
-from .test_engines import COUNTER, PATIENCE, ends, is_alive
+from .ray_clusters import environment, plain_environment, processes_of
+from .test_engines import COUNTER, PATIENCE, ends
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install colonnade[ray]")
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc"),
 ]
-ROOT = Path(__file__).parents[3]
 
 # One cluster to a process: Ray reads its settings once.
 ALONE = f"""
 import glob, json, os, sys, time
-from colonnade.study.engine import on_ray
-engine = on_ray.OnRay("local")
+from colonnade.study.engine.on_ray import OnRay
+from colonnade.study.engine.ray_connection import _OWN_TOKEN
+engine = OnRay("local")
 for worker in engine.start({COUNTER!r}, (), 2):
     engine.send(worker, ("pid",))
 pids = [engine.events.get().value for _ in range(2)]
 import ray
 session = ray._private.worker._global_node.get_session_dir_path()
 sys.stdout.write(json.dumps({{"pids": pids, "address": ray.get_runtime_context().gcs_address,
-    "folder": os.path.dirname(os.path.dirname(session)), "head": os.getpid(), "token": on_ray._OWN_TOKEN}}) + "\\n")
+    "folder": os.path.dirname(os.path.dirname(session)), "head": os.getpid(), "token": _OWN_TOKEN}}) + "\\n")
 sys.stdout.flush()
 if sys.stdin.readline() == "stop\\n":
     engine.stop()
@@ -52,13 +47,16 @@ if sys.stdin.readline() == "stop\\n":
     sys.stdin.readline()
 """
 
+# Knocks first: `ray.init` would try again and again whatever the answer was, and tell another error.
 STRANGER = """
 import os, sys
 os.environ["RAY_AUTH_MODE"], os.environ["RAY_AUTH_TOKEN"] = sys.argv[2:4]
 import ray._private.ray_constants as constants
 constants.ENABLE_RAY_CLUSTER = False
 import ray
+from ray._raylet import GcsClient
 try:
+    GcsClient(address=sys.argv[1])
     ray.init(address=sys.argv[1], log_to_driver=False)
 except Exception as error:
     sys.stdout.write(type(error).__name__)
@@ -104,66 +102,9 @@ sys.stdout.write(json.dumps({{"totals": totals, "gone": [gone.cause, gone.worker
 """
 
 
-# `ray start`, with more patience
-STARTER = f"""
-from colonnade.study.engine.ray_nodes import begun
-from ray.scripts.scripts import main
-begun(main, {PATIENCE})
-"""
-
-CALLER = f"""
-import json, sys
-from colonnade.errors import EngineError
-from colonnade.study.engine.on_ray import OnRay
-engine = OnRay(*sys.argv[1:])
-try:
-    workers = engine.start({COUNTER!r}, (7,), 2)
-    for worker in workers:
-        engine.send(worker, ("add", worker))
-    said = sorted(engine.events.get(timeout={PATIENCE}).value for _ in workers)
-    for worker in workers:
-        engine.send(worker, ("host",))
-    hosts = {{engine.events.get(timeout={PATIENCE}).value for _ in workers}}
-    import ray
-    said = [said, [node["NodeManagerAddress"] for node in ray.nodes()], list(hosts)]
-    engine.stop()
-except EngineError as error:
-    said = str(error)
-sys.stdout.write(json.dumps(said))
-"""
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """A folder with a short path, as sockets need it."""
-    found = Path(tempfile.mkdtemp(prefix="ray-"))
-    yield found
-    shutil.rmtree(found, ignore_errors=True)
-
-
-def environment() -> dict[str, str]:
-    path = os.pathsep.join([str(ROOT), *sys.path])
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
-    wait = {"RAY_gcs_server_port_wait_time_s": f"{PATIENCE:.0f}"}
-    return kept | {"PYTHONPATH": path, "RAY_USAGE_STATS_ENABLED": "0"} | wait
-
-
-def processes_of(folder: str) -> list[int]:
-    """Every process of a cluster: its folder stands in its command line, or in that of the process that started it."""
-    found = []
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            text = Path(f"/proc/{name}/cmdline").read_bytes() + Path(f"/proc/{name}/environ").read_bytes()
-        except OSError:
-            continue
-        if folder.encode() in text:
-            found.append(int(name))
-    return found
-
-
 def listening(pids: list[int]) -> set[str]:
     """The addresses on which processes listen, as the kernel writes them."""
-    sockets = {os.readlink(f"/proc/{pid}/fd/{name}") for pid in pids if is_alive(pid) for name in _descriptors(pid)}
+    sockets = {socket for pid in pids for socket in _descriptors(pid)}
     found = set()
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/net/{table}").read_text(encoding="ascii").splitlines()[1:]:
@@ -174,14 +115,20 @@ def listening(pids: list[int]) -> set[str]:
 
 
 def _descriptors(pid: int) -> list[str]:
-    return [name for name in os.listdir(f"/proc/{pid}/fd") if os.path.islink(f"/proc/{pid}/fd/{name}")]
+    """What a process has open; it may close things, or end, while we look."""
+    found = []
+    with suppress(OSError):
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            with suppress(OSError):
+                found.append(os.readlink(f"/proc/{pid}/fd/{name}"))
+    return found
 
 
-def came_in(address: str, mode: str, token: str) -> bool:
-    """Whether somebody with this token gets into a cluster."""
+def came_in(address: str, mode: str, token: str) -> str:
+    """What becomes of somebody with this token at a cluster."""
     asked = [sys.executable, "-c", STRANGER, address, mode, token]
-    found = subprocess.run(asked, env=environment(), capture_output=True, text=True, timeout=PATIENCE)
-    return found.stdout.endswith("connected")
+    found = subprocess.run(asked, env=plain_environment(), capture_output=True, text=True, timeout=PATIENCE)
+    return found.stdout
 
 
 @pytest.mark.parametrize("way", ["stopped", "killed"])
@@ -203,10 +150,10 @@ def test_a_cluster_of_our_own_is_reached_by_nobody_else_and_ends_with_us(way: st
             assert os.stat(told["folder"]).st_mode & 0o77 == 0, "its sockets and logs are for nobody else"
             # 127.0.0.1, alone and as an IPv6 address.
             assert listening(cluster) <= {"0100007F", "0000000000000000FFFF00000100007F"}
-            assert came_in(told["address"], "token", told["token"])
+            assert came_in(told["address"], "token", told["token"]) == "connected"
             if way == "stopped":
-                assert not came_in(told["address"], "token", "0" * 64)
-                assert not came_in(told["address"], "disabled", "")
+                assert came_in(told["address"], "token", "0" * 64) == "AuthenticationError"
+                assert came_in(told["address"], "disabled", "") == "AuthenticationError"
             if way == "stopped":
                 head.stdin.write("stop\n")
                 head.stdin.flush()
@@ -287,114 +234,3 @@ def test_a_cluster_of_several_nodes_that_loses_one_and_gets_another(folder: Path
     assert told["gone"] == ["lost", True]
     assert told["unplaced"] == ["the cluster had no room for it within 20 seconds", True]
     assert told["again"] == [7, True]
-
-
-@contextmanager
-def serving(host: str, port: int, settings: dict[str, str]) -> Iterator[None]:
-    """A cluster as an operator starts it, with a client server."""
-    words = ["start", "--head", "--block", f"--node-ip-address={host}", f"--port={free_port()}", "--num-cpus=2"]
-    words += [f"--ray-client-server-port={port}", "--include-dashboard=false", "--object-store-memory=100000000"]
-    words += ["--min-worker-port=0", "--max-worker-port=0"]  # any, or ours would be among them
-    server = subprocess.Popen(
-        [sys.executable, "-c", STARTER, *words],
-        env=environment() | settings,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        until = time.monotonic() + PATIENCE
-        while time.monotonic() < until:
-            assert server.poll() is None
-            try:
-                socket.create_connection((host, port), 1).close()
-                break
-            except OSError:
-                time.sleep(0.2)
-        yield
-    finally:
-        server.terminate()
-        server.wait(PATIENCE)
-
-
-def called(settings: dict[str, str], *words: str) -> object:
-    """What a head is told by workers on a cluster, and where nodes and workers are; or why it has none."""
-    asked = [sys.executable, "-c", CALLER, *words]
-    done = subprocess.run(asked, env=environment() | settings, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads(done.stdout)
-
-
-def test_a_cluster_of_this_machine_is_found_and_reached_by_its_client_server(folder: Path) -> None:
-    settings = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": "disabled", "RAY_TMPDIR": str(folder)}
-    port = free_port()
-    with serving("127.0.0.1", port, settings):
-        near = {"RAY_TMPDIR": str(folder), "RAY_AUTH_MODE": "disabled"}
-        assert called(near) == [[7, 8], ["127.0.0.1"], [None]]
-        assert len(list((folder / "ray").glob("session_2*"))) == 1, "it was found, and no other one was started"
-        assert called(near, f"ray://127.0.0.1:{port}") == [[7, 8], ["127.0.0.1"], [None]]
-
-
-def test_a_cluster_over_a_network_is_used_with_a_token_and_tls_and_not_otherwise(folder: Path) -> None:
-    host = own_address()
-    if host is None:
-        pytest.skip("this machine has no address but loopback")
-    port = free_port()
-    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "5f" * 32}
-    settings = certified(folder, host) | token | {"RAY_TMPDIR": str(folder)}
-    with serving(host, port, settings):
-        assert called(settings, f"ray://{host}:{port}") == [[7, 8], [host], [host]]  # where workers are reached too
-        assert called(settings) == [[7, 8], [host], [host]]
-        wrong = settings | {"RAY_AUTH_TOKEN": "0" * 64}
-        assert "cannot be used" in str(called(wrong, f"ray://{host}:{port}"))
-        open_line = {name: value for name, value in settings.items() if name != "RAY_USE_TLS"}
-        assert "RAY_USE_TLS=1" in str(called(open_line, f"ray://{host}:{port}"))
-        assert "RAY_USE_TLS=1" in str(called(open_line)), "found on this machine, but it is on a network"
-
-
-def certified(folder: Path, host: str) -> dict[str, str]:
-    """Settings of TLS, with an authority of our own."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    def made(name: str, issuer: str, key: object, signer: object, authority: bool) -> x509.Certificate:
-        names = [x509.IPAddress(ipaddress.ip_address(each)) for each in (host, "127.0.0.1")]
-        now = datetime.now(UTC)
-        started = (
-            x509.CertificateBuilder()
-            .subject_name(x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)]))
-            .issuer_name(x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, issuer)]))
-            .public_key(key.public_key())  # type: ignore[attr-defined]
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - timedelta(hours=1))
-            .not_valid_after(now + timedelta(days=1))
-            .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
-            .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost"), *names]), critical=False)
-        )
-        return started.sign(signer, hashes.SHA256())  # type: ignore[arg-type]
-
-    authority_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    authority = made("authority", "authority", authority_key, authority_key, authority=True)
-    node = made("node", "authority", key, authority_key, authority=False)
-    pem = serialization.Encoding.PEM
-    shape, plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    contents = {
-        "RAY_TLS_CA_CERT": authority.public_bytes(pem),
-        "RAY_TLS_SERVER_CERT": node.public_bytes(pem),
-        "RAY_TLS_SERVER_KEY": key.private_bytes(pem, shape, plain),
-    }
-    for name, content in contents.items():
-        (folder / name).write_bytes(content)
-    return {name: str(folder / name) for name in contents} | {"RAY_USE_TLS": "1"}
-
-
-def own_address() -> str | None:
-    """An address of this machine in a network, if it has one."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect(("192.0.2.1", 9))  # sends nothing
-        except OSError:
-            return None
-        found: str = probe.getsockname()[0]
-    return None if found.startswith("127.") else found

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.study.engine.ray_clusters import environment, processes_of
 from tests.study.engine.test_engines import PATIENCE, ends
-from tests.study.engine.test_on_ray import environment, processes_of
 
 from .conftest import Laned
 
