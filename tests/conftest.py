@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import json
 import os
 import queue
@@ -40,7 +41,7 @@ _LONGEST = (
     "files/test_damaged_files.py", "models/test_exported.py",
     "study/test_synthetic_studies.py", "study/test_refusals.py", "audit/test_embeddings.py", "wire/test_contract.py",
     "study/test_alignment_runs.py", "study/test_runs.py", "standing/test_deploy.py", "audit/test_exchange.py",
-    "protocols/marginals/test_checked.py", "mpc/verify/test_bits.py",
+    "protocols/marginals/test_checked.py", "standing/test_lanes.py", "docs/test_shell.py", "mpc/verify/test_bits.py",
 )  # fmt: skip
 
 
@@ -48,6 +49,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the longest files first, as listed; all others stay in their order."""
     places = {Path(__file__).parent / name: place for place, name in enumerate(_LONGEST)}
     items.sort(key=lambda item: places.get(item.path, len(places)))
+
+
+gc.disable()  # nothing that collection makes goes away
+
+
+def pytest_collection_finish() -> None:
+    """From here on tests run, as everything else does, with the collector of dead objects."""
+    gc.enable()
 
 
 @pytest.fixture

@@ -134,16 +134,23 @@ def main() -> None:
     given = asked.parse_args()
     if missing := [str(path) for path in given.paths if not path.is_file()]:
         sys.exit(f"no such notebook: {', '.join(missing)}")
-    for path in given.paths or sorted(FOLDER.glob("*.ipynb")):
-        if given.check and (said := wrong(path)):
-            sys.exit(said)
-        try:
-            made = run(path)
-        except (CellExecutionError, CellTimeoutError) as error:
-            sys.exit(f"{path.name}: {error}")
-        if not given.check:
-            nbformat.write(made, path)
-        sys.stdout.write(f"{path.name}: {sum(cell.cell_type == 'code' for cell in made.cells)} cells ran\n")
+    failed = [said for path in given.paths or sorted(FOLDER.glob("*.ipynb")) if (said := _failure(path, given.check))]
+    if failed:
+        sys.exit("\n".join(failed))
+
+
+def _failure(path: Path, check: bool) -> str:
+    """Run a notebook, and say how many cells it has, or return why it failed."""
+    if check and (said := wrong(path)):
+        return said
+    try:
+        made = run(path)
+    except (CellExecutionError, CellTimeoutError) as error:
+        return f"{path.name}: {error}"
+    if not check:
+        nbformat.write(made, path)
+    sys.stdout.write(f"{path.name}: {sum(cell.cell_type == 'code' for cell in made.cells)} cells ran\n")
+    return ""
 
 
 if __name__ == "__main__":

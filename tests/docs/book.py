@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from tests.ports import free_port
@@ -25,12 +26,13 @@ class Block:
     line: int
 
 
-def pages() -> list[Path]:
+@cache
+def pages() -> tuple[Path, ...]:
     """Every page that is part of the repository."""
     found = sorted(ROOT.glob("*.md"))
     folders = ("docs", "examples", "benchmarks", "research")
     found += [path for folder in folders for path in sorted((ROOT / folder).rglob("*.md"))]
-    return [path for path in found if "runs" not in path.parts]
+    return tuple(path for path in found if "runs" not in path.parts)
 
 
 def blocks(page: Path) -> list[Block]:
@@ -46,6 +48,7 @@ def blocks(page: Path) -> list[Block]:
 _CONTINUES = re.compile(r"\A# .*\n\n<!-- continues (\S+) -->$", re.MULTILINE)
 
 
+@cache
 def continued(page: Path) -> Path | None:
     """The page whose blocks run before those of this one, if it says so below its title."""
     said = _CONTINUES.match(page.read_text(encoding="utf-8"))
