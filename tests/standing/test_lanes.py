@@ -199,7 +199,8 @@ def test_a_hub_that_is_killed_takes_its_coordinator_along_and_the_next_attempt_i
     coordinator = descendants(three.processes["hub"].pid)
     assert len(coordinator) > 2  # its head, and two workers
     three.kill("hub")
-    os.kill(workers[0], signal.SIGCONT)
+    with suppress(ProcessLookupError):  # on a slow machine its head may have lost patience with it
+        os.kill(workers[0], signal.SIGCONT)
     three.until(lambda: not any(map(runs, coordinator)), "nothing is left of the hub")
     three.start("hub")
     three.until(lambda: not any(map(runs, parties)), "the attempt ends at the parties too")
