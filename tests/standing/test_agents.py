@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from colonnade.disk import writing
 from colonnade.models import Estimator
 
 from .organisations import PARTIES, Organisations
@@ -220,3 +221,18 @@ def test_killed_before_anything_left_costs_nothing(federation: Callable[..., Org
         assert three.ledger(name)[-1] == "committed"
     assert three.ledger("bank")[:-1] == ["released"] * (len(three.ledger("bank")) - 1)
     assert len(three.ledger("bank")) > 1
+
+
+def test_an_agent_removes_tables_that_nobody_uses_and_nothing_else(federation: Callable[..., Organisations]) -> None:
+    three = federation(rows=20)
+    bank, kept = three.folder / "bank", three.folder / "kept"
+    left, used, almost = (bank / f".colonnade-spool.{name}.new" for name in ("abcdefgh", "stuvwxyz", "short"))
+    for folder in (left, used, almost, kept):
+        folder.mkdir()
+        (folder / "run-0.arrow").write_bytes(b"rows")
+    (bank / ".colonnade-spool.pointing.new").symlink_to(kept)
+    with writing.locked(used):  # as the head of another attempt does
+        three.start("bank")
+        three.until(lambda: not left.exists(), "the table that was left is gone")
+        assert three.end("bank") == 0
+    assert all((folder / "run-0.arrow").exists() for folder in (used, almost, kept))

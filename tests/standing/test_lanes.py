@@ -192,6 +192,26 @@ def test_a_head_that_is_killed_takes_its_workers_along_and_the_next_attempt_is_e
 
 
 @pytest.mark.slow
+def test_a_hub_that_is_killed_takes_its_coordinator_along_and_the_next_attempt_is_exact(three: InLanes) -> None:
+    (study,), _, workers = three.held_up("shop", "hub dies")
+    heads = {name: three.head(name, study) for name in PARTIES}
+    parties = [*heads.values(), *(worker for head in heads.values() for worker in workers_of(head))]
+    coordinator = descendants(three.processes["hub"].pid)
+    assert len(coordinator) > 2  # its head, and two workers
+    three.kill("hub")
+    with suppress(ProcessLookupError):  # on a slow machine its head may have lost patience with it
+        os.kill(workers[0], signal.SIGCONT)
+    three.until(lambda: not any(map(runs, coordinator)), "nothing is left of the hub")
+    three.start("hub")
+    three.until(lambda: not any(map(runs, parties)), "the attempt ends at the parties too")
+    facts = three.done(study, attempt=2)
+    assert {found["room"] for found in facts.values()} == {f"{study}.2"}
+    for name in PARTIES:
+        three.until(lambda name=name: three.entries(name, study) == ["sent", "committed"], "one entry an attempt")
+    three.until(lambda: not three.laned.left_behind(), "no table is left")
+
+
+@pytest.mark.slow
 def test_members_that_stop_leave_no_worker(three: InLanes) -> None:
     (study,), *_ = three.held_up("clinic", "fourth")
     heads = {name: three.head(name, study) for name in PARTIES}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -11,7 +12,10 @@ import pytest
 
 from colonnade.errors import ConnectError, IdentityError, ProtocolError
 from colonnade.wire import Endpoint, Hub, HubLimits, Identity, dial, strangers
+from colonnade.wire.circle import Connection
+from colonnade.wire.envelope import MAX_ENVELOPE
 from colonnade.wire.lanes import home_of, lane_room, lane_topic
+from colonnade.wire.packet import MAX_PACKET
 from colonnade.wire.quota import UNLIMITED, Account, Refusal
 from colonnade.wire.rooms import LaneLimits, Rooms
 from colonnade.wire.workers import WorkerKeys, introduce
@@ -213,3 +217,19 @@ def test_what_a_room_with_lanes_may_be() -> None:
         found.find(lane, "bank")
     with pytest.raises(Refusal, match="is not open"):
         found.find(lane_room(0, 1, b"", SECOND), "bank")
+
+
+def test_how_much_waits_in_a_lane_for_one_who_does_not_read() -> None:
+    found = Rooms(PEOPLE, lambda name: Account(name, UNLIMITED), bytes, None, LaneLimits())
+    found.add(FIRST, PEOPLE, lanes=True)
+    queue = found.find(lane_room(0, 1, b"", FIRST), "bank").queue
+
+    async def filled() -> int:
+        connection = Connection("bank", 1, stall=0.01, queue=queue)
+        for _ in range(queue // 2048):
+            await connection.put(bytes(1900))
+        while not connection.ended.done():
+            await connection.put(bytes(MAX_ENVELOPE))
+        return connection._bytes
+
+    assert 2.5 * MAX_PACKET < asyncio.run(filled()) < 3 * MAX_PACKET + 1024

@@ -36,6 +36,7 @@ from colonnade.standing.proposal import STUDY_FILE
 from colonnade.study.forks import Forks
 from colonnade.study.meeting import load_identity
 from colonnade.study.policy import PartyConfig
+from colonnade.tables.spool.room import clear
 from colonnade.tidy import tidy
 
 log = logging.getLogger(__name__)
@@ -166,6 +167,7 @@ class Agent:
             self._later("prune", _PRUNE_SECONDS)
             if gone := pruning.prune(self.office, timedelta(days=self.config.standing.keep_days)):
                 note(log, logging.INFO, "files of studies that ended without a result are gone", studies=gone)
+            clear(self.config.spool)  # a worker may have gone on writing to a table after its head was killed
 
     # What the hub says
 

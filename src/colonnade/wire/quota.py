@@ -55,7 +55,7 @@ class HubLimits:
     memory: int = 256 * _MIB
     """Bytes that wait at the hub for it to read them, and those of its questions and their answers."""
     lanes: int = 128
-    """Places in lanes at the same time; two megabytes may wait in each of them, beside ``memory``."""
+    """Places in lanes at the same time; three megabytes may wait in each of them, beside ``memory``."""
 
     def __post_init__(self) -> None:
         least = {"bytes_per_second": _MIB, "memory": 4 * MAX_PACKET}
