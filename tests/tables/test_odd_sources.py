@@ -234,7 +234,7 @@ def bank(tmp_path: Path) -> Callable[[str], Query]:
             "'age' holds fractions, and whole",
         ),
         ("select 'p' as person_id, cast(x'ff41' as text) as age", "a cell holds text that is not UTF-8"),
-        ("select * from people; delete from people", "answers with"),
+        ("select * from people; delete from people", "is not one select alone"),
         ("select * from people where age > 9", "the table has no rows"),
         ("select person_id, case random() % 2 when 5 then 'x' else x'00' end as age from people", "'age' holds bytes"),
     ],
