@@ -42,6 +42,8 @@ AGENT = """
 [agent]
 federation = "../FEDERATION.toml"
 studies_at_once = 2
+[network]
+listen = "127.0.0.1:20000-29999"
 """
 
 
@@ -63,10 +65,11 @@ class InLanes(Organisations):
         with open(self.federation, "a") as file:
             file.write(HUB)
 
-    def proposed(self, name: str) -> str:
+    def proposed(self, name: str, links: str = "hub") -> str:
         """The study under another name, proposed to all; nobody has to be asked."""
         path, members, ana = self.folder / f"{name}.toml", self.members, self.folder / "ana" / "ana.key"
-        path.write_text(self.laned.file.read_text().replace('name = "trial"', f'name = "{name}"'))
+        text = self.laned.file.read_text().replace('name = "trial"', f'name = "{name}"')
+        path.write_text(text.replace("[coordinator]\n", f'[coordinator]\nlinks = "{links}"\n'))
         self.until(self._listens, "the hub listens")
         proposal, _ = proposal_of(path, members, "ana", "to know", deadline_of("1h"))
         with Line(members, Identity.load(ana, ana.with_suffix(".crt"))) as line:
@@ -189,6 +192,14 @@ def test_a_head_that_is_killed_takes_its_workers_along_and_the_next_attempt_is_e
     for name in PARTIES:
         three.until(lambda name=name: three.entries(name, study) == ["sent", "committed"], "one entry an attempt")
     assert not three.laned.left_behind()
+
+
+def test_workers_connect_to_each_other_where_the_study_says_so(three: InLanes) -> None:
+    facts = three.done(three.proposed("linked", "direct"))
+    for name in PARTIES:
+        ways = facts[name]["lanes"]["links"]
+        assert ways.keys() == {*PARTIES, "coordinator"} - {name}
+        assert all(way["direct_sent"] > 0 for way in ways.values())  # perhaps not in every lane
 
 
 @pytest.mark.slow
