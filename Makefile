@@ -16,7 +16,7 @@ ABREAST := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 # What two versions could break: everything but models, pages, audits and research.
 CORE := tests/tables tests/wire tests/mpc tests/privacy tests/protocols tests/files tests/cli tests/study \
-	tests/models/test_federation.py tests/models/test_pca.py tests/models/test_sklearn_protocol.py \
+	tests/models/test_federation.py tests/kinds/pca/test_pca.py tests/models/test_sklearn_protocol.py \
 	tests/docs/test_floors.py tests/docs/test_light_imports.py
 LOWEST_PYTHON ?= python3.11
 PYTHONS ?= python3.11 python3.12 python3.13

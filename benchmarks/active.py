@@ -32,13 +32,13 @@ from numpy.typing import NDArray
 
 import gram
 import rounds
+from colonnade.kinds.regression.gradients.task import Gradients
+from colonnade.kinds.synthesis.mixture.task import Mixture
+from colonnade.kinds.tables.marginals import programs as marginals
+from colonnade.kinds.tables.marginals.blocks import Asked, Coded
+from colonnade.kinds.tables.marginals.task import Marginals
 from colonnade.privacy import Trust, parse_budgets
 from colonnade.privacy.observers import Inputs, Security
-from colonnade.protocols.gradients.task import Gradients
-from colonnade.protocols.marginals import programs as marginals
-from colonnade.protocols.marginals.blocks import Asked, Coded
-from colonnade.protocols.marginals.task import Marginals
-from colonnade.protocols.mixture.task import Mixture
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.moments.task import Moments
 from colonnade.protocols.roles import COORDINATOR

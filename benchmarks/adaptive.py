@@ -26,14 +26,14 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.models.split.encoders import OverRows, encoder_from
-from colonnade.models.split.learned_heads import SoftmaxHead
-from colonnade.models.split.pytorch import load_torch
+from colonnade.kinds.split.adaptive.programs import batches
+from colonnade.kinds.split.adaptive.sides import ActiveSide, PassiveSide, noised
+from colonnade.kinds.split.adaptive.task import UNPROTECTED, Adaptive, Sender
+from colonnade.kinds.split.embeddings.learner import Learner, Matrix, Places, Vector
+from colonnade.kinds.split.encoders import OverRows, encoder_from
+from colonnade.kinds.split.learned_heads import SoftmaxHead
+from colonnade.models.pytorch import load_torch
 from colonnade.privacy import Trust
-from colonnade.protocols.adaptive.programs import batches
-from colonnade.protocols.adaptive.sides import ActiveSide, PassiveSide, noised
-from colonnade.protocols.adaptive.task import UNPROTECTED, Adaptive, Sender
-from colonnade.protocols.embeddings.learner import Learner, Matrix, Places, Vector
 from colonnade.protocols.messages import own_noise
 from colonnade.randomness import Stream
 

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.models.split.encoders import OverRows, Trainable, encoder_from
-from colonnade.models.split.pytorch import load_torch
-from colonnade.protocols.embeddings.gradients import whole_sum
+from colonnade.kinds.split.embeddings.gradients import whole_sum
+from colonnade.kinds.split.encoders import OverRows, Trainable, encoder_from
+from colonnade.models.pytorch import load_torch
 
 RUNS = 3
 HALF = [28, 14]

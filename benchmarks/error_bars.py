@@ -24,13 +24,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # `research` lies 
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.models import LogisticRegression, Roster
-from colonnade.models.regression.design import weighted_rows
-from colonnade.models.regression.quadratic import steepness
+from colonnade.kinds import LogisticRegression
+from colonnade.kinds.regression.gradients.descent import Descent, Learned
+from colonnade.kinds.regression.gradients.integers import noise_shares, quantise, scores
+from colonnade.kinds.regression.gradients.task import Gradients
+from colonnade.kinds.regression.quadratic import steepness
+from colonnade.models import Roster
+from colonnade.models.design import weighted_rows
 from colonnade.protocols.batches import batch_secret, batches
-from colonnade.protocols.gradients.descent import Descent, Learned
-from colonnade.protocols.gradients.integers import noise_shares, quantise, scores
-from colonnade.protocols.gradients.task import Gradients
 from colonnade.protocols.moments.integers import OwnBlock, exact_gram, noise_share
 from colonnade.protocols.moments.published import NoisyMoments
 from colonnade.protocols.moments.task import Moments

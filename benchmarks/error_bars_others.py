@@ -25,18 +25,19 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # `research` lies 
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.models import PCA, Roster, Synthesizer
-from colonnade.models.component_errors import errors, mean_deviations
-from colonnade.models.pca import leading, signed, spectrum_of, top_eigenvectors
-from colonnade.models.synthesis.layout import Layout
-from colonnade.models.synthesis.population import Population
-from colonnade.models.synthesis.release import Release
-from colonnade.models.synthesis.shares import means, shares
-from colonnade.models.synthesis.tree import fit_tree
-from colonnade.protocols.directions import programs as power
-from colonnade.protocols.directions.search import NoisyProducts
-from colonnade.protocols.marginals import integers as counts, programs as marginals
-from colonnade.protocols.marginals.published import NoisyMarginals
+from colonnade.kinds import PCA, Synthesizer
+from colonnade.kinds.pca.component_errors import errors, mean_deviations
+from colonnade.kinds.pca.directions import programs as power
+from colonnade.kinds.pca.directions.search import NoisyProducts
+from colonnade.kinds.pca.model import leading, signed, spectrum_of, top_eigenvectors
+from colonnade.kinds.synthesis.population import Population
+from colonnade.kinds.synthesis.shares import means, shares
+from colonnade.kinds.synthesis.tree import fit_tree
+from colonnade.kinds.tables.layout import Layout
+from colonnade.kinds.tables.marginals import integers as counts, programs as marginals
+from colonnade.kinds.tables.marginals.published import NoisyMarginals
+from colonnade.kinds.tables.release import Release
+from colonnade.models import Roster
 from colonnade.protocols.moments.integers import OwnBlock, exact_gram, noise_share
 from colonnade.protocols.moments.published import NoisyMoments
 from colonnade.randomness import Stream

@@ -35,8 +35,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
+from colonnade.kinds.glm.model import GLM
 from colonnade.models import Roster
-from colonnade.models.glm.model import GLM
 from colonnade.privacy.additive import AdditiveNoise
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.session import play

@@ -26,9 +26,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # `research` lies 
 
 import numpy as np
 
+from colonnade.kinds.glm.kept_scores.model import KeptScores
+from colonnade.kinds.glm.model import GLM
 from colonnade.models.assessment import Assessment, assess
-from colonnade.models.glm.kept_scores import KeptScores
-from colonnade.models.glm.model import GLM
 from research.datasets import catalog
 from research.datasets.catalog import Layout
 from research.datasets.named import load_dataset

@@ -21,14 +21,14 @@ from typing import Any
 
 import numpy as np
 
+from colonnade.kinds.synthesis.mixture import programs
+from colonnade.kinds.synthesis.mixture.components import OwnComponents
+from colonnade.kinds.synthesis.mixture.inference import Variational
+from colonnade.kinds.synthesis.mixture.learners import VariationalLearner
+from colonnade.kinds.synthesis.mixture.model import Matrix, MixtureModel
+from colonnade.kinds.synthesis.mixture.task import Mixture, Part
 from colonnade.models.federation import Roster
 from colonnade.privacy import parse_budgets
-from colonnade.protocols.mixture import programs
-from colonnade.protocols.mixture.components import OwnComponents
-from colonnade.protocols.mixture.inference import Variational
-from colonnade.protocols.mixture.learners import VariationalLearner
-from colonnade.protocols.mixture.model import Matrix, MixtureModel
-from colonnade.protocols.mixture.task import Mixture, Part
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.session import play
 from colonnade.randomness import Stream

@@ -33,8 +33,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade import PCA, Federation, Party
-from colonnade.models import Roster, evaluation as baselines
-from colonnade.models.pca import top_eigenvectors
+from colonnade.kinds.pca import evaluation as baselines
+from colonnade.kinds.pca.model import top_eigenvectors
+from colonnade.models import Roster
 from colonnade.privacy.noise import discrete_gaussian
 from colonnade.privacy.routes.gaussian import gaussian_mu
 from colonnade.protocols.moments.integers import OwnBlock, exact_gram, noise_share

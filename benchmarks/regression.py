@@ -37,9 +37,9 @@ from numpy.typing import NDArray
 
 from colonnade.cli.demo import write_study
 from colonnade.errors import DatasetError
+from colonnade.kinds.regression.logistic import LogisticRegression
+from colonnade.models.design import weighted_rows
 from colonnade.models.federation import Roster
-from colonnade.models.regression.design import weighted_rows
-from colonnade.models.regression.logistic import LogisticRegression
 from colonnade.protocols.moments.integers import OwnBlock
 from colonnade.protocols.moments.task import Moments
 from colonnade.protocols.roles import COORDINATOR

@@ -28,10 +28,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from colonnade.kinds.regression.gradients import programs as gradients
+from colonnade.kinds.regression.gradients.task import Gradients
 from colonnade.privacy import Trust, parse_budgets
 from colonnade.privacy.observers import Security
-from colonnade.protocols.gradients import programs as gradients
-from colonnade.protocols.gradients.task import Gradients
 from colonnade.protocols.roles import COORDINATOR, Meter
 from colonnade.protocols.rows import Block
 from colonnade.protocols.session import play

@@ -25,9 +25,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.models.split import committee
-from colonnade.models.split.committee import Joint, Task
-from colonnade.models.split.encoders import Encoder, encoder_from
+from colonnade.kinds.split import committee
+from colonnade.kinds.split.committee import Joint, Task
+from colonnade.kinds.split.encoders import Encoder, encoder_from
 from colonnade.privacy import Trust, parse_budgets
 from colonnade.protocols.moments.task import Moments
 from colonnade.protocols.roles import COORDINATOR

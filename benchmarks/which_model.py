@@ -29,17 +29,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # `research` lies 
 import numpy as np
 from sklearn import linear_model
 
-from colonnade.models import (
-    GLM,
-    LinearRegression,
-    LogisticRegression,
-    PolynomialSum,
-    Roster,
-    SplitClassifier,
-    SplitRegressor,
-    assess,
-)
-from colonnade.models.glm.metrics import explained
+from colonnade.kinds import GLM, LinearRegression, LogisticRegression, PolynomialSum, SplitClassifier, SplitRegressor
+from colonnade.models import Roster, assess
+from colonnade.models.metrics import explained
 from colonnade.tables import Dataset, Table
 from research.datasets import load_dataset
 from research.datasets.catalog import ACS_INCOME, Layout

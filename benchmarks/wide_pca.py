@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from colonnade import PCA, Federation, Party, Schema, number
-from colonnade.models import evaluation as baselines
+from colonnade.kinds.pca import evaluation as baselines
 from colonnade.mpc import accelerator
 
 OWNERS = ("east", "north", "south")

@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from colonnade.errors import PrivacyError
+from colonnade.kinds.glm.sensitivity_exchange import Exchange
+from colonnade.kinds.regression.sensitivity import Program, score_bound
 from colonnade.privacy.observers import check_delta
 from colonnade.privacy.routes.gaussian import HAIR, log_gaussian_delta
 from colonnade.privacy.routes.renyi import _skellam_terms
 from colonnade.privacy.sensitivity.exact import Exact, Real, Sensitivity, checked_whole, float_up, rational, root_up
-from colonnade.privacy.sensitivity.exchange import Exchange
-from colonnade.privacy.sensitivity.gradients import Program, score_bound
 from colonnade.privacy.sensitivity.moments import moments_sensitivity
 from colonnade.privacy.sensitivity.norms import Rounding, _conditional_square, _party_square
 

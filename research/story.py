@@ -22,8 +22,9 @@ import typer
 from numpy.typing import NDArray
 
 from colonnade.cli.output import say
-from colonnade.models import LogisticRegression, Roster, assess
-from colonnade.models.prediction import JointPrediction
+from colonnade.kinds import LogisticRegression
+from colonnade.kinds.prediction.model import JointPrediction
+from colonnade.models import Roster, assess
 from colonnade.tables import Table, read_table
 from colonnade.tables.dataset import Dataset
 from research.datasets import load_dataset

@@ -36,12 +36,12 @@ settings.load_profile("same")
 _LONGEST = (
     "browser/test_federation.py", "docs/test_console.py", "study/test_failures.py", "protocols/test_malformed.py",
     "cli/test_alignment.py", "cli/test_commands.py", "docs/test_python.py", "docs/test_notebooks.py",
-    "audit/test_games.py", "models/split/test_model.py", "privacy/test_ledger_sums.py", "mpc/fixed/test_arithmetic.py",
-    "models/synthesis/test_synthesizer.py", "cli/test_output.py", "study/test_hospital.py",
+    "audit/test_games.py", "kinds/split/test_model.py", "privacy/test_ledger_sums.py", "mpc/fixed/test_arithmetic.py",
+    "kinds/synthesis/test_synthesizer.py", "cli/test_output.py", "kinds/synthesis/test_hospital.py",
     "files/test_damaged_files.py", "models/test_exported.py",
-    "study/test_synthetic_studies.py", "study/test_refusals.py", "audit/test_embeddings.py", "wire/test_contract.py",
-    "study/test_alignment_runs.py", "study/test_runs.py", "standing/test_deploy.py", "audit/test_exchange.py",
-    "protocols/marginals/test_checked.py", "standing/test_lanes.py", "docs/test_shell.py", "mpc/verify/test_bits.py",
+    "kinds/synthesis/test_studies.py", "study/test_refusals.py", "kinds/split/test_audit.py", "wire/test_contract.py",
+    "study/test_alignment_runs.py", "study/test_runs.py", "standing/test_deploy.py", "kinds/glm/test_audit.py",
+    "kinds/tables/marginals/test_checked.py", "standing/test_lanes.py", "docs/test_shell.py", "mpc/verify/test_bits.py",
 )  # fmt: skip
 
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from colonnade import SplitClassifier
-from colonnade.models.split.by_embeddings import ByEmbeddings
+from colonnade.kinds.split.by_embeddings import ByEmbeddings
+from colonnade.kinds.split.embeddings.task import NewEmbeddings, Sender
 from colonnade.privacy import parse_budgets
-from colonnade.protocols.embeddings.task import NewEmbeddings, Sender
 from colonnade.randomness import Stream
 from colonnade.tables import Table
 from research.afe import settings

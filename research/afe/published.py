@@ -9,12 +9,12 @@ from enum import StrEnum
 
 import numpy as np
 
-from colonnade.models.split.encoders import Encoder, OverRows, encoder_from
-from colonnade.models.split.learned_heads import SoftmaxHead
+from colonnade.kinds.split.adaptive import programs
+from colonnade.kinds.split.adaptive.sides import noised, shaped
+from colonnade.kinds.split.adaptive.task import UNPROTECTED, Adaptive, Sender
+from colonnade.kinds.split.encoders import Encoder, OverRows, encoder_from
+from colonnade.kinds.split.learned_heads import SoftmaxHead
 from colonnade.privacy import Trust
-from colonnade.protocols.adaptive import programs
-from colonnade.protocols.adaptive.sides import noised, shaped
-from colonnade.protocols.adaptive.task import UNPROTECTED, Adaptive, Sender
 from colonnade.protocols.rounds import Draw
 from colonnade.randomness import KEY_BYTES
 from research.afe import settings

@@ -17,7 +17,7 @@ from colonnade.audit.attacks.membership import Membership, infer_membership
 from colonnade.audit.attacks.odds import log_odds
 from colonnade.audit.attacks.shadows import drawn, shadow_models
 from colonnade.audit.attacks.views import seen_of
-from colonnade.models.split.model import SplitClassifier
+from colonnade.kinds.split.model import SplitClassifier
 from research.afe import ours, published, settings
 from research.afe.cases import Case, Matrix, People, Places
 from research.afe.published import Learned, Mode

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.linear_model import LogisticRegression as Exact
 
-from colonnade.models import LogisticRegression
+from colonnade.kinds import LogisticRegression
+from colonnade.kinds.regression.gradients.task import Gradients
 from colonnade.privacy.noise.rounding import stochastic_round
 from colonnade.privacy.routes.gaussian import gaussian_mu
-from colonnade.protocols.gradients.task import Gradients
 from colonnade.randomness import Stream
 from research.reproduce import calibration, census, chance, dpsgd
 from research.reproduce.census import People

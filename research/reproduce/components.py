@@ -15,8 +15,9 @@ from functools import cached_property
 import numpy as np
 from scipy.sparse.linalg import eigsh
 
-from colonnade.models import PCA, Roster
-from colonnade.models.pca import top_eigenvectors
+from colonnade.kinds import PCA
+from colonnade.kinds.pca.model import top_eigenvectors
+from colonnade.models import Roster
 from colonnade.privacy.noise import skellam
 from colonnade.privacy.noise.rounding import stochastic_round
 from colonnade.privacy.routes.gaussian import gaussian_mu

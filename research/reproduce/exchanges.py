@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression as Exact
 from sklearn.metrics import roc_auc_score
 
-from colonnade.models.glm.model import GLM
+from colonnade.kinds.glm.model import GLM
 from colonnade.tables.centred import Centred
 from research.reproduce import chance, vertical
 from research.reproduce.census import People

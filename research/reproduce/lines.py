@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.models import LinearRegression, LogisticRegression
+from colonnade.kinds import LinearRegression, LogisticRegression
 from research.reproduce import chance
 from research.reproduce.census import People
 from research.reproduce.chance import Matrix, Places

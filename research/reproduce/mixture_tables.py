@@ -14,20 +14,20 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from colonnade.kinds.synthesis.mixture.cells import Cells
+from colonnade.kinds.synthesis.mixture.centralised import centralised
+from colonnade.kinds.synthesis.mixture.components import OwnComponents
+from colonnade.kinds.synthesis.mixture.expectation import Expectation, expected_sums
+from colonnade.kinds.synthesis.mixture.fitted import FittedMixture
+from colonnade.kinds.synthesis.mixture.inference import Posterior, Variational
+from colonnade.kinds.synthesis.mixture.model import Matrix, MixtureModel
+from colonnade.kinds.synthesis.mixture.starting import start_from
+from colonnade.kinds.synthesis.mixture.statistics import OwnStatistics
+from colonnade.kinds.synthesis.mixture.task import Mixture, Part
+from colonnade.kinds.synthesis.products import Products
 from colonnade.models.federation import Roster
-from colonnade.models.synthesis.products import Products
 from colonnade.privacy import Budget, Event
 from colonnade.privacy.calibrate import least_noise
-from colonnade.protocols.mixture.cells import Cells
-from colonnade.protocols.mixture.centralised import centralised
-from colonnade.protocols.mixture.components import OwnComponents
-from colonnade.protocols.mixture.expectation import Expectation, expected_sums
-from colonnade.protocols.mixture.fitted import FittedMixture
-from colonnade.protocols.mixture.inference import Posterior, Variational
-from colonnade.protocols.mixture.model import Matrix, MixtureModel
-from colonnade.protocols.mixture.starting import start_from
-from colonnade.protocols.mixture.statistics import OwnStatistics
-from colonnade.protocols.mixture.task import Mixture, Part
 from colonnade.tables.coding import decode_codes
 from colonnade.tables.columns import category
 from colonnade.tables.schema import Schema

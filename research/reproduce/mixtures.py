@@ -11,16 +11,16 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from colonnade.kinds.synthesis.mixture import programs
+from colonnade.kinds.synthesis.mixture.cells import Cells
+from colonnade.kinds.synthesis.mixture.centralised import Clipping, centralised
+from colonnade.kinds.synthesis.mixture.components import OwnComponents
+from colonnade.kinds.synthesis.mixture.inference import Variational
+from colonnade.kinds.synthesis.mixture.learners import VariationalLearner
+from colonnade.kinds.synthesis.mixture.model import Matrix, MixtureModel
+from colonnade.kinds.synthesis.mixture.task import Mixture, Part
 from colonnade.models.federation import Federation, Party, Roster
 from colonnade.privacy import Budget
-from colonnade.protocols.mixture import programs
-from colonnade.protocols.mixture.cells import Cells
-from colonnade.protocols.mixture.centralised import Clipping, centralised
-from colonnade.protocols.mixture.components import OwnComponents
-from colonnade.protocols.mixture.inference import Variational
-from colonnade.protocols.mixture.learners import VariationalLearner
-from colonnade.protocols.mixture.model import Matrix, MixtureModel
-from colonnade.protocols.mixture.task import Mixture, Part
 from colonnade.tables.dataset import PERSON_ID, Dataset
 from research.datasets.catalog import ADULT, Layout
 from research.datasets.named import load_dataset

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from colonnade.privacy.sensitivity.gradients import (
+from colonnade.kinds.regression.sensitivity import (
     Program,
     gradient_scale,
     gradient_sensitivity,

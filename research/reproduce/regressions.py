@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from sklearn.linear_model import LinearRegression as ExactLinear, LogisticRegression as ExactLogistic
 
-from colonnade.models import LinearRegression, LogisticRegression
+from colonnade.kinds import LinearRegression, LogisticRegression
 from colonnade.tables import Number
 from research.reproduce import census, chance, dpsgd, published
 from research.reproduce.census import People

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from sklearn.linear_model import LinearRegression as ExactLinear
 
-from colonnade.models import LinearRegression
+from colonnade.kinds import LinearRegression
 from colonnade.tables import Column, Dataset, Schema, number
 from colonnade.tables.dataset import PERSON_ID, person_ids
 from research.reproduce import chance, published

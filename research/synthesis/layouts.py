@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from colonnade.errors import DatasetError
-from colonnade.models.synthesis.comparable import Comparable, Side, comparable
+from colonnade.kinds.synthesis.comparable import Comparable, Side, comparable
 from colonnade.tables.coding import Coding, coding_of
 from colonnade.tables.columns import Column, Number, category, number
 from colonnade.tables.dataset import Dataset

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.models.synthesis.distances import total_variation
-from colonnade.models.synthesis.usefulness import scores
+from colonnade.kinds.synthesis.distances import total_variation
+from colonnade.kinds.synthesis.usefulness import scores
 from research.synthesis.layouts import Bench
 
 

@@ -7,26 +7,23 @@ from colonnade.lazy import exports
 if TYPE_CHECKING:
     __version__: str
     from colonnade.errors import ColonnadeError as ColonnadeError
-    from colonnade.models import (
+    from colonnade.kinds import (
         GLM as GLM,
         PCA as PCA,
-        Estimate as Estimate,
-        Federation as Federation,
         JointPrediction as JointPrediction,
         LinearRegression as LinearRegression,
         LogisticRegression as LogisticRegression,
-        Party as Party,
         PolynomialSum as PolynomialSum,
         SplitClassifier as SplitClassifier,
         SplitRegressor as SplitRegressor,
         SplitScores as SplitScores,
         Synthesizer as Synthesizer,
-        assess as assess,
         cross_validate as cross_validate,
         evaluate_synthetic as evaluate_synthetic,
         joint_scores as joint_scores,
         polynomial_sum as polynomial_sum,
     )
+    from colonnade.models import Estimate as Estimate, Federation as Federation, Party as Party, assess as assess
     from colonnade.privacy import (
         Adjacency as Adjacency,
         Ledger as Ledger,
@@ -51,9 +48,9 @@ __all__, __getattr__, __dir__ = exports(
     __name__,
     {
         "errors": "ColonnadeError",
-        "models": "GLM PCA Estimate Federation JointPrediction LinearRegression LogisticRegression Party PolynomialSum "
-        "SplitClassifier SplitRegressor SplitScores Synthesizer assess cross_validate evaluate_synthetic joint_scores "
-        "polynomial_sum",
+        "kinds": "GLM PCA JointPrediction LinearRegression LogisticRegression PolynomialSum SplitClassifier "
+        "SplitRegressor SplitScores Synthesizer cross_validate evaluate_synthetic joint_scores polynomial_sum",
+        "models": "Estimate Federation Party assess",
         "privacy": "Adjacency Ledger Observer Statement",
         "study": "PartyConfig Study preflight",
         "tables": "Key KeyColumn Query Schema Table category date flag number read_table",

@@ -14,10 +14,12 @@ from scipy.stats import binom
 
 from colonnade.audit import Game, games, profile_audit, register_twin, registry, subjects, twins
 from colonnade.audit.samplers import LaplaceShares, Opening
-from colonnade.audit.second_moments import pca_games
 from colonnade.audit.verdict import Verdict, judge
 from colonnade.errors import StudyError
-from colonnade.models import PCA, Roster
+from colonnade.kinds import PCA
+from colonnade.kinds.pca.audit_moments import pca_games
+from colonnade.models import Roster
+from colonnade.models.registry import parts
 from colonnade.privacy import Observer, accountant, parse_budgets
 from colonnade.privacy.events import views
 from colonnade.protocols.moments import integers as moments
@@ -28,8 +30,8 @@ from colonnade.tables import Schema, number
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from colonnade.testing import twins as twins_module
+    from colonnade.testing.broken import in_event, in_sampler
     from colonnade.testing.seeded import seeded
-    from colonnade.testing.twins import in_event, in_sampler
 
 SAMPLES = 200_000
 NAMES = [row.name for row in subjects()]
@@ -266,10 +268,11 @@ def test_names_are_taken_once_and_unknown_ones_are_listed():
         games("nothing")
 
 
-def test_whoever_imports_the_twins_is_warned(monkeypatch):
+@pytest.mark.parametrize("module", [twins_module, *parts("twins").values()], ids=lambda module: module.__name__)
+def test_whoever_imports_twins_is_warned(module, monkeypatch):
     monkeypatch.setattr(registry, "_TWINS", [])
-    with pytest.warns(UserWarning, match="broken on purpose"):
-        runpy.run_path(twins_module.__file__)
+    with pytest.warns(UserWarning, match=f"{module.__name__} holds mechanisms that are broken on purpose"):
+        runpy.run_path(module.__file__)
 
 
 @pytest.mark.slow

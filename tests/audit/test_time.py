@@ -23,48 +23,48 @@ import pytest
 import colonnade
 from colonnade import randomness
 from colonnade.audit import games, twins
-from colonnade.audit.times import StepsTaken, steps_of
 from colonnade.audit.verdict import judge
+from colonnade.kinds.glm.audit_times import StepsTaken, steps_of
+from colonnade.kinds.glm.exchange import fits, programs as exchange
+from colonnade.kinds.glm.kept_scores import programs as kept_scores
+from colonnade.kinds.glm.kept_scores.answers import New
+from colonnade.kinds.glm.kept_scores.task import Sender
+from colonnade.kinds.pca.directions import programs as directions
+from colonnade.kinds.polynomial import programs as polynomial
+from colonnade.kinds.prediction.scores import programs as scores
+from colonnade.kinds.prediction.scores.programs import Parts
+from colonnade.kinds.regression.gradients import programs as gradients
+from colonnade.kinds.split.adaptive import programs as adaptive
+from colonnade.kinds.split.adaptive.task import Adaptive
+from colonnade.kinds.split.embeddings.task import Embeddings
+from colonnade.kinds.synthesis import mixing
+from colonnade.kinds.synthesis.mixture import programs as mixture_programs
+from colonnade.kinds.synthesis.mixture.started import StartedMixture
+from colonnade.kinds.synthesis.mixture.task import Mixture
+from colonnade.kinds.tables.marginals import programs as marginals
+from colonnade.kinds.tables.marginals.task import Marginals
 from colonnade.models.federation import Roster
-from colonnade.models.synthesis import mixing
 from colonnade.privacy.additive import USUAL
-from colonnade.protocols.adaptive import programs as adaptive
-from colonnade.protocols.adaptive.task import Adaptive
-from colonnade.protocols.directions import programs as directions
-from colonnade.protocols.embeddings.task import Embeddings
-from colonnade.protocols.exchange import fits, programs as exchange
-from colonnade.protocols.gradients import programs as gradients
-from colonnade.protocols.kept_scores import programs as kept_scores
-from colonnade.protocols.kept_scores.answers import New
-from colonnade.protocols.kept_scores.task import Sender
-from colonnade.protocols.marginals import programs as marginals
-from colonnade.protocols.marginals.task import Marginals
-from colonnade.protocols.mixture import programs as mixture_programs
-from colonnade.protocols.mixture.started import StartedMixture
-from colonnade.protocols.mixture.task import Mixture
 from colonnade.protocols.moments import programs as moments
-from colonnade.protocols.polynomial import programs as polynomial
-from colonnade.protocols.scores import programs as scores
-from colonnade.protocols.scores.programs import Parts
 from colonnade.tables.columns import category, flag, number
 from colonnade.tables.places import Places
 from colonnade.tables.schema import Schema
 from colonnade.wire import codec
+from tests.kinds.split.adaptive import stand_ins as adaptive_made
+from tests.kinds.split.embeddings import learners as embeddings
+from tests.kinds.synthesis.mixture import learners as mixture, starts
 
 from ..protocols import kit
-from ..protocols.adaptive import stand_ins as adaptive_made
-from ..protocols.embeddings import learners as embeddings
 from ..protocols.kit import Array
-from ..protocols.mixture import learners as mixture, starts
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import colonnade.testing.twins
 
 HOME = Path(colonnade.__file__).parent
-COUNTED = tuple(str(HOME / folder) for folder in ("mpc", "privacy", "protocols", "tables"))
+COUNTED = tuple(str(HOME / folder) for folder in ("mpc", "privacy", "protocols", "tables", "kinds"))
 """What participants compute; how often somebody looks whether a message has come is left out."""
-IN_C = str(HOME / "protocols" / "mixture")
+IN_C = str(HOME / "kinds" / "synthesis" / "mixture")
 """Where owners compute densities of rows: of that, the calls of functions in C are counted too."""
 _TRIES = 6
 Mark = tuple[str, str, int, int]

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from colonnade import PCA
-from colonnade.models import evaluation as baselines
-from colonnade.models.evaluation import captured_by_pca
+from colonnade.kinds.pca import evaluation as baselines
+from colonnade.kinds.pca.evaluation import captured_by_pca
 from colonnade.models.federation import Roster
 from colonnade.randomness import Stream
 from colonnade.tables.people import population

@@ -15,7 +15,7 @@ import colonnade
 from colonnade import PCA, Statement, errors
 from colonnade.cli.app import app
 from colonnade.cli.output import INTERNAL_ERROR
-from colonnade.models import Roster, kinds
+from colonnade.models import Roster, registry
 from colonnade.study import limits, policy, sections
 from colonnade.study.alignment import section as aligning
 from colonnade.study.keys import keys_of
@@ -126,7 +126,7 @@ def test_every_key_of_study_and_party_files_is_documented() -> None:
     for part in [
         *parts(sections),
         *parts(limits),
-        *(keys_of(row.kind) for row in kinds.rows()),
+        *(keys_of(row.kind) for row in registry.rows()),
         *parts(policy),
         *parts(aligning),
     ]:

@@ -13,12 +13,12 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import binom
 
-from colonnade.models import evaluation as baselines
+from colonnade.kinds.glm.sensitivity_exchange import Exchange, passive_squared, weights_sensitivity
+from colonnade.kinds.pca import evaluation as baselines
+from colonnade.kinds.regression.sensitivity import gradient_sensitivity, worst_weights_squared
+from colonnade.kinds.split.sensitivity import embeddings_mu_squared
 from colonnade.privacy import Adjacency, Observer, Trust
 from colonnade.privacy.routes.gaussian import gaussian_epsilon, gaussian_mu
-from colonnade.privacy.sensitivity.embeddings import embeddings_mu_squared
-from colonnade.privacy.sensitivity.exchange import Exchange, passive_squared, weights_sensitivity
-from colonnade.privacy.sensitivity.gradients import gradient_sensitivity, worst_weights_squared
 from colonnade.privacy.sensitivity.norms import party_norm_squared
 from colonnade.randomness import Stream
 from research import formulas as published

@@ -21,9 +21,10 @@ import pyarrow.parquet
 import pytest
 
 from colonnade.disk import reading
-from colonnade.models import Estimator, Roster, SplitClassifier
-from colonnade.models.kinds import section_of
-from colonnade.models.split.encoders import encoder_from, load_encoder, save_encoder
+from colonnade.kinds import SplitClassifier
+from colonnade.kinds.split.encoders import encoder_from, load_encoder, save_encoder
+from colonnade.models import Estimator, Roster
+from colonnade.models.registry import section_of
 from colonnade.privacy import Ledger, Observer, Statement, parse_budgets
 from colonnade.privacy.events import from_json
 from colonnade.privacy.ledger.sums import NEWEST

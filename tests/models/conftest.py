@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from colonnade import Federation, Party, Schema
-from colonnade.models import kinds
+from colonnade.models import registry
 
 EXTRA = 8
 
@@ -62,11 +62,11 @@ def new_kinds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
 
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "new_kinds", raising=False)
-    kinds.rows()
-    monkeypatch.setattr(kinds, "_KNOWN", dict(kinds._KNOWN))
+    registry.rows()
+    monkeypatch.setattr(registry, "_KNOWN", dict(registry._KNOWN))
     yield write
     sys.modules.pop("new_kinds", None)
-    kinds._installed.cache_clear()
+    registry._installed.cache_clear()
 
 
 @pytest.fixture(name="unaligned", scope="session")

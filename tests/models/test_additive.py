@@ -7,16 +7,16 @@ import pyarrow as pa
 import pytest
 
 from colonnade.errors import StudyError
+from colonnade.kinds.pca.model import PCA
+from colonnade.kinds.polynomial import programs as polynomial
+from colonnade.kinds.polynomial.model import PolynomialSum
+from colonnade.kinds.regression.linear import LinearRegression
+from colonnade.kinds.regression.logistic import LogisticRegression
+from colonnade.kinds.synthesis.model import Synthesizer
+from colonnade.kinds.tables.marginals import programs as marginals
 from colonnade.models.federation import Roster
-from colonnade.models.pca import PCA
-from colonnade.models.polynomial import PolynomialSum
-from colonnade.models.regression.linear import LinearRegression
-from colonnade.models.regression.logistic import LogisticRegression
-from colonnade.models.synthesis.model import Synthesizer
 from colonnade.protocols.lanes.lane import why_not
-from colonnade.protocols.marginals import programs as marginals
 from colonnade.protocols.moments import programs as moments
-from colonnade.protocols.polynomial import programs as polynomial
 from colonnade.tables import Schema, flag, number, read_table
 
 SCHEMAS = {

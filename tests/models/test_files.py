@@ -14,9 +14,9 @@ import pytest
 
 from colonnade import Federation, Party, Schema, number
 from colonnade.errors import StudyError
-from colonnade.models import Estimator, kinds
+from colonnade.models import Estimator, registry
 from colonnade.models.files import ARRAYS, pack_arrays, packed, read_arrays, read_json, unpack_arrays, write_together
-from colonnade.models.kinds import Kind
+from colonnade.models.registry import Kind
 
 HELD = {
     "components": np.random.default_rng(1).normal(size=(4, 7)),
@@ -139,7 +139,7 @@ def test_json_comes_back_as_it_was(tmp_path):
 
 
 WIDE = """
-from colonnade.models.pca import PCA
+from colonnade.kinds.pca.model import PCA
 
 
 class Wide(PCA):
@@ -160,13 +160,13 @@ class Wide(PCA):
 def wide(new_kinds, tmp_path, stream):
     """A model of a kind that keeps its components beside the JSON, and where it was saved."""
     new_kinds(WIDE)
-    kinds.register(Kind("wide", "new_kinds:Wide", "colonnade.report.components:SECTION"))
+    registry.register(Kind("wide", "new_kinds:Wide", "colonnade.kinds.pca.report:SECTION"))
     schema = Schema({f"c{k}": number(-1, 1) for k in range(3)}, clip=1.0)
     rng = np.random.default_rng(2)
     cells = {name: rng.uniform(-1, 1, 50) for name in schema.names}
     table = pa.table({"id": list(map(str, range(50))), **cells})
     people = Federation([Party(name, table, schema=schema, id="id") for name in ("left", "right")])
-    model = kinds.load("wide")(2, epsilon=50.0, rows_at_most=1000).simulate(people.tables(), people.roster, stream)
+    model = registry.load("wide")(2, epsilon=50.0, rows_at_most=1000).simulate(people.tables(), people.roster, stream)
     return model, model.save(tmp_path / "saved.json")
 
 

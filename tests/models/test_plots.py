@@ -29,7 +29,7 @@ from colonnade import (
     number,
 )
 from colonnade.errors import ColonnadeError, PrivacyError, StudyError
-from colonnade.models import kinds
+from colonnade.models import registry
 from colonnade.models.base import Estimator
 from colonnade.models.pictures.estimated import digits, strongest
 from colonnade.models.predicted import JointScores
@@ -227,9 +227,9 @@ def test_what_a_federation_told_in_all_has_caps() -> None:
     assert any(text.endswith(f"of 3, {left.left:g} left") for text in written(ax))
 
 
-@pytest.mark.parametrize("row", [row for row in kinds.rows() if kinds.load(row.kind).why_not_run is None])
-def test_every_kind_that_can_be_run_has_a_picture(row: kinds.Kind) -> None:
-    model: Any = kinds.load(row.kind)
+@pytest.mark.parametrize("row", [row for row in registry.rows() if registry.load(row.kind).why_not_run is None])
+def test_every_kind_that_can_be_run_has_a_picture(row: registry.Kind) -> None:
+    model: Any = registry.load(row.kind)
     assert model.pictured is not Estimator.pictured
 
 

@@ -32,7 +32,8 @@ from colonnade import (
     number,
 )
 from colonnade.errors import StudyError
-from colonnade.models import Estimator, KeptScores
+from colonnade.kinds import KeptScores
+from colonnade.models import Estimator
 from tests.pages import Page
 
 pd = pytest.importorskip("pandas")

@@ -15,29 +15,29 @@ import numpy as np
 import pytest
 
 from colonnade.errors import PeerLost, PeerStopped
+from colonnade.kinds.glm.exchange.bounds import Side
+from colonnade.kinds.glm.exchange.task import Exchange
+from colonnade.kinds.glm.kept_scores.task import KeptScoresTask, Sender
+from colonnade.kinds.glm.losses.labels import family_for
+from colonnade.kinds.pca.directions import programs as directions
+from colonnade.kinds.pca.directions.task import Directions
+from colonnade.kinds.polynomial import programs as polynomial
+from colonnade.kinds.polynomial.expressions import parse
+from colonnade.kinds.polynomial.task import Holding, Polynomials, frozen
+from colonnade.kinds.prediction.levels.task import Levels, Respondent
+from colonnade.kinds.prediction.scores.task import Part, Scores
+from colonnade.kinds.regression.gradients import programs as gradients
+from colonnade.kinds.regression.gradients.task import Gradients
+from colonnade.kinds.synthesis.mixture import programs as mixture
+from colonnade.kinds.tables.marginals import programs as marginals
+from colonnade.kinds.tables.marginals.task import Asked, Coded, Marginals
 from colonnade.privacy import Trust
 from colonnade.privacy.noise import rounding
 from colonnade.protocols.align import Aligning
-from colonnade.protocols.directions import programs as directions
-from colonnade.protocols.directions.task import Directions
-from colonnade.protocols.exchange.bounds import Side
-from colonnade.protocols.exchange.task import Exchange
-from colonnade.protocols.gradients import programs as gradients
-from colonnade.protocols.gradients.task import Gradients
-from colonnade.protocols.kept_scores.task import KeptScoresTask, Sender
-from colonnade.protocols.levels.task import Levels, Respondent
-from colonnade.protocols.losses.labels import family_for
-from colonnade.protocols.marginals import programs as marginals
-from colonnade.protocols.marginals.task import Asked, Coded, Marginals
-from colonnade.protocols.mixture import programs as mixture
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.moments.task import Moments
-from colonnade.protocols.polynomial import programs as polynomial
-from colonnade.protocols.polynomial.expressions import parse
-from colonnade.protocols.polynomial.task import Holding, Polynomials, frozen
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.rows import Block
-from colonnade.protocols.scores.task import Part, Scores
 from colonnade.protocols.session import Played, play
 from colonnade.protocols.task import Playable
 from colonnade.tables import flag

@@ -18,35 +18,35 @@ from typing import Any
 import numpy as np
 
 from colonnade.errors import ColonnadeError, PeerLost, ProtocolError
+from colonnade.kinds.glm.exchange import programs as exchange
+from colonnade.kinds.glm.kept_scores import programs as kept_scores
+from colonnade.kinds.pca.directions import programs as directions
+from colonnade.kinds.polynomial import programs as polynomial
+from colonnade.kinds.prediction.levels import programs as levels
+from colonnade.kinds.prediction.scores import programs as scores, standing
+from colonnade.kinds.regression.gradients import programs as gradients
+from colonnade.kinds.split.adaptive import programs as adaptive
+from colonnade.kinds.tables.marginals import programs as marginals
 from colonnade.mpc import PRIMES, Committee, ResidueSystem, Shares
 from colonnade.mpc.fixed.arithmetic import FixedPoint
 from colonnade.privacy import Trust
 from colonnade.protocols import align
-from colonnade.protocols.adaptive import programs as adaptive
-from colonnade.protocols.directions import programs as directions
-from colonnade.protocols.exchange import programs as exchange
-from colonnade.protocols.gradients import programs as gradients
-from colonnade.protocols.kept_scores import programs as kept_scores
 from colonnade.protocols.lanes import head
 from colonnade.protocols.lanes.lane import Laned
-from colonnade.protocols.levels import programs as levels
-from colonnade.protocols.marginals import programs as marginals
 from colonnade.protocols.moments import programs as moments
-from colonnade.protocols.polynomial import programs as polynomial
 from colonnade.protocols.roles import COORDINATOR
-from colonnade.protocols.scores import programs as scores, standing
 from colonnade.protocols.session import Played, play
 from colonnade.protocols.sums import Sums
 from colonnade.protocols.task import Playable
 from colonnade.tables.keys import Key, Keys
 from colonnade.tables.places import Places
 from colonnade.wire import Room, codec
+from tests.kinds.split.adaptive import stand_ins as adaptive_stand_ins
+from tests.kinds.split.embeddings import learners as embeddings
+from tests.kinds.synthesis.mixture import learners as mixture_learners, starts as mixture_starts
 
 from . import kit
-from .adaptive import stand_ins as adaptive_stand_ins
-from .embeddings import learners as embeddings
 from .lanes.crews import IdleCrew
-from .mixture import learners as mixture_learners, starts as mixture_starts
 
 Program = Callable[[Any], Any]
 Sent = tuple[str, dict[str, Any]]

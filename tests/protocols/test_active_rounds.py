@@ -8,20 +8,20 @@ import numpy as np
 import pytest
 
 from colonnade.errors import ColonnadeError, PrivacyError, ShareError
+from colonnade.kinds.pca.directions import programs as power
+from colonnade.kinds.pca.directions.checks import OpenedProducts
+from colonnade.kinds.polynomial import programs as polynomial
+from colonnade.kinds.polynomial.integers import OwnColumns
+from colonnade.kinds.prediction.scores import programs as scores
+from colonnade.kinds.regression.gradients import programs as gradients
+from colonnade.kinds.regression.gradients.checks import OpenedRounds
+from colonnade.kinds.regression.gradients.descent import Descent
+from colonnade.kinds.regression.gradients.task import Gradients
 from colonnade.mpc import Hand, Shares
 from colonnade.mpc.accelerator.held import HeldRows
 from colonnade.mpc.shamir import interpolate
 from colonnade.protocols import proving
-from colonnade.protocols.directions import programs as power
-from colonnade.protocols.directions.checks import OpenedProducts
-from colonnade.protocols.gradients import programs as gradients
-from colonnade.protocols.gradients.checks import OpenedRounds
-from colonnade.protocols.gradients.descent import Descent
-from colonnade.protocols.gradients.task import Gradients
-from colonnade.protocols.polynomial import programs as polynomial
-from colonnade.protocols.polynomial.integers import OwnColumns
 from colonnade.protocols.roles import COORDINATOR
-from colonnade.protocols.scores import programs as scores
 from colonnade.randomness import Stream
 
 from . import kit

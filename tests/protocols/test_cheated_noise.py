@@ -12,13 +12,13 @@ import pytest
 
 from colonnade import PCA, Federation, Party, Schema, number
 from colonnade.errors import PeerLost, PeerStopped, ShareError
-from colonnade.protocols.directions import programs as directions
-from colonnade.protocols.gradients import programs as gradients
-from colonnade.protocols.marginals import programs as marginals
+from colonnade.kinds.pca.directions import programs as directions
+from colonnade.kinds.polynomial import programs as polynomial
+from colonnade.kinds.prediction.scores import programs as scores
+from colonnade.kinds.prediction.scores.programs import Parts
+from colonnade.kinds.regression.gradients import programs as gradients
+from colonnade.kinds.tables.marginals import programs as marginals
 from colonnade.protocols.moments import programs as moments
-from colonnade.protocols.polynomial import programs as polynomial
-from colonnade.protocols.scores import programs as scores
-from colonnade.protocols.scores.programs import Parts
 
 from . import kit
 

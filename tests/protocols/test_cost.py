@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from colonnade.kinds.pca.directions import programs as directions
+from colonnade.kinds.polynomial import programs as polynomial
+from colonnade.kinds.tables.marginals import programs as marginals
 from colonnade.mpc import PRIMES, ResidueSystem
 from colonnade.protocols.cost import BASE_MEMORY, seconds_on_wire, seconds_per_cell, seconds_per_draw
-from colonnade.protocols.directions import programs as directions
-from colonnade.protocols.marginals import programs as marginals
 from colonnade.protocols.moments import programs as moments
-from colonnade.protocols.polynomial import programs as polynomial
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.wire import encode
 

@@ -16,13 +16,13 @@ import numpy as np
 import pytest
 
 from colonnade.errors import DisagreementError, PeerStopped, ProtocolError
+from colonnade.kinds.glm.exchange import programs as exchange, sides
+from colonnade.kinds.glm.losses.labels import NAMES, family_for
+from colonnade.kinds.split.embeddings import programs as embeddings
 from colonnade.mpc.blinding import Blinds
 from colonnade.protocols import agreement, vocabulary
 from colonnade.protocols.agreement import Circle, Comparison
 from colonnade.protocols.align import join, programs as aligning, tags
-from colonnade.protocols.embeddings import programs as embeddings
-from colonnade.protocols.exchange import programs as exchange, sides
-from colonnade.protocols.losses.labels import NAMES, family_for
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.rows import agree_on_rows

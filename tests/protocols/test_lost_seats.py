@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from colonnade.errors import ColonnadeError, PeerLost, PeerStopped, ShareError
+from colonnade.kinds.pca.directions import programs as power
+from colonnade.kinds.pca.directions.task import Directions
+from colonnade.kinds.polynomial import programs as polynomial
+from colonnade.kinds.prediction.scores import programs as scores
+from colonnade.kinds.regression.gradients import programs as gradients
+from colonnade.kinds.regression.gradients.task import Gradients
 from colonnade.mpc import Shares
-from colonnade.protocols.directions import programs as power
-from colonnade.protocols.directions.task import Directions
-from colonnade.protocols.gradients import programs as gradients
-from colonnade.protocols.gradients.task import Gradients
 from colonnade.protocols.moments import programs as moments
-from colonnade.protocols.polynomial import programs as polynomial
 from colonnade.protocols.roles import COORDINATOR
-from colonnade.protocols.scores import programs as scores
 from colonnade.protocols.session import spare
 
 from .kit import (

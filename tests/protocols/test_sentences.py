@@ -43,9 +43,9 @@ PUBLIC = {
     "protocols/lanes/arbiter.py": {"MOST_ATTEMPTS", "MOST_LOST", "what"},  # fixed numbers and sentences
     "protocols/lanes/workers.py": {"self._hand.name"},
     "protocols/rules.py": {"_sentence(one, other, differ, told)"},  # names of rules, versions of programs
-    "protocols/exchange/programs.py": {"task.rows"},
+    "kinds/glm/exchange/programs.py": {"task.rows"},
     "protocols/roles.py": {"degree", "mask.degree", "shares.degree", "values.dtype"},
-    "protocols/scores/standing.py": {"task.to"},
+    "kinds/prediction/scores/standing.py": {"task.to"},
     "mpc/fixed/binary.py": {"degree", "len(points)"},
     "mpc/hand.py": {"'are' if len(self.lost) > 1 else 'is'", "enough", "left", "seats"},
     "mpc/shamir.py": {"degree", "len(points)"},
@@ -168,7 +168,7 @@ def test_the_scan_sees_sentences_of_every_floor() -> None:
     for part in ("align", "directions", "exchange", "gradients", "kept_scores", "scores", "roles.py", "rows.py"):
         assert any(where.startswith(f"protocols/{part}") for where in found)
     assert found >= {"mpc/hand.py", "received.py", "wire/values.py", "wire/watch.py"}
-    assert ("protocols/exchange/programs.py", "StudyError", "mine") in _sentences()
+    assert ("kinds/glm/exchange/programs.py", "StudyError", "mine") in _sentences()
     assert {"PeerLost", "ProtocolError", "ShareError", "FloodError"} <= _public_kinds()
 
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from colonnade.errors import StudyError
-from colonnade.models.kinds import load, rows
+from colonnade.kinds.sketch.task import Sketch
+from colonnade.models.registry import load, rows
 from colonnade.privacy import Trust
 from colonnade.privacy.noise.strips import strips
 from colonnade.protocols.moments.integers import noise_share
 from colonnade.protocols.moments.task import Moments
-from colonnade.protocols.sketch import Sketch
 from colonnade.protocols.task import Adjustable, Priced, Task, check_complete
 from colonnade.randomness import KEY_BYTES, Stream
 

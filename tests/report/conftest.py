@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from colonnade.models import PCA
-from colonnade.models.kinds import section_of
+from colonnade.kinds import PCA
+from colonnade.models.registry import section_of
 from colonnade.privacy.events import SkellamRelease
 from colonnade.privacy.observers import COORDINATOR, Trust
 from colonnade.privacy.statement import Statement

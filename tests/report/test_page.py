@@ -9,15 +9,16 @@ import numpy as np
 import pytest
 
 from colonnade.errors import StudyError
-from colonnade.models import PCA, Estimator, JointPrediction, LogisticRegression, PolynomialSum
-from colonnade.models.kinds import rows, section_of
+from colonnade.kinds import PCA, JointPrediction, LogisticRegression, PolynomialSum
+from colonnade.kinds.pca.report import SECTION, noise_edge
+from colonnade.models import Estimator
+from colonnade.models.registry import rows, section_of
 from colonnade.privacy.events import NonPrivate
 from colonnade.privacy.observers import Trust
 from colonnade.privacy.rows import rounded_up
 from colonnade.privacy.statement import Statement
 from colonnade.protocols.align import Aligning
 from colonnade.report import write_report
-from colonnade.report.components import SECTION, noise_edge
 from colonnade.report.section import Section
 from colonnade.tables import Schema, category, flag, number
 from colonnade.tables.keys import Key

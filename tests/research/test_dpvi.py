@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from colonnade.kinds.synthesis.mixture.centralised import noiseless_sums
+from colonnade.kinds.synthesis.mixture.programs import evaluated, in_people, reference
 from colonnade.privacy.routes.gaussian import gaussian_epsilon
-from colonnade.protocols.mixture.centralised import noiseless_sums
-from colonnade.protocols.mixture.programs import evaluated, in_people, reference
 from research.reproduce import dpvi, mixtures
 from research.reproduce.mixture_tables import Coded
 from research.synthesis.layouts import bench

@@ -13,7 +13,7 @@ import typer
 from typer.testing import CliRunner
 
 from colonnade.errors import DatasetError, StorageError, StudyError
-from colonnade.protocols.gradients import programs as gradients
+from colonnade.kinds.regression.gradients import programs as gradients
 from colonnade.randomness import Stream
 from research.reproduce import (
     calibration,

@@ -28,7 +28,7 @@ import pytest
 from colonnade.cli.show import preflight as shown, security
 from colonnade.errors import ColonnadeError
 from colonnade.models import Estimator
-from colonnade.models.kinds import section_of
+from colonnade.models.registry import section_of
 from colonnade.privacy import Ledger, Observer, parse_budgets
 from colonnade.privacy.statement import MISFITS, TIMES
 from colonnade.report import render

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from colonnade.errors import StudyError
-from colonnade.models import kinds
+from colonnade.models import registry
 from colonnade.models.parameters import LIMITS_ROWS, NAMES_LABEL
 from colonnade.study.keys import keys_of, parse_task
 
@@ -29,7 +29,7 @@ LEAST = {
 """What a file must say, by kind."""
 ELSE = {("glm-scores", "rows_at_most"): 2**20}
 """Defaults in a file where the constructor has none."""
-each = pytest.mark.parametrize("kind", [row.kind for row in kinds.rows()])
+each = pytest.mark.parametrize("kind", [row.kind for row in registry.rows()])
 
 
 def read(kind, **keys):
@@ -38,7 +38,7 @@ def read(kind, **keys):
 
 @each
 def test_keys_are_the_parameters_of_the_constructor_without_the_budget(kind):
-    parameters = inspect.signature(kinds.load(kind)).parameters
+    parameters = inspect.signature(registry.load(kind)).parameters
     assert list(keys_of(kind).model_fields) == [
         "kind",
         *(name for name in parameters if name not in ("epsilon", "delta")),
@@ -47,7 +47,7 @@ def test_keys_are_the_parameters_of_the_constructor_without_the_budget(kind):
 
 @each
 def test_what_a_file_leaves_out_is_the_default_of_the_constructor(kind):
-    task, parameters = read(kind), inspect.signature(kinds.load(kind)).parameters
+    task, parameters = read(kind), inspect.signature(registry.load(kind)).parameters
     assert task.kind == kind
     for name, value in task.parameters_given.items():
         if name in LEAST[kind]:

@@ -21,13 +21,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from colonnade.audit import registry
+from colonnade.audit import registry as audits
 from colonnade.audit.registry import Game
 from colonnade.errors import PolicyError, StudyError
-from colonnade.models import Estimator, Federation, Party, Roster, kinds
-from colonnade.models.kinds import Kind
+from colonnade.models import Estimator, Federation, Party, Roster, registry
 from colonnade.models.parameters import Count
 from colonnade.models.planner import Details
+from colonnade.models.registry import Kind
 from colonnade.privacy import Event, Ledger, Observer, Sensitivity, Statement, Trust, parse_budgets
 from colonnade.privacy.additive import NormalLaw
 from colonnade.privacy.noise.rounding import bounded_round
@@ -286,9 +286,9 @@ def __getattr__(name: str) -> Any:
     """Games are entered when the row is asked for them, so that other tests do not see them."""
     if name != "GAMES":
         raise AttributeError(name)
-    if "totals" not in registry._SUBJECTS:
-        registry.register("totals", "sums of columns", example, plays=lambda task: isinstance(task, Totals))(games)
-        registry.register_twin("totals", "analyst", "a tenth of the noise", lambda game: replace(game, sampler=quieter))
+    if "totals" not in audits._SUBJECTS:
+        audits.register("totals", "sums of columns", example, plays=lambda task: isinstance(task, Totals))(games)
+        audits.register_twin("totals", "analyst", "a tenth of the noise", lambda game: replace(game, sampler=quieter))
     return games
 
 
@@ -316,11 +316,11 @@ join = 60
 @pytest.fixture
 def known(monkeypatch: pytest.MonkeyPatch) -> Kind:
     """The kind, registered for one test."""
-    registry.subjects()  # games of other kinds are registered by now, and stay so
-    monkeypatch.setattr(kinds, "_KNOWN", dict(kinds._KNOWN))
-    monkeypatch.setattr(registry, "_SUBJECTS", dict(registry._SUBJECTS))
-    monkeypatch.setattr(registry, "_TWINS", list(registry._TWINS))
-    return kinds.register(ROW)
+    audits.subjects()  # games of other kinds are registered by now, and stay so
+    monkeypatch.setattr(registry, "_KNOWN", dict(registry._KNOWN))
+    monkeypatch.setattr(audits, "_SUBJECTS", dict(audits._SUBJECTS))
+    monkeypatch.setattr(audits, "_TWINS", list(audits._TWINS))
+    return registry.register(ROW)
 
 
 def table(name: str, rows: int = ROWS) -> dict[str, list[Any]]:
@@ -422,7 +422,7 @@ def test_a_new_kind_runs_in_processes_with_report_ledger_and_kept_state(place, t
 
 
 def test_a_new_kind_is_audited(place, colonnade, tmp_path):
-    assert registry.subject(place.task) == "totals"
+    assert audits.subject(place.task) == "totals"
     few = ("--samples", 20_000, "--seed", 3, "--out", tmp_path / "audit", "--json")
     real, broken = colonnade("audit", "totals", "--twins", *few)["games"]
     assert (real["verdict"], broken["verdict"]) == ("holds", "caught"), (real, broken)
@@ -431,17 +431,17 @@ def test_a_new_kind_is_audited(place, colonnade, tmp_path):
 
 
 def test_a_kind_that_lacks_a_member_is_refused_when_it_is_registered(known, monkeypatch):
-    before = kinds.rows()
+    before = registry.rows()
     monkeypatch.setattr(ColumnTotals, "tasks", (type("Lacking", (JointRows,), {}),))
     with pytest.raises(StudyError, match=r"its task Lacking lacks agreement, blocks, bound, .*, noise, .*, trust$"):
-        kinds.register(replace(ROW, kind="others", model=f"{__name__}:Other"))
-    assert kinds.rows() == before
+        registry.register(replace(ROW, kind="others", model=f"{__name__}:Other"))
+    assert registry.rows() == before
     monkeypatch.setattr(ColumnTotals, "tasks", (Totals,))
     monkeypatch.setattr(ColumnTotals, "kept", Estimator.kept)
     with pytest.raises(StudyError, match=r":Other: it lacks kept$"):
-        kinds.register(replace(ROW, kind="others", model=f"{__name__}:Other"))
+        registry.register(replace(ROW, kind="others", model=f"{__name__}:Other"))
     with pytest.raises(StudyError, match="there is a kind 'totals' already"):
-        kinds.register(replace(ROW, model="colonnade.models.pca:PCA"))
+        registry.register(replace(ROW, model="colonnade.kinds.pca.model:PCA"))
 
 
 class Other(ColumnTotals):

@@ -6,8 +6,8 @@ import pytest
 
 from colonnade.cli.show import preflight as shown
 from colonnade.errors import ColonnadeError, StudyError
+from colonnade.kinds.pca.model import PCA
 from colonnade.models.federation import Roster
-from colonnade.models.pca import PCA
 from colonnade.study import Study, preflight
 from colonnade.tables import Schema, number
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from colonnade.errors import PrivacyError, StudyError
+from colonnade.kinds.sketch.task import Sketch
 from colonnade.privacy import PoissonSampled, Repeated, Statement
-from colonnade.protocols.sketch import Sketch
 from colonnade.study import Study, preflight
 from colonnade.study.plan import Amount, epsilons, least_rows, most_rounds
 from colonnade.tables import Schema, flag, number

@@ -6,10 +6,11 @@ import pytest
 
 from colonnade.cli.show import preflight as shown
 from colonnade.errors import PrivacyError, StudyError
-from colonnade.models import Federation, LinearRegression, LogisticRegression, Party
+from colonnade.kinds import LinearRegression, LogisticRegression
+from colonnade.kinds.glm.model import GLM
+from colonnade.kinds.pca.model import PCA
+from colonnade.models import Federation, Party
 from colonnade.models.federation import Roster
-from colonnade.models.glm.model import GLM
-from colonnade.models.pca import PCA
 from colonnade.privacy import Statement, Trust
 from colonnade.privacy.statement import DEALT, FOLLOWING, NOT_CHECKED
 from colonnade.protocols.moments.task import Moments
@@ -176,7 +177,7 @@ def test_a_federation_refuses_what_it_cannot_have():
 
 
 def test_gradients_of_degree_three_are_not_checked_by_default(monkeypatch):
-    from colonnade.protocols.gradients.task import Gradients
+    from colonnade.kinds.regression.gradients.task import Gradients
 
     monkeypatch.setattr(Gradients, "why_not_active", None)
     monkeypatch.setattr(Gradients, "active_by_default", True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from colonnade.errors import StudyError
-from colonnade.models.regression.design import owner_of
+from colonnade.models.design import owner_of
 from colonnade.study import Study
 from colonnade.tables import Schema, flag, number
 

@@ -9,21 +9,52 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.privacy import Observer
-from colonnade.protocols.directions.task import Directions
-from colonnade.protocols.moments.task import Moments
-from colonnade.protocols.rows import JointRows
+from colonnade.protocols.rows import Block
 from colonnade.randomness import Stream
 
 Person = tuple[float, ...]
 """One row, in the units of the encoded columns."""
-Public = TypeVar("Public", bound=Moments | Directions)
 _MOST_TURNED = 8
+
+
+class Bounded(Protocol):
+    """A task about rows of which every owner bounds its own part."""
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """The columns of each owner, with its bounds."""
+
+
+class Rounded(Bounded, Protocol):
+    """A task about rows that owners scale and round, with a public constant as their last column."""
+
+    @property
+    def gamma(self) -> int:
+        """What rows are scaled by."""
+
+    @property
+    def constant(self) -> int:
+        """The last column of every integer row."""
+
+    @property
+    def owners(self) -> tuple[str, ...]:
+        """Who holds columns, in order."""
+
+    @property
+    def width(self) -> int:
+        """How many columns there are, with the constant."""
+
+    def span(self, owner: str) -> slice:
+        """The columns of an owner."""
+
+
+Public = TypeVar("Public", bound=Rounded)
 
 
 @dataclass(frozen=True)
@@ -58,7 +89,7 @@ class OnePerson(ABC, Generic[Public]):
         return first, second
 
 
-def furthest(task: Moments | Directions, observer: Observer) -> tuple[Person | None, Person]:
+def furthest(task: Rounded, observer: Observer) -> tuple[Person | None, Person]:
     """Of some pairs that the observer must not tell apart, the one that moves the second moments furthest."""
     whole = at_bounds(task)
     if observer == Observer.analyst():
@@ -71,7 +102,7 @@ def furthest(task: Moments | Directions, observer: Observer) -> tuple[Person | N
     return whole, max([tuple(mixed), *turned], key=lambda person: _distance(task, whole, person))
 
 
-def at_bounds(task: JointRows, turned: Collection[str] = (), column: int = 0) -> Person:
+def at_bounds(task: Bounded, turned: Collection[str] = (), column: int = 0) -> Person:
     """A person whose value in one column of each owner is the owner's clip, with a minus at the owners ``turned``."""
     row: list[float] = []
     for block in task.blocks:
@@ -82,11 +113,11 @@ def at_bounds(task: JointRows, turned: Collection[str] = (), column: int = 0) ->
     return tuple(row)
 
 
-def _with_constant(task: Moments | Directions, person: Person | None) -> NDArray[np.float64]:
+def _with_constant(task: Rounded, person: Person | None) -> NDArray[np.float64]:
     return np.zeros(task.width) if person is None else np.array([*person, task.constant / task.gamma])
 
 
-def _distance(task: Moments | Directions, first: Person, second: Person) -> float:
+def _distance(task: Rounded, first: Person, second: Person) -> float:
     """The squared distance between the second moments of two people."""
     a, b = _with_constant(task, first), _with_constant(task, second)
     return float((a @ a) ** 2 + (b @ b) ** 2 - 2 * (a @ b) ** 2)

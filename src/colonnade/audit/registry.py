@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from colonnade.audit.distinguish import CONFIDENCE, DELTA, AuditResult, Floats, profile_audit
 from colonnade.errors import StudyError
-from colonnade.models import kinds
+from colonnade.models import registry
 from colonnade.privacy import Event, Observer, Trust, View, accountant
 from colonnade.privacy.events import alike, views
 from colonnade.protocols.task import Task
@@ -130,9 +130,9 @@ def subjects() -> tuple[Subject, ...]:
 
 def _subjects() -> dict[str, Subject]:
     """All subjects by name, after the games of every kind have registered themselves."""
-    modules = dict.fromkeys((*(games for row in kinds.rows() for games in row.games), "colonnade.audit.mechanisms"))
+    modules = dict.fromkeys((*(games for row in registry.rows() for games in row.games), "colonnade.audit.mechanisms"))
     for module in modules:
-        kinds.resolve(module)
+        registry.resolve(module)
     # Whoever imported one of these modules before has registered its games first.
     place = {module: at for at, module in enumerate(modules)}
     known = sorted(_SUBJECTS.values(), key=lambda one: place.get(one.build.__module__, len(place)))

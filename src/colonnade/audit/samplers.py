@@ -146,3 +146,29 @@ class OnGrid:
     def look(self, released: NDArray[np.float64]) -> NDArray[np.float64]:
         """The number itself or its fractional part."""
         return released - np.floor(released) if self.fraction else released
+
+
+Draw = Callable[[int, Stream], NDArray[np.int64]]
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """A few opened integers, those of the first or the second table, weighed by their difference.
+
+    ``share`` draws one owner's noise for a number of runs, as the protocol does; ``noisy`` are the owners whose noise
+    the observer cannot subtract.
+    """
+
+    values: tuple[tuple[int, ...], tuple[int, ...]]
+    share: Draw
+    noisy: tuple[str, ...]
+
+    def __call__(self, neighbour: int, count: int, stream: Stream) -> NDArray[np.float64]:
+        """The weighed sums of ``count`` runs."""
+        first, second = (np.array(values, dtype=np.float64) for values in self.values)
+        moved = second - first
+        weights = moved / max(1.0, float(np.abs(moved).max()))
+        seen = np.tile(second if neighbour else first, (count, 1))
+        for _ in self.noisy:
+            seen += self.share(count, stream)
+        return np.asarray(seen @ weights)

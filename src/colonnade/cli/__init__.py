@@ -7,16 +7,6 @@ import sys
 
 _STANDING = ("hub", "agent", "relay")
 """Commands that stay for long and leave arithmetic to others."""
-_running: list[str] = []
-
-
-class BeginAgain(BaseException):
-    """Raised in a process that was forked from a command: it unwinds that one, and runs its own."""
-
-
-def began() -> bool:
-    """Whether this process is the ``colonnade`` command, and not a program that only uses its functions."""
-    return bool(_running)
 
 
 def main() -> None:
@@ -28,20 +18,19 @@ def main() -> None:
     os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
     from colonnade.cli.app import command_line
     from colonnade.cli.lean import end, few_arenas, keep_memory
+    from colonnade.cli.process import BeginAgain, running
 
     if sys.argv[1:] and sys.argv[1] in _STANDING:
         few_arenas()
     else:
         keep_memory()
-    _running.append("colonnade")
-    try:
-        while True:
-            try:
-                return command_line()
-            except BeginAgain:
-                pass
-    except SystemExit as ended:
-        end(ended.code)
-        raise
-    finally:
-        _running.clear()
+    with running():
+        try:
+            while True:
+                try:
+                    return command_line()
+                except BeginAgain:
+                    pass
+        except SystemExit as ended:
+            end(ended.code)
+            raise

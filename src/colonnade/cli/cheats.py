@@ -15,9 +15,9 @@ from typing import Any
 import typer
 
 from colonnade.audit.cheats.catalogue import CHEATS, Cheat
-from colonnade.audit.cheats.known import ATTACKS, Attack
+from colonnade.audit.cheats.known import Attack, all_attacks
 from colonnade.audit.cheats.scenes import COMMITTEES, Scene
-from colonnade.audit.cheats.trials import SCENES, Row, jobs, play_all
+from colonnade.audit.cheats.trials import Row, all_scenes, jobs, play_all
 from colonnade.cli.audit import prepare
 from colonnade.cli.output import emit, progress_bar, say
 from colonnade.errors import StudyError
@@ -71,10 +71,11 @@ def cheats(
 
 
 def _scenes(names: Sequence[str]) -> list[Scene]:
+    known = all_scenes()
     for name in names:
-        if name not in SCENES:
-            raise StudyError(f"no protocol {name!r} is played: choose among {', '.join(SCENES)}")
-    return [SCENES[name] for name in names or SCENES]
+        if name not in known:
+            raise StudyError(f"no protocol {name!r} is played: choose among {', '.join(known)}")
+    return [known[name] for name in names or known]
 
 
 def _cheats(named: Sequence[str]) -> list[Cheat]:
@@ -95,7 +96,7 @@ def _committee(text: str) -> tuple[int, int]:
 
 def _attacks() -> Iterator[dict[str, Any]]:
     """Each known attack where nobody checks, where it must succeed, and where seats check, where it must not."""
-    for name, attack in ATTACKS.items():
+    for name, attack in all_attacks().items():
         open_, closed = attack(), attack(security="active", inputs="proven")
         yield {
             "attack": name,

@@ -18,8 +18,7 @@ from colonnade.cli.forking import copied
 from colonnade.cli.output import say, writing
 from colonnade.cli.publish import publish
 from colonnade.errors import StudyError
-from colonnade.models import Roster
-from colonnade.models.evaluation import compare
+from colonnade.models import Roster, registry
 from colonnade.protocols.align import NO_HELPER, Aligning, Mode
 from colonnade.protocols.roles import Progress
 from colonnade.study import Study, preflight, run_local
@@ -132,12 +131,13 @@ def _opening(rows: int, held: Mapping[str, set[str]], mode: Mode) -> str:
     return "\n".join(lines)
 
 
-def _evaluation(people: Dataset, roster: Roster, held: Mapping[str, set[str]]) -> dict[str, Any]:
+def _evaluation(people: Dataset, roster: Roster, held: Mapping[str, set[str]]) -> Any:
     """How good the result is, measured on the people whom all parties hold."""
     ids = people.arrow[people.parties[0]][PERSON_ID].to_pylist()
     common = set.intersection(*held.values())
     rows = np.array([person in common for person in ids])
     tables = {name: people.table(name).select(roster.schemas[name].names).matrix()[rows] for name in people.parties}
+    compare = registry.part("pca", "evaluation")
     return compare(tables, roster, n_components=5, epsilons=_EPSILONS, delta=1e-5, runs=5, local_runs=2) | {
         "title": "Variance captured by five components",
         "note": f"These {len(common):,} people are made up, so all columns may lie in one place here and the private "

@@ -18,14 +18,15 @@ import select
 import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from colonnade import cli
+from colonnade.cli.process import BeginAgain, began
+from colonnade.models import registry
 from colonnade.study.forks import ENDING, LONGEST_REQUEST, MOST_DESCRIPTORS, Forks, environment, limit, threads
 
 if TYPE_CHECKING:
@@ -36,26 +37,10 @@ _LIBRARIES = (
     "colonnade.mpc.sodium",
 )
 _PARTICIPANT = (
-    *("cli.app", "cli.approve", "cli.publish", "cli.show", "study.alignment.store", "study.run"),
-    *("wire.certificates", "wire.hub_carrier", "privacy.noise.laws", "privacy.noise.strips", "report.components"),
+    *("cli.approve", "cli.publish", "cli.show", "study.alignment.store", "study.run"),
+    *("wire.certificates", "wire.hub_carrier", "privacy.noise.laws", "privacy.noise.strips"),
 )
-"""What every participant imports."""
-_AHEAD = (
-    *("standing.assess", "models.pca", "models.regression.linear", "models.regression.logistic", "models.glm.model"),
-    *("report.regression", "report.exchange"),
-)
-"""What many import; any other module is imported by whoever needs it."""
-
-
-def main() -> None:
-    """Import, then fork whenever that is asked; a forked process returns here, and runs its command as if started."""
-    control = socket.socket(fileno=int(sys.argv[1]))
-    control.set_inheritable(False)
-    usual = _deaf()
-    prepare(_AHEAD)
-    serve(control)
-    _hearing(usual)
-    cli.main()
+"""What every participant imports; any other module is imported by whoever needs it."""
 
 
 def copied(study: Study | None = None) -> Forks:
@@ -64,7 +49,7 @@ def copied(study: Study | None = None) -> Forks:
     A participant that is forked from it unwinds the command that runs here, and begins again in ``cli.main``. In a
     program that did not begin there, such as a test, the server is started anew.
     """
-    if not cli.began():
+    if not began():
         return Forks()
     if study is not None:
         study.hand_on()
@@ -72,21 +57,21 @@ def copied(study: Study | None = None) -> Forks:
 
 
 def _serve_as_copy(study: Study | None, control: socket.socket) -> NoReturn:
-    usual = _deaf()
+    usual = deaf()
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
     try:
         os.environ.update(environment())
-        prepare()
+        prepare(() if study is None else (study.content.task.kind,))
         if study is not None:
             _prepare_noise(study)
         serve(control)
     except BaseException:  # the command that was copied must not go on here
         os._exit(1)
-    _hearing(usual)
-    raise cli.BeginAgain
+    hearing(usual)
+    raise BeginAgain
 
 
-def _deaf() -> dict[int, Any]:
+def deaf() -> dict[int, Any]:
     """Leave to whoever started us what a terminal says; they end us by closing the socket."""
     usual = {number: signal.getsignal(number) for number in ENDING}
     for number in ENDING:
@@ -94,23 +79,27 @@ def _deaf() -> dict[int, Any]:
     return usual
 
 
-def _hearing(usual: dict[int, Any]) -> None:
+def hearing(usual: dict[int, Any]) -> None:
+    """Hear again what a terminal says, as usual."""
     for number, handler in usual.items():
         signal.signal(number, handler)
 
 
-def prepare(more: Sequence[str] = ()) -> None:
-    """Import what every participant does, and leave it out of garbage collections, which would copy its pages.
+def prepare(kinds: Iterable[str] = ()) -> None:
+    """Import what every participant does, and those in studies of these kinds.
 
-    Rules that participants compare are worked out here too: they are about fixed values, and the same for all.
+    It is left out of garbage collections, which would copy its pages. Rules that participants compare are worked out
+    here too: they are about fixed values, and the same for all.
     """
     gc.disable()
     for name in _LIBRARIES:
         with suppress(ImportError, OSError):  # whoever needs it says why it cannot be imported
             import_module(name)
-    for name in (*_PARTICIPANT, *more):
+    for name in _PARTICIPANT:
         import_module(f"colonnade.{name}")
-    import_module("colonnade.cli.app").built()
+    for kind in kinds:
+        registry.load(kind)
+        registry.section_of(kind)
     import_module("colonnade.cli.lean").without_pandas()
     import_module("colonnade.protocols.rules").work_out()
     gc.freeze()
@@ -164,6 +153,7 @@ def _plan(study: Path) -> None:
     with suppress(Exception):
         loaded = Study.load(study)
         loaded.hand_on()
+        registry.section_of(loaded.content.task.kind)
         _prepare_noise(loaded)
 
 
@@ -205,7 +195,3 @@ def _become(request: dict[str, Any], stdin: int, output: int) -> None:
         limit(kind, most)
     np.random.seed()  # noqa: NPY002 - numpy's own generator, which libraries may use, is copied by a fork
     sys.argv = ["colonnade", *request["command"]]
-
-
-if __name__ == "__main__":
-    main()

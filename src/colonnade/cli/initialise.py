@@ -12,7 +12,7 @@ from typing import Any
 
 from colonnade.cli.output import writing
 from colonnade.errors import IdentityError, LedgerError, StudyError
-from colonnade.models import kinds
+from colonnade.models import registry
 from colonnade.models.files import replace_private, write_whole
 from colonnade.protocols.align import NO_HELPER, Mode
 from colonnade.protocols.roles import COORDINATOR
@@ -138,7 +138,7 @@ def party(
         text = PARTY_TEMPLATE.format(
             name=name,
             approval=approval,
-            others=", ".join(f'"{row.kind}"' for row in kinds.rows() if row.section and row.kind not in tasks),
+            others=", ".join(f'"{row.kind}"' for row in registry.rows() if row.section and row.kind not in tasks),
             cap=cap,
             trial="trial = true" if trial else "# trial = true",
             **{key: json.dumps(value) for key, value in (lists | {"data": data, "id": id}).items()},

@@ -12,7 +12,7 @@ from colonnade.disk import reading
 from colonnade.errors import StorageError
 from colonnade.models import Estimator, files
 from colonnade.models.assessment import Assessment
-from colonnade.models.kinds import section_of
+from colonnade.models.registry import section_of
 from colonnade.models.saved import finite
 from colonnade.privacy import Entry
 from colonnade.privacy.ledger.file import at_once

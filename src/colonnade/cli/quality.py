@@ -10,8 +10,7 @@ import numpy as np
 
 from colonnade.cli.output import emit, say
 from colonnade.errors import DataError, SchemaError
-from colonnade.models.synthesis.quality import evaluate_synthetic
-from colonnade.report.quality import write_quality
+from colonnade.models import registry
 from colonnade.tables import parse
 from colonnade.tables.arrow import pa, pc
 from colonnade.tables.columns import Category
@@ -35,16 +34,17 @@ def quality(
     json: bool,
 ) -> None:
     """Read the files, compare, and say what was found."""
+    comparison = registry.only("quality")
     made_up = _read(synthetic)
     if all(pa.types.is_string(field.type) for field in made_up.schema):
         raise DataError(f"{synthetic} does not say of what type its columns are; give the Parquet file of the table")
     people, others = _joined(real, made_up, id, "of real people")
     aside, others_aside = _joined(held_out, made_up, id, "held out") if held_out else (None, 0)
-    found = evaluate_synthetic(people, made_up, held_out=aside, label=label, sdmetrics=sdmetrics)
+    found = comparison.evaluate(people, made_up, held_out=aside, label=label, sdmetrics=sdmetrics)
     left_out = others + others_aside
     told = found.to_dict() | {"left_out": left_out}
     if page is not None:
-        told["page"] = str(write_quality(page, synthetic.name, found))
+        told["page"] = str(comparison.write(page, synthetic.name, found))
     if json:
         emit(told)
         return

@@ -13,8 +13,8 @@ from typing import Any
 from colonnade.cli import initialise
 from colonnade.cli.output import writing
 from colonnade.errors import ColonnadeError, DataError, StudyError
+from colonnade.models.design import owner_of
 from colonnade.models.files import replace_private, write_whole
-from colonnade.models.regression.design import owner_of
 from colonnade.study.deviating import line_for
 from colonnade.study.preflight import outlook
 from colonnade.study.spec import Study

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from typing_extensions import TypeVar
 
 from colonnade.errors import DataError, StudyError
-from colonnade.models import files, kinds, notebook
+from colonnade.models import files, notebook, registry
 from colonnade.models.assessment import Assessment
 from colonnade.models.conventions import Conventions
 from colonnade.models.federation import Federation, Roster
@@ -276,7 +276,7 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
         content = files.read_json(Path(path))
         wanted = cls.kind if "kind" in vars(cls) else "model"
         try:
-            kind = kinds.load(str(content.get("kind")))
+            kind = registry.load(str(content.get("kind")))
         except StudyError as error:
             raise StudyError(f"{path} is no {wanted} of format {FORMAT}: {error}") from None
         if not issubclass(kind, cls) or content.get("format") != FORMAT:

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
 from colonnade.models import onnx_graph
+from colonnade.models.design import without_label
 from colonnade.models.files import replace_file
 from colonnade.models.newcomers import Matrix
 from colonnade.models.onnx_graph import Graph, chosen, clipped, clipped_around_middles, encoded, weighted
-from colonnade.models.regression.design import without_label
 from colonnade.tables import Schema
 from colonnade.tables.centred import Centred, Norm
 from colonnade.versions import installed

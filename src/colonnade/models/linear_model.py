@@ -12,6 +12,7 @@ import numpy as np
 from colonnade.errors import DataError, StudyError
 from colonnade.models import export
 from colonnade.models.base import Result, RunTask
+from colonnade.models.design import Design, without_label
 from colonnade.models.estimates import Bars, Estimate
 from colonnade.models.exported import about, classes_scored, linear_to_onnx, numbers_scored, written
 from colonnade.models.federation import Federation
@@ -19,7 +20,6 @@ from colonnade.models.newcomers import Given, Matrix, People, encoded_matrix, ta
 from colonnade.models.onnx_graph import Graph
 from colonnade.models.pictures.weights import weights
 from colonnade.models.predicting import Deciding, Predicting
-from colonnade.models.regression.design import Design, without_label
 from colonnade.models.saved import finite, numbers, plain
 from colonnade.pictures.look import Sheet
 from colonnade.privacy.rows import rounded_up

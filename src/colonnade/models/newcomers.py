@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError
+from colonnade.models.design import split_label
 from colonnade.models.federation import Federation
-from colonnade.models.regression.design import split_label
 from colonnade.tables import Schema, Table, read_table
 from colonnade.tables.arrow import pa
 from colonnade.tables.encode import Misfits

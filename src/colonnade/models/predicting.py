@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from colonnade.errors import DataError, StudyError
 from colonnade.models.assessment import Assessment, assess
 from colonnade.models.base import Result, RunTask
+from colonnade.models.design import Design, without_label
 from colonnade.models.newcomers import Given, Matrix, People, SamePeople, gathered, labels_of
 from colonnade.models.parameters import Checked
 from colonnade.models.predicted import by_class
-from colonnade.models.regression.design import Design, without_label
 from colonnade.models.saved import Saved
 from colonnade.tables import Category
 from colonnade.tables.arrow import pa

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 
+from colonnade.models.design import without_label
 from colonnade.models.newcomers import Matrix, gathered
-from colonnade.models.regression.design import without_label
 from colonnade.tables import Schema
 from colonnade.tables.centred import Centred, Norm
 from colonnade.tables.encode import Misfits

@@ -1,12 +1,9 @@
-"""Fitted models with public linear weights, as questions about new people see them: parts, bounds, columns, digest."""
+"""Fitted models with public linear weights, as questions about new people see them: parts, columns, digest."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
-from collections.abc import Sequence
-from fractions import Fraction
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -14,11 +11,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
 from colonnade.models.federation import Roster
-from colonnade.protocols.scores.task import Part
 from colonnade.tables import Schema
-from colonnade.tables.columns import NOWHERE, Category, Column, Number
-
-_Ends = tuple[Fraction, Fraction]
 
 
 @runtime_checkable
@@ -47,36 +40,6 @@ def features(scorer: Scorer, party: str) -> tuple[str, ...]:
     known = set(scorer.feature_names_in_)
     columns = schema.columns.items() if schema else ()
     return tuple(name for name, column in columns if f"{party}.{name}{column.parts[0]}" in known)
-
-
-def part_of(scorer: Scorer, party: str, gamma: int) -> Part:
-    """The least and the largest whole number that a party's part of each score can be, for any row."""
-    used = features(scorer, party)
-    schema = scorer.schemas_[party].select(used) if used else None
-    place = {name: index for index, name in enumerate(scorer.feature_names_in_)}
-    shrinks = schema is not None and schema.clip < schema.max_norm  # rows that are too long are scaled down
-    ends: list[_Ends] = []
-    for weights in np.atleast_2d(scorer.coef_).tolist():
-        low = high = Fraction(0)
-        for name, column in schema.columns.items() if schema else ():
-            exact = [Fraction(weights[place[f"{party}.{name}{part}"]]) for part in column.parts]
-            least, most = _ends(column, exact, shrinks)
-            low, high = low + least, high + most
-        ends.append((low, high))
-    return Part(
-        party, tuple(math.floor(gamma * low) for low, _ in ends), tuple(math.ceil(gamma * high) for _, high in ends)
-    )
-
-
-def _ends(column: Column, weights: Sequence[Fraction], shrinks: bool) -> _Ends:
-    """The least and the largest that one encoded column adds to a score."""
-    if isinstance(column, Category):
-        reached = [*weights, *([Fraction(0)] if shrinks or column.missing == NOWHERE else [])]
-        return min(reached), max(reached)
-    weight, *marked = weights  # a number that may be missing has a second weight, for that case alone
-    signed = isinstance(column, Number) and column.scale == "signed"
-    reached = [weight, -weight if signed else Fraction(0), *marked]
-    return min(reached), max(reached)
 
 
 def digest(scorer: Scorer) -> str:

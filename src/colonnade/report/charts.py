@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from colonnade.models.design import owner_of
 from colonnade.models.estimates import Estimate
 from colonnade.models.pictures.estimated import strongest, unclear
-from colonnade.models.regression.design import owner_of
 from colonnade.report.canvas import LINE, extent, frame, rect, rule, wrap, write
 from colonnade.report.markup import Html, join, tag
 from colonnade.report.words import signed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from colonnade.models import kinds
+from colonnade.models import registry
 from colonnade.privacy.events import innermost
 from colonnade.privacy.observers import Inputs
 from colonnade.privacy.releases import NonPrivate
@@ -65,7 +65,7 @@ class Deviating:
 
 def line_for(kind: str) -> str:
     """The line of a new study file by which seats check each other; empty where this is no default of the kind."""
-    if not any(task.active_by_default for task in kinds.load(kind).tasks):
+    if not any(task.active_by_default for task in registry.load(kind).tasks):
         return ""
     return (
         'security = "active"  # seats check each other, so that one of them may deviate; "semi-honest": nobody checks\n'

@@ -1,9 +1,9 @@
 """Processes of Colonnade, forked from one that has imported everything where the system can; else each starts anew.
 
 Importing takes longer than a small study. So whoever starts several processes keeps a fork server, which imports once
-and forks for each command (``colonnade.cli.forking``). It has one thread, no keys, no tables and no connection but the
-socket to whoever started it, and it ends with that process. It is started again when it has died, and when a file of
-Colonnade or the list of installed packages has changed since, so that after an upgrade nothing old is run.
+and forks for each command (``colonnade.cli.fork_server``). It has one thread, no keys, no tables and no connection but
+the socket to whoever started it, and it ends with that process. It is started again when it has died, and when a file
+of Colonnade or the list of installed packages has changed since, so that after an upgrade nothing old is run.
 
 A command that has imported everything itself can fork its server too (``Forks.of_this_process``), as long as it has one
 thread and has read nothing but public files.
@@ -255,7 +255,7 @@ class _Server:
         ours.settimeout(_START_SECONDS)
         with its:
             process = subprocess.Popen(  # noqa: S603 - our own interpreter
-                [sys.executable, "-m", "colonnade.cli.forking", str(its.fileno())],
+                [sys.executable, "-m", "colonnade.cli.fork_server", str(its.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

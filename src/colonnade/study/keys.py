@@ -12,7 +12,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, create_model, model_validator
 
 from colonnade.errors import StudyError
-from colonnade.models import kinds
+from colonnade.models import registry
 from colonnade.models.parameters import FINITE, NAMES_PARTIES, REQUIRED, SETS_PRICE, STRICT, Checked, InFile, Mark
 from colonnade.tables.wording import suggestion
 
@@ -59,7 +59,7 @@ class TaskKeys(Part):
     def unsaid(self) -> set[str]:
         """Keys that came later and have their defaults: a study without them is the study that it was."""
         fields, given = type(self).model_fields, self.parameters_given
-        return {key for key in kinds.load(self.kind).later if key in fields and given[key] == fields[key].default}
+        return {key for key in registry.load(self.kind).later if key in fields and given[key] == fields[key].default}
 
     @property
     def parties_named(self) -> dict[str, tuple[str, ...]]:
@@ -84,7 +84,7 @@ def parse_task(raw: Any, where: object) -> TaskKeys:
         return TaskKeys.model_validate(raw)
     if "kind" not in raw:
         raise StudyError(f"{where}: task.kind is missing")
-    known = [row.kind for row in kinds.rows()]
+    known = [row.kind for row in registry.rows()]
     if raw["kind"] not in known:
         hint = suggestion(str(raw["kind"]), known)
         raise StudyError(f"{where}: task.kind - Input should be one of {', '.join(map(repr, known))}{hint}")
@@ -94,7 +94,7 @@ def parse_task(raw: Any, where: object) -> TaskKeys:
 @lru_cache(maxsize=64)
 def keys_of(kind: str) -> type[TaskKeys]:
     """The keys of a kind: the parameters of its model's constructor, without the budget."""
-    model = kinds.load(kind)
+    model = registry.load(kind)
     signature = inspect.signature(model.__init__).parameters
     fields: dict[str, Any] = {}
     for name, hint in get_type_hints(model.__init__, include_extras=True).items():
@@ -155,5 +155,5 @@ def _marks(hint: Any) -> tuple[Any, ...]:
 @lru_cache(maxsize=64)
 def _marked(kind: str, mark: Mark) -> tuple[str, ...]:
     """The keys of a kind that have this mark."""
-    hints = get_type_hints(kinds.load(kind).__init__, include_extras=True)
+    hints = get_type_hints(registry.load(kind).__init__, include_extras=True)
     return tuple(name for name, hint in hints.items() if mark in _marks(hint))

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
 from colonnade.errors import PrivacyError
-from colonnade.models import kinds
+from colonnade.models import registry
 from colonnade.models.parameters import LIMITS_ROWS, NAMES_MODEL
 from colonnade.privacy import parse_budgets
 from colonnade.privacy.observers import OTHERS, Inputs, Security, check_delta
@@ -151,7 +151,7 @@ class StudyFile(Part):
                 checked_path(model)
             except ValueError as error:
                 raise ValueError(f"task.model {error}") from None
-        if not kinds.load(self.task.kind).shares:
+        if not registry.load(self.task.kind).shares:
             self._check_without_shares()
         if self.align is not None:
             self.align.check_parties(len(self.parties))

@@ -16,13 +16,13 @@ from pydantic import ValidationError
 
 from colonnade.disk import reading
 from colonnade.errors import ColonnadeError, IdentityError, SchemaError, StudyError
-from colonnade.models import kinds
+from colonnade.models import registry
 from colonnade.models.base import Estimator
+from colonnade.models.design import columns_of, owner_of
 from colonnade.models.federation import Roster
 from colonnade.models.files import write_whole
 from colonnade.models.parameters import NAMES_LABEL, NAMES_MODEL
 from colonnade.models.planner import Planner
-from colonnade.models.regression.design import columns_of, owner_of
 from colonnade.privacy import Budget, Event, Statement, Trust, parse_budgets
 from colonnade.privacy.calibrate import Binding, binding
 from colonnade.privacy.observers import Security
@@ -175,7 +175,7 @@ class Study:
         """That model, read and checked."""
         if self.model_file is None:
             return None
-        return public_model(self.model_file, kinds.load(self.content.task.kind), self.path)
+        return public_model(self.model_file, registry.load(self.content.task.kind), self.path)
 
     def _check_label(self) -> None:
         """Raise an error unless the label is a column that its party brings to this study."""
@@ -213,7 +213,7 @@ class Study:
         given = self.content.task.parameters_given | self.content.budget.model_dump()
         own = {} if self.model is None else {"model": self.model}
         with naming(self.path):
-            return kinds.load(self.content.task.kind)(**given | own)
+            return registry.load(self.content.task.kind)(**given | own)
 
     @cached_property
     def task(self) -> Task:

@@ -1,1 +1,1 @@
-"""Tools for tests. Nothing outside the test suite may import from here, but for ``colonnade audit --twins``."""
+"""Tools for tests. Besides tests, only ``colonnade audit --twins`` and the twins of kinds import from here."""

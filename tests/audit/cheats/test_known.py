@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from colonnade.audit.cheats import known
 from colonnade.errors import ShareError
+from colonnade.kinds.regression import audit_known
 
 
 def test_a_cell_beyond_its_bound_reads_the_rows_of_victims() -> None:
@@ -34,9 +35,9 @@ def test_shares_on_no_polynomial_show_cells_exactly_although_nothing_is_opened()
 
 
 def test_an_opener_that_tells_seats_different_numbers_reads_cells_exactly() -> None:
-    found = known.equivocation(victims=5)
+    found = audit_known.equivocation(victims=5)
     assert (found.read, found.cells) == (5, 5)
-    stopped = known.equivocation(victims=5, security="active")
+    stopped = audit_known.equivocation(victims=5, security="active")
     assert stopped.read < 5  # a guess among 129 values is right by chance, five of them once in 10^10
     assert not stopped.outcome.accepted
     assert "told different numbers" in str(stopped.outcome.reason)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,12 +11,14 @@ import pytest
 
 from colonnade.audit.cheats.catalogue import CHEATS
 from colonnade.audit.cheats.scenes import COMMITTEES
-from colonnade.audit.cheats.trials import HONEST, SCENES, Job, Row, jobs, occasions, play, play_all
+from colonnade.audit.cheats.trials import HONEST, Job, Row, all_scenes, jobs, occasions, play, play_all
 from colonnade.mpc import Shares
 from colonnade.mpc.verify.agreement import Agreement
 from colonnade.mpc.verify.bits import BitClaims
 from colonnade.mpc.verify.claims import Claims
 from colonnade.mpc.verify.ranges import Ranges
+
+SCENES = all_scenes()
 
 
 def row(scene: str, cheat: str, seats: int = 3, checked: bool = True, trials: int = 2) -> Row:
@@ -152,6 +156,13 @@ def test_leaving_noise_out_is_allowed_and_counted_as_such() -> None:
     assert found.allowed
     assert found.good
     assert found.caught == 0
+
+
+def test_scenes_keep_the_order_of_the_committed_page() -> None:
+    """Seeds count jobs, so that another order would be other trials."""
+    page = Path(__file__).parents[3] / "benchmarks" / "results" / "cheats.csv"
+    with page.open(encoding="utf-8", newline="") as lines:
+        assert list(SCENES) == list(dict.fromkeys(line["protocol"] for line in csv.DictReader(lines)))
 
 
 def test_names_of_cheats_are_different_and_each_has_an_occasion_somewhere() -> None:

@@ -21,15 +21,15 @@ from colonnade.errors import (
     ShareError,
     StudyError,
 )
+from colonnade.kinds.polynomial import programs as polynomial
+from colonnade.kinds.tables.marginals import programs as marginals
 from colonnade.mpc.shamir import interpolate
 from colonnade.protocols.lanes import head, lane
 from colonnade.protocols.lanes.arbiter import MOST_ATTEMPTS, Lane
 from colonnade.protocols.lanes.lane import Laned, LaneTask, is_loss, play_lane, why_not
 from colonnade.protocols.lanes.partitions import Partitions
 from colonnade.protocols.lanes.workers import Workers, _digest
-from colonnade.protocols.marginals import programs as marginals
 from colonnade.protocols.moments import programs as moments
-from colonnade.protocols.polynomial import programs as polynomial
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.session import spare
 

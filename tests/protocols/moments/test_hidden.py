@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from colonnade.errors import StudyError
+from colonnade.kinds.pca.model import PCA
+from colonnade.kinds.polynomial.model import PolynomialSum
+from colonnade.kinds.prediction.model import JointPrediction
+from colonnade.kinds.regression.linear import LinearRegression
+from colonnade.kinds.regression.logistic import LogisticRegression
+from colonnade.models.design import weighted_rows
 from colonnade.models.federation import Roster
-from colonnade.models.pca import PCA
-from colonnade.models.polynomial import PolynomialSum
-from colonnade.models.prediction import JointPrediction
-from colonnade.models.regression.design import weighted_rows
-from colonnade.models.regression.linear import LinearRegression
-from colonnade.models.regression.logistic import LogisticRegression
 from colonnade.privacy import Observer, Trust, epsilon, views
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.moments.protection import protection, with_own_budgets

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from colonnade.errors import PeerLost
-from colonnade.protocols.scores.standing import Answer, Verdict
+from colonnade.protocols.standing import Answer, Verdict
 from colonnade.standing.scores.questions import Questions
 
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from colonnade.kinds.polynomial import programs as polynomial
 from colonnade.protocols.lanes.arbiter import Lane
 from colonnade.protocols.moments import programs as moments
-from colonnade.protocols.polynomial import programs as polynomial
 from colonnade.study import PartyConfig, Study, run_coordinator, run_party
 from colonnade.study.engine.processes import Processes
 from colonnade.study.forks import Forks

@@ -32,7 +32,7 @@ LONGEST = 900.0
 WITHOUT_NOISE = """
 import numpy as np
 from colonnade.cli import main
-from colonnade.protocols.polynomial import programs
+from colonnade.kinds.polynomial import programs
 drawn = programs.own_noise
 programs.own_noise = lambda me, task: np.zeros_like(drawn(me, task))
 main()

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from colonnade.audit.attacks.promises import Promise as Promise, label_accuracy as label_accuracy
     from colonnade.audit.attacks.rates import Rates as Rates
     from colonnade.audit.attacks.shadows import drawn as drawn, shadow_models as shadow_models, shadows_of as shadows_of
-    from colonnade.audit.attacks.slopes import Transcript as Transcript
     from colonnade.audit.attacks.views import (
         Seen as Seen,
         nearness_of as nearness_of,
@@ -41,7 +40,6 @@ __all__, __getattr__, __dir__ = exports(
         "pictures": "psnr ssim",
         "promises": "Promise label_accuracy",
         "rates": "Rates",
-        "slopes": "Transcript",
         "views": "Seen nearness_of promised returned_by seen_of",
         "shadows": "drawn shadow_models shadows_of",
     },

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from scipy.special import betaincinv
 
 from colonnade.errors import DataError
-from colonnade.models.synthesis.attack import area_and_deviation
 
 Vector = NDArray[np.float64]
 Interval = tuple[float, float]
@@ -124,3 +123,12 @@ def _thinned(alarms: Vector, hits: Vector) -> tuple[tuple[float, float], ...]:
         kept = np.unique(np.concatenate([[0], np.searchsorted(alarms, wanted, "right") - 1, [len(alarms) - 1]]))
         alarms, hits = alarms[kept], hits[kept]
     return tuple(zip(alarms.tolist(), hits.tolist(), strict=True))
+
+
+def area_and_deviation(positive: Vector, negative: Vector) -> tuple[float, float]:
+    """The area under the curve and its standard deviation (DeLong et al. 1988); ties count half."""
+    above, below = np.sort(positive), np.sort(negative)
+    won = (np.searchsorted(below, positive, "left") + np.searchsorted(below, positive, "right")) / (2 * len(below))
+    lost = 1 - (np.searchsorted(above, negative, "left") + np.searchsorted(above, negative, "right")) / (2 * len(above))
+    variance = won.var(ddof=1) / len(won) + lost.var(ddof=1) / len(lost)
+    return float(won.mean()), math.sqrt(max(float(variance), 0.25 / (len(won) * len(lost))))

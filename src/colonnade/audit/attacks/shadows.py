@@ -10,18 +10,16 @@ from numpy.typing import NDArray
 
 from colonnade.audit.attacks.membership import Flags, Shadows, check_inside
 from colonnade.audit.attacks.odds import confidence
+from colonnade.audit.attacks.views import See, views_of
 from colonnade.errors import DataError, StudyError
 from colonnade.models.base import Estimator
 from colonnade.models.federation import Roster
-from colonnade.models.split import choice
-from colonnade.models.split.base import SplitModel
 from colonnade.protocols.roles import Progress, silent
 from colonnade.randomness import Stream
 from colonnade.tables import Table
 
 Array = NDArray[np.float64]
 Places = NDArray[np.int64]
-See = Callable[[Any, Mapping[str, Table]], Array]
 
 
 def drawn(people: int, size: int, models: int, draw: np.random.Generator) -> Flags:
@@ -81,33 +79,14 @@ def shadows_of(
     def fit(places: Places) -> Array:
         order = draw.permutation(places)  # batches may follow the order, which must not tell who was left out
         some = {party: table.take_rows(order) for party, table in pool.items()}
-        return see(fresh(model).simulate(some, roster, noise, task=task), pool)
+        return see(views_of(model).fresh(model).simulate(some, roster, noise, task=task), pool)
 
     return shadow_models(fit, inside, progress)
-
-
-def fresh(model: Any) -> Any:
-    """A model with the parameters that this one was fitted with, not fitted.
-
-    Encoders that learned nothing from anybody are those of the model: whoever attacks may know them.
-    """
-    again = type(model)(**model.parameters_)
-    if isinstance(model, SplitModel) and model.encoders_ and choice.named(model.head_).trained(model) == "none":
-        said = model.parameters_["encoders"] or {}
-        again.encoders = said | {
-            party: each for party, each in model.encoders_.items() if not _clipped(said.get(party))
-        }
-    return again
-
-
-def _clipped(said: Any) -> bool:
-    """Whether a specification names a clip, which an encoder by itself would not."""
-    return isinstance(said, Mapping) and "clip" in said
 
 
 def planned(model: Estimator, roster: Roster) -> Any:
     """The task of a model, planned once for all; ``None`` where it depends on the number of rows of a table."""
     try:
-        return fresh(model).plan(roster)
+        return views_of(model).fresh(model).plan(roster)
     except StudyError:
         return None  # a model that really cannot be planned says so when it is simulated

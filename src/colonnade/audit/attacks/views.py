@@ -1,13 +1,12 @@
 """What an attacker sees of people through a model, from the model itself and the people's tables.
 
-A split network that tells embeddings shows them, with their noise; any other model that scores people shows their exact
-scores. Slopes come back only where encoders learn together with the party that has the label.
+Any model that scores people shows their exact scores. A kind whose model shows something else, such as a split network
+that tells embeddings, says so in its row of the registry (``views``).
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -20,21 +19,15 @@ from colonnade.audit.attacks.inversion import Views
 from colonnade.audit.attacks.labels import Returned
 from colonnade.audit.attacks.odds import nearness
 from colonnade.audit.attacks.promises import Promise
-from colonnade.audit.attacks.shadows import See, fresh
-from colonnade.audit.attacks.slopes import returned_slopes, told_about_labels
 from colonnade.errors import StudyError
-from colonnade.models.federation import Roster
-from colonnade.models.regression.design import split_label
-from colonnade.models.split import choice
-from colonnade.models.split.base import SplitModel
-from colonnade.models.split.committee import Joint
-from colonnade.protocols.adaptive.task import Adaptive
-from colonnade.protocols.embeddings.task import Embeddings
+from colonnade.models import registry
+from colonnade.models.design import split_label
 from colonnade.randomness import Stream
 from colonnade.tables import Table
 
 Matrix = NDArray[np.float64]
-_NO_SLOPES = (
+See = Callable[[Any, Mapping[str, Table]], Matrix]
+NO_SLOPES = (
     "nobody is told anything about single labels while this model is learned, so there is nothing to guess them from: "
     "the attack is for split networks whose encoders learn with the party that has the label"
 )
@@ -65,6 +58,43 @@ class Seen:
         )
 
 
+class ModelViews:
+    """What models of a kind show of one person; here of those that show nothing but scores."""
+
+    def told(self, model: Any, party: str, table: Table, seed: int, releases: int) -> tuple[Matrix, str, str] | None:
+        """What left a party about each person, what that is, what it needs; ``None`` where nothing did but scores."""
+        return None
+
+    def near(self, model: Any, party: str, people: Mapping[str, Table], seed: int) -> Matrix:
+        """What a party tells about each person, where an attacker has no scores."""
+        raise StudyError("only of split classifiers something else than scores can be seen")
+
+    def check_kept(self, model: Any, needed: Iterable[str]) -> None:
+        """Raise an error unless the model has what these parties keep of it."""
+
+    def published(self, model: Any) -> bool:
+        """Whether scores need nothing but what was published."""
+        return bool(getattr(model, "has_public_weights", True))
+
+    def fresh(self, model: Any) -> Any:
+        """A model with the parameters that this one was fitted with, not fitted."""
+        return type(model)(**model.parameters_)
+
+    def returned(self, model: Any, people: Mapping[str, Table], known: int, seed: int, stream: Stream) -> Returned:
+        """What is told about labels while a model like this one is learned."""
+        raise StudyError(NO_SLOPES)
+
+
+_SCORES_ALONE = ModelViews()
+
+
+def views_of(model: Any) -> ModelViews:
+    """What models of this kind show."""
+    kind = getattr(model, "kind", None)
+    found: ModelViews | None = None if kind is None else registry.part(kind, "views")
+    return found or _SCORES_ALONE
+
+
 def seen_of(
     model: Any,
     party: str,
@@ -83,17 +113,11 @@ def seen_of(
     if not hasattr(model, "scores"):
         raise StudyError(f"a {type(model).__name__} shows nothing of one person, so there is nothing to invert")
     columns = _columns(model, party, people[party])
-    if scores or not isinstance(model, SplitModel):
+    told = None if scores else views_of(model).told(model, party, people[party], seed, releases)
+    if told is None:
         return Seen(np.asarray(model.scores(people)), columns, "exact scores")
-    factor, deviation, what, needs = _told(model, party)
-    told = factor * np.asarray(model.embedded(party, people[party]))
-    noise = np.random.default_rng(seed).normal(size=told.shape)
-    if releases > 1:
-        most = int(model.plan_.get("epochs", 0)) or 1 if model.head_ == "published" else 1
-        if releases > most:
-            raise StudyError(f"embeddings were told {most} times in this model, so no more can be averaged")
-        deviation, what = deviation / math.sqrt(releases), f"{what}, averaged over {releases} releases,"
-    return Seen(told + deviation * noise, columns, what, needs)
+    numbers, what, needs = told
+    return Seen(numbers, columns, what, needs)
 
 
 def nearness_of(party: str, seed: int = 0) -> See:
@@ -103,27 +127,10 @@ def nearness_of(party: str, seed: int = 0) -> See:
     """
 
     def see(model: Any, people: Mapping[str, Table]) -> Matrix:
-        if not isinstance(model, SplitModel) or getattr(model, "classes_", None) is None:
-            raise StudyError("only of split classifiers something else than scores can be seen")
-        if model.head_ == "committee":
-            raise StudyError(f"{party} tells nobody anything about single people, only shares: attack the scores")
-        return nearness(seen_of(model, party, people, next(coins)).numbers, model.label_of(people))
+        return nearness(views_of(model).near(model, party, people, next(coins)), model.label_of(people))
 
     coins = count(seed)  # each model's noise is its own
     return see
-
-
-def _told(model: SplitModel, party: str) -> tuple[float, float, str, str]:
-    """A factor and a deviation of noise, under which embeddings of a party can be seen, what that is, what it needs."""
-    if model.head_ == "committee":
-        plan = model.plan_
-        joint = Joint(tuple(plan["widths"].items()), plan["active"], plan["classes"])
-        # Who knows everybody else subtracts them: left is one row, of which the products with its label are a copy.
-        needs = "the published sums, the embeddings of everybody else that are in them, the person's label"
-        return joint.weight, model.noise_std_, "published sums", needs
-    if (deviation := model.plan_.get("deviations", {}).get(party)) is None:
-        raise StudyError(f"{party} tells nobody anything about single people, so there is nothing to invert")
-    return 1.0, float(deviation), "noised embeddings" if deviation else "unprotected embeddings", ""
 
 
 def with_kept(model: Any, paths: Iterable[Path], needed: Iterable[str] = ()) -> Any:
@@ -135,23 +142,13 @@ def with_kept(model: Any, paths: Iterable[Path], needed: Iterable[str] = ()) -> 
         if not hasattr(model, "load_kept"):
             raise StudyError(f"nobody keeps anything of a {type(model).__name__}, so --kept has no use")
         model.load_kept(path)
-    if isinstance(model, SplitModel):
-        encoded = [party for party in needed if model.feature_schema(party) is not None]
-        if missing := [party for party in encoded if party not in model.encoders_]:
-            raise StudyError(
-                f"the attack needs what {', '.join(missing)} kept of the model: give each party's kept file by --kept"
-            )
+    views_of(model).check_kept(model, needed)
     return model
 
 
 def promised(model: Any) -> Promise | None:
     """What is proven against whoever has what the model published; ``None`` where scores need more than that."""
-    if isinstance(model, SplitModel):
-        # Encoders that were drawn without the table tell nothing of it; those that learned stay with their parties.
-        published = choice.named(model.head_).trained(model) == "none"
-    else:
-        published = getattr(model, "has_public_weights", True)
-    if not published:
+    if not views_of(model).published(model):
         return None
     return Promise.of(model.privacy_, model.recipient or "analyst")
 
@@ -163,18 +160,7 @@ def returned_by(
 
     ``seed`` says whose; noise and encoders come from ``stream``, a fresh one unless it is given.
     """
-    if not isinstance(model, SplitModel):
-        raise StudyError(_NO_SLOPES)
-    again, coins = fresh(model), stream or Stream.fresh()
-    rows = next(iter(people.values())).rows
-    roster = Roster(dict(model.schemas_), model.privacy_.trust)
-    task = again.planned(roster, rows)
-    places = np.random.default_rng(seed).permutation(rows)[:known]
-    if isinstance(task, Adaptive) and task.classes:
-        return returned_slopes(again, people, roster, places, coins)
-    if not isinstance(task, Embeddings) or task.training == "none":
-        raise StudyError(_NO_SLOPES)
-    return told_about_labels(again, people, task, places, coins)
+    return views_of(model).returned(model, people, known, seed, stream or Stream.fresh())
 
 
 def _columns(model: Any, party: str, table: Table) -> Matrix:

@@ -85,6 +85,8 @@ class Scene:
     """Whether owners prove what they deal."""
     checked: bool = True
     """Whether its seats can check each other."""
+    place: int = 100
+    """Where it is listed among whole protocols, the lowest first; those with proofs come after all others."""
 
 
 # --- operations of the committee
@@ -201,4 +203,4 @@ SCENES = (
     Scene("fixed-point product", 1, operation(_truncation, lambda deals: _LEFT * (_LEFT + 3), primes=5)),
     Scene("comparison", 1, operation(_comparison, lambda deals: 1.0 * (2 * _LEFT + 6 < _LEFT), primes=5)),
 )
-"""Operations of the committee; protocols are in :mod:`plays`."""
+"""Operations of the committee; whole protocols are in :mod:`plays` and beside the kinds that have them."""

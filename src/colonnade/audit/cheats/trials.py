@@ -20,12 +20,20 @@ from colonnade.audit.cheats.scenes import COMMITTEES, SCENES as OPERATIONS, Act,
 from colonnade.audit.cheats.stage import StagePlace
 from colonnade.audit.cheats.tamper import Tamper
 from colonnade.errors import ColonnadeError, PeerLost, PeerStopped
+from colonnade.models import registry
 from colonnade.mpc import Hand
 
 HONEST = "nobody cheats"
 _CHUNK = 25
 _BY_NAME = {cheat.name: cheat for cheat in CHEATS}
-SCENES = {scene.name: scene for scene in (*OPERATIONS, PROOF, *PLAYS)}
+
+
+@cache
+def all_scenes() -> dict[str, Scene]:
+    """Every scene by its name: operations of the committee, then protocols, those of kinds included."""
+    plays = [*PLAYS, *(scene for module in registry.parts("scenes").values() for scene in module.SCENES)]
+    plays.sort(key=lambda scene: (scene.proven, scene.place))
+    return {scene.name: scene for scene in (*OPERATIONS, PROOF, *plays)}
 
 
 @dataclass
@@ -120,7 +128,7 @@ class Job:
     @property
     def of(self) -> Scene:
         """The scene."""
-        return SCENES[self.scene]
+        return all_scenes()[self.scene]
 
     @property
     def deviation(self) -> Cheat | None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from colonnade.models.design import owner_of
 from colonnade.models.estimates import Estimate
 from colonnade.models.pictures.estimated import bar, cell, digits, strongest, with_minus
-from colonnade.models.regression.design import owner_of
 from colonnade.pictures.bars import Bars
 from colonnade.pictures.cells import Cells
 from colonnade.pictures.look import Panel, Sheet

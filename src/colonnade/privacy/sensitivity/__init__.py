@@ -6,16 +6,12 @@ Each theorem has a module, and each module a page of ``docs/theory``; the names 
 from __future__ import annotations
 
 from colonnade.privacy.sensitivity.exact import Sensitivity, float_up, root_up
-from colonnade.privacy.sensitivity.gradients import Program, gradient_scale, gradient_sensitivity
 from colonnade.privacy.sensitivity.moments import moments_sensitivity
 from colonnade.privacy.sensitivity.norms import rounded_norm_squared
 
 __all__ = [
-    "Program",
     "Sensitivity",
     "float_up",
-    "gradient_scale",
-    "gradient_sensitivity",
     "moments_sensitivity",
     "root_up",
     "rounded_norm_squared",

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import BudgetError, PolicyError
 from colonnade.privacy import Entry, Event, NonPrivate, PostProcessing, Repeated
-from colonnade.protocols.scores.standing import Gate, Places, Verdict
+from colonnade.protocols.standing import Gate, Places, Verdict
 from colonnade.standing.scores.counts import asked_on, counts, marks
 from colonnade.standing.scores.settings import Standing
 from colonnade.study import PartyConfig

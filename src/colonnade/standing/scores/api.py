@@ -20,7 +20,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from colonnade.errors import CapacityError, ColonnadeError
-from colonnade.protocols.scores.vocabulary import MOST_ASKED
+from colonnade.protocols.standing import MOST_ASKED
 from colonnade.standing.scores import description
 from colonnade.standing.scores.questions import Found, Refused
 from colonnade.standing.scores.service import Kept, ScoresService

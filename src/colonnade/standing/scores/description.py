@@ -87,7 +87,7 @@ def openapi(question: dict[str, Any]) -> dict[str, Any]:
 def model(standing: Standing) -> dict[str, Any]:
     """A standing question in plain values: what it is about, and what a question costs."""
     task, study = standing.task, standing.study
-    classes = getattr(standing.model.scorer, "classes_", None)
+    classes = standing.question.classes
     return {
         "name": study.name,
         "to": task.to,

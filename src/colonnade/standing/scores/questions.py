@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError, PeerLost
-from colonnade.protocols.scores.standing import Answer, Places
-from colonnade.protocols.scores.vocabulary import MOST_ASKED
+from colonnade.protocols.standing import MOST_ASKED, Answer, Places, Row, Weigh
 
 MOST_WAITING = 256
 """Requests that may wait for an answer; more are refused at once."""
-Row = Mapping[str, Any]
-"""What is known of one person, as plain values."""
-Weigh = Callable[[Answer, Places], list[Row]]
-"""Turns what was opened of these places into what a caller is told of each; not called for those who are refused."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from colonnade.disk import reading, writing
 from colonnade.errors import StorageError, StudyError
-from colonnade.protocols.scores.standing import Gate, Opened, Places, Verdict
+from colonnade.protocols.standing import Gate, Opened, Places, Verdict
 from colonnade.randomness import new_key
 from colonnade.standing.scores import settings
 from colonnade.standing.scores.allowance import Allowance

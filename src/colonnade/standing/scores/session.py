@@ -5,24 +5,17 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 from typing import Any, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from colonnade.errors import ColonnadeError
-from colonnade.models.beliefs import Belief
-from colonnade.models.hearing import Heard
 from colonnade.protocols.roles import Coordinator, Owner
-from colonnade.protocols.scores import standing as protocol
-from colonnade.protocols.scores.programs import Parts
-from colonnade.protocols.scores.standing import Answer, Opened, Places, StandingScores
 from colonnade.protocols.session import Place, play
-from colonnade.standing.scores.questions import Questions, Row
+from colonnade.protocols.standing import Opened
+from colonnade.standing.scores.questions import Questions
 from colonnade.standing.scores.settings import Standing
 from colonnade.study import PartyConfig
 from colonnade.study.alignment.play import Matching, align_as_coordinator
@@ -63,12 +56,12 @@ class Seat:
     """The coordinator's part."""
 
     def __init__(self, standing: Standing) -> None:
-        self._standing, self._open = standing, StandingScores(standing.task)
+        self._standing = standing
 
     def program(self, me: Coordinator) -> None:
         """Compare lists once, then keep the third seat or only stay."""
         align_as_coordinator(me, self._standing.study, Noted())
-        protocol.coordinator(me, self._open)
+        self._standing.question.coordinator(me)
 
     def ended(self, why: BaseException | None) -> None:
         """Nothing to clear away."""
@@ -78,19 +71,17 @@ class Seat:
 
 
 class _Owner:
-    """What both kinds of owners have: the table, aligned with the others', as parts of scores."""
+    """What both kinds of owners have: the table, aligned with the others'."""
 
     def __init__(self, standing: Standing, config: PartyConfig) -> None:
         study = standing.study
         config.check(study)
-        self.standing, self.config, self.model = standing, config, standing.model
-        self._open = StandingScores(standing.task)
+        self.standing, self.config, self.question = standing, config, standing.question
         self._table = _table(standing, config)
 
-    def aligned(self, me: Owner) -> tuple[Table, Parts]:
-        """The people that all hold, and this party's part of their scores."""
-        table = Matching(self.standing.study, self.config, self._table, Noted()).owner(me)
-        return table, self.model.parts(me.name, table)
+    def aligned(self, me: Owner) -> Table:
+        """The people that all hold."""
+        return Matching(self.standing.study, self.config, self._table, Noted()).owner(me)
 
 
 class Answering(_Owner):
@@ -103,8 +94,7 @@ class Answering(_Owner):
 
     def program(self, me: Owner) -> None:
         """Answer questions until the session ends."""
-        _, parts = self.aligned(me)
-        protocol.dealer(me, parts, self._open, self._opened)
+        self.question.dealer(me, self.aligned(me), self._opened)
 
     def ended(self, why: BaseException | None) -> None:
         """Nothing to clear away: what was counted stays counted."""
@@ -122,20 +112,9 @@ class Asking(_Owner):
 
     def program(self, me: Owner) -> None:
         """Ask what programs of this party ask, until it is stopped."""
-        table, parts = self.aligned(me)
-        foreseen = self.model.foreseen(table, self.standing.task)
-
-        def weigh(answer: Answer, places: Places) -> list[Row]:
-            kept = ~answer.verdict.refused
-            opened = answer.opened
-            told = replace(opened, ids=(), others=opened.others[kept], own=opened.own[kept])
-            at = places[kept]
-            beliefs = {name: Belief(one.mean[at], one.variance[at], one.doubt) for name, one in foreseen.items()}
-            names = (name for name, one in zip(opened.ids, kept.tolist(), strict=True) if one)
-            return _rows(tuple(names), *self.model.weighed(Heard(told, beliefs)))
-
-        self._questions.expect(weigh)
-        protocol.asker(me, parts, self._open, self._questions)
+        table = self.aligned(me)
+        self._questions.expect(self.question.weigh(table))
+        self.question.asker(me, table, self._questions)
 
     def ended(self, why: BaseException | None) -> None:
         """Tell whoever waits."""
@@ -144,16 +123,6 @@ class Asking(_Owner):
     def stop(self) -> None:
         """Let nobody wait for a question any more."""
         self._questions.stop()
-
-
-def _rows(ids: tuple[str, ...], scores: NDArray[np.float64], predictions: NDArray[Any], beside: Any) -> list[Row]:
-    """What a caller is told of each person."""
-    columns: dict[str, list[Any]] = {"id": list(ids), "prediction": predictions.tolist(), "scores": scores.tolist()}
-    if beside.probabilities is not None:
-        columns["probabilities"] = beside.probabilities.tolist()
-    if beside.deviations is not None and beside.deviations.any():
-        columns["deviations"] = beside.deviations.tolist()
-    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def _table(standing: Standing, config: PartyConfig) -> Table:
@@ -167,7 +136,7 @@ def take_part(place: Place, standing: Standing, participant: Participant, *, wai
         with threadpool_limits(limits=1, user_api="blas"):
             play(
                 place,
-                StandingScores(standing.task),
+                standing.question.session,
                 participant.program,
                 wait=wait,
                 aligns=standing.study.aligning is not None,

@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field, ValidationError, field_validator
 
 from colonnade.errors import PolicyError, StudyError
-from colonnade.models.prediction import JointPrediction
-from colonnade.protocols.scores.task import Scores
+from colonnade.models import registry
+from colonnade.protocols.standing import StandingQuestion
 from colonnade.study import Study
 from colonnade.study.keys import Part, checked_path
 from colonnade.study.spec import first_problem
@@ -65,7 +64,7 @@ class Standing:
     """A study that stands open for questions, checked."""
 
     study: Study
-    task: Scores
+    question: StandingQuestion
     per_person: int = 1
     per_day: int = 10_000
 
@@ -73,25 +72,18 @@ class Standing:
     def of(cls, study: Study, per_person: int = 1, per_day: int = 10_000) -> Standing:
         """This study, if questions can be asked in it one by one; otherwise an error."""
         study.runnable()
-        task, model = study.task, study.estimator()
-        if not isinstance(model, JointPrediction):
+        make = registry.part(study.content.task.kind, "standing")
+        if make is None:
             raise StudyError(
                 f'{study.path}: scores on demand need a study of kind = "prediction", and this one is of kind '
                 f"{study.content.task.kind!r}"
             )
-        if not isinstance(task, Scores):
-            raise StudyError(
-                f"{study.path}: scores on demand are added up on shares, and levels are not: set "
-                'answers = "noise" in [task], or run it once as a study of its own'
-            )
-        return cls(study, task, per_person, per_day)
+        return cls(study, make(study.path, study.estimator(), study.task), per_person, per_day)
 
-    @cached_property
-    def model(self) -> JointPrediction:
-        """The question, with its public model."""
-        found = self.study.estimator()
-        assert isinstance(found, JointPrediction)  # noqa: S101 - checked when it was made
-        return found
+    @property
+    def task(self) -> Any:
+        """The public task of the question."""
+        return self.question.task
 
 
 def read(said: Mapping[str, Any], path: Path) -> ScoresPart:

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from colonnade.errors import ConnectError
+from colonnade.models import registry
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.received import Message, Octets, received
 from colonnade.wire import Certificate, Endpoint, Hub, Identity, dial
@@ -31,7 +32,7 @@ _LINKED: Mapping[str, Direct | None] = {"one": Direct(), "other": Direct(listen=
 _ROOMS = ("hub", "linked")
 _PATIENCE = 60.0
 _MESSAGE = 1 << 21
-_OF_A_WORKER = ("pyarrow.parquet", "colonnade.study.run", "colonnade.models.pca", "colonnade.privacy.noise.strips")
+_OF_A_WORKER = ("pyarrow.parquet", "colonnade.study.run", "colonnade.privacy.noise.strips")
 """What a worker has imported, so that its memory is counted too."""
 
 
@@ -186,6 +187,7 @@ def _began(pipe: Connection) -> str:
 def _serve(folder: str, pipe: Connection) -> None:
     for name in _OF_A_WORKER:
         import_module(name)
+    registry.load(registry.rows()[0].kind)  # any model will do
     place = Path(folder)
     names = (*ENDS, COORDINATOR)
     certificates = {name: Certificate.load(place / f"{name}.crt") for name in names}

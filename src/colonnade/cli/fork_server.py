@@ -1,0 +1,29 @@
+"""The fork server where it is started anew: import, then fork whenever that is asked (``study/forks.py`` starts it)."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from importlib import import_module
+
+from colonnade.cli import main as command
+from colonnade.cli.app import built
+from colonnade.cli.forking import deaf, hearing, prepare, serve
+from colonnade.models import registry
+
+
+def main() -> None:
+    """Serve; a forked process returns here, and runs its command as if started."""
+    control = socket.socket(fileno=int(sys.argv[1]))
+    control.set_inheritable(False)
+    usual = deaf()
+    import_module("colonnade.standing.assess")
+    prepare(row.kind for row in registry.rows() if row.often)
+    built()
+    serve(control)
+    hearing(usual)
+    command()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""The kinds of study, a folder each: everything about one kind, from its model to its audit games.
+
+No floor of the core imports a kind: the rows of :mod:`colonnade.models.registry` name what each of them has. A kind
+imports another one only where ``docs/explanation/architecture.md`` says so. Each folder begins with a page of its own.
+"""
+
+from typing import TYPE_CHECKING
+
+from colonnade.lazy import exports
+
+if TYPE_CHECKING:
+    from colonnade.kinds.glm.crossval import cross_validate as cross_validate
+    from colonnade.kinds.glm.guarantees import Guarantees as Guarantees
+    from colonnade.kinds.glm.kept_scores.model import KeptScores as KeptScores
+    from colonnade.kinds.glm.model import GLM as GLM
+    from colonnade.kinds.pca.model import PCA as PCA
+    from colonnade.kinds.polynomial.model import PolynomialSum as PolynomialSum, polynomial_sum as polynomial_sum
+    from colonnade.kinds.prediction.model import JointPrediction as JointPrediction, joint_scores as joint_scores
+    from colonnade.kinds.regression.linear import LinearRegression as LinearRegression
+    from colonnade.kinds.regression.logistic import LogisticRegression as LogisticRegression
+    from colonnade.kinds.split.encoders import (
+        Encoder as Encoder,
+        encoder_from as encoder_from,
+        load_encoder as load_encoder,
+        save_encoder as save_encoder,
+    )
+    from colonnade.kinds.split.model import SplitClassifier as SplitClassifier, SplitRegressor as SplitRegressor
+    from colonnade.kinds.split.scores import SplitScores as SplitScores
+    from colonnade.kinds.synthesis.model import Synthesizer as Synthesizer
+    from colonnade.kinds.synthesis.quality import (
+        SyntheticQuality as SyntheticQuality,
+        evaluate_synthetic as evaluate_synthetic,
+    )
+
+__all__, __getattr__, __dir__ = exports(
+    __name__,
+    {
+        "glm.crossval": "cross_validate",
+        "glm.guarantees": "Guarantees",
+        "glm.kept_scores.model": "KeptScores",
+        "glm.model": "GLM",
+        "pca.model": "PCA",
+        "polynomial.model": "PolynomialSum polynomial_sum",
+        "prediction.model": "JointPrediction joint_scores",
+        "regression.linear": "LinearRegression",
+        "regression.logistic": "LogisticRegression",
+        "split.encoders": "Encoder encoder_from load_encoder save_encoder",
+        "split.model": "SplitClassifier SplitRegressor",
+        "split.scores": "SplitScores",
+        "synthesis.model": "Synthesizer",
+        "synthesis.quality": "SyntheticQuality evaluate_synthetic",
+    },
+)

@@ -1,0 +1,20 @@
+"""Generalised linear models over noised messages: there is no committee, and each party keeps its own weights.
+
+Paper: HDP-VFL, Algorithm 1 (``method="gradient"``), with received numbers clipped; ``method="alternating"`` fits
+instead of taking steps. Theorems: docs/theory/exchange-sensitivity.md (Theorem H), docs/theory/alternating-fits.md,
+docs/theory/glm-families.md (the losses).
+
+What leaves: scores of the parties without the label, and slopes of the party with it, each with noise on a grid; the
+weights stay with their parties unless they are released, which is one more noisy release.
+
+Reading order:
+
+- ``model``: ``GLM``, which a data scientist calls; ``plan``, ``tuning``: its public task; ``preflight``: what it says.
+- ``exchange/``: Algorithm 1: the task, a program for each side, the fits; ``losses/``: families and labels.
+- ``sensitivity_exchange``, ``sensitivity_alternating``: how far one person moves the messages of a whole run;
+  ``guarantees``: what that promises to whom.
+- ``fitted``, ``kept``, ``export``: the fitted model and what parties keep; ``crossval``: choosing parameters.
+- ``kept_scores/``: scores of new people by kept weights, a study of its own.
+- ``report``: how a person sees the result.
+- ``audit_messages``, ``audit_times``: the games; ``audit_twins``: the same games, broken on purpose.
+"""

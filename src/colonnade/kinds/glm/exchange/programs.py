@@ -1,0 +1,247 @@
+"""Generalised linear models over noised messages (HDP-VFL: Algorithm 1, where received numbers are clipped).
+
+The active party holds the label. In every step it sends the noised slopes of its loss, the same numbers to all; each
+passive party clips them, updates its own weights and answers with the noised scores of its rows; the active party adds
+those to its own. Nobody computes on shares: a party sends its own numbers with its own noise, on a grid. Every party
+keeps its weights; if the task says so, all release them with noise in the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import DataError, StudyError
+from colonnade.kinds.glm.exchange import sides, vocabulary
+from colonnade.kinds.glm.exchange.sides import ActiveDescent, ActiveFit, KeptWeights, Passive, active_side, passive_side
+from colonnade.kinds.glm.exchange.task import Exchange
+from colonnade.protocols.agreement import told_alike
+from colonnade.protocols.messages import own_noise
+from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner, Role
+from colonnade.protocols.rounds import Draw, EarlyStop, NextNoise, Rounds
+from colonnade.protocols.rows import Rows, agree_on_rows, compare_rows
+from colonnade.randomness import Stream, new_key
+from colonnade.received import received
+
+Integers = NDArray[np.int64]
+Vector = NDArray[np.float64]
+_SLOPES = "slopes"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a participant has in the end: its own weights if it is an owner, and everyone's if they were released."""
+
+    last_fit: Callable[[], KeptWeights] | None
+    released: Mapping[str, KeptWeights] | None
+    fit: str = ""
+    """A random name of this fit, equal at all parties, so that weights of different fits are not combined."""
+    side: ActiveFit | ActiveDescent | None = None
+    """The active party's own side of the exchange, which it tells nobody."""
+
+    @cached_property
+    def kept(self) -> KeptWeights | None:
+        """An owner's own weights, computed when they are first asked for: after it has left, so nobody sees how long.
+
+        The active party's last fit ends when it makes no more progress, which depends on its rows.
+        """
+        return None if self.last_fit is None else self.last_fit()
+
+    @property
+    def in_sample(self) -> tuple[Vector, Vector] | None:
+        """The active party's labels, and what its final model expects of the same people, as scores."""
+        if self.side is None or self.kept is None:
+            return None
+        return self.side.labels, self.side.expected(self.kept)
+
+
+def owner(me: Owner, features: Rows, labels: Vector | None, task: Exchange) -> Outcome:
+    """An owner's program; the active party gives ``labels`` in the order of the rows."""
+    stream = Stream.fresh()
+    rows = _checked(me, features, labels, task)
+    with me.meter.phase("encode"):
+        held = sides.with_constant(np.vstack(list(features.blocks(rows))), me.name, task)
+
+    def draw(name: str, variance: int, count: int) -> Integers:
+        with me.meter.phase("noise"):
+            return own_noise(name, variance).draw((count,), stream)
+
+    if labels is not None:
+        return _active(me, active_side(held, labels, task), task, draw)
+    return _passive(me, passive_side(held, me.name, task), task, draw)
+
+
+def coordinator(me: Coordinator, task: Exchange) -> Outcome:
+    """The coordinator's program: it passes messages on, and learns what is released."""
+    compare_rows(me, task)
+    fit = _named(me, task)
+    for step in (rounds := Rounds(task.steps, me.progress, "exchange")):
+        if not _goes_on(me, task, step.number):
+            rounds.end()
+    if not task.release:
+        return Outcome(None, None, fit)
+    released = _weights_of_others(me, task) | {task.active: _unfolded(me, task)}
+    return Outcome(None, _released_alike(me, released, fit, task), fit)
+
+
+def simulate(
+    tables: Mapping[str, NDArray[np.float64]], labels: Vector, task: Exchange, stream: Stream
+) -> tuple[dict[str, KeptWeights], dict[str, KeptWeights] | None]:
+    """What all parties would keep and release, computed in one place: the same steps, rounding and noise.
+
+    It is for evaluation on data that may be in one place; a study never calls it.
+    """
+    return reference(tables, labels, task, lambda name, v, count: own_noise(name, v).draw((count,), stream))
+
+
+def reference(
+    tables: Mapping[str, NDArray[np.float64]], labels: Vector, task: Exchange, draw: Draw
+) -> tuple[dict[str, KeptWeights], dict[str, KeptWeights] | None]:
+    """The protocol in one place, without messages; with the same noise it gives the same numbers."""
+    active = active_side(sides.with_constant(tables[task.active], task.active, task), labels, task)
+    others = {name: passive_side(sides.with_constant(tables[name], name, task), name, task) for name in task.passives}
+    early_stop = EarlyStop(task.patience, task.batches)
+    for step in task.steps:
+        slopes = sides.noised(active.slopes(step.batch), task.active, task, draw)
+        active.learn(step.answer)
+        for name, side in others.items():
+            side.take(step.batch, task.grid.real(slopes))
+            if step.answer is not None:
+                told = sides.noised(side.scores(step.answer), name, task, draw)
+                active.hear(name, step.answer, task.grid.real(told))
+        if early_stop.after(task.grid.real(slopes)):
+            break
+    kept = {task.active: active.kept()} | {name: side.kept() for name, side in others.items()}
+    if not task.release:
+        return kept, None
+    released = {task.active: active.released()} | {name: side.weights for name, side in others.items()}
+    opened = {name: task.grid.real(sides.noised_weights(w, name, task, draw)) for name, w in released.items()}
+    public = {name: KeptWeights(name, opened[name]) for name in task.passives}
+    return kept, public | {task.active: active.unfolded(opened[task.active])}
+
+
+def _active(me: Owner, side: ActiveFit | ActiveDescent, task: Exchange, draw: Draw) -> Outcome:
+    event, total = task.message_event(me.name), len(task.steps)
+    early_stop = EarlyStop(task.patience, task.batches)
+    fit, others = new_key()[:16].hex(), (*task.passives, COORDINATOR)
+    for name in others:
+        me.link(name).send("fit", name=fit)
+    ahead, said = NextNoise(me.name, task.message_variance(me.name), draw), sha256(fit.encode())
+    ahead.prepare(_size(task.steps[0].batch, task))
+    for step in (rounds := Rounds(task.steps, me.progress, "exchange")):
+        with me.meter.phase("slopes"):
+            slopes = sides.noised(side.slopes(step.batch), me.name, task, ahead)
+        me.tell(task.passives, "slopes", slopes, event=event)
+        said.update(slopes.astype("<i8").tobytes())
+        stop = early_stop.after(task.grid.real(slopes)) or step.number + 1 == total
+        for name in others:
+            me.link(name).send("step", more=not stop)
+        with me.meter.phase("learn"):
+            side.learn(step.answer)  # while the others fit
+        if not stop:
+            ahead.prepare(_size(task.steps[step.number + 1].batch, task))
+        if step.answer is not None:
+            for name in task.passives:
+                told = me.receive_told(name, "scores", _size(step.answer, task), task.bound)
+                side.hear(name, step.answer, task.grid.real(told))
+        if stop:
+            rounds.end()
+    told_alike(me, task.owners, said.digest(), _SLOPES)
+    if not task.release:
+        return Outcome(side.kept, None, fit, side)
+    opened = _publish(me, side.released(), task, draw)
+    unfolded = side.unfolded(opened[me.name].weights)
+    for name in others:  # made of released and received numbers alone
+        me.link(name).send("unfolded", weights=unfolded.weights, factors=[unfolded.factors[p] for p in task.passives])
+    return Outcome(side.kept, _released_alike(me, opened | {me.name: unfolded}, fit, task), fit, side)
+
+
+def _passive(me: Owner, side: Passive, task: Exchange, draw: Draw) -> Outcome:
+    event, fit = task.message_event(me.name), _named(me, task)
+    ahead, said = NextNoise(me.name, task.message_variance(me.name), draw), sha256(fit.encode())
+    for step in (rounds := Rounds(task.steps, me.progress, "exchange")):
+        if step.answer is not None:
+            ahead.prepare(_size(step.answer, task))
+        slopes = me.receive_told(task.active, "slopes", _size(step.batch, task), task.bound)
+        said.update(slopes.astype("<i8").tobytes())
+        if not _goes_on(me, task, step.number):
+            rounds.end()
+        with me.meter.phase("learn"):
+            side.take(step.batch, task.grid.real(slopes))
+        if step.answer is not None:
+            told = sides.noised(side.scores(step.answer), me.name, task, ahead)
+            me.tell((task.active,), "scores", told, event=event)
+    told_alike(me, task.owners, said.digest(), _SLOPES)
+    if not task.release:
+        return Outcome(side.kept, None, fit)
+    opened = _publish(me, side.weights, task, draw)
+    return Outcome(side.kept, _released_alike(me, opened | {task.active: _unfolded(me, task)}, fit, task), fit)
+
+
+def _publish(me: Owner, weights: Vector, task: Exchange, draw: Draw) -> dict[str, KeptWeights]:
+    """Release own weights to everybody, and receive everybody's."""
+    told = sides.noised_weights(weights, me.name, task, draw)
+    others = [name for name in task.everyone if name != me.name]
+    me.tell(others, "weights", told, event=task.weights_event(me.name))
+    return {me.name: KeptWeights(me.name, task.grid.real(told))} | _weights_of_others(me, task)
+
+
+def _weights_of_others(me: Role, task: Exchange) -> dict[str, KeptWeights]:
+    """The weights that all other owners release."""
+    others = [name for name in task.owners if name != me.name]
+    most = vocabulary.LARGEST_WEIGHT
+    told = {name: me.receive_told(name, "weights", task.weights(name), most) for name in others}
+    return {name: KeptWeights(name, task.grid.real(numbers)) for name, numbers in told.items()}
+
+
+def _unfolded(me: Role, task: Exchange) -> KeptWeights:
+    """Receive the active party's released weights, as a model of the scores themselves."""
+    told = received(me.link(task.active), task.active, vocabulary.unfolded(task))
+    return KeptWeights(task.active, told["weights"], dict(zip(task.passives, told["factors"], strict=True)))
+
+
+def _released_alike(me: Role, released: dict[str, KeptWeights], fit: str, task: Exchange) -> dict[str, KeptWeights]:
+    """The released weights, if everybody was told the same ones."""
+    state = sha256(fit.encode())
+    for name in task.owners:
+        factors = [released[name].factors.get(passive, 0.0) for passive in task.passives]
+        state.update(np.append(released[name].weights, factors).astype("<f8").tobytes())
+    told_alike(me, (*task.owners, COORDINATOR), state.digest(), "released weights")
+    return released
+
+
+def _named(me: Role, task: Exchange) -> str:
+    name: str = received(me.link(task.active), task.active, vocabulary.FIT)["name"]
+    return name
+
+
+def _goes_on(me: Role, task: Exchange, number: int) -> bool:
+    """Whether the active party takes another step."""
+    more: bool = received(me.link(task.active), task.active, vocabulary.step(task, number))["more"]
+    return more
+
+
+def _size(batch: int, task: Exchange) -> int:
+    return len(range(batch, task.rows, task.batches))
+
+
+def _checked(me: Owner, features: Rows, labels: Vector | None, task: Exchange) -> int:
+    """The number of rows, after checks of what this owner holds; nothing has been sent yet."""
+    if features.places is not None:
+        raise StudyError("an exchange needs to know whom all parties hold; align with hidden = false")
+    if (me.name == task.active) != (labels is not None):
+        raise DataError(f"the label is held by {task.active}, and by nobody else")
+    mine = len(features.ids)
+    if mine != task.rows:
+        raise StudyError(
+            f"{me.name} has {mine} rows and the study says {task.rows}: bounds and batches rest on that number, so set "
+            "rows to the number of people that all parties hold"
+        )
+    if labels is not None and labels.shape != (mine,):
+        raise DataError(f"{me.name} must have one label for each of its rows")
+    return agree_on_rows(me, task, features)

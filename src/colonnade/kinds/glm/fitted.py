@@ -1,0 +1,318 @@
+"""A fitted generalised linear model: weights that were released, or weights that the parties keep."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Unpack
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import StudyError
+from colonnade.kinds.glm import export as glm_export, kept as glm_kept, plan as glm_plan
+from colonnade.kinds.glm.exchange.programs import Outcome
+from colonnade.kinds.glm.exchange.sides import KeptWeights
+from colonnade.kinds.glm.exchange.task import Exchange
+from colonnade.kinds.glm.guarantees import Guarantees
+from colonnade.kinds.glm.kept import Everyone
+from colonnade.kinds.glm.losses.labels import NAMES, Family, family_for
+from colonnade.models import metrics as glm_metrics
+from colonnade.models.assessment import Assessment
+from colonnade.models.design import Design
+from colonnade.models.exported import means_scored
+from colonnade.models.linear_model import LinearModel
+from colonnade.models.newcomers import Given, Matrix, People, table_of
+from colonnade.models.onnx_graph import Graph
+from colonnade.models.pictures import parties
+from colonnade.models.predicting import Deciding
+from colonnade.models.saved import count, epsilons, facts, numbers, size, texts, word
+from colonnade.pictures.look import Sheet
+from colonnade.tables import Number, decode_number
+from colonnade.tables.centred import Centred
+
+CLASSES = ("logistic", "svm")
+Vector = NDArray[np.float64]
+
+
+class FittedGLM(Deciding[Exchange, Outcome | Everyone], LinearModel[Exchange, Outcome | Everyone]):
+    """A fitted generalised linear model: its weights, predictions and promises."""
+
+    keeps = "weights"
+    saved: ClassVar = {
+        "feature_names_in": texts,
+        "method": word,
+        "noise_std": size,
+        "plan": facts,
+        "protection": epsilons,
+    }
+    family: str
+    family_options: Mapping[str, Any] | None
+    noise_std_: float
+    plan_: dict[str, Any]
+    kept_: dict[str, KeptWeights]
+    _released: tuple[Matrix, Matrix] | None
+    _view: Assessment | None = None
+
+    # --- the weights
+
+    @property
+    def coef_(self) -> Matrix:
+        """The released weights of the encoded columns, one row."""
+        return self._public()[0]
+
+    @coef_.setter
+    def coef_(self, value: Matrix) -> None:
+        self._released = (value, self._public()[1])
+
+    @property
+    def intercept_(self) -> Matrix:
+        """The released intercept."""
+        return self._public()[1]
+
+    @intercept_.setter
+    def intercept_(self, value: Matrix) -> None:
+        self._released = (self._public()[0], value)
+
+    @property
+    def has_public_weights(self) -> bool:
+        """Whether the weights were released."""
+        return self._released is not None
+
+    def _public(self) -> tuple[Matrix, Matrix]:
+        self._check_fitted()
+        if self._released is None:
+            raise StudyError(
+                "the parties kept their weights, so there are none to read: fit with release=True to publish them, or "
+                "ask for scores by joint_scores"
+            )
+        return self._released
+
+    def linear(self) -> tuple[Matrix, Matrix]:
+        """The released weights, or else those that the parties kept; an error if some are not in this process."""
+        if self._released is not None:
+            return self._released
+        if missing := [party for party in self.schemas_ if party not in self.kept_]:
+            raise StudyError(
+                f"the weights of {', '.join(missing)} are kept there and not in this process: ask for scores by "
+                "joint_scores, or fit with release=True"
+            )
+        return glm_kept.combined(self.kept_, self.family_, self.design_)
+
+    def kept_rows(self, party: str, source: Any) -> tuple[Matrix, Vector]:
+        """One party's centred rows with the constant, and the weights that it kept for them."""
+        self._check_fitted()
+        if party not in self.kept_:
+            raise StudyError(
+                f"the weights that {party} kept are not in this process: load_kept reads them from its own file"
+            )
+        schema = self._feature_schema(party)
+        rows = np.zeros((len(source), 0))
+        if schema is not None:
+            rows = Centred(schema).features(table_of(source, schema)).matrix()
+        return np.hstack([rows, np.full((len(rows), 1), glm_plan.INTERCEPT)]), self.kept_[party].weights
+
+    def save_kept(self, path: str | Path, party: str | None = None) -> Path:
+        """Write one party's own weights to a file that only this user can read; ``party`` says whose."""
+        self._check_fitted()
+        if party is None and len(self.kept_) == 1:
+            party = next(iter(self.kept_))
+        if party not in self.kept_:
+            held = ", ".join(self.kept_) or "nobody"
+            raise StudyError(f"name the party whose weights to write, one of those in this process: {held}")
+        return glm_kept.write(Path(path), self.kept_[party], self._columns(party), self.digest)
+
+    def load_kept(self, path: str | Path) -> str:
+        """Read weights that :meth:`save_kept` wrote, and return whose they are."""
+        self._check_fitted()
+        columns = {party: self._columns(party) for party in self.schemas_}
+        kept = glm_kept.read(Path(path), columns, self.design_.owner, self.digest)
+        self.kept_[kept.party] = kept
+        return kept.party
+
+    def kept(self) -> bytes:
+        """This party's own weights as the content of a file; a party of a study has those of nobody else."""
+        (own,) = self.kept_.values()
+        return glm_kept.content(own, self._columns(own.party), self.digest)
+
+    def own_view(self) -> Assessment | None:
+        """What the party with the label sees of its chances for the fit's people; only in the process that fitted."""
+        self._check_fitted()
+        return self._view
+
+    def _columns(self, party: str) -> tuple[str, ...]:
+        return self.design_.centred(party).feature_names
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of everything public about the fit; files of kept weights hold it too."""
+        schemas = {name: schema.digest for name, schema in self.schemas_.items()}
+        weights = None if self._released is None else [part.tolist() for part in self._released]
+        public = [schemas, self.label_, self.family_.plain(), self.plan_, weights]
+        return hashlib.sha256(json.dumps(public, sort_keys=True).encode()).hexdigest()
+
+    # --- what the fit promises
+
+    @property
+    def guarantees_(self) -> Guarantees:
+        """Every promise, for each thing that can be seen: messages, kept weights, channels, releases, coalitions."""
+        self._check_fitted()
+        return Guarantees.of(self.privacy_)
+
+    # --- predictions
+
+    def family_of(self, design: Design) -> Family:
+        """The loss of the next fit, with its bounds."""
+        return _family(self.family, self.family_options, design)
+
+    @property
+    def family_(self) -> Family:
+        """The loss of the fitted model."""
+        self._check_fitted()
+        return _family(self.parameters_["family"], self.parameters_["family_options"], self.design_)
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """The two classes; numbers have none."""
+        if not hasattr(self, "schemas_") or self.family_.name not in CLASSES:
+            raise AttributeError("classes_")
+        return super().classes_
+
+    @property
+    def own_unit(self) -> tuple[float, float]:
+        """In linear predictors, the unit of the family's own scores and where they are zero."""
+        return glm_kept.unit_of(self.family_, self.design_)
+
+    def own_scores(self, scores: Matrix) -> Vector:
+        """The family's own scores of linear predictors of shape (rows, 1)."""
+        unit, zero = self.own_unit
+        found: Vector = (np.asarray(scores, dtype=np.float64)[:, 0] - zero) / unit
+        return found
+
+    def answers(self, scores: Matrix, threshold: float | str | None = None) -> NDArray[Any]:
+        """The class that the threshold chooses, or the expected label in its unit, within its bounds."""
+        if self.family_.name in CLASSES:
+            return super().answers(scores, threshold)
+        if threshold is not None:
+            raise StudyError("a threshold is for classes, and this model predicts numbers")
+        return self.family_.mean(self.own_scores(scores))
+
+    def decision_function(self, X: People, **given: Unpack[Given]) -> Vector:
+        """The linear predictor of each person."""
+        found: Vector = self.scores(X, **given)[:, 0]
+        return found
+
+    def chances(self, scores: Matrix) -> Matrix:
+        """The chance of each of the two classes."""
+        self._check_fitted()
+        if (family := self.family_).name not in CLASSES:
+            raise StudyError(f"the {family.name} family predicts numbers, not chances of classes: use predict")
+        chance = family.mean(self.own_scores(scores))
+        return np.column_stack([1 - chance, chance])
+
+    def score(self, X: People, y: NDArray[Any] | None = None, **given: Unpack[Given]) -> float:
+        """Classes: the share predicted. Numbers: the part of the deviance explained, for ``linear`` R^2."""
+        return self.rated(*self.compared(X, y, **given))
+
+    def rated(self, true: NDArray[Any], predicted: NDArray[Any]) -> float:
+        """How good predictions are for these labels."""
+        if (family := self.family_.name) in CLASSES:
+            return glm_metrics.accuracy(true, predicted)
+        return glm_metrics.explained(family, true.astype(np.float64), predicted.astype(np.float64))
+
+    def true_of(self, X: People) -> NDArray[Any]:
+        """The labels of people, where X has a table with the label column: classes, or numbers in their unit."""
+        encoded, declared = self.label_of(X), self.design_.declared
+        if isinstance(declared, Number):
+            return decode_number(encoded[:, 0], declared)
+        found: NDArray[Any] = self.classes_[encoded[:, -1].astype(np.intp)]
+        return found
+
+    @property
+    def _estimator_type(self) -> str:
+        return "classifier" if self.family in CLASSES else "regressor"
+
+    # --- as plain values
+
+    @property
+    def in_short(self) -> str:
+        """What was learned, in one line."""
+        epochs, family = self.plan_["epochs"], self.family_.name
+        how = f"by {self.method_}, {epochs} epoch{'s' if epochs > 1 else ''}"
+        return f"{family} model of {self.label_} on {self.n_features_in_} columns over messages, {how}"
+
+    def pictured(self) -> Sheet:
+        """The released weights; of weights that parties keep, the noise of the messages they follow from."""
+        if self.has_public_weights:
+            return super().pictured()
+        return parties.noise(self.plan_["deviations"], "each number of a message")
+
+    @property
+    def how_to_score(self) -> str:
+        """In words, how scores follow from the weights, for somebody who has nothing but the weights."""
+        return glm_export.how_to_score(self.family_)
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything somebody needs to use a released model without this library, as plain values."""
+        return super().to_json() | {"family": glm_export.described(self.family_)}
+
+    def to_sklearn(self) -> Any:
+        """A fitted scikit-learn estimator of the released weights; predictions are not cut off at the label's bounds.
+
+        It is a ``LogisticRegression``, a ``LinearSVC``, a ``LinearRegression`` (wrapped where the label has a
+        logarithmic scale), a ``PoissonRegressor`` or a ``GammaRegressor``.
+        """
+        self._public()
+        family = self.family_.name
+        if family in ("logistic", "linear"):
+            return super().to_sklearn()
+        if family == "svm":
+            return glm_export.margins(self.weights, self.classes_)
+        return glm_export.positive_mean(self.weights, family)
+
+    def scored_in_graph(self, graph: Graph, scores: str) -> None:
+        """Give out, in an ONNX graph, what linear predictors predict."""
+        if self.family_.name == "logistic":
+            unit, zero = self.own_unit
+            super().scored_in_graph(graph, graph.of("Div", graph.of("Sub", scores, zero), unit))
+        else:
+            means_scored(graph, scores, self.family_, self.own_unit)
+
+    def learned(self) -> dict[str, Any]:
+        """What everybody may know, as plain values; kept weights are never included."""
+        slopes, offsets = (None, None) if self._released is None else (part.tolist() for part in self._released)
+        others = super().learned()
+        names = {"feature_names_in": others.pop("feature_names_in")}
+        return names | {"coef": slopes, "intercept": offsets} | others
+
+    def restore(self, learned: dict[str, Any]) -> None:
+        """Set the learned attributes from plain values."""
+        super().restore(learned)
+        self.kept_, self._released = {}, None
+        if learned["coef"] is not None:
+            slopes, offsets = (numbers(learned[name]) for name in ("coef", "intercept"))
+            self._released = slopes, offsets
+            if slopes.shape != (1, len(self.feature_names_in_)) or offsets.shape != (1,):
+                raise ValueError("weights and names do not belong together")
+
+    def check_restored(self) -> None:
+        """Raise an error unless the plan can be that of this model: later questions are priced by its bounds."""
+        super().check_restored()
+        if self.has_public_weights is not self.plan_["release"]:
+            raise ValueError("weights are there exactly if they were released")
+        plan, others = self.plan_, set(self.schemas_) - {self.design_.owner}
+        bounds = {"row_norm", "score_clip", "drift"}
+        fits = plan["family"] == self.family_.name and plan["active"] == self.design_.owner
+        fits = fits and plan["release"] is self.parameters_["release"] and count(plan["epochs"]) and count(plan["rows"])
+        if not fits or set(plan["senders"]) != others:
+            raise ValueError("the plan and the model do not belong together")
+        for sender in plan["senders"].values():
+            if set(sender) != bounds or not all(size(value) >= 0 for value in sender.values()):
+                raise ValueError("the bounds of a sender are no numbers")
+
+
+def _family(name: str, options: Mapping[str, Any] | None, design: Design) -> Family:
+    glm_plan.one_of("family", name, NAMES)
+    return family_for(name, design.declared, **glm_plan.options(options))

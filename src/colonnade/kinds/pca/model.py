@@ -1,0 +1,403 @@
+"""Principal components of columns that nobody holds together, from noisy second moments.
+
+For tables with few columns all second moments are released once. For wide tables these would be too many numbers, so
+their products with a few directions are released, round by round (docs/how-to/pca.md).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Unpack
+
+import numpy as np
+from annotated_types import Ge
+from numpy.typing import NDArray
+
+from colonnade.errors import CapacityError, StudyError
+from colonnade.kinds.pca.component_errors import errors, mean_deviations, not_apart
+from colonnade.kinds.pca.directions import programs as power
+from colonnade.kinds.pca.directions.search import NoisyProducts
+from colonnade.kinds.pca.directions.task import Directions, reach_for
+from colonnade.kinds.pca.pictures import components
+from colonnade.models.estimates import Estimate
+from colonnade.models.exported import about, components_to_onnx, written
+from colonnade.models.federation import Roster
+from colonnade.models.newcomers import Given, Matrix, People, encoded_matrix, gathered, table_of
+from colonnade.models.outlook import ENOUGH_OF_A_SHARE, Outlook, operator_norm
+from colonnade.models.parameters import Count, RowsAtMost, check_whole
+from colonnade.models.planner import Details
+from colonnade.models.saved import Saved, numbers, plain, size, texts
+from colonnade.pictures.look import Sheet
+from colonnade.privacy import Budget, Statement, parse_budgets
+from colonnade.protocols.moments import programs as moments
+from colonnade.protocols.moments.published import NoisyMoments
+from colonnade.protocols.moments.task import Block, Moments
+from colonnade.protocols.roles import Coordinator, Owner
+from colonnade.protocols.rows import Rows
+from colonnade.protocols.sums import Additive
+from colonnade.randomness import Stream
+from colonnade.tables import Table
+
+# A larger constant column gives more exact means and more noise elsewhere; exact means matter if they are subtracted.
+_CONSTANT_SHARE = {True: 0.5, False: 0.125}
+WIDE = 2000
+"""With more encoded columns ``method="auto"`` takes directions: all moments would be over two million numbers."""
+_BESIDE = 8  # directions in a round, in addition to one for each component: with more, fewer rounds are needed
+_MOST_ITERATIONS = 64
+
+Method = Literal["auto", "moments", "power"]
+Task = Moments | Directions
+Published = NoisyMoments | NoisyProducts
+
+
+@dataclass(eq=False, repr=False)
+class PCA(Saved[Task, Published]):
+    """Differentially private principal component analysis over vertically partitioned columns.
+
+    Args:
+        n_components: how many components to keep.
+        epsilon: one number for everyone (each observer alone, and groups of them within the committee's threshold), or
+            a mapping such as ``{"analyst": 1.0, "party": 2.0}``.
+        delta: the delta of all these promises.
+        center: subtract the (noisy) column means first.
+        gamma: the scale of the integer grid; rounding costs about sqrt(columns)/gamma of the clip.
+        rows_at_most: a public limit on the number of rows, from which the arithmetic is sized.
+        method: ``"moments"`` releases all second moments once; ``"power"`` releases their products with few directions,
+            in rounds, for tables with so many columns that all moments would be too many; ``"auto"`` takes the second
+            above 2,000 encoded columns, unless the alignment was hidden, or its sums do not fit and all moments do.
+        iterations: the rounds of ``"power"``. All rounds together cost what one release costs, so more of them take
+            time and no budget. By default they follow from the number of columns.
+    """
+
+    kind = "pca"
+    tasks = (Moments, Directions)
+    saved: ClassVar = {
+        "feature_names_in": texts,
+        "components": numbers,
+        "explained_variance": numbers,
+        "explained_variance_ratio": numbers,
+        "mean": numbers,
+        "count": size,
+        "noise_std": size,
+    }
+    saved_errors: ClassVar = {
+        "components_deviations": numbers,
+        "components_low": numbers,
+        "components_high": numbers,
+        "explained_variance_deviations": numbers,
+        "explained_variance_low": numbers,
+        "explained_variance_high": numbers,
+        "mean_deviations": numbers,
+        "angles": numbers,
+        "together": numbers,
+    }
+    """What noise leaves unknown; models that an earlier release saved do not have it, and it is ``None`` there."""
+
+    n_components: Count = 2
+    _: KW_ONLY
+    epsilon: float | Mapping[str, float]
+    delta: float = 1e-5
+    center: bool = True
+    gamma: Annotated[int, Ge(2)] = 4096
+    rows_at_most: RowsAtMost = 2**24
+    method: Method = "auto"
+    iterations: Count | None = None
+
+    def plan(self, roster: Roster) -> Task:
+        """The least noise that meets every budget."""
+        blocks = tuple(Block(owner, schema.encoded_names, schema.clip) for owner, schema in roster.schemas.items())
+        width = sum(len(block.columns) for block in blocks)
+        check_whole("n_components", self.n_components, 1, width)
+        check_whole("gamma", self.gamma, 2, 2**26)
+        check_whole("rows_at_most", self.rows_at_most, 1, 2**40)
+        method = self._method(width, roster)
+        budgets = parse_budgets(self.epsilon, self.delta, roster.trust)
+        norm = float(np.sqrt(sum(block.clip**2 for block in blocks)))
+        constant = max(1, round(_CONSTANT_SHARE[bool(self.center)] * norm * self.gamma))
+        if method == "moments":
+            return self._plan_moments(blocks, roster, constant, budgets)
+        task = self._plan_power(blocks, roster, constant, budgets)
+        if self.method == "auto" and self.iterations is None and not _fits(task):
+            instead = self._plan_moments(blocks, roster, constant, budgets)
+            return instead if _fits(instead) else task  # its error names a gamma that fits
+        return task
+
+    def _method(self, width: int, roster: Roster) -> str:
+        if self.method not in ("auto", "moments", "power"):
+            raise StudyError(f'method must be "auto", "moments" or "power", not {self.method!r}')
+        wide = width > WIDE and not roster.hidden
+        method = ("power" if wide else "moments") if self.method == "auto" else self.method
+        if method == "power":
+            roster.require_known_members('method="power"')
+        elif self.iterations is not None:
+            raise StudyError('iterations are for method="power"; all second moments are released at once')
+        return method
+
+    def _plan_moments(
+        self, blocks: tuple[Block, ...], roster: Roster, constant: int, budgets: tuple[Budget, ...]
+    ) -> Moments:
+        draft = Moments(
+            blocks, roster.trust, self.gamma, constant, self.rows_at_most, noise=len(blocks), hidden=roster.hidden
+        )
+        return draft.calibrated(budgets)
+
+    def _plan_power(
+        self, blocks: tuple[Block, ...], roster: Roster, constant: int, budgets: tuple[Budget, ...]
+    ) -> Directions:
+        width = sum(len(block.columns) for block in blocks) + 1
+        directions = max(2, min(int(self.n_components) + _BESIDE, width))
+        most = min(_MOST_ITERATIONS, -(-width // directions))
+        # Random directions have about sqrt(directions / width) in common with a component. Each round at least doubles
+        # that where there is more signal than noise, and two more settle it.
+        rounds = min(most, 2 + math.ceil(math.log2(width / directions) / 2))
+        if self.iterations is not None:
+            check_whole("iterations", self.iterations, 1, most)
+            rounds = int(self.iterations)
+        draft = Directions(
+            blocks=blocks,
+            trust=roster.trust,
+            gamma=self.gamma,
+            constant=constant,
+            rows_at_most=self.rows_at_most,
+            directions=directions,
+            rounds=rounds,
+            noise=len(blocks),
+            center=bool(self.center),
+            reach=reach_for(width, rounds, directions),
+        )
+        return draft.calibrated(budgets)
+
+    def details(self, task: Task, statement: Statement) -> Details:
+        """How many openings a wide table takes."""
+        if isinstance(task, Moments):
+            return Details()
+        line = f"{task.rounds:,} openings of products with {task.directions:,} directions each, priced as one"
+        return Details("power", {"openings": task.rounds, "directions": task.directions}, brief=(line,))
+
+    def outlook(self, roster: Roster, task: Task, rows: int | None) -> Outlook:
+        """How far noise moves the variance along a component, against an even share of half the rows' squared norm."""
+        share = math.fsum(block.clip**2 for block in task.blocks) / (2 * len(task.names))
+        moved = operator_norm(task.noise_std / math.sqrt(2), len(task.names))  # two copies off the diagonal
+        return Outlook.falling("the variance of a component, in even shares,", ENOUGH_OF_A_SHARE, moved / share, rows)
+
+    def owner(self, me: Owner, table: Table, task: Task) -> Published:
+        """An owner's program: second moments, or products with directions, are all that is computed together."""
+        rows = self.summands(me.name, table, task)
+        return moments.owner(me, rows, task) if isinstance(task, Moments) else power.owner(me, rows, task)
+
+    def coordinator(self, me: Coordinator, task: Task) -> Published:
+        """The coordinator's program."""
+        return moments.coordinator(me, task) if isinstance(task, Moments) else power.coordinator(me, task)
+
+    def additive(self, task: Task) -> Additive | None:
+        """Second moments are a sum; products with directions are one for every round."""
+        return moments if isinstance(task, Moments) else None
+
+    def summands(self, party: str, table: Table, task: Task) -> Rows:
+        """The encoded rows."""
+        return table.sorted_by_id()
+
+    def simulated(self, tables: Mapping[str, Table], task: Task, stream: Stream) -> Published:
+        """What the protocol would publish about these tables, whose rows are the same people in the same order."""
+        return published({name: table.matrix() for name, table in tables.items()}, task, stream)
+
+    def finish(self, result: Published) -> None:
+        """Set the components: eigenvectors of the noisy matrix, or of its products with directions."""
+        task = result.task
+        if isinstance(result, NoisyMoments):
+            matrix = result.covariance if self.center else result.second_moments / result.count
+            spectrum, total = spectrum_of(matrix), float(np.trace(matrix))
+            values, vectors = leading(spectrum, self.n_components)
+        else:
+            spectrum, total = result.spectrum(), result.variance
+            values, vectors = result.components(self.n_components)
+            vectors = signed(vectors)
+        self.feature_names_in_ = list(task.names)
+        self.components_ = vectors
+        self.explained_variance_ = values
+        self.explained_variance_ratio_ = values / max(total, float(values.sum()), 1e-300)
+        self.mean_ = result.means if self.center else np.zeros(len(task.names))
+        self.count_ = result.count
+        self.noise_std_ = task.noise_std
+        self._finish_errors(result, spectrum)
+
+    def _finish_errors(self, result: Published, spectrum: tuple[Matrix, Matrix]) -> None:
+        found = errors(result, spectrum, self.components_, self.explained_variance_, center=bool(self.center))
+        self.components_deviations_ = found.deviations
+        self.components_low_, self.components_high_ = found.low, found.high
+        self.explained_variance_deviations_ = found.variances
+        self.explained_variance_low_, self.explained_variance_high_ = found.variances_low, found.variances_high
+        self.mean_deviations_ = mean_deviations(result) if self.center else np.zeros(len(self.mean_))
+        self.angles_ = found.angles
+        self.together_ = np.array([found.first, found.last], dtype=np.float64).T
+
+    def learned(self) -> dict[str, Any]:
+        """The learned attributes as plain values, errors only if they are known."""
+        known = {name: plain(value) for name in self.saved_errors if (value := getattr(self, f"{name}_")) is not None}
+        return super().learned() | known
+
+    def restore(self, learned: dict[str, Any]) -> None:
+        """Set the learned attributes from plain values."""
+        super().restore(learned)
+        for name, read in self.saved_errors.items():
+            setattr(self, f"{name}_", read(learned[name]) if name in learned else None)
+
+    def check_restored(self) -> None:
+        """Raise an error unless what was read from a file belongs together."""
+        names = [f"{party}.{name}" for party, schema in self.schemas_.items() for name in schema.encoded_names]
+        count, width = len(self.components_), len(names)
+        shapes = {"components": (count, width), "mean": (width,)}
+        shapes |= dict.fromkeys(("explained_variance", "explained_variance_ratio"), (count,))
+        if self.components_deviations_ is not None:
+            shapes |= dict.fromkeys(("components_deviations", "components_low", "components_high"), (count, width))
+            ends = ("explained_variance_deviations", "explained_variance_low", "explained_variance_high", "angles")
+            shapes |= dict.fromkeys(ends, (count,)) | {"mean_deviations": (width,), "together": (count, 2)}
+        if self.feature_names_in_ != names or any(getattr(self, f"{k}_").shape != due for k, due in shapes.items()):
+            raise ValueError("components and columns do not belong together")
+
+    def transform(self, X: People, **given: Unpack[Given]) -> Matrix:
+        """Scores of new rows, of whom the caller has all columns; one party computes its part with :meth:`partial`.
+
+        X is raw: a federation, a mapping from party to table, or one table with all parties' columns. The rows of a
+        mapping are matched by the column ``id``, in the order of the first table, or with ``same_order=True`` stay as
+        they are. With ``encoded=True`` X is a matrix that is encoded already.
+        """
+        self._check_fitted()
+        if given.get("encoded"):
+            scores: Matrix = (encoded_matrix(X, self.feature_names_in_) - self.mean_) @ self.components_.T
+            return scores
+        people = gathered(X, self.schemas_, self.schemas_, "transform", **given)
+        return np.asarray(np.sum([self.partial(party, people[party]) for party in self.schemas_], axis=0))
+
+    def partial(self, party: str, source: Any) -> NDArray[np.float64]:
+        """One party's part of the scores, from its own columns alone; the parts of all parties add up to the scores."""
+        self._check_fitted()
+        self._check_party(party)
+        rows = table_of(source, self.schemas_[party]).matrix()
+        parties = list(self.schemas_)
+        start = sum(self.schemas_[name].encoded_width for name in parties[: parties.index(party)])
+        span = slice(start, start + rows.shape[1])
+        part: Matrix = (rows - self.mean_[span]) @ self.components_[:, span].T
+        return part
+
+    def to_onnx(self, path: str | Path) -> Path:
+        """Write the components with the encoder as an ONNX file: raw columns in, scores out."""
+        self._check_fitted()
+        return written(components_to_onnx(about(self.kind), self.schemas_, self.components_, self.mean_), path)
+
+    # --- how far noise may have moved it
+
+    def loadings(self, component: int) -> dict[str, Estimate]:
+        """The loadings of one component, counted from 1, by column, each with its deviation and its interval."""
+        self._check_fitted()
+        check_whole("component", component, 1, len(self.components_))
+        own = self.components_[component - 1]
+        if self.components_deviations_ is None:
+            return {name: Estimate(value) for name, value in zip(self.feature_names_in_, own, strict=True)}
+        rows = (own, *(each[component - 1] for each in self._loading_errors()))
+        found = zip(self.feature_names_in_, *rows, strict=True)
+        return {name: Estimate(value, deviation, (low, high)) for name, value, deviation, low, high in found}
+
+    def variances(self) -> list[Estimate]:
+        """The variance of each component, with its deviation and its interval."""
+        self._check_fitted()
+        if self.explained_variance_deviations_ is None:
+            return [Estimate(value) for value in self.explained_variance_]
+        ends = (self.explained_variance_deviations_, self.explained_variance_low_, self.explained_variance_high_)
+        found = zip(self.explained_variance_, *ends, strict=True)
+        return [Estimate(value, deviation, (low, high)) for value, deviation, low, high in found]
+
+    def means(self) -> dict[str, Estimate]:
+        """The mean of each column, with its deviation and its interval; zeros where no means were subtracted."""
+        self._check_fitted()
+        known = self.mean_deviations_ if self.mean_deviations_ is not None else [None] * len(self.mean_)
+        found = zip(self.feature_names_in_, self.mean_, known, strict=True)
+        return {name: Estimate(value, deviation) for name, value, deviation in found}
+
+    def _loading_errors(self) -> tuple[Matrix, Matrix, Matrix]:
+        return self.components_deviations_, self.components_low_, self.components_high_
+
+    @property
+    def clear(self) -> list[bool] | None:
+        """For each component, whether it can be told apart from all others; ``None`` if that is not known."""
+        return None if self.together_ is None else [bool(first == last) for first, last in self.together_]
+
+    def unclear(self) -> list[str]:
+        """Sentences about the components that cannot be told apart."""
+        if self.together_ is None:
+            return []
+        spans = dict.fromkeys((int(first) + 1, int(last) + 1) for first, last in self.together_ if first != last)
+        return [not_apart(first, last, len(self.components_)) for first, last in spans]
+
+    @property
+    def in_short(self) -> str:
+        """What was learned, in one line."""
+        share = f"{float(self.explained_variance_ratio_.sum()):.1%} of the variance"
+        return f"{len(self.components_)} components of {self.n_features_in_} encoded columns, {share}"
+
+    def pictured(self) -> Sheet:
+        """Variances with their intervals, and loadings."""
+        kept = range(1, len(self.components_) + 1)
+        loadings = [list(self.loadings(k).values()) for k in kept]
+        ratios = self.explained_variance_ratio_.tolist()
+        return components(self.variances(), ratios, self.clear, self.feature_names_in_, loadings)
+
+    def summary(self) -> list[str]:
+        """The explained variance, and the strongest loadings of the first components."""
+        self._check_fitted()
+        ratios = ", ".join(f"{ratio:.3f}" for ratio in self.explained_variance_ratio_)
+        lines = [f"explained variance of the {self.n_components} components: {ratios}"]
+        if (clear := self.clear) is not None:
+            lines.append(f"{sum(clear)} of {len(clear)} components are clear of the noise")
+        for index in range(min(3, len(self.components_))):
+            found = self.loadings(index + 1)
+            strongest = sorted(found, key=lambda name: (-found[name].surely, -abs(found[name])))[:4]
+            loadings = ", ".join(f"{name} {found[name].text()}" for name in strongest)
+            lines.append(f"  component {index + 1}{_within(self.angles_, index)}: {loadings}")
+        return lines + [f"  {text}" for text in self.unclear()]
+
+
+def _within(angles: Matrix | None, index: int) -> str:
+    return "" if angles is None or angles[index] >= 90 else f" (within {math.ceil(angles[index])} degrees)"
+
+
+def top_eigenvectors(matrix: Matrix, count: int) -> tuple[Matrix, Matrix]:
+    """The largest eigenvalues, never negative, and their vectors as rows with the largest entry positive."""
+    return leading(spectrum_of(matrix), count)
+
+
+def spectrum_of(matrix: Matrix) -> tuple[Matrix, Matrix]:
+    """All eigenvalues in rising order, and their vectors as columns."""
+    values, vectors = np.linalg.eigh(matrix)
+    return values, vectors
+
+
+def leading(spectrum: tuple[Matrix, Matrix], count: int) -> tuple[Matrix, Matrix]:
+    """The largest of these, never negative, and their vectors as rows with the largest entry positive."""
+    values, vectors = spectrum
+    return np.maximum(values[::-1][:count], 0.0), signed(vectors[:, ::-1][:, :count].T)
+
+
+def signed(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Each row or its opposite, so that its largest entry is positive."""
+    largest = rows[np.arange(len(rows)), np.abs(rows).argmax(axis=1)]
+    turned: NDArray[np.float64] = rows * np.sign(largest)[:, None]
+    return turned
+
+
+def published(matrices: Mapping[str, NDArray[np.float64]], task: Task, stream: Stream) -> Published:
+    """What a run would publish about these encoded rows, computed in one place; for evaluation."""
+    if isinstance(task, Moments):
+        return moments.simulate(matrices, task, stream)
+    return power.simulate(matrices, task, stream)
+
+
+def _fits(task: Task) -> bool:
+    """Whether the integers can hold the sums, and a message can hold what is opened."""
+    try:
+        return bool(task.committee.system.primes)
+    except CapacityError:
+        return False

@@ -1,0 +1,279 @@
+"""The public task of polynomial sums, and the published result: what is known before and after the protocol."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import StudyError
+from colonnade.kinds.polynomial.circuit import Layout, Program, Schedule, integer_program, lay_out, schedule
+from colonnade.kinds.polynomial.expressions import Monomial, Terms, written
+from colonnade.kinds.polynomial.sensitivity import (
+    Domain,
+    monomial_maximum,
+    monomials_sensitivity,
+    others_sensitivity,
+    polynomial_maxima,
+)
+from colonnade.privacy import Event, Sensitivity, Trust
+from colonnade.privacy.additive import NORMAL_LAWS, USUAL, NormalLaw
+from colonnade.privacy.noise.rounding import MODES, RoundingMode
+from colonnade.privacy.sensitivity.norms import enforced_norm_squared
+from colonnade.protocols.cost import WORD, Cells
+from colonnade.protocols.on_shares import LARGEST_MESSAGE, OnShares
+
+THEOREM = "polynomial-sensitivity"
+PROTOCOL = "polynomial sums 1"
+Polynomial = tuple[tuple[Monomial, Fraction], ...]
+_BLOCK_CELLS = 2**22
+_MOST_TERMS = 20_000
+_FEW_OWNERS = 8
+
+
+@dataclass(frozen=True)
+class Holding:
+    """The columns of one owner that the polynomials name, and the bounds that the owner enforces on a row of them.
+
+    ``sources`` counts the table columns they are encoded from: the parts of a category are one. ``unsigned`` says
+    which of them are never negative.
+    """
+
+    owner: str
+    columns: tuple[str, ...]
+    clip: float
+    sources: int
+    unsigned: tuple[bool, ...]
+
+
+def frozen(terms: Terms) -> Polynomial:
+    """A polynomial as a value, its terms in order."""
+    return tuple(sorted(terms.items()))
+
+
+@dataclass(frozen=True)
+class Polynomials(OnShares):
+    """The public task. All owners and the coordinator hold an equal one.
+
+    ``noise`` is mu of Skellam noise or the variance of discrete Gaussian noise, all owners' shares together, on
+    every sum alike.
+    """
+
+    holdings: tuple[Holding, ...]
+    trust: Trust
+    polynomials: tuple[Polynomial, ...]
+    gamma: int
+    rows_at_most: int
+    noise: int
+    rounding: RoundingMode = "stochastic"
+    law: NormalLaw = USUAL
+    block_rows: int = 8192
+
+    noise_on = "a sum"
+    why_not_active = None
+    why_not_lanes = None
+    active_by_default = True
+
+    def __post_init__(self) -> None:
+        if self.rounding not in MODES:
+            raise StudyError(f"unknown rounding {self.rounding!r}; choose from {', '.join(MODES)}")
+        if self.law not in NORMAL_LAWS:
+            raise StudyError(f"unknown noise {self.law!r} for polynomial sums; choose from {', '.join(NORMAL_LAWS)}")
+        if not self.polynomials or not all(self.polynomials):
+            raise StudyError("every expression must be more than zero: an expression that vanishes says nothing")
+        if (terms := sum(map(len, self.polynomials))) > _MOST_TERMS:
+            raise StudyError(f"the expressions have {terms} terms together; the limit is {_MOST_TERMS}")
+
+    @property
+    def owners(self) -> tuple[str, ...]:
+        """Who takes part with columns and noise, in order."""
+        return tuple(holding.owner for holding in self.holdings)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The columns that the polynomials name, owner by owner."""
+        return tuple(f"{holding.owner}.{column}" for holding in self.holdings for column in holding.columns)
+
+    @property
+    def expressions(self) -> tuple[str, ...]:
+        """The polynomials as text, always in the same way."""
+        return tuple(written(dict(polynomial)) for polynomial in self.polynomials)
+
+    def span(self, owner: str) -> slice:
+        """Where an owner's columns lie."""
+        index = self.owners.index(owner)
+        start = sum(len(holding.columns) for holding in self.holdings[:index])
+        return slice(start, start + len(self.holdings[index].columns))
+
+    # --- the integer program
+
+    @cached_property
+    def program(self) -> Program:
+        """Integer coefficients at one scale."""
+        return integer_program([dict(polynomial) for polynomial in self.polynomials], self.names, self.gamma)
+
+    @cached_property
+    def holder(self) -> tuple[int, ...]:
+        """The owner of each column, by number."""
+        return tuple(index for index, holding in enumerate(self.holdings) for _ in holding.columns)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """What each owner computes alone, and what is multiplied on shares."""
+        return lay_out(self.program, self.holder)
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        """The products on shares, in rounds; each multiplies as many factors as the seats can still open.
+
+        In active mode, it multiplies two: every product of two is lowered and checked.
+        """
+        at_once = 2 if self.trust.active else (len(self.trust.committee) - 1) // self.trust.threshold
+        return schedule(self.layout.products, self.layout.dealt, at_once)
+
+    @property
+    def degree(self) -> int:
+        """The degree of the sharing that is opened."""
+        return (1 if self.trust.active else self.schedule.longest) * self.trust.threshold
+
+    # --- bounds and noise
+
+    def norm_squared(self, index: int) -> int:
+        """The largest squared norm of one owner's integer row; the owner enforces it."""
+        held = self.holdings[index]
+        return enforced_norm_squared(self.gamma, held.clip, len(held.columns), held.sources, self.rounding)
+
+    @cached_property
+    def domain(self) -> Domain:
+        """Which integer rows there can be."""
+        unsigned = [never for holding in self.holdings for never in holding.unsigned]
+        norms = tuple(self.norm_squared(index) for index in range(len(self.holdings)))
+        return Domain(self.holder, norms, self.gamma, frozenset(i for i, never in enumerate(unsigned) if never))
+
+    @cached_property
+    def sensitivity(self) -> Sensitivity:
+        """How far one person can move the sums."""
+        return _sensitivity(replace(self, noise=0))  # cached without the noise, on which it does not depend
+
+    @cached_property
+    def event(self) -> Event:
+        """What the one opening reveals."""
+        name, sums = "polynomial sums", len(self.polynomials)
+        return self.additive.release(name, sums, self.sensitivity, theorem=THEOREM, others=self.others)
+
+    @cached_property
+    def others(self) -> tuple[tuple[str, int, int], ...]:
+        """For owners with monomials of only their own columns, how far a change of other columns can move the sums."""
+        return _others(replace(self, noise=0))
+
+    @property
+    def noise_std(self) -> float:
+        """Standard deviation of the noise on a published number."""
+        variance = self.additive.unit * self.noise
+        return float(Fraction(math.isqrt(variance << 64), 1 << 32) / self.program.scale)
+
+    @cached_property
+    def largest(self) -> int:
+        """The largest number that can occur without noise: a sum over all rows, or a factor of one row."""
+        factors = [factor for own in self.layout.factors.values() for factor in own]
+        single = max((monomial_maximum(factor, self.domain) for factor in factors), default=0)
+        return max(single, self.rows_at_most * max(polynomial_maxima(self.program.outputs, self.domain)))
+
+    @cached_property
+    def bound(self) -> int:
+        """The largest magnitude an opened sum can have, with its noise."""
+        also = f", rows_at_most ({self.rows_at_most}) or the degree ({self.program.degree})"
+        return self.within_63_bits(self.largest + self.additive.reach(), also)
+
+    @property
+    def rows_per_block(self) -> int:
+        """How many rows are dealt at a time: as many as fit a message and the memory of a seat."""
+        wide = max([*map(len, self.layout.factors.values()), *map(len, self.schedule.levels), 1])
+        nodes = self.layout.dealt + sum(map(len, self.schedule.levels)) + len(self.layout.cross)
+        primes = len(self.committee.system.primes)
+        return max(1, min(self.block_rows, LARGEST_MESSAGE // (WORD * wide * primes), _BLOCK_CELLS // max(1, nodes)))
+
+    rows_at_once = rows_per_block  # a block of rows is multiplied and forgotten
+
+    # --- what others want to know
+
+    @property
+    def message_rounds(self) -> int:
+        """How often participants wait for each other, in a study of one block of rows."""
+        return 8 + len(self.schedule.levels)  # ready, go; salt, digests, verdict; shares; zero; opening
+
+    def cells(self, name: str, rows: int) -> Cells:
+        """How many numbers a participant shares, holds and sends when opening; lowering a degree is sharing too."""
+        sums, lowered = len(self.polynomials), rows * sum(map(len, self.schedule.levels))
+        seats, dealt = self.trust.committee, 0
+        if name in self.owners:
+            dealt = rows * len(self.layout.factors.get(self.owners.index(name), ())) + sums
+        if name not in seats:
+            return Cells(dealt, 0, 0)
+        held = rows * self.layout.dealt + sums * len(self.owners) + lowered * len(seats)
+        return Cells(dealt + lowered, held, sums * (len(self.everyone) - (name in self.everyone)))
+
+    @property
+    def agreement(self) -> dict[str, Any]:
+        """Everything that must be equal at every participant, in order and exactly."""
+        return self.shares_agreement | {
+            "protocol": PROTOCOL,
+            "holdings": [[h.owner, list(h.columns), h.clip.hex(), h.sources, list(h.unsigned)] for h in self.holdings],
+            "polynomials": list(self.expressions),
+            "rounding": self.rounding,
+            "law": self.law,
+            "rows_per_block": self.rows_per_block,
+        }
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What a record of a run says about the task."""
+        return self.shares_facts | {
+            "rounding": self.rounding,
+            "expressions": len(self.polynomials),
+            "degree": self.program.degree,
+            "products": len(self.layout.cross),
+            "lowerings": len(self.schedule.levels),
+        }
+
+
+@lru_cache(maxsize=8)
+def _sensitivity(task: Polynomials) -> Sensitivity:
+    return monomials_sensitivity(task.program.outputs, task.domain)
+
+
+@lru_cache(maxsize=8)
+def _others(task: Polynomials) -> tuple[tuple[str, int, int], ...]:
+    if len(task.owners) > _FEW_OWNERS:
+        return ()
+    found = [
+        (task.owners[index], *others_sensitivity(task.program.outputs, task.domain, index))
+        for index in sorted(task.layout.own)
+    ]
+    whole = task.sensitivity
+    return tuple(
+        (owner, min(l1, whole.replace_l1), min(square, whole.replace_l2_squared)) for owner, l1, square in found
+    )
+
+
+@dataclass(frozen=True)
+class NoisySums:
+    """The published result: integers as opened, and the sums they stand for."""
+
+    task: Polynomials
+    opened: NDArray[np.int64]
+
+    @property
+    def values(self) -> NDArray[np.float64]:
+        """The noisy sums, in encoded units."""
+        return np.array([float(Fraction(int(value), self.task.program.scale)) for value in self.opened])
+
+    @property
+    def deviations(self) -> NDArray[np.float64]:
+        """The standard deviation of the noise on each."""
+        return np.full(len(self.opened), self.task.noise_std)

@@ -1,0 +1,85 @@
+"""Levels of the scores of new people, told to one party: each other party answers once for each person, at random.
+
+Every owner that is asked cuts its own part of a score at public places, keeps the level or replaces it by another one
+as randomised response says, and tells the answer to the entitled party. That party sends nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import DataError
+from colonnade.kinds.prediction.levels import vocabulary
+from colonnade.kinds.prediction.levels.task import Levels, Respondent
+from colonnade.kinds.prediction.scores.programs import Parts
+from colonnade.privacy.noise.response import randomised_response
+from colonnade.protocols.roles import Coordinator, Owner
+from colonnade.protocols.rows import agree_on_rows, compare_rows
+from colonnade.randomness import Stream
+from colonnade.received import received
+
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What the entitled party has in the end: each asked party's answers, and its own part, with its own ids."""
+
+    task: Levels
+    ids: tuple[str, ...]
+    levels: Mapping[str, Integers]
+    own: NDArray[np.float64]
+
+
+def owner(me: Owner, parts: Parts, task: Levels) -> Answered | None:
+    """An owner's program; it returns the answers at the entitled party and ``None`` at the others."""
+    if parts.values.shape != (len(parts.ids), 1) or not np.isfinite(parts.values).all():
+        raise DataError(f"{me.name} must have one finite score for each of its rows")
+    asked, told = task.part(me.name), None
+    if asked is not None:
+        with me.meter.phase("noise"):
+            told = answers(parts.values[:, 0], asked, task, Stream.fresh())
+    rows = agree_on_rows(me, task, parts)
+    me.progress("levels", 0, 1)
+    if asked is not None and told is not None:
+        me.tell((task.to,), "levels", told, event=task.event_of(asked))
+    found = None
+    if me.name == task.to:
+        with me.meter.phase("receive"):
+            heard = {
+                each.owner: received(me.link(each.owner), each.owner, vocabulary.levels(each, rows))["values"]
+                for each in task.asked
+            }
+        found = Answered(task, parts.called, heard, parts.values)
+    me.progress("levels", 1, 1)
+    return found
+
+
+def coordinator(me: Coordinator, task: Levels) -> None:
+    """The coordinator's program: it compares digests of ids."""
+    compare_rows(me, task)
+
+
+def reference(values: NDArray[np.float64], asked: Respondent, task: Levels) -> Integers:
+    """The true levels of a part: how many cuts each value reaches, after it was rounded to the grid."""
+    whole = np.rint(values * float(task.gamma))
+    return np.searchsorted(np.array(asked.cuts, dtype=np.float64), whole, side="right").astype(np.int64)
+
+
+def answers(values: NDArray[np.float64], asked: Respondent, task: Levels, stream: Stream) -> Integers:
+    """One owner's message: its levels by randomised response."""
+    return randomised_response(reference(values, asked, task), asked.levels, task.odds, stream)
+
+
+def simulate(parts: Mapping[str, Parts], task: Levels, stream: Stream) -> Answered:
+    """What the entitled party would hold, computed in one place: the same levels and the same law of answers.
+
+    It is for evaluation on data that may be in one place; a study never calls it.
+    """
+    own = parts[task.to]
+    heard = {each.owner: answers(parts[each.owner].values[:, 0], each, task, stream) for each in task.asked}
+    return Answered(task, own.called, heard, own.values)

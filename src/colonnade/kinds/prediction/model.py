@@ -1,0 +1,282 @@
+"""Predictions for new people when nobody holds all their columns; one party alone receives them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import reduce
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import PrivacyError, StudyError
+from colonnade.kinds.prediction.beliefs import Belief, Law, Matrix, flattened, of_law
+from colonnade.kinds.prediction.bounds import part_of
+from colonnade.kinds.prediction.hearing import Heard, chosen_levels, heard_of, law_of
+from colonnade.kinds.prediction.levels import programs as levels
+from colonnade.kinds.prediction.levels.task import Levels
+from colonnade.kinds.prediction.scores import programs as scores
+from colonnade.kinds.prediction.scores.programs import Parts
+from colonnade.kinds.prediction.scores.task import Part, Scores
+from colonnade.models.base import Estimator
+from colonnade.models.federation import Federation, Roster
+from colonnade.models.linear_model import LinearModel
+from colonnade.models.parameters import NAMES_MODEL, NAMES_PARTIES, SETS_PRICE, Count, RowsAtMost, check_whole
+from colonnade.models.planner import Details
+from colonnade.models.predicted import FILE_OF_MODEL, Beside, JointScores, Predicted, budgets_against, check_fitted
+from colonnade.models.scorer import Scorer, check_columns, digest, features
+from colonnade.privacy import Budget, Statement
+from colonnade.privacy.calibrate import with_least_noise
+from colonnade.protocols.roles import Coordinator, Owner
+from colonnade.randomness import Stream
+from colonnade.tables import Table
+
+
+@dataclass(eq=False, repr=False)
+class JointPrediction(Predicted[Scores | Levels, Heard | None, Scorer]):
+    """Scores of new people under a published model, told to one party.
+
+    Parts are summed on shares and opened with noise or without it, or each other party tells a level of its own part,
+    answered at random. What is heard is weighed against what the entitled party's own columns foretell.
+
+    Exactly one of ``epsilon`` and ``exact=True`` is given. Every study is charged, also one about the same people: the
+    costs add up.
+
+    Args:
+        model: a linear or logistic regression, fitted, or the path of its ``model.json``.
+        to: the party that receives the scores; nobody else learns anything.
+        exact: give ``to`` the exact scores; no epsilon against it is then finite.
+        epsilon: instead, add the least noise under which ``to`` (or a mapping of observers) learns at most this much
+            about any one person's columns held by others.
+        delta: the delta of that promise; levels need none.
+        answers: how ``epsilon`` is spent: ``"noise"`` on the sum, ``"levels"`` answered at random, which tell far more
+            of a person where there is one score, or ``"auto"``, the one that is expected to leave less unknown.
+        gamma: scores are whole multiples of ``1 / gamma``.
+        rows_at_most: a public limit on the number of people.
+    """
+
+    kind = "prediction"
+    tasks = (Scores, Levels)
+    later = frozenset({"answers"})
+
+    model: Annotated[Scorer | str | Path | None, FILE_OF_MODEL, NAMES_MODEL] = None
+    _: KW_ONLY
+    to: Annotated[str, NAMES_PARTIES]
+    exact: Annotated[bool, SETS_PRICE] = False
+    epsilon: float | Mapping[str, float] | None = None
+    delta: float = 1e-5
+    gamma: Count = 2**16
+    rows_at_most: RowsAtMost = 2**20
+    answers: Literal["noise", "levels", "auto"] = "noise"
+
+    @property
+    def recipient(self) -> str:
+        """The party that alone receives the answers."""
+        return self.to
+
+    def plan(self, roster: Roster) -> Scores | Levels:
+        """Bounds or cuts from the public model and schemas; the least noise that meets the budgets, or none."""
+        roster.require_known_members("joint prediction")
+        if (self.epsilon is None) != (self.exact is True):
+            raise StudyError(
+                f"say what the scores may cost, by epsilon or by exact = true, and not by both: epsilon adds noise to "
+                f"each score until {self.to} learns at most that much about any one person, and exact = true lets "
+                f"{self.to} learn the exact scores, which no epsilon bounds"
+            )
+        check_whole("gamma", self.gamma, 1, 2**40)
+        check_whole("rows_at_most", self.rows_at_most, 1, 2**40)
+        check_columns(self.scorer, roster)
+        draft = Scores(
+            parts=tuple(part_of(self.scorer, party, self.gamma) for party in roster.schemas),
+            trust=roster.trust,
+            to=self.to,
+            gamma=self.gamma,
+            rows_at_most=self.rows_at_most,
+            names=tuple(self.scorer.feature_names_in_),
+            model=digest(self.scorer),
+        )
+        if self.answers not in ("noise", "levels", "auto"):
+            raise StudyError(f'answers must be "noise", "levels" or "auto", not {self.answers!r}')
+        if self.epsilon is None:
+            if self.answers == "levels":
+                raise StudyError('answers = "levels" is a way to spend epsilon: give epsilon instead of exact = true')
+            return draft
+        return self._priced(draft, budgets_against(self.to, self.epsilon, self.delta, draft.trust))
+
+    def _priced(self, draft: Scores, budgets: Sequence[Budget]) -> Scores | Levels:
+        """The task by the chosen answers, with the least noise that meets the budgets."""
+        laws = {part.owner: self._law(part) for part in draft.dealt}
+        asking = None
+        if self.answers != "noise":
+            asking = chosen_levels(draft, laws, budgets)
+            if asking is None and self.answers == "levels":
+                raise StudyError(
+                    'answers = "levels" needs one score a person, and another party whose columns have weights: use '
+                    'answers = "noise"'
+                )
+            if asking is not None and self.answers == "levels":
+                return asking
+        parts = draft.additive.parts
+        try:
+            noised = with_least_noise(lambda noise: replace(draft, noise=noise), draft.trust, budgets, owners=parts)
+        except PrivacyError:  # a group that holds enough shares is told the sum without noise, but no other level
+            if asking is None:
+                raise
+            return asking
+        if asking is None:
+            return noised
+        spread = sum(float(law.variance[0]) for law in laws.values())
+        unasked = sum(float(law.variance[0]) for name, law in laws.items() if asking.part(name) is None)
+        blur = noised.noise_std**2
+        return asking if asking.noise_std**2 + unasked <= spread * blur / (spread + blur) else noised
+
+    def _law(self, part: Part) -> Law:
+        """The public law of a party's part, never wider than it can be."""
+        found, widest = law_of(self.scorer, part.owner), np.array(part.widths) / self.gamma / 2
+        return Law(found.mean, np.minimum(found.variance, np.square(widest)), found.doubt)
+
+    def owner(self, me: Owner, table: Table, task: Scores | Levels) -> Heard | None:
+        """An owner's program: its own part of the scores, and then what the others' are told to be."""
+        if digest(self.scorer) != task.model:
+            raise StudyError(
+                "the model is not the one that the study was planned with; use the file that all agreed on"
+            )
+        parts = self.parts(me.name, table)
+        told = levels.owner(me, parts, task) if isinstance(task, Levels) else scores.owner(me, parts, task)
+        return None if told is None else Heard(told, self.foreseen(table, task))
+
+    def coordinator(self, me: Coordinator, task: Scores | Levels) -> None:
+        """The coordinator's program."""
+        if isinstance(task, Levels):
+            levels.coordinator(me, task)
+        else:
+            scores.coordinator(me, task)
+
+    def outcome(self, outcomes: Mapping[str, Any], task: Scores | Levels) -> Heard | None:
+        """What the party ``to`` received, where all participants run in one process."""
+        received: Heard | None = outcomes[task.to]
+        return received
+
+    def details(self, task: Scores | Levels, statement: Statement) -> Details:
+        """How levels are answered, where they are."""
+        if not isinstance(task, Levels):
+            return Details()
+        keep = [float(task.odds / (task.odds + each.levels - 1)) for each in task.asked]
+        how = [
+            f"{each.owner} one of {each.levels}, the true one with probability {p:.3f}"
+            for each, p in zip(task.asked, keep, strict=True)
+        ]
+        lines = (f"levels of each person's score, answered at random to {task.to}: {'; '.join(how)}",)
+        return Details("levels", {"levels": {each.owner: each.levels for each in task.asked}}, brief=lines)
+
+    def checked(self, model: Any) -> Scorer:
+        """This model, if it is a fitted one with finite public weights."""
+        if isinstance(model, Estimator):
+            check_fitted(model)
+        if not isinstance(model, Scorer):
+            given = getattr(model, "kind", type(model).__name__)
+            raise StudyError(
+                f"joint prediction takes a fitted linear or logistic regression or the path of its model.json, not "
+                f"{given}"
+            )
+        if not np.isfinite(model.coef_).all() or not np.isfinite(model.intercept_).all():
+            raise StudyError("the model has weights that are not finite numbers; fit it again")
+        return model
+
+    @classmethod
+    def why_not_about(cls, model: Any) -> str | None:
+        """Why joint prediction cannot use this model: it must have public weights."""
+        if isinstance(model, LinearModel) and not model.has_public_weights:
+            return 'has no weights, its parties keep them: ask for scores with kind = "glm-scores"'
+        return None if isinstance(model, Scorer) else "is no linear or logistic regression"
+
+    def simulated(self, tables: Mapping[str, Table], task: Scores | Levels, stream: Stream) -> Heard:
+        """What the entitled party would receive about these tables."""
+        parts = {party: self.parts(party, table) for party, table in tables.items()}
+        simulate = (
+            levels.simulate(parts, task, stream) if isinstance(task, Levels) else scores.simulate(parts, task, stream)
+        )
+        return Heard(simulate, self.foreseen(tables[task.to], task))
+
+    def finish(self, result: Heard | None) -> None:
+        """Weigh what was heard against what own columns foretell, if this participant received anything."""
+        if result is None:
+            self.restore({})
+            return
+        found, predictions, beside = self.weighed(result)
+        self.received(result.told.ids, found, predictions, beside)
+
+    def weighed(self, result: Heard) -> tuple[Matrix, NDArray[Any], Beside]:
+        """Scores, what they predict and what stands beside them, from what was heard."""
+        _told, own = result.told, result.told.own + np.atleast_1d(self.scorer.intercept_)
+        before, after = reduce(Belief.plus, result.foreseen.values()), heard_of(result)
+        found, alone = own + after.mean, own + before.mean
+        predictions, chances = self._answered(found, after)
+        own_predictions, own_chances = self._answered(alone, before)
+        classes = getattr(self.scorer, "classes_", None)
+        beside = Beside(
+            probabilities=chances,
+            own_scores=alone,
+            own_predictions=own_predictions,
+            own_probabilities=own_chances,
+            deviations=np.sqrt(after.variance),
+            classes=None if classes is None or chances is None else np.asarray(classes).tolist(),
+        )
+        return found, predictions, beside
+
+    def _answered(self, scores: Matrix, belief: Belief) -> tuple[NDArray[Any], Matrix | None]:
+        """What scores predict, and the chance of each class, which allows for what is not known."""
+        if getattr(self.scorer, "classes_", None) is None:
+            return self.scorer.answers(scores), None
+        flat, chances = flattened(scores, belief.variance), getattr(self.scorer, "chances", None)
+        return self.scorer.answers(flat), None if chances is None else chances(flat)
+
+    def parts(self, party: str, table: Table) -> Parts:
+        """A party's part of the scores of everybody in its table, in the order of ids."""
+        ordered, used = table.sorted_by_id(), features(self.scorer, party)
+        if not used:
+            return Parts(ordered.ids, np.zeros((ordered.rows, len(np.atleast_2d(self.scorer.coef_)))), ordered.own_ids)
+        values = np.asarray(self.scorer.partial(party, ordered.select(used)), dtype=np.float64)
+        return Parts(ordered.ids, values, ordered.own_ids)
+
+    def foreseen(self, table: Table, task: Scores | Levels) -> dict[str, Belief]:
+        """What the entitled party's own columns foretell of the others' parts, or else their public laws."""
+        ordered, used = table.sorted_by_id(), features(self.scorer, task.to)
+        foresee = getattr(self.scorer, "foresee", None)
+        known = foresee(task.to, ordered.select(used)) if foresee is not None and used else {}
+        found = {}
+        for owner in task.owners:
+            if owner in known:
+                mean, variance = known[owner]
+                found[owner] = Belief(mean[:, None], np.full((ordered.rows, 1), variance))
+            elif owner != task.to:
+                found[owner] = of_law(self._law(part_of(self.scorer, owner, self.gamma)), ordered.rows)
+        return found
+
+
+def joint_scores(
+    model: Scorer | str | Path,
+    people: Federation,
+    *,
+    to: str,
+    epsilon: float | Mapping[str, float] | None = None,
+    delta: float = 1e-5,
+    exact: bool = False,
+    gamma: int = 2**16,
+    rows_at_most: int = 2**20,
+    answers: Literal["noise", "levels", "auto"] = "auto",
+) -> JointScores:
+    """Scores of new people under a fitted model, as the party ``to`` receives them; see :class:`JointPrediction`."""
+    question = JointPrediction(
+        model,
+        to=to,
+        exact=exact,
+        epsilon=epsilon,
+        delta=delta,
+        gamma=gamma,
+        rows_at_most=rows_at_most,
+        answers=answers,
+    )
+    return question.fit(people).joint

@@ -1,0 +1,302 @@
+"""What linear and logistic regression share: the label, the joint computation, weights by party, predictions."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import numpy as np
+from annotated_types import Ge
+
+from colonnade.errors import StudyError
+from colonnade.kinds.regression.forecast import expected
+from colonnade.kinds.regression.gradients import programs as gradients
+from colonnade.kinds.regression.gradients.descent import Learned
+from colonnade.kinds.regression.gradients.task import Gradients
+from colonnade.kinds.regression.parts import PartLaw, part_laws, plain_laws, read_laws
+from colonnade.kinds.regression.quadratic import Fitted, Reading, check_ridge
+from colonnade.models.design import Design, label_weight, split_label, weighted_rows
+from colonnade.models.federation import Roster
+from colonnade.models.linear_model import LinearModel
+from colonnade.models.newcomers import Matrix
+from colonnade.models.outlook import ENOUGH_OF_A_PREDICTION, Outlook
+from colonnade.models.parameters import FINITE, check_whole
+from colonnade.models.planner import Details
+from colonnade.models.saved import epsilons, numbers, size, size_if_any, texts, word
+from colonnade.privacy import Observer, Statement, epsilon, parse_budgets, views
+from colonnade.privacy.additive import LAPLACE, NORMAL_LAWS, Law, NormalLaw
+from colonnade.privacy.observers import Budget, most_known
+from colonnade.protocols.moments import programs as moments
+from colonnade.protocols.moments.protection import protection, with_own_budgets
+from colonnade.protocols.moments.published import NoisyMoments
+from colonnade.protocols.moments.task import Moments
+from colonnade.protocols.roles import Coordinator, Owner
+from colonnade.protocols.rows import Rows
+from colonnade.protocols.sums import Additive
+from colonnade.randomness import Stream
+from colonnade.tables import Column, Schema, Table
+from colonnade.tables.centred import Centred, Norm
+
+Task = Moments | Gradients
+Published = NoisyMoments | Learned
+PURE = 1e-30  # too small to help any accountant, and far above the distance of the samplers from their laws
+Ridge = Literal["auto"] | Annotated[float, Ge(0), FINITE]
+
+
+class Regression(LinearModel[Task, Published]):
+    """A regression of one party's column on all other columns of all parties.
+
+    After fitting, ``coef_`` has a row for each class (one for numbers and for two classes) and a column for each of
+    ``feature_names_in_``, the encoded columns; with ``intercept_`` it gives the scores.
+    """
+
+    method: str
+    epsilon: float | Mapping[str, float] | None
+    delta: float
+    noise: str
+    ridge: float | str
+    epsilon_by_party: Mapping[str, float] | None
+    intercept: bool
+    rows_at_most: int
+
+    saved: ClassVar = {
+        "feature_names_in": texts,
+        "coef": numbers,
+        "intercept": numbers,
+        "method": word,
+        "noise_std": size,
+        "count": size_if_any,
+        "ridge": size_if_any,
+        "clipped": size_if_any,
+        "protection": epsilons,
+    }
+    noise_std_: float
+    count_: float | None = None
+    clipped_: int | None = None
+    parts_: dict[str, PartLaw] | None = None
+    """How each party's part of a score is spread; not in models of gradients, several classes, or earlier releases."""
+
+    # --- the joint computation
+
+    def owner(self, me: Owner, table: Table, task: Task) -> Published:
+        """An owner's program: second moments once, or gradients round by round."""
+        if isinstance(task, Moments):
+            return moments.owner(me, self.summands(me.name, table, task), task)
+        ordered = table.sorted_by_id()
+        found, labels = self._for_gradients(me.name, ordered, task)
+        return gradients.owner(me, found.features(ordered), labels, task)
+
+    def coordinator(self, me: Coordinator, task: Task) -> Published:
+        """The coordinator's program."""
+        return moments.coordinator(me, task) if isinstance(task, Moments) else gradients.coordinator(me, task)
+
+    def additive(self, task: Task) -> Additive | None:
+        """Second moments are a sum; gradients are one for every round."""
+        return moments if isinstance(task, Moments) else None
+
+    def summands(self, party: str, table: Table, task: Task) -> Rows:
+        """The encoded rows, and the label's."""
+        if not isinstance(task, Moments):
+            return super().summands(party, table, task)
+        return weighted_rows(party, table.sorted_by_id(), self.label, task)
+
+    def simulated(self, tables: Mapping[str, Table], task: Task, stream: Stream) -> Published:
+        """What the protocol would publish about these tables, whose rows are the same people in the same order."""
+        if isinstance(task, Moments):
+            rows = {party: weighted_rows(party, tables[party], self.label, task) for party in task.owners}
+            whole = {party: np.vstack(list(found.blocks(task.block_rows))) for party, found in rows.items()}
+            return moments.simulate(whole, task, stream)
+        parts = {party: self._for_gradients(party, tables[party], task) for party in task.owners}
+        labels = parts[task.label_owner][1]
+        assert labels is not None  # noqa: S101 - for the type checker; the label's owner has them
+        matrices = {party: found.features(tables[party]).matrix() for party, (found, _) in parts.items()}
+        return gradients.simulate(matrices, labels, task, stream)
+
+    def _for_gradients(self, party: str, table: Table, task: Gradients) -> tuple[Centred, Matrix | None]:
+        owner, column = split_label(self.label, task.owners)
+        found = Centred(table.schema, column if party == owner else None)
+        return found, found.labels(table)[:, -task.classes :] if party == owner else None
+
+    def conclude(self, roster: Roster, task: Task, result: Published) -> Self:
+        """Become the fitted model that a published result describes."""
+        self.method_ = method_of(task)
+        self.noise_std_ = task.noise_std
+        self.protection_ = protected(task, self.delta)
+        return super().conclude(roster, task, result)
+
+    # --- planning
+
+    def details(self, task: Task, statement: Statement) -> Details:
+        """The method, and how many batches are opened where there are any."""
+        if isinstance(task, Moments):
+            return Details(method_of(task))
+        how = "a random batch" if task.sampling == "poisson" else "one of the fixed batches"
+        line = f"{task.rounds:,} openings, each about {how} of {task.batch:,} of {task.rows:,} people"
+        facts = {"steps": task.rounds, "sampling": task.sampling, "batch": task.batch, "people": task.rows}
+        return Details(method_of(task), facts, brief=(line,))
+
+    def outlook(self, roster: Roster, task: Task, rows: int | None) -> Outlook:
+        """How far noise moves a predicted probability, or a number in half ranges of the label."""
+        design = self.design(roster.schemas)
+        known = task.rows if isinstance(task, Gradients) else rows
+        columns = len(design.features)
+        found = expected(method_of(task), task, design.declared, design.feature_norm, columns, known)
+        of = "a predicted probability" if self.kind == "logistic" else "a prediction, in half ranges of the label,"
+        return Outlook.falling(of, ENOUGH_OF_A_PREDICTION, found.error * (known or 1), known)
+
+    @abstractmethod
+    def check_label(self, declared: Column) -> None:
+        """Raise an error if the label's column is of the wrong kind."""
+
+    @property
+    def row_norm(self) -> Norm:
+        """Laplace noise is for rows of bounded L1 norm."""
+        return "l1" if self.method_ == "functional" else "l2"
+
+    def designed(self, schemas: Mapping[str, Schema], label: str | None, norm: Norm = "l2") -> Design:
+        """The columns for a label, which must be of the kind that this regression predicts."""
+        found = super().designed(schemas, label, norm)
+        self.check_label(found.declared)
+        return found
+
+    def budgets(self, roster: Roster, delta: float) -> tuple[Budget, ...]:
+        """What observers may learn; empty where ``epsilon_by_party`` is given instead."""
+        if (self.epsilon is None) == (self.epsilon_by_party is None):
+            raise StudyError(
+                "say what the result may cost, by epsilon (what an observer may learn about a person) or by "
+                "epsilon_by_party (what anybody may learn about a person's columns at each party), and not by both"
+            )
+        if self.epsilon_by_party is not None and not isinstance(self.epsilon_by_party, Mapping):
+            raise StudyError(
+                'epsilon_by_party must be a mapping from each party to its epsilon, such as {"bank": 1.0, "shop": '
+                f"2.0}}, not {type(self.epsilon_by_party).__name__}"
+            )
+        return () if self.epsilon is None else parse_budgets(self.epsilon, delta, roster.trust)
+
+    def plan_moments(self, roster: Roster, law: Law, gamma: int) -> Moments:
+        """One release of second moments, with the least noise that meets the budgets."""
+        self.check_common()
+        check_whole("gamma", gamma, 2, 2**26)
+        laplace = law == LAPLACE
+        budgets = self.budgets(roster, PURE if laplace else self.delta)
+        design = self.design(roster.schemas, "l1" if laplace else "l2")
+        constant = design.constant(gamma)
+        draft = Moments(
+            blocks=design.blocks(constant, gamma),
+            trust=roster.trust,
+            gamma=gamma,
+            constant=constant,
+            rows_at_most=self.rows_at_most,
+            noise=1 if laplace else len(roster.schemas),
+            law=law,
+            known=most_known(roster.trust, budgets) if laplace else 0,
+            hidden=roster.hidden,
+        )
+        if self.epsilon_by_party is not None:
+            return with_own_budgets(draft, dict(self.epsilon_by_party), self.delta)
+        return draft.calibrated(budgets)
+
+    def normal_law(self) -> NormalLaw:
+        """The noise of every method but ``"functional"``."""
+        for law in NORMAL_LAWS:
+            if law == self.noise:
+                return law
+        hint = '; Laplace noise is method="functional"' if self.noise == "discrete-laplace" else ""
+        raise StudyError(f"noise must be one of {', '.join(NORMAL_LAWS)}, not {self.noise!r}{hint}")
+
+    def check_common(self) -> None:
+        """Refuse parameters that make no sense for any method."""
+        check_whole("rows_at_most", self.rows_at_most, 1, 2**40)
+        if self.ridge != "auto":
+            check_ridge(self.ridge)
+        if not isinstance(self.intercept, bool):
+            raise StudyError(f"intercept is True or False, not {self.intercept!r}")
+
+    def reading(self, task: Moments, classes: int | None = None) -> Reading:
+        """How to read the published moments of a task; only the last ``classes`` columns of the label are used."""
+        design = self.designed(self.schemas_, self.label_, "l1" if task.laplace else "l2")
+        keep = slice(-classes if classes else None, None)
+        weight = label_weight(design.declared, design.norm, task.constant, task.gamma)
+        return Reading(
+            design.features,
+            design.labels[keep],
+            design.middles,
+            design.label_middles[keep],
+            float(weight),
+            design.columns,
+        )
+
+    def remember(self, found: Fitted, published: NoisyMoments, reading: Reading) -> None:
+        """Store how the weights were computed: rows, ridge, clipped eigenvalues; and the parts of scores."""
+        self.parts_ = part_laws(published, reading, self.coef_, tuple(self.schemas_))
+        self.count_, self.ridge_, self.clipped_ = found.rows, found.solution.ridge, found.solution.clipped
+
+    def check_restored(self) -> None:
+        """Raise an error unless what was read from a file belongs together."""
+        super().check_restored()
+        if self.parts_ is None:
+            return
+        held = {party: schema for party in self.schemas_ if (schema := self._feature_schema(party)) is not None}
+        sizes = {party: len(schema.encoded_names) for party, schema in held.items()}
+        others = {party: set(law.foretells) for party, law in self.parts_.items()}
+        if others != {party: set(sizes) - {party} for party in sizes}:
+            raise ValueError("the parts of scores and the parties do not belong together")
+        if any(len(each.weights) != sizes[p] for p, law in self.parts_.items() for each in law.foretells.values()):
+            raise ValueError("the parts of scores and the columns do not belong together")
+
+    def foresee(self, party: str, source: Any) -> dict[str, tuple[Matrix, float]]:
+        """What one party's columns foretell of each other party's part of a score, and the variance that is left."""
+        self._check_fitted()
+        self._check_party(party)
+        schema, laws = self._feature_schema(party), self.parts_
+        if schema is None or laws is None:
+            return {}
+        rows = self.encoded_rows(schema, source)
+        return {name: (each.of(rows), each.variance) for name, each in laws[party].foretells.items()}
+
+    @property
+    def in_short(self) -> str:
+        """What was learned, in one line."""
+        columns = f"{self.n_features_in_} columns"
+        return f"{self.kind} regression of {self.label_} on {columns}, by {self.method_}"
+
+    def learned(self) -> dict[str, Any]:
+        """The learned attributes as plain values; parts of scores only where something is known about them."""
+        parts = plain_laws(self.parts_)
+        return super().learned() | ({} if parts is None else {"parts": parts})
+
+    def restore(self, learned: dict[str, Any]) -> None:
+        """Set the learned attributes from plain values."""
+        super().restore(learned)
+        self.parts_ = read_laws(learned.get("parts"))
+        if self.intercept_.ndim != 1 or self.coef_.shape != (len(self.intercept_), len(self.feature_names_in_)):
+            raise ValueError("weights and names do not belong together")
+
+    def summary(self) -> list[str]:
+        """The strongest weights, and what the result tells about the columns of each party."""
+        self._check_fitted()
+        lines = [self.in_short]
+        lines += [f"  {text}" for text in self._surest()]
+        return [*lines, f"the result tells about the columns of each party alone, epsilon at most: {self._told()}"]
+
+
+def method_of(task: Task) -> str:
+    """The method that a task carries out."""
+    if isinstance(task, Gradients):
+        return "sqm"
+    return "functional" if task.laplace else "one-shot"
+
+
+def protected(task: Task, delta: float) -> dict[str, float]:
+    """The epsilon of the published result for each party's columns alone; for gradients, for a whole person."""
+    return dict(_protected(task, delta))
+
+
+@lru_cache(maxsize=16)
+def _protected(task: Task, delta: float) -> Mapping[str, float]:
+    if isinstance(task, Moments):
+        return protection(task, delta)
+    found = epsilon(views(task.events, Observer.coordinator(), task.trust), delta).epsilon
+    return dict.fromkeys(task.owners, found)

@@ -1,0 +1,28 @@
+"""Split networks: every party keeps an encoder of its own columns, and a head joins their embeddings.
+
+Paper: VFL-AFE. ``adaptive/`` runs its Algorithm 1 as published, and nothing is promised about it
+(docs/theory/embeddings-as-published.md). The other ways to a head are proven: docs/theory/heads-from-moments.md (a
+committee learns the head), docs/theory/embedding-releases.md and docs/theory/private-updates.md (embeddings are told).
+
+What leaves: with ``head="committee"`` one noisy matrix of second moments of embeddings and labels, opened once; with
+``head="embeddings"`` every party's embeddings with noise, told to the party with the label. Encoders never leave.
+
+Reading order:
+
+- ``model``: ``SplitClassifier`` and ``SplitRegressor``, which a data scientist calls; ``base``, ``fitted``: what they
+  share.
+- ``choice``, ``ways``: the ways to a head: ``by_committee`` with ``committee`` and ``heads``; ``by_embeddings`` with
+  ``embeddings/``; ``as_published`` with ``adaptive/`` and ``learned_heads``.
+- ``contract``, ``encoders``: what encoders are; ``features``, ``edges``, ``linear`` in numpy, ``networks`` and
+  ``layers`` in torch, ``own`` of a party; ``given``, ``specified``, ``options``, ``trial``: how they are checked.
+- ``own_training``, ``private_training``: encoders that learn, charged.
+- ``labels``, ``modules``, ``alone``, ``constants``: what heads learn, from torch, for comparison, and by which numbers.
+- ``sensitivity``: how far one person moves embeddings and updates.
+- ``scores`` with ``asked`` and ``foretold``: scores of new people, a study of its own; ``kept``: what parties keep.
+- ``report``: how a person sees the result.
+- ``audit_embeddings``, ``audit_features``: the games; ``audit_twins``: the same games, broken on purpose;
+  ``attack_views``, ``attack_slopes``: what an attacker sees of one person.
+
+A head is a regression, its directions are those of PCA, and scores are added up as joint predictions are: so this kind
+imports those three.
+"""

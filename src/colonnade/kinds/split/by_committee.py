@@ -1,0 +1,214 @@
+"""A head that a committee learns from one noisy release of second moments; no embedding leaves anybody."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from colonnade.errors import StudyError
+from colonnade.kinds.regression.forecast import WEIGHTS
+from colonnade.kinds.split import committee, foretold, own_training
+from colonnade.kinds.split.committee import Joint, Published, Task
+from colonnade.kinds.split.edges import EdgesOptions
+from colonnade.kinds.split.encoders import Encoder, Trainable
+from colonnade.kinds.split.given import USE, learned, linear_over
+from colonnade.kinds.split.heads import Head
+from colonnade.kinds.split.labels import targets
+from colonnade.kinds.split.private_training import PrivateTraining
+from colonnade.kinds.split.ways import Learned, Matrix, Model, Setting, Training, Way
+from colonnade.models.design import Design, split_label
+from colonnade.models.federation import Roster
+from colonnade.models.outlook import ENOUGH_OF_A_PREDICTION, Outlook
+from colonnade.models.pictures import parties
+from colonnade.models.planner import Details
+from colonnade.pictures.look import Sheet
+from colonnade.privacy import Budget, Statement, Trust, parse_budgets
+from colonnade.protocols.moments.charged import ChargedMoments
+from colonnade.protocols.roles import Coordinator, Owner
+from colonnade.randomness import Stream
+from colonnade.tables import Table
+
+_EPOCHS, _SHARE = 20, 0.3
+_WORTH = 1.5  # so many times the edges of an image that random cosines of them say more than they do
+
+
+class ByCommittee(Way):
+    """Second moments of all embeddings and the label are computed on shares and opened once, with noise."""
+
+    name = "committee"
+
+    # --- planning
+
+    def default_width(self, model: Model, design: Design, roster: Roster) -> int:
+        """More numbers say more, and sink into the noise: as many as budgets and people allow."""
+        parties = sum(1 for party in design.schemas if design.centred(party).feature_names)
+        return committee.suggested_width(roster.trust, self.budgets(model, roster.trust), parties, model.rows)
+
+    def completed(self, said: Mapping[str, Any], width: int, *, active: bool, training: str) -> dict[str, Any]:
+        """Of an image the edges as they are, unless far more numbers than these are worth their noise."""
+        if active and training == "own" and "kind" not in said:
+            return linear_over(said, width)
+        if "shape" in said and "kind" not in said and "width" not in said:
+            options = {key: value for key, value in said.items() if key not in USE}
+            edges = EdgesOptions.read("edges", options).edges(math.prod(options["shape"]))
+            return {"kind": "edges", "width": width if width >= _WORTH * edges else None, **said}
+        return super().completed(said, width, active=active, training=training)
+
+    def plan(self, model: Model, setting: Setting, rows: int | None) -> Task:
+        """One release, with the least noise that meets the budgets."""
+        if (trust := setting.roster.trust).committee == ():
+            raise StudyError('head = "committee" needs seats that hold shares: name them, or use head = "embeddings"')
+        joint = Joint(tuple(setting.widths.items()), setting.active, setting.classes)
+        budgets = self.budgets(model, trust)
+        if model.training == "own":
+            if rows is None or setting.active not in setting.encoders:
+                raise StudyError('training = "own" needs rows, a public number, and a column besides the label')
+            setting.roster.require_known_members('training = "own"')
+            before = self._training(model, joint, learned(setting.encoders[setting.active]), rows, trust)
+            hidden, most = setting.roster.hidden, model.rows_at_most
+            return own_training.moments_after(joint, before, trust, budgets, rows_at_most=most, hidden=hidden)
+        return joint.plan(trust, budgets, rows_at_most=model.rows_at_most, hidden=setting.roster.hidden)
+
+    def _training(self, model: Model, joint: Joint, parameters: int, rows: int, trust: Trust) -> PrivateTraining:
+        """How the party with the label trains its encoder; the same wherever it is planned."""
+        budgets, epochs = self.budgets(model, trust), model.epochs or _EPOCHS
+        return own_training.planned(joint, parameters, rows, trust, budgets, epochs=epochs, share=_SHARE)
+
+    def budgets(self, model: Model, trust: Trust) -> tuple[Budget, ...]:
+        """What each observer may learn."""
+        if model.epsilon is None:
+            raise StudyError("say what the result may cost, by epsilon (what an observer may learn about a person)")
+        return parse_budgets(model.epsilon, model.delta, trust)
+
+    def width(self, task: Task, party: str) -> int:
+        """The columns of a party that are not the label's."""
+        return sum(not column.startswith(committee.LABEL) for column in task.block(party).columns)
+
+    def details(self, task: Task, statement: Statement) -> Details:
+        """How wide the embeddings are; none of them is told to anybody."""
+        widths = {party: self.width(task, party) for party in task.owners}
+        wide = ", ".join(f"{party} {width}" for party, width in widths.items() if width)
+        line = f"numbers of an embedding: {wide}; moments of them are opened once, and no embedding leaves its party"
+        return Details(self.name, {"head": {"widths": widths}}, brief=(line,))
+
+    def outlook(self, model: Model, task: Task, rows: int | None) -> Outlook:
+        """How far noise moves a class's predicted share, or a number in half ranges, by a typical embedding.
+
+        Embeddings are taken to have half of the variance that their length allows, and weights the norm 1/2.
+        """
+        joint = joint_of(model, task)
+        moved = task.noise_std / math.sqrt(2) * math.hypot(1 / joint.weight, WEIGHTS)  # two copies off the diagonal
+        scale = moved * math.sqrt(2) * joint.width / joint.length
+        of = "a predicted share of a class" if joint.classes else "a prediction, in half ranges of the label,"
+        return Outlook.falling(of, ENOUGH_OF_A_PREDICTION, scale, rows)
+
+    # --- the joint computation
+
+    def owner(self, model: Model, me: Owner, encoder: Encoder | None, table: Table, task: Task) -> Learned:
+        """Every party deals shares of its embeddings."""
+        self._train(model, me.name, encoder, table, task, Stream.fresh())
+        published = committee.owner(me, self._rows(model, me.name, encoder, table, task), task)
+        return self._learned(model, published, {} if encoder is None else {me.name: encoder})
+
+    def coordinator(self, model: Model, me: Coordinator, task: Task) -> Learned:
+        """The coordinator receives the moments, as everybody does."""
+        return self._learned(model, committee.coordinator(me, task), {})
+
+    def simulated(
+        self, model: Model, encoders: Mapping[str, Encoder], tables: Mapping[str, Table], task: Any, stream: Stream
+    ) -> Learned:
+        """The same in one place."""
+        for party in task.owners:
+            self._train(model, party, encoders.get(party), tables[party], task, stream)
+        whole = {party: self._rows(model, party, encoders.get(party), tables[party], task) for party in task.owners}
+        matrices = {party: rows.matrix() for party, rows in whole.items()}
+        return self._learned(model, committee.simulate(matrices, task, stream), encoders)
+
+    def _train(
+        self, model: Model, party: str, encoder: Encoder | None, table: Table, task: Task, stream: Stream
+    ) -> None:
+        """Train the encoder of the party with the label in place, if the task is charged for that."""
+        joint = joint_of(model, task)
+        if not isinstance(task, ChargedMoments) or party != joint.label_party:
+            return
+        if not isinstance(encoder, Trainable):
+            raise StudyError(f"the encoder of {party} has nothing to learn")
+        plan = self._training(model, joint, encoder.parameters, model.rows or table.rows, task.trust)
+        if plan.events != task.charged:
+            raise StudyError(f"{party} would train otherwise than the study is charged for: plan the study again")
+        centred = model.centred(party, table)
+        rows, labels = centred.features(table).matrix(), targets(centred, table, joint.classes)
+        own_training.train_own(encoder, rows, labels, joint, plan, stream)
+
+    def _rows(self, model: Model, party: str, encoder: Encoder | None, table: Table, task: Task) -> Any:
+        joint = joint_of(model, task)
+        centred = model.centred(party, table)
+        labels = targets(centred, table, joint.classes) if party == joint.label_party else None
+        return joint.rows(party, centred.features(table), encoder, labels)
+
+    def _learned(self, model: Model, published: Published, encoders: Mapping[str, Encoder]) -> Learned:
+        """The head, which follows from what everybody received."""
+        task = published.task
+        joint = joint_of(model, task)
+        head = joint.finish(published, solver=model.solver)
+        facts = {
+            "how": f"committee ({head.kind})",
+            "solver": head.kind,
+            "active": joint.label_party,
+            "widths": dict(joint.widths),
+            "clips": {party: committee.LENGTH for party, width in joint.widths if width},
+            "classes": joint.classes,
+            "training": "own" if isinstance(task, ChargedMoments) else "none",
+            **{name: float(value) for name, value in head.facts.items()},
+        }
+        public = {"weights": head.weights, "intercept": head.intercept, **joint.foretold(published, head)}
+        return Learned(facts, public, encoders)
+
+    # --- new people
+
+    def prepared(self, model: Model, party: str, raw: Matrix) -> Matrix:
+        """Embeddings of one length."""
+        return committee.of_one_length(raw)
+
+    def scores(self, model: Model, parts: Mapping[str, Matrix]) -> Matrix:
+        """The public head of all embeddings beside each other."""
+        return self.head(model).scores(np.hstack([parts[party] for party in model.schemas_ if party in parts]))
+
+    def head(self, model: Model) -> Head:
+        """The head that everybody has."""
+        return Head(model.public_["weights"], model.public_["intercept"], str(model.plan_["solver"]))
+
+    def check_restored(self, model: Model) -> None:
+        """Raise an error unless weights and widths belong together."""
+        widths = model.plan_["widths"]
+        if set(widths) != set(model.schemas_):
+            raise ValueError("widths are those of other parties")
+        outputs = model.plan_["classes"] or 1
+        if self.head(model).weights.shape != (outputs, sum(widths.values())):
+            raise ValueError("weights and widths do not belong together")
+        foretold.check(model.public_, outputs, len(widths))
+
+    def trained(self, model: Model) -> Training:
+        """Whether the party with the label trained its encoder, which is charged."""
+        return "none" if model.plan_["training"] == "none" else "charged"
+
+    def pictured(self, model: Model) -> Sheet:
+        """How far each party's embedding can move the scores of the public head."""
+        return parties.reach(model.public_["weights"], model.plan_["widths"], committee.LENGTH)
+
+    def summary(self, model: Model) -> list[str]:
+        """About how many people it was learned from, as far as that is public."""
+        return [f"everybody has the head, learned from about {model.plan_['rows']:,.0f} people"]
+
+
+def joint_of(model: Model, task: Task) -> Joint:
+    """The joint embeddings that a task is about."""
+    party, _ = split_label(model.label, task.owners)
+    outputs = sum(column.startswith(committee.LABEL) for column in task.block(party).columns)
+    widths = tuple(
+        (block.owner, sum(not c.startswith(committee.LABEL) for c in block.columns)) for block in task.blocks
+    )
+    return Joint(widths, party, outputs if outputs > 1 else 0)

@@ -1,0 +1,258 @@
+"""A head that the party with the label learns from embeddings with noise, told once and used for ever (AFE-R)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from colonnade.errors import StudyError
+from colonnade.kinds.split import modules
+from colonnade.kinds.split.constants import constants
+from colonnade.kinds.split.embeddings import heads, programs
+from colonnade.kinds.split.embeddings.clipping import whole_within, within
+from colonnade.kinds.split.embeddings.programs import Outcome
+from colonnade.kinds.split.embeddings.scaling import Scaling
+from colonnade.kinds.split.embeddings.task import Embeddings, Sender
+from colonnade.kinds.split.encoders import Encoder, OverRows
+from colonnade.kinds.split.given import learned, linear_over
+from colonnade.kinds.split.labels import targets
+from colonnade.kinds.split.ways import Arrays, Learned, Matrix, Model, Setting, Training, Way, classes_of
+from colonnade.models.design import Design
+from colonnade.models.federation import Roster
+from colonnade.models.planner import Details
+from colonnade.models.saved import count, size
+from colonnade.privacy import Statement, Trust, parse_budgets
+from colonnade.privacy.noise.response import odds_for
+from colonnade.protocols.roles import Coordinator, Owner
+from colonnade.randomness import Stream
+from colonnade.tables import Table
+
+_EPOCHS, _RATE = 40, 0.02
+_FROZEN_WIDTH = 32
+
+
+class ByEmbeddings(Way):
+    """Embeddings with noise are told to the party with the label, which keeps a head of its own."""
+
+    name = "embeddings"
+
+    # --- planning
+
+    def default_width(self, model: Model, design: Design, roster: Roster) -> int:
+        """Encoders that learn reach for one point a class, which needs one dimension less than there are classes."""
+        return max(1, classes_of(design.declared) - 1) if model.training != "none" else _FROZEN_WIDTH
+
+    def completed(self, said: Mapping[str, Any], width: int, *, active: bool, training: str) -> dict[str, Any]:
+        """An encoder that learns is by default a linear map of frozen features, which few noisy updates can teach."""
+        if active or training == "none" or "kind" in said:
+            return super().completed(said, width, active=active, training=training)
+        return linear_over(said, width)
+
+    def plan(self, model: Model, setting: Setting, rows: int | None) -> Embeddings:
+        """Each other party tells one embedding a person, with the least noise that meets the budgets."""
+        setting.roster.require_known_members("a head over embeddings")
+        if rows is None:
+            raise StudyError(
+                "rows is missing: say how many people all parties hold, a public number that noise rests on"
+            )
+        if model.epsilon is None:
+            raise StudyError("say what the embeddings may cost, by epsilon")
+        if model.label_epsilon is not None and model.training == "none":
+            raise StudyError("label_epsilon is for training: without it no label leaves its party")
+        learning = model.training != "none"
+        owners = tuple(setting.roster.schemas)
+        senders = tuple(
+            Sender(each.party, each.width, each.clip, learned(each) if learning else 0)
+            for party, each in setting.encoders.items()
+            if party != setting.active
+        )
+        epochs = (model.epochs or _EPOCHS) if learning else 0
+        draft = Embeddings(
+            trust=Trust(owners, (), 0),
+            active=setting.active,
+            senders=senders,
+            rows=rows,
+            classes=setting.classes,
+            releases=epochs if model.training == "rounds" else 1,
+            training=model.training,  # type: ignore[arg-type]  # a word that the constructor's annotation lists
+            epochs=epochs,
+            batches=model.batches or 1,
+            learning_rate=model.learning_rate or _RATE,
+            label_odds=None if model.label_epsilon is None else odds_for(model.label_epsilon),
+            **constants(model.constants, self.name),
+        )
+        return draft.calibrated(parse_budgets(model.epsilon, model.delta, draft.trust))
+
+    def width(self, task: Embeddings, party: str) -> int:
+        """Of a party that tells embeddings what the task says; the others keep theirs to themselves."""
+        return task.sender(party).width if party in task.passives else _FROZEN_WIDTH
+
+    def details(self, task: Embeddings, statement: Statement) -> Details:
+        """Who tells what, with which noise, and what becomes of labels."""
+        lines = [f"EMBEDDINGS told to {task.active}, which keeps the head", "  party   numbers  within  noise"]
+        for sender in task.senders:
+            lines.append(f"  {sender.owner:<7} {sender.width:<8} {sender.clip:<7g} {task.deviation(sender.owner):.3g}")
+        labels = task.facts["labels"]
+        lines.append(f"noise is the deviation on each number of an embedding; labels: {labels}")
+        return Details(self.name, {"head": task.facts}, section=tuple(lines))
+
+    # --- the joint computation
+
+    def owner(self, model: Model, me: Owner, encoder: Encoder | None, table: Table, task: Embeddings) -> Learned:
+        """Passive parties tell embeddings; the active one receives them and fits its head."""
+        rows = model.centred(me.name, table).features(table).matrix()
+        if me.name != task.active:
+            assert encoder is not None  # noqa: S101 - for the type checker; a passive party has columns
+            found = programs.owner(me, OverRows(encoder, rows), table.ids, None, task)
+            return Learned(facts(task), encoders={me.name: encoder}, own={me.name: _kept_scaling(found)})
+        labels = targets(model.centred(me.name, table), table, task.classes)
+        found = programs.owner(me, None, table.ids, labels, task)
+        return self._active(encoder, rows, labels, found, task, model.head_module)
+
+    def coordinator(self, model: Model, me: Coordinator, task: Embeddings) -> Learned:
+        """The coordinator compares who is there, and learns nothing."""
+        programs.coordinator(me, task)
+        return Learned(facts(task))
+
+    def simulated(
+        self, model: Model, encoders: Mapping[str, Encoder], tables: Mapping[str, Table], task: Any, stream: Stream
+    ) -> Learned:
+        """The same in one place."""
+        rows = {party: model.centred(party, table).features(table).matrix() for party, table in tables.items()}
+        over = {party: OverRows(encoders[party], rows[party]) for party in task.passives}
+        labels = targets(model.centred(task.active, tables[task.active]), tables[task.active], task.classes)
+        found = programs.simulate(over, labels, task, stream)
+        active = task.active
+        whole = self._active(encoders.get(active), rows[active], labels, found[active], task, model.head_module)
+        own = {party: _kept_scaling(found[party]) for party in task.passives} | dict(whole.own)
+        return Learned(whole.facts, encoders=dict(encoders), own=own)
+
+    def _active(
+        self, encoder: Encoder | None, rows: Matrix, labels: Any, found: Outcome, task: Embeddings, module: Any
+    ) -> Learned:
+        """The head: of classes a discriminant, of numbers least squares; the known noise is subtracted."""
+        received = np.hstack([found.received[name] for name in task.passives])
+        own = None if encoder is None else encoder.embed(rows)
+        noise = np.concatenate([np.full(s.width, task.received_variance(s.owner)) for s in task.senders])
+        encoders = {} if encoder is None else {task.active: encoder}
+        if module is not None:
+            rows = received if own is None else np.hstack([received, own])
+            arrays = modules.trained(rows, labels, task.classes, module)
+            return Learned(facts(task), encoders=encoders, own={task.active: arrays})
+        if task.classes:
+            fitted = heads.of_classes(received, labels, noise, classes=task.classes, own=own)
+        else:
+            fitted = heads.of_numbers(received, labels, noise, own=own)
+        return Learned(facts(task), encoders=encoders, own={task.active: fitted.arrays()})
+
+    # --- new people
+
+    def prepared(self, model: Model, party: str, raw: Matrix) -> Matrix:
+        """As they would be told, before noise; those of the active party as they are."""
+        if party == model.design_.owner:
+            return raw
+        clip, bits = model.plan_["clips"][party], model.plan_["bits"]
+        scaled = np.ldexp(scaling_of(model, party).applied(within(raw, clip)), bits)
+        whole = whole_within(scaled, int(np.floor(np.ldexp(clip, bits))))
+        return np.asarray(np.ldexp(whole.astype(np.float64), -bits))
+
+    def scores(self, model: Model, parts: Mapping[str, Matrix]) -> Matrix:
+        """Scores of people whose embeddings are told without noise."""
+        return self.scores_of(model, parts, {})
+
+    def scores_of(self, model: Model, parts: Mapping[str, Matrix], noise: Mapping[str, float]) -> Matrix:
+        """Scores of people whose embeddings have noise of these variances."""
+        active = model.design_.owner
+        kept = model.own_.get(active)
+        if kept is None:
+            raise StudyError(
+                f"the head that {active} keeps is not in this process: load_kept reads it from its own file"
+            )
+        told = [party for party in model.plan_["widths"] if party != active]
+        received = np.hstack([parts[party] for party in told])
+        if model.head_module is not None:
+            joint = received if active not in parts else np.hstack([received, parts[active]])
+            return modules.scores(joint, kept, model.plan_["classes"], model.head_module)
+        each = [np.full(parts[party].shape[1], noise.get(party, 0.0)) for party in told]
+        return heads.Statistics.of(kept).head(np.concatenate(each)).scores(received, parts.get(active))
+
+    def scores_alone(self, model: Model, own: Matrix) -> Matrix | None:
+        """Scores by the active party's own embeddings; a module as a head has none."""
+        kept = model.own_[model.design_.owner]
+        if model.head_module is not None:
+            return None
+        return heads.Statistics.of(kept).alone().head().scores(np.zeros((len(own), 0)), own)
+
+    def check_kept(self, model: Model, party: str, own: Arrays, encoder: Encoder | None) -> None:
+        """Raise an error unless a head, or a centre and a scale, have the right shapes."""
+        if party != model.design_.owner:
+            width = model.plan_["widths"][party]
+            if encoder is None or own["centre"].shape != (width,) or own["scale"].shape != () or own["scale"] <= 0:
+                raise ValueError("a centre and a scale of embeddings are expected")
+            return
+        if model.head_module is None and "spread" in own:
+            told = sum(model.plan_["widths"].values())
+            width = told + (0 if encoder is None else encoder.width)
+            found = heads.Statistics.of(own)
+            if (found.told, found.centre.shape) != (told, (width,)):
+                raise ValueError("the head takes embeddings of other widths")
+            if len(found.weights) != (model.plan_["classes"] or 1):
+                raise ValueError("the head is about other classes")
+
+    def check_restored(self, model: Model) -> None:
+        """Raise an error unless what is known of embeddings is that of these parties: questions are priced by it."""
+        check_facts(model)
+
+    def trained(self, model: Model) -> Training:
+        """Whether encoders learned; their updates are charged."""
+        return "none" if model.plan_["training"] == "none" else "charged"
+
+    def summary(self, model: Model) -> list[str]:
+        """Who has the head."""
+        return [f"{model.design_.owner} alone has the head; scores of new people are asked by kind split-scores"]
+
+
+def check_facts(model: Model) -> None:
+    """Refuse a model whose plan speaks of other parties, or without the bounds that questions rest on."""
+    plan, active = model.plan_, model.design_.owner
+    others = set(model.schemas_) - {active}
+    if plan["active"] != active or set(plan["widths"]) != others or set(plan["clips"]) != others:
+        raise ValueError("the plan and the model do not belong together")
+    if model.public_ or not all(count(width) for width in plan["widths"].values()):
+        raise ValueError("embeddings have a width, and no head is public")
+    if not all(size(clip) > 0 for clip in plan["clips"].values()) or not 1 <= count(plan["bits"]) <= 62:
+        raise ValueError("embeddings have a largest norm above 0")
+
+
+def facts(task: Embeddings) -> dict[str, Any]:
+    """What everybody may know of the fit."""
+    how = f"embeddings told to {task.active}"
+    known = {sender.owner: sender for sender in task.senders}
+    return {
+        "how": how,
+        "active": task.active,
+        "widths": {party: known[party].width for party in task.passives},
+        "clips": {party: float(known[party].clip) for party in task.passives},
+        "bits": task.bits,
+        "rows": task.rows,
+        "classes": task.classes,
+        "training": task.training,
+        "epochs": task.epochs,
+        "labels": task.facts["labels"],
+        "deviations": {party: task.deviation(party) for party in task.passives},
+    }
+
+
+def scaling_of(model: Model, party: str) -> Scaling:
+    """The public centre and scale by which a party's embeddings were told."""
+    kept: Arrays = model.own_.get(party, {})
+    if "centre" not in kept:
+        return Scaling.none(int(model.plan_["widths"][party]))
+    return Scaling(np.asarray(kept["centre"], dtype=np.float64), float(kept["scale"]))
+
+
+def _kept_scaling(found: Outcome) -> Arrays:
+    scaling = found.scaling
+    return {} if scaling is None else {"centre": scaling.centre, "scale": np.array(scaling.scale)}

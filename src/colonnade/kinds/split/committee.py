@@ -1,0 +1,361 @@
+"""A head that a committee learns: embeddings of all parties side by side, and noisy moments of them.
+
+Every party embeds its rows by its own encoder and scales each embedding to a public length; the label's owner adds
+columns of the label, scaled by a public weight. The committee computes the second moments of these columns as it does
+for any others (protocols/moments), the noisy sums are opened once, and the head follows from them
+(docs/theory/heads-from-moments.md). Where that would be too many sums, their products with few directions are opened
+instead, in rounds that cost as much (kinds/pca/directions). No embedding of anybody leaves its party but as shares.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import CapacityError, DataError, StudyError
+from colonnade.kinds.pca.directions import programs as directions
+from colonnade.kinds.pca.directions.labelled import Explored
+from colonnade.kinds.pca.directions.search import NoisyProducts
+from colonnade.kinds.pca.directions.task import Directions, reach_for
+from colonnade.kinds.split import foretold
+from colonnade.kinds.split.encoders import Encoder
+from colonnade.kinds.split.foretold import Arrays
+from colonnade.kinds.split.heads import Head, Matrix, Sums, features_of, head_from
+from colonnade.privacy import Budget, Trust
+from colonnade.privacy.additive import USUAL, NormalLaw
+from colonnade.protocols.moments import programs as moments
+from colonnade.protocols.moments.published import NoisyMoments
+from colonnade.protocols.moments.task import Moments
+from colonnade.protocols.roles import Coordinator, Owner
+from colonnade.protocols.rows import Block, Rows
+from colonnade.randomness import Stream
+from colonnade.tables.places import Places
+
+Labels = NDArray[np.int64] | NDArray[np.float64]
+Task = Moments | Directions
+Published = NoisyMoments | NoisyProducts
+
+LENGTH = 1.0
+"""The length of every embedding. All noise grows with its square, so only ratios of lengths matter."""
+
+LABEL = "label"
+"""How the names of the label's columns begin."""
+
+# Parts of the length of a joint embedding. All entries have the same noise: a longer column is known more exactly.
+_CLASSES = 0.7
+_NUMBER = 0.4
+_CONSTANT = 1 / 3
+_STEPS = 64  # weights are multiples of 1/64, so that scaling by them is exact
+GAMMA = 4096
+WIDE = 1500
+"""With more numbers in a joint embedding, products with directions are opened: all moments would be a million sums."""
+_DIRECTIONS, _STEPS_AT_LEAST = 50, 5
+_ROWS = 10_000  # where nobody says how many people there are
+_NARROWEST, _WIDEST = 16, 400
+
+
+@dataclass(frozen=True)
+class Joint:
+    """All parties' embeddings beside each other, and a label: everything that is public about them.
+
+    ``widths`` are the parties, in order, and how many numbers each one's embedding has; the label's owner may have
+    none. ``classes`` is 0 where the label is a number between -1 and 1.
+    """
+
+    widths: tuple[tuple[str, int], ...]
+    label_party: str
+    classes: int
+
+    def __post_init__(self) -> None:
+        if self.label_party not in dict(self.widths):
+            raise StudyError(f"{self.label_party} holds the label and is not among the parties")
+        for party, width in self.widths:
+            if width < (0 if party == self.label_party else 1):
+                raise StudyError(f"{party} has no embedding and no label, so it has no part in the study")
+        if not self.width:
+            raise StudyError("no party has an embedding; a head needs at least one number to learn from")
+        if self.classes < 0 or self.classes == 1:
+            raise StudyError("a label has at least two classes, or is a number (classes = 0)")
+
+    @property
+    def width(self) -> int:
+        """How many numbers a joint embedding has."""
+        return sum(width for _, width in self.widths)
+
+    @property
+    def outputs(self) -> int:
+        """How many columns the label has: one for each class, or one for a number."""
+        return self.classes or 1
+
+    @property
+    def length(self) -> float:
+        """The length of a joint embedding."""
+        return LENGTH * math.sqrt(sum(1 for _, width in self.widths if width))
+
+    @property
+    def weight(self) -> float:
+        """The factor of the label's columns."""
+        return max(1, round(_STEPS * self.length * (_CLASSES if self.classes else _NUMBER))) / _STEPS
+
+    @cached_property
+    def blocks(self) -> tuple[Block, ...]:
+        """Every party's columns and how long a row of them may be; the label's come last among its owner's."""
+        return tuple(self._block(party, width) for party, width in self.widths)
+
+    def _block(self, party: str, width: int) -> Block:
+        columns, square = tuple(f"z{place}" for place in range(width)), LENGTH**2 if width else 0.0
+        if party == self.label_party:
+            columns += tuple(f"{LABEL}{place}" for place in range(self.outputs))
+            square += self.weight**2
+        return Block(party, columns, math.nextafter(math.sqrt(square), math.inf))
+
+    def constant(self, gamma: int) -> int:
+        """The constant column. A number's means and the rows' number need it; classes' flags add up to them."""
+        return 1 if self.classes else max(1, round(_CONSTANT * self.length * gamma))
+
+    def plan(
+        self,
+        trust: Trust,
+        budgets: Sequence[Budget],
+        *,
+        rows_at_most: int = 2**24,
+        law: NormalLaw = USUAL,
+        hidden: bool = False,
+    ) -> Task:
+        """All moments, or products of them with directions where embeddings are wide and everybody knows the people."""
+        if self.width > WIDE and not hidden:
+            return self.directions(trust, budgets, rows_at_most=rows_at_most, law=law)
+        return self.moments(trust, budgets, rows_at_most=rows_at_most, law=law, hidden=hidden)
+
+    def moments(
+        self,
+        trust: Trust,
+        budgets: Sequence[Budget],
+        *,
+        gamma: int = GAMMA,
+        rows_at_most: int = 2**24,
+        law: NormalLaw = USUAL,
+        hidden: bool = False,
+    ) -> Moments:
+        """One release of all moments, with the least noise that keeps the budgets."""
+        draft = Moments(
+            blocks=self.blocks,
+            trust=trust,
+            gamma=gamma,
+            constant=self.constant(gamma),
+            rows_at_most=rows_at_most,
+            noise=len(self.widths),
+            law=law,
+            hidden=hidden,
+        )
+        return draft.calibrated(budgets)
+
+    def directions(
+        self,
+        trust: Trust,
+        budgets: Sequence[Budget],
+        *,
+        rounds: int | None = None,
+        gamma: int | None = None,
+        rows_at_most: int = 2**24,
+        law: NormalLaw = USUAL,
+    ) -> Directions:
+        """Rounds of products with few directions, all of them together with the least noise that keeps the budgets.
+
+        Without a ``gamma`` it is the largest power of two, from 4096 down, with which sums of so many rows fit.
+        """
+        each = max(2, self.outputs)
+        steps = 1 + min(max(_STEPS_AT_LEAST, math.ceil(_DIRECTIONS / each)), math.ceil(self.width / each))
+        steps = steps if rounds is None else rounds
+        wide = self.width + self.outputs + 1
+        for scale in (4096, 2048, 1024, 512) if gamma is None else (gamma,):
+            draft = Directions(
+                blocks=self.blocks,
+                trust=trust,
+                gamma=scale,
+                constant=self.constant(scale),
+                rows_at_most=rows_at_most,
+                directions=each,
+                rounds=steps,
+                noise=len(self.widths),
+                law=law,
+                reach=reach_for(wide, steps, each),
+                labels=tuple(self._order[self.width :].tolist()),
+            )
+            task = draft.calibrated(budgets)
+            if _fits(task):
+                break
+        return task
+
+    @cached_property
+    def _order(self) -> NDArray[np.intp]:
+        """Where the embeddings' columns stand among all, then the label's."""
+        names = [column for block in self.blocks for column in block.columns]
+        label = np.array([name.startswith(LABEL) for name in names])
+        return np.concatenate([np.flatnonzero(~label), np.flatnonzero(label)])
+
+    def rows(self, party: str, features: Rows, encoder: Encoder | None, labels: Labels | None = None) -> EmbeddedRows:
+        """What a party brings: its encoded rows through its encoder, and the labels in the same order if it has them.
+
+        Labels are numbers of classes, -1 for nobody's, or numbers between -1 and 1.
+        """
+        width = dict(self.widths)[party]
+        if width != (0 if encoder is None else encoder.width):
+            raise StudyError(f"the encoder of {party} gives embeddings of another width than was planned ({width})")
+        if (labels is None) != (party != self.label_party):
+            raise StudyError(f"{self.label_party} brings the label, and nobody else does")
+        return EmbeddedRows(self, party, features, encoder, labels)
+
+    def finish(self, published: Published, *, solver: str = "auto", ridge: float | str = "auto") -> Head:
+        """The head that the published moments give, for joint embeddings as :func:`embedded` makes them."""
+        if isinstance(published, NoisyProducts):
+            return self._explored(published, solver, ridge)
+        return self.head(published.matrix, published.deviations, published.constant, solver=solver, ridge=ridge)
+
+    def head(
+        self, matrix: Matrix, deviations: Matrix, constant: float, *, solver: str = "auto", ridge: float | str = "auto"
+    ) -> Head:
+        """The head that sums of products of all columns and the constant give; their noise has these deviations."""
+        sums = self._sums(matrix, deviations)
+        return head_from(sums, classes=self.classes, constant=constant, solver=solver, ridge=ridge)
+
+    def foretold(self, published: Published, head: Head) -> Arrays:
+        """The heads over single parties' embeddings; directions do not tell enough for them."""
+        if isinstance(published, NoisyProducts):
+            return {}
+        sums, own, start = self._sums(published.matrix, published.deviations), {}, 0
+        given = features_of(sums, classes=self.classes, constant=published.constant)
+        for party, width in self.widths:
+            if not width:
+                own[party] = foretold.without_embeddings(head.kind, given.label_means)
+                continue
+            kept = np.r_[start : start + width, self.width : len(sums.matrix)]
+            start, chosen = start + width, np.ix_(kept, kept)
+            alone = Sums(sums.matrix[chosen], sums.deviations[chosen], sums.outputs)
+            own[party] = head_from(alone, classes=self.classes, constant=published.constant, solver=head.kind)
+        return foretold.arrays(given, sums.deviations[: self.width, : self.width], head, own)
+
+    def _sums(self, matrix: Matrix, deviations: Matrix) -> Sums:
+        kept = self._order if self.classes else np.append(self._order, len(self._order))
+        chosen = np.ix_(kept, kept)
+        return self._unweighted(matrix[chosen], deviations[chosen])
+
+    def _explored(self, published: NoisyProducts, solver: str, ridge: float | str) -> Head:
+        """The head within the directions that were asked for; it gives no weight to any other."""
+        seen = Explored(published.task, published.asked, published.opened)
+        sums = replace(self._unweighted(*seen.sums()), sought=True)
+        found = head_from(sums, classes=self.classes, constant=published.constant, solver=solver, ridge=ridge)
+        facts = {**found.facts, "directions": float(seen.basis.shape[1])}
+        return replace(found, weights=found.weights @ seen.basis.T, facts=facts)
+
+    def _unweighted(self, matrix: Matrix, deviations: Matrix) -> Sums:
+        """The sums as they would be without the label's weight; its columns stand behind the features'."""
+        start = len(matrix) - self.outputs - (not self.classes)
+        factors = np.ones(len(matrix))
+        factors[start : start + self.outputs] = 1 / self.weight
+        both = np.outer(factors, factors)
+        return Sums(matrix * both, deviations * both, self.outputs)
+
+
+@dataclass(frozen=True)
+class EmbeddedRows:
+    """One party's rows as the moments' program reads them: embedded and scaled block by block, the label last."""
+
+    joint: Joint
+    party: str
+    features: Rows
+    encoder: Encoder | None
+    labels: Labels | None
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """The ids of the rows, sorted."""
+        return self.features.ids
+
+    @property
+    def places(self) -> Places | None:
+        """The slots of the rows, if nobody knows which people all parties hold."""
+        return self.features.places
+
+    def blocks(self, rows: int, /) -> Iterator[Matrix]:
+        """The rows, some at a time."""
+        start = 0
+        for block in self.features.blocks(rows):
+            parts = [] if self.encoder is None else [embedded(self.encoder, block, self.party)]
+            if self.labels is not None:
+                parts.append(self._label(self.labels[start : start + len(block)]))
+            start += len(block)
+            yield np.hstack(parts)
+        if self.labels is not None and start != len(self.labels):
+            raise DataError(f"{self.party} has another number of labels than of rows")
+
+    def matrix(self) -> Matrix:
+        """All rows at once."""
+        return np.vstack(list(self.blocks(8192)))
+
+    def _label(self, labels: Labels) -> Matrix:
+        weight = self.joint.weight
+        if not self.joint.classes:
+            return weight * np.clip(np.asarray(labels, dtype=np.float64), -1.0, 1.0)[:, None]
+        flags: Matrix = weight * (np.arange(self.joint.classes) == np.asarray(labels)[:, None])
+        return flags
+
+
+def owner(me: Owner, rows: EmbeddedRows, task: Task) -> Published:
+    """An owner's program."""
+    return moments.owner(me, rows, task) if isinstance(task, Moments) else directions.owner(me, rows, task)
+
+
+def coordinator(me: Coordinator, task: Task) -> Published:
+    """The coordinator's program."""
+    return moments.coordinator(me, task) if isinstance(task, Moments) else directions.coordinator(me, task)
+
+
+def simulate(rows: Mapping[str, Matrix], task: Task, stream: Stream) -> Published:
+    """What would be published about these rows, computed in one place, for evaluation."""
+    return (
+        moments.simulate(rows, task, stream) if isinstance(task, Moments) else directions.simulate(rows, task, stream)
+    )
+
+
+def _fits(task: Task) -> bool:
+    """Whether the integers can hold the sums, and a message what is opened."""
+    try:
+        return bool(task.committee.system.primes)
+    except CapacityError:
+        return False
+
+
+def suggested_width(trust: Trust, budgets: Sequence[Budget], parties: int, rows: int | None = None) -> int:
+    """How wide each of so many parties' embeddings should be, from the budgets and about how many people there are.
+
+    With D numbers in all, the moments of unit rows have eigenvalues of about rows / D, and noise of f sqrt(D), where f
+    is the noise on one entry. More numbers describe people better until most eigenvalues sink into the noise; that is
+    where D^(3/2) = rows / f.
+    """
+    draft = Joint(tuple((owner, 1) for owner in trust.owners), trust.owners[0], 2).moments(trust, budgets)
+    each = draft.noise_std * draft.gamma**2 / draft.norm_squared
+    total = ((_ROWS if rows is None else rows) / each) ** (2 / 3)
+    return int(min(max(total / parties, _NARROWEST), _WIDEST)) // 8 * 8
+
+
+def embedded(encoder: Encoder, rows: Matrix, party: str = "a party") -> Matrix:
+    """Embeddings of one length."""
+    found = np.asarray(encoder.embed(rows), dtype=np.float64)
+    if found.shape != (len(rows), encoder.width):
+        raise DataError(f"the encoder of {party} gave embeddings of another shape than its width says")
+    return of_one_length(found)
+
+
+def of_one_length(found: Matrix) -> Matrix:
+    """Embeddings scaled to one length; zeros stay, and what is not a number counts as zeros: no row stops a study."""
+    found = np.where(np.isfinite(found).all(axis=1, keepdims=True), found, 0.0)
+    largest = np.abs(found).max(axis=1, keepdims=True, initial=0.0)
+    found = found / np.where(largest > 0, largest, 1.0)  # first, so that squares neither vanish nor overflow
+    lengths = np.linalg.norm(found, axis=1, keepdims=True)
+    return np.asarray(found * (LENGTH / np.where(lengths > 0, lengths, 1.0)))

@@ -1,0 +1,237 @@
+"""Encoders from what a study or a party says of them: a specification, a module, an encoder that is there, a file."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.disk import reading
+from colonnade.errors import StudyError
+from colonnade.kinds.split.contract import Encoder, Matrix, OverRows, Trainable, Training
+from colonnade.kinds.split.edges import Edges, EdgesOptions
+from colonnade.kinds.split.features import Convolution, ConvolutionOptions, Cosine, CosineOptions
+from colonnade.kinds.split.layers import ConvolutionalNetwork, ConvolutionalOptions, Perceptron, PerceptronOptions
+from colonnade.kinds.split.linear import Linear, LinearOptions, LinearOver
+from colonnade.kinds.split.networks import Network, set_weights
+from colonnade.kinds.split.options import Options, image_shape
+from colonnade.kinds.split.trial import tried
+from colonnade.models.files import about, packed, replace_private, unpack_arrays
+from colonnade.models.pytorch import load_torch
+from colonnade.randomness import new_key
+
+if TYPE_CHECKING:
+    from torch import nn
+
+__all__ = [
+    "KINDS",
+    "Encoder",
+    "Matrix",
+    "OverRows",
+    "Trainable",
+    "encoder_from",
+    "from_bytes",
+    "load_encoder",
+    "runs_code",
+    "save_encoder",
+    "to_bytes",
+]
+
+_BUILT: dict[str, tuple[Any, type[Options]]] = {
+    "cosine": (Cosine, CosineOptions),
+    "convolution": (Convolution, ConvolutionOptions),
+    "edges": (Edges, EdgesOptions),
+    "linear": (Linear, LinearOptions),
+    "mlp": (Perceptron, PerceptronOptions),
+    "cnn": (ConvolutionalNetwork, ConvolutionalOptions),
+}
+_MODULE = "module"
+KINDS = (*_BUILT, _MODULE)
+"""The kinds of encoders that a specification can name."""
+_ABOUT = "encoder"
+_ARRAY = "array."
+_LONGEST = 1 << 16
+_MOST_COLUMNS = 1 << 20
+
+
+def encoder_from(
+    spec: Mapping[str, Any] | nn.Module | Encoder, columns: int, *, seed: int | None = None, device: str = "auto"
+) -> Encoder:
+    """The encoder of a party whose rows have so many encoded columns.
+
+    A specification is public: ``kind``, mostly ``width``, and options of the kind. What it leaves to chance is drawn
+    from a fresh secret, unless a seed is given, which is then as public as the specification. A module is copied. It,
+    and an encoder that is there, is tried on made-up rows: each embedding must be a function of its row alone. A
+    specification of kind ``module`` names a function of the party's own, which is imported and called, so it may come
+    from the party itself only (:func:`runs_code`).
+    """
+    if isinstance(spec, Encoder):
+        if spec.columns != columns:
+            raise StudyError(f"the encoder reads {spec.columns} encoded columns, but the table has {columns}")
+        tried(spec)
+        return spec
+    if not isinstance(spec, Mapping):
+        return Network(columns, _module_of(spec), {}, None, device)
+    options = dict(spec)
+    kind = options.pop("kind", None)
+    if kind == _MODULE:
+        return _supplied(options, columns, device)
+    if kind == Linear.kind and "over" in options:
+        below, width = below_of(options)
+        return LinearOver.start(encoder_from(below, columns, seed=seed, device=device), width)
+    made, read = known(kind)
+    random = np.random.default_rng(int.from_bytes(new_key(), "little") if seed is None else seed)
+    return _placed(made.draw(columns, read.read(kind, options), random), device)
+
+
+def runs_code(spec: Any) -> bool:
+    """Whether making this encoder calls a function that the specification names; nobody else may choose that."""
+    return isinstance(spec, Mapping) and (spec.get("kind") == _MODULE or runs_code(spec.get("over")))
+
+
+def to_bytes(encoder: Encoder) -> bytes:
+    """The encoder as the content of an npz file: what it is, as JSON, and its arrays; nothing in it is code."""
+    said = {"kind": encoder.kind, "columns": encoder.columns, "options": encoder.options()}
+    if encoder.learned != "none":
+        said["learned"] = encoder.learned
+    arrays = {f"{_ARRAY}{name}": value for name, value in encoder.arrays().items()}
+    return packed({_ABOUT: np.array(json.dumps(said)), **arrays})
+
+
+def from_bytes(
+    data: bytes, module: nn.Module | Callable[[], nn.Module] | str | None = None, *, device: str = "auto"
+) -> Encoder:
+    """The encoder that a file holds. One of kind ``module`` needs the module again, or what makes it."""
+    try:
+        arrays = unpack_arrays(data)
+        said = reading.json_of(str(arrays.pop(_ABOUT)[()])[:_LONGEST])
+        columns, spec = said["columns"], {"kind": said["kind"], **said["options"]}
+        learned = said.get("learned", "none")
+    except (ValueError, LookupError, TypeError, AttributeError, reading.Malformed):
+        raise StudyError("this is no file of an encoder, or it is damaged") from None
+    if isinstance(columns, bool) or not isinstance(columns, int) or not 1 <= columns <= _MOST_COLUMNS:
+        raise StudyError("the file of an encoder does not say how many columns it reads")
+    if learned not in get_args(Training):
+        raise StudyError("the file of an encoder does not say how it was trained")
+    named = {name.removeprefix(_ARRAY): value for name, value in arrays.items()}
+    found = _restored(spec, columns, named, module, device)
+    found.learned = learned
+    return found
+
+
+def save_encoder(encoder: Encoder, path: str | Path) -> None:
+    """Write an encoder to a file that other users of the machine cannot read."""
+    replace_private(Path(path), to_bytes(encoder))
+
+
+def load_encoder(
+    path: str | Path, module: nn.Module | Callable[[], nn.Module] | str | None = None, *, device: str = "auto"
+) -> Encoder:
+    """The encoder in a file; see :func:`from_bytes`."""
+    found = Path(path)
+    try:
+        content = reading.read_bytes(found, reading.LEARNED)
+    except reading.Unreadable as error:
+        raise StudyError(f"{found} cannot be read: {error}") from None
+    with about(found):
+        return from_bytes(content, module, device=device)
+
+
+def _restored(
+    spec: Mapping[str, Any], columns: int, arrays: Mapping[str, NDArray[Any]], module: Any, device: str
+) -> Encoder:
+    options = dict(spec)
+    kind = options.pop("kind", None)
+    if kind == _MODULE:
+        if module is None:
+            raise StudyError("the file holds weights of a module of its party: give the module, or what makes it")
+        return _with_weights({**options, "make": module}, columns, arrays, device)
+    if kind == Linear.kind and "over" in options:
+        below, width = below_of(options)
+        own, theirs = LinearOver.parted(arrays)
+        return LinearOver.restore(_restored(below, columns, theirs, module, device), width, own)
+    made, read = known(kind)
+    return _placed(made.restore(columns, read.read(kind, options), arrays), device)
+
+
+def below_of(options: Mapping[str, Any]) -> tuple[Mapping[str, Any], int]:
+    """The specification of the encoder of which a linear map is asked for, and the width of the map."""
+    below, width = options["over"], LinearOptions.read(Linear.kind, {**options, "over": None}).width
+    if not isinstance(below, Mapping) or "over" in below or width is None:
+        raise StudyError("a linear map over another encoder has a width, and that encoder's specification as 'over'")
+    return below, width
+
+
+def known(kind: Any) -> tuple[Any, type[Options]]:
+    """What draws encoders of a kind, and what reads their options."""
+    if not isinstance(kind, str) or kind not in _BUILT:
+        raise StudyError(f"an encoder's kind is one of {', '.join(KINDS)}")
+    return _BUILT[kind]
+
+
+def _placed(encoder: Encoder, device: str) -> Encoder:
+    return encoder.to(device) if isinstance(encoder, Network) else encoder
+
+
+def _supplied(options: dict[str, Any], columns: int, device: str) -> Encoder:
+    """An encoder whose module the party brings: ``make``, perhaps the file of its ``weights``, and a ``shape``."""
+    weights = options.pop("weights", None)
+    if weights is None:
+        return _with_weights(options, columns, None, device)
+    path = Path(weights)
+    try:
+        arrays = unpack_arrays(reading.read_bytes(path, reading.LEARNED))
+    except reading.Unreadable as error:
+        raise StudyError(f"{path} cannot be read: {error}") from None
+    except ValueError:
+        raise StudyError(f"{path} holds no weights: write them as npz, by their names in the module") from None
+    return _with_weights(options, columns, arrays, device)
+
+
+def _with_weights(
+    options: dict[str, Any], columns: int, weights: Mapping[str, NDArray[Any]] | None, device: str
+) -> Encoder:
+    if unknown := sorted(set(options) - {"make", "shape"}):
+        raise StudyError(
+            f"an encoder of kind 'module' has no option {str(unknown[0])!r}; it has make, weights and shape"
+        )
+    made, shape = _module_of(options.get("make")), options.get("shape")
+    whole = isinstance(shape, list | tuple) and len(shape) in (2, 3) and all(type(side) is int for side in shape)
+    if shape is not None and not whole:
+        raise StudyError("option 'shape' of an encoder must be 2 or 3 whole numbers")
+    if weights is not None:
+        set_weights(made, weights)
+    image = None if shape is None else image_shape(shape, columns)
+    return Network(columns, made, {} if shape is None else {"shape": list(shape)}, image, device)
+
+
+def _module_of(given: Any) -> nn.Module:
+    """A copy of a module, or what a function makes; a function can be named as ``package.module:function``."""
+    torch = load_torch()
+    if isinstance(given, str):
+        home, _, name = given.partition(":")
+        try:
+            given = getattr(import_module(home), name)
+        except (ImportError, AttributeError, ValueError):
+            raise StudyError(
+                f"{given!r} cannot be imported: write package.module:function, and install the package here"
+            ) from None
+    made: Any = given
+    try:
+        if isinstance(given, torch.nn.Module):
+            made = copy.deepcopy(given)
+        elif callable(given):
+            made = given()
+    except Exception as error:  # whatever the party's own code raises
+        said = (str(error).splitlines() or [""])[0][:200]
+        raise StudyError(f"the module of an encoder cannot be made: {type(error).__name__}: {said}") from None
+    if not isinstance(made, torch.nn.Module):
+        raise StudyError("an encoder is given as a specification with a kind, as an encoder, or as a torch module")
+    module: nn.Module = made
+    return module

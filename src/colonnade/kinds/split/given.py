@@ -1,0 +1,194 @@
+"""What a user says about encoders: one specification, module or encoder a party, checked before anything is planned."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from colonnade.errors import StudyError
+from colonnade.kinds.split.encoders import KINDS, Encoder, Trainable, encoder_from, runs_code
+from colonnade.models.design import Design
+from colonnade.models.parameters import check_whole
+from colonnade.tables.wording import listed
+
+OWN = "own"
+"""The kind of an encoder that its party brings itself; a study says nothing about it but its width."""
+_FEATURES = 200  # frozen ones, below a map that learns
+CLIP = 1.0
+"""The largest norm of an embedding, where nobody names one."""
+USE = ("clip", "seed")
+"""Keys of a specification that are about how an encoder is used, not about what it is."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """The encoder of one party, as everybody may know it: a specification, or an object of this process."""
+
+    party: str
+    columns: int
+    spec: Mapping[str, Any]
+    width: int
+    """How many numbers an embedding has."""
+    held: Any = None
+
+    @property
+    def kind(self) -> str:
+        """The kind of the encoder."""
+        return str(self.spec["kind"])
+
+    @property
+    def clip(self) -> float:
+        """The largest norm of an embedding; longer ones are scaled down."""
+        return float(self.spec.get("clip", CLIP))
+
+    @property
+    def supplied(self) -> bool:
+        """Whether its party brings it, so that only the party can say how it was made."""
+        return self.held is not None or self.kind == OWN
+
+    @property
+    def sentence(self) -> str:
+        """What a privacy statement must suppose about it; empty where the code makes it itself."""
+        if not self.supplied:
+            return ""
+        return supposed_of(self.party)
+
+    def made(self, own: Any = None, seed: int | None = None) -> Encoder:
+        """The encoder itself, at its party; ``own`` is what the party brings where the study leaves it to the party."""
+        source = self.held if self.held is not None else own if self.kind == OWN else _described(self.spec)
+        if source is None:
+            raise none_given(self.party)
+        found = encoder_from(source, self.columns, seed=self.spec.get("seed", seed))
+        if found.width != self.width:
+            raise StudyError(
+                f"the encoder of {self.party} gives embeddings of {found.width} numbers, not of {self.width} as planned"
+            )
+        return found
+
+
+def supposed_of(party: str) -> str:
+    """What everything that is made with a supplied encoder rests on."""
+    return f"{party} supplies an encoder that was made without this table and treats each row by itself, as it declares"
+
+
+def refuse_learned(encoder: Encoder, what: str) -> Encoder:
+    """This encoder, unless an earlier study trained it.
+
+    It tells of the rows that trained it whoever sees what is made with it, and the earlier study charged nobody for
+    that, or those who saw *its* result.
+    """
+    if encoder.learned != "none":
+        raise StudyError(
+            f"{what} is one that an earlier study trained on private rows, and no event of this study would say so: "
+            "bring an encoder that was made without the table, or train it in this study"
+        )
+    return encoder
+
+
+def none_given(party: str) -> StudyError:
+    """The error where a study leaves an encoder to its party, and the party brings none."""
+    return StudyError(
+        f"this study leaves the encoder of {party} to {party} itself, and none was given: add [encoder] to its "
+        f'party.toml, or pass encoders={{"{party}": ...}}'
+    )
+
+
+Complete = Callable[[str, Mapping[str, Any]], dict[str, Any]]
+"""Adds to what was said of a party's encoder what was left out."""
+
+
+def given(encoders: Mapping[str, Any] | None, design: Design, complete: Complete) -> dict[str, Given]:
+    """The encoder of every party that has a column besides the label."""
+    named = {} if encoders is None else encoders
+    if not isinstance(named, Mapping):
+        raise StudyError(
+            'encoders takes a mapping from parties to encoders, such as {"bank": {"kind": "cosine", "width": 64}}, '
+            f"not {type(named).__name__}"
+        )
+    if strangers := [str(name) for name in named if name not in design.schemas]:
+        raise StudyError(f"encoders names {listed(strangers)}; the parties are {listed(tuple(design.schemas))}")
+    found = {}
+    for party in design.schemas:
+        columns = len(design.centred(party).feature_names)
+        if columns:
+            found[party] = one(party, named.get(party), columns, complete)
+        elif party in named:
+            raise StudyError(f"{party} holds the label and no other column, so it has nothing to encode")
+    return found
+
+
+def one(party: str, said: Any, columns: int, complete: Complete) -> Given:
+    """The encoder of one party, as a user says it."""
+    if said is None:
+        said = {}
+    if isinstance(said, Mapping):
+        spec = complete(party, said)
+        if spec["kind"] == OWN and set(spec) - {"kind", "width", "parameters", *USE}:
+            raise StudyError(
+                f'of an encoder that {party} brings itself (kind = "own") a study says nothing but its width, its clip '
+                "and how many parameters it learns"
+            )
+        if spec["kind"] not in (*KINDS, OWN):
+            raise StudyError(
+                f"the encoder of {party} is of no kind that is known, {spec['kind']!r:.40}; choose from "
+                f"{listed((*KINDS, OWN))}"
+            )
+        _check(party, spec)
+        if runs_code(spec):
+            made = encoder_from(_described(spec), columns)
+            return Given(party, columns, {**spec, "kind": OWN}, made.width, held=made)
+        if spec.get("width") is None:
+            return Given(party, columns, spec, encoder_from(_described(spec), columns, seed=0).width)
+        return Given(party, columns, spec, int(spec["width"]))
+    encoder = refuse_learned(encoder_from(said, columns), f"the encoder of {party}")
+    return Given(party, columns, {"kind": encoder.kind}, encoder.width, held=encoder)
+
+
+def _described(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """What an encoder is made from."""
+    return {key: value for key, value in spec.items() if key not in USE and value is not None}
+
+
+def _check(party: str, spec: Mapping[str, Any]) -> None:
+    """Refuse what is wrong about a specification whatever its kind; the kind checks its own options."""
+    if spec.get("width") is not None or spec["kind"] == OWN:
+        check_whole(f"the width of the encoder of {party}", spec.get("width"), 1, 2**16)
+    clip, seed = spec.get("clip", CLIP), spec.get("seed", 0)
+    if isinstance(clip, bool) or not isinstance(clip, int | float) or not 0 < clip < math.inf:
+        raise StudyError(f"the clip of the encoder of {party} must be a finite number above 0")
+    check_whole(f"the seed of the encoder of {party}", seed, 0, 2**63)
+
+
+def no_code(said: Any) -> None:
+    """Refuse a study file that names a function of somebody else's machine."""
+    if isinstance(said, Mapping) and any(runs_code(spec) for spec in said.values()):
+        raise ValueError(
+            '- a study cannot name code of a party: write kind = "own" and its width, and let the party name the '
+            "function under [encoder] in its party.toml"
+        )
+
+
+def linear_over(said: Mapping[str, Any], width: int) -> dict[str, Any]:
+    """A linear map of frozen features of rows or of an image, which few noisy updates can teach."""
+    rest = {key: value for key, value in said.items() if key != "shape"}
+    over = {"kind": "edges", "shape": said["shape"]} if "shape" in said else {"kind": "cosine", "width": _FEATURES}
+    return {"kind": "linear", "width": width, "over": over, **rest}
+
+
+def learned(given: Given) -> int:
+    """How many parameters an encoder learns."""
+    if given.kind == OWN and given.held is None:
+        if not isinstance(count := given.spec.get("parameters"), int) or count < 1:
+            raise StudyError(
+                f"training needs to know how many parameters the encoder of {given.party} learns: add parameters"
+            )
+        return count
+    made = given.made(seed=0)
+    if not isinstance(made, Trainable):
+        raise StudyError(
+            f"an encoder of kind {made.kind!r} has nothing to learn: choose linear, mlp, cnn or a module for "
+            f'{given.party}, or training = "none"'
+        )
+    return made.parameters

@@ -1,0 +1,194 @@
+"""What the ways to a head have in common: what each plans, what its participants do and end with, how it scores.
+
+A way is one answer to the question of who learns the head from what: a committee from noisy moments, the party with
+the label from embeddings with noise, or the same as it was published.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.kinds.split import contract
+from colonnade.kinds.split.encoders import Encoder
+from colonnade.kinds.split.given import Given
+from colonnade.models.design import Design
+from colonnade.models.federation import Roster
+from colonnade.models.outlook import Outlook
+from colonnade.models.pictures import parties
+from colonnade.models.planner import Details
+from colonnade.pictures.look import Sheet
+from colonnade.privacy import Statement
+from colonnade.protocols.roles import Coordinator, Owner
+from colonnade.protocols.task import Task
+from colonnade.randomness import Stream
+from colonnade.tables import Category, Column, Number, Schema, Table
+from colonnade.tables.centred import Centred
+
+Matrix = NDArray[np.float64]
+Arrays = Mapping[str, NDArray[Any]]
+Training = contract.Training
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is public before a plan: columns, who holds the label, who takes part, and which encoders there are."""
+
+    design: Design
+    roster: Roster
+    encoders: Mapping[str, Given]
+
+    @property
+    def active(self) -> str:
+        """The party with the label."""
+        return self.design.owner
+
+    @property
+    def classes(self) -> int:
+        """How many classes the label has; 0 where it is a number."""
+        return classes_of(self.design.declared)
+
+    @property
+    def widths(self) -> dict[str, int]:
+        """The width of each party's embeddings; 0 where a party has nothing but the label."""
+        return {party: self.encoders[party].width if party in self.encoders else 0 for party in self.design.schemas}
+
+
+class Model(Protocol):
+    """What a way asks of a split model: its parameters, and what is known of it once it is fitted."""
+
+    label: str | None
+    epsilon: float | Mapping[str, float] | None
+    delta: float
+    rows: int | None
+    rows_at_most: int
+    solver: str
+    training: str
+    epochs: int | None
+    batches: int | None
+    learning_rate: float | None
+    label_epsilon: float | None
+    per_release: float | None
+    unprotected: bool
+    rescale: bool
+    adjust: bool
+    constants: Mapping[str, Any] | None
+    head_module: Any
+    watch: Any
+    schemas_: dict[str, Schema]
+    plan_: dict[str, Any]
+    public_: dict[str, NDArray[Any]]
+    own_: dict[str, dict[str, NDArray[Any]]]
+
+    @property
+    def design_(self) -> Design:
+        """The columns that the model was fitted with."""
+
+    def centred(self, party: str, table: Table) -> Centred:
+        """How a party's columns are centred, with the label last where it is the party's."""
+
+
+def classes_of(declared: Column) -> int:
+    """How many classes a label has; 0 for a number."""
+    if isinstance(declared, Number):
+        return 0
+    return len(declared.values) if isinstance(declared, Category) else 2
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What a participant ends with.
+
+    ``public`` are arrays that everybody has, ``facts`` plain values that everybody may know, ``encoders`` those that
+    are in this process, and ``own`` the arrays that single parties have for themselves, such as a head.
+    """
+
+    facts: Mapping[str, Any]
+    public: Arrays = field(default_factory=dict)
+    encoders: Mapping[str, Encoder] = field(default_factory=dict)
+    own: Mapping[str, Arrays] = field(default_factory=dict)
+
+
+def together(outcomes: Mapping[str, Learned], coordinator: Learned) -> Learned:
+    """All that the participants ended with, where all of them run in one process."""
+    encoders = {party: encoder for each in outcomes.values() for party, encoder in each.encoders.items()}
+    own = {party: arrays for each in outcomes.values() for party, arrays in each.own.items()}
+    return Learned(coordinator.facts, coordinator.public, encoders, own)
+
+
+class Way(ABC):
+    """One way to a head."""
+
+    name: ClassVar[str]
+
+    def completed(self, said: Mapping[str, Any], width: int, *, active: bool, training: str) -> dict[str, Any]:
+        """A specification of an encoder, with what was left out of it; ``active`` is the party with the label."""
+        return {"kind": "edges" if "shape" in said else "cosine", "width": width, **said}
+
+    @abstractmethod
+    def plan(self, model: Model, setting: Setting, rows: int | None) -> Task:
+        """The public task."""
+
+    @abstractmethod
+    def owner(self, model: Model, me: Owner, encoder: Encoder | None, table: Table, task: Any) -> Learned:
+        """An owner's program."""
+
+    @abstractmethod
+    def coordinator(self, model: Model, me: Coordinator, task: Any) -> Learned:
+        """The coordinator's program."""
+
+    @abstractmethod
+    def simulated(
+        self, model: Model, encoders: Mapping[str, Encoder], tables: Mapping[str, Table], task: Any, stream: Stream
+    ) -> Learned:
+        """What all of them would end with, computed in one place."""
+
+    @abstractmethod
+    def prepared(self, model: Model, party: str, raw: Matrix) -> Matrix:
+        """Embeddings of a party as the head takes them, from those of its encoder."""
+
+    @abstractmethod
+    def scores(self, model: Model, parts: Mapping[str, Matrix]) -> Matrix:
+        """Scores, (rows, outputs), from the prepared embeddings of all parties."""
+
+    @abstractmethod
+    def width(self, task: Any, party: str) -> int:
+        """The width of a party's embeddings in a task; 0 where it has none."""
+
+    @abstractmethod
+    def check_restored(self, model: Model) -> None:
+        """Raise an error unless the arrays and facts of a model that was read belong together."""
+
+    def check_kept(self, model: Model, party: str, own: Arrays, encoder: Encoder | None) -> None:
+        """Raise an error unless arrays that a party kept for itself belong to this model; here nobody keeps any."""
+        if own:
+            raise ValueError("nobody keeps a head that everybody has")
+
+    def trained(self, model: Model) -> Training:
+        """Whether private rows trained the encoders of a fitted model."""
+        return "none"
+
+    def summary(self, model: Model) -> list[str]:
+        """Further lines about a fitted model, for the terminal."""
+        return []
+
+    def pictured(self, model: Model) -> Sheet:
+        """What is public about a fitted model, for a picture: the noise of what parties told."""
+        return parties.noise(model.plan_["deviations"], "each number of an embedding")
+
+    def details(self, task: Any, statement: Statement) -> Details:
+        """What a pre-flight says about this way in particular."""
+        return Details(self.name)
+
+    def outlook(self, model: Model, task: Any, rows: int | None) -> Outlook | None:
+        """Whether so many people are enough; no figure for most ways."""
+        return None
+
+    @abstractmethod
+    def default_width(self, model: Model, design: Design, roster: Roster) -> int:
+        """The width of embeddings for which nobody named one, from public quantities."""

@@ -1,0 +1,309 @@
+"""A mixture of products, fitted by noisy sums over batches of rows whose columns lie with different owners (DPVI, EM).
+
+Parameters are public. In a round each owner computes, of every row in the batch, the densities of its own columns under
+every component, and deals them as integers. The committee multiplies the owners' densities, divides by their sum over
+components, and so has responsibilities r that nobody sees (:mod:`responsibilities`). With every owner's vectors v of
+the rows, it computes on its shares
+
+    N_k = sum over the batch of r_k      and      G_k = sum over the batch of r_k v,
+
+which are opened with the noise of all owners. Everybody takes the next step of the parameters from them. Vectors are
+statistics of the rows, dealt once before the rounds, or derivatives at the present parameters, dealt with the
+densities. Derivatives that are linear in statistics follow from those on shares: only the factors by which they are
+clipped are dealt in a round, and the owner tells the seats the coefficients, which are public. Noise, masks and coins
+are made for many rounds ahead.
+
+In active mode the seats draw the batches together, all products are claimed, and everything is settled before sums are
+opened; what is opened under masks, before that. That owners deal numbers within their bounds is not proven.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from typing import TypeVar
+
+import numpy as np
+
+from colonnade.errors import ProtocolError
+from colonnade.kinds.synthesis.mixture import vocabulary
+from colonnade.kinds.synthesis.mixture.clipping import NORM_BITS, clipped_in_the_clear, square_norms
+from colonnade.kinds.synthesis.mixture.integers import (
+    Whole,
+    bounded,
+    densities,
+    noise_shares,
+    padded,
+    shrinking,
+    unscaled,
+    whole_slopes,
+    whole_statistics,
+)
+from colonnade.kinds.synthesis.mixture.learner import Array, Learner
+from colonnade.kinds.synthesis.mixture.responsibilities import in_the_clear
+from colonnade.kinds.synthesis.mixture.seat import Dealt, Places, Seat
+from colonnade.kinds.synthesis.mixture.task import Mixture
+from colonnade.mpc import Shares
+from colonnade.protocols.batches import batch_secret, batches
+from colonnade.protocols.roles import Coordinator, Owner, Role
+from colonnade.protocols.rounds import Rounds, masks_ahead
+from colonnade.protocols.rows import Rows, agree_on_rows, block_sizes, check_places, compare_rows
+from colonnade.randomness import KEY_BYTES, Stream, new_key
+from colonnade.received import received
+
+Fitted = TypeVar("Fitted", bound=Learner)
+
+
+@dataclass(frozen=True)
+class Own:
+    """What an owner has: its rows, the integer statistics of them that it dealt, and the source of its noise."""
+
+    rows: Array
+    kept: Whole
+    stream: Stream
+
+
+def owner(me: Owner, table: Rows, task: Mixture, learner: Fitted) -> Fitted:
+    """An owner's program; ``learner`` holds the public parameters to start from, and is returned fitted."""
+    stream = Stream.fresh()
+    check_places(table, hidden=False)
+    rows = agree_on_rows(me, task, table)
+    secret = _draw_together(me, task, rows, table.ids) if task.trust.active else _share_draw(me, table.ids, task)
+    held = np.concatenate(list(table.blocks(task.block_rows)))
+    summing = me.over(task.for_sums)
+    seat = Seat(me, summing, task, rows) if me.hand.seated else None
+    kept = np.zeros((rows, task.kept(task.part(me.name))), dtype=np.int64)
+    if task.vectors != "derivatives":
+        for start in range(0, rows, task.block_rows):
+            here = slice(start, start + task.block_rows)
+            with me.meter.phase("encode"):
+                kept[here] = _statistics(learner, task, me.name, held[here])
+            with me.meter.phase("deal"):
+                mine = summing.hand.deal(kept[here])
+            if seat:
+                seat.take_in(len(kept[here]), mine)
+    return _iterate(me, summing, task, learner, rows, seat, secret, Own(held, kept, stream))
+
+
+def coordinator(me: Coordinator, task: Mixture, learner: Fitted) -> Fitted:
+    """The coordinator's program: it waits for the result and, with two owners, keeps the third seat."""
+    rows = compare_rows(me, task)
+    if not me.hand.seated:
+        return _published(me, task, learner)
+    secret = _draw_together(me, task, rows, None) if task.trust.active else _drawn(me, task, rows)
+    summing = me.over(task.for_sums)
+    seat = Seat(me, summing, task, rows)
+    if task.vectors != "derivatives":
+        for size in block_sizes(rows, task.block_rows):
+            seat.take_in(size, None)
+    return _iterate(me, summing, task, learner, rows, seat, secret, None)
+
+
+def reference(dealt: Mapping[str, tuple[Whole, Whole]], task: Mixture) -> Whole:
+    """One round's integers in the clear, before noise: ``dealt`` are every owner's densities and vectors of a batch.
+
+    Truncations are to the nearest integer; those of the committee differ by a few units
+    (:func:`colonnade.kinds.synthesis.mixture.responsibilities.error`).
+    """
+    weights = in_the_clear([dealt[name][0] for name in task.owners], task.precision)
+    if task.joint is not None:
+        weights = clipped_in_the_clear(weights, dealt_squares(dealt, task), task.joint)
+    return weighted_sums(weights, [dealt[name][1] for name in task.owners], task)
+
+
+def dealt_squares(dealt: Mapping[str, tuple[Whole, Whole]], task: Mixture) -> list[Whole]:
+    """Every owner's squared norms of its vectors, (n, K), where the committee clips all that a row adds."""
+    return [_squares(dealt[name][1], task, name) for name in task.owners]
+
+
+def weighted_sums(weights: Whole, vectors: Sequence[Whole], task: Mixture) -> Whole:
+    """Counts and sums of vectors, by component, with responsibilities ``weights`` (n, K)."""
+    counts = (weights.sum(axis=0) << task.vector_bits)[:, None]
+    how = "nk,nq->kq" if task.vectors == "statistics" else "nk,nkq->kq"
+    return np.hstack([counts, *(np.einsum(how, weights, one) for one in vectors)]).reshape(-1)
+
+
+def simulate(
+    tables: Mapping[str, Array], task: Mixture, learner: Fitted, stream: Stream, *, renormalised: bool = True
+) -> Fitted:
+    """What the protocol would publish, computed in one place: the same integers, batches and noise.
+
+    It is for evaluation on data that may be in one place; a study never calls it. Without ``renormalised``, densities
+    are taken as they are, not over the largest of their row, and those below 2^-f are lost.
+    """
+    rows = len(tables[task.owners[0]])
+    ids = [str(index) for index in range(rows)]
+    for batch in batches(task, rows, batch_secret(task, stream.bytes(32), ids)):
+        dealt = {}
+        for name in task.owners:
+            own = tables[name][batch]
+            dealt[name] = evaluated(learner, task, name, own)
+            if not renormalised:
+                raw = unscaled(learner.log_densities(name, own), task, name, learner.log_weights)
+                dealt[name] = raw, dealt[name][1]
+        noise = sum(noise_shares(task, 1, stream)[0] for _ in task.owners)
+        learner.step(in_people(reference(dealt, task) + noise, task))
+    return learner
+
+
+def evaluated(learner: Learner, task: Mixture, name: str, rows: Array) -> tuple[Whole, Whole]:
+    """An owner's integer densities and vectors of some rows, at the present parameters."""
+    found = densities(learner.log_densities(name, rows), task, name, learner.log_weights)
+    if not task.linear:
+        return found, bounded(learner.vectors(name, rows), task, name)
+    raw = whole_slopes(learner.linear(name)).of(whole_statistics(learner.vectors(name, rows), task, name))
+    return found, raw * shrinking(raw, task, name)[:, :, None]
+
+
+def in_people(opened: Whole, task: Mixture) -> Array:
+    """Opened integers as sums over people, (components, 1 + numbers of all owners)."""
+    return np.asarray(opened / task.gamma, dtype=np.float64).reshape(task.components, task.width)
+
+
+def _iterate(
+    me: Role,
+    summing: Role,
+    task: Mixture,
+    learner: Fitted,
+    rows: int,
+    seat: Seat | None,
+    secret: bytes,
+    own: Own | None,
+) -> Fitted:
+    """All rounds; in each, sums over a batch are computed and opened, and the parameters take a step."""
+    members, size = batches(task, rows, secret), task.pieces(rows)[1]
+    draw = None if own is None else partial(noise_shares, task, stream=own.stream)
+    rounds = Rounds(range(task.rounds), me.progress, "iterate", every=task.rounds_ahead)
+    for mask in masks_ahead(summing, task.owners, task.entries, rounds, task.rounds_ahead, draw):
+        batch = _fitting(next(members), task, rows)
+        total = None
+        for places in batch:
+            if seat:
+                seat.prepare(size)
+            with me.meter.phase("iterate"):
+                mine = None if own is None else _deal(me, summing, task, learner, own, places, size)
+                if seat:
+                    sums = seat.sums(places, size, mine)
+                    total = sums if total is None else summing.hand.add([total, sums])
+        if seat:
+            seat.settle()
+        with me.meter.phase("iterate"):
+            learner.step(in_people(_open(summing, total, mask, task), task))
+    return _published(me, task, learner)
+
+
+def _fitting(batch: Places, task: Mixture, rows: int) -> list[Places]:
+    """The people of a batch in pieces; all batches have the same number of pieces, and the last ones may be empty."""
+    pieces, size = task.pieces(rows)
+    if len(batch) > pieces * size:
+        raise ProtocolError("a drawn batch is larger than any that was to be expected; start the study again")
+    return [batch[start : start + size] for start in range(0, pieces * size, size)]
+
+
+def _squares(vectors: Whole, task: Mixture, name: str) -> Whole:
+    most = math.ceil(Fraction(task.part(name).clip) ** 2 * (1 << NORM_BITS))
+    found = square_norms(vectors, task.vector_bits, most)
+    return np.tile(found[:, None], task.components) if found.ndim == 1 else found
+
+
+def _statistics(learner: Learner, task: Mixture, name: str, rows: Array) -> Whole:
+    """The integer statistics of some rows that the committee keeps."""
+    found = learner.vectors(name, rows)
+    return whole_statistics(found, task, name) if task.linear else bounded(found, task, name)
+
+
+def _deal(me: Role, summing: Role, task: Mixture, learner: Learner, own: Own, places: Places, size: int) -> Dealt:
+    """Deal densities of the people in one piece, and derivatives or by what they are clipped; empty places are zero.
+
+    What is bounded here are the integers that the committee sums: statistics are those that were dealt, and are not
+    computed again.
+    """
+    slopes, rows, vectors = None, own.rows[places], own.kept[places]
+    with me.meter.phase("densities"):
+        weighed = [densities(learner.log_densities(me.name, rows), task, me.name, learner.log_weights)]
+        summed = None
+        if task.vectors == "derivatives":
+            summed = vectors = bounded(learner.vectors(me.name, rows), task, me.name)
+        if task.linear:
+            slopes = whole_slopes(learner.linear(me.name))
+            raw = slopes.of(vectors)
+            weighed.append(shrinking(raw, task, me.name))
+            vectors = raw * weighed[-1][:, :, None] if task.joint is not None else raw
+        if task.joint is not None:
+            weighed.append(_squares(vectors, task, me.name))
+        flat = np.stack([padded(one, size) for one in weighed])
+    if slopes is not None:
+        for seat in task.trust.committee:
+            if seat != me.name:
+                me.link(seat).send("slopes", **vocabulary.told(slopes))
+    weighed_shares = me.hand.deal(flat)
+    return Dealt(weighed_shares, None if summed is None else summing.hand.deal(padded(summed, size)), slopes)
+
+
+def _open(me: Role, total: Shares | None, mask: Shares | None, task: Mixture) -> Whole:
+    opened = me.reveal(
+        total, to=task.hearers, event=task.event, shape=(task.entries,), bound=task.bound, degree=task.opened_degree,
+        mask=mask, through=task.speaker,
+    )  # fmt: skip
+    return me.entitled(opened)
+
+
+def _published(me: Role, task: Mixture, learner: Fitted) -> Fitted:
+    """Everybody takes over the parameters of the owner that opened the sums, so that all hold the same."""
+    speaker = task.speaker
+    if me.name == speaker:
+        for name in task.everyone:
+            if name != speaker:
+                me.link(name).send("fitted", state=learner.state)
+        me.have_alike(learner.state, task.everyone)
+        return learner
+    state = received(me.link(speaker), speaker, vocabulary.fitted(len(learner.state)))["state"]
+    if task.event not in me.revealed:
+        me.revealed.append(task.event)  # the parameters follow from it, though others opened it
+    learner.restore(np.array(state, dtype=np.float64))
+    me.have_alike(learner.state, task.everyone)
+    return learner
+
+
+def _draw_together(me: Role, task: Mixture, rows: int, ids: Sequence[str] | None) -> bytes:
+    """The secret of all batches from coins of all seats, so that nobody chooses who is in a batch.
+
+    A seat without ids is told in which batch everybody is, and the seats compare it before they open anything. The
+    budget is spent before: otherwise whoever dislikes the batches would leave, and have others drawn for nothing.
+    """
+    me.hand.announce()
+    seats, first = task.trust.committee, task.owners[0]
+    coin = me.hand.coin([name for name in task.hearers if name not in seats]) if me.hand.seated else me.hand.hear_coin()
+    key = coin.bytes(KEY_BYTES)
+    if task.sampling != "disjoint":
+        secret = key
+    elif ids is None:
+        secret = _drawn(me, task, rows)
+    else:
+        secret = batch_secret(task, key, ids)
+        for name in seats:
+            if me.name == first and name not in task.owners:
+                me.link(name).send("draw", secret=secret)
+    me.hand.note(secret)
+    return secret
+
+
+def _share_draw(me: Owner, ids: Sequence[str], task: Mixture) -> bytes:
+    """The secret of all batches: the first owner draws it and sends it to owners and seats."""
+    first = task.owners[0]
+    if me.name != first:
+        return _drawn(me, task, len(ids))
+    secret = batch_secret(task, new_key(), ids)
+    for name in task.hearers:
+        if name != first:
+            me.link(name).send("draw", secret=secret)
+    return secret
+
+
+def _drawn(me: Role, task: Mixture, rows: int) -> bytes:
+    first = task.owners[0]
+    secret: bytes = received(me.link(first), first, vocabulary.draw(task, rows))["secret"]
+    return secret

@@ -1,0 +1,400 @@
+"""The public task of fitting a mixture to columns that stay with their owners."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from math import comb
+from typing import Any, ClassVar, Literal, get_args
+
+from colonnade.errors import CapacityError, PrivacyError
+from colonnade.kinds.synthesis.mixture.clipping import NORM_BITS, Joint
+from colonnade.kinds.synthesis.mixture.responsibilities import Precision
+from colonnade.kinds.synthesis.mixture.sizes import OVERFLOW, in_pieces, room_for_all, room_for_batch
+from colonnade.kinds.synthesis.sensitivity import mixture_sensitivity, vector_square
+from colonnade.mpc import Committee, ResidueSystem
+from colonnade.mpc.fixed.cutting import in_blocks
+from colonnade.mpc.fixed.masks import system_for
+from colonnade.privacy import Event, PoissonSampled, Repeated, Sensitivity, Trust
+from colonnade.privacy.additive import USUAL, NormalLaw
+from colonnade.protocols.batches import COIN
+from colonnade.protocols.cost import Cells
+from colonnade.protocols.on_shares import InRounds, who_know_batches
+
+PROTOCOL = "mixture 1"
+THEOREM = "mixture-sensitivity, mixture-rounds"
+STATISTIC_BITS, SLOPE_BITS = 8, 8
+"""Fractional bits of statistics, and of what they are multiplied by, where derivatives are linear in them."""
+_AHEAD = 2**18  # numbers of noise that an owner deals at a time
+_WIDEST = 4000
+"""Squared norms of longer vectors, added up as floats, could err by more than owners leave room for."""
+_ROUNDS_TO_CLIP, _ROUNDS_BESIDE = 30, 6
+"""The second: after the products of densities and the bit length; the last one is that of the opened sums."""
+
+
+Vectors = Literal["statistics", "derivatives", "linear"]
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one owner contributes: its encoded columns, and ``width`` numbers of a row (for each component) to sum up.
+
+    The numbers of one row are a vector of norm at most ``clip``, which the owner enforces. ``statistics`` is how many
+    statistics of a row they follow from, if they are linear in them.
+    """
+
+    owner: str
+    columns: tuple[str, ...]
+    width: int
+    clip: float
+    statistics: int = 0
+
+
+@dataclass(frozen=True)
+class Mixture(InRounds):
+    """Rounds of noisy sums, weighted by the responsibilities of a mixture's components for rows.
+
+    ``vectors`` says what is summed: ``statistics`` of rows, dealt once; ``derivatives``, dealt for every batch; or
+    derivatives that are ``linear`` in statistics: then only by what they are clipped is dealt for every batch.
+    Owners clip vectors, each by itself; with a ``joint_clip`` the committee also clips all that a row adds.
+    Batches are drawn (``poisson``), take turns (``disjoint``), or hold everybody in every round (``all``). ``floor`` is
+    the least logarithm of a ratio of densities, over all owners. Numbers have ``fraction`` fractional bits where they
+    are densities, ``bits`` where they are responsibilities and ``vector_bits`` in vectors. ``plan`` says in any words
+    how parameters follow from the sums; it must be equal at all participants.
+    """
+
+    parts: tuple[Part, ...]
+    components: int
+    trust: Trust
+    sampling: Literal["poisson", "disjoint", "all"]
+    rows: int
+    batch: int
+    rounds: int
+    noise: int
+    vectors: Vectors = "statistics"
+    joint_clip: float | None = None
+    law: NormalLaw = USUAL
+    floor: float = 16.0
+    fraction: int = 26
+    bits: int = 20
+    vector_bits: int = 14
+    rows_at_most: int = 2**24
+    block_rows: int = 2048
+    plan: str = ""
+    released: ClassVar[str] = 'has method "mixture", which releases sums in rounds'
+    noise_on = "a sum of one round"
+    why_not_active: ClassVar[str | None] = None
+    spares_seats: ClassVar[bool] = False  # every party deals something in every round
+    active_by_default: ClassVar[bool] = False  # checks before every opening under a mask take several times as long
+
+    @property
+    def owners(self) -> tuple[str, ...]:
+        """Who holds columns, in order."""
+        return tuple(part.owner for part in self.parts)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The encoded columns of all owners."""
+        return tuple(f"{part.owner}.{column}" for part in self.parts for column in part.columns)
+
+    @property
+    def hearers(self) -> tuple[str, ...]:
+        """Who follows the rounds: the owners, and the seats that compute."""
+        return who_know_batches(self.trust)
+
+    @property
+    def rows_limit(self) -> int:
+        """As many as the arithmetic is sized for, and not more than four times as many as were stated."""
+        return min(self.rows_at_most, 4 * self.rows)
+
+    @property
+    def rows_limited_by(self) -> str:
+        """Which setting to raise where there are more rows."""
+        if self.rows_at_most <= 4 * self.rows:
+            return "rows_at_most"
+        return "rows, of which a mixture takes up to four times as many"
+
+    @property
+    def rows_stated(self) -> int:
+        """About how many people there are, as everybody may know."""
+        return self.rows
+
+    @property
+    def width(self) -> int:
+        """How many numbers a round opens for one component: its count, and every owner's vector."""
+        return 1 + sum(part.width for part in self.parts)
+
+    @property
+    def entries(self) -> int:
+        """How many numbers a round opens."""
+        return self.components * self.width
+
+    @property
+    def gamma(self) -> int:  # type: ignore[override]  # it follows from the bits
+        """An opened integer divided by this number is a sum over people."""
+        return 1 << (self.bits + self.vector_bits)
+
+    @property
+    def linear(self) -> bool:
+        """Whether derivatives are linear in statistics, which are dealt once."""
+        return self.vectors == "linear"
+
+    def kept(self, part: Part) -> int:
+        """How many statistics of each row of an owner the committee keeps."""
+        return {"statistics": part.width, "derivatives": 0, "linear": part.statistics}[self.vectors]
+
+    @property
+    def weighed(self) -> int:
+        """How many numbers an owner deals in a round for each place and component, modulo all primes.
+
+        These are densities, by what linear derivatives are clipped, and squared norms where they are clipped jointly.
+        """
+        return 1 + self.linear + (self.joint is not None)
+
+    def summed(self, part: Part) -> int:
+        """How many more an owner deals that are only summed."""
+        return part.width if self.vectors == "derivatives" else 0
+
+    @property
+    def shrink_bits(self) -> int:
+        """Fractional bits of the factors by which linear derivatives are clipped."""
+        return self.vector_bits - STATISTIC_BITS - SLOPE_BITS
+
+    def part(self, owner: str) -> Part:
+        """What one owner contributes."""
+        return self.parts[self.owners.index(owner)]
+
+    @cached_property
+    def precision(self) -> Precision:
+        """The sizes of numbers while responsibilities are computed."""
+        groups = comb(len(self.trust.committee), self.trust.threshold)
+        return Precision(len(self.owners), self.components, self.fraction, self.bits, (groups + 1) / 2)
+
+    @property
+    def slack(self) -> Fraction:
+        """By how much the absolute weights of a row add up to more than 1 at most: clipping truncates once more."""
+        return self.precision.slack + (0 if self.joint is None else self.joint.slack)
+
+    @cached_property
+    def sensitivity(self) -> Sensitivity:
+        """How far one person can move the sums of one round."""
+        clips = [part.clip for part in self.parts]
+        found = mixture_sensitivity(clips, self.entries, self.bits, self.vector_bits, self.slack)
+        if self.joint is None:
+            return found
+        square = math.floor((self.joint.bound * (1 << self.vector_bits)) ** 2)
+        return Sensitivity.from_l2(min(square, found.l2_squared), self.entries)
+
+    @cached_property
+    def joint(self) -> Joint | None:
+        """How the committee clips all that a row adds, if it does."""
+        if self.joint_clip is None:
+            return None
+        squares = tuple(math.ceil(Fraction(part.clip) ** 2 * (1 << NORM_BITS)) for part in self.parts)
+        return Joint(self.joint_clip, squares, self.components, self.bits, self.precision.ulps)
+
+    @cached_property
+    def hidden_bits(self) -> tuple[tuple[int, int], ...]:
+        """What is opened under masks for one row: how many numbers, and how many bits each has."""
+        return self.precision.hidden_bits + (() if self.joint is None else self.joint.hidden_bits)
+
+    # Batches
+
+    @property
+    def threshold(self) -> int:
+        """A person is in a drawn batch when its 32-bit coin is below this number."""
+        return max(1, min(COIN, self.batch * COIN // self.rows))
+
+    @property
+    def batches(self) -> int:
+        """How many disjoint batches there are."""
+        return max(1, -(-self.rows // self.batch))
+
+    @property
+    def epochs(self) -> int:
+        """How often one person's row is used when batches take turns or hold everybody."""
+        return self.rounds if self.sampling == "all" else -(-self.rounds // self.batches)
+
+    def room(self, rows: int) -> int:
+        """The fixed number of places for a batch of ``rows`` people; one is larger with chance ``OVERFLOW`` at most."""
+        if self.sampling == "all":
+            return room_for_all(rows)
+        return room_for_batch(rows, self.threshold / COIN if self.sampling == "poisson" else 1 / self.batches)
+
+    def pieces(self, rows: int) -> tuple[int, int]:
+        """In how many pieces a batch is computed, and how many places each has."""
+        return in_pieces(self.room(rows), self.block_rows)
+
+    # Privacy
+
+    @cached_property
+    def distance(self) -> Fraction:
+        """How much the numbers of one row that a round opens under masks can tell, as a statistical distance."""
+        groups = comb(len(self.trust.committee), self.trust.threshold)
+        width = (self._masking.modulus // (8 * groups)).bit_length() - 1
+        return sum((count * Fraction(2) ** (bits + 1 - width) for count, bits in self.hidden_bits), Fraction(0))
+
+    @cached_property
+    def event(self) -> Event:
+        """What all rounds reveal."""
+        fixed = ", fixed-batches" if self.sampling == "disjoint" else ""
+        release = self.additive.release(
+            "mixture sums",
+            self.entries,
+            self.sensitivity,
+            theorem=THEOREM + fixed,
+            lost=self.distance + (0 if self.sampling == "all" else OVERFLOW),
+        )
+        if self.sampling != "poisson":
+            return Repeated(release, self.epochs)
+        return Repeated(PoissonSampled(release, Fraction(self.threshold, COIN), self.coins), self.rounds)
+
+    @property
+    def coins(self) -> tuple[str, ...]:
+        """Who may know which people are in a drawn batch."""
+        return who_know_batches(self.trust)
+
+    # Arithmetic
+
+    @cached_property
+    def bound(self) -> int:
+        """The largest magnitude that an opened number can have."""
+        squares = (vector_square(self.vector_bits, part.clip) for part in self.parts)
+        most = math.isqrt(max(1 << 2 * self.vector_bits, *squares)) + 1
+        rows = self.room(self.rows_limit)
+        noise = self.additive.reach(copies=2 // self.additive.unit)  # room for either law
+        total = rows * math.ceil((1 + self.slack) * (1 << self.bits)) * most + noise
+        if total >= 2**62:
+            raise CapacityError(
+                f"sums may need {total.bit_length() + 1} bits and 63 are available: lower bits ({self.bits}) or "
+                f"vector_bits ({self.vector_bits})"
+            )
+        return total
+
+    @cached_property
+    def committee(self) -> Committee:
+        """The seats, with as many primes as sums and masks need."""
+        system = max(self.for_sums, self._masking, key=lambda system: len(system.primes))
+        return Committee(self.trust.committee, self.trust.threshold, system, self.trust.active)
+
+    @cached_property
+    def for_sums(self) -> ResidueSystem:
+        """The arithmetic of what is only summed: the first primes, as many as sums without masks need."""
+        return ResidueSystem.for_bound(self.bound)
+
+    @cached_property
+    def _masking(self) -> ResidueSystem:
+        """The smallest arithmetic in which masks hide what they must; a larger one hides it better."""
+        masked = max(bits for _, bits in self.hidden_bits)
+        return system_for(masked, len(self.trust.committee), self.trust.threshold)
+
+    @property
+    def rounds_ahead(self) -> int:
+        """For how many rounds noise and masks are made at a time."""
+        return max(1, min(64, self.rounds, _AHEAD // self.entries))
+
+    @property
+    def opened_degree(self) -> int:
+        """The degree of the sums that are opened: in active mode they were lowered, to be checked."""
+        return self.trust.threshold if self.trust.active else 2 * self.trust.threshold
+
+    @property
+    def settlements(self) -> int:
+        """How often the seats check what was computed, in active mode: before everything that is opened under masks."""
+        each = len(self.owners) + _ROUNDS_BESIDE + (0 if self.joint is None else _ROUNDS_TO_CLIP)
+        return 1 + self.rounds * (1 + self.pieces(self.rows)[0] * each)
+
+    @property
+    def noise_std(self) -> float:
+        """Deviation of the noise on a sum over people."""
+        return self.additive.deviation / self.gamma
+
+    @property
+    def message_rounds(self) -> int:
+        """How often participants wait for each other."""
+        pieces, size = self.pieces(self.rows)
+        once = len(self.owners) + (self.fraction - 1).bit_length() + 2 + _ROUNDS_BESIDE + self.linear
+        once += _ROUNDS_TO_CLIP * (self.joint is not None)
+        once += in_blocks(self.committee, size * self.components) * (len(self.owners) + _ROUNDS_BESIDE)
+        return 8 + self.rounds * (pieces * once + 2) + 30 * -(-self.rounds // self.rounds_ahead)
+
+    def cells(self, name: str, rows: int) -> Cells:
+        """What a participant shares, holds and opens; at most, as what is only summed takes fewer primes."""
+        pieces, size = self.pieces(rows)
+        places = pieces * size * self.components
+        seats = self.trust.committee
+        dealt = 0
+        if name in self.owners:
+            part = self.part(name)
+            dealt = rows * self.kept(part) + self.rounds * (places * (self.weighed + self.summed(part)) + self.entries)
+        if name not in seats:
+            return Cells(dealt, 0, 0)
+        kept = sum(rows * self.kept(part) + places * (self.weighed + self.summed(part)) for part in self.parts)
+        lowered = self.rounds * places * (1 + (len(self.owners) if self.linear else 0))
+        masked = sum(count for count, _ in self.hidden_bits) * pieces * size
+        return Cells(dealt + lowered, kept, self.rounds * (masked + self.entries) * (len(seats) - 1))
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Plain values for the record of a run."""
+        return self.shares_facts | {
+            "components": self.components,
+            "vectors": self.vectors,
+            "clipping": "local" if self.joint_clip is None else "joint",
+            "sampling": self.sampling,
+            "rounds": self.rounds,
+            "batch": self.batch,
+            "rows": self.rows,
+        }
+
+    @property
+    def agreement(self) -> dict[str, Any]:
+        """Everything that must be equal at every participant, in order and exactly."""
+        return self.shares_agreement | {
+            "protocol": PROTOCOL,
+            "parts": [
+                [part.owner, list(part.columns), part.width, part.clip.hex(), part.statistics] for part in self.parts
+            ],
+            "components": self.components,
+            "vectors": self.vectors,
+            "joint_clip": None if self.joint_clip is None else float(self.joint_clip).hex(),
+            "sampling": [self.sampling, self.rows, self.batch, self.rounds, self.threshold],
+            "bits": [self.fraction, self.bits, self.vector_bits],
+            "floor": float(self.floor).hex(),
+            "block_rows": self.block_rows,
+            "rounds_ahead": self.rounds_ahead,
+            "law": self.law,
+            "plan": self.plan,
+        }
+
+    def __post_init__(self) -> None:
+        if len(self.parts) < 2 or self.owners != self.trust.owners:
+            raise PrivacyError("a mixture needs two owners or more, each with its columns, in the order of the trust")
+        if self.sampling not in ("poisson", "disjoint", "all") or self.vectors not in get_args(Vectors):
+            raise PrivacyError("a mixture samples poisson, disjoint or all, and sums statistics or derivatives")
+        if self.linear and (self.shrink_bits < 6 or any(part.statistics <= part.width for part in self.parts)):
+            raise PrivacyError("linear derivatives need 22 or more bits (vector_bits) and a constant statistic")
+        if not 1 <= self.batch <= self.rows:
+            raise PrivacyError(f"a batch holds 1 to {self.rows} of the rows, not {self.batch}")
+        if self.rounds < 1 or self.components < 1:
+            raise PrivacyError("rounds and components must be positive whole numbers")
+        if not (16 <= self.fraction <= 26 and 8 <= self.bits <= self.fraction) or not 1 <= self.vector_bits <= 28:
+            raise PrivacyError("densities have 16 to 26 fractional bits, responsibilities 8 or more, vectors 1 to 28")
+        if 2 * self.precision.whole < 1 << self.fraction:
+            raise PrivacyError("so many owners and components need more fractional bits (fraction)")
+        if 8 * self.precision.slack > 1:
+            raise PrivacyError("so many components need more bits of responsibilities (bits)")
+        joint = () if self.joint_clip is None else (self.joint_clip,)
+        for value in (self.floor, *joint, *(part.clip for part in self.parts)):
+            if not 0 < value < math.inf:
+                raise PrivacyError("the floor and the clips must be positive numbers")
+        for part in self.parts:
+            if part.width > _WIDEST:
+                raise PrivacyError(
+                    f"{part.owner} would add {part.width:,} numbers for each component, and {_WIDEST:,} is the most: "
+                    "describe its columns by fewer values or bins"
+                )
+        if self.joint is not None:
+            self.joint.check()

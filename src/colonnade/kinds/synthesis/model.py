@@ -1,0 +1,420 @@
+"""Synthetic people: a table that may be published, from columns that nobody holds together.
+
+With ``method="marginals"`` one noisy release holds all one- and two-way marginals, and with a label all three-way
+marginals that contain it. A model is fitted to it, and people are drawn from the model: both are post-processing, which
+costs nothing (docs/how-to/synthetic-data.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Any, Literal, Self
+
+import numpy as np
+from annotated_types import Ge
+from numpy.typing import NDArray
+
+from colonnade.errors import DataError, StudyError
+from colonnade.kinds.synthesis import beginning, card, mixing, pictures as pictures, shares
+from colonnade.kinds.synthesis.drawing import Drawn
+from colonnade.kinds.synthesis.fitting import KINDS, Unfitted, fitted
+from colonnade.kinds.synthesis.given import (
+    FEWEST_TABLES,
+    MOST_ROWS,
+    MOST_TABLES,
+    check_given,
+    check_installed,
+    settings_of,
+)
+from colonnade.kinds.synthesis.intervals import Interval, combine
+from colonnade.kinds.synthesis.mixed import MixedPopulation
+from colonnade.kinds.synthesis.mixture import programs as mixture, started
+from colonnade.kinds.synthesis.mixture.fitted import FittedMixture
+from colonnade.kinds.synthesis.mixture.started import StartedMixture
+from colonnade.kinds.synthesis.mixture.task import Mixture
+from colonnade.kinds.synthesis.pgm import Network
+from colonnade.kinds.synthesis.population import Population
+from colonnade.kinds.synthesis.products import Products
+from colonnade.kinds.synthesis.tree import Tree
+from colonnade.kinds.tables import asking
+from colonnade.kinds.tables.layout import AskedRows, Binning, Layout, coded, plain_bins
+from colonnade.kinds.tables.marginals import programs as marginals, stages
+from colonnade.kinds.tables.marginals.published import NoisyMarginals
+from colonnade.kinds.tables.marginals.stages import Staged, StagedMarginals
+from colonnade.kinds.tables.marginals.task import Marginals
+from colonnade.kinds.tables.release import Marginal, Release
+from colonnade.models.base import Estimator
+from colonnade.models.estimates import Estimate
+from colonnade.models.federation import Federation, Roster
+from colonnade.models.newcomers import same_people
+from colonnade.models.outlook import Outlook
+from colonnade.models.parameters import (
+    NAMES_LABEL,
+    STRICT,
+    Checked,
+    Count,
+    InFile,
+    Positive,
+    RowsAtMost,
+    check_whole,
+    dotted,
+)
+from colonnade.models.planner import Details
+from colonnade.pictures.look import Sheet
+from colonnade.privacy import Statement, parse_budgets
+from colonnade.privacy.additive import NormalLaw
+from colonnade.protocols.roles import Coordinator, Owner
+from colonnade.protocols.rows import Rows
+from colonnade.protocols.sums import Additive
+from colonnade.randomness import Stream
+from colonnade.tables import Table
+from colonnade.tables.impossible import Rule
+from colonnade.tables.joint import check_rules, joint_rules
+
+Task = Marginals | StagedMarginals | Mixture | StartedMixture
+Published = NoisyMarginals | Staged | FittedMixture
+_Edges = Annotated[int, STRICT, Ge(1)] | list[float] | list[str]
+
+
+@dataclass(eq=False, repr=False)
+class Synthesizer(Estimator[Task, Published]):
+    """A differentially private table of made-up people over vertically partitioned columns.
+
+    Args:
+        label: the column that readers will want to predict, written ``party.column``. All three-way marginals that
+            contain it are asked for, besides all pairs. Without a label, all pairs alike.
+        epsilon: one number for everyone, or a mapping such as ``{"analyst": 1.0, "party": 2.0}``.
+        delta: the delta of all these promises.
+        method: ``"marginals"`` asks once for counts and fits a model to them; ``"mixture"`` learns a mixture in rounds,
+            by sums over people that are weighted by how well each component describes them.
+        focus: pairs of columns that should be more exact than others, such as ``[("bank.income", "clinic.bmi")]``.
+        bins: how many bins numbers have, one number for all columns or by column, or their edges by column:
+            ``{"bank.age": 20, "bank.balance": [0, 1, 100, 10_000]}``. They must not be chosen by looking at data.
+        even_bins: merge the bins of each number to so many with about as many people in each. The narrow bins are
+            counted first, with noise, at about a tenth of the price.
+        model: ``"products"`` fits a mixture of products to all that was asked for; ``"tree"`` the best tree of pairs;
+            ``"pgm"`` the graphical model of private-pgm, whose package ``mbi`` everybody must have installed.
+        components: how many components a mixture has.
+        size: how many people are drawn; by default about as many as there are.
+        tables: how many tables are drawn. Several of them carry the uncertainty of the noise, for intervals.
+        impossible: what nobody can be, such as ``"bank.married = true and clinic.age < 16"``, besides what schemas say
+            about their own columns. Such people are never published.
+        noise: ``"skellam"`` or ``"discrete-gaussian"``.
+        rows_at_most: a public limit on the number of people, from which the arithmetic is sized.
+        rows: about how many people there are; public. ``"mixture"`` needs it.
+        start: where the rounds of a mixture begin: by chance (``"none"``), or at a fit to ``"marginals"``, which take
+            about a quarter of the price. ``label`` and ``focus`` are for these too.
+        inference: ``"expectation"``, by all people in every round, or ``"variational"``, by steps on batches (DPVI).
+        iterations: the rounds of a mixture; all of them are charged.
+        families: what describes a column, such as ``{"bank.age": "gaussian"}``; by default numbers have Beta densities.
+        batch: people in a batch of ``"variational"``.
+        sampling: how its batches are drawn, ``"poisson"`` or ``"disjoint"``.
+        clip: how long the derivatives of one person may be there.
+        clipping: of each party (``"local"``) or of all together (``"joint"``, as in the paper; slower).
+        learning_rate: the size of its steps.
+    """
+
+    kind = "synthetic"
+    tasks = (Marginals, StagedMarginals, Mixture, StartedMixture)
+
+    label: Annotated[str | None, InFile(Annotated[str | None, Checked(dotted)], None), NAMES_LABEL] = None
+    _: KW_ONLY
+    epsilon: float | Mapping[str, float]
+    delta: float = 1e-5
+    method: Literal["marginals", "mixture"] = "marginals"
+    focus: Annotated[Sequence[Sequence[str]], InFile(tuple[tuple[str, ...], ...], ())] = ()
+    bins: Annotated[Binning | None, InFile(Annotated[int, STRICT, Ge(1)] | dict[str, _Edges] | None, None)] = None
+    even_bins: Annotated[int, Ge(2)] | None = None
+    model: Literal["products", "tree", "pgm"] = "products"
+    components: Count | None = None
+    size: Count | None = None
+    tables: Count = 1
+    impossible: Annotated[Sequence[str], InFile(tuple[str, ...], ())] = ()
+    noise: NormalLaw = "skellam"
+    rows_at_most: RowsAtMost = 2**24
+    rows: Count | None = None
+    start: beginning.Start = "none"
+    inference: mixing.Inference = "expectation"
+    iterations: Count | None = None
+    families: Annotated[Mapping[str, str] | None, InFile(dict[str, str] | None, None)] = None
+    batch: Count | None = None
+    sampling: mixing.Sampling = "poisson"
+    clip: Positive | None = None
+    clipping: mixing.Clipping = "local"
+    learning_rate: Positive | None = None
+
+    def plain_parameters(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Parameters as a file holds them."""
+        plain: dict[str, Any] = {"impossible": list(given["impossible"]), "bins": plain_bins(given["bins"])}
+        plain["focus"] = [list(pair) for pair in given["focus"]]
+        plain["families"] = None if given["families"] is None else dict(given["families"])
+        usual = super().plain_parameters(given)
+        return {name: each.item() if isinstance(each, np.generic) else each for name, each in usual.items()} | plain
+
+    # --- the joint computation
+
+    def plan(self, roster: Roster) -> Task:
+        """The least noise that meets every budget."""
+        check_given(self.get_params(), self.defaults())
+        check_installed(self.model)
+        budgets = parse_budgets(self.epsilon, self.delta, roster.trust)
+        layout = Layout.of(roster.schemas, self.bins)
+        check_rules(joint_rules(roster.schemas, self.impossible), layout.codings)
+        if self.method == "mixture":
+            settings = settings_of(self.get_params())
+            if self.start == "none":
+                return mixing.draft(settings, roster).calibrated(budgets)
+            return beginning.draft(settings, layout, roster, label=self.label, focus=self.focus).calibrated(budgets)
+        draft = asking.draft(
+            layout,
+            roster,
+            label=self.label,
+            focus=self.focus,
+            law=self.noise,
+            rows_at_most=int(self.rows_at_most),
+            even=None if self.even_bins is None else int(self.even_bins),
+        )
+        return draft.calibrated(budgets)
+
+    def details(self, task: Task, statement: Statement) -> Details:
+        """How many marginals are asked for, or how many rounds there are."""
+        if isinstance(task, StartedMixture):
+            return beginning.details(task)
+        return mixing.details(task) if isinstance(task, Mixture) else asking.details(task)
+
+    def outlook(self, roster: Roster, task: Task, rows: int | None) -> Outlook | None:
+        """How far noise moves a marginal of two columns; no figure for a mixture that is learned in rounds."""
+        return None if isinstance(task, Mixture | StartedMixture) else asking.outlook(task, rows)
+
+    def owner(self, me: Owner, table: Table, task: Task) -> Published:
+        """An owner's program: marginals are all that is computed together, or weighted sums in rounds."""
+        ordered = table.sorted_by_id()
+        if isinstance(task, Mixture):
+            return mixture.owner(me, ordered.unclipped(), task, mixing.learner_of(task)).fitted
+        rows = self.summands(me.name, table, task)
+        if isinstance(task, StartedMixture):
+            return started.owner(me, rows, ordered.unclipped(), task, *beginning.ways(task, self.bins)).fitted
+        if isinstance(task, StagedMarginals):
+            return stages.owner(me, rows, task)
+        return marginals.owner(me, rows, task)
+
+    def additive(self, task: Task) -> Additive | None:
+        """Marginals in one stage are a sum."""
+        return marginals if isinstance(task, Marginals) else None
+
+    def summands(self, party: str, table: Table, task: Task) -> Rows:
+        """The codes of the columns."""
+        ordered = table.sorted_by_id()
+        return AskedRows(ordered, coded(party, ordered.schema, self.bins))
+
+    def coordinator(self, me: Coordinator, task: Task) -> Published:
+        """The coordinator's program."""
+        if isinstance(task, Mixture):
+            return mixture.coordinator(me, task, mixing.learner_of(task)).fitted
+        if isinstance(task, StartedMixture):
+            return started.coordinator(me, task, *beginning.ways(task, self.bins)).fitted
+        if isinstance(task, StagedMarginals):
+            return stages.coordinator(me, task)
+        return marginals.coordinator(me, task)
+
+    def simulated(self, tables: Mapping[str, Table], task: Task, stream: Stream) -> Published:
+        """What the protocol would publish about these tables, whose rows are the same people in the same order."""
+        if isinstance(task, Mixture | StartedMixture):
+            rows = {party: tables[party].unclipped().matrix() for party in task.owners}
+        if isinstance(task, Mixture):
+            return mixture.simulate(rows, task, mixing.learner_of(task), stream).fitted
+        layout = Layout.of({party: tables[party].schema for party in task.owners}, self.bins)
+        codes = {party: layout.codes(party, tables[party]) for party in task.owners}
+        if isinstance(task, StartedMixture):
+            return started.simulate(codes, rows, task, *beginning.ways(task, self.bins), stream).fitted
+        if isinstance(task, StagedMarginals):
+            return stages.simulate(codes, task, stream)
+        return marginals.simulate(codes, task, stream)
+
+    # --- what was learned
+
+    def finish(self, result: Published) -> None:
+        """Fit a model to the release, or take over the mixture: no data and no budget."""
+        layout = Layout.of(self.schemas_, self.parameters_["bins"])
+        if isinstance(result, FittedMixture):
+            self._become(self._mixed(layout, result))
+            return
+        merged = None
+        if isinstance(result, Staged):
+            merged, result = [list(new) for new in result.merged], result.second
+            layout = layout.merged(merged)
+        self._become(self._fitted(layout, Release.of(result)), merged)
+
+    def _fitted(self, layout: Layout, release: Release) -> Population:
+        rules, how = self._rules(), (self.parameters_["model"], self.parameters_["components"])
+        return Population(layout, release, fitted(release, layout.sizes, *how, layout.boxes(rules)), rules)
+
+    def refit(self, model: str | None = None, *, components: int | None = None) -> Self:
+        """Fit a model to the release again, of another kind or with other components: no data and no budget.
+
+        For a release whose model could not be fitted, which is kept all the same because it was paid for.
+        """
+        self._check_fitted()
+        if self.method == "mixture":
+            raise StudyError('refit is for method = "marginals", which keeps its release; fit a mixture again')
+        before, kind = self.parameters_, str(model or self.parameters_["model"])
+        kept = before["components"] if components is None and kind == "products" else components
+        chosen: dict[str, Any] = {"model": kind, "components": kept}
+        self.parameters_ = before | chosen | ({} if kind == "products" else {"tables": 1})
+        try:
+            check_given(self.parameters_, self.defaults())
+            check_installed(kind)
+            people = self._fitted(self.population_.layout, self.population_.release)
+            if isinstance(people.fitted, Unfitted):
+                people.fitted.refuse()
+        except BaseException:
+            self.parameters_ = before
+            raise
+        self.set_params(**{name: self.parameters_[name] for name in ("model", "components", "tables")})
+        self._become(people, self.merged_)
+        return self
+
+    def _mixed(self, layout: Layout, mixture: FittedMixture) -> MixedPopulation:
+        return MixedPopulation.of(layout, mixture, int(self.parameters_["rows"]), self._rules())
+
+    def _rules(self) -> tuple[Rule, ...]:
+        return joint_rules(self.schemas_, self.parameters_["impossible"])
+
+    def _become(self, people: Population, merged: list[list[int]] | None = None) -> None:
+        """``merged`` are the new codes of narrow bins, for each column, where a first stage merged them."""
+        self.population_, self.merged_ = people, merged
+        self.feature_names_in_ = list(people.layout.names)
+        self.count_ = people.count
+
+    def learned(self) -> dict[str, Any]:
+        """What was asked for; all numbers are among the arrays."""
+        layout, asked = self.population_.layout, self.population_.release.asked
+        also: dict[str, Any] = {} if self.merged_ is None else {"merged": self.merged_}
+        if isinstance(none := self.population_.fitted, Unfitted):
+            also["unfitted"] = none.why
+        return {"asked": asked, "names": list(layout.names), "sizes": list(layout.sizes)} | also
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The release and the fitted model, or the mixture."""
+        fitted = {f"model_{name}": each for name, each in self.population_.fitted.arrays().items()}
+        return dict(self.population_.public) | fitted
+
+    def restore(self, learned: dict[str, Any]) -> None:
+        """Set the learned attributes from plain values and arrays."""
+        check_given(self.parameters_, self.defaults())
+        layout, arrays = Layout.of(self.schemas_, self.parameters_["bins"]), learned["arrays"]
+        if (merged := learned.get("merged")) is not None:
+            layout = layout.merged(merged)
+        if learned["names"] != list(layout.names) or learned["sizes"] != list(layout.sizes):
+            raise ValueError("columns and codes do not belong together")
+        if self.method == "mixture":
+            self._become(self._mixed(layout, mixing.restored(self.schemas_, settings_of(self.parameters_), arrays)))
+            return
+        own = {name.removeprefix("model_"): each for name, each in arrays.items() if name.startswith("model_")}
+        found: Products | Tree | Network | Unfitted
+        if own or (why := learned.get("unfitted")) is None:
+            found = KINDS[self.model].from_arrays(own)
+        else:
+            found = Unfitted(layout.sizes, str(why))
+        if found.sizes != layout.sizes:
+            raise ValueError("model and columns do not belong together")
+        release = Release.restored(learned["asked"], arrays, layout.sizes)
+        self._become(Population(layout, release, found, self._rules()), merged)
+
+    # --- made-up people, and what is known about the real ones
+
+    def sample(self, n: int | None = None, *, seed: int = 0) -> Any:
+        """An Arrow table of ``n`` made-up people; by default as many as ``size`` says, or as there are about.
+
+        The same seed gives the same people: they are drawn by public randomness, from what was published alone.
+        """
+        self._check_fitted()
+        rows = self.usual_size if n is None else n
+        check_whole("n", rows, 1, MOST_ROWS)
+        check_whole("seed", seed, 0, 2**63)
+        return self.population_.drawn(int(rows), int(seed)).table
+
+    @property
+    def usual_size(self) -> int:
+        """How many people a table has where nobody says how many: about as many as there are."""
+        asked = self.parameters_["size"]
+        return min(MOST_ROWS, max(1, round(self.count_))) if asked is None else int(asked)
+
+    def marginal(self, *names: str) -> Marginal:
+        """How many people have each combination of values of these columns, with the noise in each number."""
+        self._check_fitted()
+        return self.population_.marginal(names)
+
+    def marginals(self) -> dict[str, dict[str, Estimate]]:
+        """For each column the share of the people who have each value, as released, with the deviation of its noise."""
+        self._check_fitted()
+        return shares.shares(self.population_)
+
+    def means(self) -> dict[str, Estimate]:
+        """The mean of each number, by the bins that were counted, with the deviation of its noise."""
+        self._check_fitted()
+        return shares.means(self.population_)
+
+    def interval(
+        self, estimate: Callable[[Any], tuple[float, float]], *, level: float = 0.95, tables: int | None = None
+    ) -> Interval:
+        """An interval for a figure of the people, the noise included.
+
+        ``estimate`` takes a table and returns the figure with its usual variance, as if the table were real people. It
+        is called for several tables (by default as many as ``tables`` says, or 20), and the answers are combined.
+        """
+        self._check_fitted()
+        several = self._several(max(int(self.parameters_["tables"]), 20) if tables is None else tables)
+        found = [estimate(each.table) for each in several]
+        return combine([value for value, _ in found], [variance for _, variance in found], level)
+
+    def _several(self, tables: int) -> list[Drawn]:
+        """The table of the model, and those of models of releases with redrawn noise."""
+        check_whole("tables", tables, FEWEST_TABLES, MOST_TABLES)
+        size = min(MOST_ROWS, max(1, round(self.count_)))
+        return [each.drawn(size, 0) for each in (self.population_, *self.population_.again(int(tables) - 1))]
+
+    def log_likelihood(
+        self, people: Federation | Mapping[str, Any], *, id: str | None = None, same_order: bool = False
+    ) -> NDArray[np.float64]:
+        """The logarithm of the chance of each person's codes, for people whose columns lie in one place.
+
+        People of a federation come in the order of their ids, compared as text. People of a mapping from party to table
+        come in the order of the first table. With ``id``, the name of the id column, and for tables that were read with
+        ids, other tables are put into that order; ``same_order=True`` says that the k-th row of each is one person.
+        """
+        self._check_fitted()
+        given = people.tables() if isinstance(people, Federation) else people
+        if not isinstance(given, Mapping):
+            raise DataError("log_likelihood takes a Federation, or a mapping from each party to its table")
+        if missing := [party for party in self.schemas_ if party not in given]:
+            raise DataError(f"no table of {', '.join(missing)}; log_likelihood needs one of each party")
+        found = same_people(given, self.schemas_, id, "log_likelihood", same_order=same_order)
+        return self.population_.log_likelihood(found)
+
+    # --- for people
+
+    def pictured(self) -> Sheet:
+        """Shares of the people, column by column."""
+        return pictures.marginals(self.population_)
+
+    @property
+    def in_short(self) -> str:
+        """What was learned, in one line."""
+        if isinstance(self.population_.fitted, Unfitted):
+            return "a noisy release, to which no model was fitted yet"
+        return f"{self.usual_size:,} made-up people with {len(self.feature_names_in_)} columns, from a noisy release"
+
+    def summary(self) -> list[str]:
+        """What was released, and how well the model fits it."""
+        self._check_fitted()
+        return card.summary(self.population_, self.usual_size)
+
+    def published(self) -> dict[str, bytes]:
+        """The table as Parquet and CSV, its data dictionary, and the card that says what it is good for."""
+        tables = int(self.parameters_["tables"])
+        drawn = [self.population_.drawn(self.usual_size, 0)] if tables == 1 else self._several(tables)
+        releases = 1 if self.merged_ is None else 2
+        about = card.About(self.population_, self.schemas_, self.parameters_, self.privacy_, releases)
+        return card.files(about, drawn)

@@ -1,0 +1,43 @@
+"""Columns of a synthetic table: shares of the people that the model makes, and what was published about each."""
+
+from __future__ import annotations
+
+from colonnade.kinds.synthesis.population import Population
+from colonnade.kinds.synthesis.shares import shares
+from colonnade.pictures.columns import Columns
+from colonnade.pictures.look import Sheet
+from colonnade.tables.coding import ColumnCoding
+from colonnade.tables.dates import Days
+
+_MOST, _ACROSS = 12, 3
+
+
+def marginals(people: Population) -> Sheet:
+    """One small panel a column."""
+    released = shares(people)
+    layout = people.layout
+    panels = []
+    for place, (name, found) in enumerate(list(released.items())[:_MOST]):
+        coding = layout.columns[layout.free[place]]
+        fitted = people.marginal([name]).fitted / people.count
+        measured = [(float(each), each.low, each.high) for each in found.values() if each.deviation is not None]
+        title = f"{name} (last: missing)" if coding.bins is not None and coding.missing is not None else name
+        panels.append(Columns(title, list(found), fitted.tolist(), measured, borders(coding)))
+    notes = ["Bars: shares of the people that the model makes."]
+    if any(panel.measured for panel in panels):
+        notes.append("Orange: the published share, and its 95 % interval.")
+    if len(panels) < len(released):
+        notes.append(f"The first {len(panels)} of {len(released)} columns.")
+    return Sheet(panels, min(_ACROSS, len(panels)), " ".join(notes))
+
+
+def borders(coding: ColumnCoding) -> tuple[str, ...]:
+    """What begins with each bin of a number, and where the last one ends; nothing for a category."""
+    if coding.bins is None:
+        return ()
+    ends, column = [*coding.bins.extremes[0], coding.bins.column.high], coding.bins.column
+    return tuple(column.day_of(end)[:7] if isinstance(column, Days) else _short(end) for end in ends)
+
+
+def _short(value: float) -> str:
+    return f"{round(value):,}" if abs(value) >= 100 else f"{value:.3g}"

@@ -1,0 +1,168 @@
+"""The result of a synthetic table: what was asked, how well the model agrees with it, and which columns go together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.kinds.synthesis.pictures import borders
+from colonnade.report.canvas import figure
+from colonnade.report.histograms import Panel, histograms
+from colonnade.report.markup import Html, join, table, tag
+from colonnade.report.section import Run, Section
+from colonnade.report.words import counted, percent
+
+if TYPE_CHECKING:
+    from colonnade.kinds.synthesis.model import Synthesizer
+
+_MOST_PANELS, _MOST_PAIRS = 24, 12
+_ORDERS = {1: "single columns", 2: "pairs", 3: "triples with the label"}
+
+
+def title(model: Synthesizer, columns: int) -> str:
+    """What was computed, in a few words."""
+    return "a synthetic table" + (f" of {counted(columns, 'column')}" if columns else "")
+
+
+def result(model: Synthesizer, run: Run, owners: Sequence[str]) -> Html:
+    """What was released, how the model agrees with it, and the distributions."""
+    return join(
+        tag("h2", "The result"),
+        tag("p", _lead(model)),
+        _agreement(model),
+        _distributions(model),
+        _pairs(model),
+        tag("h3", "What it is not good for"),
+        tag("p", _limits(model)),
+    )
+
+
+def _lead(model: Synthesizer) -> str:
+    if _mixture(model):
+        asked = "Sums over people were released in rounds, with noise; a mixture of groups of people follows from them"
+        if model.parameters_["start"] == "marginals":
+            asked = f"Counts of people were released, with noise, to start from. {asked}"
+    else:
+        asked = "Counts by all single columns and all pairs"
+        if label := model.parameters_["label"]:
+            asked += f", and by all triples with {label},"
+        if model.merged_ is None:
+            asked += " were released once, with noise; a model was fitted to them"
+        else:
+            asked += " were released with noise, after those of narrow bins, by which bins were merged; both releases "
+            asked += "are charged. A model was fitted to the second"
+    return (
+        f"{counted(model.usual_size, 'made-up person', 'made-up people')} with "
+        f"{counted(len(model.population_.layout.names), 'column')}, from about {round(model.count_):,} real ones. "
+        f"{asked}, and the people were drawn from it, which costs no privacy. The table, its data dictionary and a "
+        "card that says what it is good for lie beside this report."
+    )
+
+
+def _mixture(model: Synthesizer) -> bool:
+    """Whether the table comes from a mixture that was learned in rounds, and not from counts."""
+    return bool(model.parameters_["method"] == "mixture")
+
+
+def _agreement(model: Synthesizer) -> Html | None:
+    if not model.population_.agreements:
+        return None
+    rows = [
+        (
+            _ORDERS[each.order],
+            f"{each.sets:,}",
+            _people(each.deviation),
+            _people(each.largest),
+            f"{each.chi_squared:,.0f} of {each.degrees:,}",
+            f"{each.ratio:.2f}",
+        )
+        for each in model.population_.agreements
+    ]
+    heads = ("Counts by", "How many", "Noise of a count", "At most", "Chi-squared of the fit", "Ratio")
+    caption = (
+        "Noise is the standard deviation of one published count, in people. Where the model is as close to the counts "
+        "as the truth is, chi-squared is about its degrees of freedom and the ratio about 1; below, it repeats some "
+        "noise."
+    )
+    return join(tag("h3", "What was asked for"), table(heads, rows, caption=caption, numeric=(1, 2, 3, 4, 5)))
+
+
+def _distributions(model: Synthesizer) -> Html:
+    names = model.population_.layout.called(range(len(model.population_.layout.free)))
+    panels = [_panel(model, name, column) for column, name in enumerate(names[:_MOST_PANELS])]
+    spoken = "; ".join(f"{panel.title}: {_spoken(panel)}" for panel in panels)
+    measured = " Orange: the published share, two standard deviations of its noise up and down."
+    measured = measured if model.population_.agreements else ""
+    more = f" The first {len(panels)} of {len(names)} columns are drawn." if len(names) > len(panels) else ""
+    return join(
+        tag("h3", "One column at a time"),
+        figure(
+            "columns",
+            lambda key, width: histograms(
+                key, width, panels, title="Shares of the people, column by column", description=spoken
+            ),
+            "Bars: shares of the people that the model makes. A bar of a number is a bin, between the values written "
+            f"below; bins may be of different widths.{measured}{more}",
+        ),
+    )
+
+
+def _panel(model: Synthesizer, name: str, place: int) -> Panel:
+    found = model.marginal(name)
+    layout = model.population_.layout
+    coding, count = layout.columns[layout.free[place]], model.count_
+    if coding.bins is not None:
+        name += ", the last bar: missing" if coding.missing is not None else ""
+    measured: tuple[float, ...] = ()
+    errors: tuple[float, ...] = ()
+    if found.deviations is not None:
+        measured, errors = _over(found.counts, count), _over(2 * found.deviations, count)
+    return Panel(name, found.labels[0], _over(found.fitted, count), measured, errors, borders=borders(coding))
+
+
+def _over(values: NDArray[np.float64], count: float) -> tuple[float, ...]:
+    return tuple(float(value) / count for value in values)
+
+
+def _spoken(panel: Panel) -> str:
+    shares = zip(panel.labels, panel.bars, strict=True)
+    return ", ".join(f"{label} {percent(share)}" for label, share in list(shares)[:8])
+
+
+def _pairs(model: Synthesizer) -> Html | None:
+    found = model.population_.strongest(_MOST_PAIRS)
+    if not found:
+        return None
+    rows = [(first, second, f"{value:.2f}") for (first, second), value in found]
+    caption = "Cramér's V of the model, from 0 (independent) to 1 (one follows from the other)"
+    if _mixture(model):
+        counted = model.parameters_["start"] == "marginals"
+        caption += "; pairs were counted for the start alone." if counted else "; no pair was counted."
+    elif model.parameters_["model"] == "products":
+        caption += "; all pairs were asked for."
+    else:
+        caption += "; all pairs were asked for, and the model keeps some of them."
+    return join(
+        tag("h3", "Which columns go together"),
+        table(("Column", "With", "Cramér's V"), rows, caption=caption, numeric=(2,)),
+    )
+
+
+def _limits(model: Synthesizer) -> str:
+    pair = next((each for each in model.population_.agreements if each.order == 2), None)
+    small = f" of fewer than about {round(3 * pair.deviation):,} people" if pair else ""
+    rare = "rare combinations" + ("" if _mixture(model) else ", more columns together than were asked for")
+    return (
+        f"Small groups{small}, {rare}, and confidence intervals computed as if these were real people: they would "
+        "leave the noise out. card.md says more."
+    )
+
+
+def _people(value: float) -> str:
+    return f"{value:,.0f}" if value >= 9.5 else f"{value:.1f}"
+
+
+SECTION: Section[Synthesizer] = Section(title, result, columns=lambda model: len(model.population_.layout.names))

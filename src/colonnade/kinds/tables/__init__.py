@@ -1,0 +1,15 @@
+"""All marginals of coded columns, in one noisy release: what synthesis, and whatever else counts people, is built on.
+
+Not a study by itself yet, so it has no row in the registry. No paper of the five; the release is one noisy joint sum,
+as SQM opens it. Theorem: docs/theory/marginals.md; what follows from a release: docs/theory/fitting-marginals.md.
+
+What leaves: the centred cells of every marginal that was asked for, with noise, opened once (in two stages if bins are
+to hold equally many people).
+
+Reading order:
+
+- ``layout``: columns as codes and bins; ``weights``, ``asking``: which marginals are asked for, and how exactly.
+- ``marginals/``: the task and programs; ``sensitivity``: how far one person moves all cells together.
+- ``release``, ``residuals``: what was opened, and marginals with error bars from it.
+- ``audit_marginals``: the games; ``audit_twins``: the same games, broken on purpose; ``audit_scenes``: against cheats.
+"""

@@ -1,0 +1,191 @@
+"""Marginals in two stages: narrow bins are counted first, and merged to even ones before everything else is released.
+
+1. One-way marginals of fine codes, and the count: an owner computes them alone, so this takes one opening.
+2. Everybody merges the codes by the same rule, from the same opened integers (``merging``).
+3. All marginals of the merged codes, as always.
+
+Both releases are planned and paid for ahead. The price of the second depends on how many codes each column has left,
+which is fixed before, and not on which codes were merged (docs/theory/marginals.md).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import StudyError
+from colonnade.kinds.tables.marginals import programs
+from colonnade.kinds.tables.marginals.merging import Merge, apply, merged_codes
+from colonnade.kinds.tables.marginals.published import NoisyMarginals
+from colonnade.kinds.tables.marginals.task import Asked, Coded, Marginals
+from colonnade.mpc import Committee
+from colonnade.protocols.on_shares import InStages
+from colonnade.protocols.roles import Coordinator, Owner
+from colonnade.protocols.rows import Rows
+from colonnade.randomness import Stream
+from colonnade.tables.places import Places
+
+PROTOCOL = "marginals in two stages 1"
+FIRST = "marginals of narrow bins"
+
+
+@dataclass(frozen=True)
+class StagedMarginals(InStages):
+    """The public task. ``fine`` are the columns with their narrow codes, and ``merges`` says what becomes of each.
+
+    ``second`` is what is asked of the merged columns; the noise in it does not count: ``noise`` is that of both stages.
+    So the weights say how much either stage costs: ``first`` are the weights of the count and of each column.
+    """
+
+    fine: tuple[Coded, ...]
+    merges: tuple[Merge, ...]
+    first: tuple[int, ...]
+    second: Marginals
+    noise: int
+
+    gamma = 1
+    noise_on = Marginals.noise_on
+    why_not_active = Marginals.why_not_active
+    why_not_lanes = "adds up its people twice, the second time after it has seen the first result"
+    active_by_default = Marginals.active_by_default
+    proofs = Marginals.proofs
+    released: ClassVar[str] = "makes two releases, the second of which depends on the first"
+
+    def __post_init__(self) -> None:
+        merged = [(column.owner, column.name) for column in self.second.coded]
+        if [(column.owner, column.name) for column in self.fine] != merged or len(self.merges) != len(merged):
+            raise StudyError("both stages are about the same columns in the same order, with one merge for each")
+        if len(self.first) != len(merged) + 1:
+            raise StudyError("the first stage has a weight for the count and one for each column")
+        for column, merge, left in zip(self.fine, self.merges, self.second.coded, strict=True):
+            merge.check(column.size, column.name)
+            if merge.size != left.size:
+                raise StudyError(f"{column.name!r} is merged to {merge.size} codes and asked about with {left.size}")
+
+    @classmethod
+    def planned(
+        cls, fine: tuple[Coded, ...], merges: tuple[Merge, ...], second: Marginals, share: Fraction = Fraction(1, 10)
+    ) -> Self:
+        """The task in which the first stage takes about this share of the price, all its cells equally exact."""
+        if not 0 < share < 1:
+            raise StudyError(f"the first stage takes a share of the price between 0 and 1, not {share}")
+        price = share / (1 - share) * second.sensitivity.l2_squared
+        # A weight w is worth w^2 (1 - 1/n) n^2 for a column, w^2 for the count, and w^2 if there are two values.
+        scales = [1, *(2 if column.size == 2 else column.size**2 for column in fine)]
+        worth = [Fraction(1), *(Fraction(1, 2) if c.size == 2 else 1 - Fraction(1, c.size) for c in fine)]
+        first = tuple(max(1, math.isqrt(math.floor(price / sum(worth) / scale))) for scale in scales)
+        return cls(fine, merges, first, second, second.noise)
+
+    @property
+    def last(self) -> Marginals:
+        """The task whose result it is."""
+        return self.second
+
+    @cached_property
+    def stages(self) -> tuple[Marginals, Marginals]:
+        """Both releases, with the noise of this task."""
+        second = self.second.with_noise(self.noise)
+        blocks = [(), *((place,) for place in range(len(self.fine)))]
+        asked = tuple(Asked(columns, weight) for columns, weight in zip(blocks, self.first, strict=True))
+        return replace(second, coded=self.fine, asked=asked, label=None, called=FIRST), second
+
+    @property
+    def hidden(self) -> bool:
+        """Whether nobody knows which people all owners hold."""
+        return self.second.hidden
+
+    @cached_property
+    def committee(self) -> Committee:
+        """The seats, with as many primes as the stage that needs more."""
+        return max((stage.committee for stage in self.stages), key=lambda found: len(found.system.primes))
+
+    @property
+    def rows_at_once(self) -> int:
+        """How many rows a seat holds at a time."""
+        return max(stage.rows_at_once for stage in self.stages)
+
+    @property
+    def message_rounds(self) -> int:
+        """How often participants wait for each other: the second stage begins with the comparison of rows again."""
+        return sum(stage.message_rounds for stage in self.stages) - 2
+
+    @property
+    def agreement(self) -> dict[str, Any]:
+        """Everything that must be equal at every participant, in order and exactly."""
+        return {
+            "protocol": PROTOCOL,
+            "stages": [stage.agreement for stage in self.stages],
+            "merges": [[merge.size, merge.apart] for merge in self.merges],
+            "primes": list(self.committee.system.primes),
+        }
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What a record of a run says about the task: what it says about the second stage, and the cells of both."""
+        first, second = self.stages
+        return second.facts | {
+            "cells": first.entries + second.entries,
+            "openings": len(first.parts) + len(second.parts),
+            "primes": len(self.committee.system.primes),
+            "system_bits": self.committee.system.bits,
+        }
+
+
+@dataclass(frozen=True)
+class Staged:
+    """Both published results, and for every column the merged code of each narrow one."""
+
+    first: NoisyMarginals
+    second: NoisyMarginals
+    merged: tuple[tuple[int, ...], ...]
+
+
+class _Merged:
+    """An owner's rows with merged codes."""
+
+    def __init__(self, table: Rows, merged: Sequence[Sequence[int]]) -> None:
+        self._table, self._merged = table, merged
+
+    @property
+    def ids(self) -> Sequence[str]:
+        return self._table.ids
+
+    @property
+    def places(self) -> Places | None:
+        return self._table.places
+
+    def blocks(self, rows: int, /) -> Iterator[NDArray[np.float64]]:
+        return (apply(codes, self._merged) for codes in self._table.blocks(rows))
+
+
+def owner(me: Owner, table: Rows, task: StagedMarginals) -> Staged:
+    """An owner's program; the rows of the table are the fine codes of its columns."""
+    first, second = task.stages
+    counted = programs.owner(me, table, first)
+    merged = merged_codes(counted, task.merges)
+    own = [merged[place] for place in second.held_by(me.name)]
+    return Staged(counted, programs.owner(me, _Merged(table, own), second), merged)
+
+
+def coordinator(me: Coordinator, task: StagedMarginals) -> Staged:
+    """The coordinator's program: both stages, one after the other."""
+    first, second = task.stages
+    counted = programs.coordinator(me, first)
+    return Staged(counted, programs.coordinator(me, second), merged_codes(counted, task.merges))
+
+
+def simulate(tables: Mapping[str, NDArray[np.int64]], task: StagedMarginals, stream: Stream) -> Staged:
+    """What the protocol would publish, computed in one place; it is for evaluation, and a study never calls it."""
+    first, second = task.stages
+    counted = programs.simulate(tables, first, stream)
+    merged = merged_codes(counted, task.merges)
+    own = {owner: [merged[place] for place in second.held_by(owner)] for owner in task.owners}
+    codes = {owner: apply(np.asarray(tables[owner], dtype=float), own[owner]).astype(np.int64) for owner in task.owners}
+    return Staged(counted, programs.simulate(codes, second, stream), merged)

@@ -1,0 +1,246 @@
+"""The registry of kinds of study, one row for each: where its model, its section of the report and its games are.
+
+Rows hold names, so that nothing is imported before it is used. Everything else about a kind (its keys in study files,
+its pre-flight, what a party keeps, its line on the terminal) is a member of its model, which :func:`load` checks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module, metadata
+from typing import TYPE_CHECKING, Any
+
+from colonnade.errors import StudyError
+from colonnade.protocols.task import check_complete
+
+if TYPE_CHECKING:
+    from colonnade.models.planner import Planner
+
+ENTRY_POINTS = "colonnade.kinds"
+"""The group of entry points by which installed packages add kinds; each entry names a :class:`Kind`."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of study; every part is written ``module:name``, and games are modules that register them.
+
+    ``more`` are parts that only some kinds have, in pairs of a name and what it means: ``scenes`` is a module with the
+    protocol's runs that cheats are tried on, ``attacks`` are those that work where nobody checks, ``twins`` is a module
+    that registers games which are broken on purpose, ``views`` is what an attacker sees of people through the model,
+    ``standing`` answers questions on demand, ``quality`` compares tables, ``evaluation`` compares methods.
+    """
+
+    kind: str
+    model: str
+    section: str = ""
+    games: tuple[str, ...] = ()
+    more: tuple[tuple[str, str], ...] = ()
+    often: bool = False
+    """Whether a process that waits for studies imports it before it is asked for."""
+
+
+def _ours(kind: str, model: str, section: str = "", *games: str, often: bool = False, **more: str) -> Kind:
+    """A row of this package, in which names begin below ``colonnade.kinds``."""
+    full = {name: f"colonnade.kinds.{part}" for name, part in (more | {"": model}).items()}
+    return Kind(
+        kind,
+        full.pop(""),
+        section and f"colonnade.kinds.{section}",
+        tuple(f"colonnade.kinds.{module}" for module in games),
+        tuple(full.items()),
+        often,
+    )
+
+
+_ROWS = (
+    _ours(
+        "pca",
+        "pca.model:PCA",
+        "pca.report:SECTION",
+        "pca.audit_moments",
+        "pca.audit_directions",
+        scenes="pca.audit_scenes",
+        twins="pca.audit_twins",
+        evaluation="pca.evaluation:compare",
+        often=True,
+    ),
+    _ours(
+        "linear",
+        "regression.linear:LinearRegression",
+        "regression.report:SECTION",
+        "regression.audit_functional",
+        twins="regression.audit_twins",
+        often=True,
+    ),
+    _ours(
+        "logistic",
+        "regression.logistic:LogisticRegression",
+        "regression.report:SECTION",
+        "regression.audit_gradients",
+        scenes="regression.audit_scenes",
+        attacks="regression.audit_known:ATTACKS",
+        twins="regression.audit_twins",
+        often=True,
+    ),
+    _ours(
+        "glm",
+        "glm.model:GLM",
+        "glm.report:SECTION",
+        "glm.audit_messages",
+        "glm.audit_times",
+        twins="glm.audit_twins",
+        often=True,
+    ),
+    _ours("glm-scores", "glm.kept_scores.model:KeptScores", "glm.report:SCORES", "glm.audit_messages"),
+    _ours(
+        "polynomial",
+        "polynomial.model:PolynomialSum",
+        "polynomial.report:SECTION",
+        "polynomial.audit_sums",
+        scenes="polynomial.audit_scenes",
+        twins="polynomial.audit_twins",
+    ),
+    _ours(
+        "prediction",
+        "prediction.model:JointPrediction",
+        "prediction.report:SECTION",
+        "prediction.audit_scores",
+        "prediction.audit_levels",
+        scenes="prediction.audit_scenes",
+        twins="prediction.audit_twins",
+        standing="prediction.on_demand:scores_on_demand",
+    ),
+    _ours(
+        "synthetic",
+        "synthesis.model:Synthesizer",
+        "synthesis.report:SECTION",
+        "tables.audit_marginals",
+        "synthesis.audit_mixture",
+        scenes="tables.audit_scenes",
+        twins="synthesis.audit_twins",
+        quality="synthesis.comparison",
+    ),
+    _ours(
+        "split-classifier",
+        "split.model:SplitClassifier",
+        "split.report:SECTION",
+        "split.audit_embeddings",
+        "split.audit_features",
+        twins="split.audit_twins",
+        views="split.attack_views:SPLIT_VIEWS",
+    ),
+    _ours(
+        "split-regressor",
+        "split.model:SplitRegressor",
+        "split.report:SECTION",
+        "split.audit_embeddings",
+        "split.audit_features",
+        twins="split.audit_twins",
+        views="split.attack_views:SPLIT_VIEWS",
+    ),
+    _ours("split-scores", "split.scores:SplitScores", "split.report:SCORES", "split.audit_embeddings"),
+    _ours("sketch", "sketch.model:SketchPlanner"),
+)
+_KNOWN: dict[str, Kind] = {row.kind: row for row in _ROWS}
+_BROKEN: dict[str, str] = {}
+
+
+def register(row: Kind) -> Kind:
+    """Add a kind and return it; an error if another kind has this name, or if a part of it is missing."""
+    if (there := _KNOWN.get(row.kind)) == row:
+        return row
+    if there is not None:
+        raise StudyError(f"there is a kind {row.kind!r} already, {there.model}: choose another name for {row.model}")
+    _KNOWN[row.kind] = row
+    try:
+        load(row.kind)
+        more = [written for name, written in row.more if name != "twins"]  # broken on purpose: only when asked for
+        for written in filter(None, (row.section, *row.games, *more)):
+            resolve(written)
+    except BaseException:
+        del _KNOWN[row.kind]
+        raise
+    return row
+
+
+def rows() -> tuple[Kind, ...]:
+    """Every kind that is known, those of installed packages last."""
+    _installed()
+    return tuple(_KNOWN.values())
+
+
+def row_of(kind: str) -> Kind:
+    """The row of a kind."""
+    if kind not in _KNOWN:
+        _installed()
+    if kind not in _KNOWN:
+        unknown = f"there is no kind of study called {kind!r}; choose from {', '.join(_KNOWN)}"
+        raise StudyError(_BROKEN.get(kind, unknown))
+    return _KNOWN[kind]
+
+
+def load(kind: str) -> type[Planner]:
+    """The model of a kind, complete with its tasks."""
+    from colonnade.models.planner import Planner
+
+    row = row_of(kind)
+    model, where = resolve(row.model), f"kind {kind!r}, {row.model}"
+    if not (isinstance(model, type) and issubclass(model, Planner)):
+        raise StudyError(f"{where}: it is no model, which derives from Planner or Estimator")
+    if model.kind != kind:
+        raise StudyError(f"{where}: it calls itself {model.kind!r}")
+    if missing := model.lacking():
+        raise StudyError(f"{where}: it lacks {', '.join(missing)}")
+    if model.why_not_run is None and not row.section:
+        raise StudyError(f"{where}: it can be run, so its row must name a section of the report")
+    if not model.tasks:
+        raise StudyError(f"{where}: it does not say which tasks it plans (tasks)")
+    for task in model.tasks:
+        check_complete(task, where)
+    return model
+
+
+def section_of(kind: str) -> Any:
+    """The section of the report about models of a kind."""
+    row = row_of(kind)
+    if not row.section:
+        raise StudyError(f"there is no report about kind {kind!r}, which is not run")
+    return resolve(row.section)
+
+
+def part(kind: str, name: str) -> Any:
+    """What a kind has under a name of :attr:`Kind.more`; ``None`` if it has nothing there."""
+    found = dict(row_of(kind).more).get(name)
+    return found and resolve(found)
+
+
+def parts(name: str) -> dict[str, Any]:
+    """What all kinds have under a name of :attr:`Kind.more`, by how their rows write it."""
+    written = dict.fromkeys(found for row in rows() if (found := dict(row.more).get(name)))
+    return {text: resolve(text) for text in written}
+
+
+def only(name: str) -> Any:
+    """What the first kind that has something under a name of :attr:`Kind.more` has there; an error if none has."""
+    found = next((found for row in rows() if (found := dict(row.more).get(name))), None)
+    if found is None:
+        raise StudyError(f"no kind of study that is installed here has {name!r}; install Colonnade as it was published")
+    return resolve(found)
+
+
+def resolve(name: str) -> Any:
+    """What ``module:name`` means; a module alone is imported."""
+    module, _, attribute = name.partition(":")
+    found = import_module(module)
+    return getattr(found, attribute) if attribute else found
+
+
+@cache
+def _installed() -> None:
+    """Register the kinds of installed packages, once."""
+    for entry in metadata.entry_points(group=ENTRY_POINTS):
+        try:
+            register(entry.load())
+        except (ImportError, AttributeError, StudyError) as error:  # told to whoever asks for this kind
+            _BROKEN[entry.name] = f"the installed kind {entry.name!r} ({entry.value}) cannot be loaded: {error}"

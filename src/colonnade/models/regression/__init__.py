@@ -1,1 +1,0 @@
-"""Linear and logistic regression on columns of all parties."""

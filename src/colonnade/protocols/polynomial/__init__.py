@@ -1,1 +1,0 @@
-"""Sums of polynomials over all people."""

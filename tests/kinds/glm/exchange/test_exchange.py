@@ -1,0 +1,205 @@
+"""Generalised linear models over noised messages: the protocol against its reference, and what it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from colonnade.errors import NO_PART, ColonnadeError, StudyError
+from colonnade.kinds import Guarantees
+from colonnade.kinds.glm.exchange import programs as exchange, sides
+from colonnade.kinds.glm.exchange.bounds import Side
+from colonnade.kinds.glm.exchange.sides import PassiveDescent, PassiveFit
+from colonnade.kinds.glm.exchange.task import Exchange
+from colonnade.privacy import Observer, Statement, Trust, epsilon, parse_budgets, views
+from colonnade.privacy.additive import AdditiveNoise
+from colonnade.protocols.roles import COORDINATOR
+from colonnade.randomness import Stream
+from tests.protocols import kit
+from tests.protocols.kit import Array, exchange_task as _task
+
+
+def _data(task: Exchange, seed: int = 1) -> tuple[dict[str, Array], Array]:
+    rng = np.random.default_rng(seed)
+    tables = {name: rng.uniform(-0.7, 0.7, (task.rows, 2)) for name in task.owners}
+    score = sum(table @ [2.0, -1.0] for table in tables.values())
+    return tables, (rng.random(task.rows) < 1 / (1 + np.exp(-score))).astype(float)
+
+
+def _run(task: Exchange, tables: dict[str, Array], labels: Array) -> dict[str, Any]:
+    return kit.outcomes(task, kit.programs_of(exchange, task, tables, labels))
+
+
+def _fixed(name: str, variance: int, count: int) -> Array:
+    """Noise that both runs can know: it depends on nothing but what it is for."""
+    pattern = np.arange(count) % 7 - 3
+    return (pattern * int(Fraction(variance) ** Fraction(1, 2)) // 4).astype(np.int64)
+
+
+@pytest.mark.parametrize("method", ["alternating", "gradient"])
+@pytest.mark.parametrize("release", [False, True])
+@pytest.mark.parametrize("owners", [("bank", "shop"), ("clinic", "bank", "shop")])
+def test_the_protocol_ends_with_the_numbers_of_its_reference(
+    method: str, release: bool, owners: Sequence[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = _task(method, owners, active="bank", release=release, noise=1 << 14)
+    tables, labels = _data(task)
+    monkeypatch.setattr(AdditiveNoise, "draw", lambda noise, shape, _: _fixed("", noise.scale, shape[0]))
+    done = _run(task, tables, labels)
+    kept, released = exchange.reference(tables, labels, task, _fixed)
+    for name in owners:
+        outcome = done[name].result
+        assert np.array_equal(outcome.kept.weights, kept[name].weights)
+        assert outcome.kept.factors == kept[name].factors
+    everyone = [done[name].result.released for name in (*owners, COORDINATOR)]
+    if not release:
+        assert everyone == [None] * len(everyone)
+        return
+    assert released is not None
+    for found in everyone:
+        assert {name: each.weights.tolist() for name, each in found.items()} == {
+            name: each.weights.tolist() for name, each in released.items()
+        }
+        assert found["bank"].factors == released["bank"].factors
+
+
+@pytest.mark.parametrize("method", ["alternating", "gradient"])
+def test_every_planned_event_is_told_and_nothing_else(method: str) -> None:
+    task = _task(method, ("clinic", "bank", "shop"), active="bank", release=True)
+    done = _run(task, *_data(task))
+    for name in task.owners:
+        assert set(done[name].revealed) == {task.message_event(name), task.weights_event(name)}
+    assert done[COORDINATOR].revealed == ()
+
+
+def test_without_release_the_coordinator_learns_nothing_and_each_owner_of_the_others() -> None:
+    task = _task(owners=("clinic", "bank", "shop"), active="bank").calibrated(
+        parse_budgets(1.0, 1e-5, Trust(("clinic", "bank", "shop"), (), 0))
+    )
+    statement = Statement.of(task.events, task.trust, 1e-5)
+    assert statement.epsilon("coordinator") == statement.epsilon("analyst") == 0
+    for name in task.owners:
+        assert 0.9 < statement.epsilon(name) <= 1.0
+    # Somebody who has seen less has learned less: a pair sees the messages of the third alone.
+    assert statement.epsilon("bank+shop") < statement.epsilon("bank")
+
+
+def test_a_release_is_charged_to_everybody_beside_the_messages() -> None:
+    kept, released = _task(), _task(release=True)
+    assert len(released.events) == 2 * len(kept.events)
+    seen = [epsilon(views(task.events, Observer.analyst(), task.trust), 1e-5).epsilon for task in (kept, released)]
+    bank = epsilon(views(released.events, Observer.party("bank"), released.trust), 1e-5).epsilon
+    assert seen[0] == 0 < bank < seen[1]
+
+
+def test_who_sees_when_messages_end_is_charged_for_them() -> None:
+    tasks = [
+        _task("gradient", epochs=3),
+        _task("gradient", epochs=3, patience=2),
+        _task("gradient", epochs=3, patience=1),
+    ]
+    quiet, endless, ending = (epsilon(views(t.events, Observer.coordinator(), t.trust), 1e-5).epsilon for t in tasks)
+    assert quiet == endless == 0 < ending  # patience that cannot run out costs nothing
+    said = [{row.what for row in Guarantees.of(Statement.of(t.events, t.trust, 1e-5))} for t in tasks[::2]]
+    assert "nothing is released" in said[0]
+    assert "all messages" in said[1]
+    assert not any("released" in what for what in said[1])
+
+
+def test_everybody_knows_the_fit_by_the_same_name_and_no_two_fits_share_it() -> None:
+    task = _task()
+    names = [{done.result.fit for done in _run(task, *_data(task)).values()} for _ in range(2)]
+    assert all(len(each) == 1 for each in names)
+    assert names[0] != names[1]
+
+
+def test_received_slopes_are_clipped_before_use() -> None:
+    for kind, task in ((PassiveFit, _task()), (PassiveDescent, _task("gradient"))):
+        tables, _ = _data(task)
+        rows = sides.with_constant(tables["shop"], "shop", task)
+        wild, tame = (kind(rows, "shop", task) for _ in range(2))
+        size = len(rows[0 :: task.batches])
+        slopes = np.linspace(-50.0, 60.0, size)
+        wild.take(0, slopes)
+        tame.take(0, np.clip(slopes, -2.0, 2.0))
+        assert np.array_equal(wild.weights, tame.weights)
+        assert np.linalg.norm(wild.weights) <= 1.0
+        assert np.abs(wild.scores(0)).max() <= 0.7
+
+
+def test_everybody_is_told_the_same_slopes() -> None:
+    """With fresh noise for each, two parties could average it away."""
+    task = _task(owners=("bank", "shop", "clinic"))
+    seen: dict[str, list[Array]] = {"shop": [], "clinic": []}
+
+    class Noted(PassiveFit):
+        def take(self, batch: int, slopes: Array) -> None:
+            seen[self.side.owner].append(slopes)
+            super().take(batch, slopes)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sides, "PassiveFit", Noted)
+        _run(task, *_data(task))
+    assert len(seen["shop"]) == task.epochs
+    assert all(np.array_equal(one, other) for one, other in zip(seen["shop"], seen["clinic"], strict=True))
+
+
+def test_more_budget_gives_a_better_model(stream: Stream) -> None:
+    draft = _task(rows=4000, epochs=1, sides=(Side("bank", 0.01, 1.0, 1.0), Side("shop", 0.01, 6.0, 2.0, 1.5)))
+    tables, labels = _data(draft, 3)
+    found = []
+    for budget in (0.05, 100.0):
+        task = draft.calibrated(parse_budgets(budget, 1e-5, draft.trust))
+        kept, _ = exchange.simulate(tables, labels, task, stream)
+        score = sum(
+            sides.with_constant(tables[name], name, task)
+            @ each.weights
+            * (1.0 if name == "bank" else kept["bank"].factors[name])
+            for name, each in kept.items()
+        )
+        found.append(float(np.mean((score > 0) == (labels > 0.5))))
+    truth = float(np.mean((sum(t @ [2.0, -1.0] for t in tables.values()) > 0) == (labels > 0.5)))
+    assert found[0] < found[1] - 0.02
+    assert found[1] > truth - 0.02
+
+
+def test_stopping_early_follows_from_what_was_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = _task("gradient", epochs=30, patience=1, noise=1 << 14)
+    tables, labels = _data(task)
+    monkeypatch.setattr(AdditiveNoise, "draw", lambda noise, shape, _: _fixed("", noise.scale, shape[0]))
+    done = _run(task, tables, labels)
+    kept, _ = exchange.reference(tables, labels, task, _fixed)
+    assert all(np.array_equal(done[name].result.kept.weights, kept[name].weights) for name in task.owners)
+    full, _ = exchange.reference(tables, labels, replace(task, patience=None), _fixed)
+    assert not np.array_equal(full["shop"].weights, kept["shop"].weights)
+
+
+def test_bad_plans_are_refused_before_anything_is_sent() -> None:
+    with pytest.raises(StudyError, match=r"learning_rate is 9 and must be at most 4 = 2 /"):
+        _task("gradient", learning_rate=9.0, sides=(Side("bank", 0.0, 1.0, 1.0), Side("shop", 0.0, 1.0, 1.0)))
+    with pytest.raises(StudyError, match=r"learning_rate x strength must be at most 1, and is more at shop"):
+        _task("gradient", sides=(Side("bank", 0.0, 1.0, 1.0), Side("shop", 2.0, 1.0, 1.0)))
+    with pytest.raises(StudyError, match="40 rows cannot be split into 41 batches"):
+        _task("gradient", batches=41)
+    with pytest.raises(StudyError, match=r"2000000 epochs of 1 batches are 2,000,000 exchanges, and at most 100 are"):
+        _task(epochs=2_000_000)
+    with pytest.raises(StudyError, match="at least two steps"):
+        _task("gradient", epochs=1, batches=1)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"), [((40, 39), "shop has 39 rows and the study says 40"), ((40, 0), "shop has 0 rows")]
+)
+def test_unequal_numbers_of_rows_end_it_at_everyone(rows: tuple[int, int], message: str) -> None:
+    task = _task()
+    tables, labels = _data(task)
+    done = _run(task, {name: tables[name][:size] for name, size in zip(task.owners, rows, strict=True)}, labels)
+    assert all(isinstance(outcome, ColonnadeError) for outcome in done.values())
+    assert message in str(done["shop"])
+    for name in ("bank", COORDINATOR):
+        assert str(done[name]) == f"shop stopped the study: {NO_PART}"

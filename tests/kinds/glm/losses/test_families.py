@@ -1,0 +1,353 @@
+from __future__ import annotations
+
+import math
+import pickle
+from dataclasses import FrozenInstanceError, replace
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from colonnade.errors import DataError, StudyError
+from colonnade.kinds.glm.losses.labels import NAMES, Family, family_for, labels_for
+from colonnade.kinds.glm.sensitivity_exchange import Exchange
+from colonnade.tables.columns import category, flag, number
+from research.bounds import logistic_own_slope
+
+EXAMPLES = {
+    "logistic": family_for("logistic", flag()),
+    "logistic, reach 1": family_for("logistic", flag(), reach=1),
+    "linear": family_for("linear", number(-3, 7)),
+    "linear, narrow": family_for("linear", number(0, 1), clip=0.3, reach=0.5),
+    "linear, wide": family_for("linear", number(0, 1), clip=9.0, reach=1.5),
+    "svm": family_for("svm", flag()),
+    "svm, narrow": family_for("svm", flag(), clip=1.0),
+    "svm, wide": family_for("svm", flag(), clip=9.0, reach=2.0),
+    "poisson": family_for("poisson", number(0, 20)),
+    "poisson, one": family_for("poisson", number(0, 1)),
+    "poisson, many": family_for("poisson", number(100, 10_000)),
+    "poisson, unclipped": family_for("poisson", number(0, 20), clip=1000, region=(-1, 2)),
+    "gamma": family_for("gamma", number(1, 50)),
+    "gamma, narrow": family_for("gamma", number(0.5, 40), clip=0.5),
+    "gamma, unclipped": family_for("gamma", number(2, 6), clip=1000),
+    "gamma, region": family_for("gamma", number(2, 6), region=(0, 3)),
+}
+each = pytest.mark.parametrize("family", EXAMPLES.values(), ids=EXAMPLES)
+families = st.sampled_from(list(EXAMPLES.values()))
+
+
+def labels(family: Family, share: np.ndarray) -> np.ndarray:
+    """Labels of the family for numbers in [0, 1]."""
+    if family.name in ("logistic", "svm"):
+        ones = np.rint(share)
+        return 2 * ones - 1 if family.name == "svm" else ones
+    if family.name == "linear":
+        return 2 * share - 1
+    values = family.low + share * (family.high - family.low)
+    return np.rint(values) if family.name == "poisson" else values
+
+
+def grid(family: Family, points: int = 4001) -> tuple[np.ndarray, np.ndarray]:
+    """Scores over and beyond the reach, each with labels over their whole range."""
+    scores = np.linspace(-3 * family.reach - 2, 3 * family.reach + 2, points)
+    ends = np.array([-family.reach, 0.0, family.reach])
+    t, share = np.meshgrid(np.sort(np.concatenate([scores, ends])), np.linspace(0, 1, 21))
+    return t, labels(family, share)
+
+
+def numbers(size: float) -> st.SearchStrategy[float]:
+    return st.floats(-size, size, allow_nan=False)
+
+
+@each
+def test_slopes_are_monotone_and_within_their_bound(family):
+    t, y = grid(family)
+    slopes = family.slopes(t, y)
+    assert np.abs(slopes).max() <= family.slope_bound
+    assert np.diff(slopes, axis=1).min() >= -1e-14
+
+
+@each
+def test_some_slope_reaches_the_bound(family):
+    t, y = grid(family)
+    assert np.abs(family.slopes(t, y)).max() > 0.97 * family.slope_bound
+
+
+@each
+def test_slopes_are_the_derivative_of_the_loss(family):
+    t, y = grid(family, 801)
+    step = 1e-5
+    rise = (family.loss(t + step, y) - family.loss(t - step, y)) / (2 * step)
+    assert np.abs(rise - family.slopes(t, y)).max() <= 2 * family.curvature * step + 1e-8
+
+
+@each
+def test_the_loss_is_the_integral_of_the_slopes_far_out(family):
+    y = labels(family, np.linspace(0, 1, 7))
+    for side in (-1.0, 1.0):
+        near, far = np.full(7, side * 1e3), np.full(7, side * 1e6)
+        rise = (family.loss(far, y) - family.loss(near, y)) / (far - near)
+        assert np.allclose(rise, family.slopes(far, y), rtol=1e-9, atol=1e-9)
+
+
+@each
+def test_the_hessian_is_the_derivative_of_the_slopes(family):
+    t, y = grid(family, 801)
+    step = 1e-6
+    rise = (family.slopes(t + step, y) - family.slopes(t - step, y)) / (2 * step)
+    smooth = np.abs(family.hessian(t + step, y) - family.hessian(t - step, y)) < 1e-3 * family.curvature
+    assert smooth.mean() > 0.9
+    assert np.abs(rise - family.hessian(t, y))[smooth].max() < 1e-3 * family.curvature
+
+
+@each
+def test_the_curvature_is_reached_and_not_exceeded(family):
+    t, y = grid(family, 20_001)
+    bends = family.hessian(t, y)
+    assert bends.min() >= 0
+    assert 0.96 * family.curvature < bends.max() <= family.curvature
+
+
+@each
+def test_a_row_moves_its_sent_slope_as_far_as_own_says(family):
+    t, y = grid(family)
+    sent = family.sent(t, y)
+    moved = Fraction(float(sent.max())) - Fraction(float(sent.min()))
+    assert Fraction(99, 100) * family.own < moved <= family.own <= 2 * Fraction(family.slope_bound)
+
+
+@settings(max_examples=300, deadline=None)
+@given(families, st.tuples(numbers(1e6), numbers(1e6)), st.tuples(st.floats(0, 1), st.floats(0, 1)))
+def test_bounds_hold_at_any_score(family, scores, shares):
+    t, y = np.array(scores), labels(family, np.array(shares))
+    for found in (family.slopes(t, y), family.sent(t, y)):
+        assert np.isfinite(found).all()
+        assert np.abs(found).max() <= family.slope_bound
+    sent = family.sent(t, y)
+    assert abs(Fraction(float(sent[0])) - Fraction(float(sent[1]))) <= family.own
+    assert np.isfinite(family.loss(t, y)).all()
+    bends = family.hessian(t, y)
+    assert bends.min() >= 0
+    assert bends.max() <= family.curvature
+
+
+@settings(max_examples=300, deadline=None)
+@given(families, numbers(30), numbers(30), st.floats(0, 1))
+def test_a_slope_moves_by_at_most_the_curvature(family, score, other, share):
+    t, y = np.array([score, other]), np.repeat(labels(family, np.array([share])), 2)
+    for found in (family.slopes(t, y), family.sent(t, y)):
+        moved, expected = float(found[1] - found[0]), other - score
+        assert moved * expected >= -1e-13 * abs(expected)
+        assert abs(moved) <= family.curvature * abs(expected) + 1e-13
+
+
+@settings(max_examples=300, deadline=None)
+@given(families, numbers(20), numbers(20), st.floats(0, 1), st.floats(0, 1))
+def test_losses_are_convex(family, first, last, share, weight):
+    y = labels(family, np.array([share]))
+    between = weight * first + (1 - weight) * last
+    ends = family.loss(np.array([first]), y), family.loss(np.array([last]), y)
+    above = weight * ends[0] + (1 - weight) * ends[1]
+    assert family.loss(np.array([between]), y)[0] <= above[0] + 1e-10
+
+
+def test_the_logistic_row_term_is_that_of_the_exchange():
+    for reach in (0.5, 1.0, 3.0, 40.0):
+        run = Exchange(1, 1, 2, 0.1, row_norm=1.0, weight_norm=reach)
+        ours, known = family_for("logistic", flag(), reach=reach).own, logistic_own_slope(run)
+        assert ours == pytest.approx(float(known), rel=1e-13)
+        assert ours >= Fraction(1 + math.tanh(reach / 2))
+
+
+def test_row_terms_are_rounded_up():
+    for reach in np.linspace(0.01, 9, 200):
+        exact = 2 / (1 + Decimal(-float(reach)).exp())
+        assert family_for("logistic", flag(), reach=float(reach)).own >= Fraction(exact)
+        family = family_for("gamma", number(2, 6), region=(-float(reach), float(reach)), clip=1e9)
+        ends = [Decimal(family.centre + side * family.reach).exp() for side in (-1, 1)]
+        moved = Fraction(6 / ends[0] - 2 / ends[1]) / Fraction(family.scale)
+        assert family.own >= min(moved, 2)
+
+
+def test_large_numbers_close_together_do_not_lose_the_row_term():
+    family = family_for("poisson", number(10**9, 10**9 + 1), region=(math.log(10**9), math.log(10**9) + 1e-9))
+    t, y = np.array([-1.0, 1.0]), np.array([family.high, family.low])
+    sent = family.sent(t, y)
+    assert Fraction(float(sent[1])) - Fraction(float(sent[0])) <= family.own
+
+
+@each
+def test_a_score_of_zero_lies_in_the_region_and_means_are_in_range(family):
+    t = np.array([-1e6, -1.0, 0.0, 1.0, 1e6])
+    means = family.mean(t)
+    assert (np.diff(means) >= 0).all()
+    assert means[0] < means[2] < means[-1]
+    if family.name not in ("poisson", "gamma"):
+        assert (means >= family.low).all()
+        assert (means <= family.high).all()
+
+
+def test_means_in_the_units_of_the_label():
+    t = np.array([-1.0, 0.0, 0.5, 1.0])
+    assert family_for("linear", number(-3, 7)).mean(t) == pytest.approx([-3, 2, 4.5, 7])
+    logged = family_for("linear", number(0, 99, transform="log1p"))
+    assert logged.mean(t) == pytest.approx([0, 9, 10**1.5 - 1, 99])
+    assert family_for("gamma", number(1, 4)).mean(np.array([-9.0, 0.0, 9.0])) == pytest.approx([1, 2, 4])
+    assert family_for("poisson", number(0, 9), region=(0, 2)).mean(t) == pytest.approx(np.exp(1 + t))
+
+
+@pytest.mark.parametrize("clip", [1.0, 2.0, 3.0, 9.0])
+def test_the_mean_of_the_svm_is_the_chance_for_which_its_score_is_best(clip):
+    family = family_for("svm", flag(), clip=clip)
+    t = np.linspace(-0.99, 0.99, 21)
+    chance = family.mean(t)
+    ones = np.ones_like(t)
+    assert chance * family.slopes(t, ones) + (1 - chance) * family.slopes(t, -ones) == pytest.approx(0, abs=1e-12)
+
+
+@pytest.mark.parametrize("name", ["poisson", "gamma"])
+def test_the_best_constant_score_recovers_the_mean(name):
+    rng = np.random.default_rng(7)
+    y = rng.poisson(4.0, 20_000) if name == "poisson" else rng.gamma(3.0, 4.0 / 3, 20_000)
+    family = family_for(name, number(0 if name == "poisson" else 0.1, 30))
+    y = np.clip(y, family.low, family.high).astype(np.float64)
+    low, high = -family.reach, family.reach
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if family.slopes(np.full_like(y, middle), y).mean() < 0 else (low, middle)
+    assert family.mean(np.array([low]))[0] == pytest.approx(4.0, rel=0.02)
+
+
+@pytest.mark.parametrize("high", [5, 20, 100])
+def test_the_default_clip_hardly_moves_a_poisson_mean(high):
+    family = family_for("poisson", number(0, high))
+    counts = np.arange(20.0 * high)
+    log_factorials = np.array([math.lgamma(count + 1) for count in counts])
+    for mean in np.geomspace(high / 50, 0.7 * high, 20):
+        chances = np.exp(counts * math.log(mean) - mean - log_factorials)
+        near = np.log(mean * np.array([0.99, 1.01])) - family.centre
+        below, above = (float(chances @ family.slopes(np.full_like(counts, t), counts)) for t in near)
+        assert below < 0 < above
+
+
+@each
+def test_families_are_plain_values(family):
+    assert pickle.loads(pickle.dumps(family)) == family  # noqa: S301 - our own bytes
+    assert hash(family) == hash(replace(family))
+    assert replace(family, reach=family.reach / 2) != family
+    assert all(isinstance(value, str) for value in family.plain().values())
+    assert float.fromhex(family.plain()["reach"]) == family.reach
+    assert Fraction(family.plain()["own"]) == family.own
+    with pytest.raises(FrozenInstanceError):
+        family.reach = 1.0
+
+
+def test_plain_values_tell_families_apart():
+    plain = [tuple(sorted(family.plain().items())) for family in EXAMPLES.values()]
+    assert len(set(plain)) == len(plain)
+
+
+def test_a_shorter_reach_makes_the_row_term_smaller():
+    family = EXAMPLES["logistic"]
+    assert replace(family, reach=1.0).own < family.own
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_guesses_are_within_what_is_proven(name):
+    for family in (found for found in EXAMPLES.values() if found.name == name):
+        assert 0 < family.typical_curvature <= family.curvature
+        assert 0 < family.typical_spread <= family.slope_bound
+        assert family.typical_variance > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "options", "words"),
+    [
+        ("probit", flag(), {}, "logistic, linear, svm, poisson, gamma"),
+        ("logistic", number(0, 1), {}, "flag or a category"),
+        ("svm", category(["a", "b", "c"]), {}, "lists 3"),
+        ("logistic", category(["a", "b"], missing="none"), {}, "every row"),
+        ("linear", number(0, 1, missing="none"), {}, "a number for every row"),
+        ("linear", flag(), {}, "number, not a flag"),
+        ("poisson", number(-1, 5), {}, "at least 0"),
+        ("poisson", number(0, 5.5), {}, "whole bounds"),
+        ("poisson", number(0, 5, transform="log1p"), {}, "drop the transform"),
+        ("gamma", number(0, 5), {}, "low above 0"),
+        ("gamma", number(1, 5, transform="log1p"), {}, "drop the transform"),
+        ("gamma", category(["a", "b"]), {}, "not a category"),
+        ("logistic", flag(), {"clip": 1.0}, 'no option "clip"'),
+        ("linear", number(0, 1), {"region": (0, 1)}, 'no option "region"'),
+        ("poisson", number(0, 5), {"reach": 2.0}, 'no option "reach"'),
+        ("linear", number(0, 1), {"clip": 0}, "clip must be"),
+        ("linear", number(0, 1), {"clip": True}, "clip must be"),
+        ("logistic", flag(), {"reach": math.inf}, "reach must be"),
+        ("gamma", number(1, 5), {"region": (2, 1)}, "region must be"),
+        ("gamma", number(1, 5), {"region": (0, 1000)}, "region must be"),
+        ("poisson", number(0, 5), {"region": 3}, "region must be"),
+    ],
+)
+def test_what_does_not_fit_is_refused(name, column, options, words):
+    with pytest.raises(StudyError, match=words):
+        family_for(name, column, **options)
+
+
+def test_a_family_without_sense_is_refused():
+    with pytest.raises(StudyError, match="reach of the logistic family"):
+        replace(EXAMPLES["logistic"], reach=-1.0)
+    with pytest.raises(StudyError, match="low below high"):
+        replace(EXAMPLES["linear"], low=9.0)
+
+
+def encoded(column, values):
+    """What the schema makes of numbers within the bounds."""
+    share = (np.asarray(values, dtype=np.float64) - column.low) / (column.high - column.low)
+    return (2 * share - 1 if column.scale == "signed" else share)[:, None]
+
+
+@pytest.mark.parametrize("scale", ["signed", "unit"])
+def test_labels_come_back_in_the_family_s_units(scale):
+    counts, amounts = number(0, 77, scale=scale), number(0.7, 9.1, scale=scale)
+    whole = np.arange(78.0)
+    assert np.array_equal(labels_for(family_for("poisson", counts), counts, encoded(counts, whole)), whole)
+    found = labels_for(family_for("gamma", amounts), amounts, encoded(amounts, np.linspace(0.7, 9.1, 50)))
+    assert found == pytest.approx(np.linspace(0.7, 9.1, 50), rel=1e-12)
+    assert found.min() >= 0.7
+    assert found.max() <= 9.1
+    linear = labels_for(family_for("linear", amounts), amounts, encoded(amounts, [0.7, 4.9, 9.1]))
+    assert linear == pytest.approx([-1, 0, 1], abs=1e-15)
+
+
+def test_labels_of_two_values():
+    two, shown = category(["no", "yes"]), np.array([[1.0, 0.0], [0.0, 1.0]])
+    assert labels_for(family_for("logistic", two), two, shown).tolist() == [0, 1]
+    assert labels_for(family_for("svm", two), two, shown).tolist() == [-1, 1]
+    assert labels_for(family_for("svm", flag()), flag(), np.array([[1.0], [0.0]])).tolist() == [1, -1]
+    assert labels_for(family_for("logistic", flag()), flag(), np.array([1.0, 0.0])).tolist() == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "values", "words"),
+    [
+        ("logistic", flag(), [[1.0], [0.5]], "neither 0 nor 1"),
+        ("svm", category(["a", "b"]), [[1.0, 0.0], [0.0, 0.0]], "none of the label's values"),
+        ("linear", number(0, 4), [[1.0], [1.01]], "outside the bounds"),
+        ("linear", number(0, 4, scale="unit"), [[1.0], [-0.01]], "outside the bounds"),
+        ("poisson", number(0, 4), [[0.5], [0.25]], "not a whole number"),
+        ("gamma", number(1, 4), [[0.5], [math.nan]], "not a finite number"),
+    ],
+)
+def test_a_label_outside_the_range_is_named_by_its_row(name, column, values, words):
+    with pytest.raises(DataError, match=f"clinic.ill, row 2: .*{words}") as caught:
+        labels_for(family_for(name, column), column, np.array(values), where="clinic.ill")
+    assert "0.25" not in str(caught.value)
+
+
+def test_a_label_of_another_width_is_refused():
+    with pytest.raises(DataError, match="2 encoded columns"):
+        labels_for(EXAMPLES["logistic"], flag(), np.ones((3, 2)))
+
+
+def test_no_rows_have_no_labels():
+    assert labels_for(EXAMPLES["logistic"], flag(), np.ones((0, 1))).shape == (0,)

@@ -1,0 +1,402 @@
+"""Messages of an exchange against every bound on them: scripted transcripts in integers, and games of whole runs."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from colonnade.audit import Change, ProbeReport, games, profile_audit, sensitivity_probe, subject, twins
+from colonnade.audit.verdict import judge
+from colonnade.kinds.glm.audit_messages import Transcript, ends, scores_told, slopes_told
+from colonnade.kinds.glm.exchange import sides as exchange
+from colonnade.kinds.glm.exchange.bounds import Side
+from colonnade.kinds.glm.exchange.sides import ActiveDescent, PassiveDescent
+from colonnade.kinds.glm.exchange.task import Exchange
+from colonnade.kinds.glm.losses.labels import Family, family_for
+from colonnade.privacy import Observer, Trust, parse_budgets
+from colonnade.privacy.noise import discrete_gaussian
+from colonnade.privacy.sensitivity import root_up
+from colonnade.protocols.rows import Block
+from colonnade.tables import flag, number
+from tests.protocols.kit import exchange_task
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    import colonnade.testing.twins  # noqa: F401 - registers them
+    from colonnade.testing.seeded import seeded
+
+Array = np.ndarray[Any, Any]
+Rng = np.random.Generator
+LOGISTIC = family_for("logistic", flag())
+HUBER = family_for("linear", number(-1, 1), clip=0.3, reach=2.0)
+FAMILIES = (
+    LOGISTIC,
+    family_for("logistic", flag(), reach=0.5),
+    HUBER,
+    family_for("svm", flag(), clip=1.0),
+    family_for("poisson", number(0, 20)),
+    family_for("gamma", number(0.5, 20)),
+)
+KINDS = [(method, role) for method in ("gradient", "alternating") for role in ("passive", "active")]
+
+
+# --- random plans, tables and scripts
+
+
+def _plan(rng: Rng, method: str) -> Exchange:
+    """Some plan, from very small to very large penalties, balls and clips; released weights are charged too."""
+    gradient = method == "gradient"
+    owners = tuple("abcd"[: int(rng.integers(2, 5))])
+    active, family = str(rng.choice(owners)), FAMILIES[int(rng.integers(len(FAMILIES)))]
+    rows = int(rng.integers(2, 13))
+    blocks = tuple(Block(o, ("u", "v", "w")[: int(rng.integers(1, 4))], float(rng.uniform(0.3, 2))) for o in owners)
+    ridge = [0.0 if gradient and rng.random() < 0.5 else float(10 ** rng.uniform(-4, -0.5 * gradient)) for _ in owners]
+    sides = tuple(
+        Side(o, ridge[k], *(float(10 ** rng.uniform(-1.5, 1)) for _ in range(2)), float(10 ** rng.uniform(-1, 0.5)))
+        for k, o in enumerate(owners)
+    )
+    place, intercept = owners.index(active), float(rng.choice([0.01, 0.3, 1.0]))
+    limit = 2 / (family.curvature * (blocks[place].clip ** 2 + intercept**2) + max(ridge))
+    return Exchange(
+        blocks, sides, active, family, Trust(owners, (), 0), rows, method,  # type: ignore[arg-type]
+        epochs=int(rng.integers(2 if gradient else 1, 4)),
+        batches=int(rng.integers(1, min(rows, 5) + 1)) if gradient else 1,
+        message_clip=float(10 ** rng.uniform(-1, 0.6)),
+        learning_rate=min(limit * float(rng.choice([0.1, 0.5, 0.999])), 1 / max(*ridge, 0.01)) if gradient else 0.0,
+        l1=float(rng.choice([0, 0.05])) if gradient else 0.0,
+        prox_ridge=float(rng.choice([0, 0.1])) if gradient else 0.0,
+        release=True, release_ridge=float(10 ** rng.uniform(-3, 0)), intercept=intercept,
+    )  # fmt: skip
+
+
+def _rows(rng: Rng, task: Exchange, owner: str) -> Array:
+    """Rows of all lengths, all at the bound, or all along one line."""
+    block = task.block(owner)
+    drawn = rng.normal(size=(task.rows, len(block.columns)))
+    drawn *= block.clip * (1 - 1e-12) / np.linalg.norm(drawn, axis=1, keepdims=True)
+    shape = int(rng.integers(4))
+    if shape == 0:
+        return drawn * rng.random((task.rows, 1))
+    if shape == 1:
+        return drawn
+    return drawn[:1] * (rng.choice([-1.0, 1.0], (task.rows, 1)) if shape == 2 else rng.random((task.rows, 1)))
+
+
+def _script(rng: Rng, task: Exchange, rows: Array, person: int, size: float) -> Array:
+    """Silence, noise, or a push in one direction; and often something loud about the one person."""
+    shape, steps = int(rng.integers(4)), len(task.steps)
+    script = rng.normal(size=(steps, task.rows)) * size * float(rng.choice([0.0, 0.1, 1.0, 30.0]))
+    if shape == 0:
+        script = np.tile(-size * np.sign(rows[:, 0]), (steps, 1))
+    if shape == 1:
+        script = size * rng.choice([-1.0, 1.0], (steps, task.rows))
+    if rng.random() < 0.7:
+        script[:, person] = size * float(rng.choice([-1, 1])) * float(rng.choice([1, 1000]))
+    return script
+
+
+def _labels(rng: Rng, family: Family, rows: Array) -> Array:
+    low, high = ends(family)
+    return np.where(rows[:, 0] > 0, high, low) if rng.random() < 0.5 else rng.choice([low, high], len(rows))
+
+
+@dataclass(frozen=True)
+class Scripted:
+    """One owner's table with everything it receives."""
+
+    task: Exchange
+    owner: str
+    rows: Array
+    labels: Array
+    received: dict[str, Array]
+
+    def told(self) -> tuple[Array, Array]:
+        """Messages and weights, on the grid."""
+        if self.owner == self.task.active:
+            told = slopes_told(self.rows, self.labels, self.received, self.task)
+        else:
+            told = scores_told(self.rows, self.owner, self.received[self.task.active], self.task)
+        return self.task.grid.quantise(told.messages), self.task.grid.quantise(told.weights)
+
+
+def _pairs(rng: Rng, task: Exchange, owner: str, count: int) -> Iterator[tuple[Scripted, Scripted]]:
+    """The same script for two tables that differ in one person."""
+    for _ in range(count):
+        person, rows = int(rng.integers(task.rows)), _rows(rng, task, owner)
+        labels = _labels(rng, task.family, rows)
+        talking = task.passives if owner == task.active else (task.active,)
+        size = float(rng.choice([0.3, 3.0])) if owner == task.active else task.message_clip
+        received = {name: _script(rng, task, rows, person, size) for name in talking}
+        moved, turned = rows.copy(), labels.copy()
+        moved[person] = -rows[person] if rng.random() < 0.8 else _rows(rng, task, owner)[person]
+        turned[person] = sum(ends(task.family)) - labels[person]
+        yield Scripted(task, owner, rows, labels, received), Scripted(task, owner, moved, turned, received)
+
+
+def _charged(event: Any) -> Change:
+    return Change(event.replace_l1, event.replace_l2_squared)
+
+
+def _probed(task: Exchange, owner: str, pairs: list[tuple[Scripted, Scripted]]) -> tuple[ProbeReport, ProbeReport]:
+    told = [(first.told(), second.told()) for first, second in pairs]
+    messages, weights = ([(one[part], two[part]) for one, two in told] for part in (0, 1))
+    return (
+        sensitivity_probe(lambda numbers: numbers, messages, _charged(task.message_event(owner))),
+        sensitivity_probe(lambda numbers: numbers, weights, _charged(task.weights_event(owner))),
+    )
+
+
+def _probe(method: str, role: str, plans: int, scripts: int) -> tuple[float, float]:
+    """What part of the charged squares some transcripts of some plans came to, at most."""
+    rng, worst = np.random.default_rng(KINDS.index((method, role))), np.zeros(2)
+    for _ in range(plans):
+        task = _plan(rng, method)
+        owner = task.active if role == "active" else str(rng.choice(task.passives))
+        reports = _probed(task, owner, list(_pairs(rng, task, owner, scripts)))
+        assert not any(report.violated for report in reports), (task, owner)
+        worst = np.maximum(worst, [float(report.l2_squared_ratio or 0) for report in reports])
+    return float(worst[0]), float(worst[1])
+
+
+@pytest.mark.parametrize(("method", "role"), KINDS[:3])
+def test_hundreds_of_scripted_transcripts_stay_within_what_is_charged(method: str, role: str) -> None:
+    """The sides themselves, in integers: no script and no pair of tables moves messages or weights further."""
+    messages, weights = _probe(method, role, plans=60, scripts=8)
+    assert messages > 0.3
+    assert weights > 0.6
+
+
+def test_scripted_fits_of_the_active_party_stay_within_what_is_charged() -> None:
+    assert _probe("alternating", "active", plans=8, scripts=2)[0] > 0.2
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(("method", "role"), KINDS)
+def test_many_scripted_transcripts_stay_within_what_is_charged(method: str, role: str) -> None:
+    assert _probe(method, role, plans=500, scripts=4)[0] > 0.5
+
+
+# --- scripts that come close
+
+
+def _task(method: str, **changes: Any) -> Exchange:
+    gradient, names = method == "gradient", ("a", "b")
+    given: dict[str, Any] = {
+        "blocks": tuple(Block(name, ("x",), 1.0) for name in names),
+        "sides": tuple(Side(name, 0.0 if gradient else 0.25, 1.0, 10.0) for name in names),
+        "rows": 200,
+        "epochs": 3,
+        "batches": 50 if gradient else 1,
+        "message_clip": 1.0,
+        "learning_rate": 0.5 if gradient else 0.0,
+        "release": True,
+        "intercept": 2.0**-12,
+    }
+    return exchange_task(method, names, **given | changes)
+
+
+def _pushed(task: Exchange) -> tuple[Scripted, Scripted]:
+    """All rows alike, and slopes about one person alone: turned around it drags the weights to the other side."""
+    rows, slopes = np.ones((task.rows, 1)), np.zeros((len(task.steps), task.rows))
+    slopes[:, 0] = -1000.0
+    turned = np.where(np.arange(task.rows)[:, None], rows, -rows)
+    first, second = (Scripted(task, "b", held, np.zeros(0), {"a": slopes}) for held in (rows, turned))
+    return first, second
+
+
+def changed_row_alone(told: Transcript) -> Change:
+    """A broken bound on the messages of one who tells, for the probe: nobody's row moves but the changed one."""
+    (owner,), task = told.tellers, told.task
+    norm, side = task.row_norm(owner), task.side(owner)
+    own = task.family.own if owner == task.active else 2 * Fraction(min(side.score_clip, norm * side.weight_bound))
+    square = task.grid.sensitivity_squared(root_up(task.epochs * own**2), task.numbers(owner))
+    return Change(l1=square, l2_squared=square)
+
+
+def test_the_changed_row_alone_is_too_little_for_steps() -> None:
+    """172.4 of a bound of 184.4, where a claim that ignores how one row moves the others' scores is 12."""
+    task = _task("gradient")
+    report, weights = _probed(task, "b", [_pushed(task)])
+    unit = 1 << 2 * task.bits
+    assert report.largest.l2_squared / unit == pytest.approx(172.4375, rel=1e-5)
+    assert report.claimed.l2_squared / unit == pytest.approx(184.4375, rel=1e-5)
+    assert not report.violated
+    assert weights.l2_squared_ratio == pytest.approx(1, abs=1e-4)
+    ignored = changed_row_alone(Transcript.of(task, ("b",)))
+    assert ignored.l2_squared / unit == pytest.approx(12, rel=1e-5)
+    assert replace(report, claimed=ignored).violated
+
+
+@pytest.mark.parametrize(("rounds", "least"), [(1, 0.97), (2, 0.85), (3, 0.7)])
+def test_the_changed_row_alone_is_too_little_for_fits(rounds: int, least: float) -> None:
+    """A ball just large enough: hardly any score moves by itself, and all move together."""
+    ball = 1.05 * rounds / (2 * 200 * 0.25)
+    task = _task("alternating", epochs=rounds, sides=(Side("a", 0.25, 1.0, 1.0), Side("b", 0.25, ball, 1.0)))
+    report, weights = _probed(task, "b", [_pushed(task)])
+    assert not report.violated
+    assert not weights.violated
+    assert least < report.l2_squared_ratio <= 1
+    ignored = changed_row_alone(Transcript.of(task, ("b",)))
+    assert replace(report, claimed=ignored).violated
+    assert report.largest.l2_squared > 25 * ignored.l2_squared
+
+
+def test_the_changed_row_alone_is_too_little_for_the_active_party() -> None:
+    """Few rows and a small penalty: one label turned around moves everybody's slope."""
+    sides = (Side("a", 0.02, 1.0, 1.0), Side("b", 0.5, 1.0, 1.0))
+    task = _task("alternating", rows=3, epochs=2, family=HUBER, sides=sides)
+    rows, silence = np.ones((3, 1)), {"b": np.zeros((2, 3))}
+    first, second = (Scripted(task, "a", rows, np.array([y, 0.0, 0.0]), silence) for y in (1.0, -1.0))
+    report, _ = _probed(task, "a", [(first, second)])
+    assert not report.violated
+    ignored = changed_row_alone(Transcript.of(task, ("a",)))
+    assert replace(report, claimed=ignored).violated
+    assert report.largest.l2_squared > 1.4 * ignored.l2_squared
+
+
+def test_enough_rows_bring_the_active_partys_fits_close_to_their_bound() -> None:
+    task = _task("alternating", rows=60, family=HUBER, sides=(Side("a", 0.5, 1.0, 1.0), Side("b", 0.5, 1.0, 1.0)))
+    rows, silence = np.ones((60, 1)), {"b": np.zeros((3, 60))}
+    labels = np.zeros((2, 60))
+    labels[:, 0] = (1.0, -1.0)
+    first, second = (Scripted(task, "a", rows, each, silence) for each in labels)
+    report, _ = _probed(task, "a", [(first, second)])
+    assert 0.9 < report.l2_squared_ratio <= 1
+
+
+# --- the games
+
+
+def _games() -> list[Any]:
+    return [game for name in ("glm-alternating", "glm-gradient") for game in games(name)]
+
+
+def test_the_games_use_most_of_what_is_charged() -> None:
+    """Otherwise they would pass whatever the noise."""
+    for game in _games():
+        task, tellers = game.sampler.task, game.sampler.tellers
+        charged = sum(
+            event.replace_l2_squared / event.shares[0][1] for event in task.events if event.about[0] in tellers
+        )
+        shown = 0.0
+        for part in game.sampler.parts:
+            variance = task.weights_variance(part.owner) if part.weights else task.message_variance(part.owner)
+            shown += variance * float((part.weighed(task) ** 2).sum())
+        assert 0.75 * charged < shown <= charged, game.name
+        assert sum(len(part.values[0]) for part in game.sampler.parts) <= 16
+
+
+def test_games_are_about_the_method_of_the_task() -> None:
+    task = _task("gradient", release=False, rows=30, batches=3)
+    assert subject(task) == "glm-gradient"
+    assert subject(_task("alternating")) == "glm-alternating"
+    named = {game.name: game for game in games("glm-gradient", task)}
+    assert set(named) == {"glm-gradient/a/scores", "glm-gradient/b/slopes"}
+    assert named["glm-gradient/a/scores"].observer == Observer.party("a")
+    assert all(game.role == "party" for game in named.values())
+
+
+def test_what_cannot_be_broken_has_no_twin() -> None:
+    """One round is charged as one, rightly."""
+    for rounds, found in ((1, 0), (3, 1)):
+        broken = [what for what, game in twins("glm-alternating", _task("alternating", epochs=rounds, release=False))]
+        assert sum("charged as one" in what for what in broken) == found
+        assert "received slopes used without clipping" in broken
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: f"{family.name} {family.reach:.2g}")
+@pytest.mark.parametrize("method", ["alternating", "gradient"])
+def test_every_family_holds(family: Family, method: str) -> None:
+    task = _task(
+        method, rows=31, batches=2 if method == "gradient" else 1, epochs=2, family=family, intercept=1.0,
+        learning_rate=0.2 if method == "gradient" else 0.0,
+        blocks=(Block("a", (), 0.0), Block("b", ("u", "v"), 1.0)),
+    )  # fmt: skip
+    for game in games(subject(task), task):
+        assert game.play(4000, seeded(3)).margin <= 0
+
+
+REAL = exchange.noised
+WRONG = {
+    "half the variance": lambda values, name, task, draw: REAL(
+        values, name, replace(task, noise=task.noise // 2), draw
+    ),
+    "none": lambda values, name, task, draw: task.grid.quantise(values),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_wrong_noise_in_the_protocol_itself_is_seen(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of the audit is changed: only the function by which parties of a study make their messages."""
+    monkeypatch.setattr(exchange, "noised", WRONG[wrong])
+    game = games("glm-alternating")[0]
+    assert judge(game, 60_000, seed=2).word == "REFUTED"
+
+
+# --- a whole run, with both parties at work
+
+
+@dataclass(frozen=True)
+class Honest:
+    """The likelihood ratio of a passive party's two tables from a whole run with the active party itself.
+
+    The path of its weights is a function of the messages, so an observer follows it for either table. The active
+    party's noise is that of ``loud``.
+    """
+
+    task: Exchange
+    loud: Exchange
+    played: Exchange
+
+    def __call__(self, neighbour: int, count: int, stream: Any) -> Array:
+        shape = (count * len(self.task.steps), self.task.batch_size)
+        plans = {"a": self.loud, "b": self.task}
+        draws = {
+            owner: iter(discrete_gaussian(plan.message_variance(owner), shape, stream)) for owner, plan in plans.items()
+        }
+        return np.array([self._once(neighbour, draws) for _ in range(count)])
+
+    def _once(self, neighbour: int, draws: dict[str, Iterator[Array]]) -> float:
+        """One run; noise is drawn for all of them at once, since small draws take long."""
+        task, total = self.task, 0.0
+        signs = np.where(np.arange(task.rows) % 2, 1.0, -1.0)[:, None]
+        active = ActiveDescent(exchange.with_constant(0.9 * signs, "a", task), (signs[:, 0] + 1) / 2, task)
+        tables = [np.where(np.arange(task.rows)[:, None], signs, each) for each in (-1.0, 1.0)]
+        sides = [PassiveDescent(exchange.with_constant(rows, "b", task), "b", self.played) for rows in tables]
+
+        def draw(owner: str, variance: int, size: int) -> Array:
+            return next(draws[owner])[:size]
+
+        for step in task.steps:
+            slopes = task.grid.real(exchange.noised(active.slopes(step.batch), "a", task, draw))
+            active.learn(step.answer)
+            for side in sides:
+                side.take(step.batch, slopes)
+            if step.answer is None:
+                continue
+            guesses = [task.grid.quantise(side.scores(step.answer)).astype(float) for side in sides]
+            told = exchange.noised(sides[neighbour].scores(step.answer), "b", task, draw)
+            total += float((told - (guesses[0] + guesses[1]) / 2) @ (guesses[1] - guesses[0]))
+            active.hear("b", step.answer, task.grid.real(told))
+        return total / task.message_variance("b")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("clipped", [True, False])
+def test_a_whole_run_of_both_parties(clipped: bool) -> None:
+    """Slopes under noise of many clips: harmless if they are clipped on arrival, and else not."""
+    sides = (Side("a", 0.0, 1.0, 1.0), Side("b", 0.0, 1.0, 1.0))
+    draft = _task("gradient", rows=12, batches=2, epochs=3, learning_rate=0.01, sides=sides, release=False)
+    task = draft.calibrated(parse_budgets(3.0, 1e-5, draft.trust))
+    played = task if clipped else replace(task, message_clip=1e9)
+    sampler = Honest(task, replace(task, noise=10**6 * task.noise), played)
+    game, stream = replace(games("glm-gradient", task)[0], sampler=sampler), seeded(4)
+    samples = [game.sample(neighbour, 3000, stream) for neighbour in (0, 1)]
+    assert profile_audit(game.claim, *samples).caught == (not clipped)

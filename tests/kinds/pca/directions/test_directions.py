@@ -1,0 +1,305 @@
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from colonnade.errors import CapacityError, ColonnadeError, PrivacyError, ProtocolError
+from colonnade.kinds.pca.directions import programs as power, task as power_task
+from colonnade.kinds.pca.directions.search import AskedDirections, beginning
+from colonnade.kinds.pca.directions.task import reach_for
+from colonnade.privacy import Observer, Statement, parse_budgets
+from colonnade.protocols.moments.task import Moments
+from colonnade.protocols.roles import COORDINATOR
+from colonnade.randomness import Stream
+from tests.protocols import kit
+from tests.protocols.kit import directions_task as make_task, integers as whole, tables_of as make_tables
+
+settings_ = st.sampled_from(
+    [
+        ((4, 3), None, 1, {}),
+        ((4, 3, 5), None, 1, {"center": False}),
+        ((2, 1, 2, 1, 3), None, 2, {"law": "skellam"}),
+        ((2,) * 9, tuple(f"o{i}" for i in (1, 3, 4, 6, 8)), 2, {}),
+        ((3, 2, 2, 1), ("o3", "o1", COORDINATOR), 1, {}),
+        ((1,) * 7, None, 3, {"rounds": 2}),
+        ((6, 0, 7), None, 1, {"gamma": 2**13, "constant": 2**12, "reach": 4096}),
+        ((2, 3), None, 1, {"directions": 6, "rounds": 1}),
+        ((30, 20, 40), None, 1, {"rounds": 5}),
+    ]
+)
+
+
+@settings(max_examples=18, deadline=None)
+@given(setting=settings_, rows=st.integers(1, 40), block=st.integers(1, 50), seed=st.integers(0, 2**31))
+def test_every_opened_product_equals_the_plaintext_reference(setting, rows, block, seed):
+    widths, seats, threshold, changes = setting
+    task = make_task(widths, seats, threshold, block_rows=block, **changes)
+    tables = make_tables(task, rows, seed)
+    with pytest.MonkeyPatch.context() as patch:
+        kit.no_noise(patch)
+        kit.nearest(patch)
+        patch.setattr(power_task, "_BLOCK", 7 * task.width)
+        results = kit.execute(power, task, tables)
+    assert set(results) == {*task.owners, COORDINATOR}
+    asked = results[COORDINATOR].asked
+    want = power.reference(whole(task, tables), asked, task)
+    assert len(asked) == task.rounds
+    for result in results.values():
+        assert all(np.array_equal(*pair) for pair in zip(result.asked, asked, strict=True))
+        assert all(np.array_equal(*pair) for pair in zip(result.opened, want, strict=True))
+
+
+def test_simulation_opens_what_the_protocol_would(exact):
+    task = make_task((30, 20, 40), rounds=4, gamma=2**13, constant=2**12, reach=4096)
+    tables = make_tables(task, 60, 3)
+    found = power.simulate(tables, task, Stream(bytes(32)))
+    want = power.reference(whole(task, tables), found.asked, task)
+    assert all(np.array_equal(*pair) for pair in zip(found.opened, want, strict=True))
+
+
+@pytest.mark.parametrize(("gamma", "rows"), [(2**18, 300), (2**20, 60), (2**22, 9)])
+def test_simulated_products_beyond_what_floats_hold_are_exact(exact, gamma, rows):
+    """Sums beyond 2^53 are taken apart, and where one row alone is beyond, they are sums of integers."""
+    task = make_task((30, 20, 40), gamma=gamma, constant=gamma // 2, reach=4096, rows_at_most=rows)
+    assert 2**53 < task.bound < 2**62
+    tables = {block.owner: np.full((rows, len(block.columns)), len(block.columns) ** -0.5) for block in task.blocks}
+    found = power.simulate(tables, task, Stream(bytes(32)))
+    want = power.reference(whole(task, tables), found.asked, task)
+    assert all(np.array_equal(*pair) for pair in zip(found.opened, want, strict=True))
+    assert max(int(np.abs(opened).max()) for opened in want) > 2**53
+
+
+def test_what_the_protocol_refuses_is_not_simulated():
+    task = make_task(gamma=2**22, constant=2**21, reach=4096, rows_at_most=1000)
+    with pytest.raises(CapacityError, match="lower gamma"):
+        power.simulate(make_tables(task, 3, 1), task, Stream(bytes(32)))
+
+
+def test_the_noise_of_all_owners_is_in_every_round(monkeypatch):
+    """A row of zeros and no constant to speak of: what is opened is exactly one share of noise an owner."""
+    drawn = kit.noise_drawn(monkeypatch, power)
+    # So many columns that the bound below lies more than eight deviations away.
+    task = make_task((400, 300, 500), noise=3 * 10**6, constant=1)
+    tables = {owner: np.zeros((1, len(block.columns))) for owner, block in zip(task.owners, task.blocks, strict=True)}
+    result = kit.execute(power, task, tables)[COORDINATOR]
+    before = power.reference(whole(task, tables), result.asked, task)
+    assert len(drawn) == 3
+    assert all(np.count_nonzero(share) > share.size / 2 for share in drawn)
+    assert np.array_equal(np.array(result.opened) - np.array(before), sum(drawn))
+    for share in drawn:
+        assert np.mean(share.astype(float) ** 2) == pytest.approx(float(task.additive.share), rel=0.1)
+
+
+@pytest.mark.parametrize("center", [True, False])
+def test_without_noise_to_speak_of_the_components_are_the_exact_ones(center):
+    rng = np.random.default_rng(0)
+    low = rng.normal(size=(300, 3)) * [0.5, 0.3, 0.2] @ np.linalg.qr(rng.normal(size=(120, 3)))[0].T
+    values = 0.3 * rng.normal(size=120) / np.sqrt(120) + low + 0.02 * rng.normal(size=(300, 120)) / np.sqrt(120)
+    tables = {"o0": values[:, :50], "o1": values[:, 50:90], "o2": values[:, 90:]}
+    tables = {n: v / np.maximum(1, np.linalg.norm(v, axis=1, keepdims=True)) for n, v in tables.items()}
+    joint = np.hstack(list(tables.values()))
+    task = make_task((50, 40, 30), rounds=5, directions=6, gamma=2**14, constant=2**13, reach=4096, center=center)
+    found = power.simulate(tables, task, Stream(bytes(32)))
+    variances, components = found.components(3)
+    around = joint - joint.mean(axis=0) if center else joint
+    exact, vectors = np.linalg.eigh(around.T @ around / len(joint))
+    np.testing.assert_allclose(variances, exact[::-1][:3], rtol=1e-3)
+    np.testing.assert_allclose(np.abs(np.diag(components @ vectors[:, ::-1][:, :3])), 1, atol=1e-3)
+    np.testing.assert_allclose(components @ components.T, np.eye(3), atol=1e-9)
+    assert found.count == pytest.approx(300, rel=1e-3)
+    np.testing.assert_allclose(found.means, joint.mean(axis=0), atol=1e-3)
+    assert found.variance == pytest.approx(np.sum(around**2) / 300, rel=1e-2)
+
+
+def test_where_all_directions_are_asked_everything_is_known():
+    """As many directions as columns: nothing is left to guess, and the last rounds have zeros."""
+    task = make_task((2, 3), directions=4, rounds=2, gamma=2**14, constant=2**13, reach=4096)
+    tables = make_tables(task, 50, 1)
+    found = power.simulate(tables, task, Stream(bytes(32)))
+    joint = np.hstack([tables["o0"], tables["o1"]])
+    variances, components = found.components(5)
+    around = joint - joint.mean(axis=0)
+    np.testing.assert_allclose(variances, np.linalg.eigvalsh(around.T @ around / 50)[::-1], rtol=1e-2)
+    np.testing.assert_allclose(components @ components.T, np.eye(5), atol=1e-9)
+    assert np.count_nonzero(np.abs(np.hstack(found.asked)).any(axis=0)) == 6
+
+
+@pytest.mark.parametrize("center", [True, False])
+def test_one_column_is_a_component(center):
+    task = make_task((1, 0), directions=2, rounds=1, gamma=2**14, constant=2**13, reach=4096, center=center)
+    tables = make_tables(task, 50, 1)
+    found = power.simulate(tables, task, Stream(bytes(32)))
+    variances, components = found.components(1)
+    np.testing.assert_allclose(np.abs(components), [[1.0]], atol=1e-9)
+    want = np.var(tables["o0"]) if center else np.mean(tables["o0"] ** 2)
+    np.testing.assert_allclose(variances, [want], rtol=1e-2)
+    assert found.following().shape == (2, 0)
+
+
+def test_where_there_is_nothing_but_noise_the_result_is_noise_and_nothing_worse():
+    task = make_task((40, 30, 30), rounds=5, noise=3 * 10**22)
+    found = power.simulate(make_tables(task, 5, 1), task, Stream(bytes(32)))
+    variances, components = found.components(4)
+    np.testing.assert_allclose(components @ components.T, np.eye(4), atol=1e-9)
+    assert np.all(variances >= 0)
+    assert np.all(np.isfinite(found.means))
+    assert found.count >= 1
+    assert found.variance >= 0
+
+
+# --- what may be asked
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 2**31), width=st.integers(8, 60), directions=st.integers(2, 6), rounds=st.integers(1, 6))
+def test_directions_of_all_rounds_are_within_reach(seed, width, directions, rounds):
+    """The spectral norm, in whole numbers and floats, of whatever is wanted, and little is lost by rounding."""
+    rng = np.random.default_rng(seed)
+    rounds = min(rounds, width // directions)
+    task = make_task((width - 1, 0), directions=directions, rounds=rounds, reach=reach_for(width, rounds, directions))
+    wanted = np.linalg.qr(rng.normal(size=(width, rounds * directions)))[0]
+    asked = AskedDirections(task)
+    for number in range(rounds):
+        asked.add(asked.rounded(wanted[:, number * directions : (number + 1) * directions]))
+    joint = np.hstack(asked.rounds).astype(float)
+    assert np.linalg.norm(joint, 2) <= task.reach
+    assert np.linalg.norm(joint, -2) >= 0.9 * task.reach
+
+
+def test_whatever_is_wanted_ends_within_reach():
+    """Even the same directions again, which leave no room for more."""
+    task = make_task((20, 20, 20), rounds=4, directions=5, reach=1024)
+    same = beginning(task, Stream(bytes(32)))
+    asked = AskedDirections(task)
+    for _ in range(4):
+        asked.add(asked.rounded(same))
+    assert np.linalg.norm(np.hstack(asked.rounds).astype(float), 2) <= task.reach
+
+
+def test_every_participant_refuses_directions_beyond_the_reach():
+    task = make_task()
+    first = np.zeros((task.width, task.directions), dtype=np.int32)
+    first[0, 0] = task.reach
+    asked = AskedDirections(task)
+    asked.add(first)
+    with pytest.raises(PrivacyError, match="nothing more is revealed"):
+        asked.add(first)  # the same direction again
+    longer = first.copy()
+    longer[0, 0], longer[1, 0] = 0, task.reach + 1
+    with pytest.raises(PrivacyError, match="longer"):
+        asked.add(longer)
+    longer[1, 0] = -(2**31)
+    with pytest.raises(PrivacyError, match="longer"):
+        asked.add(longer)
+    with pytest.raises(ProtocolError, match="cannot be computed"):
+        asked.rounded(np.full((task.width, 1), np.nan))
+    huge = np.full_like(first, 2**31 - 1)
+    with pytest.raises(PrivacyError, match="longer"):
+        asked.add(huge)
+    for wrong in (first[:, :1], first.astype(np.int64), None, first.tolist()):
+        with pytest.raises(ProtocolError, match="o0 sent directions of another form"):
+            asked.add(wrong)
+    assert len(asked.rounds) == 1
+
+
+def test_a_speaker_that_asks_too_much_stops_everybody(monkeypatch):
+    """Over channels: the others refuse before they compute anything with what they were told."""
+    task = make_task()
+    tables = make_tables(task, 10, 1)
+    monkeypatch.setattr(power, "_wanted", lambda task, *_: np.full((task.width, task.directions), 500, dtype=np.int32))
+    for ended in kit.outcomes(task, kit.programs_of(power, task, tables)).values():
+        assert isinstance(ended, ColonnadeError)
+        assert re.search("sensitivity allows|stopped", str(ended))
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**31), towards=st.booleans())
+def test_no_person_moves_all_rounds_by_more_than_the_sensitivity(seed, towards):
+    """One row or two, at the bounds, along the directions or not; directions as the protocol rounds them."""
+    rng = np.random.default_rng(seed)
+    task = make_task((6, 7), gamma=16, constant=8, reach=64, directions=3, rounds=3)
+    tables = [make_tables(task, 1, int(rng.integers(2**31))) for _ in range(2)]
+    asked = AskedDirections(task)
+    rows = [np.append(np.hstack(list(whole(task, table).values()))[0], task.constant) for table in tables]
+    wanted = np.linalg.qr(np.column_stack([*(rows if towards else []), *rng.normal(size=(9, task.width))])[:, :9])[0]
+    for number in range(3):
+        asked.add(asked.rounded(wanted[:, 3 * number : 3 * number + 3]))
+    vectors = [np.concatenate(power.reference(whole(task, table), asked.rounds, task)) for table in tables]
+    limit = task.sensitivity
+    first, moved = vectors[0].astype(object), (vectors[0] - vectors[1]).astype(object)
+    assert first @ first <= limit.l2_squared
+    assert np.abs(first).sum() <= limit.l1
+    assert moved @ moved <= limit.replace_l2_squared
+    assert np.abs(moved).sum() <= limit.replace_l1
+
+
+# --- what it costs
+
+
+def test_all_rounds_cost_what_one_release_of_all_moments_costs():
+    """The noise per unit of direction is that of an entry of X'X, but for the room that the sum of squares takes."""
+    task = make_task((40, 30, 30), gamma=2**12, constant=2**11, rounds=6, directions=8, reach=4096)
+    budgets = parse_budgets({"analyst": 1.0, "party": 2.0}, 1e-5, task.trust)
+    found = task.calibrated(budgets)
+    law = "discrete-gaussian"
+    full = Moments(task.blocks, task.trust, 2**12, 2**11, 1000, noise=3, law=law).calibrated(budgets)
+    assert 1 < found.noise_std / full.noise_std < 1.01
+    more = replace(task, rounds=12).calibrated(budgets)
+    assert more.noise_std == pytest.approx(found.noise_std, rel=1e-6)
+    assert found.event.dimension == 6 * found.entries
+    assert found.openings == {found.event: 6}
+
+
+def test_observers_learn_what_the_theorem_says():
+    task = make_task((4, 4, 4), gamma=2**12, constant=2**11, reach=4096)
+    task = task.calibrated(parse_budgets({"analyst": 1.0}, 1e-5, task.trust))
+    said = Statement.of(task.events, task.trust, 1e-5)
+    analyst, coordinator, party = (
+        said.epsilon(observer, 1e-5) for observer in (Observer.analyst(), Observer.coordinator(), Observer.party("o0"))
+    )
+    assert 0.999 < analyst <= 1.0 < coordinator < party
+    assert np.isinf(said.epsilon(Observer.coalition("o0", "o1"), 1e-5))
+    assert "subspace-iteration" in str(said)
+    uneven = replace(task, blocks=(replace(task.blocks[0], clip=4.0), *task.blocks[1:]))
+    assert [owner for owner, *_ in uneven.event.others] == ["o0"]  # it knows most of every row
+
+
+def test_too_large_sums_name_a_gamma_that_fits():
+    task = make_task((400, 300, 300), gamma=2**16, constant=2**15, rows_at_most=2**24, reach=4096)
+    with pytest.raises(CapacityError, match=r"lower gamma \(65536\) to (\d+)") as caught:
+        task.committee  # noqa: B018
+    fitting = int(str(caught.value).split(") to ")[1].split(",")[0])
+    assert replace(task, gamma=fitting, constant=fitting // 2).bound < 2**62
+    with pytest.raises(CapacityError, match="one message"):
+        make_task((2**18, 1), directions=120, gamma=4, constant=2).committee  # noqa: B018
+
+
+def test_nonsense_is_refused():
+    with pytest.raises(PrivacyError, match="at least one round"):
+        make_task(rounds=0)
+    with pytest.raises(PrivacyError, match="reach of directions"):
+        make_task(reach=2**26)
+    with pytest.raises(PrivacyError, match="no room within a reach of 32"):
+        make_task(reach=32)
+
+
+def test_plans_say_what_it_takes():
+    task = make_task((40, 30, 30))
+    assert task.agreement["rounds"] == [3, 4, 3]
+    assert task.facts["directions"] == 4
+    assert task.rows_dealt == 8192
+    assert make_task((20000, 1)).rows_dealt == 2**25 // 20002
+    assert make_task((20000, 1)).rows_multiplied == 2**22 // 20002
+    owner, last = task.cells("o0", 100), task.cells(COORDINATOR, 100)
+    assert owner.dealt == 100 * 40 + 3 * task.entries
+    assert owner.held == 100 * 100
+    assert last.held == last.dealt == 0
+    assert task.cells("o1", 100).opened == 3 * task.entries < owner.opened
+    assert reach_for(20_532, 8, 10) == 4096
+    assert reach_for(20_532, 8, 108) == 16384
+    assert math.isclose(task.noise_std, math.sqrt(9) / (64**2 * 1024))

@@ -1,0 +1,402 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+from functools import partial
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings, strategies as st
+
+from colonnade.errors import CapacityError, DataError, PrivacyError
+from colonnade.kinds.regression.gradients import programs as gradients
+from colonnade.kinds.regression.gradients.descent import Descent, squared_norm
+from colonnade.kinds.regression.gradients.integers import quantise
+from colonnade.kinds.regression.gradients.task import OVERFLOW
+from colonnade.privacy import Observer, PoissonSampled, Repeated, Statement, parse_budgets
+from colonnade.protocols import batches
+from colonnade.protocols.batches import COIN, disjoint
+from colonnade.protocols.roles import COORDINATOR
+from colonnade.randomness import Stream
+from colonnade.wire import codec
+from tests.protocols import kit
+from tests.protocols.kit import Rows, gradients_task as make_task, tables_of
+
+execute = partial(kit.execute, gradients)
+
+
+def make_tables(task, rows, seed):
+    labels = np.random.default_rng(seed).integers(0, 2, (rows, task.classes)).astype(float)
+    return tables_of(task, rows, seed), labels
+
+
+def plain(task, tables, labels, drawn):
+    """The whole iteration in the clear, on the reference's integers."""
+    constant = np.full((len(labels), 1), task.constant)
+    parts = [np.rint(tables[o] * (task.gamma * task.scale)) for o in task.owners]
+    whole = np.hstack([*parts, constant]).astype(np.int64)
+    descent, opened = Descent(task), []
+    for batch in gradients.batches(task, len(labels), drawn):
+        opened.append(gradients.reference(whole[batch], labels[batch].astype(np.int64), descent.integer_weights, task))
+        descent.step(opened[-1])
+    return opened, descent.learned
+
+
+# Weights so far beyond half a prime that products with them would be rounded.
+LONG = ((2, 1), None, 1, {"gamma": 2**15, "weight_bound": 2.0**25, "learning_rate": 2.0**30, "classes": 2})
+
+settings_ = st.sampled_from(
+    [
+        ((2, 1), None, 1, {}),
+        ((2, 1, 2), None, 1, {"classes": 3}),
+        ((2, 1), None, 1, {"expansion": 3, "gamma": 16}),
+        ((1, 1, 1, 2, 1), None, 2, {"expansion": 3, "gamma": 16, "classes": 2}),
+        ((1,) * 9, tuple(f"o{i}" for i in (1, 3, 4, 6, 8)), 2, {"sampling": "disjoint"}),
+        ((3, 2, 2), None, 1, {"gamma": 2**14, "sampling": "disjoint", "rounds": 11}),
+        ((1,) * 7, None, 3, {"law": "discrete-gaussian"}),
+        ((2, 0, 1), None, 1, {}),
+    ]
+)
+
+
+@settings(max_examples=12, deadline=None)
+@given(setting=settings_, rows=st.integers(1, 60), seed=st.integers(0, 2**31))
+@example(setting=LONG, rows=40, seed=1)
+def test_every_opened_gradient_equals_the_plaintext_reference(setting, rows, seed):
+    widths, seats, threshold, changes = setting
+    task = make_task(widths, seats, threshold, **changes)
+    tables, labels = make_tables(task, rows, seed)
+    seen: dict[str, list] = {}
+    key = bytes(range(32))
+    with pytest.MonkeyPatch.context() as patch:
+        kit.no_noise(patch)
+        kit.nearest(patch)
+        patch.setattr(gradients, "new_key", lambda: key)
+        real = gradients._open
+
+        def kept(me, *rest):
+            seen.setdefault(me.name, []).append(real(me, *rest))
+            return seen[me.name][-1]
+
+        patch.setattr(gradients, "_open", kept)
+        results = execute(task, tables, labels)
+    ids = Rows(labels).ids
+    drawn = gradients.batch_secret(task, key, ids)
+    want, learned = plain(task, tables, labels, drawn)
+    assert set(seen) == set(task.trust.committee)
+    for opened in seen.values():
+        assert all((got == right).all() for got, right in zip(opened, want, strict=True))
+    assert set(results) == {*task.owners, COORDINATOR}
+    for result in results.values():
+        assert np.array_equal(result.weights, learned.weights)
+
+
+def test_the_noise_of_all_owners_is_in_every_round(monkeypatch):
+    task = make_task(rounds=3)
+    drawn, opened, opening = kit.noise_drawn(monkeypatch, gradients), [], gradients._open
+
+    def kept(me, *rest):
+        opened.append((me.name, opening(me, *rest)))
+        return opened[-1][1]
+
+    monkeypatch.setattr(gradients, "_open", kept)
+    monkeypatch.setattr(gradients, "batches", lambda task, rows, drawn: iter([np.arange(0)] * task.rounds))
+    tables, labels = make_tables(task, 20, 1)
+    execute(task, tables, labels)
+    assert len(drawn) == 3
+    at_first = [value for name, value in opened if name == "o0"]
+    assert np.array_equal(at_first, sum(drawn))
+    assert np.any(sum(drawn))
+
+
+def test_simulation_publishes_what_the_protocol_would(exact):
+    task = make_task(noise=3, rounds=9)
+    tables, labels = make_tables(task, 50, 3)
+    with_seed = Stream(bytes(32))
+    key = Stream(bytes(32)).bytes(32)
+    learned = gradients.simulate(tables, labels, task, with_seed)
+    _, want = plain(task, tables, labels, key)
+    assert np.array_equal(learned.weights, want.weights)
+
+
+def test_it_learns_without_noise_to_speak_of():
+    task = make_task((2, 2), rows=2000, batch=200, rounds=400, rows_at_most=4000, noise=2, gamma=1024, weight_bound=8.0)
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-0.7, 0.7, (2000, 4))
+    y = (rng.random(2000) < 1 / (1 + np.exp(-(x @ [3.0, -2.0, 1.0, 0.0] + 0.5)))).astype(float)[:, None]
+    learned = gradients.simulate({"o0": x[:, :2], "o1": x[:, 2:]}, y, task, Stream(bytes(32)))
+    design = np.hstack([x, np.ones((2000, 1))])
+    exact = np.linalg.solve(design.T @ design / 4, design.T @ (y[:, 0] - 0.5))
+    found = np.append(learned.slopes[0], learned.offsets[0])
+    assert np.allclose(found, exact, atol=0.25)
+
+
+@pytest.mark.parametrize(("expansion", "weights"), [(1, 4.0), (3, 4.0)])
+@given(data=st.data())
+@settings(max_examples=40, deadline=None)
+def test_no_person_moves_a_round_by_more_than_its_sensitivity(expansion, weights, data):
+    task = make_task(expansion=expansion, weight_bound=weights, gamma=16)
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**31)))
+    rows = []
+    for _ in range(2):
+        values = {o: rng.normal(size=(1, len(b.columns))) for o, b in zip(task.owners, task.blocks, strict=True)}
+        values = {o: v / np.linalg.norm(v) for o, v in values.items()}
+        parts = [quantise(values[b.owner], b, task, Stream.fresh()) for b in task.blocks]
+        rows.append(np.hstack([*parts, [[task.constant]]]).astype(np.int64))
+    descent = Descent(task)
+    direction = rows[0][0] if data.draw(st.booleans()) else rng.normal(size=task.width)
+    direction = direction / np.linalg.norm(direction) * task.weight_bound * (1 - 1e-12)
+    descent.weights = direction[None] * data.draw(st.sampled_from([-1, 1]))
+    labels = [np.array([[data.draw(st.integers(0, 1))]]) for _ in rows]
+    first, second = (
+        gradients.reference(x, y, descent.integer_weights, task) for x, y in zip(rows, labels, strict=True)
+    )
+    moved, limit = first - second, task.sensitivity
+    assert sum(int(v) ** 2 for v in first) <= limit.l2_squared
+    assert sum(abs(int(v)) for v in first) <= limit.l1
+    assert sum(int(v) ** 2 for v in moved) <= limit.replace_l2_squared
+    assert sum(abs(int(v)) for v in moved) <= limit.replace_l1
+
+
+def test_the_event_says_what_happens():
+    task = make_task(batch=10, rows=1000, rounds=50)
+    event = task.event
+    assert isinstance(event, Repeated)
+    assert event.times == 50
+    assert isinstance(event.event, PoissonSampled)
+    assert event.event.rate == Fraction(10 * COIN // 1000, COIN)
+    assert set(event.event.coins) == set(task.owners)
+    assert task.openings == {event: 50}
+    two = make_task((2, 1))
+    assert COORDINATOR in two.event.event.coins  # it computes on the batch, so it knows it
+    fixed = make_task(sampling="disjoint", rows=100, batch=10, rounds=25)
+    assert fixed.event.times == 3
+    assert fixed.openings == {fixed.event: 25}
+
+
+def test_parties_pay_for_known_coins_and_the_analyst_does_not():
+    task = make_task(rows=1000, batch=10, rounds=300, gamma=1024)
+    task = task.calibrated(parse_budgets({"analyst": 1.0}, 1e-5, task.trust))
+    said = Statement.of(task.events, task.trust, 1e-5)
+    analyst, party = said.epsilon(Observer.analyst(), 1e-5), said.epsilon(Observer.party("o0"), 1e-5)
+    assert analyst <= 1.0 < party
+    fixed = replace(task, sampling="disjoint")
+    assert Statement.of(fixed.events, task.trust, 1e-5).epsilon(Observer.party("o0"), 1e-5) < party
+
+
+def test_weights_outside_the_bound_reveal_nothing():
+    descent = Descent(make_task())
+    descent.weights[:] = 4.0
+    with pytest.raises(PrivacyError, match="longer than"):
+        descent.integer_weights  # noqa: B018
+    descent.step(np.zeros(descent.task.entries))
+    assert sum(v * v for v in descent.integer_weights[0].tolist()) <= descent.task.weights_squared
+
+
+@pytest.mark.parametrize("strange", [math.nan, math.inf, -math.inf])
+def test_weights_that_are_no_numbers_reveal_nothing(strange):
+    descent = Descent(make_task())
+    descent.weights[0, 1] = strange
+    with pytest.raises(PrivacyError, match="cannot be computed"):
+        descent.integer_weights  # noqa: B018
+
+
+def test_the_norm_of_weights_is_compared_exactly():
+    task = make_task((1, 1), weight_bound=2.0**27, gamma=2)
+    descent, largest = Descent(task), math.isqrt(task.weights_squared)
+    assert task.weights_squared > 2**53
+    over = task.weights_squared - largest**2
+    descent.weights[0] = np.array([largest, math.isqrt(over), 0]) / task.gamma
+    assert descent.integer_weights[0].tolist() == [largest, math.isqrt(over), 0]
+    descent.weights[0, 1] += 1 / task.gamma
+    with pytest.raises(PrivacyError, match="longer than"):
+        descent.integer_weights  # noqa: B018
+
+
+EDGE = 2**53
+
+
+def squares(total: int, most: int = 60) -> list[int]:
+    """Whole numbers whose squares add up to the total, the largest first."""
+    found: list[int] = []
+    while total:
+        assert len(found) < most
+        found.append(math.isqrt(total))
+        total -= found[-1] ** 2
+    return found
+
+
+@pytest.mark.parametrize("first", [2**26, 94_906_265, 3_037_000_499 // 64, 12_345, 7])
+@pytest.mark.parametrize("past", range(-4, 5))
+def test_the_squared_norm_of_weights_is_exact_around_the_last_exact_float(first, past):
+    row = [first] * min(40, (EDGE - 10) // first**2)
+    row += squares(EDGE + past - sum(v * v for v in row))
+    signs = np.where(np.arange(len(row)) % 3, 1.0, -1.0)
+    for seed in range(20):
+        shuffled = np.random.default_rng(seed).permutation(np.array(row) * signs)
+        assert squared_norm(shuffled) == EDGE + past
+        assert squared_norm(np.repeat(shuffled, 2)[::2]) == EDGE + past  # with gaps, as BLAS adds in another order
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(EDGE // 2, EDGE).map(lambda half: 2 * half + 1), st.integers(1, 400), st.integers(0, 2**31))
+@example(EDGE + 1, 1, 0)
+def test_no_odd_norm_beyond_the_last_exact_float_is_rounded(total, ones, seed):
+    """Beyond 2^53 no float is odd, so a float answer is wrong in whatever order it was added."""
+    row = squares(total - ones) + [1] * ones
+    assert squared_norm(np.random.default_rng(seed).permutation(np.array(row, dtype=np.float64))) == total
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.integers(-(2**30), 2**30) | st.integers(-(2**62), 2**62).map(float), min_size=1, max_size=50))
+def test_the_squared_norm_of_weights_is_that_of_integers(row):
+    whole = np.array(row, dtype=np.float64)
+    assert squared_norm(whole) == sum(int(v) ** 2 for v in whole.tolist())
+
+
+@pytest.mark.parametrize("limit", [EDGE - 1, EDGE, EDGE + 1, 2 * EDGE - 1, 3 * 2**60 + 1])
+def test_weights_one_unit_too_long_reveal_nothing(limit):
+    for over in (0, 1):
+        row = squares(limit + over)
+        task = make_task((len(row), 1), gamma=2, weight_bound=2.0**33)
+        task.__dict__["weights_squared"] = limit
+        descent = Descent(task)
+        descent.weights[0, : len(row)] = np.array(row) / 2
+        if over:
+            with pytest.raises(PrivacyError, match="longer than"):
+                descent.integer_weights  # noqa: B018
+        else:
+            assert descent.integer_weights[0, : len(row)].tolist() == row
+
+
+def test_weights_beyond_all_floats_reveal_nothing():
+    descent = Descent(make_task(gamma=16))
+    for weight, why in ((1e308, "cannot be computed"), (1e200, "longer than")):
+        descent.weights[0, 1] = weight
+        with np.errstate(over="ignore"), pytest.raises(PrivacyError, match=why):
+            descent.integer_weights  # noqa: B018
+
+
+def test_weights_that_no_word_holds_are_refused():
+    most = make_task((1, 1), weight_bound=2.0**58, gamma=16)
+    descent = Descent(most)
+    descent.weights[0, 0] = 2.0**58
+    assert descent.integer_weights[0, 0] == 2**62
+    with pytest.raises(
+        CapacityError, match=r"do not fit 64-bit integers: lower gamma \(16\) or the bound of the weights"
+    ):
+        make_task((1, 1), weight_bound=2.0**59, gamma=16).committee  # noqa: B018
+
+
+@pytest.mark.parametrize("at_once", [1, 100, 2**18])
+@pytest.mark.parametrize("rows", [1, 37])
+def test_batches_are_the_coins_of_one_round_after_the_other(monkeypatch, rows, at_once):
+    task = make_task(rounds=11)
+    monkeypatch.setattr(batches, "_COINS", at_once)
+    coins = Stream(bytes(range(32)))
+    found = list(gradients.batches(task, rows, bytes(range(32))))
+    assert len(found) == 11
+    for batch in found:
+        assert batch.tolist() == [row for row, coin in enumerate(coins.uint32(rows)) if coin < task.threshold]
+
+
+@pytest.mark.parametrize("batch", [1, 10, 39, 40])
+def test_a_person_is_in_a_batch_if_the_coin_is_below_the_threshold_and_not_if_it_equals_it(monkeypatch, batch):
+    task = make_task(batch=batch, rounds=3)
+    edges = [0, 1, task.threshold - 1, task.threshold % COIN, (task.threshold + 1) % COIN, COIN - 1]
+
+    class Coins:
+        def __init__(self, key):
+            self.tossed = 0
+
+        def into(self, out):
+            out[:] = np.resize(np.array(edges, dtype=np.uint32), self.tossed + len(out))[self.tossed :]
+            self.tossed += len(out)
+
+    monkeypatch.setattr(batches, "Stream", Coins)
+    for found in gradients.batches(task, len(edges), bytes(32)):
+        assert found.tolist() == [place for place, coin in enumerate(edges) if coin < task.threshold]
+
+
+def test_coins_have_the_stated_rate():
+    task = make_task(rows=1000, batch=130, rounds=400)
+    sizes = np.array([len(batch) for batch in gradients.batches(task, 1000, bytes(32))])
+    assert abs(sizes.mean() - 130) < 4 * math.sqrt(130 * 0.87 / 400)
+    assert abs(sizes.std() - math.sqrt(130 * 0.87)) < 2.0
+
+
+def test_nobody_changes_batch_when_another_leaves():
+    ids = [f"id{i}" for i in range(500)]
+    places = disjoint(ids, 7, bytes(32))
+    without = disjoint([one for one in ids if one != "id250"], 7, bytes(32))
+    assert np.array_equal(np.delete(places, 250), without)
+    assert np.bincount(places, minlength=7).min() > 40
+
+
+def test_the_room_of_a_padded_batch_is_never_too_small():
+    from scipy import stats
+
+    task = make_task(expansion=3, gamma=16)
+    for rows in (30, 1000, 100000):
+        for batch in (1, 10, 30):
+            sized = replace(task, rows=rows, batch=batch)
+            assert stats.binom.sf(sized.room(rows), rows, sized.threshold / COIN) <= float(OVERFLOW)
+            assert sized.room(rows) <= rows
+
+
+def test_messages_do_not_tell_the_size_of_a_drawn_batch(monkeypatch):
+    """Degree 3 sends shares of each person in a batch; padding makes all rounds alike."""
+    task = make_task(expansion=3, gamma=16, rounds=4)
+    tables, labels = make_tables(task, 60, 2)
+    sizes = set()
+    real = gradients.Seat._cubic
+
+    def watched(self, u):
+        sizes.add(u.shape)
+        return real(self, u)
+
+    monkeypatch.setattr(gradients.Seat, "_cubic", watched)
+    execute(task, tables, labels)
+    assert sizes == {(task.room(60), 1)}
+
+
+def test_labels_that_are_no_zeros_and_ones_are_refused_before_a_share_leaves():
+    task = make_task()
+    tables, labels = make_tables(task, 10, 0)
+    with pytest.raises(DataError, match="zeros and ones"):
+        execute(task, tables, labels + 0.5)
+
+
+def test_more_rows_than_the_study_allows_are_refused():
+    task = make_task(rows_at_most=5, rows=5, batch=2)
+    tables, labels = make_tables(task, 10, 0)
+    with pytest.raises(CapacityError, match="rows_at_most"):
+        execute(task, tables, labels)
+
+
+@pytest.mark.parametrize("gamma", [16, 2**10])
+def test_no_message_has_a_length_that_depends_on_a_value(gamma):
+    """Degree 3, where the opened numbers may be too large for 64 bits: two tables, the same lengths."""
+    task = make_task(expansion=3, gamma=gamma, rounds=2, rows_at_most=60, noise=3 * 10**12)
+
+    def lengths(seed):
+        sent = []
+        real = codec.encode_parts
+
+        def watched(value):
+            parts = real(value)
+            sent.append((value[0], sum(map(len, parts))))
+            return parts
+
+        tables, labels = make_tables(task, 60, seed)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(codec, "encode_parts", watched)
+            kit.outcomes(task, kit.programs_of(gradients, task, tables, labels))
+        return sorted(sent)
+
+    tables, labels = make_tables(task, 60, 1)
+    ended = kit.outcomes(task, kit.programs_of(gradients, task, tables, labels))
+    assert all(played.revealed == task.events for played in ended.values())
+    assert (task.bound >= 2**63) == (gamma > 16)
+    assert lengths(1) == lengths(2)

@@ -1,0 +1,405 @@
+"""Error bars hold what the same computation gives without noise: seeded draws, so nothing here fails by chance."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from colonnade import (
+    GLM,
+    Estimate,
+    LinearRegression,
+    LogisticRegression,
+    PolynomialSum,
+    Schema,
+    category,
+    flag,
+    number,
+)
+from colonnade.errors import StudyError
+from colonnade.kinds.glm import kept as glm_kept
+from colonnade.kinds.glm.exchange import programs as exchange
+from colonnade.kinds.glm.kept import Everyone
+from colonnade.kinds.regression import error_bars, gradient_bars, report as regression
+from colonnade.kinds.regression.gradients.descent import Descent, Learned
+from colonnade.kinds.regression.quadratic import Reading, balanced, steepness, steepnesses
+from colonnade.models import Roster
+from colonnade.models.base import Estimator
+from colonnade.models.design import weighted_rows
+from colonnade.protocols.moments.integers import OwnBlock, exact_gram, noise_share
+from colonnade.protocols.moments.published import NoisyMoments
+from colonnade.tables import read_table
+from colonnade.testing.seeded import seeded
+
+pd = pytest.importorskip("pandas")
+
+CONSTANT = 0.7
+FITS = 30
+
+
+class Noisy:
+    """Second moments of (x, y, constant), with normal noise of these deviations."""
+
+    def __init__(self, x, y, deviations, rng):
+        z = np.hstack([x, y, np.full((len(x), 1), CONSTANT)])
+        drawn = np.triu(rng.normal(size=(z.shape[1],) * 2) * deviations)
+        self.matrix = z.T @ z + drawn + np.triu(drawn, 1).T
+        self.deviations, self.constant = deviations, CONSTANT
+        self.names = tuple([f"x{k}" for k in range(x.shape[1])] + [f"y{k}" for k in range(y.shape[1])])
+
+
+def columns_of(rows, rng):
+    """Three numbers, a rare flag, and a category of five values, one of them rare: their sum is 1 for everybody."""
+    numbers = rng.uniform(-1, 1, (rows, 3)) @ np.array([[1, 0, 0], [0.6, 0.4, 0], [0, 0, 0.3]])
+    chosen = rng.choice(5, rows, p=[0.4, 0.3, 0.2, 0.09, 0.01])
+    return np.hstack([numbers, rng.random((rows, 1)) < 0.05, np.eye(5)[chosen]]).astype(float)
+
+
+COLUMNS = [(1, False)] * 4 + [(5, True)]
+
+
+def people(labels, rng, rows=4000):
+    x = columns_of(rows, rng)
+    weights = rng.normal(size=(x.shape[1], labels)) * 0.3
+    return x, np.clip(x @ weights + rng.normal(size=(rows, labels)) * 0.3, -1, 1)
+
+
+def reading(x, y):
+    names = [f"x{k}" for k in range(x.shape[1])], [f"y{k}" for k in range(y.shape[1])]
+    return Reading(*names, np.zeros(x.shape[1]), np.zeros(y.shape[1]), 1.0, COLUMNS)
+
+
+def least_squares(x, y, ridge=0.0):
+    """The shortest solution without noise, and the offsets."""
+    centred = x - x.mean(axis=0)
+    gram = centred.T @ centred
+    weights = (np.linalg.pinv(gram + ridge * np.eye(len(gram)), rcond=1e-10) @ (centred.T @ (y - y.mean(axis=0)))).T
+    return weights, y.mean(axis=0) - weights @ x.mean(axis=0)
+
+
+@pytest.mark.parametrize(
+    ("deviation", "ridge"), [(0.5, "auto"), (5.0, "auto"), (50.0, "auto"), (50.0, 30.0), (500.0, "auto")]
+)
+def test_intervals_cover_least_squares_without_noise(deviation, ridge):
+    """From hardly any noise to noise far above every eigenvalue, where the interval is what the label allows."""
+    rng = np.random.default_rng(int(10 * deviation))
+    held = []
+    for _ in range(FITS):
+        x, y = people(2, rng, 1500)
+        found = error_bars.drawn(Noisy(x, y, np.full((12, 12), deviation), rng), reading(x, y), ridge)
+        true, offsets = least_squares(x, y, 0.0 if ridge == "auto" else ridge)
+        for drawn, value in ((found.weights, true), (found.offsets, offsets)):
+            bars = error_bars.bars(drawn.mean(axis=0), drawn)
+            assert np.isfinite([bars.deviations, bars.low, bars.high]).all()
+            held.append(((bars.low <= value) & (value <= bars.high)).ravel())
+    assert 0.9 <= np.concatenate(held).mean() <= 0.999
+
+
+def test_little_noise_gives_the_delta_method():
+    """The deviations are those of A^-1 (e - E w), and draws have no ridge in them."""
+    rng = np.random.default_rng(3)
+    x, y = people(1, rng, 6000)
+    x = x[:, :4]
+    deviations = np.full((6, 6), 2.0)
+    published = Noisy(x, y, deviations, rng)
+    given = Reading([f"x{k}" for k in range(4)], ["y0"], np.zeros(4), np.zeros(1), 1.0)
+    draws = error_bars.drawn(published, given, "auto").weights[:, 0]
+    fits = []
+    for _ in range(400):
+        noisy = Noisy(x, y, deviations, rng).matrix
+        means, rows = noisy[-1, :-1] / (CONSTANT * noisy[-1, -1] / CONSTANT**2), noisy[-1, -1] / CONSTANT**2
+        centred = noisy[:-1, :-1] - rows * np.outer(means, means)
+        fits.append(np.linalg.solve(centred[:4, :4], centred[:4, 4]))
+    np.testing.assert_allclose(draws.std(axis=0), np.std(fits, axis=0), rtol=0.25)
+    np.testing.assert_allclose(draws.mean(axis=0), least_squares(x, y)[0][0], atol=5 * np.std(fits, axis=0).max())
+
+
+def test_weights_of_a_category_add_up_to_nothing():
+    """Their sum is the same for everybody, so the shortest solution has weights of sum 0, and so has every draw."""
+    rng = np.random.default_rng(4)
+    x, y = people(1, rng)
+    found = error_bars.drawn(Noisy(x, y, np.full((11, 11), 30.0), rng), reading(x, y), "auto")
+    np.testing.assert_allclose(found.weights[:, 0, 4:].sum(axis=1), 0.0, atol=1e-6)
+    assert found.weights[:, 0, 4:].std() > 0.001
+
+
+def test_everybody_finds_the_same_error_bars():
+    """Draws follow from the published numbers alone, and other numbers have other draws."""
+    rng = np.random.default_rng(5)
+    x, y = people(1, rng)
+    published = Noisy(x, y, np.full((11, 11), 10.0), rng)
+    once, again = (error_bars.drawn(published, reading(x, y), "auto").weights for _ in range(2))
+    np.testing.assert_array_equal(once, again)
+    published.matrix = published.matrix + 1e-6
+    assert not np.array_equal(once, error_bars.drawn(published, reading(x, y), "auto").weights)
+
+
+def test_slopes_of_probabilities_are_those_of_single_draws():
+    spreads, agreements = np.array([0.05, 0.2, 0.4, 0.2]), np.array([0.003, 0.05, 0.2, 0.0])
+    one_by_one = [steepness(0.5, 0.3, *map(float, each)) for each in zip(spreads, agreements, strict=True)]
+    np.testing.assert_allclose(steepnesses(0.5, 0.3, spreads, agreements), one_by_one)
+    assert len(set(one_by_one)) > 2
+
+
+# --- models
+
+
+def frames(rows, rng):
+    a, b, c = rng.uniform(-1, 1, (3, rows))
+    kinds = rng.choice(["north", "south", "west"], rows, p=[0.6, 0.38, 0.02])
+    score = 2 * a - 1.5 * c + (kinds == "south")
+    ids = [f"p{k}" for k in range(rows)]
+    y = np.clip(score + rng.normal(size=rows) / 2, -6, 6)
+    left = pd.DataFrame({"id": ids, "a": a, "kind": kinds, "y": y, "yes": score + rng.logistic(size=rows) > 0})
+    left["three"] = np.select([score < -1, score < 1], ["low", "middle"], "high")
+    return {"left": left, "right": pd.DataFrame({"id": ids, "b": b, "c": c})}
+
+
+KIND = category(["north", "south", "west"])
+LABELS = {"y": number(-6, 6), "yes": flag(), "three": category(["high", "middle", "low"])}
+
+
+def prepared(label, rows=3000, seed=0):
+    data = frames(rows, np.random.default_rng(seed))
+    schemas = {
+        "left": Schema({"a": number(-1, 1), "kind": KIND, label: LABELS[label]}),
+        "right": Schema({"b": number(-1, 1), "c": number(-1, 1)}),
+    }
+    tables = {name: read_table(data[name], schema, id="id", name=name) for name, schema in schemas.items()}
+    return tables, Roster.of(schemas)
+
+
+MODELS = {
+    "linear": (LinearRegression, "y", {"method": "one-shot"}),
+    "linear, functional": (LinearRegression, "y", {"method": "functional"}),
+    "linear, discrete Gaussian": (LinearRegression, "y", {"noise": "discrete-gaussian"}),
+    "logistic": (LogisticRegression, "yes", {"method": "one-shot"}),
+    "three classes": (LogisticRegression, "three", {"method": "one-shot"}),
+    "three classes, functional": (LogisticRegression, "three", {"method": "functional"}),
+    "no intercept": (LinearRegression, "y", {"intercept": False}),
+    "logistic, no intercept": (LogisticRegression, "yes", {"method": "one-shot", "intercept": False}),
+}
+
+
+def parts(model, tables, task):
+    return {
+        party: np.vstack(list(weighted_rows(party, tables[party], model.label, task).blocks(task.block_rows)))
+        for party in task.owners
+    }
+
+
+def noiseless(model, tables, roster, task):
+    """The model that moments without noise or rounding give."""
+    rows = list(parts(model, tables, task).values())
+    joint = np.hstack([*rows, np.full((len(rows[0]), 1), task.constant / task.gamma)])
+    found = NoisyMoments(task, np.zeros(task.width * (task.width + 1) // 2, dtype=np.int64))
+    vars(found).update(matrix=joint.T @ joint, deviations=np.zeros((task.width, task.width)))
+    return model.conclude(roster, task, found)
+
+
+def _held(kind, given, tables, roster, fits):
+    """Which intervals hold what the model gives without noise, in fits to the same moments: weights, intercepts."""
+    model = kind(**given)
+    task, held = model.plan(roster), []
+    true = noiseless(kind(ridge=1e-6, **given), tables, roster, task)
+    stream = seeded(1)
+    rows = [OwnBlock(task, party).quantise(part, stream) for party, part in parts(model, tables, task).items()]
+    joint = np.hstack([*rows, np.full((len(rows[0]), 1), float(task.constant))])
+    exact = exact_gram(joint, task.norm_squared)[np.triu_indices(task.width)] * task.weights
+    for _ in range(fits):
+        noise = sum(noise_share(task, stream) for _ in task.owners)
+        model.conclude(roster, task, NoisyMoments(task, exact + noise))
+        weights = (model.coef_low_ <= true.coef_) & (true.coef_ <= model.coef_high_)
+        within = (model.intercept_low_ <= true.intercept_ + 1e-9) & (true.intercept_ - 1e-9 <= model.intercept_high_)
+        held.append(np.append(weights.ravel(), within))
+        assert (model.coef_low_ <= model.coef_).all()
+        assert (model.coef_ <= model.coef_high_).all()
+    return np.array(held)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_fitted_models_cover_what_they_give_without_noise(name):
+    """The published coefficients of whole models, with the exact noise, beside a fit that has next to none."""
+    kind, label, options = MODELS[name]
+    tables, roster = prepared(label)
+    budget = {"analyst": 20.0 if options.get("method") == "functional" else 4.0}
+    held = _held(kind, {"label": f"left.{label}", "epsilon": budget, **options}, tables, roster, FITS)
+    assert 0.9 <= held.mean() <= 0.999
+
+
+def test_gradients_cover_the_same_rounds_without_noise():
+    """Later steps and the ball undo part of the noise; what is left is stated, and is not far from the truth."""
+    tables, roster = prepared("yes", rows=200)
+    model = LogisticRegression(
+        label="left.yes", epsilon=10.0, method="sqm", rows=200, rate=0.2, epochs=6, sampling="disjoint"
+    )
+    task, held = model.plan(roster), []
+    quiet = replace(task, noise=len(task.owners))
+    for seed in range(6):
+        true = model.simulate(tables, roster, seeded(seed), task=quiet).coef_.copy()
+        model.simulate(tables, roster, seeded(seed), task=task)
+        held.append((model.coef_low_ <= true) & (true <= model.coef_high_))
+        assert np.ptp(model.coef_deviations_) == 0
+    assert np.mean(held) >= 0.93
+    far = LogisticRegression(label="left.yes", epsilon=3.0, method="sqm", rows=200, rate=0.5, learning_rate=9.0)
+    assert far.simulate(tables, roster, seeded(0)).coef_deviations_ is None
+
+
+def test_no_round_loses_noise_in_the_bound():
+    """Rounds of a flat loss add up their noise; the average of the last half has the deviation that is claimed."""
+    task = LogisticRegression(label="left.yes", epsilon=3.0, method="sqm", rows=600, rate=0.2, epochs=3).plan(
+        prepared("yes", rows=20)[1]
+    )
+    drawn = np.random.default_rng(1).normal(size=(4000, task.rounds)) * task.learning_rate * task.noise_std
+    weights = np.cumsum(drawn, axis=1)[:, task.rounds // 2 :].mean(axis=1)
+    claimed = Learned(task, np.zeros((1, task.width))).deviation
+    assert weights.std() == pytest.approx(claimed, rel=0.06)  # five deviations of this estimate
+
+
+@pytest.mark.parametrize("share", [0.4, 0.8, 100.0])
+def test_the_ball_of_weights_keeps_noise_within_bounds(share):
+    """Rounds of a flat loss in a ball that is smaller than their noise, one by one, against the replay in steps."""
+    task = LogisticRegression(label="left.yes", epsilon=3.0, method="sqm", rows=600, rate=0.1, epochs=3).plan(
+        prepared("yes", rows=20)[1]
+    )
+    free = Learned(task, np.zeros((1, task.width))).deviation
+    task = replace(task, weight_bound=share * free * task.width**0.5)
+    rng, found = np.random.default_rng(2), []
+    for _ in range(150):
+        descent = Descent(task)
+        for _ in range(task.rounds):
+            descent.step(rng.normal(size=task.entries) * task.noise_std * task.batch * task.divisor)
+        found.append(descent.learned.weights)
+    claimed = gradient_bars.deviations(Learned(task, np.zeros((1, task.width))))
+    left = 0.8  # by later steps, of which a flat loss has none
+    assert np.std(found) * left == pytest.approx(claimed[0], rel=0.12)
+    assert (claimed[0] < 0.9 * left * free) == (share < 1)
+
+
+@pytest.mark.parametrize("method", ["alternating", "gradient"])
+def test_released_weights_cover_those_before_the_noise_of_the_release(method):
+    tables, roster = prepared("yes", rows=300)
+    model = GLM(label="left.yes", epsilon=20.0, release=True, method=method, epochs=2)
+    task, held = model.planned(roster, 300), []
+    held_by = {party: model._rows(party, tables[party], task) for party in task.owners}
+    matrices = {party: centred.features(tables[party]).matrix() for party, (centred, _) in held_by.items()}
+    for seed in range(4):
+        fits = []
+        for share in (0, 1):
+            stream = seeded(seed)
+
+            def draw(name, variance, count, share=share, stream=stream):
+                noise = exchange.own_noise(name, variance).draw((count,), stream)
+                return noise * share if count == task.weights(name) else noise
+
+            fits.append(exchange.reference(matrices, held_by["left"][1], task, draw))
+        quiet, noisy = (Everyone(*fit) for fit in fits)
+        # A party's weights times the released factor, which has noise of its own.
+        factors = {"left": {**noisy.released["left"].factors}}
+        same = {name: replace(each, factors=factors.get(name, {})) for name, each in quiet.released.items()}
+        model.conclude(roster, task, noisy)
+        true, _ = glm_kept.combined(same, model.family_, model.design_)
+        held.append((model.coef_low_ <= true) & (true <= model.coef_high_))
+    assert np.mean(held) >= 0.88
+    assert "release" in model.estimand
+    assert " ± " in model.summary()[1]
+
+
+# --- what people see
+
+
+@pytest.fixture(scope="module")
+def logistic():
+    tables, roster = prepared("yes")
+    return LogisticRegression(label="left.yes", epsilon=3.0, method="one-shot").simulate(tables, roster, seeded(7))
+
+
+def test_coefficients_are_numbers_that_know_their_error(logistic):
+    age = logistic.coefficients()["left"]["a"]
+    assert isinstance(age, Estimate)
+    assert age == logistic.coef_[0, 0]
+    assert age.low <= age <= age.high
+    assert age.clear
+    assert not logistic.coefficients()["left"]["kind=west"].clear  # there are few such people
+    assert json.loads(json.dumps(logistic.to_json()))["coefficients"]["left"]["a"] == float(age)
+    assert logistic.to_json()["error_bars"]["coef_low"] == logistic.coef_low_.tolist()
+
+
+def test_a_summary_shows_the_surest_first_and_counts_the_rest(logistic):
+    line = logistic.summary()[1]
+    found = logistic.coefficients()
+    clear = [f"{party}.{name}" for party, each in found.items() for name, value in each.items() if value.clear]
+    total = len(logistic.feature_names_in_)
+    assert 2 <= len(clear) < total
+    assert line.startswith("  left.a ")
+    assert all(name in line for name in clear)
+    assert "kind=west" not in line
+    assert line.endswith(f"{total - len(clear)} of {total} columns cannot be told from zero")
+    assert line.count(" ± ") == len(clear) + 1
+
+
+def test_a_notebook_shows_the_surest_weights(logistic):
+    assert "left.a +" in logistic._repr_html_()
+    assert "cannot be told from zero" in logistic._repr_html_()
+
+
+def test_several_classes_have_error_bars_each():
+    tables, roster = prepared("three")
+    model = LogisticRegression(label="left.three", epsilon=6.0, method="one-shot").simulate(tables, roster, seeded(1))
+    found = model.coefficients()["right"]["c"]
+    assert set(found) == {"high", "middle", "low"}
+    assert all(each.deviation > 0 for each in found.values())
+    assert model.coef_deviations_.shape == model.coef_.shape
+
+
+def test_error_bars_are_saved_and_may_be_absent(logistic, tmp_path):
+    path = logistic.save(tmp_path / "model.json")
+    again = Estimator.load(path)
+    for name in LogisticRegression.barred:
+        np.testing.assert_array_equal(getattr(again, f"{name}_"), getattr(logistic, f"{name}_"))
+    content = json.loads(path.read_text())
+    for name in LogisticRegression.barred:
+        del content["learned"][name]
+    path.write_text(json.dumps(content))
+    earlier = Estimator.load(path)
+    assert earlier.coef_deviations_ is None
+    assert earlier.coefficients()["left"]["a"].deviation is None
+    assert not earlier.coefficients()["left"]["a"].clear
+    assert "±" not in earlier.summary()[1]
+    assert "error_bars" not in earlier.to_json()
+    content["learned"]["coef_low"] = logistic.coef_low_.tolist()
+    path.write_text(json.dumps(content))
+    with pytest.raises(StudyError, match="damaged"):
+        Estimator.load(path)
+
+
+def test_the_report_draws_error_bars_and_greys_what_is_not_clear(logistic):
+    page = str(regression.coefficients(logistic, ("left", "right")))
+    doubtful = sum(not logistic.estimate(0, place).clear for place in range(len(logistic.feature_names_in_)))
+    drawn = page.count('class="error"') / page.count("<svg")
+    assert drawn == 3 * len(logistic.feature_names_in_)
+    assert f"cannot be told from zero: {doubtful} of {len(logistic.feature_names_in_)}." in page
+    assert page.count("unclear") / page.count("<svg") == doubtful
+    assert "without noise" in page
+
+
+def test_sums_come_with_their_error():
+    tables, roster = prepared("y")
+    found = PolynomialSum(["1", "left.a * right.c"], epsilon=1.0).simulate(tables, roster, seeded(2))
+    count, product = found.estimates().values()
+    assert isinstance(count, Estimate)
+    assert count.low < 3000 < count.high
+    assert product.deviation == found.deviations_[1]
+
+
+def test_what_all_values_of_a_category_share_is_in_the_intercept(logistic):
+    """Weights of values add up to 0, and predictions are those of weights that do not."""
+    assert logistic.coef_[0, 1:4].sum() == pytest.approx(0.0, abs=1e-12)
+    weights, offsets = np.array([[1.0, 2.0, 3.0, 7.0]]), np.array([0.5])
+    moved, offset = balanced(weights, offsets, [(1, False), (3, True)])
+    x = np.array([[0.3, 0, 1, 0], [-0.4, 1, 0, 0]])
+    np.testing.assert_allclose(x @ moved.T + offset, x @ weights.T + offsets)
+    assert moved[0].tolist() == [1.0, -2.0, -1.0, 3.0]

@@ -1,0 +1,80 @@
+"""A small encoder in numpy, and a small task, for tests of told embeddings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from colonnade.kinds.split.embeddings import programs
+from colonnade.kinds.split.embeddings.task import Embeddings, Sender
+from colonnade.privacy import Trust
+from tests.protocols.kit import Array
+
+
+class Product:
+    """Rows times weights, which are learned."""
+
+    def __init__(self, rows: Array, width: int, seed: int = 1) -> None:
+        self.rows, self.width = rows, width
+        self.weights = np.random.default_rng(seed).normal(size=(rows.shape[1], width))
+
+    @property
+    def parameters(self) -> int:
+        return self.weights.size
+
+    def embed(self, places: Array, /) -> Array:
+        return np.asarray(self.rows[places] @ self.weights)
+
+    def pull_back(self, places: Array, slopes: Array, /) -> Array:
+        return np.asarray((self.rows[places].T @ slopes).ravel())
+
+    def pull_back_each(self, places: Array, slopes: Array, /) -> Iterator[Array]:
+        for start in range(0, len(places), 7):
+            rows, each = self.rows[places[start : start + 7]], slopes[start : start + 7]
+            yield (rows[:, :, None] * each[:, None, :]).reshape(len(rows), -1)
+
+    def move(self, step: Array, /) -> None:
+        self.weights = self.weights + step.reshape(self.weights.shape)
+
+
+def embeddings_task(owners: Sequence[str] = ("bank", "shop"), active: str = "bank", **changes: Any) -> Embeddings:
+    """Embeddings of two numbers about thirty people of three classes, by encoders of three columns."""
+    senders = tuple(Sender(name, 2, 1.0, 6) for name in owners if name != active)
+    given: dict[str, Any] = {"trust": Trust(tuple(owners), (), 0), "active": active, "senders": senders, "rows": 30}
+    given["classes"] = 3
+    if changes.get("training", "none") != "none":
+        given |= {"epochs": 2, "batches": 4}
+    if changes.get("training") == "rounds":
+        given["releases"] = 3
+    return Embeddings(**given | changes)
+
+
+def encoders(task: Embeddings, rows: int | None = None, seed: int = 3) -> dict[str, Product]:
+    """An encoder of each passive party, over rows that tell the class."""
+    rng, labels = np.random.default_rng(seed), labels_of(task, rows)
+    return {
+        name: Product(np.eye(3)[labels] + 0.3 * rng.normal(size=(len(labels), 3)), 2, seed + index)
+        for index, name in enumerate(task.passives)
+    }
+
+
+def labels_of(task: Embeddings, rows: int | None = None) -> Array:
+    """A class of each person."""
+    return np.random.default_rng(9).integers(0, 3, task.rows if rows is None else rows)
+
+
+# --- the roles as other protocols have them: rows at every owner, labels at one
+
+
+def owner(me: Any, rows: Any, labels: Array | None, task: Embeddings) -> Any:
+    """An owner's program, with an encoder of its rows if it is a passive party."""
+    active = me.name == task.active
+    encoding = None if active else Product(rows.values, task.sender(me.name).width)
+    return programs.owner(me, encoding, rows.ids, labels, task)
+
+
+def coordinator(me: Any, task: Embeddings) -> None:
+    """The coordinator's program."""
+    programs.coordinator(me, task)

@@ -1,0 +1,206 @@
+"""What told embeddings cost: the vectors through the task, who sees which event, and tasks that are refused."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from colonnade.errors import CapacityError, PrivacyError, StudyError
+from colonnade.kinds.split.embeddings.anchors import anchors
+from colonnade.kinds.split.embeddings.heads import chances
+from colonnade.kinds.split.embeddings.task import GRADIENT_BITS, NewEmbeddings, Sender
+from colonnade.kinds.split.sensitivity import embeddings_mu_squared
+from colonnade.privacy import Observer, Statement, epsilon, parse_budgets, views
+from colonnade.privacy.noise.response import odds_for
+from colonnade.privacy.releases import DiscreteGaussianRelease, NonPrivate, RandomisedResponse, Repeated
+from colonnade.protocols.messages import NOISE_UNIT
+from tests.kinds.split.embeddings.learners import embeddings_task
+
+VECTORS = json.loads((Path(__file__).parents[3] / "privacy" / "vectors.json").read_text())["hdp_fm_afe"]
+THREE = ("bank", "clinic", "shop")
+
+
+def _sigmas(task: Any, owner: str = "shop") -> tuple[float, float]:
+    """Noise over sensitivity, of embeddings and of updates."""
+    told = math.sqrt(task.embedding_variance(owner)) / (2 * task.radius(owner))
+    learned = math.sqrt(task.update_variance) / (2 << GRADIENT_BITS) if task.training != "none" else math.inf
+    return told, learned
+
+
+@pytest.mark.parametrize("case", VECTORS["afe"])
+def test_calibrated_noise_matches_the_vectors(case: dict[str, Any]) -> None:
+    frozen = case["share_embed"] == 1
+    how: dict[str, Any] = {} if frozen else {"training": "rounds", "epochs": case["epochs"], "share": Fraction(1, 2)}
+    task = embeddings_task(releases=case["epochs"], **how)
+    task = task.calibrated(parse_budgets({"bank": case["eps"]}, case["delta"], task.trust))
+    told, learned = _sigmas(task)
+    assert told == pytest.approx(case["sigma_h"], rel=1e-5)
+    assert learned == pytest.approx(float(case["sigma_g"]), rel=1e-5)
+    assert task.deviation("shop") == pytest.approx(case["noise_std_embed_t1"], rel=1e-5)
+    spent = embeddings_mu_squared(case["epochs"], told, learned)
+    assert float(spent) == pytest.approx(case["mu_total"] ** 2, rel=1e-5)
+    seen = epsilon(views(task.events, Observer.party("bank"), task.trust), case["delta"]).epsilon
+    assert case["eps"] * (1 - 1e-4) < seen <= case["eps"]
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in VECTORS["afe_paper_true"] if case["eps_true_vanilla_fixed_encoder"] < 100]
+)
+def test_the_true_price_of_the_papers_noise_matches_the_vectors(case: dict[str, Any]) -> None:
+    """The noise of one release, told in every epoch by a frozen encoder."""
+    task = embeddings_task(releases=case["E"]).with_multiplier(case["sigma"] / math.sqrt(case["E"]))
+    assert _sigmas(task)[0] == pytest.approx(case["sigma"], rel=1e-3)
+    seen = epsilon(views(task.events, Observer.party("bank"), task.trust), case["delta"]).epsilon
+    assert seen == pytest.approx(case["eps_true_vanilla_fixed_encoder"], rel=1e-3)
+
+
+@pytest.mark.parametrize("case", VECTORS["rr"])
+def test_told_labels_cost_what_randomised_response_costs(case: dict[str, Any]) -> None:
+    task = embeddings_task(training="labels", classes=case["K"], label_odds=odds_for(case["eps"]))
+    event = task.labels_event
+    assert isinstance(event, RandomisedResponse)
+    assert float(event.odds / (event.odds + case["K"] - 1)) == pytest.approx(case["p_true"], rel=1e-9)
+    statement = Statement.of(task.events, task.trust, 1e-5)
+    assert statement.epsilon("shop") == pytest.approx(case["eps"], rel=1e-4)
+
+
+def test_a_stage_and_the_other_releases_share_what_is_spent() -> None:
+    task = embeddings_task(stage=True, first_share=Fraction(1, 4), noise=NOISE_UNIT)
+    first, second = (
+        math.sqrt(v) / (2 * task.radius("shop")) for v in (task.first_variance("shop"), 4 * task.radius("shop") ** 2)
+    )
+    told = _sigmas(task)[0]
+    assert second == 1.0
+    assert (first, told) == (pytest.approx(2.0), pytest.approx(math.sqrt(4 / 3)))
+    assert 1 / first**2 + 1 / told**2 == pytest.approx(1.0)
+
+
+def test_every_update_is_charged_as_often_as_a_person_takes_part_and_never_sent() -> None:
+    task = embeddings_task(THREE, training="labels", epochs=5, batches=3)
+    updates = [task.update_event(name) for name in task.passives]
+    assert set(updates) <= set(task.events)
+    assert not set(updates) & set(task.openings)
+    for event in updates:
+        assert isinstance(event, Repeated)
+        assert event.times == 5
+        assert isinstance(event.event, DiscreteGaussianRelease)
+        assert event.event.replace_l2_squared == 4 << 2 * GRADIENT_BITS
+        assert event.event.dimension == 3 * 6
+
+
+@pytest.mark.parametrize("training", ["none", "labels", "rounds"])
+def test_an_embedding_moves_by_twice_its_clip_in_whole_numbers(training: str) -> None:
+    task = embeddings_task(training=training, senders=(Sender("shop", 5, 0.3, 6),), bits=10)
+    event = task.embedding_event("shop")
+    once = event.event if isinstance(event, Repeated) else event
+    assert isinstance(once, DiscreteGaussianRelease)
+    assert once.replace_l2_squared == 4 * math.floor(Fraction(0.3) * 1024) ** 2
+    assert once.dimension == 30 * 5
+
+
+def test_who_sees_what() -> None:
+    seen = {}
+    for training in ("none", "labels", "rounds"):
+        task = embeddings_task(THREE, training=training, label_odds=Fraction(3), noise=4 * NOISE_UNIT)
+        statement = Statement.of(task.events, task.trust, 1e-5)
+        seen[training] = {name: statement.epsilon(name) for name in (*THREE, "analyst", "coordinator", "clinic+shop")}
+        assert seen[training]["analyst"] == seen[training]["coordinator"] == 0
+        assert seen[training]["bank"] > 0
+    assert seen["none"]["shop"] == seen["none"]["clinic+shop"] == 0
+    assert seen["labels"]["shop"] == pytest.approx(math.log(3), rel=1e-4)
+    # Slopes that one passive party receives depend on what the other one told.
+    assert seen["rounds"]["shop"] > seen["labels"]["shop"]
+    assert seen["rounds"]["clinic+shop"] == pytest.approx(math.log(3), rel=1e-4)
+
+
+def test_labels_without_protection_are_said_to_have_none_and_do_not_change_the_noise() -> None:
+    told = embeddings_task(training="labels")
+    assert isinstance(told.labels_event, NonPrivate)
+    budgets = parse_budgets(2.0, 1e-5, told.trust)
+    calibrated = told.calibrated(budgets)
+    statement = Statement.of(calibrated.events, told.trust, 1e-5)
+    assert math.isinf(statement.epsilon("shop"))
+    assert 1.9 < statement.epsilon("bank") <= 2
+    hidden = replace(told, label_odds=odds_for(1.0)).calibrated(budgets)
+    assert hidden.noise == calibrated.noise
+    with pytest.raises(PrivacyError, match="no amount of noise"):
+        replace(told, label_odds=odds_for(3.0)).calibrated(budgets)
+
+
+def test_what_random_answers_shorten_is_stretched_again() -> None:
+    """An encoder that answers with the mean point of the answers reaches the true points after the public factor."""
+    task = embeddings_task(training="labels", label_odds=Fraction(4), stretch=1.5)
+    answered = chances(3, Fraction(4)).T @ anchors(3, 2, 1.0)
+    assert task.first_scale * answered == pytest.approx(1.5 * anchors(3, 2, 1.0))
+    assert replace(task, label_odds=None).first_scale == replace(task, training="none", epochs=0).first_scale == 1.5
+
+
+def test_new_people_are_told_once_exactly_or_under_the_same_noise() -> None:
+    trust, senders = embeddings_task().trust, embeddings_task().senders
+    noised = NewEmbeddings(trust, "bank", senders, 100).calibrated(parse_budgets(4.0, 1e-6, trust))
+    assert noised.rows_stated is None
+    assert noised.deviation("shop") == pytest.approx(VECTORS["afe"][3]["noise_std_embed_t1"], rel=1e-5)
+    clear = NewEmbeddings(trust, "bank", senders, 100, new="clear")
+    assert [type(event) for event in clear.events] == [NonPrivate]
+    assert clear.deviation("shop") == clear.noise_std == 0
+    assert noised.adjustable(None) == noised
+    with pytest.raises(StudyError, match="none to adjust"):
+        clear.adjustable(None)
+    with pytest.raises(StudyError, match="told once"):
+        NewEmbeddings(trust, "bank", senders, 100, releases=2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"releases": 0}, "between 1 and"),
+        ({"training": "rounds", "releases": 1}, "in every epoch"),
+        ({"training": "labels", "classes": 0}, "trained against classes"),
+        ({"training": "labels", "batches": 31}, "cannot be split"),
+        ({"training": "none", "epochs": 2}, "others none"),
+        ({"classes": 1}, "at least two classes"),
+        ({"training": "labels", "label_odds": Fraction(1)}, "chance alone"),
+        ({"share": Fraction(1)}, "share must lie"),
+        ({"learning_rate": 0.0}, "learning_rate must be"),
+        ({"contrast": math.nan}, "contrast must be"),
+        ({"senders": (Sender("shop", 0, 1.0),)}, "width of at least 1"),
+        ({"senders": (Sender("shop", 2, 1e9),)}, "does not fit"),
+        ({"senders": (Sender("shop", 2, 1.0, 0),), "training": "labels"}, "nothing to learn"),
+    ],
+)
+def test_tasks_that_make_no_sense_are_refused_in_a_sentence(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(StudyError, match=words):
+        embeddings_task(**changes)
+
+
+def test_noise_that_does_not_fit_is_refused_before_the_run() -> None:
+    with pytest.raises(CapacityError, match="raise epsilon"):
+        embeddings_task().calibrated(parse_budgets({"bank": 1e-12}, 1e-12))
+
+
+def test_every_public_value_is_in_the_agreement() -> None:
+    task = embeddings_task(training="rounds", label_odds=Fraction(3))
+    changed: dict[str, Any] = {
+        "rows": 31, "classes": 4, "releases": 4, "stage": True, "training": "labels", "epochs": 1, "batches": 3,
+        "share": Fraction(1, 2), "first_share": Fraction(1, 2), "label_odds": None, "learning_rate": 0.5,
+        "gradient_clip": 2.0, "margin": 2.0, "contrast": 0.0, "stretch": 2.0, "noise": 5, "bits": 19, "model": "x",
+        "senders": (Sender("shop", 2, 1.5, 6),),
+    }  # fmt: skip
+    for name, value in changed.items():
+        assert replace(task, **{name: value}).agreement != task.agreement, name
+    assert NewEmbeddings(task.trust, "bank", task.senders, 30).agreement["new"] == "noised"
+
+
+def test_loads_and_facts_are_given_for_everybody() -> None:
+    task = embeddings_task(THREE, training="rounds", label_odds=Fraction(3))
+    loads = {load.participant: load for load in task.loads((*THREE, "coordinator"), 30)}
+    assert loads["shop"].bytes_sent == 8 * 30 * 2 * 3
+    assert loads["bank"].bytes_sent == 8 * 30 * 2 + 8 * 30 * 4 * 2
+    assert loads["coordinator"].bytes_sent == 0
+    assert json.loads(json.dumps(task.facts))["labels"] == "randomised response"

@@ -1,0 +1,177 @@
+"""Random features: bounded, drawn without looking at rows, equal for equal seeds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from colonnade.errors import ColonnadeError, DataError, StudyError
+from colonnade.kinds.split.encoders import Encoder, OverRows, encoder_from
+from colonnade.kinds.split.options import directions
+
+SPECS = {
+    "cosine": {"kind": "cosine", "width": 40},
+    "normalised": {"kind": "cosine", "width": 3, "normalise": True, "orthogonal": False},
+    "linear": {"kind": "linear", "width": 7},
+    "identity": {"kind": "linear"},
+    "convolution": {"kind": "convolution", "shape": [6, 4], "size": 3, "filters": 5, "pool": 2},
+    "projected": {"kind": "convolution", "shape": [4, 3, 2], "size": 2, "filters": 5, "width": 9, "finish": "linear"},
+    "edges": {"kind": "edges", "shape": [6, 4], "every": 2},
+    "cosines of edges": {"kind": "edges", "shape": [4, 3, 2], "width": 11, "every": 1, "orientations": 5},
+    "waves": {"kind": "convolution", "shape": [6, 4], "size": 3, "patches": "waves", "width": 12, "stride": 2},
+}
+
+
+def rows(count: int = 9, columns: int = 24) -> NDArray[np.float64]:
+    return np.random.default_rng(5).uniform(-1, 1, (count, columns))
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_embeddings_have_their_width_and_depend_on_the_row_alone(name: str) -> None:
+    encoder = encoder_from(SPECS[name], 24, seed=3)
+    found = encoder.embed(rows())
+    assert found.shape == (9, encoder.width)
+    assert found.dtype == np.float64
+    alone = np.vstack([encoder.embed(row[None]) for row in rows()])
+    assert np.allclose(found, alone, atol=1e-5)
+    assert np.linalg.norm(found - found[0], axis=1)[1:].min() > 1e-3  # different rows, different embeddings
+    assert np.array_equal(encoder_from(SPECS[name], 24, seed=3).embed(rows()), found)
+
+
+@pytest.mark.parametrize("name", sorted(set(SPECS) - {"identity", "edges"}))
+def test_without_a_seed_every_encoder_is_another(name: str) -> None:
+    first, second = (encoder_from(SPECS[name], 24).embed(rows()) for _ in range(2))
+    assert not np.allclose(first, second)
+
+
+def test_cosine_features_approach_the_gaussian_kernel() -> None:
+    table, scale = rows(30), 1.5
+    found = encoder_from({"kind": "cosine", "width": 20_000, "scale": scale}, 24, seed=0).embed(table)
+    distances = ((table[:, None] - table) ** 2).sum(axis=2)
+    assert np.abs(found @ found.T - np.exp(-(scale**2) / 24 * distances / 2)).max() < 0.04
+    assert np.linalg.norm(found, axis=1).max() <= np.sqrt(2)
+
+
+def test_orthogonal_directions_are_so_in_sets_of_as_many_as_there_are_columns() -> None:
+    found = directions(10, 6, np.random.default_rng(0), orthogonal=True)
+    gram = found[:, :6].T @ found[:, :6]
+    assert np.allclose(gram, np.diag(np.diag(gram)))
+    assert found.shape == (6, 10)
+    lengths = np.linalg.norm(directions(5000, 6, np.random.default_rng(0), orthogonal=True), axis=0)
+    assert abs((lengths**2).mean() - 6) < 0.3
+
+
+def test_a_convolution_is_what_it_says() -> None:
+    """The same numbers, one patch after the other."""
+    spec = {"kind": "convolution", "shape": [5, 4, 2], "size": 2, "stride": 2, "filters": 3, "pool": 2}
+    for extra in ({"normalise": False}, {"nonlinearity": "abs"}, {"nonlinearity": "square"}):
+        encoder = encoder_from(spec | extra, 40, seed=1)
+        filters = encoder.arrays()["filters"]
+        for row, embedding in zip(rows(4, 40), encoder.embed(rows(4, 40)), strict=True):
+            image = row.reshape(5, 4, 2)
+            answers = np.zeros((2, 2, 3))
+            for down, across in np.ndindex(2, 2):
+                patch = image[2 * down : 2 * down + 2, 2 * across : 2 * across + 2].transpose(2, 0, 1).ravel()
+                if extra.get("normalise", True):
+                    patch = patch - patch.mean()
+                    patch = patch / (np.linalg.norm(patch) + 0.1 * np.sqrt(8))
+                bent = {"relu": lambda v: np.maximum(v, 0), "abs": np.abs, "square": np.square}
+                answers[down, across] = bent[extra.get("nonlinearity", "relu")](patch @ filters)
+            assert np.allclose(embedding, answers.mean(axis=(0, 1)), atol=1e-6)
+
+
+def test_pools_at_the_border_are_smaller() -> None:
+    spec = {"kind": "convolution", "shape": [7, 5], "size": 1, "filters": 1, "pool": 4, "normalise": False}
+    encoder = encoder_from(spec, 35, seed=0)
+    image = np.abs(rows(1, 35))
+    answers = np.maximum(image.reshape(7, 5) * encoder.arrays()["filters"][0, 0], 0)
+    parts = [answers[:4, :4], answers[:4, 4:], answers[4:, :4], answers[4:, 4:]]
+    assert np.allclose(encoder.embed(image)[0], [part.mean() for part in parts], atol=1e-6)
+
+
+def test_edges_are_what_they_say() -> None:
+    """The same numbers, pixel by pixel."""
+    encoder = encoder_from({"kind": "edges", "shape": [6, 4, 2], "every": 2, "window": 2, "orientations": 4}, 48)
+    for row, embedding in zip(rows(3, 48), encoder.embed(rows(3, 48)), strict=True):
+        image = np.pad(row.reshape(6, 4, 2), ((1, 1), (1, 1), (0, 0)), mode="edge")
+        found = np.zeros((2, 1, 4))
+        for middle, part in ((5 / 3, 0), (10 / 3, 1)):
+            for down, across, colour in np.ndindex(6, 4, 2):
+                weight = max(0, 1 - abs(down - middle) / 2) * max(0, 1 - abs(across - 1.5) / 2)
+                right = image[down + 1, across + 2, colour] - image[down + 1, across, colour]
+                under = image[down + 2, across + 1, colour] - image[down, across + 1, colour]
+                found[part, 0] += weight * np.maximum([right, under, -right, -under], 0)
+        seen = np.sqrt(found) - np.sqrt(found).mean(axis=2, keepdims=True)
+        assert np.allclose(embedding, seen.ravel() / np.linalg.norm(seen), atol=1e-5)
+    assert not encoder.embed(np.full((2, 48), 0.3)).any()  # nothing to see
+
+
+def test_waves_are_public_and_orthogonal_for_each_channel() -> None:
+    spec = {"kind": "convolution", "shape": [4, 4, 2], "size": 3, "patches": "waves", "filters": 99}
+    first, second = (encoder_from(spec, 32).arrays()["filters"] for _ in range(2))
+    assert np.array_equal(first, second)
+    assert np.allclose(first.T @ first, np.eye(16), atol=1e-12)  # 8 waves without the constant, twice
+
+
+def test_many_rows_are_embedded_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = encoder_from(SPECS["waves"], 24, seed=1)
+    whole = encoder.embed(rows(50))
+    monkeypatch.setattr("colonnade.kinds.split.features.blocks", lambda rows, each: [slice(0, 20), slice(20, 50)])
+    assert np.allclose(encoder.embed(rows(50)), whole, atol=1e-6)
+
+
+@pytest.mark.parametrize("spec", [SPECS["linear"], SPECS["identity"]])
+def test_a_linear_encoder_pulls_slopes_back(spec: dict[str, object]) -> None:
+    learner = OverRows(encoder_from(spec, 4, seed=0), rows(6, 4))
+    places, slopes = np.array([4, 0, 2]), np.random.default_rng(1).standard_normal((3, learner.width))
+    before = (learner.embed(places) * slopes).sum()
+    summed = learner.pull_back(places, slopes)
+    each = np.vstack(list(learner.pull_back_each(places, slopes)))
+    assert each.shape == (3, learner.parameters)
+    assert np.allclose(each.sum(axis=0), summed)
+    step = np.random.default_rng(2).standard_normal(learner.parameters)
+    learner.move(step)
+    assert np.isclose((learner.embed(places) * slopes).sum() - before, summed @ step)
+
+
+@pytest.mark.parametrize(
+    ("spec", "columns", "said"),
+    [
+        ({"kind": "forest"}, 4, "kind is one of"),
+        ({"width": 4}, 4, "kind is one of"),
+        (["cosine"], 4, "given as a specification"),
+        ({"kind": "cosine", "width": 0}, 4, "'width' of an encoder must be a whole number"),
+        ({"kind": "cosine", "width": True}, 4, "'width'"),
+        ({"kind": "cosine", "scale": "wide"}, 4, "'scale' of an encoder must be a number"),
+        ({"kind": "cosine", "scale": float("nan")}, 4, "'scale'"),
+        ({"kind": "cosine", "normalise": 1}, 4, "true or false"),
+        ({"kind": "cosine", "depth": 2}, 4, "has no option 'depth'; it has width, scale"),
+        ({"kind": "convolution"}, 4, "'shape' of an encoder must be 2 or 3 whole numbers"),
+        ({"kind": "convolution", "shape": [2, 3]}, 4, "has 6 pixels, but the table has 4"),
+        ({"kind": "convolution", "shape": [2, 2]}, 4, "do not fit an image of 2 by 2"),
+        ({"kind": "convolution", "shape": [2, 2], "patches": "mine"}, 4, "one of random, waves"),
+        ({"kind": "convolution", "shape": [64, 64], "filters": 4096, "pool": 1, "width": 60000}, 4096, "too large"),
+    ],
+)
+def test_what_is_wrong_with_a_specification_is_said(spec: object, columns: int, said: str) -> None:
+    with pytest.raises(StudyError, match=said):
+        encoder_from(spec, columns)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("places", [[0, 3, 6], [2], [], [5, 4, 3], [0, 1, 3], [-1, 0], [8, 8], [1, 0, -1], [7, 8]])
+def test_rows_are_found_by_their_places(places: list[int]) -> None:
+    found = OverRows(encoder_from({"kind": "linear"}, 24), rows()).embed(np.array(places, dtype=np.int64))
+    assert np.array_equal(found, rows()[np.array(places, dtype=np.int64)])
+
+
+def test_rows_and_tables_must_fit_the_encoder() -> None:
+    encoder = encoder_from(SPECS["cosine"], 24)
+    assert encoder_from(encoder, 24) is encoder
+    with pytest.raises(StudyError, match="reads 24 encoded columns, but the table has 5"):
+        encoder_from(encoder, 5)
+    with pytest.raises(DataError, match="rows of 24 encoded columns"):
+        encoder.embed(rows(3, 5))
+    with pytest.raises(ColonnadeError, match="has nothing to learn"):
+        OverRows(encoder, rows()).pull_back(np.arange(2), np.zeros((2, 40)))
+    assert isinstance(encoder, Encoder)

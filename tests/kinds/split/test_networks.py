@@ -1,0 +1,180 @@
+"""Networks: per-row gradients, the same numbers each time, and what a module must be to be an encoder."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from colonnade.errors import StudyError
+from colonnade.kinds.split.encoders import OverRows, Trainable, encoder_from
+
+torch = pytest.importorskip("torch")
+nn = torch.nn
+
+SPECS: dict[str, dict[str, Any]] = {
+    "mlp": {"kind": "mlp", "width": 3, "hidden": [5]},
+    "no hidden": {"kind": "mlp", "width": 3, "hidden": [], "activation": "relu"},
+    "cnn": {"kind": "cnn", "shape": [6, 4], "width": 3, "channels": [2], "size": 3, "hidden": [4]},
+    "colours": {"kind": "cnn", "shape": [4, 3, 2], "width": 3, "channels": [2], "size": 2, "activation": "relu"},
+    "over": {"kind": "linear", "width": 3, "over": {"kind": "cosine", "width": 8}},
+    "over network": {"kind": "linear", "width": 3, "over": {"kind": "mlp", "width": 8}},
+}
+
+
+def rows(count: int = 7, columns: int = 24) -> NDArray[np.float64]:
+    return np.random.default_rng(5).uniform(-1, 1, (count, columns))
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_gradients_are_those_of_the_embedding(name: str) -> None:
+    encoder = encoder_from(SPECS[name], 24, seed=1)
+    assert isinstance(encoder, Trainable)
+    start = np.random.default_rng(3).standard_normal(encoder.parameters) * 0.3
+    encoder.move(start)  # also a map that starts at zero
+    learner = OverRows(encoder, rows())
+    places, slopes = np.array([5, 0, 3]), np.random.default_rng(1).standard_normal((3, 3))
+    summed = learner.pull_back(places, slopes)
+    each = np.vstack(list(learner.pull_back_each(places, slopes)))
+    assert each.shape == (3, learner.parameters)
+    assert np.allclose(each.sum(axis=0), summed, atol=1e-4)
+    alone = np.vstack([learner.pull_back(places[[at]], slopes[[at]]) for at in range(3)])
+    assert np.allclose(each, alone, atol=1e-4)
+    direction = np.random.default_rng(2).standard_normal(learner.parameters)
+    size = 1e-2
+    learner.move(size * direction)
+    above = (learner.embed(places) * slopes).sum()
+    learner.move(-2 * size * direction)
+    below = (learner.embed(places) * slopes).sum()
+    assert np.isclose((above - below) / (2 * size), summed @ direction, rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_embeddings_are_the_same_for_a_seed_and_torchs_own_chance_is_left_alone(name: str) -> None:
+    torch.manual_seed(0)
+    before = torch.random.get_rng_state()
+    first, second = (encoder_from(SPECS[name], 24, seed=9) for _ in range(2))
+    assert torch.equal(before, torch.random.get_rng_state())
+    for mine, other in zip(first.arrays().values(), second.arrays().values(), strict=True):
+        assert np.array_equal(mine, other)
+    assert first.embed(rows()).dtype == np.float64
+    assert np.array_equal(first.embed(rows()), second.embed(rows()))
+    other = encoder_from(SPECS[name], 24)
+    assert any(not np.allclose(a, b) for a, b in zip(first.arrays().values(), other.arrays().values(), strict=True))
+
+
+def test_factors_give_the_gradients_of_a_linear_map() -> None:
+    learner = OverRows(encoder_from(SPECS["over"], 24, seed=0), rows())
+    places, slopes = np.arange(7), np.random.default_rng(1).standard_normal((7, 3))
+    factors = learner.factors(places, slopes)
+    assert factors is not None
+    each = np.einsum("ni,nj->nij", *factors).reshape(7, -1)
+    assert np.allclose(each, np.vstack(list(learner.pull_back_each(places, slopes))))
+    assert np.allclose(np.linalg.norm(factors[0][:, :-1], axis=1), 1.0)
+    assert OverRows(encoder_from(SPECS["mlp"], 24), rows()).factors(places, slopes) is None
+
+
+def test_what_a_linear_map_is_given_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder: Any = encoder_from(SPECS["over"], 24, seed=0)
+    encoder.move(np.ones(encoder.parameters))
+    whole, learner = encoder.embed(rows()), OverRows(encoder, rows())
+    monkeypatch.setattr(encoder.below, "embed", None)
+    assert np.allclose(learner.embed(np.arange(7)), whole)
+
+
+def test_a_users_module_becomes_an_encoder_and_is_not_changed_itself() -> None:
+    module = nn.Sequential(nn.Linear(24, 6), nn.Dropout(0.5), nn.LayerNorm(6), nn.Linear(6, 2))
+    frozen = module[0]
+    frozen.requires_grad_(False)
+    kept = {name: each.clone() for name, each in module.state_dict().items()}
+    encoder: Any = encoder_from(module, 24)
+    assert encoder.kind == "module"
+    assert encoder.width == 2
+    assert encoder.parameters == 12 + 6 * 2 + 2  # not those of the frozen layer
+    assert np.array_equal(encoder.embed(rows()), encoder.embed(rows()))  # no dropout
+    before = encoder.embed(rows())
+    encoder.move(np.ones(encoder.parameters))
+    assert not np.allclose(encoder.embed(rows()), before)
+    assert all(torch.equal(each, kept[name]) for name, each in module.state_dict().items())
+    assert module.training
+
+
+def test_an_image_module_is_given_channels_first() -> None:
+    class Corner(nn.Module):  # type: ignore[misc]
+        def forward(self, images: Any) -> Any:
+            assert images.shape[1:] == (2, 4, 3)
+            return images[:, 1, 0, :]
+
+    encoder = encoder_from({"kind": "module", "make": Corner, "shape": [4, 3, 2]}, 24)
+    assert np.allclose(encoder.embed(rows()), rows().reshape(7, 4, 3, 2)[:, 0, :, 1], atol=1e-6)
+
+
+class Averaging(nn.Module):  # type: ignore[misc]
+    def forward(self, found: Any) -> Any:
+        return found - found.mean(dim=0)
+
+
+@pytest.mark.parametrize(
+    ("module", "said"),
+    [
+        (Averaging(), "when others stand beside it"),
+        (nn.BatchNorm1d(24, track_running_stats=False), "when others stand beside it"),
+        (nn.Linear(23, 2), "cannot be applied to rows of 24 columns"),
+        (nn.Unflatten(1, (4, 6)), "one vector of numbers of each row"),
+        (nn.Flatten(0), "one vector of numbers of each row"),
+        (3, "as a torch module"),
+    ],
+)
+def test_a_module_that_is_no_encoder_is_refused(module: Any, said: str) -> None:
+    with pytest.raises(StudyError, match=said):
+        encoder_from(module, 24)
+
+
+def test_batch_normalisation_has_no_gradients_of_one_row() -> None:
+    encoder = encoder_from(nn.Sequential(nn.Linear(24, 3), nn.BatchNorm1d(3)), 24)
+    learner = OverRows(encoder, rows())  # frozen statistics do as they are
+    with pytest.raises(StudyError, match="use GroupNorm or LayerNorm"):
+        next(learner.pull_back_each(np.arange(3), np.ones((3, 3))))
+
+
+def test_an_embedding_that_is_not_finite_is_zero() -> None:
+    encoder = encoder_from(nn.Linear(24, 2), 24)
+    table = rows()
+    table[2, 3] = np.inf
+    found = encoder.embed(table)
+    assert (found[2] == 0).all()
+    assert (found[[0, 1, 3]] != 0).all()
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"kind": "mlp", "hidden": 3}, "'hidden' of an encoder"),
+        ({"kind": "mlp", "activation": "sine"}, "one of tanh, relu"),
+        ({"kind": "cnn", "shape": [6, 4], "channels": [2, 2, 2]}, "too small for so many layers"),
+        ({"kind": "linear", "over": {"kind": "cosine"}}, "has a width"),
+        ({"kind": "linear", "width": 2, "over": "cosine"}, "has a width"),
+        ({"kind": "linear", "width": 2, "over": {"kind": "linear", "width": 3, "over": {}}}, "has a width"),
+        ({"kind": "module", "make": "no.such.package:make"}, "cannot be imported"),
+        ({"kind": "module", "make": "colonnade"}, "cannot be imported"),
+        ({"kind": "module", "make": "json:dumps.x"}, "cannot be imported"),
+        ({"kind": "module"}, "as a torch module"),
+        ({"kind": "module", "make": nn.Linear}, "cannot be made: TypeError"),
+        ({"kind": "module", "make": nn.Flatten, "shape": [3]}, "2 or 3 whole numbers"),
+        ({"kind": "module", "make": nn.Flatten, "depth": 3}, "no option 'depth'"),
+        ({"kind": "module", "make": nn.Flatten, "weights": "nowhere.npz"}, "cannot be read"),
+    ],
+)
+def test_what_is_wrong_with_a_specification_is_said(spec: dict[str, Any], said: str) -> None:
+    with pytest.raises(StudyError, match=said):
+        encoder_from(spec, 24)
+
+
+def test_there_is_no_gpu_to_be_had_by_another_name() -> None:
+    with pytest.raises(StudyError, match="cpu, cuda or auto"):
+        encoder_from(SPECS["mlp"], 24, device="gpu")
+    if not torch.cuda.is_available():
+        with pytest.raises(StudyError, match="finds no GPU"):
+            encoder_from(SPECS["mlp"], 24, device="cuda")

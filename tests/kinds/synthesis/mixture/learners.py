@@ -1,0 +1,100 @@
+"""A small mixture model for tests of the protocol: every column is true or false."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from colonnade.kinds.synthesis.mixture import programs
+from colonnade.kinds.synthesis.mixture.learner import Linear
+from colonnade.kinds.synthesis.mixture.task import Mixture, Part
+from tests.protocols import kit
+
+Array = np.ndarray[Any, Any]
+
+
+def mixture_task(
+    widths: Sequence[int] = (2, 3, 1), seats: Sequence[str] | None = None, threshold: int = 1, **changes: Any
+) -> Mixture:
+    """Three rounds over drawn batches of ten of forty people, with four components."""
+    trust = kit.trust_of(len(widths), seats, threshold)
+    derived = changes.get("vectors", "statistics") != "statistics"
+    parts = tuple(
+        Part(owner, tuple(f"c{i}" for i in range(width)), width, 0.75 if derived else 1.0, width + 1)
+        for owner, width in zip(trust.owners, widths, strict=True)
+    )
+    task = Mixture(parts, 4, trust, "poisson", rows=40, batch=10, rounds=3, noise=10**8 * len(widths), block_rows=64)
+    return replace(task, **{"vector_bits": 26} | changes if changes.get("vectors") == "linear" else changes)
+
+
+def flags(task: Mixture, rows: int, seed: int = 3) -> dict[str, Array]:
+    """Rows of zeros and ones of every owner."""
+    rng = np.random.default_rng(seed)
+    return {part.owner: rng.integers(0, 2, (rows, len(part.columns))).astype(float) for part in task.parts}
+
+
+class Flags:
+    """Bernoulli columns: the parameters are logits, and a step goes along the gradient; it remembers every step."""
+
+    def __init__(self, task: Mixture, seed: int = 1) -> None:
+        rng = np.random.default_rng(seed)
+        self.task = task
+        self.logits = {part.owner: rng.normal(0, 1.5, (task.components, part.width)) for part in task.parts}
+        self.log_weights = np.log(rng.dirichlet(np.full(task.components, 3.0)))
+        self.seen: list[Array] = []
+        self.states: list[Array] = []
+
+    def log_densities(self, owner: str, rows: Array) -> Array:
+        return rows @ self.logits[owner].T - np.logaddexp(0, self.logits[owner]).sum(axis=1)
+
+    def vectors(self, owner: str, rows: Array) -> Array:
+        if self.task.vectors == "statistics":
+            return rows / max(1, rows.shape[1]) ** 0.5
+        if self.task.linear:
+            return np.column_stack([rows, np.ones(len(rows))])
+        return rows[:, None, :] - 1 / (1 + np.exp(-self.logits[owner]))
+
+    def linear(self, owner: str) -> Linear:
+        chances = 1 / (1 + np.exp(-self.logits[owner]))
+        width = chances.shape[1]
+        return Linear(np.ones_like(chances), chances, np.full(width, width))
+
+    def step(self, sums: Array) -> None:
+        self.seen.append(sums)
+        self.states.append(self.state)
+        start = 1
+        for name, values in self.logits.items():
+            moved = sums[:, start : start + values.shape[1]]
+            self.logits[name] = np.clip(values + 0.02 * np.tanh(moved), -4, 4)
+            start += values.shape[1]
+        self.log_weights = self.log_weights + 0.01 * np.tanh(sums[:, 0])
+
+    @property
+    def state(self) -> Array:
+        return np.concatenate([self.log_weights, *(values.reshape(-1) for values in self.logits.values())])
+
+    def restore(self, state: Array) -> None:
+        self.log_weights, start = state[: self.task.components], self.task.components
+        for name, values in self.logits.items():
+            self.logits[name] = state[start : start + values.size].reshape(values.shape)
+            start += values.size
+
+
+def owner(me: Any, rows: Any, task: Mixture) -> Flags:
+    """The owner's program with this model."""
+    return programs.owner(me, rows, task, Flags(task))
+
+
+def coordinator(me: Any, task: Mixture) -> Flags:
+    """The coordinator's program with this model."""
+    return programs.coordinator(me, task, Flags(task))
+
+
+def dealt_in(
+    task: Mixture, learner: Flags, tables: Mapping[str, Array], batch: Array
+) -> dict[str, tuple[Array, Array]]:
+    """What the owners deal of a batch, at the learner's present parameters."""
+    return {name: programs.evaluated(learner, task, name, tables[name][batch]) for name in task.owners}

@@ -1,0 +1,176 @@
+"""The list of kinds: what is refused by name, and kinds that installed packages add."""
+
+from __future__ import annotations
+
+import pytest
+
+from colonnade.errors import StudyError
+from colonnade.models import registry
+from colonnade.models.planner import Planner
+from colonnade.models.registry import Kind
+
+NEW = """
+from colonnade.models.registry import Kind
+from colonnade.models.planner import Planner
+from colonnade.kinds.sketch.model import SketchPlanner
+from colonnade.kinds.sketch.task import Sketch
+from colonnade.protocols.task import Priced
+
+
+class Whole(SketchPlanner):
+    kind = "new"
+
+
+class Renamed(SketchPlanner):
+    kind = "other"
+
+
+class Abstract(Planner):
+    kind, tasks = "new", (Sketch,)
+
+
+class Taskless(SketchPlanner):
+    kind, tasks = "new", ()
+
+
+class Lacking(Priced):
+    events = ()
+
+
+class Incomplete(SketchPlanner):
+    kind, tasks = "new", (Sketch, Lacking)
+
+
+class NoModel:
+    kind = "new"
+
+
+class Run(SketchPlanner):
+    kind, why_not_run = "new", None
+
+
+ROW = Kind("new", "new_kinds:Whole")
+SECTION = "a section"
+"""
+
+
+@pytest.fixture
+def module(new_kinds):
+    return new_kinds(NEW)
+
+
+@pytest.mark.parametrize("row", registry.rows(), ids=lambda row: row.kind)
+def test_every_kind_has_a_complete_model_and_all_its_parts(row):
+    model = registry.load(row.kind)
+    assert issubclass(model, Planner)
+    assert (model.kind, registry.row_of(row.kind)) == (row.kind, row)
+    assert all(registry.resolve(part) is not None for part in row.games)
+    if row.section:
+        assert registry.section_of(row.kind) is registry.resolve(row.section)
+
+
+def test_an_unknown_kind_is_refused_with_the_list():
+    with pytest.raises(StudyError, match="no kind of study called 'tree'; choose from pca, linear, logistic, glm, "):
+        registry.row_of("tree")
+    with pytest.raises(StudyError, match="no kind of study called 'tree'"):
+        registry.load("tree")
+
+
+def test_a_kind_that_is_not_run_has_no_section():
+    with pytest.raises(StudyError, match="no report about kind 'sketch', which is not run"):
+        registry.section_of("sketch")
+
+
+def test_a_new_kind_is_taken_in_once(module):
+    row = Kind("new", "new_kinds:Whole", "new_kinds:SECTION")
+    assert registry.register(row) == row
+    assert registry.register(row) == row
+    assert registry.rows()[-1] == row
+    assert registry.load("new").__name__ == "Whole"
+    assert registry.section_of("new") == "a section"
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (
+            Kind("pca", "new_kinds:Whole"),
+            r"kind 'pca' already, colonnade\.models\.pca:PCA: choose another name for new",
+        ),
+        (Kind("new", "new_kinds:Renamed"), "kind 'new', new_kinds:Renamed: it calls itself 'other'"),
+        (Kind("new", "new_kinds:Abstract"), "new_kinds:Abstract: it lacks plan$"),
+        (Kind("new", "new_kinds:Taskless"), r"new_kinds:Taskless: it does not say which tasks it plans \(tasks\)"),
+        (
+            Kind("new", "new_kinds:Incomplete"),
+            "new_kinds:Incomplete: its task Lacking lacks agreement, rows_limit, trust$",
+        ),
+        (Kind("new", "new_kinds:NoModel"), "new_kinds:NoModel: it is no model"),
+        (Kind("new", "new_kinds:Run"), "new_kinds:Run: it can be run, so its row must name a section of the report"),
+        (Kind("new", "new_kinds:SECTION"), "new_kinds:SECTION: it is no model"),
+    ],
+    ids=[
+        "doubled",
+        "renamed",
+        "abstract",
+        "without tasks",
+        "task lacks a member",
+        "no planner",
+        "no section",
+        "no class",
+    ],
+)
+def test_what_is_wrong_with_a_new_kind_is_named_and_the_list_stays_as_it_was(module, row, message):
+    before = registry.rows()
+    with pytest.raises(StudyError, match=message):
+        registry.register(row)
+    assert registry.rows() == before
+
+
+@pytest.mark.parametrize(
+    ("row", "error"),
+    [
+        (Kind("new", "no_such_module:Model"), ModuleNotFoundError),
+        (Kind("new", "new_kinds:Nothing"), AttributeError),
+        (Kind("new", "new_kinds:Whole", "new_kinds:NOTHING"), AttributeError),
+        (Kind("new", "new_kinds:Whole", games=("no_such_module",)), ModuleNotFoundError),
+    ],
+    ids=["module", "model", "section", "games"],
+)
+def test_a_kind_whose_parts_are_not_there_is_not_taken_in(module, row, error):
+    before = registry.rows()
+    with pytest.raises(error):
+        registry.register(row)
+    assert registry.rows() == before
+
+
+def install(folder, entry):
+    """What an installer leaves of a package that offers a kind."""
+    info = folder / "new_kinds-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: new-kinds\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[{registry.ENTRY_POINTS}]\nnew = {entry}\n")
+    registry._installed.cache_clear()
+
+
+def test_kinds_of_installed_packages_are_found(module):
+    install(module, "new_kinds:ROW")
+    assert registry.row_of("new").model == "new_kinds:Whole"
+    assert [row.kind for row in registry.rows()][-2:] == ["sketch", "new"]
+    assert registry.load("new")(rounds=1, rows=5, dimension=2, epsilon=1.0).kind == "new"
+
+
+@pytest.mark.parametrize("entry", ["new_kinds:NOTHING", "no_such_module:ROW"])
+def test_an_installed_kind_that_cannot_be_loaded_is_named(module, entry):
+    install(module, entry)
+    assert "new" not in [row.kind for row in registry.rows()]  # the others are not disturbed
+    with pytest.raises(StudyError, match=rf"the installed kind 'new' \({entry}\) cannot be loaded"):
+        registry.row_of("new")
+
+
+def test_an_installed_kind_cannot_replace_another(module):
+    with (module / "new_kinds.py").open("a") as file:
+        file.write('THIEF = Kind("pca", "new_kinds:Whole")\n')
+    install(module, "new_kinds:THIEF")
+    with pytest.raises(StudyError, match=r"the installed kind 'new' .* there is a kind 'pca' already"):
+        registry.row_of("new")
+    assert registry.load("pca").__module__ == "colonnade.kinds.pca.model"
