@@ -9,28 +9,33 @@ from functools import cache
 from pathlib import Path
 from statistics import median
 
-from colonnade.models import kinds
+import pytest
+
+from colonnade.models import registry
 
 from .book import ROOT, text_of
 
 SOURCE = ROOT / "src" / "colonnade"
 GROUND = {"disk", "errors", "harmless", "lazy", "pictures", "randomness", "received", "tidy", "versions"}
 PILLARS = {"tables", "wire", "mpc", "privacy"}
+CORE = GROUND | PILLARS | {"protocols", "models", "audit", "report", "study", "standing", "console", "cli"}
+"""No floor of it imports a kind: the registry names what kinds have."""
 MAY_IMPORT = {
     **{name: set() for name in GROUND},
     "pictures": {"errors", "harmless"},
     "received": {"errors"},
     **dict.fromkeys(PILLARS, GROUND),
-    "testing": GROUND | {"privacy", "protocols", "models", "audit"},
     "protocols": GROUND | PILLARS,
     "models": GROUND | PILLARS | {"protocols"},
     "audit": GROUND | PILLARS | {"protocols", "models"},
-    "study": GROUND | PILLARS | {"protocols", "models"},
+    "testing": GROUND | {"privacy", "protocols", "models", "audit"},
     "report": GROUND | PILLARS | {"protocols", "models", "audit"},
+    "kinds": GROUND | PILLARS | {"protocols", "models", "audit", "report", "testing"},
+    "study": GROUND | PILLARS | {"protocols", "models"},
     "standing": GROUND | PILLARS | {"protocols", "models", "study", "report"},
     "console": GROUND | PILLARS | {"protocols", "models", "study", "report", "audit", "standing"},
     "cli": GROUND | PILLARS | {"protocols", "models", "study", "report", "audit", "testing", "standing", "console"},
-    "__init__": GROUND | PILLARS | {"models", "study"},
+    "__init__": GROUND | PILLARS | {"models", "kinds", "study"},
     "__main__": {"cli"},
 }
 LONGEST = 420
@@ -49,15 +54,18 @@ MASKED = {
     ("mpc/fixed/arithmetic.py", "opened = self.masks.bits.open(hidden, veiled=self.hand.active)"),
 }
 """What seats open among themselves: numbers under masks, bits under coins."""
-REVEALS = {("protocols/roles.py", "def reveal("), ("protocols/scores/standing.py", "return me.reveal(")} | {
-    (f"protocols/{name}/programs.py", "opened = me.reveal(")
-    for name in ("moments", "marginals", "gradients", "mixture", "polynomial", "directions", "scores")
+REVEALS = {("protocols/roles.py", "def reveal("), ("kinds/prediction/scores/standing.py", "return me.reveal(")} | {
+    (f"{folder}/programs.py", "opened = me.reveal(")
+    for folder in (
+        *("protocols/moments", "kinds/tables/marginals", "kinds/regression/gradients", "kinds/synthesis/mixture"),
+        *("kinds/polynomial", "kinds/pca/directions", "kinds/prediction/scores"),
+    )
 }
-TOLD = {("protocols/roles.py", "def tell("): 1, ("protocols/exchange/programs.py", "me.tell("): 3} | {
-    ("protocols/kept_scores/programs.py", "me.tell("): 1,
-    ("protocols/levels/programs.py", "me.tell("): 1,
-    ("protocols/embeddings/programs.py", "me.tell("): 4,
-    ("protocols/adaptive/programs.py", "me.tell("): 2,
+TOLD = {("protocols/roles.py", "def tell("): 1, ("kinds/glm/exchange/programs.py", "me.tell("): 3} | {
+    ("kinds/glm/kept_scores/programs.py", "me.tell("): 1,
+    ("kinds/prediction/levels/programs.py", "me.tell("): 1,
+    ("kinds/split/embeddings/programs.py", "me.tell("): 4,
+    ("kinds/split/adaptive/programs.py", "me.tell("): 2,
 }
 MODULES = sorted(SOURCE.rglob("*.py"))
 
@@ -90,11 +98,18 @@ def imported(path: Path) -> Iterator[str]:
 
 
 def modules_imported(path: Path) -> Iterator[Path]:
-    """The files of Colonnade that a module imports, wherever in it the import stands."""
+    """The files of Colonnade that a module imports, wherever in it the import stands, by a statement or by name.
+
+    A name counts as text in a module that calls ``import_module``; the registry's rows are what that is for.
+    """
     for node in imports_in(path):
         if isinstance(node, ast.ImportFrom) and node.module:
             for name in (node.module, *(f"{node.module}.{alias.name}" for alias in node.names)):
                 yield SOURCE.parent / f"{name.replace('.', '/')}.py"
+    text = path.read_text(encoding="utf-8")
+    if "import_module(" in text and path != SOURCE / "models" / "registry.py":
+        for name in re.findall(r'"([a-z_.]+)"', text):
+            yield SOURCE / f"{name.removeprefix('colonnade.').replace('.', '/')}.py"
 
 
 def test_imports_point_down() -> None:
@@ -116,6 +131,74 @@ def test_no_modules_import_in_a_circle() -> None:
     assert not left, "these import each other, or import what does"
 
 
+def test_imports_by_name_are_seen() -> None:
+    """Otherwise a circle could hide in one."""
+    ahead = set(modules_imported(SOURCE / "cli" / "forking.py"))
+    assert SOURCE / "cli" / "publish.py" in ahead
+    assert SOURCE / "study" / "run.py" in ahead
+
+
+# --- kinds
+
+
+def kinds_of_the_page() -> dict[str, set[str]]:
+    """Which kind may import which, as the page about the architecture says."""
+    text = text_of("explanation/architecture.md").partition("### Which kind may import which\n")[2].partition("\n#")[0]
+    return {
+        kind: set(re.findall(r"`(\w+)`", others))
+        for kind, others in re.findall(r"^\| `(\w+)` \| (.*?) \|", text, re.MULTILINE)
+    }
+
+
+def kind_of(path: Path) -> str:
+    return path.relative_to(SOURCE).parts[1]
+
+
+KINDS = sorted(path.name for path in (SOURCE / "kinds").iterdir() if (path / "__init__.py").is_file())
+
+
+def test_kinds_import_each_other_only_where_the_page_says_so() -> None:
+    found: dict[str, set[str]] = {}
+    for path in (SOURCE / "kinds").rglob("*.py"):
+        if path.parent == SOURCE / "kinds":
+            continue
+        for below in modules_imported(path):
+            inside = below.is_relative_to(SOURCE / "kinds") and len(below.relative_to(SOURCE).parts) > 2
+            if inside and kind_of(below) != kind_of(path):
+                found.setdefault(kind_of(path), set()).add(kind_of(below))
+    assert found == kinds_of_the_page()
+
+
+def test_the_core_names_kinds_in_the_registry_alone() -> None:
+    """Not by an import, which ``MAY_IMPORT`` forbids, and not as text either."""
+    assert not any("kinds" in MAY_IMPORT[floor] for floor in CORE | {"testing"})
+    named = {
+        path.relative_to(SOURCE).as_posix()
+        for path in MODULES
+        if room(path) != "kinds" and re.search(r"colonnade\.kinds|\bkinds/", path.read_text(encoding="utf-8"))
+    }
+    assert named == {"__init__.py", "models/registry.py"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_kind_begins_with_a_page_that_leads_through_its_folder(kind: str) -> None:
+    folder = SOURCE / "kinds" / kind
+    page = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))) or ""
+    assert re.search(r"\b[Pp]aper\b", page), "which paper, or that there is none"
+    theorems = re.findall(r"docs/theory/([\w-]+\.md)", page)
+    assert theorems or kind == "sketch"
+    assert all((ROOT / "docs" / "theory" / name).is_file() for name in theorems)
+    named = set(re.findall(r"``([\w/]+?)/?``", page))
+    for path in folder.rglob("*.py"):
+        if path.name != "__init__.py":
+            own = path.relative_to(folder)
+            assert own.parts[0].removesuffix(".py") in named, f"{kind}: {own} is not on its page"
+    for name in re.findall(r":mod:`([\w.]+)`", page):
+        assert (SOURCE.parent / name.replace(".", "/")).is_dir() or (
+            SOURCE.parent / f"{name.replace('.', '/')}.py"
+        ).is_file()
+
+
 def test_modules_are_short() -> None:
     long = {path.name: count for path in MODULES if (count := len(path.read_text("utf-8").splitlines())) > LONGEST}
     assert not long
@@ -128,7 +211,9 @@ KNOWN_ABOVE = re.compile(r"\bisinstance\([^)]*\b(\w+)\)|\b(?:getattr|hasattr)\((
 def test_upper_floors_do_not_ask_what_kind_they_have() -> None:
     """No test of a task, model or pre-flight class above the models: their contracts answer."""
     classes = {
-        cls.__name__ for row in kinds.rows() for cls in (*kinds.load(row.kind).__mro__, *kinds.load(row.kind).tasks)
+        cls.__name__
+        for row in registry.rows()
+        for cls in (*registry.load(row.kind).__mro__, *registry.load(row.kind).tasks)
     }
     for floor in ("study", "cli", "report"):
         for path in (SOURCE / floor).rglob("*.py"):
@@ -158,8 +243,10 @@ def test_what_is_opened_under_masks_is_opened_in_the_places_listed_here_only() -
 
 def test_noised_numbers_leave_a_party_in_the_places_listed_here_only() -> None:
     found: dict[tuple[str, str], int] = {}
-    for path in sorted((SOURCE / "protocols").rglob("*.py")):
-        for match in re.findall(r"\bme\.tell\(|\bdef tell\(", path.read_text(encoding="utf-8")):
+    for path in MODULES:
+        for match in re.findall(
+            r"\bme\.tell\(" + r"|\bdef tell\(" * (room(path) == "protocols"), path.read_text("utf-8")
+        ):
             place = (path.relative_to(SOURCE).as_posix(), match)
             found[place] = found.get(place, 0) + 1
     assert found == TOLD
@@ -183,7 +270,7 @@ def test_every_message_that_is_sent_is_declared_in_a_vocabulary() -> None:
             declared |= set(re.findall(r'"([a-z-]+(?: [a-z]+)*)"', path.read_text(encoding="utf-8")))
     sent = set()
     for path in MODULES:
-        if room(path) in ("mpc", "protocols"):
+        if room(path) in ("mpc", "protocols", "kinds"):
             sent |= set(re.findall(r'\.send\("([^"]+)"', path.read_text(encoding="utf-8")))
     assert len(sent) > 25
     assert sent - declared == {"blinded", "blinded twice"}, "pieces of lists, declared as points"
@@ -223,5 +310,5 @@ def test_every_module_has_its_place_in_the_page() -> None:
     chapters = dict(re.findall(r"^## `(\w+)/`\n(.*?)(?=^## |^# |\Z)", text, re.MULTILINE | re.DOTALL))
     for path in MODULES:
         own = path.relative_to(SOURCE)
-        if path.name != "__init__.py" and len(own.parts) > 1 and own.parts[0] != "cli":
+        if path.name != "__init__.py" and len(own.parts) > 1 and own.parts[0] not in ("cli", "kinds"):
             assert f"`{path.stem}`" in chapters[own.parts[0]], own

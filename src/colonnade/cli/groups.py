@@ -166,6 +166,28 @@ def ledger_verify(
     emit({"ledger": str(path), "whole": True, "head": ledger.head}) if json else say(f"{path} is whole{since}")
 
 
+@ledger_app.command("convert")
+def ledger_convert(path: LedgerPath, json: Json = False) -> None:
+    """Bring a ledger of an earlier version up to this one; the chain is verified, and the old file is kept."""
+    from colonnade.cli import initialise
+    from colonnade.privacy import Ledger
+    from colonnade.privacy.ledger.convert import convert
+
+    done = convert(initialise.existing(path))
+    ledger = Ledger(path)
+    if json:
+        kept = {} if done is None else {"from": done.version, "kept": str(done.kept), "chained": done.chained}
+        emit({"ledger": str(path), "converted": done is not None, "head": ledger.head, **kept})
+    elif done is None:
+        say(f"{path} is of this version already, and whole; nothing was changed")
+    else:
+        unsure = "" if done.chained else "; before, it had no chain, so compare it with the run records"
+        say(
+            f"{path}: version {done.version} converted, {done.entries} entries, head {done.head}{unsure}\n"
+            f"the old file is kept as {done.kept}"
+        )
+
+
 @ledger_app.command("release")
 def ledger_release(
     path: LedgerPath,

@@ -232,8 +232,11 @@ class LedgerFile:
         if set(base.execute(SCHEMA)) != expected(version_of(base)):
             raise LedgerError(f"{self.path} was altered: what keeps it append-only is missing, or more was added")
 
-    def verify(self, head: str | None = None) -> None:
-        """Check the whole file; with ``head``, also that it still continues from there."""
+    def verify(self, head: str | None = None, *, unchained: bool = False) -> None:
+        """Check the whole file; with ``head``, also that it still continues from there.
+
+        A file without a chain cannot show whether it was altered, and is refused unless ``unchained`` says otherwise.
+        """
         with self.reading() as base:
             found = [str(row[0]) for row in base.execute("PRAGMA integrity_check")]
             if found != ["ok"]:
@@ -248,7 +251,7 @@ class LedgerFile:
                 states = [step.state for step in steps]
                 if states[0] != "reserved" or any(old not in ALLOWED.get(new, ()) for old, new in pairwise(states)):
                     raise LedgerError(f"{self.path} was altered: entry {entry} has an impossible history")
-            if not is_chained(base):
+            if not is_chained(base) and not unchained:
                 raise LedgerError(
                     f"{self.path} is of version {UNCHAINED} and was never chained, so it cannot show whether it was "
                     "altered: if a head of it was ever noted, restore a copy that holds it; else compare it with the "

@@ -1,0 +1,76 @@
+"""A ledger of an earlier version, brought up to this one: verified before and after, and the old file kept beside it.
+
+The next study does the same to a ledger as it comes by; here it is done at a moment that the party chooses.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from colonnade.disk import writing
+from colonnade.errors import LedgerError
+from colonnade.privacy.ledger.file import LedgerFile, head, rows
+from colonnade.privacy.ledger.layout import SCHEMA_VERSION, UNCHAINED, version_of
+
+
+@dataclass(frozen=True)
+class Converted:
+    """What was done: from which version, where the old file is, and what the ledger holds."""
+
+    version: int
+    kept: Path
+    entries: int
+    head: str
+
+    @property
+    def chained(self) -> bool:
+        """Whether the old file had a chain, so that it could show whether it was altered."""
+        return self.version != UNCHAINED
+
+
+def convert(path: str | os.PathLike[str]) -> Converted | None:
+    """Convert the ledger in its place; ``None`` if it is of this version already, and then nothing is written.
+
+    Other processes see the ledger before or after, and nothing in between. What it holds stays entry by entry, and so
+    does its head. If anything fails, the ledger is as it was.
+    """
+    file = LedgerFile(path)
+    with file.reading() as base:
+        version = version_of(base)
+    file.verify(unchained=True)
+    if version == SCHEMA_VERSION:
+        return None
+    with file.writing() as base:  # a writer waits from here on, and the file on disk is still the old one
+        kept, before = _keep(file.path, version)
+        if (rows(base), head(base)) != before:
+            raise LedgerError(f"{file.path} would hold something else after it was converted; nothing was changed")
+    file.verify()
+    return Converted(version, kept, len(before[0]), before[1])
+
+
+def _keep(path: Path, version: int) -> tuple[Path, tuple[list[tuple[object, ...]], str]]:
+    """A copy of the file as it is on disk, at a name that nobody has, and what it holds."""
+    place = Path(os.path.realpath(path))
+    kept = place.with_name(f"{place.name}.version-{version}")
+    with writing.workshop(kept) as room:
+        copy = room / kept.name
+        os.close(os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        with (
+            closing(sqlite3.connect(f"{place.as_uri()}?mode=ro", uri=True)) as old,
+            closing(sqlite3.connect(copy, isolation_level=None)) as new,
+        ):
+            old.backup(new)
+            new.execute("PRAGMA journal_mode = DELETE")  # so that the copy is one file
+            if version_of(new) != version:
+                raise LedgerError(f"{path} was converted by another process meanwhile: look at it with `ledger show`")
+            found = rows(new), head(new)
+        with copy.open("rb") as written:
+            os.fsync(written.fileno())
+        if not writing.claim(copy, kept):
+            raise LedgerError(f"there is {kept} already, and it may be the only copy: keep it under another name")
+    writing.sync_folder(kept.parent)
+    return kept, found

@@ -1,0 +1,109 @@
+"""A kind can be taken away: without its folder and its rows, everything else works as before."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.test_architecture import KINDS, kinds_of_the_page
+
+NEEDED = set().union(*kinds_of_the_page().values())
+STUDIES = Path(__file__).parents[1] / "fixtures" / "studies"
+ALONE = [kind for kind in KINDS if kind not in NEEDED]
+
+# The folder cannot be imported and its rows are gone; what is left is asked for its parts, its help and a study.
+PROGRAM = """
+import sys, tomllib
+from importlib.abc import MetaPathFinder
+
+gone = "colonnade.kinds.{kind}"
+
+class Gone(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == gone or name.startswith(gone + "."):
+            raise ModuleNotFoundError(f"{{name}} was taken away", name=name)
+
+sys.meta_path.insert(0, Gone())
+from colonnade.errors import StudyError
+from colonnade.models import registry
+
+def belongs(row):
+    parts = [row.model, row.section, *row.games, *dict(row.more).values()]
+    return any(part.startswith(gone + ".") for part in parts)
+
+before = registry.rows()
+for row in before:
+    if belongs(row):
+        del registry._KNOWN[row.kind]
+left = registry.rows()
+assert len(left) < len(before)
+for row in left:
+    registry.load(row.kind)
+    if row.section:
+        registry.section_of(row.kind)
+for name in {{name for row in left for name, _ in row.more}}:
+    assert registry.parts(name)
+
+import colonnade.testing.twins
+from colonnade.audit.registry import games, subjects
+assert subjects()
+for one in subjects():
+    assert games(one.name)
+
+from typer.testing import CliRunner
+from colonnade.cli.app import app, built
+runner = CliRunner()
+def helped(command, words):
+    said = runner.invoke(app, [*words, "--help"])
+    assert said.exit_code == 0, (words, said.output)
+    for name, inner in getattr(command, "commands", {{}}).items():
+        helped(inner, [*words, name])
+helped(built(), [])
+
+from pathlib import Path
+from colonnade.study import Study
+for path in Path({studies!r}).glob("*.toml"):
+    kind = tomllib.loads(path.read_text())["task"]["kind"]
+    if kind in registry._KNOWN:
+        assert Study.load(path).digest
+    else:
+        try:
+            Study.load(path)
+        except StudyError as error:
+            assert "task.kind" in str(error)
+        else:
+            raise AssertionError(path)
+
+import numpy as np
+import pyarrow as pa
+from colonnade import Federation, Party, Schema, number
+rng = np.random.default_rng(1)
+columns = {{"bank": ["income"], "shop": ["visits"], "clinic": ["bmi"]}}
+def table(own):
+    cells = {{column: rng.uniform(0, 1, 40).tolist() for column in own}}
+    return pa.table({{"id": [f"p{{i}}" for i in range(40)], **cells}})
+
+people = Federation([
+    Party(name, table(own), schema=Schema({{column: number(0, 1) for column in own}}), id="id")
+    for name, own in columns.items()
+])
+fitted = registry.load("pca")(n_components=1, epsilon=4.0).fit(people)
+assert fitted.privacy_.epsilon("analyst") <= 4.0
+assert not [name for name in sys.modules if name.startswith(gone)]
+print("whole")
+"""
+
+
+@pytest.mark.parametrize("kind", ALONE)
+def test_everything_else_works_without_it(kind: str) -> None:
+    program = PROGRAM.format(kind=kind, studies=str(STUDIES))
+    ended = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, timeout=300)
+    assert ended.returncode == 0, ended.stderr[-4000:]
+    assert ended.stdout.endswith("whole\n")
+
+
+def test_kinds_that_others_are_built_on_are_few() -> None:
+    assert set(ALONE) >= {"glm", "synthesis", "split", "polynomial", "sketch"}
