@@ -64,7 +64,7 @@ def in_sampler(kind: type[Drawn], change: Callable[[Drawn], Sampler]) -> Callabl
 
     def make(game: Game) -> Game:
         if not isinstance(game.sampler, kind):
-            raise TypeError(f"{game.name} does not draw by {kind.__name__}")
+            raise TypeError(f"{game.name} does not draw by {kind.__name__} [VA255]")
         return replace(game, sampler=change(game.sampler))
 
     return make
@@ -76,7 +76,7 @@ def in_event(kind: type[Charged], change: Callable[[Charged], Event]) -> Callabl
     def make(game: Game) -> Game:
         (event,) = game.events
         if not isinstance(event, kind):
-            raise TypeError(f"{game.name} is not charged as {kind.__name__}")
+            raise TypeError(f"{game.name} is not charged as {kind.__name__} [VA256]")
         return replace(game, events=(change(event),))
 
     return make
@@ -110,7 +110,7 @@ def _half_variance(sampler: Opening) -> Opening:
 
 def _half_scale(sampler: Opening) -> Opening:
     if not isinstance(sampler.law, LaplaceShares):
-        raise TypeError("half a scale is for Laplace noise")
+        raise TypeError("half a scale is for Laplace noise [VA257]")
     return replace(sampler, law=LaplaceShares(sampler.law.scale / 2))
 
 
@@ -218,7 +218,7 @@ def _exact_weights(game: Game) -> Game | None:
 
 def _of_exchange(game: Game) -> Transcript:
     if not isinstance(game.sampler, Transcript):
-        raise TypeError(f"{game.name} does not draw by Transcript")
+        raise TypeError(f"{game.name} does not draw by Transcript [VA258]")
     return game.sampler
 
 
@@ -246,7 +246,7 @@ def _single_sensitivity(event: Additive) -> Additive:
 
 def _secret_coins(event: Repeated) -> Repeated:
     if not isinstance(event.event, PoissonSampled):
-        raise TypeError("coins are for batches")
+        raise TypeError("coins are for batches [VA259]")
     return replace(event, event=replace(event.event, coins=()))
 
 

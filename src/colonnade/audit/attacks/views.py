@@ -36,7 +36,7 @@ from colonnade.tables import Table
 Matrix = NDArray[np.float64]
 _NO_SLOPES = (
     "nobody is told anything about single labels while this model is learned, so there is nothing to guess them from: "
-    "the attack is for split networks whose encoders learn with the party that has the label"
+    "the attack is for split networks whose encoders learn with the party that has the label [ST005]"
 )
 
 
@@ -81,7 +81,7 @@ def seen_of(
     that hardly changed is averaged over as many ``releases``, and so is its noise.
     """
     if not hasattr(model, "scores"):
-        raise StudyError(f"a {type(model).__name__} shows nothing of one person, so there is nothing to invert")
+        raise StudyError(f"a {type(model).__name__} shows nothing of one person, so there is nothing to invert [ST006]")
     columns = _columns(model, party, people[party])
     if scores or not isinstance(model, SplitModel):
         return Seen(np.asarray(model.scores(people)), columns, "exact scores")
@@ -91,7 +91,7 @@ def seen_of(
     if releases > 1:
         most = int(model.plan_.get("epochs", 0)) or 1 if model.head_ == "published" else 1
         if releases > most:
-            raise StudyError(f"embeddings were told {most} times in this model, so no more can be averaged")
+            raise StudyError(f"embeddings were told {most} times in this model, so no more can be averaged [ST007]")
         deviation, what = deviation / math.sqrt(releases), f"{what}, averaged over {releases} releases,"
     return Seen(told + deviation * noise, columns, what, needs)
 
@@ -104,9 +104,11 @@ def nearness_of(party: str, seed: int = 0) -> See:
 
     def see(model: Any, people: Mapping[str, Table]) -> Matrix:
         if not isinstance(model, SplitModel) or getattr(model, "classes_", None) is None:
-            raise StudyError("only of split classifiers something else than scores can be seen")
+            raise StudyError("only of split classifiers something else than scores can be seen [ST008]")
         if model.head_ == "committee":
-            raise StudyError(f"{party} tells nobody anything about single people, only shares: attack the scores")
+            raise StudyError(
+                f"{party} tells nobody anything about single people, only shares: attack the scores [ST009]"
+            )
         return nearness(seen_of(model, party, people, next(coins)).numbers, model.label_of(people))
 
     coins = count(seed)  # each model's noise is its own
@@ -122,7 +124,7 @@ def _told(model: SplitModel, party: str) -> tuple[float, float, str, str]:
         needs = "the published sums, the embeddings of everybody else that are in them, the person's label"
         return joint.weight, model.noise_std_, "published sums", needs
     if (deviation := model.plan_.get("deviations", {}).get(party)) is None:
-        raise StudyError(f"{party} tells nobody anything about single people, so there is nothing to invert")
+        raise StudyError(f"{party} tells nobody anything about single people, so there is nothing to invert [ST010]")
     return 1.0, float(deviation), "noised embeddings" if deviation else "unprotected embeddings", ""
 
 
@@ -133,13 +135,14 @@ def with_kept(model: Any, paths: Iterable[Path], needed: Iterable[str] = ()) -> 
     """
     for path in paths:
         if not hasattr(model, "load_kept"):
-            raise StudyError(f"nobody keeps anything of a {type(model).__name__}, so --kept has no use")
+            raise StudyError(f"nobody keeps anything of a {type(model).__name__}, so --kept has no use [ST011]")
         model.load_kept(path)
     if isinstance(model, SplitModel):
         encoded = [party for party in needed if model.feature_schema(party) is not None]
         if missing := [party for party in encoded if party not in model.encoders_]:
             raise StudyError(
-                f"the attack needs what {', '.join(missing)} kept of the model: give each party's kept file by --kept"
+                f"the attack needs what {', '.join(missing)} kept of the model: give each party's kept "
+                "file by --kept [ST012]"
             )
     return model
 
