@@ -21,7 +21,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.table import Column
 from rich.text import Text
 
-from colonnade.errors import AlignmentError, ColonnadeError, Interrupted, StorageError, StudyError
+from colonnade.errors import AlignmentError, ColonnadeError, Interrupted, StorageError, StudyError, code_of
 from colonnade.harmless import harmless, harmless_lines
 
 if TYPE_CHECKING:
@@ -130,7 +130,8 @@ def complain(error: BaseException) -> int:
         sys.stderr.write(harmless_lines("".join(traceback.format_exception(error)), _LONGEST_SENTENCE))
     if _State.json:
         try:
-            emit({"error": type(error).__name__, "message": message, "exit_code": code, **_looking(error)})
+            told = {"error": type(error).__name__, "code": code_of(message), "message": message, "exit_code": code}
+            emit(told | _looking(error))
             return code
         except StorageError:
             pass

@@ -158,8 +158,7 @@ class Office:
         if not changed:
             raise OfficeError(
                 f"study {harmless(row['name'])!r} is {_in_words(row['state'])}, so nothing can be withdrawn"
-                + (": decline it instead" if row["state"] == "waiting" else "")
-                + " [OF006]"
+                f"{': decline it instead' if row['state'] == 'waiting' else ''} [OF006]"
             )
         return self.entry(row["id"])
 

@@ -303,7 +303,7 @@ def marked_spare(error: PeerLost, name: str) -> PeerLost:
 def stopped_by(name: str, reason: str) -> PeerStopped:
     """The error that tells who stopped the study; a reason that names a participant already stays as it is."""
     said = harmless(reason, _LONGEST_REASON)
-    return PeerStopped(f"{said if _STOPPED in said else name + _STOPPED + said} [PE018]")
+    return PeerStopped(f"{said} [PE018]" if _STOPPED in said else f"{name}{_STOPPED}{said} [PE019]")
 
 
 def raise_anew(error: ColonnadeError) -> NoReturn:
