@@ -22,7 +22,7 @@ from pathlib import Path
 from colonnade import errors
 
 ROOT = Path(__file__).resolve().parents[1]
-SOURCE = ROOT / "src" / "colonnade"
+SOURCES = (ROOT / "src" / "colonnade", ROOT / "research")
 PAGE = ROOT / "docs" / "reference" / "error-codes.md"
 COMMAND = "python -m tools.error_codes --write"
 CLASSES = {
@@ -81,8 +81,8 @@ class Coded:
 
 
 def modules() -> list[Path]:
-    """Every module of Colonnade."""
-    return sorted(SOURCE.rglob("*.py"))
+    """Every module of Colonnade, and of what research adds to it."""
+    return [path for folder in SOURCES for path in sorted(folder.rglob("*.py"))]
 
 
 @cache
