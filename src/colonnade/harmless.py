@@ -17,7 +17,7 @@ _CUT = " [...]"
 
 
 def harmless(text: object, longest: int = LONGEST, keep: str = "") -> str:
-    """One line of text: what cannot be seen is replaced by a sign that can, and what is too long is cut, but for its code."""
+    """One line of text: what cannot be seen is replaced by a sign, and what is too long is cut, but for its code."""
     whole = str(text)
     shown = visible(whole[: longest + 1], keep)
     if len(whole) <= longest:
