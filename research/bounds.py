@@ -30,7 +30,7 @@ def bombieri_squares(polynomials: Sequence[Polynomial]) -> dict[int, Fraction]:
     for polynomial in polynomials:
         for exponents, coefficient in polynomial.items():
             if min(exponents, default=0) < 0:
-                raise PrivacyError("an exponent of a polynomial is negative; only polynomials have this bound")
+                raise PrivacyError("an exponent of a polynomial is negative; only polynomials have this bound [PR139]")
             degree = sum(exponents)
             weight = Fraction(math.prod(map(math.factorial, exponents)), math.factorial(degree))
             squares[degree] += weight * coefficient**2
@@ -108,7 +108,7 @@ def closed_form_squared(run: Exchange, gain: Fraction, own: Fraction) -> Fractio
 def skellam_rdp(alpha: int, mu: float | Fraction, d1: float, d2: float) -> float:
     """Renyi divergence of order ``alpha`` of Sk(mu), variance 2 mu, for integer shifts of norms d1, d2."""
     if isinstance(alpha, bool) or alpha != int(alpha) or alpha < 2:
-        raise PrivacyError(f"the Skellam bound holds for whole orders from 2 on, not {alpha}")
+        raise PrivacyError(f"the Skellam bound holds for whole orders from 2 on, not {alpha} [PR140]")
     first, low, extra, flat = _skellam_terms(Fraction(mu), Fraction(d1), Fraction(d2) ** 2)
     return alpha * first + min((2 * alpha - 1) * low + extra, flat)
 
@@ -136,10 +136,10 @@ def share_of(total: Fraction | int, owners: int, colluding: int = 0) -> Fraction
     """
     whole = all(isinstance(count, int) and not isinstance(count, bool) for count in (owners, colluding))
     if not whole or not 0 <= colluding < owners:
-        raise PrivacyError("of a positive number of owners, fewer than all may collude; both are whole numbers")
+        raise PrivacyError("of a positive number of owners, fewer than all may collude; both are whole numbers [PR141]")
     exact = Fraction(total)
     if exact < 0:
-        raise PrivacyError("the noise to be shared must not be negative")
+        raise PrivacyError("the noise to be shared must not be negative [PR142]")
     return exact / (owners - colluding)
 
 

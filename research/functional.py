@@ -30,7 +30,7 @@ def _moved(coordinates: int, held: int, pairs: Pairs, linear: Real, constant: Re
     if pairs == "full":
         return _peak(Fraction(constant), 4 * coordinates + Fraction(linear), Fraction(4), held)
     if pairs != "upper":
-        raise PrivacyError(f"unknown choice of pairs {pairs!r}; choose full or upper")
+        raise PrivacyError(f"unknown choice of pairs {pairs!r}; choose full or upper [PR143]")
     curve = Fraction(2 * (held + 1), max(held, 1))
     return _peak(Fraction(constant), 2 * (coordinates + 1) + Fraction(linear), curve, held)
 
@@ -39,7 +39,7 @@ def linear_party_l1(coordinates: int, held: int, pairs: Pairs = "upper") -> Frac
     """L1 when one person's ``held`` of all ``coordinates`` (features and label) change."""
     checked_whole(coordinates, "the number of coordinates", 1)
     if checked_whole(held, "the number of changing coordinates") > coordinates:
-        raise PrivacyError("more coordinates change than there are; count features, and the label as one")
+        raise PrivacyError("more coordinates change than there are; count features, and the label as one [PR144]")
     return _moved(coordinates, held, pairs, 0)
 
 
@@ -59,7 +59,7 @@ def logistic_party_l1(
 ) -> Fraction:
     """L1 when one person's ``held`` of all ``features`` change, and with ``label`` possibly the label in {0, 1} too."""
     if checked_whole(held, "the number of changing features") > checked_whole(features, "the number of features", 1):
-        raise PrivacyError("more features change than there are; the label is not counted among them")
+        raise PrivacyError("more features change than there are; the label is not counted among them [PR145]")
     linear = 2 * rational(weight, "the weight of the linear coefficients")
     kept = _moved(features, held, pairs, linear)
     # With the label flipped, the linear part moves by 2 weight |u|_1 in place of 2 weight |v|_1.
@@ -109,6 +109,6 @@ def _entries_square(coordinates: int, pairs: Pairs) -> Fraction:
 def blocks_epsilon(sensitivities: Sequence[Real], scales: Sequence[Real]) -> Fraction:
     """Epsilon of blocks of coefficients, each with Laplace noise of its own scale: the sum of sensitivity / scale."""
     if any(scale <= 0 for scale in scales):
-        raise PrivacyError("the scale of Laplace noise must be positive in every block")
+        raise PrivacyError("the scale of Laplace noise must be positive in every block [PR146]")
     parts = zip(sensitivities, scales, strict=True)
     return sum((rational(delta, "a sensitivity") / Fraction(scale) for delta, scale in parts), Fraction(0))

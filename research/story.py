@@ -157,7 +157,7 @@ def _one_run(name: str, people: People, seed: int, epsilons: Sequence[float]) ->
 
     def row(to: str, model: float, how: str, epsilon: float, chances: NDArray[np.float64] | None) -> Row:
         if chances is None:
-            raise ValueError("the models of this story give chances")
+            raise ValueError("the models of this story give chances [VA276]")
         told = assess(truth, chances[:, 1])
         return Row(name, to, model, how, epsilon, seed, told.auc or 0.0, told.log_loss, told.slope or 0.0)
 
@@ -329,7 +329,7 @@ def story_files(
 ) -> None:
     """Two organisations' own CSV files, of people who are known and of new ones, made from a data set."""
     if name not in LAYOUTS:
-        raise typer.BadParameter(f"choose one of {', '.join(LAYOUTS)}")
+        raise typer.BadParameter(f"choose one of {', '.join(LAYOUTS)} [CO043]")
     people = People(load_dataset(name, folder=data, layout=LAYOUTS[name]), seed=0)
     for path in write_files(people, out):
         say(str(path))

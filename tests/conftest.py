@@ -8,8 +8,9 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -23,6 +24,7 @@ with warnings.catch_warnings():
 
 from hypothesis import HealthCheck, settings
 
+from colonnade.errors import ColonnadeError
 from colonnade.randomness import Stream
 from tests.repeatable import repeat
 
@@ -77,6 +79,36 @@ def speaking_text() -> None:
     """A command with --json that ran before, in this process, does not make later ones mute."""
     if (output := sys.modules.get("colonnade.cli.output")) is not None:
         output.speak_json(False)
+
+
+_HERE = str(Path(__file__).parent)
+_COPIES = frozenset[str]()
+"""Functions that make an error anew from what another said, whoever that was."""
+_UNCODED: list[str] = []
+_made = ColonnadeError.__init__
+
+
+def _noted(error: ColonnadeError, *args: Any) -> None:
+    _made(error, *args)
+    if not args or error.code is not None:
+        return
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_name == "__init__":
+        frame = frame.f_back
+    if frame is not None and not frame.f_code.co_filename.startswith(_HERE) and frame.f_code.co_name not in _COPIES:
+        place = f"{frame.f_code.co_filename}:{frame.f_lineno} ({frame.f_code.co_name})"
+        _UNCODED.append(f"{place}: {type(error).__name__} without a code: {error}")
+
+
+ColonnadeError.__init__ = _noted  # type: ignore[method-assign]
+
+
+@pytest.fixture(autouse=True)
+def every_error_has_a_code() -> Iterator[None]:
+    """An error without a code is made by tests alone; whoever else makes one fails the test that is running."""
+    _UNCODED.clear()
+    yield
+    assert not _UNCODED, "\n".join(_UNCODED)
 
 
 @pytest.fixture(scope="session")

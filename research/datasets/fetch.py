@@ -34,10 +34,12 @@ FETCHED: dict[str, DataFile] = {
 def fetch_dataset(name: str, folder: str | Path | None = None) -> Path:
     """Download a data set, convert it, put its file into ``folder`` (or COLONNADE_DATA), and return its path."""
     if name not in FETCHED:
-        raise DatasetError(f"there is nothing to download for {name!r}; what can be is {', '.join(FETCHED)}")
+        raise DatasetError(f"there is nothing to download for {name!r}; what can be is {', '.join(FETCHED)} [DS004]")
     place = sources.data_folder(folder)
     if place is None:
-        raise DatasetError(f"say where to put {FETCHED[name].name}: name a folder or set {sources.DATA_VARIABLE}")
+        raise DatasetError(
+            f"say where to put {FETCHED[name].name}: name a folder or set {sources.DATA_VARIABLE} [DS005]"
+        )
     return fetch_file(FETCHED[name], place)
 
 
@@ -53,10 +55,10 @@ def fetch_file(file: DataFile, folder: Path, *, cache: Path | None = None) -> Pa
             return target
         content = file.convert([_download(one, cache or pooch.os_cache("colonnade")) for one in file.downloads])
         if sources.digest(content) != file.content:
-            raise DatasetError(f"{file.name} came out with other values than expected; please report this")
+            raise DatasetError(f"{file.name} came out with other values than expected; please report this [DS006]")
         _store(content, target)
     except OSError as error:
-        raise DatasetError(f"{file.name} cannot be stored in {folder}: {error.strerror or error}") from None
+        raise DatasetError(f"{file.name} cannot be stored in {folder}: {error.strerror or error} [DS007]") from None
     return target
 
 
@@ -65,9 +67,11 @@ def _download(one: sources.Download, cache: Path) -> Path:
     try:
         return Path(pooch.retrieve(one.url, f"sha256:{one.sha256}", fname=name, path=cache))
     except requests.RequestException as error:
-        raise DatasetError(f"{one.url} cannot be fetched: {error}") from None
+        raise DatasetError(f"{one.url} cannot be fetched: {error} [DS008]") from None
     except ValueError:
-        raise DatasetError(f"{one.url} is not the file that is known: its SHA-256 is not {one.sha256}") from None
+        raise DatasetError(
+            f"{one.url} is not the file that is known: its SHA-256 is not {one.sha256} [DS009]"
+        ) from None
 
 
 def _store(content: Any, target: Path) -> None:

@@ -103,7 +103,7 @@ def assembled(
 def _entry(name: str) -> _Entry:
     if name not in _ENTRIES:
         hint = suggestion(name, _ENTRIES) or f"; the data sets are {listed(_ENTRIES, 20)}"
-        raise DatasetError(f"there is no data set {name!r}{hint}")
+        raise DatasetError(f"there is no data set {name!r}{hint} [DS010]")
     return _ENTRIES[name]
 
 
@@ -112,7 +112,7 @@ def _dealt(name: str, layout: Layout, parties: int) -> tuple[Mapping[str, Mappin
     everything = {key: column for held in layout.parties.values() for key, column in held.items()}
     features = [key for key in everything if key != label]
     if not 1 <= parties <= len(features):
-        raise DatasetError(f"data set {name!r} has {len(features)} columns; parties must be 1 to that many")
+        raise DatasetError(f"data set {name!r} has {len(features)} columns; parties must be 1 to that many [DS011]")
     dealt: dict[str, dict[str, Column]] = {}
     for place, run in enumerate(np.array_split(np.arange(len(features)), parties), start=1):
         dealt[f"party{place}"] = {features[key]: everything[features[key]] for key in run}
@@ -122,13 +122,13 @@ def _dealt(name: str, layout: Layout, parties: int) -> tuple[Mapping[str, Mappin
 
 def _kept(count: int, tests: NDArray[np.bool_] | None, split: Split, rows: int | None) -> NDArray[np.int64]:
     if split not in ("all", "train", "test"):
-        raise DatasetError(f'split must be "all", "train" or "test", not {split!r}')
+        raise DatasetError(f'split must be "all", "train" or "test", not {split!r} [DS012]')
     held_out = np.arange(count) % _HELD_OUT == _HELD_OUT - 1 if tests is None else tests
     wanted = np.ones(count, bool) if split == "all" else held_out == (split == "test")
     kept = np.flatnonzero(wanted)
     if rows is None:
         return kept
     if not 1 <= rows <= len(kept):
-        raise DatasetError(f"rows must be 1 to {len(kept)}, not {rows}")
+        raise DatasetError(f"rows must be 1 to {len(kept)}, not {rows} [DS013]")
     # A sample of public data, the same each time: not a source of privacy.
     return np.sort(np.random.default_rng(0).choice(kept, rows, replace=False))

@@ -67,7 +67,7 @@ def png(data: bytes, lines: int) -> NDArray[np.uint8]:
             packed += body
     width, height, depth, colours, *_, interlaced = struct.unpack(">IIBBBBB", header)
     if (depth, colours, interlaced) != (8, 2, 0) or height < lines:
-        raise ValueError("not a picture of eight bits a colour, line after line")
+        raise ValueError("not a picture of eight bits a colour, line after line [VA274]")
     stride = 3 * width
     coded = np.frombuffer(zlib.decompress(packed), dtype=np.uint8).reshape(height, 1 + stride)[:lines]
     above = bytes(stride)

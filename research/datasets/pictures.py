@@ -33,7 +33,7 @@ class Halves:
 def load_halves(name: str, *, folder: str | Path | None = None, rows: int | None = None) -> tuple[Halves, Halves]:
     """Training and test pictures of ``mnist`` or ``cifar-10`` (10,000 and 2,000 of it); ``rows`` keeps the first."""
     if name not in _FILES:
-        raise DatasetError(f"there are no pictures {name!r}; there are {' and '.join(_FILES)}")
+        raise DatasetError(f"there are no pictures {name!r}; there are {' and '.join(_FILES)} [DS014]")
     stored = sources.stored(sources.located(_FILES[name], name, folder))
     train = _cut(stored["x_train"][:rows], stored["y_train"][:rows])
     return train, _cut(stored["x_test"][:rows], stored["y_test"][:rows])

@@ -194,12 +194,14 @@ def located(file: DataFile, dataset: str, folder: str | Path | None) -> Path:
         f"python -m research fetch {dataset} --data FOLDER (origin: {file.origin})"
     )
     if place is None:
-        raise DatasetError(f"data set {dataset!r} needs {file.name}, but no data folder is set; {ways}")
+        raise DatasetError(f"data set {dataset!r} needs {file.name}, but no data folder is set; {ways} [DS015]")
     path = place / file.name
     if not path.is_file():
-        raise DatasetError(f"data set {dataset!r} needs {file.name}, which is not in {place}; {ways}")
+        raise DatasetError(f"data set {dataset!r} needs {file.name}, which is not in {place}; {ways} [DS016]")
     if not matches(path, file):
-        raise DatasetError(f"{path} is damaged or another version: it holds other values; delete it, then {ways}")
+        raise DatasetError(
+            f"{path} is damaged or another version: it holds other values; delete it, then {ways} [DS017]"
+        )
     return path
 
 

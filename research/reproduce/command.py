@@ -163,4 +163,4 @@ def _prepare(out: Path) -> None:
         out.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=out).close()
     except OSError as error:
-        raise StorageError(f"{out} cannot be written ({error.strerror}): choose another --out") from None
+        raise StorageError(f"{out} cannot be written ({error.strerror}): choose another --out [SO045]") from None

@@ -110,7 +110,7 @@ def marginals(of: Bench, epsilon: float, seed: int) -> tuple[Products, tuple[Eve
     model.simulate(of.tables, roster, stream(seed, of.name, "start", epsilon), task=planned)
     fitted = model.population_.fitted
     if not isinstance(fitted, Products):
-        raise TypeError("a start needs a mixture of products")
+        raise TypeError("a start needs a mixture of products [VA275]")
     return fitted, tuple(planned.events), model.sample(of.train.rows)
 
 

@@ -101,9 +101,9 @@ def read_csv(path: Path) -> list[Row]:
         with path.open(newline="", encoding="utf-8") as opened:
             return [_row(cells) for cells in csv.DictReader(opened)]
     except OSError as error:
-        raise StudyError(f"{path} cannot be read: {error.strerror}") from None
+        raise StudyError(f"{path} cannot be read: {error.strerror} [ST613]") from None
     except (KeyError, TypeError, ValueError):
-        raise StudyError(f"{path} is no table of results: its columns are those of Row") from None
+        raise StudyError(f"{path} is no table of results: its columns are those of Row [ST614]") from None
 
 
 def _row(cells: dict[str, str]) -> Row:

@@ -38,7 +38,7 @@ def synthesise(
     from research.synthesis.ours import WAYS, tables
 
     if way >= len(WAYS):
-        raise StudyError(f"--way must be 0 to {len(WAYS) - 1}")
+        raise StudyError(f"--way must be 0 to {len(WAYS) - 1} [ST615]")
     of = bench(name, data, rows)
     for each in epsilon:
         for seed, made_up in tables(of, WAYS[way], each, range(first, first + seeds)):
@@ -81,7 +81,7 @@ def _of_peer(path: Path, benches: dict[str, Bench], data: Path | None) -> Iterat
         name, method = str(about["data"]), str(about["method"])
         epsilon, seed = float(about["epsilon"]), int(about["seed"])
     except (OSError, KeyError, ValueError, TypeError):
-        raise StudyError(f"{path} is no table of codes that a peer made") from None
+        raise StudyError(f"{path} is no table of codes that a peer made [ST616]") from None
     if name not in benches:
         benches[name] = bench(name, data)
     of = benches[name]

@@ -137,7 +137,7 @@ class Bench:
 def bench(name: str, folder: Path | None = None, rows: int | None = None) -> Bench:
     """A data set of the comparison; with ``rows``, that many training and test people at most."""
     if name not in _LAYOUTS:
-        raise DatasetError(f"there is no comparison on {name!r}; choose from {', '.join(DATA)}")
+        raise DatasetError(f"there is no comparison on {name!r}; choose from {', '.join(DATA)} [DS018]")
     layout = _LAYOUTS[name]
     parties = {party: {key: _whole(column) for key, column in held.items()} for party, held in layout.parties.items()}
     whole = replace(layout, parties=parties)

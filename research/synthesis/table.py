@@ -33,8 +33,8 @@ def read(path: Path) -> list[Score]:
                 for line in csv.DictReader(opened)
             ]
     except OSError as error:
-        raise StudyError(f"{path} cannot be read: {error.strerror}") from None
+        raise StudyError(f"{path} cannot be read: {error.strerror} [ST617]") from None
     except (KeyError, TypeError, ValueError):
         raise StudyError(
-            f"{path} is no table of scores: its columns are {', '.join(f.name for f in fields(Score))}"
+            f"{path} is no table of scores: its columns are {', '.join(f.name for f in fields(Score))} [ST618]"
         ) from None

@@ -3,9 +3,24 @@
 Each class has an exit code, documented in ``docs/reference/errors.md``. A message is one sentence that says what is
 wrong, where, and what to do; it never carries a value from a party's table, a share or a key. The other participants
 are told a fixed sentence in its place, unless the message is *public*.
+
+A sentence ends with its code, such as ``[ST104]``: two letters for the class and a number that stays the same however
+the sentence is improved. ``docs/reference/error-codes.md`` lists all of them. The code stands in the literal itself,
+so it goes wherever the sentence goes. Where a sentence quotes another, the code of the quoted one is kept, at the end:
+it says where the trouble began.
 """
 
 from __future__ import annotations
+
+import re
+from typing import Any
+
+PREFIXES = (
+    *("SC", "DA", "DS", "ST", "AL", "PO", "BU", "LE", "PR", "SO", "OF"),
+    *("ID", "CN", "PE", "MS", "DI", "FE", "EN", "CA", "SH", "VA", "CO"),
+)
+"""How codes begin."""
+_CODE = re.compile(rf" \[((?:{'|'.join(PREFIXES)})\d{{3}})\]")
 
 NO_PART = "it does not take part in this study; only its own log says why"
 """What the others are told by a party of which no share has left, whatever its reason: a reason may tell about data."""
@@ -17,12 +32,44 @@ NO_RESULT = "the study ends here without a result, and what was sent stays spent
 """
 
 
+def code_of(text: str) -> str | None:
+    """The code of a sentence: of several, the first, which belongs to what the others quote."""
+    found = _CODE.search(text)
+    return None if found is None else found[1]
+
+
+def without_code(text: str) -> str:
+    """A sentence without its code."""
+    return _CODE.sub("", text)
+
+
+def one_code(text: str) -> str:
+    """A sentence with one code, at its end."""
+    found = code_of(text)
+    return text if found is None else f"{without_code(text)} [{found}]"
+
+
+def last_code(text: str) -> str:
+    """The code at the very end of a text that is to be cut, with the blank before it; nothing if there is none."""
+    found = _CODE.search(text, len(text) - 8) if text.endswith("]") and len(text) > 8 else None
+    return "" if found is None else found[0]
+
+
 class ColonnadeError(Exception):
     """Base of all errors raised on purpose."""
 
     exit_code = 1
     public = False
     """Whether the message says only what every participant sees or knows anyway, so that it is told as it is."""
+
+    def __init__(self, *args: Any) -> None:
+        said = [one_code(arg) if isinstance(arg, str) else arg for arg in args[:1]]
+        super().__init__(*said, *args[1:])
+
+    @property
+    def code(self) -> str | None:
+        """The code of the sentence, such as ``ST104``; ``None`` where it has none."""
+        return code_of(str(self))
 
     @property
     def for_peers(self) -> str:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import unicodedata
 
+from colonnade.errors import last_code
+
 LONGEST = 1000
 """Characters of one sentence or name that are shown."""
 _UNSEEN = "\N{REPLACEMENT CHARACTER}"
@@ -15,10 +17,13 @@ _CUT = " [...]"
 
 
 def harmless(text: object, longest: int = LONGEST, keep: str = "") -> str:
-    """One line of text: whatever cannot be seen is replaced by a sign that can, and what is too long is cut."""
+    """One line of text: what cannot be seen is replaced by a sign, and what is too long is cut, but for its code."""
     whole = str(text)
     shown = visible(whole[: longest + 1], keep)
-    return shown if len(whole) <= longest else shown[: max(0, longest - len(_CUT))] + _CUT
+    if len(whole) <= longest:
+        return shown
+    end = _CUT + last_code(whole)
+    return shown[: max(0, longest - len(end))] + end
 
 
 def harmless_lines(text: str, longest: int = LONGEST) -> str:

@@ -29,7 +29,7 @@ class Stream:
 
     def __init__(self, key: bytes) -> None:
         if len(key) != KEY_BYTES:
-            raise ValueError(f"a stream key has {KEY_BYTES} bytes, not {len(key)}")
+            raise ValueError(f"a stream key has {KEY_BYTES} bytes, not {len(key)} [VA155]")
         self._cipher = Cipher(algorithms.AES(key), _FROM_ZERO).encryptor()
         self._ahead, self._at, self._reach = _NOTHING, 0, _FIRST
 
@@ -40,7 +40,7 @@ class Stream:
 
     def __reduce__(self) -> NoReturn:
         """Refused: a copy would give the same bits again, and one in another process would leave this one with them."""
-        raise TypeError("a stream of random bits is neither copied nor sent: draw a new key where it is needed")
+        raise TypeError("a stream of random bits is neither copied nor sent: draw a new key where it is needed [VA156]")
 
     def bytes(self, count: int) -> bytes:
         """The next ``count`` bytes."""

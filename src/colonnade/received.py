@@ -225,7 +225,7 @@ class Message:
     def check(self, fields: Mapping[str, Any], peer: str) -> None:
         """Refuse fields that are not as declared, in the name of ``peer``."""
         if fields.keys() != self.fields.keys():
-            raise ProtocolError(f"{peer} sent a message {self.kind!r} with other fields than were due")
+            raise ProtocolError(f"{peer} sent a message {self.kind!r} with other fields than were due [MS048]")
         for name, form in self.fields.items():
             if not form.fits(fields[name]):
                 raise refused(peer, self, name)
@@ -240,4 +240,6 @@ def received(link: Source, peer: str, due: Message) -> dict[str, Any]:
 
 def refused(peer: str, message: Message, field: str) -> ProtocolError:
     """The error about a field of a message that is not what was due."""
-    return ProtocolError(f"{peer} sent a message {message.kind!r} in which {field!r} is not of the form or range due")
+    return ProtocolError(
+        f"{peer} sent a message {message.kind!r} in which {field!r} is not of the form or range due [MS049]"
+    )

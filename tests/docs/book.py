@@ -12,6 +12,7 @@ from tests.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "three-organisations"
+CODES = ROOT / "docs" / "reference" / "error-codes.md"
 _FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```\s*$", re.MULTILINE | re.DOTALL)
 _MADE = ("certs", "runs", "coordinator", "*.key", "*.crt", "ledger.sqlite*", "alignments")
 
@@ -61,8 +62,8 @@ def chain(page: Path) -> list[Path]:
 
 
 def text_of(*patterns: str) -> str:
-    """Pages of the documentation, one after the other."""
-    found = [page for pattern in patterns for page in sorted((ROOT / "docs").glob(pattern))]
+    """Pages of the documentation that people have written, one after the other."""
+    found = [page for pattern in patterns for page in sorted((ROOT / "docs").glob(pattern)) if page != CODES]
     return "\n".join(page.read_text(encoding="utf-8") for page in found)
 
 

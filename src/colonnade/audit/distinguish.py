@@ -97,10 +97,10 @@ def profile_audit(
     """
     grid = np.asarray(epsilons, dtype=np.float64)
     if not np.isfinite(grid).all() or np.any(np.abs(grid) > _FURTHEST):
-        raise PrivacyError(f"the epsilons of an audit must be finite numbers of at most {_FURTHEST:g}")
+        raise PrivacyError(f"the epsilons of an audit must be finite numbers of at most {_FURTHEST:g} [PR002]")
     claimed = np.asarray(claim(grid), dtype=np.float64)
     if grid.ndim != 1 or not grid.size or claimed.shape != grid.shape or np.isnan(claimed).any():
-        raise PrivacyError("a claim gives one delta for each epsilon of the audit, and this one does not")
+        raise PrivacyError("a claim gives one delta for each epsilon of the audit, and this one does not [PR003]")
     halves = _Halves.of(p, q, confidence)
     level = (1 - confidence) / (4 * grid.size)  # two bounds for each epsilon and order
     curves = np.array([halves.lower_curve(order, grid, level) for order in (0, 1)])
@@ -137,7 +137,7 @@ class _Halves:
     @classmethod
     def of(cls, p: ArrayLike, q: ArrayLike, confidence: float) -> _Halves:
         if not 0 < confidence < 1:
-            raise PrivacyError(f"the confidence of an audit lies strictly between 0 and 1, not {confidence}")
+            raise PrivacyError(f"the confidence of an audit lies strictly between 0 and 1, not {confidence} [PR004]")
         both = _samples(p), _samples(q)
         first = tuple(np.sort(x[: x.size // 2]) for x in both)
         second = tuple(np.sort(x[x.size // 2 :]) for x in both)
@@ -185,7 +185,7 @@ class _Halves:
     def epsilon(self, delta: float, level: float) -> float:
         """The larger of the two orders' lower bounds on log((P(E) - delta) / Q(E)), at least zero."""
         if not 0 <= delta < 1:
-            raise PrivacyError(f"delta must be a probability below 1, not {delta}")
+            raise PrivacyError(f"delta must be a probability below 1, not {delta} [PR005]")
         lower, upper = self._promising
         found = 0.0
         for order in (0, 1):
@@ -199,9 +199,9 @@ class _Halves:
 def _samples(values: ArrayLike) -> NDArray[Any]:
     found = np.asarray(values)
     if found.ndim != 1 or found.size < _FEWEST:
-        raise PrivacyError(f"an audit needs at least {_FEWEST} samples of each neighbour, in one row")
+        raise PrivacyError(f"an audit needs at least {_FEWEST} samples of each neighbour, in one row [PR006]")
     if found.dtype.kind not in "iuf" or not np.isfinite(found).all():
-        raise PrivacyError("the samples of an audit must be finite numbers")
+        raise PrivacyError("the samples of an audit must be finite numbers [PR007]")
     return found
 
 

@@ -64,14 +64,14 @@ def sensitivity_probe(
     for index, (left, right) in enumerate(neighbours):
         before, after = _whole(released(left)), _whole(released(right))
         if len(before) != len(after):
-            raise PrivacyError(f"the two tables of pair {index} give vectors of different lengths")
+            raise PrivacyError(f"the two tables of pair {index} give vectors of different lengths [PR008]")
         moves = [abs(a - b) for a, b in zip(before, after, strict=True)]
         here_l1, here_l2 = sum(moves), sum(move * move for move in moves)
         l1, l1_pair = (here_l1, index) if here_l1 > l1 else (l1, l1_pair)
         l2_squared, l2_pair = (here_l2, index) if here_l2 > l2_squared else (l2_squared, l2_pair)
         pairs = index + 1
     if not pairs:
-        raise PrivacyError("a probe needs at least one pair of neighbouring tables")
+        raise PrivacyError("a probe needs at least one pair of neighbouring tables [PR009]")
     return ProbeReport(pairs, Change(l1, l2_squared), l1_pair, l2_pair, Change(bound.l1, bound.l2_squared))
 
 
@@ -118,4 +118,4 @@ def _whole(values: Any) -> list[int]:
         return [int(value) for value in flat]
     if flat.dtype.kind in "iu" or (flat.dtype.kind == "O" and all(isinstance(value, int) for value in flat)):
         return [int(value) for value in flat]
-    raise PrivacyError("a probe compares integers, and what is released here are none: quantise first")
+    raise PrivacyError("a probe compares integers, and what is released here are none: quantise first [PR010]")

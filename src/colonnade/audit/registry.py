@@ -115,7 +115,7 @@ def register(
 
     def enter(build: Build) -> Build:
         if name in _SUBJECTS:
-            raise ValueError(f"games named {name!r} are registered already")
+            raise ValueError(f"games named {name!r} are registered already [VA003]")
         about = (lambda task: isinstance(task, plays)) if isinstance(plays, type) else plays
         _SUBJECTS[name] = Subject(name, summary, plan, build, about)
         return build
@@ -145,7 +145,7 @@ def subject(task: Task) -> str:
     if found is None:
         raise StudyError(
             "there is no game about this study: an exact answer promises nothing to whoever receives it, and other "
-            "kinds of task cannot be audited yet"
+            "kinds of task cannot be audited yet [ST014]"
         )
     return found
 
@@ -154,10 +154,14 @@ def games(name: str, task: Task | None = None) -> tuple[Game, ...]:
     """The games of a model or mechanism, about the given task or about the registered one."""
     known = _subjects().get(name)
     if known is None:
-        raise StudyError(f"there are no games named {name!r}; choose from {', '.join(_SUBJECTS)}, or a STUDY.toml")
+        raise StudyError(
+            f"there are no games named {name!r}; choose from {', '.join(_SUBJECTS)}, or a STUDY.toml [ST015]"
+        )
     found = tuple(known.build(known.plan() if task is None else task))
     if not found:
-        raise StudyError(f"{name} is registered but gives no games for this task: let its row yield at least one")
+        raise StudyError(
+            f"{name} is registered but gives no games for this task: let its row yield at least one [ST016]"
+        )
     return found
 
 
@@ -200,9 +204,9 @@ _TWINS: list[Twin] = []
 def register_twin(subject: str, role: str, broken: str, make: Make, part: str = "") -> None:
     """Enter a game that is broken on purpose and that an audit must catch; the game itself is registered before."""
     if subject not in _subjects():
-        raise ValueError(f"a twin of {subject!r} needs games of that name: register those first")
+        raise ValueError(f"a twin of {subject!r} needs games of that name: register those first [VA004]")
     if any((twin.subject, twin.role, twin.broken, twin.part) == (subject, role, broken, part) for twin in _TWINS):
-        raise ValueError(f"a twin of {subject!r} with {broken!r} is registered already")
+        raise ValueError(f"a twin of {subject!r} with {broken!r} is registered already [VA005]")
     _TWINS.append(Twin(subject, role, broken, make, part))
 
 

@@ -55,7 +55,7 @@ class LaplaceShares:
     def __call__(self, weight: Fraction, count: int, stream: Stream) -> NDArray[np.int64]:
         """Draw ``count`` shares of this weight."""
         if weight.numerator != 1:
-            raise PrivacyError("a share of Laplace noise has a weight of one over a whole number")
+            raise PrivacyError("a share of Laplace noise has a weight of one over a whole number [PR011]")
         if weight == 1:
             return discrete_laplace(self.scale, count, stream)
         return discrete_laplace_share(self.scale, weight.denominator, count, stream)

@@ -171,9 +171,9 @@ def plan(
 
     asked = scaling.Asked(workers, hubs, bandwidth, round_trip, partitions, table, one_machine, bench, links)
     if cost + rounds + rows + epsilon > 1 or not (asked.anything or cost + rounds + rows + epsilon):
-        raise StudyError("ask one question at a time: --rounds, --rows, --epsilon or --cost")
+        raise StudyError("ask one question at a time: --rounds, --rows, --epsilon or --cost [ST017]")
     if asked.anything and (rounds or rows or epsilon):
-        raise StudyError("workers, hubs and lines are about --cost, and not about rounds, rows or epsilon")
+        raise StudyError("workers, hubs and lines are about --cost, and not about rounds, rows or epsilon [ST018]")
     if asked.anything or cost:
         command.cost(study, asked, error, noise_multiplier, rows_given, json)
         return

@@ -82,7 +82,7 @@ def again_for_all(study: Study, configs: Sequence[PartyConfig], again: Again) ->
     said = [sentence for config, sentence in found if sentence and config.content.policy.again is not True]
     if said and callable(again):
         if not again(f"{study.name!r} {said[0]}"):
-            raise PolicyError(f"study {study.name!r} was not run again; nothing was started")
+            raise PolicyError(f"study {study.name!r} was not run again; nothing was started [PO001]")
     elif said and not again:
         raise PolicyError(refusal(study, said[0]))
     return any(sentence for _, sentence in found)
@@ -119,5 +119,5 @@ def approval_for_all(
     if given is None:
         return None, repeated
     if not given(study, study.statement):
-        raise PolicyError(f"study {study.name!r} was not approved; nothing was started")
+        raise PolicyError(f"study {study.name!r} was not approved; nothing was started [PO002]")
     return study.digest, repeated

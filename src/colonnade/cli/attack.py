@@ -52,7 +52,9 @@ def membership(
     pool, sizes = _people(model, {"members": members, "others": others}, id)
     size, everybody = sizes["members"], sum(sizes.values())
     if size < 4 or everybody - size < 4:
-        raise DataError("a membership attack needs at least four members and four others; a few hundred say more")
+        raise DataError(
+            "a membership attack needs at least four members and four others; a few hundred say more [DA022]"
+        )
     see = confidence if seen is None else nearness_of(seen, seed)
     target = see(model, pool)
     with progress_bar(not json) as progress:
@@ -104,7 +106,7 @@ def labels(
     people, sizes = _people(model, {"members": members}, id)
     if not known < sizes["members"]:
         raise DataError(
-            f"there are {sizes['members']:,} members: fewer than that must be --known, to judge by the rest"
+            f"there are {sizes['members']:,} members: fewer than that must be --known, to judge by the rest [DA023]"
         )
     result = infer_labels(returned_by(model, people, known, seed), seed=seed)
     _leave(out, "labels", path, result, {"seed": seed}, json)
@@ -115,7 +117,7 @@ def labels(
 
 def _check_party(model: Estimator, party: str) -> None:
     if party not in model.schemas_:
-        raise StudyError(f"the model knows no party {party}; it knows {', '.join(model.schemas_)}")
+        raise StudyError(f"the model knows no party {party}; it knows {', '.join(model.schemas_)} [ST019]")
 
 
 def _people(
@@ -131,7 +133,9 @@ def _people(
             parts[party].append(cells)
         rows = {cells.num_rows for cells in read.values()}
         if len(rows) > 1:
-            raise DataError(f"the files of --{group} have different numbers of rows: give files about the same people")
+            raise DataError(
+                f"the files of --{group} have different numbers of rows: give files about the same people [DA024]"
+            )
         if id is None:
             _check_places(group, read)
         sizes[group] = rows.pop()
@@ -140,7 +144,9 @@ def _people(
     try:
         joined = {party: pa.concat_tables(_alike(some, model, party, id)) for party, some in parts.items()}
     except pa.ArrowInvalid:
-        raise DataError("two files of one party have columns of different types: give files of one format") from None
+        raise DataError(
+            "two files of one party have columns of different types: give files of one format [DA025]"
+        ) from None
     read_in = {
         party: read_table(cells, model.schemas_[party], id=id, name=f"the files of {party}")
         for party, cells in joined.items()
@@ -156,7 +162,7 @@ def _check_apart(parts: Mapping[str, Sequence[Any]], groups: Sequence[str], id: 
             if count := pc.sum(pc.is_in(more, value_set=some, skip_nulls=True)).as_py():
                 raise DataError(
                     f"{count:,} of the people of --{group} are among those of --{before}, too, by the column {id!r}: "
-                    "give each person in one of the two"
+                    "give each person in one of the two [DA026]"
                 )
 
 
@@ -168,7 +174,7 @@ def _check_places(group: str, read: Mapping[str, Any]) -> None:
         if len(ids) and len(pc.unique(ids)) == len(ids) and any(_reordered(ids, each) for each in others):
             raise DataError(
                 f"the files of --{group} have the same cells in their columns {name!r}, in different orders: say "
-                f"--id {name}, so that rows of the same person belong together"
+                f"--id {name}, so that rows of the same person belong together [DA027]"
             )
 
 
@@ -196,11 +202,13 @@ def _by_party(group: str, given: Sequence[str], parties: Sequence[str]) -> dict[
         elif party in parties:
             found[party] = Path(path)
         else:
-            raise DataError(f"--{group} names {party}, whom the model does not know; it knows {', '.join(parties)}")
+            raise DataError(
+                f"--{group} names {party}, whom the model does not know; it knows {', '.join(parties)} [DA028]"
+            )
     if missing := [party for party in parties if party not in found]:
         raise DataError(
             f"--{group} lacks a file of {', '.join(missing)}: give --{group} PARTY=FILE for each party, or one file "
-            "with the columns of all"
+            "with the columns of all [DA029]"
         )
     return found
 
@@ -215,7 +223,7 @@ def _alike(parts: Sequence[Any], model: Estimator, party: str, id: str | None) -
     for cells in parts:
         if missing := [name for name in wanted if name not in cells.column_names]:
             why = "which --id names" if missing[0] == id else "which the model needs"
-            raise DataError(f"a file of {party} has no column {missing[0]!r}, {why}")
+            raise DataError(f"a file of {party} has no column {missing[0]!r}, {why} [DA030]")
     return [cells.select(wanted) for cells in parts]
 
 
@@ -224,7 +232,7 @@ def _shape(text: str | None) -> tuple[int, ...]:
         return ()
     sides = text.lower().split("x")
     if len(sides) not in (2, 3) or not all(side.isdecimal() and 0 < int(side) <= 4096 for side in sides):
-        raise StudyError("--shape is written HEIGHTxWIDTH or HEIGHTxWIDTHxCHANNELS, such as 28x14")
+        raise StudyError("--shape is written HEIGHTxWIDTH or HEIGHTxWIDTHxCHANNELS, such as 28x14 [ST020]")
     return tuple(int(side) for side in sides)
 
 

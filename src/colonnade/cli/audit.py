@@ -86,15 +86,17 @@ def prepare(out: Path, names: Sequence[str]) -> None:
     """Make the folder for these files and test that it can be written, before an audit that may take hours."""
     for place in (out, *out.parents):
         if place.exists() and not place.is_dir():
-            raise StorageError(f"{place} is a file and the audit is to be left in a folder: choose another --out")
+            raise StorageError(
+                f"{place} is a file and the audit is to be left in a folder: choose another --out [SO001]"
+            )
     try:
         out.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=out).close()
     except OSError as error:
-        raise StorageError(f"{out} cannot be written ({error.strerror}): choose another --out") from None
+        raise StorageError(f"{out} cannot be written ({error.strerror}): choose another --out [SO002]") from None
     for name in names:
         if (out / name).is_dir():
-            raise StorageError(f"{out / name} is a folder where the audit writes a file: choose another --out")
+            raise StorageError(f"{out / name} is a folder where the audit writes a file: choose another --out [SO003]")
 
 
 def _listing() -> list[dict[str, Any]]:

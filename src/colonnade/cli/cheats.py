@@ -74,7 +74,7 @@ def _scenes(names: Sequence[str]) -> list[Scene]:
     known = all_scenes()
     for name in names:
         if name not in known:
-            raise StudyError(f"no protocol {name!r} is played: choose among {', '.join(known)}")
+            raise StudyError(f"no protocol {name!r} is played: choose among {', '.join(known)} [ST021]")
     return [known[name] for name in names or known]
 
 
@@ -82,7 +82,7 @@ def _cheats(named: Sequence[str]) -> list[Cheat]:
     found = [cheat for cheat in CHEATS if not named or any(text in cheat.name for text in named)]
     if not found:
         raise StudyError(
-            f"no cheat has these words in its name: choose among {'; '.join(cheat.name for cheat in CHEATS)}"
+            f"no cheat has these words in its name: choose among {'; '.join(cheat.name for cheat in CHEATS)} [ST022]"
         )
     return found
 
@@ -90,7 +90,7 @@ def _cheats(named: Sequence[str]) -> list[Cheat]:
 def _committee(text: str) -> tuple[int, int]:
     known = {f"{seats}/{threshold}": (seats, threshold) for seats, threshold in COMMITTEES}
     if text not in known:
-        raise StudyError(f"a committee is one of {', '.join(known)} (seats/threshold), not {text!r}")
+        raise StudyError(f"a committee is one of {', '.join(known)} (seats/threshold), not {text!r} [ST023]")
     return known[text]
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from colonnade.study import PartyConfig
     from colonnade.study.console_part import ConsolePart, Role
 
-NEEDS_EXTRA = "this needs what the console is made of: pip install 'colonnade[console]'"
+NEEDS_EXTRA = "this needs what the console is made of: pip install 'colonnade[console]' [ST024]"
 
 
 def console(
@@ -48,7 +48,7 @@ def console(
     access_of, sign_in_address, read_address = _serving()
     address = read_address(folder)
     if address is None:
-        raise ConnectError(f"no console runs for {config}: start its agent or hub first")
+        raise ConnectError(f"no console runs for {config}: start its agent or hub first [CN001]")
     access = access_of(folder, part, dict, part.address[1])
     facts: dict[str, Any] = {"address": address}
     if end_sessions:
@@ -141,15 +141,15 @@ def whose(config: Path) -> tuple[Path, ConsolePart]:
     try:
         is_hub = "members" in reading.read_toml(config)
     except reading.Unreadable as error:
-        raise StudyError(f"{config} cannot be read: {error}") from None
+        raise StudyError(f"{config} cannot be read: {error} [ST025]") from None
     if is_hub:
         hub = Members.load(config).hub
         if hub is None or not hub.console:
-            raise StudyError(f'{config} names no console: add console = "127.0.0.1:8470" to its [hub]')
+            raise StudyError(f'{config} names no console: add console = "127.0.0.1:8470" to its [hub] [ST026]')
         return config.parent / hub.folder / "console", hub.console
     folder, part = _of_agent(PartyConfig.load(config))
     if not part:
-        raise StudyError(f'{config} names no console: add console = "127.0.0.1:8471" to its [agent]')
+        raise StudyError(f'{config} names no console: add console = "127.0.0.1:8471" to its [agent] [ST027]')
     return folder, part
 
 
@@ -180,7 +180,7 @@ def _name(person: str | None) -> str:
         except (KeyError, OSError):  # a user without a name, as in a container
             person = "somebody at the terminal"
     if not person.strip() or not person.isprintable() or len(person) > 80:
-        raise StudyError("--person must be one short line of text")
+        raise StudyError("--person must be one short line of text [ST028]")
     return person
 
 

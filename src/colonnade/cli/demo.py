@@ -149,7 +149,9 @@ def _make_room(out: Path) -> None:
     """Replace an earlier demonstration, and nothing else."""
     if out.is_dir() and any(out.iterdir()):
         if not (out / _MARK).is_file():
-            raise StudyError(f"{out} is not empty and holds no earlier demonstration; choose another place with --out")
+            raise StudyError(
+                f"{out} is not empty and holds no earlier demonstration; choose another place with --out [ST029]"
+            )
         for name in ("study", "parties", "earlier"):
             shutil.rmtree(out / name, ignore_errors=True)
         for name in FILES:

@@ -48,7 +48,7 @@ class Example:
         try:
             to.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise StorageError(f"{to.parent} cannot be made: {error.strerror}") from None
+            raise StorageError(f"{to.parent} cannot be made: {error.strerror} [SO004]") from None
         try:
             shutil.copytree(self.folder, to, ignore=_left_out, copy_function=shutil.copyfile)
             page = to / "README.md"
@@ -57,7 +57,7 @@ class Example:
             raise _there_already(to) from None
         except (OSError, shutil.Error) as error:
             why = error.strerror if isinstance(error, OSError) else None
-            raise StorageError(f"{to} cannot be written: {why or 'not all files could be copied'}") from None
+            raise StorageError(f"{to} cannot be written: {why or 'not all files could be copied'} [SO005]") from None
 
 
 def examples() -> dict[str, Example]:
@@ -65,7 +65,9 @@ def examples() -> dict[str, Example]:
     home = _INSTALLED if _INSTALLED.is_dir() else _IN_THE_REPOSITORY
     found = sorted(page.parent for page in home.glob("*/README.md"))
     if not found:
-        raise StorageError("no example was installed with Colonnade: install its wheel, or clone its repository")
+        raise StorageError(
+            "no example was installed with Colonnade: install its wheel, or clone its repository [SO006]"
+        )
     return {folder.name: Example(folder.name, folder) for folder in found}
 
 
@@ -103,14 +105,16 @@ def copy_example(
     """Copy an example to a new folder; nothing that is there is overwritten."""
     known = examples()
     if name not in known:
-        raise StudyError(f"there is no example {name!r}: take one of {', '.join(known)}")
+        raise StudyError(f"there is no example {name!r}: take one of {', '.join(known)} [ST030]")
     target = Path(name) if folder is None else folder
     if target.exists() or target.is_symlink():
         raise _there_already(target)
     beside = {other: target.absolute().parent / other for other in known[name].needs}
     copied = {name: target} | {other: place for other, place in beside.items() if not place.exists()}
     if target.absolute() in beside.values():
-        raise StudyError(f"{target} is where {' and '.join(beside)} must lie, which {name} needs: name another folder")
+        raise StudyError(
+            f"{target} is where {' and '.join(beside)} must lie, which {name} needs: name another folder [ST031]"
+        )
     for each, place in copied.items():
         known[each].copy(place)
     if json:
@@ -123,4 +127,4 @@ def copy_example(
 
 
 def _there_already(target: Path) -> StorageError:
-    return StorageError(f"{target} is there already, and nothing is overwritten: name another folder")
+    return StorageError(f"{target} is there already, and nothing is overwritten: name another folder [SO007]")

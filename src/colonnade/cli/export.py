@@ -16,9 +16,11 @@ FORMATS = ("onnx", "json")
 def export(path: Path, to: str, out: Path, *, force: bool, json: bool) -> None:
     """Write the file and say what it takes and gives."""
     if to not in FORMATS:
-        raise StudyError(f"--to is {' or '.join(FORMATS)}, not {to!r}; a scikit-learn pipeline is made in Python")
+        raise StudyError(
+            f"--to is {' or '.join(FORMATS)}, not {to!r}; a scikit-learn pipeline is made in Python [ST032]"
+        )
     if out.exists() and not force:
-        raise StorageError(f"{out} is there already: add --force to replace it, or choose another --out")
+        raise StorageError(f"{out} is there already: add --force to replace it, or choose another --out [SO008]")
     model = Estimator.load(path)
     with files.about(out):
         if to == "onnx":

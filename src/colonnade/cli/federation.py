@@ -54,7 +54,7 @@ def begin(name: str, address: str, out: Path, json: bool) -> None:
     """Make the hub's key, and a federation that has no other member yet."""
     path = out / FEDERATION
     if path.exists():
-        raise FederationError(f"{path} exists already and is not overwritten")
+        raise FederationError(f"{path} exists already and is not overwritten [FE001]")
     made = identity(COORDINATOR, out)
     certificate = Certificate.load(made["certificate"])
     Members(name, address, {COORDINATOR: certificate}, {COORDINATOR: "hub"}, None, path).save(path)
@@ -123,7 +123,7 @@ def invite(
         token.check_time(datetime.now(UTC))
         time.sleep(_LOOK_SECONDS)
     if held is None or held.id != token.id or (said := held.words(token.hub)) is None:
-        raise FederationError(f"the invitation of {name} was taken back")
+        raise FederationError(f"the invitation of {name} was taken back [FE002]")
     emit({"name": name, "words": said}) if json else say(
         f"{name} has joined. Ask it, by telephone, which words it sees; here they are:\n\n  {said}\n\n"
         f"if they are the same: colonnade admit {federation} {name}"
@@ -137,7 +137,8 @@ def admit(federation: Path, name: str, words: str | None, json: bool) -> None:
     said = None if held is None else held.words(found.certificates[COORDINATOR])
     if said is not None and not _same(said, words, f"Does {name} see the words {said!r}?"):
         raise FederationError(
-            f"{name} was not admitted; if the words differ, somebody else has used the invitation: invite it again"
+            f"{name} was not admitted; if the words differ, somebody else has used the invitation: "
+            "invite it again [FE003]"
         )
     joined = invitations.admit(name, found, datetime.now(UTC))
     emit({"admitted": name, "pin": joined.pins[name]}) if json else say(
@@ -150,7 +151,7 @@ def join(text: str, name: str | None, out: Path, data: str | None, wait: bool, j
     token = Token.unpack(sys.stdin.read(_MOST_TOKEN) if text == "-" else text)
     token.check_time(datetime.now(UTC))
     if name is not None and name != token.name:
-        raise FederationError(f"this invitation is for {token.name}, not for {name}")
+        raise FederationError(f"this invitation is for {token.name}, not for {name} [FE004]")
     made = identity(token.name, out)
     own = Identity.load(made["key"], made["certificate"])
     path = out / FEDERATION
@@ -173,9 +174,9 @@ def join(text: str, name: str | None, out: Path, data: str | None, wait: bool, j
     if members is None:
         return
     if members.pins.get(token.name) != own.fingerprint:
-        raise IdentityError("the hub has admitted another key in our name: tell its people")
+        raise IdentityError("the hub has admitted another key in our name: tell its people [ID001]")
     if path.exists():
-        raise FederationError(f"{path} exists already and is not overwritten; choose another --out")
+        raise FederationError(f"{path} exists already and is not overwritten; choose another --out [FE005]")
     ours = members.only(COORDINATOR, token.name)  # nobody compared words of the others: the hub may have made them up
     ours.save(path)
     (out / f"{token.name}.joining").unlink(missing_ok=True)
@@ -209,7 +210,9 @@ def _enrolled(door: Entrance, own: Identity, token: Token, notes: Path) -> tuple
                 raise
             time.sleep(_LOOK_SECONDS)
     if drawn.get("hub", theirs) != theirs:
-        raise IdentityError("the hub says something else for the six words than before: ask it for a new invitation")
+        raise IdentityError(
+            "the hub says something else for the six words than before: ask it for a new invitation [ID002]"
+        )
     replace_private(notes, dumps({"invitation": invitation, "own": draw, "hub": theirs}).encode())
     door.show_draw(draw)
     return theirs, draw
@@ -245,9 +248,11 @@ def members(config: Path, accept: str | None, words: str | None, key: Path | Non
     if accept is not None:
         found = next((each for each in new if each.name == accept), None)
         if found is None:
-            raise FederationError(f"the hub names no new member {accept!r}; `colonnade members {config}` lists them")
+            raise FederationError(
+                f"the hub names no new member {accept!r}; `colonnade members {config}` lists them [FE006]"
+            )
         if not _same(found.words, words, f"Does {accept} see the words {found.words!r} for its key?"):
-            raise FederationError(f"{accept} was not accepted, and {path} stays as it was")
+            raise FederationError(f"{accept} was not accepted, and {path} stays as it was [FE007]")
         ours = accept_newcomer(path, found)
         new = [each for each in new if each is not found]
     facts = {
@@ -280,7 +285,7 @@ def _whose(config: Path, key: Path | None) -> tuple[Path, tuple[str, Path] | Non
     try:
         raw = reading.read_toml(config)
     except reading.Unreadable as error:
-        raise FederationError(f"{config} cannot be read: {error}") from None
+        raise FederationError(f"{config} cannot be read: {error} [FE008]") from None
     if "members" in raw:
         return config, None if key is None else (key.stem, key)
     own = PartyConfig.load(config)
@@ -292,14 +297,14 @@ def _same(said: str, words: str | None, question: str) -> bool:
     if words is not None:
         return words.lower().split() == said.split()
     if not sys.stdin.isatty():
-        raise FederationError("compare the six words first: pass them by --words, or run this at a terminal")
+        raise FederationError("compare the six words first: pass them by --words, or run this at a terminal [FE009]")
     return answered(question)
 
 
 def _at_the_hub(federation: Path) -> tuple[Members, Invitations]:
     found = Members.load(federation)
     if found.hub is None:
-        raise FederationError(f"{federation} has no [hub] section: this is done where the hub runs")
+        raise FederationError(f"{federation} has no [hub] section: this is done where the hub runs [FE010]")
     return found, Invitations(DeskFile(federation.parent / found.hub.folder))
 
 

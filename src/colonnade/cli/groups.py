@@ -119,9 +119,11 @@ def init_trial(
         emit(made) if json else say(show.trial(made))
         return
     if study is None:
-        raise StudyError("name a study file, or give each party's own with --party NAME=FILE")
+        raise StudyError("name a study file, or give each party's own with --party NAME=FILE [ST033]")
     if id or label or kind or epsilon is not None:
-        raise StudyError(f"--id, --label, --kind and --epsilon go with --party; {study} says these things itself")
+        raise StudyError(
+            f"--id, --label, --kind and --epsilon go with --party; {study} says these things itself [ST034]"
+        )
     pins = initialise.trial(study)
     lacking = [f"put {own.name}'s table at {own.data}" for own in initialise.without_tables(study)]
     then = "; ".join([*lacking, f"colonnade run {study}"])
@@ -204,9 +206,9 @@ def ledger_release(
     ledger = Ledger(initialise.existing(path))
     found = book.reserved(ledger, entry)
     if not yes and (json or not sys.stdin.isatty()):
-        raise PolicyError(f"nobody said yes to releasing entry {entry} of {path}: look at it, and add `--yes`")
+        raise PolicyError(f"nobody said yes to releasing entry {entry} of {path}: look at it, and add `--yes` [PO003]")
     if not yes and not answered(f"Release entry {entry} ({found.study!r}, reserved {found.created[:19]}) of {path}?"):
-        raise PolicyError(f"entry {entry} of {path} was not released")
+        raise PolicyError(f"entry {entry} of {path} was not released [PO004]")
     ledger.release(found)
     emit({"ledger": str(path), "entry": entry, "state": "released", "head": ledger.head}) if json else say(
         f"released entry {entry} of {path}{' and chained it' if ledger.upgraded else ''}; head {ledger.head}"
@@ -251,10 +253,10 @@ def schema_draft(
 
     given, _ = _table_named(file)
     if out is None and not isinstance(given, Path):
-        raise ColonnadeError("say with --out where to write the schema")
+        raise ColonnadeError("say with --out where to write the schema [CO001]")
     target = out or Path(file).with_suffix(".toml")
     if target.exists():
-        raise ColonnadeError(f"{target} is there already; choose another place with --out")
+        raise ColonnadeError(f"{target} is there already; choose another place with --out [CO002]")
     replace_private(target, draft_schema(given, id=id).encode())  # until it is reviewed it tells about the data
     if json:
         emit({"schema": str(target)})

@@ -96,7 +96,9 @@ def identity(name: str, folder: Path) -> dict[str, Any]:
     if there:
         found = Identity.load(key, key.with_suffix(".crt"))
         if found.certificate.name != name:
-            raise IdentityError(f"{key} is the key of {found.certificate.name}, not of {name}; choose another folder")
+            raise IdentityError(
+                f"{key} is the key of {found.certificate.name}, not of {name}; choose another folder [ID003]"
+            )
     else:
         found = Identity.create(name)
         found.save(folder)
@@ -131,7 +133,7 @@ def party(
     config = folder / "party.toml"
     there = config.exists()
     if there and PartyConfig.load(config).name != name:
-        raise StudyError(f"{config} is the configuration of another party; choose another folder with --out")
+        raise StudyError(f"{config} is the configuration of another party; choose another folder with --out [ST035]")
     made = identity(name, folder)
     if not there:
         lists = {"tasks": list(tasks), "align": list(align)}
@@ -157,10 +159,10 @@ def pins(study: Path) -> dict[str, str]:
     for name in loaded.participants:
         path = loaded.folder / "certs" / f"{name}.crt"
         if not path.exists():
-            raise IdentityError(f"no certificate of {name} at {path}: ask {name} for it (it is public)")
+            raise IdentityError(f"no certificate of {name} at {path}: ask {name} for it (it is public) [ID004]")
         certificate = Certificate.load(path)
         if certificate.name != name:
-            raise IdentityError(f"{path} is the certificate of {certificate.name}, not of {name}")
+            raise IdentityError(f"{path} is the certificate of {certificate.name}, not of {name} [ID005]")
         found[name] = certificate.fingerprint
     write_pins(study, found)
     return found
@@ -207,5 +209,5 @@ def free_port() -> int:
 def existing(path: Path) -> Path:
     """The path of a ledger; an error if there is none, because opening would make one."""
     if not path.is_file():
-        raise LedgerError(f"there is no ledger at {path}")
+        raise LedgerError(f"there is no ledger at {path} [LE001]")
     return path

@@ -35,7 +35,9 @@ def _read_keys(study: Study, config: PartyConfig) -> tuple[Aligning, Keys, int]:
     """The alignment of a study, a party's own keys, and the number of its rows."""
     task = study.aligning
     if task is None:
-        raise StudyError(f"study {study.name!r} has no [align], so it compares ids as they stand: there are no keys")
+        raise StudyError(
+            f"study {study.name!r} has no [align], so it compares ids as they stand: there are no keys [ST036]"
+        )
     table = config.table(study.roster.schemas[config.name], task.plan)
     return task, keys_of(table), table.rows
 

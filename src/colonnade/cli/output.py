@@ -21,7 +21,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.table import Column
 from rich.text import Text
 
-from colonnade.errors import AlignmentError, ColonnadeError, Interrupted, StorageError, StudyError
+from colonnade.errors import AlignmentError, ColonnadeError, Interrupted, StorageError, StudyError, code_of
 from colonnade.harmless import harmless, harmless_lines
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise StorageError(f"{error.filename or path} cannot be written: {error.strerror}") from None
+        raise StorageError(f"{error.filename or path} cannot be written: {error.strerror} [SO009]") from None
 
 
 @contextmanager
@@ -102,7 +102,7 @@ def _standard_output() -> Iterator[None]:
         yield
     except OSError as error:
         _give_up_standard_output()
-        raise StorageError(f"standard output cannot be written: {error.strerror}") from None
+        raise StorageError(f"standard output cannot be written: {error.strerror} [SO010]") from None
 
 
 def _give_up_standard_output() -> None:
@@ -119,18 +119,19 @@ def complain(error: BaseException) -> int:
     if isinstance(error, ColonnadeError):
         message, code = harmless(error, _LONGEST_SENTENCE), error.exit_code
     elif isinstance(error, Interrupted):
-        message, code = "interrupted", error.exit_code
+        message, code = "interrupted [CO003]", error.exit_code
     elif isinstance(error, OSError) and (error.errno in _NO_ROOM or error.filename is not None):
-        message = harmless(f"{error.filename or 'a file'} cannot be used: {error.strerror}")
+        message = harmless(f"{error.filename or 'a file'} cannot be used: {error.strerror} [SO011]")
         code = StorageError.exit_code if error.errno in _NO_ROOM else StudyError.exit_code
     else:
-        message = f"this is a fault of Colonnade ({type(error).__name__}); set COLONNADE_DEBUG=1 to see where"
+        message = f"this is a fault of Colonnade ({type(error).__name__}); set COLONNADE_DEBUG=1 to see where [CO004]"
         code = INTERNAL_ERROR
     if os.environ.get("COLONNADE_DEBUG") and not isinstance(error, Interrupted):
         sys.stderr.write(harmless_lines("".join(traceback.format_exception(error)), _LONGEST_SENTENCE))
     if _State.json:
         try:
-            emit({"error": type(error).__name__, "message": message, "exit_code": code, **_looking(error)})
+            told = {"error": type(error).__name__, "code": code_of(message), "message": message, "exit_code": code}
+            emit(told | _looking(error))
             return code
         except StorageError:
             pass

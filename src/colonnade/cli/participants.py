@@ -124,7 +124,7 @@ def crew_asked(study: Study, workers: int | None, engine: str | None = None) -> 
     if study.content.lanes is None:
         if workers is not None or engine is not None:
             raise StudyError(
-                f"study {study.name!r} has no [lanes], so nobody has workers: leave --workers and --engine out"
+                f"study {study.name!r} has no [lanes], so nobody has workers: leave --workers and --engine out [ST037]"
             )
         return Asked()
     Asked(workers, engine).compute()  # an error about --engine must come before anybody waits

@@ -23,7 +23,7 @@ def plan(
 ) -> None:
     """Answer one question about a study."""
     if question == "rows" and rows_given is not None:
-        raise StudyError("--rows asks how many rows are enough, so --rows-given has no meaning beside it")
+        raise StudyError("--rows asks how many rows are enough, so --rows-given has no meaning beside it [ST038]")
     loaded = Study.load(study)
     amount = _amount(loaded, error, noise_multiplier)
     if question == "rounds":
@@ -45,7 +45,9 @@ def cost(
 ) -> None:
     """Say what a run would take, in time, bytes, memory and disk."""
     if error is not None or noise_multiplier is not None:
-        raise StudyError("what a run takes does not depend on its noise: leave out --error and --noise-multiplier")
+        raise StudyError(
+            "what a run takes does not depend on its noise: leave out --error and --noise-multiplier [ST039]"
+        )
     loaded = Study.load(study)
     found = asked.estimated(loaded, rows_of(loaded, rows_given))
     emit(found.to_dict()) if json else say(show(found))

@@ -43,17 +43,17 @@ def predict(
     """Predict, write the file and say what it holds; with the true labels in the tables, how good it is."""
     for target in filter(None, (out, page)):
         if target.exists() and not force:
-            raise StorageError(f"{target} is there already: choose another name, or replace it with --force")
+            raise StorageError(f"{target} is there already: choose another name, or replace it with --force [SO012]")
     model: Any = Estimator.load(path)
     given, limit, formats = _ids(model, id, same_order, common), _threshold(threshold), _formats(model, written)
     with _in_options(tables):
         people = _people(model, path, tables, formats[None])
     if kept and not model.keeps:
-        raise StudyError(f"parties keep nothing of {path}, so leave --kept out")
+        raise StudyError(f"parties keep nothing of {path}, so leave --kept out [ST040]")
     for file in kept:
         model.load_kept(file)
     if own is not None and model.recipient is None:
-        raise StudyError(f"{path} holds no scores that were received, so leave --own out")
+        raise StudyError(f"{path} holds no scores that were received, so leave --own out [ST041]")
     if model.recipient is None:
         model.schemas_ = {party: schema.written(formats[party]) for party, schema in model.schemas_.items()}
     with _in_options(tables):
@@ -86,20 +86,24 @@ def _people(model: Any, path: Path, tables: Sequence[str], text: TextFormat) -> 
     """The files by party, or the cells of the one file that has all columns; nothing for scores that were received."""
     if model.recipient is not None:
         if tables:
-            raise StudyError(f"{path} holds scores that were received, so leave --table out")
+            raise StudyError(f"{path} holds scores that were received, so leave --table out [ST042]")
         return None
     if not tables:
         parties = ", ".join(model.schemas_)
-        raise DataError(f"there are no tables: give --table PARTY=FILE for each of {parties}, or one --table FILE")
+        raise DataError(
+            f"there are no tables: give --table PARTY=FILE for each of {parties}, or one --table FILE [DA031]"
+        )
     named = {party: Path(file) for party, mark, file in (text.partition("=") for text in tables) if mark}
     if not named and len(tables) == 1:
         return read_columns(Path(tables[0]), tables[0], lambda there: there, text)
     for party in named:
         if party not in model.schemas_:
             hint = suggestion(party, list(model.schemas_))
-            raise DataError(f"--table {party}=...: the model knows {', '.join(model.schemas_)} and no {party}{hint}")
+            raise DataError(
+                f"--table {party}=...: the model knows {', '.join(model.schemas_)} and no {party}{hint} [DA032]"
+            )
     if len(named) < len(tables):
-        raise DataError("give each party's file once, as --table PARTY=FILE; or one file with all columns")
+        raise DataError("give each party's file once, as --table PARTY=FILE; or one file with all columns [DA033]")
     return named
 
 
@@ -132,13 +136,13 @@ def _in_options(tables: Sequence[str]) -> Iterator[None]:
 def _ids(model: Any, given: Sequence[str], same_order: bool, common: bool) -> dict[str, Any]:
     """The column of ids, or one for each party, or that rows stand in the same order."""
     if same_order and common:
-        raise DataError("--common finds people by their ids, so leave --same-order out")
+        raise DataError("--common finds people by their ids, so leave --same-order out [DA034]")
     if same_order:
         return {"same_order": True}
     named = {party: column for party, mark, column in (text.partition("=") for text in given) if mark}
     whole = [text for text in given if "=" not in text]
     if len(whole) > 1:
-        raise DataError("give one --id COLUMN, and --id PARTY=COLUMN for parties that name it otherwise")
+        raise DataError("give one --id COLUMN, and --id PARTY=COLUMN for parties that name it otherwise [DA035]")
     usual = whole[0] if whole else "person_id"
     ids = {party: named.get(party, usual) for party in model.schemas_} if named else usual
     return {"id": ids, "common": True} if common else {"id": ids}
@@ -167,9 +171,9 @@ def _own(path: Path, numbers: bool) -> dict[str, float]:
     try:
         found = {str(person): float(value) for person, value in zip(ids, values, strict=True)}
     except (TypeError, ValueError):
-        raise DataError(f"{path}: the column {wanted[1]} must have a number in every row") from None
+        raise DataError(f"{path}: the column {wanted[1]} must have a number in every row [DA036]") from None
     if len(found) < len(ids):
-        raise DataError(f"{path}: some ids are there more than once; keep one row for each person")
+        raise DataError(f"{path}: some ids are there more than once; keep one row for each person [DA037]")
     return found
 
 

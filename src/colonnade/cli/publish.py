@@ -140,7 +140,7 @@ def _still_paid_for(folder: Path) -> Iterator[None]:
         yield
     except StorageError as error:
         whole = f"the study ended well and {folder / 'model.json'} is whole, but"
-        raise StorageError(f"{whole} {error}: the result is paid for, so do not run the study again") from None
+        raise StorageError(f"{whole} {error}: the result is paid for, so do not run the study again [SO013]") from None
 
 
 def _totals(traffic: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

@@ -37,7 +37,9 @@ def quality(
     comparison = registry.only("quality")
     made_up = _read(synthetic)
     if all(pa.types.is_string(field.type) for field in made_up.schema):
-        raise DataError(f"{synthetic} does not say of what type its columns are; give the Parquet file of the table")
+        raise DataError(
+            f"{synthetic} does not say of what type its columns are; give the Parquet file of the table [DA038]"
+        )
     people, others = _joined(real, made_up, id, "of real people")
     aside, others_aside = _joined(held_out, made_up, id, "held out") if held_out else (None, 0)
     found = comparison.evaluate(people, made_up, held_out=aside, label=label, sdmetrics=sdmetrics)
@@ -68,7 +70,7 @@ def _joined(paths: list[Path], made_up: Any, id: str | None, which: str) -> tupl
     if id is not None:
         tables, others = _common(tables, id, which)
     elif len({table.num_rows for table in tables.values()}) > 1:
-        raise DataError(f"the files {which} have different numbers of rows; name the column of ids by --id")
+        raise DataError(f"the files {which} have different numbers of rows; name the column of ids by --id [DA039]")
     columns: dict[str, Any] = {}
     for path, table in tables.items():
         for name in table.column_names:
@@ -77,7 +79,7 @@ def _joined(paths: list[Path], made_up: Any, id: str | None, which: str) -> tupl
                 columns[name] = _typed(table[name], made_up[name], place)
     lacking = [name for name in made_up.column_names if name not in columns]
     if lacking:
-        raise DataError(f"the files {which} lack {listed(lacking, 5)}, which the synthetic table has")
+        raise DataError(f"the files {which} lack {listed(lacking, 5)}, which the synthetic table has [DA040]")
     return pa.table({name: columns[name] for name in made_up.column_names}), others
 
 
@@ -86,7 +88,7 @@ def _common(tables: Mapping[Path, Any], id: str, which: str) -> tuple[dict[Path,
     rows = {path: _rows_by_id(table, path, id) for path, table in tables.items()}
     everybody, common = set[str]().union(*rows.values()), sorted(set.intersection(*map(set, rows.values())))
     if not common:
-        raise DataError(f"the files {which} have nobody in common by {id!r}; give files about the same people")
+        raise DataError(f"the files {which} have nobody in common by {id!r}; give files about the same people [DA041]")
     found = {path: table.take([rows[path][person] for person in common]) for path, table in tables.items()}
     return found, len(everybody) - len(common)
 
@@ -94,11 +96,11 @@ def _common(tables: Mapping[Path, Any], id: str, which: str) -> tuple[dict[Path,
 def _rows_by_id(table: Any, path: Path, id: str) -> dict[str, int]:
     """The row of each person; rows without an id belong to nobody."""
     if id not in table.column_names:
-        raise DataError(f"{path} has no column {id!r}; --id names a column that all files of real people have")
+        raise DataError(f"{path} has no column {id!r}; --id names a column that all files of real people have [DA042]")
     named = [(str(cell), row) for row, cell in enumerate(table[id].to_pylist()) if cell not in (None, "")]
     found = dict(named)
     if len(found) < len(named):
-        raise DataError(f"{path} has several rows for one person by {id!r}; keep one of them")
+        raise DataError(f"{path} has several rows for one person by {id!r}; keep one of them [DA043]")
     return found
 
 
@@ -133,4 +135,6 @@ def _values(like: Any, place: parse.Place) -> Category:
             return Category(tuple(like.unify_dictionaries().chunk(0).dictionary.to_pylist()))
         return Category(tuple(value for value in pc.unique(like).to_pylist() if value is not None))
     except (SchemaError, IndexError):
-        raise DataError(f"column {place.column!r} of the synthetic table is no category, number or flag") from None
+        raise DataError(
+            f"column {place.column!r} of the synthetic table is no category, number or flag [DA044]"
+        ) from None

@@ -129,7 +129,7 @@ def bytes_a_second(text: str) -> float:
     """A bandwidth, such as 10Gbit, 100 Mbit/s or 50MB/s."""
     found = _BANDWIDTH.fullmatch(text.strip())
     if found is None or not float(found[1]):
-        raise StudyError(f"a bandwidth is written like 10Gbit, 100Mbit/s or 50MB/s, not {text!r}")
+        raise StudyError(f"a bandwidth is written like 10Gbit, 100Mbit/s or 50MB/s, not {text!r} [ST043]")
     return float(found[1]) * _POWERS[found[2]] / (8 if found[3] == "bit" else 1)
 
 
@@ -147,9 +147,9 @@ def bench(
 
     path = out or DEFAULT_FILE
     if path.exists() and not force:
-        raise StudyError(f"{path} is there already: name another file, or say --force")
+        raise StudyError(f"{path} is there already: name another file, or say --force [ST044]")
     if not path.absolute().parent.is_dir():  # before all the measuring
-        raise StorageError(f"{path} cannot be written: there is no folder {path.parent}")
+        raise StorageError(f"{path} cannot be written: there is no folder {path.parent} [SO014]")
     without_pandas()  # as a study does
     keep_memory()
     from colonnade.study.scale.measure import FULL, QUICK, measure

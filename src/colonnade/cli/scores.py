@@ -18,7 +18,7 @@ def party(path: Path, listen: str | None) -> None:
     agent = config.standing
     if agent.scores is None:
         raise StudyError(
-            f"{path} has no [agent.scores] section: docs/how-to/scores-on-demand.md says what goes into it"
+            f"{path} has no [agent.scores] section: docs/how-to/scores-on-demand.md says what goes into it [ST045]"
         )
     service = ScoresService(config, agent.scores, path.parent / agent.folder)
     served = None

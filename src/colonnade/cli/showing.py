@@ -63,7 +63,7 @@ def prepare(study: Path) -> Path:
     asked = study.read_text(encoding="utf-8").partition("\n[pins]")[0]
     for said, instead in _ANOTHER.items():
         if said not in asked:
-            raise StudyError(f"{study} does not say {said!r} any more: run `colonnade demo` again")
+            raise StudyError(f"{study} does not say {said!r} any more: run `colonnade demo` again [ST046]")
         asked = asked.replace(said, instead)
     with writing(folder / "PROPOSAL.toml"):
         (folder / "PROPOSAL.toml").write_text(asked, encoding="utf-8")
@@ -128,7 +128,9 @@ def _link(config: Path, children: list[subprocess.Popen[bytes]]) -> str:
     until = time.monotonic() + _START_SECONDS
     while (link := own_link(config)) is None:
         if time.monotonic() > until or any(child.poll() is not None for child in children):
-            raise ConnectError(f"no console runs for {config}: see the logs in the folder study of the demonstration")
+            raise ConnectError(
+                f"no console runs for {config}: see the logs in the folder study of the demonstration [CN002]"
+            )
         time.sleep(_LOOK_SECONDS)
     return link
 
@@ -139,6 +141,6 @@ def _typed(*words: object) -> dict[str, Any]:
         [sys.executable, "-m", "colonnade", *map(str, words), "--json"], capture_output=True, text=True, check=False
     )
     if done.returncode:
-        raise ConnectError(f"`colonnade {words[0]}` failed: {(done.stderr or done.stdout).strip()[-300:]}")
+        raise ConnectError(f"`colonnade {words[0]}` failed: {(done.stderr or done.stdout).strip()[-300:]} [CN003]")
     found: dict[str, Any] = json.loads(done.stdout)
     return found

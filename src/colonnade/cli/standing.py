@@ -152,9 +152,9 @@ def approve(config: Path, id: str, yes: bool, json: bool) -> None:
         say("\n".join(filter(None, [found.get("text"), _left(found), lanes_in(found), *notes])))
     if entry.state == "waiting" and not yes:
         if json or not sys.stdin.isatty():
-            raise PolicyError("nobody can be asked here: read what it costs, and add --yes")
+            raise PolicyError("nobody can be asked here: read what it costs, and add --yes [PO005]")
         if not answered(f"Take part in {entry.name!r} ({entry.digest}) at this cost?"):
-            raise PolicyError(f"study {entry.name!r} was not approved; it still waits")
+            raise PolicyError(f"study {entry.name!r} was not approved; it still waits [PO006]")
     who = _person()
     _told(office.approve(id, f"{who} at the command line"), office, who, "approve", json)
 
@@ -206,7 +206,7 @@ def result(
         page = office.report(digits)
         if page is None:
             raise OfficeError(
-                f"study {office.entry(digits).name!r} is {office.entry(digits).state}: there is no result here"
+                f"study {office.entry(digits).name!r} is {office.entry(digits).state}: there is no result here [OF001]"
             )
         emit({"folder": str(page.parent), "report": str(page)}) if json else say(f"the result is in {page.parent}")
         return
@@ -227,9 +227,11 @@ def result(
     folder = out or Path("results") / study["id"][:_SHOWN_ID]
     # The names come from the hub, which is not trusted: no other file than one of a result, and none that is there.
     if strange := [name for name in files if _RESULT.fullmatch(name) is None]:
-        raise FederationError(f"the hub sends files that belong to no result: {harmless(', '.join(sorted(strange)))}")
+        raise FederationError(
+            f"the hub sends files that belong to no result: {harmless(', '.join(sorted(strange)))} [FE011]"
+        )
     if folder.exists() and any(folder.iterdir()):
-        raise StorageError(f"{folder} is not empty: choose another folder with --out")
+        raise StorageError(f"{folder} is not empty: choose another folder with --out [SO015]")
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
@@ -245,31 +247,37 @@ def _office(config: Path) -> Office:
     own = PartyConfig.load(config)
     folder = own.path.parent / own.standing.folder
     if not (folder / "agent.db").exists():
-        raise OfficeError(f"there is no agent's store in {folder} yet: start `colonnade agent {config}`")
+        raise OfficeError(f"there is no agent's store in {folder} yet: start `colonnade agent {config}` [OF002]")
     return Office.open(folder)
 
 
 def _analyst(federation: Path | None, key: Path | None) -> tuple[Members, Identity]:
     if federation is None or key is None:
-        raise FederationError("name a PARTY.toml, or as an analyst --federation FEDERATION.toml and --key YOUR.key")
+        raise FederationError(
+            "name a PARTY.toml, or as an analyst --federation FEDERATION.toml and --key YOUR.key [FE012]"
+        )
     members = Members.load(federation)
     name = Identity.load(key, key.with_suffix(".crt")).name
     if name not in members.certificates:
-        raise FederationError(f"{name}, whose key this is, is no member of the federation in {federation}")
+        raise FederationError(f"{name}, whose key this is, is no member of the federation in {federation} [FE013]")
     return members, load_identity(key, name, members.certificates)
 
 
 def _where(words: Sequence[str], federation: Path | None) -> tuple[Path | None, str]:
     """The party's file, or ``None`` for an analyst, and the id."""
     if len(words) != (2 if federation is None else 1):
-        raise FederationError("name PARTY.toml and the id of a study; an analyst names only the id, with --federation")
+        raise FederationError(
+            "name PARTY.toml and the id of a study; an analyst names only the id, with --federation [FE014]"
+        )
     return (None if federation is not None else Path(words[0])), words[-1]
 
 
 def _known(line: Line, id: str) -> Mapping[str, Any]:
     found = [study for study in line.studies() if study["id"].startswith(id)]
     if len(found) != 1:
-        raise FederationError(f"{len(found) or 'no'} studies of yours have an id that begins with {harmless(id, 64)}")
+        raise FederationError(
+            f"{len(found) or 'no'} studies of yours have an id that begins with {harmless(id, 64)} [FE015]"
+        )
     study: Mapping[str, Any] = found[0]
     return study
 

@@ -85,10 +85,10 @@ def prepare(
 ) -> dict[str, Any]:
     """Write everything that a first study of these files needs; nothing is written if the study cannot be."""
     if study.exists():
-        raise StudyError(f"{study} is there already: leave --party out to use it, or name another file")
+        raise StudyError(f"{study} is there already: leave --party out to use it, or name another file [ST047]")
     files = _named(parties)
     if len(files) < 2:
-        raise StudyError("a study has two parties or more: give --party NAME=FILE for each of them")
+        raise StudyError("a study has two parties or more: give --party NAME=FILE for each of them [ST048]")
     columns = _ids(ids, files)
     drafts = [_draft(name, file, columns[name], label) for name, file in files.items()]
     chosen = _kind(kind, label, drafts)
@@ -106,7 +106,7 @@ def prepare(
     folder = study.parent
     there = [path for draft in drafts if (path := folder / "schemas" / f"{draft.name}.toml").exists()]
     if there:
-        raise StudyError(f"{there[0]} is there already: move it away, or name a study file in another folder")
+        raise StudyError(f"{there[0]} is there already: move it away, or name a study file in another folder [ST049]")
     _check(text, drafts, study)
     with writing(folder / "schemas"):
         (folder / "schemas").mkdir(parents=True, exist_ok=True)
@@ -159,9 +159,9 @@ def _named(parties: Sequence[str]) -> dict[str, Path]:
     for each in parties:
         name, equals, file = each.partition("=")
         if not (equals and name and file):
-            raise StudyError(f"--party takes NAME=FILE, such as bank=bank.csv, not {each!r}")
+            raise StudyError(f"--party takes NAME=FILE, such as bank=bank.csv, not {each!r} [ST050]")
         if check_name(name) in found:
-            raise StudyError(f"--party names {name} twice; each party has one file")
+            raise StudyError(f"--party names {name} twice; each party has one file [ST051]")
         found[name] = Path(file)
     return found
 
@@ -171,7 +171,9 @@ def _ids(ids: Sequence[str], files: Mapping[str, Path]) -> dict[str, str]:
     own = dict(each.split("=", 1) for each in ids if each.partition("=")[0] in files)
     common = [each for each in ids if each.partition("=")[0] not in files]
     if len(common) > 1:
-        raise StudyError("--id names several columns: say whose they are, such as --id bank=client --id shop=buyer")
+        raise StudyError(
+            "--id names several columns: say whose they are, such as --id bank=client --id shop=buyer [ST052]"
+        )
     return {name: own.get(name, common[0] if common else PERSON_ID) for name in files}
 
 
@@ -185,14 +187,16 @@ def _draft(name: str, file: Path, id: str, label: str | None) -> Draft:
     rows = read_columns(file, str(file), only_id, likely_format(file, str(file))).num_rows
     if id not in columns:
         hint = suggestion(id, columns) or f"; its columns are {listed(columns)}."
-        raise DataError(f"{file} has no column {id!r}{hint} Name the one that holds ids with --id {name}=COLUMN")
+        raise DataError(
+            f"{file} has no column {id!r}{hint} Name the one that holds ids with --id {name}=COLUMN [DA045]"
+        )
     draft = Draft(name, file, id, draft_schema(file, id=id, fill=lambda column: f"{name}.{column}" != label), rows)
     if not re.search(r"^\[columns\.", draft.text, re.MULTILINE):
         beside = f" (left out: {', '.join(draft.left_out)})" if draft.left_out else ""
         wrong = f", so --label {label} names none either" if label is not None and label.startswith(f"{name}.") else ""
         raise DataError(
             f"{file} has no column beside the id {id!r} that a study can use{beside}{wrong}: add a column of numbers "
-            f"or of a few different values, or give another file as --party {name}=FILE"
+            f"or of a few different values, or give another file as --party {name}=FILE [DA046]"
         )
     return draft
 
@@ -200,21 +204,23 @@ def _draft(name: str, file: Path, id: str, label: str | None) -> Draft:
 def _kind(kind: str | None, label: str | None, drafts: Sequence[Draft]) -> str:
     """The kind of study: as asked, or as the label suggests."""
     if kind is not None and kind not in KINDS:
-        raise StudyError(f"--kind is one of {', '.join(KINDS)} here, not {kind!r}; other kinds need a study file")
+        raise StudyError(
+            f"--kind is one of {', '.join(KINDS)} here, not {kind!r}; other kinds need a study file [ST053]"
+        )
     if label is None:
         if kind not in (None, *_UNLABELLED):
-            raise StudyError(f"kind {kind} predicts a column: name it with --label PARTY.COLUMN")
+            raise StudyError(f"kind {kind} predicts a column: name it with --label PARTY.COLUMN [ST054]")
         return kind or "pca"
     if kind in _UNLABELLED:
-        raise StudyError(f"kind {kind} has no label: leave --label out, or choose another --kind")
+        raise StudyError(f"kind {kind} has no label: leave --label out, or choose another --kind [ST055]")
     schemas = {draft.name: draft.schema for draft in drafts}
     owner, column = owner_of(label, schemas)
     if owner is None:
-        raise StudyError(f"--label is PARTY.COLUMN, and {label!r} begins with no party of {', '.join(schemas)}")
+        raise StudyError(f"--label is PARTY.COLUMN, and {label!r} begins with no party of {', '.join(schemas)} [ST056]")
     if column not in schemas[owner].names:
         known = schemas[owner].names
         hint = suggestion(column, known) or f"; those drafted are {listed(known)}"
-        raise StudyError(f"--label: {owner} has no column {column!r} in its draft{hint}")
+        raise StudyError(f"--label: {owner} has no column {column!r} in its draft{hint} [ST057]")
     numeric = schemas[owner].columns[column].kind == "number"
     return kind or ("linear" if numeric else "logistic")
 

@@ -217,7 +217,9 @@ class Access:
             with closing(sqlite3.connect(path, timeout=10)) as store, store:
                 yield store
         except (sqlite3.Error, OSError) as error:
-            raise StorageError(f"{path} cannot be used: {error}; see that the disk has space and is yours") from None
+            raise StorageError(
+                f"{path} cannot be used: {error}; see that the disk has space and is yours [SO016]"
+            ) from None
 
 
 def _hash(token: str) -> str:

@@ -87,7 +87,7 @@ async def _missing(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 404
     if request.url.path == "/" and request.app.state.menu:
         return RedirectResponse(request.app.state.menu[0][0], 303)
-    return layout.refusal(request, status, "There is no such page here.")
+    return layout.refusal(request, status, "There is no such page here. [CO005]")
 
 
 async def _failed(request: Request, error: Exception) -> Response:
@@ -95,4 +95,4 @@ async def _failed(request: Request, error: Exception) -> Response:
 
 
 async def _broken(request: Request, error: Exception) -> Response:
-    return layout.refusal(request, 500, "This page failed by a fault of Colonnade; the agent's log says more.")
+    return layout.refusal(request, 500, "This page failed by a fault of Colonnade; the agent's log says more. [CO006]")

@@ -21,7 +21,9 @@ async def enter(request: Request) -> Response:
     fields = form(request)
     entered = await run_in_threadpool(access.enter, fields.get("link", ""), request.cookies.get(access.cookie))
     if entered is None:
-        return refusal(request, 403, "This link was used already, or is older than ten minutes; make a new one.")
+        return refusal(
+            request, 403, "This link was used already, or is older than ten minutes; make a new one. [CO007]"
+        )
     token, session = entered
     await run_in_threadpool(request.app.state.desk.log, session.person, session.role, "signed in")
     response = RedirectResponse(_path(fields.get("next", "/")), 303)

@@ -22,6 +22,6 @@ def report_response(path: Path) -> HTMLResponse:
     try:
         content = reading.read_bytes(path, _LARGEST)
     except reading.Unreadable as error:
-        raise StorageError(f"the report {path.name} cannot be shown: {error}") from None
+        raise StorageError(f"the report {path.name} cannot be shown: {error} [SO018]") from None
     headers = {"content-security-policy": FRAME_POLICY, "x-frame-options": "SAMEORIGIN"}
     return HTMLResponse(content, headers=headers)

@@ -81,7 +81,7 @@ class Guard:
             refused = await self._refused(request)
         except Exception as error:
             _note(error)
-            refused = PlainTextResponse("This page failed by a fault of Colonnade; the log says more.\n", 500)
+            refused = PlainTextResponse("This page failed by a fault of Colonnade; the log says more. [CO008]\n", 500)
         if refused is not None:
             await refused(scope, receive, dressed)
             return
@@ -95,12 +95,12 @@ class Guard:
         headers, path = request.headers, request.url.path
         hosts = headers.getlist("host")
         if len(hosts) != 1 or hosts[0].lower() not in self.access.hosts:
-            return PlainTextResponse("This console is not served under that name.\n", 421)
+            return PlainTextResponse("This console is not served under that name. [CO009]\n", 421)
         if request.method not in (*_SAFE, "POST"):
-            return PlainTextResponse("There is nothing here for that method.\n", 405)
+            return PlainTextResponse("There is nothing here for that method. [CO010]\n", 405)
         api = path.startswith(API)
         if request.method == "POST" and not api and not self._of_this_console(headers):
-            return PlainTextResponse("Only a page of this console may send this.\n", 403)
+            return PlainTextResponse("Only a page of this console may send this. [CO011]\n", 403)
         if api:
             return self._refused_question(headers)
         if path.startswith(STATIC) or path in self.open:
@@ -118,17 +118,21 @@ class Guard:
     async def _refused_form(self, request: Request, session: Session | None) -> Response | None:
         body = await _body(request, LARGEST_FORM)
         if body is None:
-            return self.refuse(request, 413, "What was sent is too long, or came too slowly.")
+            return self.refuse(request, 413, "What was sent is too long, or came too slowly. [CO012]")
         form = _form(body)
         request.state.form, request.state.replay = form, _replay(body)
         if request.url.path == ENTER:  # the token of the link is what it shows
             return None
         if session is None:
-            return self.refuse(request, 401, "You are not signed in any more; open a new sign-in link.")
+            return self.refuse(request, 401, "You are not signed in any more; open a new sign-in link. [CO013]")
         if not hmac.compare_digest(form.get("csrf", "").encode(), session.csrf.encode()):
-            return self.refuse(request, 403, "This form was not made for you; open the page again and repeat it.")
+            return self.refuse(
+                request, 403, "This form was not made for you; open the page again and repeat it. [CO014]"
+            )
         if not session.may_decide and request.url.path != LEAVE:
-            return self.refuse(request, 403, "You may look, but not decide; this needs the role of an approver.")
+            return self.refuse(
+                request, 403, "You may look, but not decide; this needs the role of an approver. [CO015]"
+            )
         return None
 
     def _who(self, request: Request) -> Session | None:
@@ -152,7 +156,7 @@ class Guard:
     def _refused_question(self, headers: Headers) -> Response | None:
         """Programs send no Origin; a browser does, and then it must be ours."""
         if "origin" in headers and not self._of_this_console(headers):
-            return PlainTextResponse("Only a page of this console may send this.\n", 403)
+            return PlainTextResponse("Only a page of this console may send this. [CO016]\n", 403)
         return None
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.disk import reading
-from colonnade.errors import ColonnadeError, FederationError, StorageError
+from colonnade.errors import ColonnadeError, FederationError, StorageError, one_code
 from colonnade.harmless import harmless
 from colonnade.models import Estimator
 from colonnade.protocols.roles import COORDINATOR
@@ -92,7 +92,9 @@ class HubDesk:
         """
         study = self.study(id, person)
         if study["state"] != "done":
-            raise FederationError(f"the study {harmless(study['name'])!r} is {study['state']}, so it has no result")
+            raise FederationError(
+                f"the study {harmless(study['name'])!r} is {study['state']}, so it has no result [FE016]"
+            )
         if id not in self._known:
             self._known[id] = _read(self.results / id)
         found = self._known[id]
@@ -128,7 +130,7 @@ class HubDesk:
             with closing(sqlite3.connect(path, timeout=10)) as log, log:
                 yield log
         except sqlite3.Error as error:
-            raise StorageError(f"{path} cannot be used: {error}") from None
+            raise StorageError(f"{path} cannot be used: {error} [SO019]") from None
 
 
 def _read(folder: Path) -> Result:
@@ -136,7 +138,7 @@ def _read(folder: Path) -> Result:
     try:
         lines = tuple(Estimator.load(folder / "model.json").summary())
     except ColonnadeError as error:
-        lines = (f"The model cannot be shown here: {error}.",)
+        lines = (one_code(f"The model cannot be shown here: {error}."),)
     try:
         rows = tuple(reading.read_json(folder / "privacy.json", _LARGEST_STATEMENT)["rows"])
     except (reading.Unreadable, KeyError, TypeError):

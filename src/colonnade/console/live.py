@@ -48,7 +48,7 @@ async def events(request: Request) -> Response:
     pulse: Pulse = request.app.state.pulse
     key = request.state.session.key
     if pulse.listeners[key] >= MOST_PER_SESSION or pulse.listeners.total() >= MOST:
-        return refusal(request, 429, "Too many pages of this console are open; close some of them.")
+        return refusal(request, 429, "Too many pages of this console are open; close some of them. [CO017]")
     return _Stream(request, pulse)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from colonnade.console.meaning import CapLeft, Prices, odds_of
 from colonnade.console.surveying import Surveys
 from colonnade.disk import reading
-from colonnade.errors import ColonnadeError, FederationError, OfficeError
+from colonnade.errors import ColonnadeError, FederationError, OfficeError, one_code
 from colonnade.privacy import Ledger
 from colonnade.standing import newcomers
 from colonnade.standing.checkup import examine_member
@@ -62,10 +62,10 @@ class PartyDesk:
         status = self.office.status()
         if status.pid is None:
             start = f"colonnade agent {self.config.path.name}"
-            return False, f"No agent runs here, so nothing is answered or run: start it with {start}."
+            return False, f"No agent runs here, so nothing is answered or run: start it with {start}. [CO022]"
         if not status.connected:
             why = f": {status.reason}" if status.reason else ""
-            return False, f"The hub is not reached{why}. The agent goes on trying."
+            return False, one_code(f"The hub is not reached{why}. The agent goes on trying. [CO023]")
         pending = len(status.members_pending)
         news = f" {pending} new members wait for your acceptance." if pending > 1 else ""
         news = " A new member waits for your acceptance." if pending == 1 else news
@@ -90,7 +90,7 @@ class PartyDesk:
         """One study, by its whole id."""
         found = self.office.entry(id)
         if found.id != id:
-            raise OfficeError("there is no study of this id here")
+            raise OfficeError("there is no study of this id here [OF003]")
         return found
 
     def prices(self, entry: Entry) -> Prices | None:
@@ -185,7 +185,7 @@ class PartyDesk:
         """Pin a newcomer whose words a person has compared; an error if it is not the one that was shown."""
         found = [each for each in self.newcomers() if (each.name, each.certificate.fingerprint) == (name, pin)]
         if not found or self.federation is None:
-            raise FederationError("nobody of this name and key waits to be accepted; look at the page again")
+            raise FederationError("nobody of this name and key waits to be accepted; look at the page again [FE017]")
         newcomers.accept(self.federation, found[0])
 
     def members(self) -> Members | None:

@@ -89,7 +89,7 @@ def serve(
     until = time.monotonic() + _START_SECONDS
     while not server.started:
         if not thread.is_alive() or time.monotonic() > until:
-            raise ConnectError(f"the console at {part.listen} did not start")
+            raise ConnectError(f"the console at {part.listen} did not start [CN004]")
         time.sleep(0.01)
     listening.listen(_QUEUE)
     listening_at = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(part.address[0], part.address[0])  # noqa: S104 - compared
@@ -138,6 +138,7 @@ def _listen(part: ConsolePart) -> socket.socket:
     except OSError as error:
         listening.close()
         raise ConnectError(
-            f"the console cannot be served at {part.listen}: {error.strerror}; name another port in the file's console"
+            f"the console cannot be served at {part.listen}: {error.strerror}; name another port in the "
+            "file's console [CN005]"
         ) from None
     return listening

@@ -40,7 +40,7 @@ class Surveys:
             digest = Schema.load(schema_file, drafts=True).digest
             state = config.source().state()
         except OSError as error:
-            raise DataError(f"{schema_file}: the file cannot be read: {error.strerror}") from None
+            raise DataError(f"{schema_file}: the file cannot be read: {error.strerror} [DA047]") from None
         # A database does not say whether its rows are others now; what it answered is shown for a while.
         key = (digest, time.monotonic() // _SHOWN if state is None else state)
         made = self._known.get(key)
@@ -64,12 +64,12 @@ def in_child(config: PartyConfig, schema_file: Path) -> Survey:
     try:
         ended = subprocess.run(command, input=given, capture_output=True, timeout=SECONDS, check=False)  # noqa: S603
     except subprocess.TimeoutExpired:
-        raise DataError(f"the table was not read within {SECONDS} seconds, so it is not drawn here") from None
+        raise DataError(f"the table was not read within {SECONDS} seconds, so it is not drawn here [DA048]") from None
     try:
         said = json.loads(ended.stdout)
     except ValueError:
         raise DataError(
-            f"the table could not be read within {MEMORY >> 30} GiB of memory, so it is not drawn"
+            f"the table could not be read within {MEMORY >> 30} GiB of memory, so it is not drawn [DA049]"
         ) from None
     if "error" in said:
         raise DataError(said["error"])

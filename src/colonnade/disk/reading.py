@@ -19,6 +19,8 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from colonnade.errors import last_code
+
 WRITTEN_BY_PEOPLE = 1 << 26
 """More bytes than any file that people write."""
 LEARNED = 1 << 32
@@ -79,7 +81,7 @@ def read_bytes(path: Path, most: int) -> bytes:
     except (OSError, ValueError) as error:
         raise _reason(error) from None
     if max(found.st_size, len(content)) > most:
-        raise Unreadable(f"it has more than {most:,} bytes, which no such file has")
+        raise Unreadable(f"it has more than {most:,} bytes, which no such file has [VA006]")
     if (noted := _NOTED.get()) is not None:
         digest = hashlib.sha256(content).hexdigest()
         noted[path.absolute()] = digest if noted.get(path.absolute(), digest) == digest else _SEVERAL
@@ -111,7 +113,7 @@ def read_text(path: Path, most: int = WRITTEN_BY_PEOPLE) -> str:
     try:
         text = read_bytes(path, most).decode("utf-8")
     except UnicodeDecodeError:
-        raise Malformed("it is not UTF-8 text") from None
+        raise Malformed("it is not UTF-8 text [VA007]") from None
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -128,10 +130,10 @@ def read_json(path: Path, most: int = LEARNED) -> Any:
 def toml_of(text: str) -> dict[str, Any]:
     """What TOML text holds."""
     if not isinstance(text, str):
-        raise Malformed("it is no text")
+        raise Malformed("it is no text [VA008]")
     # Python's parser takes time that grows with the square of the number of parts of a key.
     if _LONG_KEY.search(_NOT_A_KEY.sub('""', text)):
-        raise Malformed(f"a key in it has more than {_KEY_PARTS} parts")
+        raise Malformed(f"a key in it has more than {_KEY_PARTS} parts [VA009]")
     with _malformed():
         found = tomllib.loads(text)
     _check(found)
@@ -141,7 +143,7 @@ def toml_of(text: str) -> dict[str, Any]:
 def json_of(text: str) -> Any:
     """What JSON text holds; it has no infinite numbers, and no halves of characters, which cannot be written again."""
     if not isinstance(text, str):
-        raise Malformed("it is no text")
+        raise Malformed("it is no text [VA010]")
     with _malformed():
         found = json.loads(text, parse_constant=_no_number)
         if "\\ud" in text or "\\uD" in text:
@@ -155,17 +157,17 @@ def _malformed() -> Iterator[None]:
     try:
         yield
     except RecursionError:
-        raise Malformed("its values are nested too deeply") from None
+        raise Malformed("its values are nested too deeply [VA011]") from None
     except UnicodeEncodeError:
-        raise Malformed("a text in it holds half a character") from None
+        raise Malformed("a text in it holds half a character [VA012]") from None
     except (tomllib.TOMLDecodeError, json.JSONDecodeError) as error:
         raise Malformed(short(str(error))) from None
     except ValueError:  # Python converts no integer of more than some thousand digits
-        raise Malformed("a number in it is none, or has too many digits") from None
+        raise Malformed("a number in it is none, or has too many digits [VA013]") from None
 
 
 def _no_number(name: str) -> Any:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is no number [VA014]")
 
 
 def _check(value: Any) -> None:
@@ -175,11 +177,11 @@ def _check(value: Any) -> None:
         held = [each for values in inside for each in values if type(each) in (dict, list, int)]
         # Python reads any hexadecimal integer, but converts none of more than some thousand digits to text.
         if any(type(each) is int and each.bit_length() > _MOST_BITS for each in held):
-            raise Malformed("a number in it has too many digits")
+            raise Malformed("a number in it has too many digits [VA015]")
         level = [each for each in held if type(each) is not int]
         if not level:
             return
-    raise Malformed("its values are nested too deeply")
+    raise Malformed("its values are nested too deeply [VA016]")
 
 
 def _check_regular(mode: int) -> None:
@@ -191,17 +193,17 @@ def _check_regular(mode: int) -> None:
         stat.S_IFSOCK: "a socket",
     }
     if not stat.S_ISREG(mode):
-        raise Unreadable(f"it is {kinds.get(stat.S_IFMT(mode), 'something else')} and not a file")
+        raise Unreadable(f"it is {kinds.get(stat.S_IFMT(mode), 'something else')} and not a file [VA017]")
 
 
 def _reason(error: OSError | ValueError) -> Unreadable:
     if not isinstance(error, OSError):
-        return Unreadable("no file can have this name")  # it holds a null character
+        return Unreadable("no file can have this name [VA018]")  # it holds a null character
     if error.errno == errno.ENXIO:
-        return Unreadable("it is a socket and not a file")
+        return Unreadable("it is a socket and not a file [VA019]")
     return Unreadable(error.strerror or "reading failed", missing=isinstance(error, FileNotFoundError))
 
 
 def short(text: str, most: int = 1000) -> str:
     """A text of which only the beginning is shown if it is long: a damaged file may hold anything."""
-    return text if len(text) <= most else f"{text[:most]}..."
+    return text if len(text) <= most else f"{text[:most]}...{last_code(text)}"

@@ -95,7 +95,7 @@ def keys_on(on: object) -> tuple[Key, ...]:
 def keys_of(table: Table) -> Keys:
     """The keys that a table was read with."""
     if table.keys is None:
-        raise StudyError(f"{table.source} was read without keys, so its rows cannot be aligned")
+        raise StudyError(f"{table.source} was read without keys, so its rows cannot be aligned [ST058]")
     return table.keys
 
 
@@ -106,7 +106,7 @@ def _key(given: object) -> Key:
         return given
     raise StudyError(
         f'on= takes a name such as "person_id", a Key such as Key("birth", kind="date"), or a list of them, '
-        f"not {type(given).__name__}"
+        f"not {type(given).__name__} [ST059]"
     )
 
 

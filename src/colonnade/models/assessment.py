@@ -67,7 +67,7 @@ class Assessment:
     def at(self, threshold: float) -> Decision:
         """What is decided if those whose probability is above this threshold are predicted to have the label."""
         if not 0 <= threshold <= 1:
-            raise DataError(f"a threshold lies between 0 and 1, and {threshold:g} does not")
+            raise DataError(f"a threshold lies between 0 and 1, and {threshold:g} does not [DA050]")
         chosen, truth = self._probability > threshold, self._truth
         hit, missed = self._share(chosen & truth), self._share(~chosen & truth)
         alarm, passed = self._share(chosen & ~truth), self._share(~chosen & ~truth)
@@ -138,15 +138,17 @@ def assess(truth: ArrayLike, probability: ArrayLike, weights: ArrayLike | None =
 
 def _check(truth: NDArray[Any], chance: Vector, weights: Vector) -> None:
     if chance.ndim != 1 or not truth.shape == chance.shape == weights.shape:
-        raise DataError(f"labels of shape {truth.shape} and probabilities of shape {chance.shape} are no pairs")
+        raise DataError(f"labels of shape {truth.shape} and probabilities of shape {chance.shape} are no pairs [DA051]")
     if not len(chance):
-        raise DataError("there are no people to assess the probabilities by")
+        raise DataError("there are no people to assess the probabilities by [DA052]")
     if truth.dtype.kind not in "biuf" or not np.isin(truth, (0, 1)).all():
-        raise DataError("the truth is True or False for each person; compare the labels with the class that is meant")
+        raise DataError(
+            "the truth is True or False for each person; compare the labels with the class that is meant [DA053]"
+        )
     if not (np.isfinite(chance).all() and chance.min() >= 0 and chance.max() <= 1):
-        raise DataError("probabilities lie between 0 and 1, and some of these do not")
+        raise DataError("probabilities lie between 0 and 1, and some of these do not [DA054]")
     if not (np.isfinite(weights).all() and weights.min() >= 0 and weights.sum() > 0):
-        raise DataError("weights are numbers that are not negative, and not all zero")
+        raise DataError("weights are numbers that are not negative, and not all zero [DA055]")
 
 
 def _ranking(

@@ -76,7 +76,7 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
 
     def summands(self, party: str, table: Table, task: RunTask) -> Rows:
         """A party's rows as they are added up, where the task is a sum over people."""
-        raise StudyError(f"a {type(self).__name__} does not add people up")
+        raise StudyError(f"a {type(self).__name__} does not add people up [ST060]")
 
     @abstractmethod
     def finish(self, result: Result) -> None:
@@ -112,7 +112,7 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
 
     def kept(self) -> bytes:
         """What this party alone ends with, as the content of a file that only its user can read; see ``keeps``."""
-        raise StudyError(f"a {type(self).__name__} leaves a party nothing of its own to keep")
+        raise StudyError(f"a {type(self).__name__} leaves a party nothing of its own to keep [ST061]")
 
     def own_view(self) -> Assessment | None:
         """How good the chances are for the fit's people, where this process's party holds their labels and scores.
@@ -123,7 +123,7 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
 
     def bring(self, path: Path, party: str) -> None:
         """Read what a party kept of an earlier study; see ``brings``."""
-        raise StudyError(f"a {type(self).__name__} needs nothing that {party} kept of an earlier study")
+        raise StudyError(f"a {type(self).__name__} needs nothing that {party} kept of an earlier study [ST062]")
 
     def equip(self, party: str, encoder: Mapping[str, Any] | None) -> None:
         """Take what a party's own configuration gives it for every study, its encoder; most kinds need none."""
@@ -169,7 +169,7 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
         if not isinstance(people, Federation):
             raise StudyError(
                 f"fit takes a Federation, not {type(people).__name__}: "
-                "Federation([Party(name, table, schema=..., id=...), ...])"
+                "Federation([Party(name, table, schema=..., id=...), ...]) [ST063]"
             )
         task = self.plan_for(people)
         self.check_asked(people.roster, task)
@@ -202,7 +202,7 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
 
     def simulated(self, tables: Mapping[str, Table], task: RunTask, stream: Stream) -> Result:
         """What the protocol would publish about these tables."""
-        raise StudyError(f"a {type(self).__name__} cannot be simulated; fit it")
+        raise StudyError(f"a {type(self).__name__} cannot be simulated; fit it [ST064]")
 
     def conclude(self, roster: Roster, task: RunTask, result: Result) -> Self:
         """Make this model a fitted one, from the published result of a task."""
@@ -214,11 +214,11 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
 
     def predictions(self, X: Any = None, threshold: float | str | None = None, **given: Unpack[Given]) -> Any:
         """Who is predicted what, as an Arrow table, for models that predict something about a person."""
-        raise StudyError(f"a {type(self).__name__} predicts nothing about a person")
+        raise StudyError(f"a {type(self).__name__} predicts nothing about a person [ST065]")
 
     def assess(self, X: Any, y: Any = None, *, of: Any = None, **given: Unpack[Given]) -> Assessment:
         """How good the chances of classes are, for models that have them."""
-        raise StudyError(f"only chances of classes are assessed, and this {type(self).__name__} has none")
+        raise StudyError(f"only chances of classes are assessed, and this {type(self).__name__} has none [ST066]")
 
     def plain_parameters(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """These parameters as plain values for a file."""
@@ -260,15 +260,17 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
 
     def pictured(self) -> Sheet:
         """What :meth:`plot` draws, as plain values; an error where a kind has nothing to draw."""
-        raise StudyError(f"there is no picture of a model of the kind {self.kind}")
+        raise StudyError(f"there is no picture of a model of the kind {self.kind} [ST067]")
 
     def to_onnx(self, path: str | Path) -> Path:
         """Write the model with its encoder as an ONNX file; an error where a kind cannot."""
-        raise StudyError(f"a model of the kind {self.kind} cannot be written as ONNX")
+        raise StudyError(f"a model of the kind {self.kind} cannot be written as ONNX [ST068]")
 
     def to_json(self) -> dict[str, Any]:
         """What somebody needs who does not have this library; an error where a kind cannot be told in plain values."""
-        raise StudyError(f"a model of the kind {self.kind} cannot be exported as JSON: its file holds all that it is")
+        raise StudyError(
+            f"a model of the kind {self.kind} cannot be exported as JSON: its file holds all that it is [ST069]"
+        )
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -278,9 +280,9 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
         try:
             kind = registry.load(str(content.get("kind")))
         except StudyError as error:
-            raise StudyError(f"{path} is no {wanted} of format {FORMAT}: {error}") from None
+            raise StudyError(f"{path} is no {wanted} of format {FORMAT}: {error} [ST070]") from None
         if not issubclass(kind, cls) or content.get("format") != FORMAT:
-            raise StudyError(f"{path} is no {wanted} of format {FORMAT}")
+            raise StudyError(f"{path} is no {wanted} of format {FORMAT} [ST071]")
         with files.about(Path(path)):
             learned = content["learned"]
             if "arrays" in content:
@@ -292,7 +294,9 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
             }
             model.privacy_ = Statement.from_dict(content["privacy"])
             if set(model.schemas_) != set(model.privacy_.trust.owners):
-                raise StudyError("it is damaged: its schemas and its privacy statement speak of different parties")
+                raise StudyError(
+                    "it is damaged: its schemas and its privacy statement speak of different parties [ST072]"
+                )
             model.restore(learned)
             model.check_restored()
         return model
@@ -303,11 +307,11 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
 
     def _check_fitted(self) -> None:
         if not self.fitted:
-            raise StudyError(f"this {type(self).__name__} is not fitted yet; call fit first")
+            raise StudyError(f"this {type(self).__name__} is not fitted yet; call fit first [ST073]")
 
     def _check_party(self, party: str) -> None:
         if party not in self.schemas_:
-            raise DataError(f"the model knows no party {party}; it knows {', '.join(self.schemas_)}")
+            raise DataError(f"the model knows no party {party}; it knows {', '.join(self.schemas_)} [DA056]")
 
 
 @lru_cache(maxsize=16)

@@ -60,13 +60,13 @@ class Total:
         known = labels | {name for told in self.sight.studies for name in told.names}
         if strangers := sorted(set(seen.names) - known):
             there = reading.short(", ".join(["analyst", *sorted(labels)]))
-            raise PrivacyError(f"nobody named {', '.join(strangers)} took part; there are {there}")
+            raise PrivacyError(f"nobody named {', '.join(strangers)} took part; there are {there} [PR012]")
         return _row(self.sight, self.sight.named(seen), self.delta).epsilon
 
     def plot(self, ax: Any = None) -> Any:
         """Draw what each observer learned in all and what caps leave, and return the matplotlib ``Figure``."""
         if not self.rows:
-            raise PrivacyError("nothing was revealed yet, so there is nothing to draw: fit a model first")
+            raise PrivacyError("nothing was revealed yet, so there is nothing to draw: fit a model first [PR013]")
         from colonnade.pictures.canvas import drawn
 
         return drawn(promises(self.rows, self.left), ax)
@@ -100,7 +100,7 @@ class Charges:
         trust: Trust,
     ) -> None:
         if not isinstance(ledger, Ledger | str | PathLike | None):
-            raise StudyError(f"ledger= takes a Ledger or the path of one, not {type(ledger).__name__}")
+            raise StudyError(f"ledger= takes a Ledger or the path of one, not {type(ledger).__name__} [ST074]")
         check_delta(delta)
         self.delta = delta
         self.caps: tuple[Budget, ...] = () if caps is None else parse_budgets(caps, delta, trust)
@@ -192,7 +192,7 @@ class Charges:
         now = datetime.now(UTC)
         stored = [Spending(now, each) for each in self.told]
         if problems := limits.refusals(self._limits, (), stored, new, "", now):
-            raise BudgetError(f"{name} is over the caps of this federation: {'; '.join(problems)}")
+            raise BudgetError(f"{name} is over the caps of this federation: {'; '.join(problems)} [BU001]")
 
 
 def _give_back(ledger: Ledger, entry: Entry) -> None:

@@ -37,7 +37,8 @@ class Conventions:
         known = self.defaults()
         if unknown := [name for name in params if name not in known]:
             raise ParameterError(
-                f"{type(self).__name__} has no parameter {', '.join(unknown)}; its parameters are {', '.join(known)}"
+                f"{type(self).__name__} has no parameter {', '.join(unknown)}; its parameters are "
+                f"{', '.join(known)} [ST075]"
             )
         for name, value in params.items():
             setattr(self, name, value)

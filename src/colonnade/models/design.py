@@ -36,12 +36,12 @@ _STEPS = 8  # weights of labels are multiples of 1/8, so that scaling by them is
 def split_label(label: str | None, parties: Sequence[str]) -> tuple[str, str]:
     """The party and the column of a label written ``party.column``."""
     if not isinstance(label, str) or not label:
-        raise StudyError('a regression needs a label, written label="party.column"')
+        raise StudyError('a regression needs a label, written label="party.column" [ST187]')
     owner, column = owner_of(label, parties)
     if owner is None or not column:
         party = label.partition(".")[0]
         hint = suggestion(party, parties) if "." in label else ""
-        raise StudyError(f"label {label!r} is not party.column for any of the parties {listed(parties)}{hint}")
+        raise StudyError(f"label {label!r} is not party.column for any of the parties {listed(parties)}{hint} [ST188]")
     return owner, column
 
 
@@ -80,15 +80,15 @@ class Design:
         if column not in schemas[owner].columns:
             hint = full_suggestion(str(label), columns_of(schemas))
             hint = hint or f"; its columns are {listed(schemas[owner].names)}"
-            raise StudyError(f"label {label!r}: the schema of {owner} has no column {column!r}{hint}")
+            raise StudyError(f"label {label!r}: the schema of {owner} has no column {column!r}{hint} [ST189]")
         if sum(len(schema.columns) for schema in schemas.values()) < 2:
-            raise StudyError("there is no column but the label; a regression needs at least one feature")
+            raise StudyError("there is no column but the label; a regression needs at least one feature [ST190]")
         declared = schemas[owner].columns[column]
         if isinstance(declared, Category) and (len(declared.values) < 2 or declared.missing == NOWHERE):
-            raise StudyError(f"label {label!r} needs at least two values and one of them for everybody")
+            raise StudyError(f"label {label!r} needs at least two values and one of them for everybody [ST191]")
         _refuse_other_parts(schemas[owner], column, label)
         if isinstance(declared, Number) and declared.missing == NOWHERE:
-            raise StudyError(f'label {label!r} needs a number for everybody: it cannot have missing = "none"')
+            raise StudyError(f'label {label!r} needs a number for everybody: it cannot have missing = "none" [ST192]')
         return cls(schemas, owner, column, norm)
 
     @property
@@ -188,7 +188,9 @@ def _refuse_other_parts(schema: Schema, column: str, label: str | None) -> None:
     source = source_of(column, schema.columns[column])
     others = [name for name, other in schema.columns.items() if name != column and source_of(name, other) == source]
     if others:
-        raise StudyError(f"label {label!r} is read from the same dates as {listed(others)}; leave these columns out")
+        raise StudyError(
+            f"label {label!r} is read from the same dates as {listed(others)}; leave these columns out [ST193]"
+        )
 
 
 def label_weight(declared: Column, norm: Norm, constant: int, gamma: int) -> Fraction:

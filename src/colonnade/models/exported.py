@@ -100,7 +100,7 @@ def means_scored(graph: Graph, scores: str, family: Any, own_unit: tuple[float, 
         found = graph.of("Sub", graph.add("Exp", found), 1.0) if log else found
         found = graph.of("Clip", found, family.low, family.high)
     else:
-        raise StudyError(f"a model of the {family.name} family cannot be written as ONNX: use to_sklearn")
+        raise StudyError(f"a model of the {family.name} family cannot be written as ONNX: use to_sklearn [ST076]")
     graph.output(found, "prediction", ["rows"])
 
 

@@ -54,10 +54,10 @@ class Party:
         if schema is None:
             raise SchemaError(
                 f"{name} has no schema, and bounds are never read off private data: run `colonnade schema draft FILE`, "
-                "review what it wrote, and pass it as schema="
+                "review what it wrote, and pass it as schema= [SC001]"
             )
         if not isinstance(schema, Schema | str | Path):
-            raise SchemaError(f"{name}: schema= takes a Schema or the path of one, not {type(schema).__name__}")
+            raise SchemaError(f"{name}: schema= takes a Schema or the path of one, not {type(schema).__name__} [SC002]")
         self.name = check_name(name)
         self.schema = schema if isinstance(schema, Schema) else Schema.load(schema)
         self._source = source
@@ -69,7 +69,9 @@ class Party:
     def table(self) -> Table:
         """The party's table, read and checked against its schema on this machine."""
         if self._id is None:
-            raise StudyError(f"{self.name} has no id column: pass id=, or call people.align(on=...) on its federation")
+            raise StudyError(
+                f"{self.name} has no id column: pass id=, or call people.align(on=...) on its federation [ST077]"
+            )
         return read_table(self._source, self._written, id=self._id, name=self._called)
 
     def keyed(self, plan: KeyPlan) -> Table:
@@ -124,17 +126,19 @@ class Roster:
     ) -> Roster:
         """A roster; if no committee is given, it is the first seven owners, or two owners and the coordinator."""
         if security not in (None, *SECURITIES):
-            raise StudyError(f"security is {' or '.join(map(repr, SECURITIES))}, not {short(repr(security), 40)}")
+            raise StudyError(
+                f"security is {' or '.join(map(repr, SECURITIES))}, not {short(repr(security), 40)} [ST078]"
+            )
         if inputs not in (None, *INPUTS):
-            raise StudyError(f"inputs is one of {', '.join(map(repr, INPUTS))}, not {short(repr(inputs), 40)}")
+            raise StudyError(f"inputs is one of {', '.join(map(repr, INPUTS))}, not {short(repr(inputs), 40)} [ST079]")
         if inputs in ("covert", "proven") and security == "semi-honest":
             raise StudyError(
                 f'inputs = "{inputs}" means that owners prove their bounds to seats that check: it needs '
-                'security = "active"'
+                'security = "active" [ST080]'
             )
         owners = tuple(schemas)
         if len(owners) < 2:
-            raise StudyError("a study needs at least two parties: one alone has nothing to compute together")
+            raise StudyError("a study needs at least two parties: one alone has nothing to compute together [ST081]")
         seats = tuple(committee) or (owners[:7] if len(owners) > 2 else (*owners, COORDINATOR))
         most = max(1, (len(seats) - 1) // 2)
         trust = Trust(owners, seats, most if threshold is None else threshold, noise_missing=noise_missing)
@@ -150,7 +154,7 @@ class Roster:
             raise StudyError(
                 f"{what} does not work after a hidden alignment, in which nobody learns whom all parties hold: hidden "
                 "alignment works with pca, linear and logistic (one-shot, functional) and synthetic (marginals); use "
-                "one of those, or hidden = false"
+                "one of those, or hidden = false [ST082]"
             )
 
 
@@ -189,12 +193,12 @@ class Federation:
         noise_missing: int | None = None,
     ) -> None:
         if not all(isinstance(party, Party) for party in parties):
-            raise StudyError("a Federation is made of Party objects: Party(name, table, schema=..., id=...)")
+            raise StudyError("a Federation is made of Party objects: Party(name, table, schema=..., id=...) [ST083]")
         if not isinstance(network, Network | None):
-            raise StudyError("network= takes a Network(round_trip=...), or None for threads that are not apart")
+            raise StudyError("network= takes a Network(round_trip=...), or None for threads that are not apart [ST084]")
         names = [party.name for party in parties]
         if len(set(names)) != len(names):
-            raise StudyError("two parties have the same name; give each its own")
+            raise StudyError("two parties have the same name; give each its own [ST085]")
         self.parties = {party.name: party for party in parties}
         schemas = {party.name: party.schema for party in parties}
         self.roster = Roster.of(
@@ -267,11 +271,11 @@ class Federation:
         if self.roster.hidden:
             raise StudyError(
                 "the alignment was hidden, so nobody knows whose rows belong together; align with hidden=False to get "
-                "the tables of the people in common"
+                "the tables of the people in common [ST086]"
             )
         tables = {name: table.sorted_by_id() for name, table in self._held().items()}
         if len({tuple(table.ids) for table in tables.values()}) > 1:
-            raise StudyError("the parties do not hold the same people: call people.align(on=...) first")
+            raise StudyError("the parties do not hold the same people: call people.align(on=...) first [ST087]")
         return tables
 
     def common_rows(self) -> int:
@@ -284,7 +288,7 @@ class Federation:
             if held[name] != held[first]:
                 raise StudyError(
                     f"{name} has {held[name]} rows and {first} has {held[first]}: all must hold the same people, so "
-                    "call people.align(on=...) first"
+                    "call people.align(on=...) first [ST088]"
                 )
         return held[first]
 
@@ -373,14 +377,14 @@ def _checked_keys(name: str, keys: object) -> dict[str, KeyColumn | str]:
     if not isinstance(keys, Mapping) or not all(held and isinstance(held, str | KeyColumn) for held in keys.values()):
         raise StudyError(
             f'{name}: keys= takes a mapping from keys to columns, such as {{"name": "client"}} or '
-            '{"birth": KeyColumn("born", format="%d.%m.%Y")}'
+            '{"birth": KeyColumn("born", format="%d.%m.%Y")} [ST089]'
         )
     return dict(keys)
 
 
 def _by_similarity(task: Aligning, similarity: float) -> Aligning:
     if task.mode != "fuzzy":
-        raise StudyError('similarity= is for mode="fuzzy" alone: the other modes compare exactly')
+        raise StudyError('similarity= is for mode="fuzzy" alone: the other modes compare exactly [ST090]')
     return replace(task, similarity=similarity)
 
 

@@ -32,7 +32,7 @@ def about(path: Path) -> Iterator[None]:
         kind = PrivacyError if isinstance(error, PrivacyError) else StudyError
         raise kind(reading.short(said)) from None
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-        raise StudyError(f"{path} is damaged: {type(error).__name__} while reading it") from None
+        raise StudyError(f"{path} is damaged: {type(error).__name__} while reading it [ST091]") from None
 
 
 def replace_file(path: Path, content: bytes, *, private: bool = False) -> None:
@@ -45,7 +45,7 @@ def write_whole(path: Path, content: bytes) -> None:
     try:
         replace_file(path, content)
     except OSError as error:
-        raise StorageError(f"{path} cannot be written: {error.strerror}") from None
+        raise StorageError(f"{path} cannot be written: {error.strerror} [SO020]") from None
 
 
 def replace_private(path: Path, content: bytes) -> None:
@@ -53,7 +53,7 @@ def replace_private(path: Path, content: bytes) -> None:
     try:
         replace_file(path, content, private=True)
     except OSError as error:
-        raise StorageError(f"{path} cannot be written: {error.strerror}") from None
+        raise StorageError(f"{path} cannot be written: {error.strerror} [SO021]") from None
 
 
 def write_together(contents: Mapping[Path, bytes], *, private: bool = False) -> None:
@@ -64,13 +64,13 @@ def write_together(contents: Mapping[Path, bytes], *, private: bool = False) -> 
     try:
         writing.put(contents, private=private)
     except OSError as error:
-        raise StudyError(f"{error.filename} cannot be written: {error.strerror}") from None
+        raise StudyError(f"{error.filename} cannot be written: {error.strerror} [ST092]") from None
 
 
 def pack_arrays(arrays: Mapping[str, NDArray[Any]], path: Path) -> bytes:
     """Arrays of numbers and texts as the content of a file without pickles; ``path`` is the model's, for errors."""
     if wrong := [name for name, array in arrays.items() if array.dtype.hasobject]:
-        raise StudyError(f"{path} holds arrays of plain numbers and texts, and {wrong[0]} is none")
+        raise StudyError(f"{path} holds arrays of plain numbers and texts, and {wrong[0]} is none [ST093]")
     return packed(arrays)
 
 
@@ -91,14 +91,16 @@ def read_arrays(path: Path, digest: str) -> dict[str, NDArray[Any]]:
     except reading.Unreadable as error:
         raise StudyError(
             f"{path}, which belongs to the model, cannot be read: {error}; keep both files together, with the "
-            "same name before the ending"
+            "same name before the ending [ST094]"
         ) from None
     if hashlib.sha256(content).hexdigest() != digest:
-        raise StudyError(f"{path} does not belong to the model beside it, or is damaged: copy both files together")
+        raise StudyError(
+            f"{path} does not belong to the model beside it, or is damaged: copy both files together [ST095]"
+        )
     try:
         return unpack_arrays(content)
     except ValueError:
-        raise StudyError(f"{path} holds no arrays that can be read") from None
+        raise StudyError(f"{path} holds no arrays that can be read [ST096]") from None
 
 
 def unpack_arrays(content: bytes) -> dict[str, NDArray[Any]]:
@@ -106,11 +108,11 @@ def unpack_arrays(content: bytes) -> dict[str, NDArray[Any]]:
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             if sum(member.file_size for member in archive.infolist()) > _PACKED * len(content):
-                raise ValueError("it would grow too large")
+                raise ValueError("it would grow too large [VA020]")
         with np.load(io.BytesIO(content), allow_pickle=False) as held:
             return {name: held[name] for name in held.files if name != _STRAY}
     except Exception as error:  # what is damaged, or made to be, may raise anything here
-        raise ValueError("no arrays that can be read") from error
+        raise ValueError("no arrays that can be read [VA021]") from error
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -118,9 +120,9 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         content = reading.read_json(path)
     except reading.Malformed as error:
-        raise StudyError(f"{path} is not a model file: it is not JSON ({error})") from None
+        raise StudyError(f"{path} is not a model file: it is not JSON ({error}) [ST097]") from None
     except reading.Unreadable as error:
-        raise StudyError(f"{path} cannot be read: {error}") from None
+        raise StudyError(f"{path} cannot be read: {error} [ST098]") from None
     if not isinstance(content, dict):
-        raise StudyError(f"{path} is not a model file")
+        raise StudyError(f"{path} is not a model file [ST099]")
     return content

@@ -73,13 +73,13 @@ class LinearModel(Predicting[RunTask, Result]):
     def check_restored(self) -> None:
         """Raise an error unless what was read from a file belongs together."""
         if self.feature_names_in_ != self.design_.features or set(self.protection_) != set(self.schemas_):
-            raise ValueError("the model and its columns do not belong together")
+            raise ValueError("the model and its columns do not belong together [VA026]")
         for name in self.barred:
             given, value = getattr(self, f"{name}_"), name.partition("_")[0]
             if (given is None) is not (self.coef_deviations_ is None):
-                raise ValueError("error bars are there for all weights or for none")
+                raise ValueError("error bars are there for all weights or for none [VA027]")
             if given is not None and given.shape != getattr(self, f"{value}_").shape:
-                raise ValueError("weights and their error bars do not belong together")
+                raise ValueError("weights and their error bars do not belong together [VA028]")
 
     def bar(self, coef: Bars | None, intercept: Bars | None) -> None:
         """Set how far noise may have moved the weights and the intercept; ``None`` if it is not known."""
@@ -116,7 +116,7 @@ class LinearModel(Predicting[RunTask, Result]):
     def designed(self, schemas: Mapping[str, Schema], label: str | None, norm: Norm = "l2") -> Design:
         """The columns for a label, which must be one of them."""
         if label is not None and not isinstance(label, str):
-            raise StudyError(f'label must be a text written "party.column", not {type(label).__name__}')
+            raise StudyError(f'label must be a text written "party.column", not {type(label).__name__} [ST147]')
         return Design.of(schemas, label, norm)
 
     def linear(self) -> tuple[Matrix, Matrix]:
@@ -165,7 +165,7 @@ class LinearModel(Predicting[RunTask, Result]):
         self._check_party(party)
         schema = self._feature_schema(party)
         if schema is None:
-            raise DataError(f"{party} holds the label and no other column, so it has no part in the scores")
+            raise DataError(f"{party} holds the label and no other column, so it has no part in the scores [DA059]")
         rows = self.encoded_rows(schema, source)
         start = self.feature_names_in_.index(f"{party}.{schema.encoded_names[0]}")
         part: Matrix = rows @ self.linear()[0][:, start : start + rows.shape[1]].T
@@ -224,7 +224,9 @@ class LinearModel(Predicting[RunTask, Result]):
         """Write the model with its encoder as an ONNX file: raw columns in, predictions out."""
         self._check_fitted()
         if not self.has_public_weights:
-            raise StudyError("this model has no public weights, so there is nothing to export: fit with release=True")
+            raise StudyError(
+                "this model has no public weights, so there is nothing to export: fit with release=True [ST148]"
+            )
         told = about(self.kind, self.label_)
         graph = linear_to_onnx(told, self.schemas_, self.label_, self.row_norm, self.linear(), self.scored_in_graph)
         return written(graph, path)

@@ -14,7 +14,7 @@ from typing import Any, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import DataError
+from colonnade.errors import DataError, without_code
 from colonnade.models.design import split_label
 from colonnade.models.federation import Federation
 from colonnade.tables import Schema, Table, read_table
@@ -65,12 +65,12 @@ def gathered(
 ) -> SamePeople:
     """The tables of the wanted columns, with the same people in each row; ``what`` needs them, in words."""
     if encoded:
-        raise DataError(f"encoded=True is for one matrix of encoded columns, and {what} takes tables here")
+        raise DataError(f"encoded=True is for one matrix of encoded columns, and {what} takes tables here [DA060]")
     if not isinstance(X, Mapping | Federation):
         return _from_one(X, wanted, schemas, id, misfits)
     tables = X.tables() if isinstance(X, Federation) else X
     if missing := [party for party in wanted if party not in tables]:
-        raise DataError(f"no table of {', '.join(missing)}; {what} needs one of each party")
+        raise DataError(f"no table of {', '.join(missing)}; {what} needs one of each party [DA061]")
     if isinstance(X, Federation | SamePeople):
         return SamePeople({party: table_of(tables[party], schema) for party, schema in wanted.items()})
     return same_people(tables, wanted, id, what, same_order=same_order, common=common, misfits=misfits)
@@ -102,12 +102,12 @@ def same_people(
         return tables
     if same_order and id is None:
         if len({table.rows for table in tables.values()}) > 1:
-            raise DataError(f"the tables have different numbers of rows; {what} needs the same people in each")
+            raise DataError(f"the tables have different numbers of rows; {what} needs the same people in each [DA062]")
         return tables
     if nameless := [party for party, table in tables.items() if not table.named]:
         raise DataError(
             f"nothing says who the rows of {listed(nameless)} are: name the column of ids with id=, or say "
-            "same_order=True if the same row is the same person in every table"
+            "same_order=True if the same row is the same person in every table [DA063]"
         )
     if common:
         return _whom_all_hold(tables)
@@ -122,7 +122,7 @@ def _whom_all_hold(tables: SamePeople) -> SamePeople:
     everywhere = set(first.ids).intersection(*(table.ids for table in others))
     wanted = [each for each in first.ids if each in everywhere]
     if not wanted:
-        raise DataError(f"{listed(tables)} have nobody in common: no id is in each of their tables")
+        raise DataError(f"{listed(tables)} have nobody in common: no id is in each of their tables [DA064]")
     found = SamePeople({party: table.take(wanted) for party, table in tables.items()})
     found.left_out = {party: table.rows - len(wanted) for party, table in tables.items()}
     return found
@@ -138,7 +138,7 @@ def _matched(tables: Mapping[str, Table], first: str, party: str) -> Table:
     if common < one.rows or common < other.rows:
         raise DataError(
             f"{first} and {party} do not hold the same people: of {one.rows:,} and {other.rows:,} rows {common:,} have "
-            "the same ids, so give tables of the same people, or say common=True to take those whom all hold"
+            "the same ids, so give tables of the same people, or say common=True to take those whom all hold [DA065]"
         )
     return other.take(wanted)
 
@@ -155,10 +155,10 @@ def _from_one(
         raise DataError(
             f"nothing says what the columns of this {type(X).__name__} are: pass tables as the parties hold them (a "
             "Federation, a mapping from party to table, or one data frame), or say encoded=True if it is an encoded "
-            "matrix with the columns of feature_names_in_"
+            "matrix with the columns of feature_names_in_ [DA066]"
         )
     if isinstance(id, Mapping):
-        raise DataError("one table has one column of ids, so name it by id= as a text")
+        raise DataError("one table has one column of ids, so name it by id= as a text [DA067]")
     naming = [] if id is None else [id]
     sources: dict[str, dict[str, str]] = {}
 
@@ -189,14 +189,16 @@ def _sources(there: set[str], wanted: Mapping[str, Schema], schemas: Mapping[str
             holders = [full] if source == full else [f"{p}.{name}" for p, s in schemas.items() if name in s.sources]
             if len(holders) > 1 or source in taken:
                 several = holders if len(holders) > 1 else [taken[source], full]
-                raise DataError(f"the column {source!r} could be {' or '.join(several)}: pass a table of each party")
+                raise DataError(
+                    f"the column {source!r} could be {' or '.join(several)}: pass a table of each party [DA068]"
+                )
             taken[source], found[party][name] = full, source
     if lacking:
         encoded = {f"{party}.{name}" for party, schema in wanted.items() for name in schema.encoded_names}
         hint = "; if these are encoded columns, say encoded=True" if encoded <= there else ""
         raise DataError(
             f"the table has no column {listed(lacking)}; in one table of all parties a column is named party.column, "
-            f"or as its party names it if no other party has one of that name{hint}"
+            f"or as its party names it if no other party has one of that name{hint} [DA069]"
         )
     return found
 
@@ -204,17 +206,21 @@ def _sources(there: set[str], wanted: Mapping[str, Schema], schemas: Mapping[str
 def encoded_matrix(source: Any, names: Sequence[str]) -> Matrix:
     """The matrix of these encoded columns; columns with names, as in a data frame, are chosen by name."""
     if isinstance(source, Federation | Mapping):
-        raise DataError("encoded=True is for one matrix of encoded columns; tables are encoded by the model itself")
+        raise DataError(
+            "encoded=True is for one matrix of encoded columns; tables are encoded by the model itself [DA070]"
+        )
     try:
         if hasattr(source, "columns"):
             source = np.column_stack([np.asarray(source[name]) for name in _named(source, names)])
         found: Matrix = np.asarray(source, dtype=np.float64)
     except (TypeError, ValueError):
-        raise DataError("with encoded=True people are one matrix of numbers, and this is none") from None
+        raise DataError("with encoded=True people are one matrix of numbers, and this is none [DA071]") from None
     if found.ndim != 2 or found.shape[1] != len(names):
-        raise DataError(f"an encoded matrix has rows of {len(names)} columns; this array has shape {found.shape}")
+        raise DataError(
+            f"an encoded matrix has rows of {len(names)} columns; this array has shape {found.shape} [DA072]"
+        )
     if not np.isfinite(found).all():
-        raise DataError("an encoded matrix holds finite numbers only; this one has missing or infinite entries")
+        raise DataError("an encoded matrix holds finite numbers only; this one has missing or infinite entries [DA073]")
     return found
 
 
@@ -224,7 +230,7 @@ def _named(source: Any, names: Sequence[str]) -> Sequence[str]:
     if missing := [name for name in names if name not in there]:
         raise DataError(
             f"the encoded matrix has no column {listed(missing)}; its columns are named as in feature_names_in_, and "
-            "tables as the parties hold them are passed without encoded=True"
+            "tables as the parties hold them are passed without encoded=True [DA074]"
         )
     return names
 
@@ -240,13 +246,13 @@ def table_of(
         except DataError as error:
             if party is None or LACKS_ID not in (said := str(error)):
                 raise
-            mark = "" if said.endswith("?") else ";"
-            raise DataError(f"{said}{mark} name the one that holds ids with id={{{party!r}: COLUMN}}") from None
+            mark = "" if without_code(said).endswith("?") else ";"
+            raise DataError(f"{said}{mark} name the one that holds ids with id={{{party!r}: COLUMN}} [DA075]") from None
     if missing := [name for name in schema.names if name not in source.schema.columns]:
-        raise DataError(f"{source.source} has no column {missing[0]!r}, which the model needs")
+        raise DataError(f"{source.source} has no column {missing[0]!r}, which the model needs [DA076]")
     view = source.select(schema.names)
     if view.schema != schema:
-        raise DataError(f"{source.source} was read under another schema than the model was fitted with")
+        raise DataError(f"{source.source} was read under another schema than the model was fitted with [DA077]")
     return view
 
 
@@ -254,6 +260,6 @@ def labels_of(X: People, schemas: Mapping[str, Schema], label: str | None) -> Ma
     """The encoded label of people, where X has a table with the label column."""
     owner, column = split_label(label, tuple(schemas))
     if isinstance(X, Mapping | Federation) and owner not in (X.parties if isinstance(X, Federation) else X):
-        raise DataError(f"the true labels are not in what was given: pass y, or a table of {owner}")
+        raise DataError(f"the true labels are not in what was given: pass y, or a table of {owner} [DA078]")
     wanted = {owner: schemas[owner].select([column])}
     return gathered(X, wanted, schemas, "a comparison")[owner].column(column)

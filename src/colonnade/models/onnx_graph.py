@@ -32,7 +32,7 @@ def needs_onnx() -> None:
     try:
         onnx.helper  # noqa: B018 - importing it
     except ImportError:
-        raise StudyError("an ONNX file is made with the package onnx: pip install 'colonnade[onnx]'") from None
+        raise StudyError("an ONNX file is made with the package onnx: pip install 'colonnade[onnx]' [ST149]") from None
 
 
 class Graph:

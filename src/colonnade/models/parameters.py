@@ -59,7 +59,7 @@ Positive = Annotated[float, Gt(0), FINITE]
 def dotted(label: Any) -> None:
     """Refuse a label that is not written party.column."""
     if isinstance(label, str) and not all(label.rpartition(".")):
-        raise ValueError('must be written party.column, such as "bank.default"')
+        raise ValueError('must be written party.column, such as "bank.default" [VA029]')
 
 
 def each_positive(given: Any) -> None:
@@ -68,7 +68,7 @@ def each_positive(given: Any) -> None:
         try:
             check_epsilon(value)
         except PrivacyError as error:
-            raise ValueError(f"- {error}") from None
+            raise ValueError(f"- {error} [VA030]") from None
 
 
 Label = Annotated[str | None, InFile(Annotated[str, Checked(dotted)]), NAMES_LABEL]
@@ -85,4 +85,4 @@ def check_whole(name: str, value: object, low: int, high: int) -> None:
     import numpy as np
 
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
-        raise StudyError(f"{name} must be a whole number from {low} to {high}, not {value!r}")
+        raise StudyError(f"{name} must be a whole number from {low} to {high}, not {value!r} [ST150]")

@@ -89,20 +89,24 @@ class Planner(ABC, Generic[AnyTask]):
         if not task.trust.committee:
             raise StudyError(
                 f"nobody holds shares in this study of kind {self.kind}, so no seats can check each other: leave "
-                "security out"
+                "security out [ST153]"
             )
         if task.why_not_active is not None:
-            raise StudyError(f'this study of kind {self.kind} {task.why_not_active}: say security = "semi-honest"')
+            raise StudyError(
+                f'this study of kind {self.kind} {task.why_not_active}: say security = "semi-honest" [ST154]'
+            )
         if (roster.inputs or task.possible_proofs[0]) not in task.possible_proofs:
             known = " or ".join(f'"{way}"' for way in task.possible_proofs)
-            raise StudyError(f"owners cannot prove bounds so in this study of kind {self.kind}: say inputs = {known}")
+            raise StudyError(
+                f"owners cannot prove bounds so in this study of kind {self.kind}: say inputs = {known} [ST155]"
+            )
 
     def _unasked(self, task: AnyTask, roster: Roster) -> AnyTask:
         """A task that is not checked, because nobody asked for that; an error if proofs were asked for all the same."""
         if roster.inputs in ("covert", "proven"):
             raise StudyError(
                 f"owners prove bounds only to seats that check, which this study of kind {self.kind} does not have "
-                'by default: say security = "active" as well'
+                'by default: say security = "active" as well [ST156]'
             )
         return task
 

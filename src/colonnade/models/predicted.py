@@ -64,11 +64,15 @@ class JointScores:
         if self.probabilities is None and self.classes is None and self.own_predictions is not None:
             return self._moved(given)
         if self.probabilities is None or self.own_probabilities is None or self.classes is None:
-            raise StudyError("these scores do not say what own columns alone tell, so no other model can stand there")
+            raise StudyError(
+                "these scores do not say what own columns alone tell, so no other model can stand there [ST161]"
+            )
         if given.ndim == 1 and len(self.classes) == 2:
             given = np.stack([1 - given, given], axis=1)
         if given.shape != self.probabilities.shape or not ((given >= 0) & (given <= 1)).all():
-            raise StudyError("a model of own columns gives each person the chance of each class, between 0 and 1")
+            raise StudyError(
+                "a model of own columns gives each person the chance of each class, between 0 and 1 [ST162]"
+            )
         mine, told, before = (
             np.log(np.clip(each, _LEAST, 1.0)) for each in (given, self.probabilities, self.own_probabilities)
         )
@@ -109,7 +113,7 @@ class JointScores:
     def _moved(self, given: NDArray[np.float64]) -> JointScores:
         """Numbers of another model, moved by what the others told."""
         if given.shape != (len(self.ids),):
-            raise StudyError("a model of own columns gives each person one number here")
+            raise StudyError("a model of own columns gives each person one number here [ST163]")
         told = self.predictions - self.own_predictions
         both = {"predictions": given + told, "own_predictions": given}
         return replace(self, **both, scores=(given + told)[:, None], own_scores=given[:, None])
@@ -165,7 +169,7 @@ class Beside:
         wanted = {"own_scores": shape, "deviations": shape, "own_predictions": shape[:1]}
         wanted |= dict.fromkeys(("probabilities", "own_probabilities"), chances)
         if any(found[name].shape != size for name, size in wanted.items() if name in found):
-            raise ValueError("the scores and what stands beside them do not belong together")
+            raise ValueError("the scores and what stands beside them do not belong together [VA033]")
         return cls(**found)
 
 
@@ -212,14 +216,14 @@ class Predicted(Estimator[RunTask, Result], Generic[RunTask, Result, Scored]):
     def joint(self) -> JointScores:
         """The answers that this party received; an error if it received none."""
         if self.ids_ is None or self.scores_ is None or self.predictions_ is None:
-            raise StudyError("the scores are with the party that received them, and this is not its copy")
+            raise StudyError("the scores are with the party that received them, and this is not its copy [ST164]")
         beside = {field.name: getattr(self.beside_, field.name) for field in fields(Beside)}
         return JointScores(self.ids_, self.scores_, self.predictions_, self.privacy_, **beside)
 
     def predictions(self, X: Any = None, threshold: float | str | None = None, **given: Unpack[Given]) -> Any:
         """The answers as an Arrow table, see :meth:`JointScores.table`; nobody's columns are needed."""
         if X is not None:
-            raise StudyError("these are scores that were received: nothing is computed from tables")
+            raise StudyError("these are scores that were received: nothing is computed from tables [ST165]")
         return self.joint.table(threshold)
 
     def pictured(self) -> Sheet:
@@ -246,13 +250,13 @@ class Predicted(Estimator[RunTask, Result], Generic[RunTask, Result, Scored]):
             ids, scores = texts(learned["ids"]), numbers(learned["scores"])
             found = _predicted(learned["predictions"])
             if scores.ndim != 2 or not (len(ids),) == scores.shape[:1] == found.shape:
-                raise ValueError("ids, scores and predictions do not belong together")
+                raise ValueError("ids, scores and predictions do not belong together [VA034]")
             self.received(ids, scores, found, Beside.read(learned, scores.shape))
 
     def check_restored(self) -> None:
         """Raise an error unless what was read from a file belongs together."""
         if self.recipient not in self.schemas_:
-            raise ValueError("who receives the scores takes no part")
+            raise ValueError("who receives the scores takes no part [VA035]")
 
     def summary(self) -> list[str]:
         """How many answers there are and who has them; no answer is shown."""
@@ -295,18 +299,22 @@ def _of_everybody(own: Mapping[str, float] | ArrayLike, ids: Sequence[str]) -> N
     if isinstance(own, Mapping):
         lacking = sum(each not in own for each in ids)
         if lacking:
-            raise StudyError(f"the model of own columns says nothing of {lacking:,} of {len(ids):,} people with scores")
+            raise StudyError(
+                f"the model of own columns says nothing of {lacking:,} of {len(ids):,} people with scores [ST166]"
+            )
         own = [own[each] for each in ids]
     given = np.asarray(own, dtype=np.float64)
     if given.shape[:1] != (len(ids),) or not np.isfinite(given).all():
-        raise StudyError(f"a model of own columns gives finite numbers for each of the {len(ids):,} people with scores")
+        raise StudyError(
+            f"a model of own columns gives finite numbers for each of the {len(ids):,} people with scores [ST167]"
+        )
     return given[:, 0] if given.ndim == 2 and given.shape[1] == 1 else given
 
 
 def _decided(joint: JointScores, threshold: float | str) -> list[Any]:
     chances, classes = joint.probabilities, joint.classes
     if chances is None or classes is None or len(classes) != 2 or not isinstance(threshold, int | float):
-        raise StudyError("a threshold is a number, for chances of two classes, and these scores have none")
+        raise StudyError("a threshold is a number, for chances of two classes, and these scores have none [ST168]")
     return [classes[chance > threshold] for chance in chances[:, 1]]
 
 
@@ -319,7 +327,7 @@ def check_fitted(model: Estimator) -> None:
     """Refuse a question about a model that is not fitted."""
     if not model.fitted:
         raise StudyError(
-            f"this {type(model).__name__} is not fitted yet: fit it first, or give the path of a model.json"
+            f"this {type(model).__name__} is not fitted yet: fit it first, or give the path of a model.json [ST169]"
         )
 
 
@@ -327,5 +335,5 @@ def budgets_against(to: str, epsilon: float | Mapping[str, float], delta: float,
     """The budgets of a question; one of them must be for the party that receives the answers."""
     budgets = parse_budgets(epsilon, delta, trust)
     if unspoken((to,), budgets, trust):
-        raise StudyError(f"no budget speaks of {to}, which alone receives the scores: give it an epsilon")
+        raise StudyError(f"no budget speaks of {to}, which alone receives the scores: give it an epsilon [ST170]")
     return budgets

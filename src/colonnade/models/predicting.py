@@ -30,7 +30,8 @@ def _in_a_file(threshold: object) -> None:
 
 Threshold = Annotated[float | Literal["balanced"], Checked(_in_a_file)]
 NO_SHARE = (
-    'threshold="balanced" needs the share of each class, which this model does not release: give the share as a number'
+    'threshold="balanced" needs the share of each class, which this model does not release: give the '
+    "share as a number [ST171]"
 )
 _RAREST = 1e-3  # no class counts as rarer than this, whatever noise made of its share
 
@@ -94,12 +95,12 @@ class Predicting(Saved[RunTask, Result]):
         if y is not None:
             true, predicted = np.asarray(y), self.predict(X, **given)
         elif given.get("encoded"):
-            raise DataError("an encoded matrix has no label: pass y")
+            raise DataError("an encoded matrix has no label: pass y [DA079]")
         else:
             people = self.people(X, labelled=True, **given)
             true, predicted = self.true_of(people), self.predict(people)
         if true.shape != predicted.shape:
-            raise DataError(f"there are {len(true) if true.ndim else 0} labels for {len(predicted)} people")
+            raise DataError(f"there are {len(true) if true.ndim else 0} labels for {len(predicted)} people [DA080]")
         return true, predicted
 
     def label_of(self, X: People) -> Matrix:
@@ -113,7 +114,7 @@ class Predicting(Saved[RunTask, Result]):
     def columns_of(self, scores: Matrix, threshold: float | str | None = None) -> dict[str, Any]:
         """Columns of what scores predict, and of the chances of classes."""
         if threshold is not None:
-            raise StudyError("a threshold is for classes, and this model predicts numbers")
+            raise StudyError("a threshold is for classes, and this model predicts numbers [ST172]")
         return {"prediction": self.answers(scores)}
 
 
@@ -177,9 +178,9 @@ class Deciding(Predicting[RunTask, Result]):
         """
         self._check_fitted()
         if not hasattr(self, "classes_"):
-            raise StudyError("only chances of classes are assessed, and this model predicts numbers: use score")
+            raise StudyError("only chances of classes are assessed, and this model predicts numbers: use score [ST173]")
         if y is None and given.get("encoded"):
-            raise DataError("an encoded matrix has no label: pass y")
+            raise DataError("an encoded matrix has no label: pass y [DA081]")
         if y is None:
             people = self.people(X, labelled=True, **given)
             return self.assessed(self.true_of(people), self.predict_proba(people), of)
@@ -190,9 +191,9 @@ class Deciding(Predicting[RunTask, Result]):
         classes = self.classes_.tolist()
         named = [str(each) for each in classes]
         if of is None and len(classes) > 2:
-            raise DataError(f"there are {len(classes)} classes, so say which one is meant: {listed(named)}")
+            raise DataError(f"there are {len(classes)} classes, so say which one is meant: {listed(named)} [DA082]")
         if of is not None and str(of) not in named:
-            raise DataError(f"the class that is meant must be one of {listed(named)}")
+            raise DataError(f"the class that is meant must be one of {listed(named)} [DA083]")
         place = 1 if of is None else named.index(str(of))
         return assess(true == classes[place], chances[:, place])
 
@@ -221,9 +222,9 @@ def check_threshold(threshold: object, classes: int = 2, *, released: bool = Tru
         if not released:
             raise StudyError(NO_SHARE)
     elif isinstance(threshold, bool) or not isinstance(threshold, int | float) or not 0 < threshold < 1:
-        raise StudyError(f'threshold must lie between 0 and 1, or be "balanced", not {threshold!r}')
+        raise StudyError(f'threshold must lie between 0 and 1, or be "balanced", not {threshold!r} [ST174]')
     elif classes > 2 and threshold != 0.5:
-        raise StudyError(f'a threshold is for two classes; with {classes} it can be "balanced"')
+        raise StudyError(f'a threshold is for two classes; with {classes} it can be "balanced" [ST175]')
 
 
 def shares_of(means: Matrix) -> Matrix:

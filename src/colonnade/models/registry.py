@@ -151,7 +151,9 @@ def register(row: Kind) -> Kind:
     if (there := _KNOWN.get(row.kind)) == row:
         return row
     if there is not None:
-        raise StudyError(f"there is a kind {row.kind!r} already, {there.model}: choose another name for {row.model}")
+        raise StudyError(
+            f"there is a kind {row.kind!r} already, {there.model}: choose another name for {row.model} [ST138]"
+        )
     _KNOWN[row.kind] = row
     try:
         load(row.kind)
@@ -175,7 +177,7 @@ def row_of(kind: str) -> Kind:
     if kind not in _KNOWN:
         _installed()
     if kind not in _KNOWN:
-        unknown = f"there is no kind of study called {kind!r}; choose from {', '.join(_KNOWN)}"
+        unknown = f"there is no kind of study called {kind!r}; choose from {', '.join(_KNOWN)} [ST139]"
         raise StudyError(_BROKEN.get(kind, unknown))
     return _KNOWN[kind]
 
@@ -187,15 +189,15 @@ def load(kind: str) -> type[Planner]:
     row = row_of(kind)
     model, where = resolve(row.model), f"kind {kind!r}, {row.model}"
     if not (isinstance(model, type) and issubclass(model, Planner)):
-        raise StudyError(f"{where}: it is no model, which derives from Planner or Estimator")
+        raise StudyError(f"{where}: it is no model, which derives from Planner or Estimator [ST140]")
     if model.kind != kind:
-        raise StudyError(f"{where}: it calls itself {model.kind!r}")
+        raise StudyError(f"{where}: it calls itself {model.kind!r} [ST141]")
     if missing := model.lacking():
-        raise StudyError(f"{where}: it lacks {', '.join(missing)}")
+        raise StudyError(f"{where}: it lacks {', '.join(missing)} [ST142]")
     if model.why_not_run is None and not row.section:
-        raise StudyError(f"{where}: it can be run, so its row must name a section of the report")
+        raise StudyError(f"{where}: it can be run, so its row must name a section of the report [ST143]")
     if not model.tasks:
-        raise StudyError(f"{where}: it does not say which tasks it plans (tasks)")
+        raise StudyError(f"{where}: it does not say which tasks it plans (tasks) [ST144]")
     for task in model.tasks:
         check_complete(task, where)
     return model
@@ -205,7 +207,7 @@ def section_of(kind: str) -> Any:
     """The section of the report about models of a kind."""
     row = row_of(kind)
     if not row.section:
-        raise StudyError(f"there is no report about kind {kind!r}, which is not run")
+        raise StudyError(f"there is no report about kind {kind!r}, which is not run [ST145]")
     return resolve(row.section)
 
 
@@ -243,4 +245,4 @@ def _installed() -> None:
         try:
             register(entry.load())
         except (ImportError, AttributeError, StudyError) as error:  # told to whoever asks for this kind
-            _BROKEN[entry.name] = f"the installed kind {entry.name!r} ({entry.value}) cannot be loaded: {error}"
+            _BROKEN[entry.name] = f"the installed kind {entry.name!r} ({entry.value}) cannot be loaded: {error} [ST146]"

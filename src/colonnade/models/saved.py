@@ -43,14 +43,14 @@ def finite(value: Any) -> Any:
 def word(value: Any) -> str:
     """A text."""
     if not isinstance(value, str):
-        raise TypeError("a text is expected")
+        raise TypeError("a text is expected [VA041]")
     return value
 
 
 def texts(values: Any) -> list[str]:
     """A list of texts."""
     if not isinstance(values, list):
-        raise TypeError("a list is expected")
+        raise TypeError("a list is expected [VA042]")
     return [word(value) for value in values]
 
 
@@ -58,21 +58,21 @@ def number(value: Any) -> float:
     """A finite number."""
     found = float(_numeric(value))
     if not math.isfinite(found):
-        raise ValueError("a finite number is expected")
+        raise ValueError("a finite number is expected [VA043]")
     return found
 
 
 def size(value: Any) -> float:
     """A finite number that is not negative."""
     if number(value) < 0:
-        raise ValueError("a number that is not negative is expected")
+        raise ValueError("a number that is not negative is expected [VA044]")
     return number(value)
 
 
 def count(value: Any) -> int:
     """A whole number that is not negative."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ValueError("a whole number that is not negative is expected")
+        raise ValueError("a whole number that is not negative is expected [VA045]")
     return value
 
 
@@ -85,9 +85,9 @@ def numbers(values: Any) -> NDArray[np.float64]:
     """An array of finite numbers."""
     found = np.array(values)
     if not isinstance(values, list | np.ndarray) or (found.size and found.dtype.kind not in "iuf"):
-        raise TypeError("an array of numbers is expected")
+        raise TypeError("an array of numbers is expected [VA046]")
     if not np.isfinite(found.astype(np.float64)).all():
-        raise ValueError("finite numbers are expected")
+        raise ValueError("finite numbers are expected [VA047]")
     return found.astype(np.float64)
 
 
@@ -99,12 +99,12 @@ def epsilons(values: Any) -> dict[str, float]:
 def facts(values: Any) -> dict[str, Any]:
     """Plain values by name, all of whose numbers are finite."""
     if not isinstance(values, dict):
-        raise TypeError("plain values by name are expected")
+        raise TypeError("plain values by name are expected [VA048]")
     json.dumps(values, allow_nan=False)
     return values
 
 
 def _numeric(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError("a number is expected")
+        raise TypeError("a number is expected [VA049]")
     return value

@@ -60,9 +60,15 @@ def check_columns(scorer: Scorer, roster: Roster) -> None:
         if not used:
             continue
         if party not in roster.schemas:
-            raise StudyError(f"the model has weights for columns of {party}, which takes no part in the prediction")
+            raise StudyError(
+                f"the model has weights for columns of {party}, which takes no part in the prediction [ST206]"
+            )
         given = roster.schemas[party]
         if missing := [name for name in used if name not in given.columns]:
-            raise StudyError(f"the model needs the column {missing[0]} of {party}, which its schema does not have")
+            raise StudyError(
+                f"the model needs the column {missing[0]} of {party}, which its schema does not have [ST207]"
+            )
         if given.select(used) != schema.select(used):
-            raise StudyError(f"the schema of {party} describes its columns otherwise than the model was fitted with")
+            raise StudyError(
+                f"the schema of {party} describes its columns otherwise than the model was fitted with [ST208]"
+            )

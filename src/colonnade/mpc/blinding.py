@@ -101,7 +101,7 @@ def _products(scalars: Sequence[bytes], points: Points, source: str) -> Points:
     try:
         return spread(at, range(len(points)))
     except RuntimeError:
-        raise ProtocolError(f"{source} sent something else than elements of the group") from None
+        raise ProtocolError(f"{source} sent something else than elements of the group [MS001]") from None
 
 
 def hashed(keys: Sequence[bytes]) -> Points:

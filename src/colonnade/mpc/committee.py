@@ -39,9 +39,9 @@ class Committee:
         if not size and not self.threshold:
             return
         if not 3 <= size <= 7 or len(set(self.seats)) != size:
-            raise ValueError(f"a committee has 3 to 7 different seats, not {size}")
+            raise ValueError(f"a committee has 3 to 7 different seats, not {size} [VA080]")
         if not 1 <= self.threshold < size / 2:
-            raise ValueError(f"the threshold of {size} seats lies between 1 and {(size - 1) // 2}")
+            raise ValueError(f"the threshold of {size} seats lies between 1 and {(size - 1) // 2} [VA081]")
 
     @property
     def spare(self) -> bool:

@@ -83,7 +83,7 @@ class CommonKeys:
             if list(told["digests"]) != shared[peer]:
                 raise ShareError(
                     f"{self.name} and {peer} were given different keys where all members of a group must have the "
-                    f"same, as a seat does not follow the protocol: {NO_RESULT}"
+                    f"same, as a seat does not follow the protocol: {NO_RESULT} [SH001]"
                 )
             promises[peer] = told["promise"]
         return promises
@@ -123,7 +123,7 @@ class CommonKeys:
         """
         threshold = self.committee.threshold
         if not threshold < degree <= 2 * threshold:
-            raise ValueError(f"no sharing of zero of degree {degree} without messages")
+            raise ValueError(f"no sharing of zero of degree {degree} without messages [VA082]")
         point = self.committee.point(self.name)
         powers = [point**power for power in range(1, degree - threshold + 1)]
         if seen is not None and len(powers) * prod(shape) * len(self.system.primes) <= FEW:

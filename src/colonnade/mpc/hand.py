@@ -78,7 +78,7 @@ class Hand:
         """The keys that the seats have in common; the first call exchanges them, so all seats make it together."""
         if self._common is None:
             if not self.seated:
-                raise ValueError(f"{self.name} has no seat")
+                raise ValueError(f"{self.name} has no seat [VA094]")
             if self._beside is not None:
                 self._common = self._beside.common.over(self.committee)
             else:
@@ -94,7 +94,7 @@ class Hand:
         if self._beside is not None:
             return self._beside.agreement
         if not self.active:
-            raise ValueError("seats that do not check each other have no coins")
+            raise ValueError("seats that do not check each other have no coins [VA095]")
         self.common  # noqa: B018 - the first call exchanges keys and promises
         assert self._agreement is not None  # noqa: S101 - made with the keys
         return self._agreement
@@ -104,7 +104,9 @@ class Hand:
         """What this seat and the others claim of their shares, to be settled before anything is opened."""
         if self._claims is None:
             if not (self.active and self.seated):
-                raise ValueError(f"{self.name} checks nothing: it has no seat, or seats do not check each other")
+                raise ValueError(
+                    f"{self.name} checks nothing: it has no seat, or seats do not check each other [VA096]"
+                )
             self._claims = Claims(self)
         return self._claims
 
@@ -135,7 +137,8 @@ class Hand:
         keys = {seat: received(self.links[seat], seat, vocabulary.TOLD_COIN)["key"] for seat in self.committee.seats}
         if len(set(keys.values())) > 1:
             raise ShareError(
-                f"the seats told {self.name} different coins, as one of them does not follow the protocol: {NO_RESULT}"
+                f"the seats told {self.name} different coins, as one of them does not follow the "
+                f"protocol: {NO_RESULT} [SH004]"
             )
         return Stream(keys[self.committee.seats[0]])
 
@@ -163,9 +166,9 @@ class Hand:
         committee = self.committee
         degree = committee.threshold if degree is None else degree
         if not committee.seats:
-            raise ValueError(f"{self.name} cannot deal: nobody has a seat")
+            raise ValueError(f"{self.name} cannot deal: nobody has a seat [VA097]")
         if parts and (self.active or not self.seated or len(committee.seats) != SEATS):
-            raise ValueError("only one of three seats that are not checked deals in parts")
+            raise ValueError("only one of three seats that are not checked deals in parts [VA098]")
         self.announce()
         drawing = committee.seeded_by(self.name, degree)
         if self.seated:
@@ -251,7 +254,7 @@ class Hand:
         there = [seat for seat in committee.seats if seat not in self.lost] if self.active else committee.seats
         dealers = there[: shares.degree + 1]
         if len(dealers) <= shares.degree:
-            raise ValueError(f"{len(dealers)} seats cannot lower a sharing of degree {shares.degree}")
+            raise ValueError(f"{len(dealers)} seats cannot lower a sharing of degree {shares.degree} [VA099]")
         own: Residues | None = None
         if self.name in dealers:
             drawing = committee.seeded_by(self.name, committee.threshold)
@@ -306,7 +309,7 @@ class Hand:
             return Shares(self.common.zero(shape, degree, seen), degree)
         own = self.deal(np.zeros(shape), degree=degree)
         if own is None:
-            raise ValueError(f"{self.name} has no seat")
+            raise ValueError(f"{self.name} has no seat [VA100]")
         others = [seat for seat in self.committee.seats if seat != self.name]
         return self.add([own, *(self.receive(seat, shape, degree=degree) for seat in others)])
 
@@ -385,7 +388,7 @@ class Hand:
         if (left := seats - len(self.lost)) < enough:
             raise PeerLost(
                 f"{lost} {'are' if len(self.lost) > 1 else 'is'} lost: {left} of {seats} seats are left, and this "
-                f"opening takes {enough}; the study cannot go on"
+                f"opening takes {enough}; the study cannot go on [PE003]"
             )
 
     def _interpolated(self, shares: Mapping[str, Residues], degree: int, *, digits: bool = False) -> Residues:

@@ -44,9 +44,9 @@ class Store:
 
     def __post_init__(self) -> None:
         if self.cells.ndim != 2 or self.cells.shape[1] != WORDS or (len(self.cells) - _SHARED) % 3:
-            raise ProtocolError("a key-value store has three equal parts of 128-bit cells, and 64 cells more")
+            raise ProtocolError("a key-value store has three equal parts of 128-bit cells, and 64 cells more [MS002]")
         if len(self.cells) <= _SHARED:
-            raise ProtocolError("a key-value store has no cells")
+            raise ProtocolError("a key-value store has no cells [MS003]")
 
     def __getitem__(self, keys: Words) -> Words:
         """The values of these keys, random for keys that are not in the store."""
@@ -146,7 +146,7 @@ def _peel(places: Places, size: int) -> tuple[list[Layer], Places]:
 def _solve(cells: Words, keys: Words, places: Places, values: Words, seed: int) -> None:
     """Change cells so that these keys get their values: elimination on bits, with a Python integer for each row."""
     if len(keys) > _LARGEST_CORE:
-        raise ValueError("keys of a store must be different and random")
+        raise ValueError("keys of a store must be different and random [VA101]")
     wanted = values ^ Answers(cells, seed)(keys)
     columns = {cell: _SHARED + index for index, cell in enumerate(np.unique(places).tolist())}
     pivots: dict[int, tuple[int, int]] = {}
@@ -156,7 +156,7 @@ def _solve(cells: Words, keys: Words, places: Places, values: Words, seed: int) 
             if row >> pivot & 1:
                 row, value = row ^ other, value ^ its
         if not row:
-            raise ValueError("keys of a store must be different and random")
+            raise ValueError("keys of a store must be different and random [VA102]")
         pivot = row.bit_length() - 1
         for known, (other, its) in pivots.items():
             if other >> pivot & 1:

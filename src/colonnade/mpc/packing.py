@@ -98,7 +98,7 @@ def unpack_words(
     out[2] |= spare
     np.right_shift(third, 8, out=out[3])
     if count and (int(out.max()) >= prime or out.reshape(-1)[count:].any()):
-        raise ProtocolError(f"{sender} sent a number that is no residue")
+        raise ProtocolError(f"{sender} sent a number that is no residue [MS007]")
 
 
 def _plain(numbers: Words, system: ResidueSystem, sender: str) -> Residues:
@@ -107,7 +107,7 @@ def _plain(numbers: Words, system: ResidueSystem, sender: str) -> Residues:
     # residue is a number from 0 to p - 1, and a negative number read as unsigned is larger than that.
     near = not numbers.size or max(int(numbers.max()), -int(numbers.min())) <= system.smallest_half
     if not near and ((numbers + system.half_primes).view(np.uint32) >= system.prime_column).any():
-        raise ProtocolError(f"{sender} sent a number that is no residue")
+        raise ProtocolError(f"{sender} sent a number that is no residue [MS008]")
     return numbers.astype(np.float64)
 
 

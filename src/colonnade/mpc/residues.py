@@ -58,7 +58,7 @@ class ResidueSystem:
                 return cls(PRIMES[:count])
         raise CapacityError(
             f"the largest value needs {bound.bit_length() + 1} bits and the arithmetic has "
-            f"{prod(PRIMES).bit_length() - 1}: lower gamma, the row limit or the clip"
+            f"{prod(PRIMES).bit_length() - 1}: lower gamma, the row limit or the clip [CA005]"
         )
 
     @cached_property
@@ -128,7 +128,9 @@ class ResidueSystem:
             size += digit * float(weight)
             weight *= self.primes[index]
         if size.size and np.abs(size).max() > bound * (1 + 2.0**-40):
-            raise ShareError("an opened value is larger than any honest one could be: somebody computed something else")
+            raise ShareError(
+                "an opened value is larger than any honest one could be: somebody computed something else [SH005]"
+            )
         return value
 
     def uniform(self, shape: tuple[int, ...], stream: Stream) -> Residues:
@@ -345,7 +347,9 @@ def _multiples(parts: NDArray[np.float64]) -> NDArray[np.float64]:
     multiples = np.rint(parts)
     parts -= multiples
     if parts.size and max(float(parts.max()), -float(parts.min())) > 0.125 + _NEARLY:
-        raise ShareError("an opened value is larger than any honest one could be: somebody computed something else")
+        raise ShareError(
+            "an opened value is larger than any honest one could be: somebody computed something else [SH006]"
+        )
     return multiples
 
 

@@ -104,7 +104,7 @@ def interpolate(
     """The secret, as residues or as digits. All shares, also those beyond ``degree + 1``, must fit one polynomial."""
     points = sorted(shares)
     if len(points) <= degree:
-        raise ShareError(f"{len(points)} shares cannot open a sharing of degree {degree}")
+        raise ShareError(f"{len(points)} shares cannot open a sharing of degree {degree} [SH007]")
     base, spare = points[: degree + 1], points[degree + 1 :]
     values = [shares[point] for point in base]
     for point in spare:
@@ -117,5 +117,5 @@ def differing(seats: Sequence[str]) -> ShareError:
     """The error for shares that do not lie on one polynomial."""
     return ShareError(
         f"the shares of {', '.join(seats)} do not lie on one polynomial, as one of them computed or sent something "
-        f"else: {NO_RESULT}"
+        f"else: {NO_RESULT} [SH008]"
     )

@@ -30,7 +30,7 @@ def hear(opener: str, link: Link, shape: Sequence[int], bound: int, system: Resi
     if not narrow:
         values = np.array([int(value) for value in values], dtype=object).reshape(due)
     if values.size and max(int(values.max()), -int(values.min())) > bound:
-        raise ShareError(f"{opener} told an opened value that is larger than any honest one could be")
+        raise ShareError(f"{opener} told an opened value that is larger than any honest one could be [SH009]")
     opened: Integers = values
     return opened
 

@@ -20,7 +20,7 @@ try:
     from matplotlib.figure import Figure
 except ImportError:
     raise StudyError(
-        "pictures are drawn by matplotlib, which is not installed: pip install 'colonnade[plots]'"
+        "pictures are drawn by matplotlib, which is not installed: pip install 'colonnade[plots]' [ST404]"
     ) from None
 
 _LIGHT_TEXT = 0.5
@@ -65,12 +65,16 @@ def _new(panels: Sequence[Panel], rows: int, across: int) -> tuple[Any, list[Any
 def _within(ax: Any, rows: int, across: int) -> tuple[Any, list[Any]]:
     """The places within given axes; where there are several, the given ones are their frame and show nothing."""
     if not isinstance(ax, Axes):
-        raise StudyError(f"ax= takes one Axes of matplotlib, not {type(ax).__name__}: pass one of plt.subplots()")
+        raise StudyError(
+            f"ax= takes one Axes of matplotlib, not {type(ax).__name__}: pass one of plt.subplots() [ST405]"
+        )
     if rows * across == 1:
         return ax.figure, [ax]
     frame = ax.get_subplotspec()
     if frame is None:
-        raise StudyError("these axes are in no grid, so several panels have no place in them: use plt.subplots()")
+        raise StudyError(
+            "these axes are in no grid, so several panels have no place in them: use plt.subplots() [ST406]"
+        )
     ax.set_axis_off()
     grid = frame.subgridspec(rows, across)
     return ax.figure, [ax.figure.add_subplot(grid[row, k]) for row in range(rows) for k in range(across)]

@@ -357,7 +357,7 @@ def profile(views: Sequence[View], epsilons: Array | Sequence[float]) -> Array:
     """The whole curve: the least proven delta at each epsilon."""
     wanted = np.asarray(epsilons, dtype=np.float64)
     if wanted.ndim != 1 or not np.all(wanted >= 0):
-        raise PrivacyError("a profile is asked for at a list of epsilons that are not negative")
+        raise PrivacyError("a profile is asked for at a list of epsilons that are not negative [PR014]")
     seen = tuple(views)
     if _refusal(seen) is not None:
         return np.ones_like(wanted)
@@ -375,9 +375,9 @@ def profile(views: Sequence[View], epsilons: Array | Sequence[float]) -> Array:
 def _refusal(views: Sequence[View]) -> str | None:
     for seen in views:
         if not isinstance(seen, View):
-            raise PrivacyError(f"the accountant reads views, not {type(seen).__name__}")
+            raise PrivacyError(f"the accountant reads views, not {type(seen).__name__} [PR015]")
         if seen.kind not in _KNOWN:
-            raise PrivacyError(f"unknown mechanism {seen.kind!r}: its cost cannot be accounted for")
+            raise PrivacyError(f"unknown mechanism {seen.kind!r}: its cost cannot be accounted for [PR016]")
     if len({seen.adjacency for seen in views}) > 1:
-        raise PrivacyError("views under different neighbouring relations cannot be added up")
+        raise PrivacyError("views under different neighbouring relations cannot be added up [PR017]")
     return next((seen.reason or "not private" for seen in views if seen.kind == NonPrivate.kind), None)

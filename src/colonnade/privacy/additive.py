@@ -172,7 +172,7 @@ class AdditiveNoise:
         said = (tail, theorem, "", audience, about, others)
         l1, square, replaced, replaced_square = moved.l1, moved.l2_squared, moved.replace_l1, moved.replace_l2_squared
         if self.laplace and lost:
-            raise PrivacyError(f"release {name!r} has Laplace noise, of which no part of delta is lost")
+            raise PrivacyError(f"release {name!r} has Laplace noise, of which no part of delta is lost [PR018]")
         if self.laplace:
             return DiscreteLaplaceRelease(name, shares, dimension, Fraction(self.scale), l1, replaced, *said)
         return _NORMAL[self.law].release(name, shares, dimension, l1, square, replaced, replaced_square, *said, lost)

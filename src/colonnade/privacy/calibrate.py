@@ -125,14 +125,14 @@ def least_noise(make_event: Make, trust: Trust, budgets: Sequence[Budget], *, ow
     in 10^6. The next smaller such share was checked to cost too much.
     """
     if isinstance(owners, bool) or not isinstance(owners, int) or owners < 1:
-        raise PrivacyError(f"the noise is split among a positive number of owners, not {owners!r}")
+        raise PrivacyError(f"the noise is split among a positive number of owners, not {owners!r} [PR019]")
     search = _Search(lambda units: make_event(units * owners), trust, budgets)
     search.refuse_hopeless(1)
     if search.holds(1):
         return owners
     most = 1 << _LARGEST_BITS
     if not search.holds(most):
-        raise PrivacyError(f"no amount of noise meets the budget: {search.worst(most)}")
+        raise PrivacyError(f"no amount of noise meets the budget: {search.worst(most)} [PR020]")
     return search.edge(1, most, _QUICK_BITS, _SLOW_BITS) * owners
 
 
@@ -154,7 +154,7 @@ def most(
     search = _Search(make_events, trust, budgets)
     _check_range(at_least, at_most)
     if not search.holds(at_least):
-        raise PrivacyError(f"even {name} = {at_least} is too much: {search.worst(at_least)}")
+        raise PrivacyError(f"even {name} = {at_least} is too much: {search.worst(at_least)} [PR021]")
     good = at_least
     while good < at_most:  # not directly to the far end, where figures may take long
         number = min(4 * good, at_most)
@@ -179,7 +179,7 @@ def least(
     if search.holds(at_least):
         return at_least
     if not search.holds(at_most):
-        raise PrivacyError(f"even {name} = {at_most} is too little: {search.worst(at_most)}")
+        raise PrivacyError(f"even {name} = {at_most} is too little: {search.worst(at_most)} [PR022]")
     return search.edge(at_least, at_most, _EVERY_BIT, _EVERY_BIT)
 
 
@@ -188,7 +188,7 @@ class _Search:
 
     def __init__(self, make: Make, trust: Trust, budgets: Sequence[Budget]) -> None:
         if not budgets:
-            raise PrivacyError("no budget is given: without one there is nothing to keep to")
+            raise PrivacyError("no budget is given: without one there is nothing to keep to [PR023]")
         self.make, self.trust, self.budgets = make, trust, budgets
 
     def worst(self, number: int, quick: bool = False) -> Binding:
@@ -200,7 +200,7 @@ class _Search:
     def refuse_hopeless(self, number: int) -> None:
         for observer, _, seen in _checks(self.make(number), self.trust, self.budgets):
             if reason := next((view.reason for view in seen if view.reason), None):
-                raise PrivacyError(f"no noise protects against {observer}: {reason}")
+                raise PrivacyError(f"no noise protects against {observer}: {reason} [PR024]")
 
     def edge(self, bad: int, good: int, quick_bits: int, slow_bits: int) -> int:
         """The last good number between a good one and a bad one, among those of at most this many binary digits.
@@ -324,4 +324,4 @@ def _checks(made: Made, trust: Trust, budgets: Sequence[Budget]) -> Iterator[tup
 
 def _check_range(at_least: int, at_most: int) -> None:
     if not 1 <= at_least <= at_most:
-        raise PrivacyError(f"whole numbers are looked for from 1 on, not from {at_least} to {at_most}")
+        raise PrivacyError(f"whole numbers are looked for from 1 on, not from {at_least} to {at_most} [PR025]")

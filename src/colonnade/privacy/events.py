@@ -48,23 +48,27 @@ NOTHING = "nothing"
 def from_dict(value: Mapping[str, Any]) -> Event:
     """Read an event; a kind, a version or a field this code does not know is refused, never guessed."""
     if not isinstance(value, Mapping):
-        raise PrivacyError("a privacy event must be a JSON object")
+        raise PrivacyError("a privacy event must be a JSON object [PR026]")
     if value.get("version") not in (1, VERSION):
-        raise PrivacyError(f"privacy event of version {_said(value.get('version'))}; this code reads 1 to {VERSION}")
+        raise PrivacyError(
+            f"privacy event of version {_said(value.get('version'))}; this code reads 1 to {VERSION} [PR027]"
+        )
     kind = value.get("kind")
     if not isinstance(kind, str) or kind not in _KINDS:
-        raise PrivacyError(f"unknown privacy event {_said(kind)}: its cost cannot be accounted for")
+        raise PrivacyError(f"unknown privacy event {_said(kind)}: its cost cannot be accounted for [PR028]")
     make: Callable[..., Event] = _KINDS[kind]
     labels = {field.name for field in fields(_KINDS[kind])}
     if strange := sorted(set(value) - labels - {"version", "kind"}):
-        raise PrivacyError(f"privacy event of kind {kind!r} has a field this code does not know: {_said(strange[0])}")
+        raise PrivacyError(
+            f"privacy event of kind {kind!r} has a field this code does not know: {_said(strange[0])} [PR029]"
+        )
     needed = (labels - _NEW_IN_2 if value["version"] == 1 else labels) - (_KINDS[kind].may_lack - set(value))
     try:
         return make(**{label: _READERS[label](value[label]) for label in needed})
     except PrivacyError as error:
         raise PrivacyError(reading.short(str(error))) from None
     except (KeyError, TypeError, ValueError, ArithmeticError, RecursionError) as error:
-        raise PrivacyError(f"privacy event of kind {kind!r} is incomplete or malformed") from error
+        raise PrivacyError(f"privacy event of kind {kind!r} is incomplete or malformed [PR030]") from error
 
 
 def from_json(text: str) -> Event:
@@ -72,12 +76,12 @@ def from_json(text: str) -> Event:
     try:
         return from_dict(reading.json_of(text))
     except reading.Malformed as error:
-        raise PrivacyError(f"a privacy event is not valid JSON: {error}") from None
+        raise PrivacyError(f"a privacy event is not valid JSON: {error} [PR031]") from None
 
 
 def _typed(value: Any, kinds: type | UnionType, what: str) -> Any:
     if isinstance(value, bool) or not isinstance(value, kinds):
-        raise TypeError(f"{what} is expected")
+        raise TypeError(f"{what} is expected [VA107]")
     return value
 
 
@@ -88,13 +92,13 @@ def _said(value: Any) -> str:
 def _fraction(value: Any) -> Fraction:
     # Python reads 1e999999999 as well, and would write out all of its digits.
     if not _EXACT.fullmatch(str(_typed(value, int | str, "an exact number"))):
-        raise ValueError("an exact number is whole or a fraction, with a limited number of digits")
+        raise ValueError("an exact number is whole or a fraction, with a limited number of digits [VA108]")
     return Fraction(value)
 
 
 def _whole(value: Any) -> int:
     if abs(found := int(_typed(value, int, "a whole number"))) > _MOST:
-        raise ValueError("a whole number is too large")
+        raise ValueError("a whole number is too large [VA109]")
     return found
 
 
@@ -109,7 +113,7 @@ def _text(value: Any) -> str:
 
 def _names(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list | tuple):
-        raise TypeError("names come as a list")
+        raise TypeError("names come as a list [VA110]")
     return tuple(_text(name) for name in value)
 
 
@@ -191,13 +195,15 @@ def view(
     """
     adjacency = trust.adjacency(observer) if adjacency is None else adjacency
     if not isinstance(event, Event):
-        raise PrivacyError(f"unknown privacy event {type(event).__name__}: its cost cannot be accounted for")
+        raise PrivacyError(f"unknown privacy event {type(event).__name__}: its cost cannot be accounted for [PR032]")
     named = {name for name, _ in event.marks()}
     if strangers := sorted(named - {*trust.owners, COORDINATOR}):
-        raise PrivacyError(f"release {event.name!r} names {', '.join(strangers)}, not in the study")
+        raise PrivacyError(f"release {event.name!r} names {', '.join(strangers)}, not in the study [PR033]")
     if not trust.committee and COORDINATOR in named:
         # Such a study's coalitions leave the coordinator out, since it holds nothing of its own.
-        raise PrivacyError(f"release {event.name!r} names the coordinator, which without a committee only relays")
+        raise PrivacyError(
+            f"release {event.name!r} names the coordinator, which without a committee only relays [PR034]"
+        )
     if reason := trust.broken(observer):
         return View(NonPrivate.kind, adjacency, reason=reason)
     return _view(event, observer, adjacency, trust.owners, trust.missing if missing is None else missing)
@@ -308,7 +314,7 @@ def check_sources(events: Iterable[Event]) -> None:
         for result in made:
             if not result.audience or not set(result.audience) <= set(audience_of(event)):
                 raise PrivacyError(
-                    f"{result.name!r} reaches people who did not receive {event.name!r}: charge it as a release"
+                    f"{result.name!r} reaches people who did not receive {event.name!r}: charge it as a release [PR035]"
                 )
 
 

@@ -68,7 +68,7 @@ class Observer:
         """Several who pool what they see; a coalition of one is that one."""
         members = tuple(sorted(set(names)))
         if not members:
-            raise PrivacyError("a coalition needs at least one name")
+            raise PrivacyError("a coalition needs at least one name [PR049]")
         for name in members:
             _check_name(name, allowed=COORDINATOR)
         if members == (COORDINATOR,):
@@ -128,28 +128,36 @@ class Trust:
 
     def __post_init__(self) -> None:
         if self.inputs != "unproven" and not self.active:
-            raise PrivacyError("owners prove bounds only where security is active")
+            raise PrivacyError("owners prove bounds only where security is active [PR050]")
         if self.active and not self.committee:
-            raise PrivacyError("security is active only where there is a committee, whose seats check each other")
+            raise PrivacyError(
+                "security is active only where there is a committee, whose seats check each other [PR051]"
+            )
         for name in self.owners:
             _check_name(name)
         if len(self.owners) < 2:
-            raise PrivacyError("a study needs at least two owners")
+            raise PrivacyError("a study needs at least two owners [PR052]")
         if len(set(self.owners)) != len(self.owners) or len(set(self.committee)) != len(self.committee):
-            raise PrivacyError("an owner or committee member is named twice")
+            raise PrivacyError("an owner or committee member is named twice [PR053]")
         if strangers := sorted(set(self.committee) - {*self.owners, COORDINATOR}):
-            raise PrivacyError(f"the committee names {', '.join(strangers)}, who takes no part in the study")
+            raise PrivacyError(f"the committee names {', '.join(strangers)}, who takes no part in the study [PR054]")
         missing = self.noise_missing
         if missing is not None and not (type(missing) is int and 0 <= missing <= self.threshold):
-            raise PrivacyError(f"noise_missing is a whole number from 0 to the threshold, here {self.threshold}")
+            raise PrivacyError(
+                f"noise_missing is a whole number from 0 to the threshold, here {self.threshold} [PR055]"
+            )
         size = len(self.committee)
         if not size and not self.threshold:
             return
         if not 3 <= size <= 7:
-            raise PrivacyError(f"a committee has 3 to 7 members, or there is none and the threshold is 0; not {size}")
+            raise PrivacyError(
+                f"a committee has 3 to 7 members, or there is none and the threshold is 0; not {size} [PR056]"
+            )
         if not (self.threshold >= 1 and 2 * self.threshold < size):
             allowed = "1" if size < 5 else f"from 1 to {(size - 1) // 2}"
-            raise PrivacyError(f"the threshold of a committee of {size} must be {allowed}, not {self.threshold}")
+            raise PrivacyError(
+                f"the threshold of a committee of {size} must be {allowed}, not {self.threshold} [PR057]"
+            )
 
     @property
     def active(self) -> bool:
@@ -262,13 +270,13 @@ class Trust:
         try:
             owners, committee, threshold = value["owners"], value["committee"], value["threshold"]
             if not isinstance(threshold, int) or not all(isinstance(name, str) for name in (*owners, *committee)):
-                raise TypeError("names are texts, and a threshold is a whole number")
+                raise TypeError("names are texts, and a threshold is a whole number [VA120]")
             security, inputs = value.get("security", "semi-honest"), value.get("inputs", "unproven")
             if security not in SECURITIES or inputs not in INPUTS:
-                raise ValueError("security and inputs are words from short lists")
+                raise ValueError("security and inputs are words from short lists [VA121]")
             return cls(tuple(owners), tuple(committee), threshold, security, inputs, value.get("noise_missing"))
         except (KeyError, TypeError, ValueError) as error:
-            raise PrivacyError("the description of who is trusted cannot be read") from error
+            raise PrivacyError("the description of who is trusted cannot be read [PR058]") from error
 
     def to_json(self) -> str:
         """One line of JSON."""
@@ -280,7 +288,7 @@ class Trust:
         try:
             return cls.from_dict(reading.json_of(text))
         except reading.Malformed as error:
-            raise PrivacyError(f"the description of who is trusted cannot be read: {error}") from None
+            raise PrivacyError(f"the description of who is trusted cannot be read: {error} [PR059]") from None
 
 
 @dataclass(frozen=True)
@@ -315,7 +323,7 @@ class Budget:
         if self.selector == OTHERS:
             raise PrivacyError(
                 "others are all but one party, together, over all its studies: a study's budget cannot limit them, so "
-                "name party, pair, coalition or everyone there, and others in the [policy.budget] of a party"
+                "name party, pair, coalition or everyone there, and others in the [policy.budget] of a party [PR060]"
             )
         if self.named:
             observer = Observer.parse(self.selector)
@@ -323,7 +331,7 @@ class Budget:
                 possible = ["analyst", COORDINATOR, *_GROUPS, *trust.owners[:8]]
                 raise PrivacyError(
                     f"no observer {', '.join(unknown)} in this study; choose from {', '.join(possible)}, "
-                    "or join names with +"
+                    "or join names with + [PR061]"
                 )
             return (observer,)
         found: list[Observer]
@@ -340,7 +348,7 @@ class Budget:
         within = tuple(dict.fromkeys(seen for seen in found if trust.broken(seen) is None))
         if not within:
             limit = f"stays within the threshold {trust.threshold}" if trust.committee else "leaves out an owner"
-            raise PrivacyError(f"no {self.selector} {limit}: nothing can be promised")
+            raise PrivacyError(f"no {self.selector} {limit}: nothing can be promised [PR062]")
         return within
 
 
@@ -351,7 +359,7 @@ def parse_budgets(epsilon: float | Mapping[str, float], delta: float, trust: Tru
     """
     if isinstance(epsilon, Mapping):
         if not epsilon:
-            raise PrivacyError("the mapping of epsilons is empty: name at least one observer")
+            raise PrivacyError("the mapping of epsilons is empty: name at least one observer [PR063]")
         budgets = tuple(Budget(str(name), value, delta) for name, value in epsilon.items())
     else:
         budgets = (Budget(EVERYONE, epsilon, delta),)
@@ -381,22 +389,22 @@ def most_known(trust: Trust, budgets: Sequence[Budget]) -> int:
 def check_epsilon(epsilon: float) -> None:
     """Refuse an epsilon that is no positive number."""
     if isinstance(epsilon, bool) or not isinstance(epsilon, (int, float)):
-        raise PrivacyError(f"epsilon must be a number, not {type(epsilon).__name__}")
+        raise PrivacyError(f"epsilon must be a number, not {type(epsilon).__name__} [PR064]")
     if not 0 < epsilon <= sys.float_info.max:
-        raise PrivacyError(f"epsilon must be a positive finite number, not {reading.short(str(epsilon), 80)}")
+        raise PrivacyError(f"epsilon must be a positive finite number, not {reading.short(str(epsilon), 80)} [PR065]")
 
 
 def check_delta(delta: float) -> None:
     """Refuse a delta that is no probability between 0 and 1."""
     if isinstance(delta, bool) or not isinstance(delta, (int, float)) or not 0 < delta < 1:
-        raise PrivacyError(f"delta must lie strictly between 0 and 1, not {delta}")
+        raise PrivacyError(f"delta must lie strictly between 0 and 1, not {delta} [PR066]")
 
 
 def _check_name(name: str, allowed: str = "") -> None:
     if not name or "+" in name or name != name.strip():
-        raise PrivacyError(f"{name!r} cannot name a party: no empty names, no +, no spaces around")
+        raise PrivacyError(f"{name!r} cannot name a party: no empty names, no +, no spaces around [PR067]")
     if name in RESERVED_NAMES and name != allowed:
-        raise PrivacyError(f"{name!r} is a reserved word and cannot name a party")
+        raise PrivacyError(f"{name!r} is a reserved word and cannot name a party [PR068]")
 
 
 def _patterns(classes: Sequence[Sequence[str]], size: int) -> Iterator[list[str]]:

@@ -67,9 +67,9 @@ class _Release(_Written):
         object.__setattr__(self, "shares", tuple((str(owner), Fraction(size)) for owner, size in self.shares))
         holders = [owner for owner, _ in self.shares]
         if not holders or len(set(holders)) != len(holders):
-            raise PrivacyError(f"release {self.name!r} needs one noise share per owner, each owner once")
+            raise PrivacyError(f"release {self.name!r} needs one noise share per owner, each owner once [PR069]")
         if any(size <= 0 for _, size in self.shares):
-            raise PrivacyError(f"release {self.name!r} has a noise share that is not positive")
+            raise PrivacyError(f"release {self.name!r} has a noise share that is not positive [PR070]")
         self._whole("dimension", least=1)
 
     @property
@@ -80,15 +80,17 @@ class _Release(_Written):
     def _whole(self, label: str, least: int = 0) -> None:
         value = getattr(self, label)
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise PrivacyError(f"{label} of release {self.name!r} must be a whole number, not {value!r}")
+            raise PrivacyError(f"{label} of release {self.name!r} must be a whole number, not {value!r} [PR071]")
 
     def _refined(self, others: Others) -> None:
         if any(isinstance(n, bool) or not isinstance(n, int) or n < 0 for _, *numbers in others for n in numbers):
-            raise PrivacyError(f"the finer sensitivities of release {self.name!r} must be whole numbers, not negative")
+            raise PrivacyError(
+                f"the finer sensitivities of release {self.name!r} must be whole numbers, not negative [PR072]"
+            )
 
     def _tail(self, tail: float | Fraction) -> None:
         if not (math.isfinite(tail) and 0 <= tail < 1):
-            raise PrivacyError(f"the sampler distance of release {self.name!r} must lie in [0, 1)")
+            raise PrivacyError(f"the sampler distance of release {self.name!r} must lie in [0, 1) [PR073]")
         object.__setattr__(self, "tail", float_up(tail) if isinstance(tail, Fraction) else float(tail))
 
 
@@ -119,7 +121,7 @@ class _SquaredRelease(_Release):
         self._sensitivities()
         self._tail(self.tail)
         if not (math.isfinite(self.lost) and 0 <= self.lost < 1):
-            raise PrivacyError(f"the part of delta that release {self.name!r} loses must lie in [0, 1)")
+            raise PrivacyError(f"the part of delta that release {self.name!r} loses must lie in [0, 1) [PR074]")
         object.__setattr__(self, "lost", float_up(Fraction(self.lost)))
 
     def _sensitivities(self) -> None:
@@ -128,7 +130,9 @@ class _SquaredRelease(_Release):
         # A vector of integers is zero in one norm exactly when it is in the other.
         pairs = [(self.l1, self.l2_squared), (self.replace_l1, self.replace_l2_squared)]
         if any((l1 == 0) != (square == 0) for l1, square in [*pairs, *((l1, square) for _, l1, square in self.others)]):
-            raise PrivacyError(f"release {self.name!r} has a change that is zero in one norm and not in the other")
+            raise PrivacyError(
+                f"release {self.name!r} has a change that is zero in one norm and not in the other [PR075]"
+            )
 
 
 class SkellamRelease(_SquaredRelease):
@@ -152,7 +156,7 @@ class GaussianRelease(_SquaredRelease):
         for label in ("l1", "l2_squared", "replace_l1", "replace_l2_squared"):
             value = Fraction(getattr(self, label))
             if value < 0:
-                raise PrivacyError(f"{label} of release {self.name!r} must not be negative")
+                raise PrivacyError(f"{label} of release {self.name!r} must not be negative [PR076]")
             object.__setattr__(self, label, int(value) if value.denominator == 1 else value)
 
 
@@ -180,7 +184,7 @@ class DiscreteLaplaceRelease(_Release):
         super().__post_init__()
         object.__setattr__(self, "scale", Fraction(self.scale))
         if self.scale <= 0:
-            raise PrivacyError(f"the scale of release {self.name!r} must be positive")
+            raise PrivacyError(f"the scale of release {self.name!r} must be positive [PR077]")
         for label in ("l1", "replace_l1"):
             self._whole(label)
         self._refined(self.others)
@@ -203,9 +207,9 @@ class RandomisedResponse(_Written):
     def __post_init__(self) -> None:
         object.__setattr__(self, "odds", Fraction(self.odds))
         if self.odds < 1:
-            raise PrivacyError(f"the odds of {self.name!r} must be at least 1")
+            raise PrivacyError(f"the odds of {self.name!r} must be at least 1 [PR078]")
         if isinstance(self.categories, bool) or not isinstance(self.categories, int) or self.categories < 2:
-            raise PrivacyError(f"{self.name!r} needs at least two categories")
+            raise PrivacyError(f"{self.name!r} needs at least two categories [PR079]")
 
     @property
     def epsilon(self) -> float:
@@ -249,9 +253,11 @@ class PoissonSampled(_Around):
     def __post_init__(self) -> None:
         object.__setattr__(self, "rate", Fraction(self.rate))
         if not isinstance(self.event, _Noisy):
-            raise PrivacyError("a sampled batch needs one noisy release; put Repeated around the sample, not inside")
+            raise PrivacyError(
+                "a sampled batch needs one noisy release; put Repeated around the sample, not inside [PR080]"
+            )
         if not 0 < self.rate <= 1:
-            raise PrivacyError(f"the sampling rate of {self.event.name!r} must lie in (0, 1]")
+            raise PrivacyError(f"the sampling rate of {self.event.name!r} must lie in (0, 1] [PR081]")
 
     def marks(self) -> Marks:
         """What distinguishes one participant from another in this release."""
@@ -272,9 +278,9 @@ class Repeated(_Around):
 
     def __post_init__(self) -> None:
         if not isinstance(self.event, _Noisy | RandomisedResponse | PoissonSampled):
-            raise PrivacyError("only a release, or a sampled one, can be repeated")
+            raise PrivacyError("only a release, or a sampled one, can be repeated [PR082]")
         if isinstance(self.times, bool) or not isinstance(self.times, int) or self.times < 1:
-            raise PrivacyError(f"{self.event.name!r} must be repeated a positive whole number of times")
+            raise PrivacyError(f"{self.event.name!r} must be repeated a positive whole number of times [PR083]")
 
 
 @dataclass(frozen=True)

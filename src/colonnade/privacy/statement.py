@@ -124,7 +124,7 @@ class Statement:
     def _observer(self, observer: Observer | str) -> Observer:
         seen = Observer.parse(observer) if isinstance(observer, str) else observer
         if unknown := sorted(set(seen.names) - {*self.trust.owners, COORDINATOR}):
-            raise PrivacyError(f"no observer {', '.join(unknown)} in this study")
+            raise PrivacyError(f"no observer {', '.join(unknown)} in this study [PR102]")
         return seen
 
     def plot(self, ax: Any = None, *, events: bool = False) -> Any:
@@ -163,10 +163,10 @@ class Statement:
         Assumptions besides those that follow from the events are kept as they are.
         """
         if not isinstance(value, Mapping):
-            raise PrivacyError("a privacy statement must be a JSON object")
+            raise PrivacyError("a privacy statement must be a JSON object [PR103]")
         if value.get("version") != VERSION:
             shown = reading.short(repr(value.get("version")), 80)
-            raise PrivacyError(f"privacy statement of version {shown}; expected {VERSION}")
+            raise PrivacyError(f"privacy statement of version {shown}; expected {VERSION} [PR104]")
         try:
             events = [from_dict(event) for event in value["events"]]
             written = [*value["rows"], *value.get("missing_noise", ())]
@@ -178,10 +178,10 @@ class Statement:
         except PrivacyError as error:
             raise PrivacyError(reading.short(str(error))) from None
         except (KeyError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
-            raise PrivacyError("a privacy statement is incomplete or malformed") from error
+            raise PrivacyError("a privacy statement is incomplete or malformed [PR105]") from error
         for row in (*fresh.rows, *fresh.missing_noise):
             if not row.epsilon <= stated.get((row.observer.label, row.missing), -1.0) * (1 + 1e-9):
-                raise PrivacyError(f"the stated epsilon for {row.observer} does not follow from the events")
+                raise PrivacyError(f"the stated epsilon for {row.observer} does not follow from the events [PR106]")
         return replace(fresh, assumptions=(*known, *(also or (UNMATCHED,))))
 
     def __str__(self) -> str:
@@ -193,7 +193,7 @@ class Statement:
 
 def _stated(epsilon: Any) -> float:
     if isinstance(epsilon, bool) or not isinstance(epsilon, int | float | None):
-        raise TypeError("an epsilon is a number, or null for one that is infinite")
+        raise TypeError("an epsilon is a number, or null for one that is infinite [VA124]")
     return math.inf if epsilon is None else float(epsilon)
 
 

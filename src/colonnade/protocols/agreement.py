@@ -89,7 +89,7 @@ class Comparison:
         for name in self._others:
             shown = received(self._me.link(name), name, vocabulary.COMPARED_SHARE)
             if _commitment(name, shown["share"], shown["salt"]) != self._commitments[name]:
-                raise ProtocolError(f"{name} sent another share in 'compared-share' than it had committed to")
+                raise ProtocolError(f"{name} sent another share in 'compared-share' than it had committed to [MS009]")
             total ^= int.from_bytes(shown["share"], "little")
         if total:
             raise DisagreementError(otherwise)
@@ -107,7 +107,8 @@ def told_alike(me: Role, everyone: Sequence[str], heard: bytes, what: str) -> No
     answers = [received(me.link(name), name, vocabulary.HEARD_ALIKE)["digest"] for name in others]
     if any(answer != own for answer in answers):
         raise DisagreementError(
-            f"participants were told different {what}, so somebody does not follow the protocol: nothing is kept of it"
+            f"participants were told different {what}, so somebody does not follow the protocol: "
+            "nothing is kept of it [DI001]"
         )
 
 

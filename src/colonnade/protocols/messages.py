@@ -33,7 +33,7 @@ class OverMessages(Task, Adjustable):
     bits: int
     rows_key: ClassVar[str]
     """The key of a study file that states the number of rows."""
-    why_no_rows = "the noise in messages of study {study} hardly depends on its rows: ask --epsilon"
+    why_no_rows = "the noise in messages of study {study} hardly depends on its rows: ask --epsilon [ST491]"
     law = "discrete-gaussian"
     why_not_lanes = "has no committee that adds its people up"
 
@@ -65,7 +65,7 @@ class OverMessages(Task, Adjustable):
         """The largest magnitude of a number that is sent, from that of a value and the largest variance of noise."""
         bound = math.ceil(largest * (1 << self.bits)) + own_noise(self.active, variance).reach(spare=1)
         if bound >= 2**62:
-            raise CapacityError(f"such noise does not fit 64-bit integers: {advice}")
+            raise CapacityError(f"such noise does not fit 64-bit integers: {advice} [CA024]")
         return bound
 
     def cells(self, name: str, rows: int) -> Cells:
@@ -96,7 +96,7 @@ class OverMessages(Task, Adjustable):
             who, them = ("which is", "it") if len(missing) == 1 else ("which are", "them")
             raise StudyError(
                 f"no budget speaks of {listed(missing)}, {who} told {what} about columns of others: give {them} an "
-                "epsilon, or everyone one number"
+                "epsilon, or everyone one number [ST492]"
             )
 
     # --- the same task with given noise
@@ -105,7 +105,8 @@ class OverMessages(Task, Adjustable):
         """The task itself; the number of rows is that of the study."""
         if rows not in (None, self.rows_limit):
             raise StudyError(
-                f"the number of rows stands in the study file, where bounds rest on it: change task.{self.rows_key}"
+                "the number of rows stands in the study file, where bounds rest on it: change "
+                f"task.{self.rows_key} [ST493]"
             )
         return self
 

@@ -101,7 +101,8 @@ class OnShares(Task):
         """The bound on an opened number, or an error that names ``gamma`` and ``also`` as what can be lowered."""
         if bound >= 2**62:
             raise CapacityError(
-                f"{what} may need {bound.bit_length() + 1} bits and 63 are available: lower gamma ({self.gamma}){also}"
+                f"{what} may need {bound.bit_length() + 1} bits and 63 are available: lower gamma "
+                f"({self.gamma}){also} [CA027]"
             )
         return bound
 

@@ -73,7 +73,7 @@ class Proving:
         self._ended += 1
         if self._ended * len(self._proven) > min(each.proofs for each in self._proven.values()):
             raise CapacityError(
-                "there are more rows than the proofs of their bounds were planned for: state their number"
+                "there are more rows than the proofs of their bounds were planned for: state their number [CA028]"
             )
         hand = self._me.hand
         own = self._own if hand.name in self._proven else None

@@ -181,12 +181,12 @@ class Role:
     def _masked(self, shares: Shares, mask: Shares | None, shape: tuple[int, ...], degree: int) -> Shares:
         """What a seat sends of its shares: with a sharing of zero, and with noise that was dealt before."""
         if shares.degree > degree:
-            raise ValueError(f"a sharing of degree {shares.degree} is not opened at degree {degree}")
+            raise ValueError(f"a sharing of degree {shares.degree} is not opened at degree {degree} [VA144]")
         hand = self.hand
         if not hand.active:
             mask = hand.zero(shape, degree) if mask is None else mask
             if mask.degree != degree:
-                raise ValueError(f"a mask of degree {mask.degree} does not hide an opening of degree {degree}")
+                raise ValueError(f"a mask of degree {mask.degree} does not hide an opening of degree {degree} [VA145]")
             return hand.add([shares, mask])
         terms = [shares] if mask is None else [shares, mask]
         # Of degree t, the polynomials that honest owners dealt hide everything but the value. But whoever still holds a
@@ -228,7 +228,7 @@ class Role:
                     self.hand.go_on_without(seat, error)
                     continue
                 if found != due[seat]:
-                    raise ShareError(f"{seat} and {self.name} were told different results: {NO_RESULT}")
+                    raise ShareError(f"{seat} and {self.name} were told different results: {NO_RESULT} [SH018]")
 
     def _known_by(self, peer: str) -> bytes | None:
         """A digest of all numbers that both this participant and ``peer`` must have."""
@@ -238,7 +238,7 @@ class Role:
     def entitled(self, opened: Integers | None) -> Integers:
         """What :meth:`reveal` gave, for a participant who must be one of its recipients."""
         if opened is None:
-            raise ProtocolError(f"{self.name} is not among those who may know the result")
+            raise ProtocolError(f"{self.name} is not among those who may know the result [MS040]")
         return opened
 
     def dealt_by(self, owner: str, shape: Sequence[int], mine: Shares | None) -> Shares:
@@ -253,11 +253,11 @@ class Role:
         once = innermost(event)
         audience, about = getattr(once, "audience", ()), getattr(once, "about", ())
         if beyond := [name for name in to if audience and name not in (*audience, self.name)]:
-            raise PrivacyError(f"{event.name} was not planned to be told to {', '.join(beyond)}")
+            raise PrivacyError(f"{event.name} was not planned to be told to {', '.join(beyond)} [PR136]")
         if about and self.name not in about:
-            raise PrivacyError(f"{event.name} was planned to be told by {', '.join(about)}, not by {self.name}")
+            raise PrivacyError(f"{event.name} was planned to be told by {', '.join(about)}, not by {self.name} [PR137]")
         if values.dtype != np.int64:
-            raise ValueError(f"told numbers are 64-bit integers, not {values.dtype}")
+            raise ValueError(f"told numbers are 64-bit integers, not {values.dtype} [VA146]")
         self._charge(event)
         self.hand.announce()
         for name in to:
@@ -288,7 +288,7 @@ class Role:
                 if event not in self.revealed:
                     self.revealed.append(event)
                 return
-        raise PrivacyError(f"{event.name} was not in the plan that the parties agreed to and paid for")
+        raise PrivacyError(f"{event.name} was not in the plan that the parties agreed to and paid for [PR138]")
 
 
 class Owner(Role):

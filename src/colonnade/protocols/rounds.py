@@ -95,7 +95,7 @@ class NextNoise:
     def __call__(self, name: str, variance: int, count: int) -> NDArray[np.int64]:
         """The noise that was drawn, if it was drawn for such a message."""
         if (name, variance) != self._one or len(self._ready) != count:
-            raise ProtocolError("noise was drawn for another message than the one that is sent")
+            raise ProtocolError("noise was drawn for another message than the one that is sent [MS041]")
         ready, self._ready = self._ready, np.zeros(0, dtype=np.int64)
         return ready
 

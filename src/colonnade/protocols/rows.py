@@ -33,7 +33,7 @@ from colonnade.tables.places import Places
 _CHUNK = 1 << 14
 _CALLED_EQUAL = (
     f"the owners do not hold the same people in one order, though the {COORDINATOR} called their lists equal, or one "
-    "of them does not follow the protocol: nothing was computed"
+    "of them does not follow the protocol: nothing was computed [DI004]"
 )
 
 
@@ -142,7 +142,7 @@ def agree_on_rows(me: Role, task: Task, rows: Listed, *, hidden: bool = False, p
     comparison.show()  # while the coordinator compares
     problem = received(me.link(COORDINATOR), COORDINATOR, vocabulary.VERDICT)["problem"]
     if problem:
-        raise _known_to_all(StudyError(harmless(problem)))
+        raise _known_to_all(StudyError(f"{harmless(problem)} [ST529]"))
     comparison.require(_CALLED_EQUAL)
     return check_count(size, task, hidden=hidden, part=part)
 
@@ -171,12 +171,13 @@ def check_places(table: Listed, *, hidden: bool) -> None:
     """Refuse a table that was aligned with hidden members for a task without them, and the other way round."""
     if hidden and table.places is None:
         raise StudyError(
-            "the study hides whom all parties hold, and this table was not aligned so: align it with hidden = true"
+            "the study hides whom all parties hold, and this table was not aligned so: align it "
+            "with hidden = true [ST530]"
         )
     if table.places is not None and not hidden:
         raise StudyError(
             "this table was aligned so that nobody knows whom all parties hold, and the study does not hide that: "
-            "plan the study with hidden = true"
+            "plan the study with hidden = true [ST531]"
         )
 
 
@@ -188,10 +189,10 @@ def block_sizes(rows: int, step: int) -> list[int]:
 def check_count(rows: int, task: Task, *, hidden: bool = False, part: bool = False) -> int:
     """The number of rows, if it is not zero and not more than the task allows; the errors do not tell it."""
     if not rows and not part:
-        raise _known_to_all(CapacityError("the tables have no rows in common, so there is nothing to compute"))
+        raise _known_to_all(CapacityError("the tables have no rows in common, so there is nothing to compute [CA029]"))
     if rows > (most := task.rows_limit):
         which = "lists of all parties together, which count while nobody knows who matched," if hidden else "tables"
-        said = f"the {which} have more rows than the study allows ({most}): raise {task.rows_limited_by}"
+        said = f"the {which} have more rows than the study allows ({most}): raise {task.rows_limited_by} [CA030]"
         raise _known_to_all(CapacityError(said))
     return rows
 
@@ -215,5 +216,5 @@ def mismatch(first: str, owner: str) -> str:
     """The sentence about two lists that differ, for everyone; it names no person and no number."""
     return (
         f"{first} and {owner} do not hold the same people under the same ids: let the study align them ([align] in the "
-        "study file, or align(on=...)), or bring both tables to the same ids, written the same way"
+        "study file, or align(on=...)), or bring both tables to the same ids, written the same way [ST532]"
     )

@@ -104,7 +104,7 @@ class _Noting:
         self.sent.append(fields["words"])
 
     def recv(self, kind: str, most: int) -> dict[str, Any]:
-        raise ProtocolError(f"nobody sends {kind!r} while rules are worked out")
+        raise ProtocolError(f"nobody sends {kind!r} while rules are worked out [MS042]")
 
 
 def _first_of_three(sent: list[NDArray[np.int32]]) -> Hand:
@@ -195,7 +195,9 @@ def compare(told: Mapping[str, Told]) -> None:
 def _sentence(one: str, other: str, rules: Iterable[str], told: Mapping[str, Told]) -> str:
     how = ", ".join(f"how {_MEANING.get(rule, f'the rule {rule!r} works')}" for rule in rules)
     has = "; ".join(f"{name} has {told[name]['has']}" for name in (other, one))
-    return f"{other} and {one} do not follow the same rules ({how}): {has}: install the same versions everywhere"
+    return (
+        f"{other} and {one} do not follow the same rules ({how}): {has}: install the same versions everywhere [MS043]"
+    )
 
 
 @cache

@@ -61,13 +61,13 @@ def over_sums(me: AnyRole, task: OnShares) -> AnyRole:
 def together(hand: Hand, parts: Sequence[Sums]) -> Sums:
     """The sums of several parts of the people, all of them computed by the same participants."""
     if not parts:
-        raise ValueError("nothing was added up")
+        raise ValueError("nothing was added up [VA152]")
     own = [part.own for part in parts if part.own is not None]
     shares = [part.shares for part in parts if part.shares is not None]
     if len(own) not in (0, len(parts)) or len(shares) not in (0, len(parts)):
-        raise ValueError("parts of sums are of the same participant")
+        raise ValueError("parts of sums are of the same participant [VA153]")
     if len({part.degree for part in shares}) > 1:
-        raise ValueError("parts of sums have the same degree")
+        raise ValueError("parts of sums have the same degree [VA154]")
     return Sums(
         sum(part.rows for part in parts),
         sum(own[1:], start=own[0]) if own else None,

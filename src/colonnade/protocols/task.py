@@ -318,11 +318,11 @@ class Adjustable(ABC):
 
     def with_rows(self, rows: int) -> Self:
         """The same for so many people; a task that cannot is refused with a sentence."""
-        raise StudyError("the number of rows cannot be asked about for this kind of study: ask --epsilon")
+        raise StudyError("the number of rows cannot be asked about for this kind of study: ask --epsilon [ST535]")
 
     def with_rounds(self, rounds: int) -> Self:
         """The same with so many rounds; a task that cannot is refused with a sentence."""
-        raise StudyError("the number of rounds cannot be asked about for this kind of study: ask --epsilon")
+        raise StudyError("the number of rounds cannot be asked about for this kind of study: ask --epsilon [ST536]")
 
 
 def check_complete(task: type[Priced], where: str) -> None:
@@ -330,4 +330,4 @@ def check_complete(task: type[Priced], where: str) -> None:
     present = {*dir(task), *getattr(task, "__dataclass_fields__", ())}
     declared = {name for base in task.__mro__ for name in vars(base).get("__annotations__", ())}
     if missing := sorted({*getattr(task, "__abstractmethods__", ()), *(declared - present)}):
-        raise StudyError(f"{where}: its task {task.__name__} lacks {', '.join(missing)}")
+        raise StudyError(f"{where}: its task {task.__name__} lacks {', '.join(missing)} [ST537]")

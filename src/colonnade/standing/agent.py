@@ -68,7 +68,7 @@ class Agent:
         self.members = Members.load(self._federation)
         self._read = self._stamp()
         if self.config.name not in self.members.parties:
-            raise FederationError(f"{self.config.name} is no party of the federation in {self._federation}")
+            raise FederationError(f"{self.config.name} is no party of the federation in {self._federation} [FE018]")
         self._identity = load_identity(self.config.key, self.config.name, self.members.certificates)
         self.office = Filing.open(party_file.parent / part.folder)
         self._forks = Forks()
@@ -91,7 +91,7 @@ class Agent:
             try:
                 held.enter_context(writing.locked(self.office.folder, wait=False))
             except BlockingIOError:
-                raise OfficeError(f"another agent works in {self.office.folder}: stop it first") from None
+                raise OfficeError(f"another agent works in {self.office.folder}: stop it first [OF004]") from None
             yield
 
     def stop(self) -> None:

@@ -33,7 +33,8 @@ _MOST = 1 << 23
 _MOST_SAID = 200
 """Columns of which a person reads what the schema says."""
 _NOT_CHECKED = (
-    "the proposal could not be checked within the memory and time that a check may have here, so nobody was asked"
+    "the proposal could not be checked within the memory and time that a check may have here, so "
+    "nobody was asked [PO008]"
 )
 _WATCHES = (
     "whoever proposes through a hub sees when attempts begin and end, which tells about how many rows there are: "
@@ -63,7 +64,7 @@ def assess(study_file: Path, config: PartyConfig, name: str, digest: str) -> tup
         if (study.name, study.digest) != (name, digest):
             raise StudyError(
                 f"the study that came with this proposal has the digest {study.digest}, and its analyst signed another "
-                "one; all must run the same release of Colonnade"
+                "one; all must run the same release of Colonnade [ST538]"
             )
         study.certificates()
         config.check_membership(study)

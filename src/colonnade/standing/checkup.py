@@ -45,7 +45,7 @@ def _federation(config: PartyConfig) -> Iterator[Check]:
         yield Check("hub", "bad", str(error))
         return
     except ColonnadeError as error:
-        yield Check("hub", "bad", f"{members.address} answers otherwise than our hub would: {error}")
+        yield Check("hub", "bad", f"{members.address} answers otherwise than our hub would: {error} [CO025]")
         return
     yield Check("hub", "good", f"{members.address} is who {members.path.name} says, and knows us")
     if new := newcomers(members, there):

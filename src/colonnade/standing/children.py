@@ -90,7 +90,7 @@ class Child:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             output = os.open(folder / OUTPUT, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         except OSError as error:
-            raise StorageError(f"{error.filename or folder} cannot be written: {error.strerror}") from None
+            raise StorageError(f"{error.filename or folder} cannot be written: {error.strerror} [SO022]") from None
         try:
             alive = _locked(folder)
             try:
@@ -196,7 +196,7 @@ def _locked(folder: Path) -> int | None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
-        raise OfficeError(f"a process still works in {folder}: wait until it has ended") from None
+        raise OfficeError(f"a process still works in {folder}: wait until it has ended [OF005]") from None
     writing.sync_folder(folder)
     return descriptor
 

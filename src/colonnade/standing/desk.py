@@ -29,7 +29,7 @@ MOST_A_DAY = 1000
 """Proposals of one analyst within 24 hours: a row of each stays for ever."""
 MOST_NEWS = 200
 """Studies in one piece of news; whoever asks goes on from its serial number."""
-_UNKNOWN = "the hub knows no proposal of this id that concerns you; `colonnade studies` lists those that do"
+_UNKNOWN = "the hub knows no proposal of this id that concerns you; `colonnade studies` lists those that do [FE019]"
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Desk:
             self._concerned(file, id, caller)
             row = file.execute("SELECT raw FROM packed WHERE proposal = ?", (id,)).fetchone()
         if row is None:
-            raise FederationError("this proposal is decided, and the hub no longer keeps its files")
+            raise FederationError("this proposal is decided, and the hub no longer keeps its files [FE020]")
         return bytes(row["raw"])
 
     def answer(self, raw: bytes, caller: str, now: datetime) -> dict[str, Any]:
@@ -113,13 +113,15 @@ class Desk:
         with self._changing(now) as file:
             row = self._concerned(file, said.proposal, caller)
             if said.party not in json.loads(row["parties"]):
-                raise FederationError(f"{said.party} is no party of the study {row['name']!r}, so it has no say in it")
+                raise FederationError(
+                    f"{said.party} is no party of the study {row['name']!r}, so it has no say in it [FE021]"
+                )
             known = file.execute(
                 "SELECT yes, retries FROM answers WHERE proposal = ? AND party = ?", (said.proposal, said.party)
             ).fetchone()
             if known is not None:
                 if (bool(known["yes"]), known["retries"]) != (said.yes, said.retries):
-                    raise FederationError(f"{said.party} has answered otherwise before; a yes can be withdrawn")
+                    raise FederationError(f"{said.party} has answered otherwise before; a yes can be withdrawn [FE022]")
             elif row["state"] == "open" and now < read_moment(row["deadline"]):
                 file.execute(
                     "INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -128,7 +130,7 @@ class Desk:
                 _changed(file, said.proposal)
             else:
                 late = "expired" if row["state"] == "open" else row["state"]
-                raise FederationError(f"the study {row['name']!r} is {late}, so it takes no more answers")
+                raise FederationError(f"the study {row['name']!r} is {late}, so it takes no more answers [FE023]")
         return self.study(said.proposal, caller)
 
     def outcome(self, raw: bytes, caller: str, now: datetime) -> dict[str, Any]:
@@ -138,9 +140,9 @@ class Desk:
         with self._changing(now) as file:
             row = self._concerned(file, said.proposal, caller)
             if said.participant not in (*json.loads(row["parties"]), COORDINATOR):
-                raise FederationError(f"{said.participant} does not take part in the study {row['name']!r}")
+                raise FederationError(f"{said.participant} does not take part in the study {row['name']!r} [FE024]")
             if said.attempt > row["attempt"]:
-                raise FederationError(f"the study {row['name']!r} has had no attempt {said.attempt} yet")
+                raise FederationError(f"the study {row['name']!r} has had no attempt {said.attempt} yet [FE025]")
             key = (said.proposal, said.attempt, said.participant)
             known = file.execute(
                 "SELECT ended FROM outcomes WHERE proposal = ? AND attempt = ? AND participant = ?", key
@@ -174,9 +176,11 @@ class Desk:
         with self._changing(now) as file:
             row = self._concerned(file, said.proposal, caller)
             if said.by not in (row["analyst"], *json.loads(row["parties"])):
-                raise FederationError(f"{said.by} has nothing to withdraw from the study {row['name']!r}")
+                raise FederationError(f"{said.by} has nothing to withdraw from the study {row['name']!r} [FE026]")
             if row["state"] in FINAL:
-                raise FederationError(f"the study {row['name']!r} is {row['state']}, so nothing can be withdrawn")
+                raise FederationError(
+                    f"the study {row['name']!r} is {row['state']}, so nothing can be withdrawn [FE027]"
+                )
             values = (said.proposal, said.by, written(now), raw)
             if file.execute("INSERT OR IGNORE INTO withdrawals VALUES (?, ?, ?, ?)", values).rowcount:
                 # A party that is the analyst too withdraws the whole.
@@ -343,7 +347,9 @@ class Desk:
             (analyst, written(now - timedelta(days=1))),
         ).fetchone()[0]
         if today >= MOST_A_DAY:
-            raise FederationError(f"{analyst} has proposed {today} studies within a day, and the hub takes no more")
+            raise FederationError(
+                f"{analyst} has proposed {today} studies within a day, and the hub takes no more [FE028]"
+            )
         count, held = file.execute(
             "SELECT count(*), coalesce(sum(bytes), 0) FROM proposals "
             "WHERE analyst = ? AND state IN ('open', 'running')",
@@ -352,13 +358,15 @@ class Desk:
         if count >= self.part.proposals or held + size > MOST_WAITING_BYTES:
             raise FederationError(
                 f"{analyst} has {count} proposals that are not decided yet, and the hub keeps no more of them: wait, "
-                "or cancel one"
+                "or cancel one [FE029]"
             )
 
 
 def _check_signer(signer: str, caller: str) -> None:
     if signer != caller:
-        raise FederationError(f"this is signed by {signer} and comes from {caller}; everybody speaks for itself")
+        raise FederationError(
+            f"this is signed by {signer} and comes from {caller}; everybody speaks for itself [FE030]"
+        )
 
 
 def _next_serial(file: sqlite3.Connection) -> int:

@@ -152,7 +152,7 @@ class Errands:
                 raw = line.proposal(study)
             proposal = Proposal.unpack(raw, members)
             if proposal.id != study or self._config().name not in proposal.parties:
-                raise FederationError("the hub sent another proposal than the one asked for")
+                raise FederationError("the hub sent another proposal than the one asked for [FE031]")
             proposal.check_time(datetime.now(UTC))
             pruning.make_room(self._office, proposal)
             proposal.write(self._office.folder / "studies" / study / "study", members)
@@ -203,7 +203,7 @@ class Errands:
             folder.mkdir(mode=0o700, exist_ok=True)
             writing.put({folder / Path(name).name: files[name] for name in names}, private=True)
         except OSError as error:
-            raise StorageError(f"{error.filename or folder} cannot be written: {error.strerror}") from None
+            raise StorageError(f"{error.filename or folder} cannot be written: {error.strerror} [SO023]") from None
         self._report(Fetched(study))
         note(log, logging.INFO, "the result was taken from the hub", study=entry.name, how=str(compared))
 
@@ -272,4 +272,4 @@ def _others(entry: Entry, name: str) -> list[str]:
     try:
         return [party for party in reading.read_toml(entry.folder / "study" / STUDY_FILE)["parties"] if party != name]
     except (reading.Unreadable, KeyError, TypeError):
-        raise FederationError("the study file of this proposal cannot be read any more") from None
+        raise FederationError("the study file of this proposal cannot be read any more [FE032]") from None

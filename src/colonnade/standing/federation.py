@@ -39,7 +39,7 @@ def size_of(given: Any) -> Any:
     if not isinstance(given, str):
         return given
     if (found := _SIZE.fullmatch(given.strip())) is None or found[2].upper() not in _UNITS:
-        raise ValueError('must be a number of bytes, or text such as "4 GB" or "512 MB"')
+        raise ValueError('must be a number of bytes, or text such as "4 GB" or "512 MB" [VA157]')
     return int(float(found[1]) * _UNITS[found[2].upper()])
 
 
@@ -56,7 +56,9 @@ class MemberPart(Part):
     @classmethod
     def _fingerprint(cls, pin: str) -> str:
         if not re.fullmatch("sha256:[0-9a-f]{64}", pin):
-            raise ValueError("must be sha256: and 64 hexadecimal digits in lower case, as `colonnade init` prints them")
+            raise ValueError(
+                "must be sha256: and 64 hexadecimal digits in lower case, as `colonnade init` prints them [VA158]"
+            )
         return pin
 
 
@@ -66,7 +68,9 @@ class HubComputePart(CrewPart):
     @model_validator(mode="after")
     def _counted(self) -> HubComputePart:
         if self.engine != PROCESSES and self.workers is None:
-            raise ValueError(f"engine = {self.engine!r} needs workers: say how many of them the cluster has cores for")
+            raise ValueError(
+                f"engine = {self.engine!r} needs workers: say how many of them the cluster has cores for [VA159]"
+            )
         return self
 
 
@@ -122,7 +126,7 @@ class FederationFile(Part):
     @classmethod
     def _one_line(cls, name: str) -> str:
         if not name.isprintable() or not name.strip():
-            raise ValueError("must be one line of text")
+            raise ValueError("must be one line of text [VA160]")
         return name
 
     @field_validator("address")
@@ -135,11 +139,13 @@ class FederationFile(Part):
         for name, member in self.members.items():
             check_name(name)
             if (member.role == "hub") != (name == COORDINATOR):
-                raise ValueError(f'members - the hub, and nobody else, is [members.{COORDINATOR}] with role = "hub"')
+                raise ValueError(
+                    f'members - the hub, and nobody else, is [members.{COORDINATOR}] with role = "hub" [VA161]'
+                )
             if not may_be_called(name):
-                raise ValueError(f"members - {name!r} is a reserved word and cannot name a member")
+                raise ValueError(f"members - {name!r} is a reserved word and cannot name a member [VA162]")
         if COORDINATOR not in self.members:
-            raise ValueError(f"members.{COORDINATOR} is missing: it is the hub, which everybody dials")
+            raise ValueError(f"members.{COORDINATOR} is missing: it is the hub, which everybody dials [VA163]")
         return self
 
 
@@ -162,16 +168,16 @@ class Members:
             raw = reading.read_toml(path)
             if "members" not in raw and ("task" in raw or "policy" in raw):
                 what = "study" if "task" in raw else "party's own"
-                raise FederationError(f"{path} is a {what} file: name FEDERATION.toml in its place")
+                raise FederationError(f"{path} is a {what} file: name FEDERATION.toml in its place [FE033]")
             content = FederationFile.model_validate(raw)
         except reading.Malformed as error:
-            raise FederationError(f"the federation file {path} is not valid TOML: {error}") from None
+            raise FederationError(f"the federation file {path} is not valid TOML: {error} [FE034]") from None
         except reading.Unreadable as error:
-            raise FederationError(f"the federation file {path} cannot be read: {error}") from None
+            raise FederationError(f"the federation file {path} cannot be read: {error} [FE035]") from None
         except ValidationError as error:
-            raise FederationError(f"{path}: {first_problem(error)}") from None
+            raise FederationError(f"{path}: {first_problem(error)} [FE036]") from None
         except IdentityError as error:
-            raise FederationError(f"{path}: members - {error}") from None
+            raise FederationError(f"{path}: members - {error} [FE037]") from None
         found = {
             name: Certificate.load(path.parent / "certs" / f"{name}.crt", member.pin)
             for name, member in content.members.items()
@@ -185,10 +191,13 @@ class Members:
         for name, certificate in self.certificates.items():
             if certificate.name != name:
                 raise IdentityError(
-                    f"{self.path}: the certificate of {name} was made for {certificate.name}, so others would refuse it"
+                    f"{self.path}: the certificate of {name} was made for {certificate.name}, so others "
+                    "would refuse it [ID006]"
                 )
             if (other := keys.setdefault(certificate.key_fingerprint, name)) != name:
-                raise IdentityError(f"{self.path}: {other} and {name} have the same key; each needs a key of its own")
+                raise IdentityError(
+                    f"{self.path}: {other} and {name} have the same key; each needs a key of its own [ID007]"
+                )
         return self
 
     @property
@@ -217,13 +226,13 @@ class Members:
         if strangers := sorted(set(names) - set(self.parties)):
             raise FederationError(
                 f"{', '.join(strangers)} is no party of the federation {self.name!r} whom we have accepted; those are "
-                f"{', '.join(sorted(self.parties)) or 'none yet'}, and `colonnade members` accepts others"
+                f"{', '.join(sorted(self.parties)) or 'none yet'}, and `colonnade members` accepts others [FE038]"
             )
 
     def check_new(self, name: str) -> None:
         """Raise an error unless somebody who joins may have this name."""
         if check_name(name).lower() in map(str.lower, self.roles) or not may_be_called(name):
-            raise FederationError(f"{name!r} is taken in the federation {self.name!r}: choose another name")
+            raise FederationError(f"{name!r} is taken in the federation {self.name!r}: choose another name [FE039]")
 
     def with_member(self, certificate: Certificate, role: Role) -> Members:
         """These members and one more."""
@@ -249,7 +258,7 @@ class Members:
         try:
             text = reading.read_text(self.path)
         except reading.Unreadable as error:
-            raise FederationError(f"the federation file {self.path} cannot be read: {error}") from None
+            raise FederationError(f"the federation file {self.path} cannot be read: {error} [FE040]") from None
         added = _section(name, self.roles[name], self.pins[name])
         self._put(self.path, f"{text.rstrip()}\n\n{added}", {name: self.certificates[name]})
 
@@ -260,7 +269,7 @@ class Members:
             files = {folder / f"{name}.crt": certificate.pem for name, certificate in certificates.items()}
             writing.put({**files, path.resolve(): text.encode()})  # the pins last: they need the certificates
         except OSError as error:
-            raise StorageError(f"{error.filename or path} cannot be written: {error.strerror}") from None
+            raise StorageError(f"{error.filename or path} cannot be written: {error.strerror} [SO024]") from None
 
 
 def may_be_called(name: str) -> bool:

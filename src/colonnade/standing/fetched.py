@@ -43,7 +43,7 @@ class Comparison:
         """Raise an error unless this result may be taken from the hub."""
         if not self.confirmed:
             raise FederationError(
-                f"the result that the hub hands out is not taken: {self}; those who have finished have theirs"
+                f"the result that the hub hands out is not taken: {self}; those who have finished have theirs [FE041]"
             )
 
 
@@ -67,7 +67,7 @@ class Fetched:
             tuple(party for party, said in hashes.items() if not said),
         )
         if compared.signed and self._digest_of_arrays() != self._arrays():
-            raise FederationError(f"the {ARRAYS} that the hub hands out is not the one that {MODEL} names")
+            raise FederationError(f"the {ARRAYS} that the hub hands out is not the one that {MODEL} names [FE042]")
         return compared
 
     def signed(self, parties: Collection[str], members: Members) -> dict[str, bytes]:
@@ -109,7 +109,7 @@ def statements_in(told: Any) -> list[bytes]:
         or len(told) > MOST_PARTIES * MOST_ATTEMPTS
         or not all(isinstance(each, str) and each.isascii() for each in told)
     ):
-        raise FederationError("the hub's answer does not say who signed the result: is it of another release?")
+        raise FederationError("the hub's answer does not say who signed the result: is it of another release? [FE043]")
     return [each.encode("ascii") for each in told]
 
 

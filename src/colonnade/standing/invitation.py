@@ -70,7 +70,7 @@ class Token:
             body = reading.json_of(urlsafe_b64decode(packed + "=" * (-len(packed) % 4)).decode())
         except (ValueError, Base64Error, reading.Malformed):
             raise FederationError(
-                "this is no invitation: copy the whole text that `colonnade invite` printed"
+                "this is no invitation: copy the whole text that `colonnade invite` printed [FE044]"
             ) from None
         form = {"address": is_text(300), "hub": is_text(4000), "id": is_hex(32), "seed": is_hex(64), "name": is_name}
         check_form("this invitation", body, {**form, "role": _is_role, "expires": is_moment})
@@ -87,7 +87,7 @@ class Token:
         """Raise an error if it comes too late."""
         if now >= self.expires:
             raise FederationError(
-                f"this invitation was good until {self.expires:%Y-%m-%d %H:%M} UTC: ask the hub for a new one"
+                f"this invitation was good until {self.expires:%Y-%m-%d %H:%M} UTC: ask the hub for a new one [FE045]"
             )
 
     def proof(self, identity: Identity, draw: str) -> bytes:
@@ -160,7 +160,7 @@ class Invitations:
         """A new invitation; earlier ones of that name are void."""
         members.check_new(name)
         if not timedelta(0) < lasts <= LONGEST:
-            raise FederationError(f"an invitation lasts more than 0 and at most {LONGEST.days * 24} hours")
+            raise FederationError(f"an invitation lasts more than 0 and at most {LONGEST.days * 24} hours [FE046]")
         hub = members.certificates[COORDINATOR]
         token = Token(members.address, hub, new_key()[:16].hex(), new_key(), name, role, _whole(now + lasts))
         with self._file.writing() as file:
@@ -181,7 +181,7 @@ class Invitations:
         """The invitation with which somebody dials."""
         found = self._one("SELECT * FROM invitations WHERE id = ?", caller.removeprefix(INVITED))
         if found is None:
-            raise FederationError("the hub knows nothing of this invitation")
+            raise FederationError("the hub knows nothing of this invitation [FE047]")
         return found
 
     def doors(self, now: datetime) -> dict[str, Certificate]:
@@ -198,9 +198,9 @@ class Invitations:
         invitation = self.of_caller(caller)
         certificate, seal_of_draw = _proven(raw, invitation, members)
         if now >= invitation.expires or invitation.state == "refused":
-            raise FederationError("this invitation is no longer good: ask the hub for a new one")
+            raise FederationError("this invitation is no longer good: ask the hub for a new one [FE048]")
         if certificate.name != invitation.name:
-            raise FederationError(f"this invitation is for {invitation.name}, not for {certificate.name}")
+            raise FederationError(f"this invitation is for {invitation.name}, not for {certificate.name} [FE049]")
         if invitation.name not in members.roles:
             members.with_member(certificate, invitation.role)  # its key must not be that of another member
         with self._file.writing() as file:
@@ -216,7 +216,7 @@ class Invitations:
         if row is None or not known or row["sealed"] != seal_of_draw:
             raise FederationError(
                 "this invitation was used before, with another key or draw: tell the hub, because somebody else may "
-                "have it, and ask for a new one"
+                "have it, and ask for a new one [FE050]"
             )
         return str(row["ours"])
 
@@ -233,7 +233,7 @@ class Invitations:
                     (caller.removeprefix(INVITED),),
                 )
         if not changed:
-            raise FederationError("this is not the draw that was sealed: ask for a new invitation")
+            raise FederationError("this is not the draw that was sealed: ask for a new invitation [FE051]")
         return self.of_caller(caller)
 
     def admit(self, name: str, members: Members, now: datetime) -> Members:
@@ -241,9 +241,11 @@ class Invitations:
         invitation = self.find(name)
         if invitation is None or invitation.state != "enrolled" or invitation.enrolled is None:
             what = "has not enrolled yet" if invitation is not None and invitation.state == "open" else "is not invited"
-            raise FederationError(f"{name} {what}: invite it by `colonnade invite`, and wait until it has joined")
+            raise FederationError(
+                f"{name} {what}: invite it by `colonnade invite`, and wait until it has joined [FE052]"
+            )
         if now >= invitation.expires:
-            raise FederationError(f"the invitation of {name} is no longer good: invite it again")
+            raise FederationError(f"the invitation of {name} is no longer good: invite it again [FE053]")
         joined = members.with_member(invitation.enrolled, invitation.role)
         joined.append(name)
         with self._file.writing() as file:  # the door stays open for a moment: the new member asks what became of it
@@ -287,7 +289,7 @@ def _proven(raw: bytes, invitation: Invitation, members: Members) -> tuple[Certi
     except IdentityError as error:
         raise FederationError(str(error)) from None
     if (body["invitation"], body["hub"]) != (invitation.id, members.certificates[COORDINATOR].fingerprint):
-        raise FederationError("this request was made for another invitation or another hub")
+        raise FederationError("this request was made for another invitation or another hub [FE054]")
     return claimed, body["sealed"]
 
 
@@ -297,7 +299,7 @@ def _certificate_in(raw: bytes) -> bytes:
         body = reading.json_of(raw[:_MOST_STATEMENT].partition(b"\n")[2].decode("ascii"))
         return str(body["certificate"]).encode("ascii")
     except (UnicodeError, KeyError, TypeError, reading.Malformed):
-        raise FederationError("this is not a signed enrolment") from None
+        raise FederationError("this is not a signed enrolment [FE055]") from None
 
 
 def _read(row: sqlite3.Row) -> Invitation:

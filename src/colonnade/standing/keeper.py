@@ -103,7 +103,7 @@ class Keeper:
             try:
                 held.enter_context(writing.locked(self.folder, wait=False))
             except BlockingIOError:
-                raise FederationError(f"another hub works in {self.folder}: stop it first") from None
+                raise FederationError(f"another hub works in {self.folder}: stop it first [FE056]") from None
             yield
 
     def stop(self) -> None:
@@ -267,7 +267,7 @@ class Keeper:
             partial.rename(place)
             writing.sync_folder(place.parent)
         except OSError as error:
-            raise StorageError(f"{error.filename or place} cannot be written: {error.strerror}") from None
+            raise StorageError(f"{error.filename or place} cannot be written: {error.strerror} [SO025]") from None
 
     def _recover(self) -> None:
         """After a restart: report what the children of the former process have left; they end by themselves."""
@@ -319,7 +319,7 @@ class Keeper:
         try:
             members = Members.load(self._path)
             if members.certificates[COORDINATOR].fingerprint != self._identity.fingerprint:
-                raise FederationError("the key of the hub has changed: start it again")
+                raise FederationError("the key of the hub has changed: start it again [FE057]")
         except ColonnadeError as error:
             note(log, logging.ERROR, "the members stay as they were", reason=str(error))
             return
@@ -346,7 +346,8 @@ class Keeper:
 def _part(members: Members) -> HubPart:
     if members.hub is None:
         raise FederationError(
-            f'{members.path} has no [hub] section, which says where the hub keeps its key: add it, with key = "PATH"'
+            f"{members.path} has no [hub] section, which says where the hub keeps its key: add it, "
+            'with key = "PATH" [FE058]'
         )
     return members.hub
 

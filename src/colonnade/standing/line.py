@@ -67,7 +67,7 @@ class Line:
         said, _ = self._ask(asked, seconds=_ANSWER_SECONDS + wait)
         serial = said.get("serial")
         if type(serial) is not int:
-            raise FederationError("the hub's news have no serial number: is it of another release?")
+            raise FederationError("the hub's news have no serial number: is it of another release? [FE059]")
         return {"serial": serial, "studies": studies_in(said.get("studies"))}
 
     def studies(self) -> list[dict[str, Any]]:
@@ -100,7 +100,7 @@ class Line:
         said, behind = self._ask({"ask": "result", "study": study}, seconds=_LARGE_SECONDS)
         found = files_in(said, behind)
         if not all(Path(name).name == name and is_name(name) for name in found):
-            raise FederationError("the hub's answer holds files with impossible names")
+            raise FederationError("the hub's answer holds files with impossible names [FE060]")
         return Fetched(study, found, statements_in(said.get("finished", [])))
 
     def members(self) -> Members:
@@ -110,7 +110,9 @@ class Line:
     def _study(self, method: str, statement: bytes, seconds: float = _ANSWER_SECONDS) -> dict[str, Any]:
         said = self._ask({"ask": method}, statement, seconds)[0].get("study")
         if not is_study(said):
-            raise FederationError("the hub's answer does not say how the study stands: is it of another release?")
+            raise FederationError(
+                "the hub's answer does not say how the study stands: is it of another release? [FE061]"
+            )
         return cast("dict[str, Any]", said)
 
     def _ask(
@@ -136,7 +138,7 @@ class Entrance:
         """Show the hub our certificate, that we hold its key, and our sealed draw; returns what the hub has drawn."""
         said, _ = self._ask({"ask": "enrol"}, self._token.proof(identity, draw))
         if not is_hex(32)(said.get("draw")):
-            raise FederationError("the hub draws nothing for the six words: is it of another release?")
+            raise FederationError("the hub draws nothing for the six words: is it of another release? [FE062]")
         return str(said["draw"])
 
     def show_draw(self, draw: str) -> None:
@@ -147,13 +149,13 @@ class Entrance:
         """The federation as it will stand in ``path``, once we were admitted; an error if we were refused."""
         said, behind = self._ask({"ask": "enrolment"})
         if said.get("state") == "refused":
-            raise FederationError("the hub has taken this invitation back: ask for a new one")
+            raise FederationError("the hub has taken this invitation back: ask for a new one [FE063]")
         if said.get("state") != "admitted":
             return None
         ours = Members("", self._token.address, {COORDINATOR: self._token.hub}, {COORDINATOR: "hub"}, None, path)
         found = offered(ours, said, behind)
         if found.certificates[COORDINATOR].fingerprint != self._token.hub.fingerprint:
-            raise FederationError("the hub names another key of its own than the invitation")
+            raise FederationError("the hub names another key of its own than the invitation [FE064]")
         return found
 
     def _ask(self, header: Mapping[str, Any], behind: bytes = b"") -> tuple[dict[str, Any], bytes]:
@@ -171,7 +173,7 @@ def offered(ours: Members, said: Mapping[str, Any], behind: bytes) -> Members:
         or [name for name, role in roles.items() if role == "hub"] != [COORDINATOR]
         or not all(is_text(300)(said.get(key)) for key in ("name", "address"))
     ):
-        raise FederationError("the hub names impossible members: is it of another release?")
+        raise FederationError("the hub names impossible members: is it of another release? [FE065]")
     certificates = {name: Certificate.from_pem(pem, f"the hub's certificate of {name}") for name, pem in pems.items()}
     named = replace(ours, name=said["name"], address=said["address"], certificates=certificates, roles=roles)
     return named.checked()

@@ -25,7 +25,7 @@ _LONGEST = 300
 def note(log: logging.Logger, level: int, what: str, **facts: Any) -> None:
     """Log one event; facts are plain values, and none of what nobody may read."""
     if secret := _NEVER & facts.keys():
-        raise ValueError(f"{', '.join(sorted(secret))} must not be logged")
+        raise ValueError(f"{', '.join(sorted(secret))} must not be logged [VA164]")
     log.log(level, what, extra={_FACTS: facts})
 
 

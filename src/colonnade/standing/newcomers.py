@@ -60,7 +60,7 @@ def accept(federation: Path, newcomer: Newcomer) -> Members:
     if newcomer.known:
         raise FederationError(
             f"{newcomer.name} is known here with another key: ask it which is right; if the new one, take "
-            f"[members.{newcomer.name}] out of {federation} and accept it again"
+            f"[members.{newcomer.name}] out of {federation} and accept it again [FE066]"
         )
     joined = ours.with_member(newcomer.certificate, newcomer.role)
     joined.append(newcomer.name)

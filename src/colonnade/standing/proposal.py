@@ -61,7 +61,7 @@ _STUDY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _.-]{0,79}")
 Ended = Literal["finished", "stopped", "lost"]
 NO_HUBS = (
     "[coordinator] of the study names hubs, and in a federation all lanes are at its own hub: delete hubs, or run the "
-    "study at hubs of its own with `colonnade coordinator`, `colonnade relay` and `colonnade party`"
+    "study at hubs of its own with `colonnade coordinator`, `colonnade relay` and `colonnade party` [FE067]"
 )
 
 
@@ -103,7 +103,7 @@ class Proposal:
         }
         analyst, body = unseal("proposal", raw, members, form, MOST_PACKED)
         if analyst not in members.analysts:
-            raise FederationError(f"{analyst} may not propose studies: it is the {members.roles[analyst]}")
+            raise FederationError(f"{analyst} may not propose studies: it is the {members.roles[analyst]} [FE068]")
         found = cls(
             analyst,
             body["purpose"],
@@ -123,12 +123,12 @@ class Proposal:
         content = self.files[STUDY_FILE]
         if len(content) > MOST_STUDY:
             raise FederationError(
-                f"the study file of a proposal has at most {MOST_STUDY:,} bytes, not {len(content):,}"
+                f"the study file of a proposal has at most {MOST_STUDY:,} bytes, not {len(content):,} [FE069]"
             )
         try:
             return reading.toml_of(content.decode())
         except (UnicodeDecodeError, reading.Malformed):
-            raise FederationError("the study file of this proposal is not valid TOML") from None
+            raise FederationError("the study file of this proposal is not valid TOML [FE070]") from None
 
     @property
     def parties(self) -> tuple[str, ...]:
@@ -148,9 +148,13 @@ class Proposal:
     def check_time(self, now: datetime) -> None:
         """Raise an error if the proposal comes too late, or from a clock that is far ahead."""
         if self.deadline <= now:
-            raise FederationError(f"the deadline of this proposal was {self.deadline:%Y-%m-%d %H:%M} UTC: propose anew")
+            raise FederationError(
+                f"the deadline of this proposal was {self.deadline:%Y-%m-%d %H:%M} UTC: propose anew [FE071]"
+            )
         if self.made > now + SKEW:
-            raise FederationError(f"this proposal was made on {self.made:%Y-%m-%d %H:%M} UTC, which is yet to come")
+            raise FederationError(
+                f"this proposal was made on {self.made:%Y-%m-%d %H:%M} UTC, which is yet to come [FE072]"
+            )
 
     def write(self, folder: Path, members: Members) -> Path:
         """Write the study with its files and certificates into a folder, and return the path of the study file."""
@@ -161,14 +165,18 @@ class Proposal:
                 path.parent.mkdir(parents=True, exist_ok=True)
             writing.put(contents)
         except OSError as error:
-            raise StorageError(f"{error.filename or folder} cannot be written: {error.strerror}") from None
+            raise StorageError(f"{error.filename or folder} cannot be written: {error.strerror} [SO026]") from None
         return folder / STUDY_FILE
 
     def _check(self, members: Members) -> None:
         if self.deadline <= self.made:
-            raise FederationError("the deadline of this proposal had passed when it was made: choose a later deadline")
+            raise FederationError(
+                "the deadline of this proposal had passed when it was made: choose a later deadline [FE073]"
+            )
         if self.deadline > self.made + LONGEST_DEADLINE:
-            raise FederationError(f"a deadline is at most {LONGEST_DEADLINE.days} days after a proposal was made")
+            raise FederationError(
+                f"a deadline is at most {LONGEST_DEADLINE.days} days after a proposal was made [FE074]"
+            )
         parties, task = self.asked.get("parties"), self.asked.get("task")
         if (
             not isinstance(parties, dict)
@@ -176,19 +184,19 @@ class Proposal:
             or self.asked.get("name") != self.name
         ):
             raise FederationError(
-                f"the study file of this proposal must name {self.name!r} and 2 to {MOST_PARTIES} parties"
+                f"the study file of this proposal must name {self.name!r} and 2 to {MOST_PARTIES} parties [FE075]"
             )
         if not isinstance(task, dict) or not isinstance(task.get("kind"), str) or len(task["kind"]) > 80:
-            raise FederationError("the study file of this proposal names no kind of task")
+            raise FederationError("the study file of this proposal names no kind of task [FE076]")
         members.check(parties)
         pins, hub = self.asked.get("pins"), self.asked.get("coordinator")
         if pins != {name: members.certificates[name].fingerprint for name in self.participants}:
             raise FederationError(
                 f"[pins] of the proposed study are not those of the federation {members.name!r}: compare "
-                f"{members.path.name} with the analyst's; `colonnade propose` fills them in"
+                f"{members.path.name} with the analyst's; `colonnade propose` fills them in [FE077]"
             )
         if not isinstance(hub, dict) or hub.get("address") != members.address:
-            raise FederationError(f"[coordinator] of the proposed study is not the hub of {members.name!r}")
+            raise FederationError(f"[coordinator] of the proposed study is not the hub of {members.name!r} [FE078]")
         if hub.get("hubs"):  # or workers would dial whatever an analyst writes there
             raise FederationError(NO_HUBS)
         model = task.get("model")
@@ -196,7 +204,7 @@ class Proposal:
         others = sum(len(content) for name, content in self.files.items() if name not in beside)
         if others > MOST_BYTES or sum(map(len, self.files.values())) - others > MOST_MODEL:
             raise FederationError(
-                f"the files of a proposal have at most {MOST_BYTES:,} bytes, and its model {MOST_MODEL:,}"
+                f"the files of a proposal have at most {MOST_BYTES:,} bytes, and its model {MOST_MODEL:,} [FE079]"
             )
 
 
@@ -210,11 +218,13 @@ def check_files(names: Mapping[str, Any]) -> None:
     for name in names:
         parts = name.split("/")
         if not _FILE.fullmatch(name) or any(part.endswith((".", " ")) for part in parts) or parts[0].lower() == "certs":
-            raise FederationError(f"a proposal holds no file named {shown(name)!r}: use letters, digits, '_' and '-'")
+            raise FederationError(
+                f"a proposal holds no file named {shown(name)!r}: use letters, digits, '_' and '-' [FE080]"
+            )
     lower = {name.lower() for name in names}
     folders = {"/".join(name.split("/")[:depth]) for name in lower for depth in range(1, name.count("/") + 1)}
     if len(lower) < len(names) or lower & folders:
-        raise FederationError("two files of this proposal would have the same place")
+        raise FederationError("two files of this proposal would have the same place [FE081]")
 
 
 def _unpacked(files: Mapping[str, Any]) -> dict[str, bytes]:
@@ -222,7 +232,7 @@ def _unpacked(files: Mapping[str, Any]) -> dict[str, bytes]:
     try:
         return {name: b64decode(cast("str", content), validate=True) for name, content in files.items()}
     except (Base64Error, TypeError, ValueError):
-        raise FederationError("a file of this proposal cannot be read") from None
+        raise FederationError("a file of this proposal cannot be read [FE082]") from None
 
 
 @dataclass(frozen=True)
@@ -282,7 +292,7 @@ class Outcome:
         beside = {"result": is_hash, "files": _are_hashes}
         signer, body = unseal("outcome", raw, members, {**form, **ends}, _MOST_STATEMENT, beside)
         if ("result" in body and body["ended"] != "finished") or ("files" in body and "result" not in body):
-            raise FederationError(f"this outcome of {signer} names a result though it has not finished")
+            raise FederationError(f"this outcome of {signer} names a result though it has not finished [FE083]")
         return cls(participant=signer, **body | {"made": read_moment(body["made"])})
 
 
@@ -318,5 +328,5 @@ class Withdrawal:
 
 def _own(identity: Identity, name: str) -> Identity:
     if identity.name != name:
-        raise FederationError(f"{identity.name} cannot sign for {name}")
+        raise FederationError(f"{identity.name} cannot sign for {name} [FE084]")
     return identity

@@ -28,10 +28,10 @@ def proposal_of(
     raw = read_toml(path, "study file")
     parties = raw.get("parties")
     if not isinstance(parties, dict) or "task" not in raw:
-        raise StudyError(f"{path} is no study file: it needs [task] and [parties.NAME]")
+        raise StudyError(f"{path} is no study file: it needs [task] and [parties.NAME] [ST539]")
     said = raw.get("coordinator")
     if isinstance(said, dict) and said.get("hubs"):
-        raise StudyError(f"{path}: {NO_HUBS}")
+        raise StudyError(f"{path}: {NO_HUBS} [ST540]")
     members.check(parties)
     pins = {name: members.pins[name] for name in (*parties, COORDINATOR)}
     text = with_pins(reading.read_text(path), raw, members.address, pins)
@@ -69,7 +69,7 @@ def with_pins(text: str, raw: dict[str, Any], address: str, pins: dict[str, str]
     if found != wanted | {"coordinator": hub, "pins": pins}:
         raise StudyError(
             "the pins cannot be written into this study file: write [coordinator] and [pins] as tables of their own, "
-            "at its end"
+            "at its end [ST541]"
         )
     return made
 
@@ -91,7 +91,7 @@ def _read(path: Path) -> bytes:
     try:
         return reading.read_bytes(path, MOST_MODEL)
     except reading.Unreadable as error:
-        raise StudyError(f"{path} cannot be read: {error}") from None
+        raise StudyError(f"{path} cannot be read: {error} [ST542]") from None
 
 
 def deadline_of(text: str) -> datetime:
@@ -102,6 +102,6 @@ def deadline_of(text: str) -> datetime:
         moment = datetime.fromisoformat(text.strip())
     except ValueError:
         raise FederationError(
-            f"{text[:40]!r} is no deadline: say how long, such as 30m, 12h or 7d, or a date such as 2030-01-31"
+            f"{text[:40]!r} is no deadline: say how long, such as 30m, 12h or 7d, or a date such as 2030-01-31 [FE085]"
         ) from None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -48,7 +48,7 @@ def make_room(office: Filing, proposal: Proposal) -> None:
     if still_open >= MOST_OPEN or lately >= MOST_A_DAY:
         raise FederationError(
             f"{proposal.analyst} has proposed more than is kept here at a time: {MOST_OPEN} studies that have not "
-            f"ended, and {MOST_A_DAY} a day"
+            f"ended, and {MOST_A_DAY} a day [FE086]"
         )
     _make_bytes_free(office, [entry for entry in office.unfinished() if entry.analyst == proposal.analyst], proposal)
 
@@ -61,7 +61,9 @@ def _make_bytes_free(office: Filing, known: Sequence[Unfinished], proposal: Prop
             _forget(office, entry)
             held -= sizes[entry.id]
     if held > MOST_BYTES:
-        raise FederationError(f"the proposals of {proposal.analyst} that have not ended leave no room for this one")
+        raise FederationError(
+            f"the proposals of {proposal.analyst} that have not ended leave no room for this one [FE087]"
+        )
 
 
 def _forget(office: Filing, entry: Unfinished) -> None:

@@ -69,7 +69,7 @@ class DeskService:
             method = header.get("ask")
             allowed = _FOR_INVITED if caller.startswith(INVITED) else _FOR_MEMBERS
             if not isinstance(method, str) or method not in allowed:
-                raise FederationError("the hub does not answer this question, or not to you")
+                raise FederationError("the hub does not answer this question, or not to you [FE088]")
             asked: Callable[[str, dict[str, Any], bytes], Awaitable[bytes]] = getattr(self, f"_{method}")
             return await asked(caller, header, behind)
         except (FederationError, IdentityError) as error:
@@ -105,7 +105,7 @@ class DeskService:
         since, wait = header.get("since"), header.get("wait")
         timed = isinstance(wait, int | float) and 0 <= wait <= LONGEST_WAIT
         if type(since) is not int or not 0 <= since < 1 << 62 or not timed:
-            raise FederationError("the hub does not answer this question")
+            raise FederationError("the hub does not answer this question [FE089]")
         self._loop = asyncio.get_running_loop()
         until = self._loop.time() + float(wait or 0)
         while True:
@@ -135,14 +135,14 @@ class DeskService:
         study = _id_in(header)
         found = await asyncio.to_thread(self.desk.study, study, caller)
         if found["state"] != "done":
-            raise FederationError(f"the study {found['name']!r} is {found['state']}, so it has no result")
+            raise FederationError(f"the study {found['name']!r} is {found['state']}, so it has no result [FE090]")
         but = () if caller in found["parties"] else (REPORT,)
         async with self._one_at_a_time(caller):
             files = await asyncio.to_thread(_files, self._results / study, but)
         if not files:
             raise FederationError(
                 f"the hub has no result of {found['name']!r}: it went to one participant alone, or the hub was lost "
-                "before it had it; those who finished have theirs"
+                "before it had it; those who finished have theirs [FE091]"
             )
         signed = await asyncio.to_thread(self.desk.finished, study, caller)
         return with_files({"finished": [raw.decode("ascii") for raw in signed]}, files)
@@ -161,7 +161,7 @@ class DeskService:
 
     async def _show_draw(self, caller: str, header: dict[str, Any], behind: bytes) -> bytes:
         if not is_hex(32)(header.get("draw")):
-            raise FederationError("the hub does not answer this question")
+            raise FederationError("the hub does not answer this question [FE092]")
         found = await asyncio.to_thread(self.invitations.show_draw, caller, header["draw"])
         return packed({"state": found.state})
 
@@ -175,7 +175,7 @@ class DeskService:
 def _id_in(header: dict[str, Any]) -> str:
     study = header.get("study")
     if not is_id(study):
-        raise FederationError("the hub does not answer this question")
+        raise FederationError("the hub does not answer this question [FE093]")
     return str(study)
 
 

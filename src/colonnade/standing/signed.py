@@ -51,37 +51,41 @@ def unseal(
     Fields that are ``optional`` may be absent: earlier releases did not write them.
     """
     if len(raw) > most:
-        raise FederationError(f"this {kind} has {len(raw):,} bytes, and at most {most:,} are read")
+        raise FederationError(f"this {kind} has {len(raw):,} bytes, and at most {most:,} are read [FE094]")
     end = raw.find(b"\n", 0, _LONGEST_HEADER)
     header = _HEADER.fullmatch(raw, 0, end) if end > 0 else None
     if header is None or header[1].decode() != kind:
-        raise FederationError(f"this is not a signed {kind}")
+        raise FederationError(f"this is not a signed {kind} [FE095]")
     name, content = header[2].decode(), raw[end + 1 :]
     certificate = members.certificates.get(name)
     if certificate is None:
-        raise FederationError(f"this {kind} is signed by {name}, who is no member of the federation {members.name!r}")
+        raise FederationError(
+            f"this {kind} is signed by {name}, who is no member of the federation {members.name!r} [FE096]"
+        )
     certificate.check_dates()
     if not certificate.has_signed(b64decode(header[3]), _to_sign(kind, name, content)):
-        raise FederationError(f"the signature of this {kind} is not that of {name}, whose certificate is pinned here")
+        raise FederationError(
+            f"the signature of this {kind} is not that of {name}, whose certificate is pinned here [FE097]"
+        )
     if sum(content.count(sign) for sign in (b",", b"[", b"{")) > _MOST_SIGNS:
-        raise FederationError(f"this {kind} of {name} has more parts than any has: is it of another release?")
+        raise FederationError(f"this {kind} of {name} has more parts than any has: is it of another release? [FE098]")
     try:
         body = reading.json_of(content.decode("ascii"))
     except (UnicodeDecodeError, reading.Malformed):
-        raise FederationError(f"this {kind} of {name} cannot be read") from None
+        raise FederationError(f"this {kind} of {name} cannot be read [FE099]") from None
     given = {key: test for key, test in (optional or {}).items() if isinstance(body, dict) and key in body}
     check_form(f"this {kind} of {name}", body, {**form, **given})
     if canonical(body) != content:
-        raise FederationError(f"this {kind} of {name} is not written as all write it")
+        raise FederationError(f"this {kind} of {name} is not written as all write it [FE100]")
     return name, body
 
 
 def check_form(what: str, body: Any, form: Form) -> None:
     """Raise an error unless a value has exactly the fields of a form, and each passes its test."""
     if not isinstance(body, dict) or set(body) != set(form):
-        raise FederationError(f"{what} has not the fields that it must have: is it of another release?")
+        raise FederationError(f"{what} has not the fields that it must have: is it of another release? [FE101]")
     if wrong := [key for key, test in form.items() if not test(body[key])]:
-        raise FederationError(f"{what} has an impossible {wrong[0]}")
+        raise FederationError(f"{what} has an impossible {wrong[0]} [FE102]")
 
 
 def _to_sign(kind: str, name: str, content: bytes) -> bytes:

@@ -35,7 +35,7 @@ class StandingFile:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
         except OSError as error:
-            raise self.unusable(f"{error.filename or self.path} cannot be used: {error.strerror}") from None
+            raise self.unusable(f"{error.filename or self.path} cannot be used: {error.strerror} [SO035]") from None
         with self._connection() as connection:
             log_ahead(connection, _BUSY_SECONDS)
             connection.execute("BEGIN IMMEDIATE")
@@ -49,7 +49,7 @@ class StandingFile:
                 connection.execute(f"PRAGMA user_version={self.version}")
             elif version != self.version or made_by != self.application_id:
                 raise self.foreign(
-                    f"{self.path} was written by another program, or by another release: name a new folder"
+                    f"{self.path} was written by another program, or by another release: name a new folder [FE103]"
                 )
             for statement in filter(str.strip, self.later.split(";")):
                 connection.execute(statement)
@@ -80,4 +80,4 @@ class StandingFile:
                 connection.execute("PRAGMA foreign_keys=ON")
                 yield connection
         except sqlite3.Error as error:
-            raise self.unusable(f"{self.path} cannot be read or written: {error}") from None
+            raise self.unusable(f"{self.path} cannot be read or written: {error} [SO036]") from None

@@ -59,7 +59,7 @@ def unpacked(raw: bytes, most: int = MOST_HEADER) -> tuple[dict[str, Any], bytes
     except (UnicodeDecodeError, reading.Malformed):
         header = None
     if not isinstance(header, dict):
-        raise FederationError("this is no question or answer of a standing hub: is it of another release?")
+        raise FederationError("this is no question or answer of a standing hub: is it of another release? [FE104]")
     return header, raw[end + 1 :]
 
 
@@ -73,7 +73,7 @@ def files_in(header: Mapping[str, Any], behind: bytes) -> dict[str, bytes]:
     """The files behind an answer."""
     sizes = header.get("files")
     if not isinstance(sizes, dict) or not all(map(is_count(len(behind)), sizes.values())):
-        raise FederationError("the hub's answer does not say which files it holds")
+        raise FederationError("the hub's answer does not say which files it holds [FE105]")
     found, start = {}, 0
     for name, size in sorted(sizes.items()):
         found[name] = behind[start : start + size]
@@ -85,16 +85,16 @@ def heard(raw: bytes) -> tuple[dict[str, Any], bytes]:
     """What the hub answers; an error if it refuses, or cannot answer now."""
     header, behind = unpacked(raw)
     if isinstance(header.get("later"), str):
-        raise ConnectError(f"the hub cannot answer now: {harmless(header['later'])}")
+        raise ConnectError(f"the hub cannot answer now: {harmless(header['later'])} [CN008]")
     if isinstance(header.get("refused"), str):
-        raise FederationError(harmless(header["refused"]))
+        raise FederationError(f"{harmless(header['refused'])} [FE106]")
     return header, behind
 
 
 def studies_in(told: Any) -> list[dict[str, Any]]:
     """Studies as the hub tells them; the hub is not trusted, so their form is checked."""
     if not isinstance(told, list) or not all(is_study(study) for study in told):
-        raise FederationError("the hub tells something of a study that cannot be: is it of another release?")
+        raise FederationError("the hub tells something of a study that cannot be: is it of another release? [FE107]")
     return told
 
 

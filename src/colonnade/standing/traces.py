@@ -35,7 +35,7 @@ def configure() -> None:
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError:
         raise StudyError(
-            f"the environment asks for traces ({_EXPORTER}), which need pip install 'colonnade[traces]'"
+            f"the environment asks for traces ({_EXPORTER}), which need pip install 'colonnade[traces]' [ST549]"
         ) from None
     service = os.environ.get("OTEL_SERVICE_NAME", SCOPE)
     provider = TracerProvider(resource=Resource.create({"service.name": service}))
@@ -79,7 +79,7 @@ def _exporter(name: str) -> Any:
             return found.load()()
     raise StudyError(
         f"no exporter of traces is called {harmless(name, 40)!r} here: install its package (for otlp, pip install "
-        f"opentelemetry-exporter-otlp) or change {_EXPORTER}"
+        f"opentelemetry-exporter-otlp) or change {_EXPORTER} [ST550]"
     )
 
 

@@ -134,7 +134,7 @@ def export(book: Ledger, format: str) -> tuple[str, str]:
 def write(path: Path, content: str) -> None:
     """Write a new file that only this user can read: a ledger tells which studies a party takes part in."""
     if path.exists():
-        raise ColonnadeError(f"{path} is there already; choose another place with --out")
+        raise ColonnadeError(f"{path} is there already; choose another place with --out [CO038]")
     files.replace_private(path, content.encode())
 
 
@@ -142,9 +142,9 @@ def reserved(book: Ledger, number: int) -> Entry:
     """The entry of this number; an error unless it is only reserved, so that it may be released by hand."""
     entry = next((entry for entry in book.entries() if entry.id == number), None)
     if entry is None:
-        raise LedgerError(f"{book.path} has no entry {number}; `colonnade ledger show` lists them")
+        raise LedgerError(f"{book.path} has no entry {number}; `colonnade ledger show` lists them [LE037]")
     if entry.state != "reserved":
-        raise LedgerError(f"entry {number} is {entry.state}; only one that is reserved can be released")
+        raise LedgerError(f"entry {number} is {entry.state}; only one that is reserved can be released [LE038]")
     return entry
 
 

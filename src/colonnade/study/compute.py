@@ -30,7 +30,7 @@ class CrewPart(Part):
         if text not in (PROCESSES, RAY) and not is_address(text.removeprefix(_CLIENT)):
             raise ValueError(
                 f'must be "{PROCESSES}", "{RAY}", or the address of a Ray cluster: "host:port" on one of its nodes, '
-                f'"{_CLIENT}host:port" from elsewhere'
+                f'"{_CLIENT}host:port" from elsewhere [VA182]'
             )
         return text
 
@@ -46,9 +46,9 @@ class ComputePart(CrewPart):
     def _bytes(cls, given: Any) -> Any:
         size = size_of(given)
         if size is None:
-            raise ValueError('must be a size such as "1 GB" or "800 MB"')
+            raise ValueError('must be a size such as "1 GB" or "800 MB" [VA183]')
         if size < _LEAST_MEMORY:
-            raise ValueError("must be at least 300 MB: a worker needs so much before its first row")
+            raise ValueError("must be at least 300 MB: a worker needs so much before its first row [VA184]")
         return size
 
     @field_validator("spool")
@@ -61,7 +61,7 @@ class ComputePart(CrewPart):
         if self.address is not None and (self.spool is None or not self.spool.startswith("/")):
             raise ValueError(
                 f"engine = {self.engine!r} may have several machines, so spool must name a folder that all of them "
-                "see under the same path, which begins with /"
+                "see under the same path, which begins with / [VA185]"
             )
         return self
 

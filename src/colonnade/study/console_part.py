@@ -36,9 +36,9 @@ class ConsolePart(Part):
         try:
             ipaddress.ip_address(host.strip("[]"))
         except ValueError:
-            raise ValueError('must be an address and a port, such as "127.0.0.1:8471"') from None
+            raise ValueError('must be an address and a port, such as "127.0.0.1:8471" [VA186]') from None
         if not port.isdecimal() or int(port) > 65535:
-            raise ValueError('must be an address and a port, such as "127.0.0.1:8471"')
+            raise ValueError('must be an address and a port, such as "127.0.0.1:8471" [VA187]')
         return text
 
     @field_validator("hosts")
@@ -46,7 +46,7 @@ class ConsolePart(Part):
     def _names(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
         lower = tuple(host.lower() for host in hosts)
         if not all(_HOST.fullmatch(host) for host in lower):
-            raise ValueError('must be names as a browser shows them, such as "console.example.org"')
+            raise ValueError('must be names as a browser shows them, such as "console.example.org" [VA188]')
         return lower
 
     @field_validator("sources")
@@ -56,17 +56,22 @@ class ConsolePart(Part):
             try:
                 ipaddress.ip_network(source)
             except ValueError:
-                raise ValueError('must be addresses or networks, such as "127.0.0.1" or "10.0.0.0/24"') from None
+                raise ValueError(
+                    'must be addresses or networks, such as "127.0.0.1" or "10.0.0.0/24" [VA189]'
+                ) from None
         return sources
 
     @model_validator(mode="after")
     def _reachable(self) -> ConsolePart:
         if not self.tls and not ipaddress.ip_address(self.address[0]).is_loopback:
             raise ValueError(
-                "must listen on a loopback address, or behind a proxy with TLS: say tls = true, and the names in hosts"
+                "must listen on a loopback address, or behind a proxy with TLS: say tls = true, and the "
+                "names in hosts [VA190]"
             )
         if self.tls and not self.hosts:
-            raise ValueError('must name in hosts what people type, such as "console.example.org", where tls = true')
+            raise ValueError(
+                'must name in hosts what people type, such as "console.example.org", where tls = true [VA191]'
+            )
         return self
 
     @property

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from colonnade.errors import ColonnadeError, ConnectError, DataError, StudyError
+from colonnade.errors import ColonnadeError, ConnectError, DataError, StudyError, one_code
 from colonnade.models.alignment import keys_of, left_out
 from colonnade.privacy import Ledger
 from colonnade.protocols.align import Aligning
@@ -155,7 +155,7 @@ def _table(study: Study, config: PartyConfig) -> Iterator[Check]:
         table = config.table(study.roster.schemas[config.name], None if task is None else task.plan)
     except ColonnadeError as error:
         cure = f': write id = "COLUMN" in {config.path.name}' if LACKS_ID in str(error) else ""
-        yield Check("table", "bad", f"{error}{cure}")
+        yield Check("table", "bad", one_code(f"{error}{cure}"))
         return
     yield _fit(table, config)
     if task is None and study.task.rows_fixed:
@@ -183,14 +183,18 @@ def _count(rows: int, said: int) -> Check:
     """Check the number of rows: bounds depend on it, so it must be exact."""
     if rows == said:
         return Check("rows", "good", f"as many as the study says ({said})")
-    return Check("rows", "bad", f"{rows}, and the study says {said}: set task.rows to the number of people all hold")
+    return Check(
+        "rows", "bad", f"{rows}, and the study says {said}: set task.rows to the number of people all hold [CO039]"
+    )
 
 
 def _keys(task: Aligning, table: Table, config: PartyConfig) -> str:
     found = keys_of(table)
     task.check_length(len(found))
     if not found:
-        raise DataError("no row has a key, so nobody is common: `colonnade keys` counts what is missing or repeated")
+        raise DataError(
+            "no row has a key, so nobody is common: `colonnade keys` counts what is missing or repeated [DA134]"
+        )
     named = ", ".join(f"{part} in column {held.column!r}" for part, held in config.key_columns(task.plan).items())
     return f"{len(found)} keys, {named} ({task.mode}); {in_counts(found)}"
 
@@ -226,7 +230,7 @@ def _address(address: str, attempt: float) -> Iterator[Check]:
     try:
         socket.getaddrinfo(host, int(port))
     except OSError:
-        yield Check("name", "bad", f"{host} cannot be resolved; check the spelling or the name server")
+        yield Check("name", "bad", f"{host} cannot be resolved; check the spelling or the name server [CO040]")
         return
     try:
         socket.create_connection((host, int(port)), timeout=attempt).close()

@@ -23,7 +23,7 @@ class EncoderPart(Part):
     @classmethod
     def _function(cls, text: str | None) -> str | None:
         if text is not None and not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", text):
-            raise ValueError('must name a function of an installed module, such as "mypackage.encoders:make"')
+            raise ValueError('must name a function of an installed module, such as "mypackage.encoders:make" [VA192]')
         return text
 
     @field_validator("weights")
@@ -34,11 +34,11 @@ class EncoderPart(Part):
     @model_validator(mode="after")
     def _whole(self) -> EncoderPart:
         if self.make is None and self.weights is None:
-            raise ValueError("needs make, weights, or both")
+            raise ValueError("needs make, weights, or both [VA193]")
         if not self.made_without_this_table:
             raise ValueError(
                 "- an encoder that was trained on the rows of this table tells about them, and nothing would be "
-                "charged for it: bring one that was made without them, or let the study train it"
+                "charged for it: bring one that was made without them, or let the study train it [VA194]"
             )
         return self
 

@@ -19,7 +19,7 @@ def public_model(path: Path, kind: type[Planner], study: Path) -> Estimator:
     """The model in a file; an error if studies of this kind cannot use it."""
     found = Estimator.load(path)
     if (why := kind.why_not_about(found)) is not None:
-        raise StudyError(f"{study}: task.model - {path} {why}")
+        raise StudyError(f"{study}: task.model - {path} {why} [ST551]")
     return found
 
 
@@ -28,7 +28,7 @@ def digest_of(path: Path) -> str:
     try:
         return hashlib.sha256(reading.read_bytes(path, reading.LEARNED)).hexdigest()
     except reading.Unreadable as error:
-        raise StudyError(f"{path} cannot be read: {error}") from None
+        raise StudyError(f"{path} cannot be read: {error} [ST552]") from None
 
 
 def without_label(model: Any, party: str, schema: Schema) -> Schema:
@@ -45,16 +45,18 @@ def bring(model: Estimator, party: str, kept: Path | None, config: Path) -> None
     if kept is None:
         raise StudyError(
             f"{config.name} of {party} names no kept {model.brings}, which this study is about: add "
-            f'kept = "PATH", the {model.kept_file} that {party} wrote when the model was fitted'
+            f'kept = "PATH", the {model.kept_file} that {party} wrote when the model was fitted [ST553]'
         )
     model.bring(kept, party)
     if os.name == "posix" and kept.stat().st_mode & 0o077:
-        raise StudyError(f"{kept} can be read by others, and holds private {model.brings}: run `chmod 600 {kept}`")
+        raise StudyError(
+            f"{kept} can be read by others, and holds private {model.brings}: run `chmod 600 {kept}` [ST554]"
+        )
 
 
 def check_folder(model: Estimator, kept: Path | None, out: Path) -> None:
     """Raise an error if the run directory holds the kept weights: a run moves the files of an earlier one away."""
     if model.brings is not None and kept is not None and kept.parent.resolve() == out.resolve():
         raise StudyError(
-            f"the kept {model.brings} lie in {out}, whose files a new run moves away: choose another --out"
+            f"the kept {model.brings} lie in {out}, whose files a new run moves away: choose another --out [ST555]"
         )

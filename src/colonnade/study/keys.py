@@ -32,16 +32,16 @@ class Part(BaseModel):
         if isinstance(given, Mapping) and (known := [field.alias or name for name, field in cls.model_fields.items()]):
             for key in given:
                 if key not in (*known, *_BUDGET) and (hint := suggestion(str(key), known)):
-                    raise ValueError(f"has no key {key!r}{hint}")
+                    raise ValueError(f"has no key {key!r}{hint} [VA195]")
         return given
 
 
 def checked_path(text: str) -> str:
     """The text, if it can be the path of a file; raises a ValueError."""
     if not text.strip() or not text.isprintable():
-        raise ValueError("must be a path: not empty, and without control characters")
+        raise ValueError("must be a path: not empty, and without control characters [VA196]")
     if len(text) > _LONGEST_PATH or max(len(part.encode()) for part in text.split("/")) > _LONGEST_NAME:
-        raise ValueError("must be a path: no file has so long a name")
+        raise ValueError("must be a path: no file has so long a name [VA197]")
     return text
 
 
@@ -83,11 +83,11 @@ def parse_task(raw: Any, where: object) -> TaskKeys:
     if not isinstance(raw, Mapping):
         return TaskKeys.model_validate(raw)
     if "kind" not in raw:
-        raise StudyError(f"{where}: task.kind is missing")
+        raise StudyError(f"{where}: task.kind is missing [ST556]")
     known = [row.kind for row in registry.rows()]
     if raw["kind"] not in known:
         hint = suggestion(str(raw["kind"]), known)
-        raise StudyError(f"{where}: task.kind - Input should be one of {', '.join(map(repr, known))}{hint}")
+        raise StudyError(f"{where}: task.kind - Input should be one of {', '.join(map(repr, known))}{hint} [ST557]")
     return keys_of(raw["kind"]).model_validate(raw)
 
 

@@ -40,7 +40,8 @@ class LimitsPart(Part):
         if self.backlog < self.window + _MESSAGE:
             raise ValueError(
                 f"backlog = {self.backlog} is too small for window = {self.window}: it must be larger by at least "
-                f"{_MESSAGE}, the longest message, so that two who send one to each other at the same time can go on"
+                f"{_MESSAGE}, the longest message, so that two who send one to each other at the same "
+                "time can go on [VA199]"
             )
         return self
 

@@ -119,11 +119,11 @@ def local_configs(study: Study) -> dict[str, PartyConfig]:
         if not path.exists():
             raise StudyError(
                 f"there is no configuration of {name} at {path}: for a trial on one machine `colonnade init trial "
-                f"{study.path}` makes what is missing"
+                f"{study.path}` makes what is missing [ST562]"
             )
         found[name] = PartyConfig.load(path)
         if found[name].name != name:
-            raise StudyError(f"{path} is the configuration of another party than {name}")
+            raise StudyError(f"{path} is the configuration of another party than {name} [ST563]")
     return found
 
 
@@ -170,7 +170,7 @@ def first_cause(children: Mapping[str, Child]) -> ColonnadeError | None:
     if child.error is None:
         how = child.process.returncode
         last = f"; its last words: {child.log[-1]}" if child.log else ""
-        return PeerLost(f"{child.name} ended without a word (exit status {how}){last}")
+        return PeerLost(f"{child.name} ended without a word (exit status {how}){last} [PE009]")
     kind = getattr(errors, str(child.error["error"]), ColonnadeError)
     return kind(f"{child.name}: {child.error['message']}")
 

@@ -49,7 +49,7 @@ def load_identity(key: Path, name: str, certificates: Mapping[str, Certificate])
     """This participant's key; an error if it does not belong to the certificate that the study pins."""
     identity = Identity.load(key, key.with_suffix(".crt"))
     if identity.name != name:
-        raise IdentityError(f"{key} is the key of {identity.name}, and that of {name} is needed here")
+        raise IdentityError(f"{key} is the key of {identity.name}, and that of {name} is needed here [ID008]")
     identity.certificate.check_pin(certificates[name].fingerprint, str(key.with_suffix(".crt")))
     return identity
 

@@ -31,20 +31,22 @@ class NetworkPart(Part):
     @classmethod
     def _dialled(cls, text: str | None) -> str | None:
         if text is not None and not (is_address(text) or is_address(f"{text}:1")):
-            raise ValueError("must be host or host:port, such as bank.example.org or [2001:db8::5]:9400")
+            raise ValueError("must be host or host:port, such as bank.example.org or [2001:db8::5]:9400 [VA200]")
         return text
 
     @model_validator(mode="after")
     def _reachable(self) -> NetworkPart:
         if self.listen is None:
             if self.advertise is not None:
-                raise ValueError("advertise has no meaning without listen")
+                raise ValueError("advertise has no meaning without listen [VA201]")
             return self
         ports = Ports.read(self.listen)
         if self.advertise is None and ports.everywhere:
-            raise ValueError(f"listen = {self.listen!r} means every address, so advertise must say which peers dial")
+            raise ValueError(
+                f"listen = {self.listen!r} means every address, so advertise must say which peers dial [VA202]"
+            )
         if self.advertise is not None and is_address(self.advertise) and ports.first != ports.last:
-            raise ValueError("advertise must be a host without a port where listen has several ports")
+            raise ValueError("advertise must be a host without a port where listen has several ports [VA203]")
         return self
 
     @property

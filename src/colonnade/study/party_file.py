@@ -71,14 +71,16 @@ class PolicyPart(Part):
     @classmethod
     def _listed(cls, columns: Any) -> Any:
         if columns != "all" and not isinstance(columns, list | tuple):
-            raise ValueError('must be "all", or a list of columns')
+            raise ValueError('must be "all", or a list of columns [VA204]')
         return columns
 
     @field_validator("schemas")
     @classmethod
     def _digests(cls, schemas: tuple[str, ...] | None) -> tuple[str, ...] | None:
         if not all(re.fullmatch("[0-9a-f]{64}", digest) for digest in schemas or ()):
-            raise ValueError("must be a list of digests of 64 hexadecimal digits, as `colonnade schema digest` prints")
+            raise ValueError(
+                "must be a list of digests of 64 hexadecimal digits, as `colonnade schema digest` prints [VA205]"
+            )
         return schemas
 
 
@@ -92,7 +94,7 @@ class KeyColumnPart(Part):
     @classmethod
     def _column_alone(cls, given: Any) -> Any:
         if not isinstance(given, str | dict):
-            raise ValueError("must be the name of a column, or a section with column and format")
+            raise ValueError("must be the name of a column, or a section with column and format [VA206]")
         return {"column": given} if isinstance(given, str) else given
 
     @model_validator(mode="after")
@@ -100,7 +102,7 @@ class KeyColumnPart(Part):
         try:
             KeyColumn(self.column, self.format)
         except DataError as error:
-            raise ValueError(f"- {error}") from None
+            raise ValueError(f"- {error} [VA207]") from None
         return self
 
 
@@ -137,9 +139,9 @@ class AgentPart(Part):
         if given is False:
             return given
         if (size := size_of(given)) is None:
-            raise ValueError('must be a size such as "4 GB" or "800 MB", or false for no limit')
+            raise ValueError('must be a size such as "4 GB" or "800 MB", or false for no limit [VA208]')
         if size < _LEAST_MEMORY:
-            raise ValueError("must be at least 500 MB: a study of any size needs so much")
+            raise ValueError("must be at least 500 MB: a study of any size needs so much [VA209]")
         return size
 
 
@@ -158,7 +160,7 @@ class QueryPart(Part):
         if isinstance(given, Mapping) and (secret := next((key for key in given if key in _SECRET), None)):
             raise ValueError(
                 f"must not have {secret!r}: addresses and passwords of databases stand in no file. Put the whole "
-                'address into an environment variable, and its name here: uri_env = "NAME"'
+                'address into an environment variable, and its name here: uri_env = "NAME" [VA210]'
             )
         return given
 
@@ -169,7 +171,7 @@ class QueryPart(Part):
                 checked_path(self.file)
             self.asked(Path())
         except DataError as error:
-            raise ValueError(f"- {error}") from None
+            raise ValueError(f"- {error} [VA211]") from None
         return self
 
     def asked(self, folder: Path) -> Query:
@@ -212,7 +214,7 @@ class PartyFile(Part):
         try:
             check_address(given)
         except DataError as error:
-            raise ValueError(f"- {error}") from None
+            raise ValueError(f"- {error} [VA212]") from None
         return given
 
     @field_validator("separator", "encoding", "decimal")
@@ -221,7 +223,7 @@ class PartyFile(Part):
         try:
             TextFormat(**{str(info.field_name): said})
         except SchemaError as error:
-            raise ValueError(f"- {error}") from None
+            raise ValueError(f"- {error} [VA213]") from None
         return said
 
     def lies(self, folder: Path) -> str | Path | Query:

@@ -30,9 +30,11 @@ class Amount:
 
     def __post_init__(self) -> None:
         if (self.error is None) == (self.multiplier is None):
-            raise StudyError("say how much noise there is, by --error or by --noise-multiplier, and not by both")
+            raise StudyError(
+                "say how much noise there is, by --error or by --noise-multiplier, and not by both [ST564]"
+            )
         if not 0 < (self.error or self.multiplier or 0) < math.inf:
-            raise StudyError("--error and --noise-multiplier take a positive number")
+            raise StudyError("--error and --noise-multiplier take a positive number [ST565]")
 
     def on(self, task: Adjustable) -> Adjustable:
         """The task with this noise."""
@@ -68,7 +70,7 @@ def most_rounds(study: Study, amount: Amount, rows: int | None = None) -> Plan:
     _check_budget(study)
     task = _with_rows(study, rows)
     if task.why_no_rounds is not None:
-        raise StudyError(f"study {study.name!r} {task.why_no_rounds}; only a sketch has rounds to count")
+        raise StudyError(f"study {study.name!r} {task.why_no_rounds}; only a sketch has rounds to count [ST566]")
     noisy = amount.on(task)
     found = most(
         lambda rounds: noisy.with_rounds(rounds).priced.events,
@@ -87,7 +89,7 @@ def least_rows(study: Study, amount: Amount) -> Plan:
     if task.why_no_rows is not None:
         raise StudyError(task.why_no_rows.format(study=repr(study.name)))
     if task.about_all and amount.error is None:
-        raise StudyError("where a release is about all rows, their number only matters to a mean: give --error")
+        raise StudyError("where a release is about all rows, their number only matters to a mean: give --error [ST567]")
     at_least, at_most = task.rows_between
     task = task.with_rows(at_least)  # refused here where it cannot be asked
     found = least(
@@ -110,7 +112,7 @@ def _check_budget(study: Study) -> None:
     if not study.budgets:
         raise StudyError(
             f"study {study.name!r} states no epsilon in [budget] that rounds or rows could be counted against: ask "
-            "--epsilon, which needs none"
+            "--epsilon, which needs none [ST568]"
         )
 
 
@@ -126,7 +128,7 @@ def _with_rows(study: Study, rows: int | None) -> Adjustable:
     """The same, with a number of rows, which the study states or the user gives."""
     task = _adjustable(study, rows)
     if task.number_of_rows is None:
-        raise StudyError(f"study {study.name!r} does not say how many rows there are: add --rows-given")
+        raise StudyError(f"study {study.name!r} does not say how many rows there are: add --rows-given [ST569]")
     return task
 
 
@@ -136,7 +138,7 @@ def _not_planned(study: Study) -> str:
     return (
         f"study {study.name!r} of kind {study.content.task.kind} {study.task.released}{chosen}; a plan is for one "
         'release of second moments, which is kind pca with method "moments", or linear or logistic with method '
-        '"one-shot" or "functional", for a sketch, and for kinds glm and glm-scores'
+        '"one-shot" or "functional", for a sketch, and for kinds glm and glm-scores [ST570]'
     )
 
 

@@ -45,11 +45,13 @@ class ByDigest:
     def __call__(self, study: Study, statement: Statement) -> bool:
         """True if the digest is that of this study; otherwise an error says why it is not."""
         if not re.fullmatch(rf"[0-9a-f]{{{LEAST_DIGITS},64}}", self.digits.lower()):
-            raise PolicyError(f"--approve takes {LEAST_DIGITS} to 64 hexadecimal digits of the digest of the study")
+            raise PolicyError(
+                f"--approve takes {LEAST_DIGITS} to 64 hexadecimal digits of the digest of the study [PO010]"
+            )
         if not study.digest.startswith(self.digits.lower()):
             raise PolicyError(
                 f"--approve names another study than {study.name!r} as it stands here, whose digest is "
-                f"{study.digest}; look at what it costs now before you approve it"
+                f"{study.digest}; look at what it costs now before you approve it [PO011]"
             )
         return True
 
@@ -67,13 +69,13 @@ class PartyConfig:
         path = Path(path)
         raw = read_toml(path, "party file")
         if "task" in raw and "policy" not in raw:
-            raise StudyError(f"{path} is a study file: name the party's own file in its place")
+            raise StudyError(f"{path} is a study file: name the party's own file in its place [ST571]")
         if "columns" in raw and "policy" not in raw:
-            raise StudyError(f"{path} is a schema: name the party's own file in its place")
+            raise StudyError(f"{path} is a schema: name the party's own file in its place [ST572]")
         try:
             return cls(path, PartyFile.model_validate(raw))
         except ValidationError as error:
-            raise StudyError(f"{path}: {first_problem(error)}") from None
+            raise StudyError(f"{path}: {first_problem(error)} [ST573]") from None
 
     @property
     def name(self) -> str:
@@ -120,7 +122,7 @@ class PartyConfig:
         if self.content.agent is None:
             raise StudyError(
                 f'{self.path} has no [agent] section: add one, with federation = "FEDERATION.toml", as '
-                "docs/how-to/federation.md says"
+                "docs/how-to/federation.md says [ST574]"
             )
         return self.content.agent
 
@@ -159,10 +161,12 @@ class PartyConfig:
         if approve is None:
             raise PolicyError(
                 f"nobody approved study {study.name!r} for {self.name}: {self.path.name} says to ask and there is no "
-                f"terminal, so look at what it costs and add `--approve {study.digest}`"
+                f"terminal, so look at what it costs and add `--approve {study.digest}` [PO012]"
             )
         if not approve(study, statement):
-            raise PolicyError(f"study {study.name!r} was not approved by {self.name}'s operator; nothing was sent")
+            raise PolicyError(
+                f"study {study.name!r} was not approved by {self.name}'s operator; nothing was sent [PO013]"
+            )
         return str(getattr(approve, "how", "the calling program"))
 
     def table(self, schema: Schema, plan: KeyPlan | None = None) -> Table:
@@ -173,7 +177,7 @@ class PartyConfig:
         if plan is None and self.content.id is None:
             raise StudyError(
                 f"{self.path.name} of {self.name} names no id column, and the study has no [align]: "
-                'add id = "COLUMN", whose ids must be those of the other parties'
+                'add id = "COLUMN", whose ids must be those of the other parties [ST575]'
             )
         columns = None if plan is None else self.key_columns(plan)
         own = self.content
@@ -212,7 +216,8 @@ class PartyConfig:
         """Raise an error if this party is not in the study."""
         if self.name not in study.content.parties:
             raise PolicyError(
-                f"{self.name} is not a party of study {study.name!r}; those are {', '.join(study.content.parties)}"
+                f"{self.name} is not a party of study {study.name!r}; those are "
+                f"{', '.join(study.content.parties)} [PO014]"
             )
 
     def check(self, study: Study) -> None:
@@ -225,7 +230,7 @@ class PartyConfig:
         if study.content.task.kind not in policy.tasks:
             raise PolicyError(
                 f"{self.name}'s policy allows the tasks {', '.join(policy.tasks)}, and study {study.name!r} asks for "
-                f"{study.content.task.kind}; change {self.path.name} if you agree"
+                f"{study.content.task.kind}; change {self.path.name} if you agree [PO015]"
             )
         self._check_columns(study)
         self._check_security(study)
@@ -306,7 +311,7 @@ class PartyConfig:
 
     def _check_open(self) -> None:
         if self.approval == "never":
-            raise PolicyError(f'{self.name} takes part in no study: {self.path.name} says approval = "never"')
+            raise PolicyError(f'{self.name} takes part in no study: {self.path.name} says approval = "never" [PO016]')
 
     def _check_columns(self, study: Study) -> None:
         """Raise an error for columns of the party's file that its policy does not name, whatever the study calls them.
@@ -325,7 +330,7 @@ class PartyConfig:
         if beyond:
             raise PolicyError(
                 f"study {study.name!r} asks {self.name} for columns its policy does not allow: {', '.join(beyond)}; "
-                f"add them to {self.path.name} if you agree"
+                f"add them to {self.path.name} if you agree [PO017]"
             )
 
     def _check_security(self, study: Study) -> None:
@@ -336,7 +341,8 @@ class PartyConfig:
         if self.content.policy.security == "active" and study.trust.committee and not study.trust.active:
             raise PolicyError(
                 f"{self.name}'s policy allows only studies whose seats check each other, and study {study.name!r} does "
-                f'not: ask for security = "active" at its top, or change `security` in {self.path.name} if you agree'
+                'not: ask for security = "active" at its top, or change `security` in '
+                f"{self.path.name} if you agree [PO018]"
             )
 
     def _check_trial(self, study: Study) -> None:
@@ -344,7 +350,7 @@ class PartyConfig:
         if study.content.trial and not self.content.policy.trial:
             raise PolicyError(
                 f"study {study.name!r} is a trial, whose schemas may hold bounds taken from data, and {self.name}'s "
-                f"policy does not allow that: add trial = true under [policy] of {self.path.name} if you agree"
+                f"policy does not allow that: add trial = true under [policy] of {self.path.name} if you agree [PO019]"
             )
 
     def _check_schema(self, study: Study) -> None:
@@ -353,7 +359,7 @@ class PartyConfig:
             raise PolicyError(
                 f"study {study.name!r} has a schema for {self.name} that its policy does not name, of digest "
                 f"{study.schemas[self.name].digest}: read {study.content.parties[self.name].schema_file}, and add the "
-                f"digest to `schemas` in {self.path.name} if you agree"
+                f"digest to `schemas` in {self.path.name} if you agree [PO020]"
             )
 
     def _check_written(self, study: Study) -> None:
@@ -367,7 +373,7 @@ class PartyConfig:
             raise PolicyError(
                 f"the schema for {self.name} in study {study.name!r} says {in_toml(beyond)}: only {self.name} says "
                 f"that of its file, so write at the top of {self.path.name} how it is written, or name the schema's "
-                "digest under `schemas` there if you agree"
+                "digest under `schemas` there if you agree [PO021]"
             )
 
     def _check_exact(self, study: Study) -> None:
@@ -380,7 +386,8 @@ class PartyConfig:
             what = "exact answers, without noise" if "exact" in why else f"what no epsilon bounds ({why})"
             raise PolicyError(
                 f"study {study.name!r} tells {', '.join(beyond)} {what}, and {self.name}'s "
-                f"policy does not allow that: name them under `exact` in {self.path.name}, and in no cap, if you agree"
+                f"policy does not allow that: name them under `exact` in {self.path.name}, and in no "
+                "cap, if you agree [PO022]"
             )
 
     def _check_align(self, study: Study) -> None:
@@ -391,13 +398,13 @@ class PartyConfig:
             raise PolicyError(
                 f"{self.name}'s policy allows only studies in which nobody learns who matched, and study "
                 f"{study.name!r} {tells}: ask for hidden = true in its [align], or change `hidden` in {self.path.name} "
-                "if you agree"
+                "if you agree [PO023]"
             )
         if aligning is not None and aligning.mode not in allowed:
             raise PolicyError(
                 f"study {study.name!r} matches people by {aligning.mode}, and {self.name}'s policy allows "
                 f"{', '.join(allowed) or 'no matching'}: see what it tells with `colonnade privacy {study.path.name}`, "
-                f"and add it to `align` in {self.path.name} if you agree"
+                f"and add it to `align` in {self.path.name} if you agree [PO024]"
             )
         for part, held in {} if aligning is None else self.key_columns(aligning.plan).items():
             # Whoever wrote the study chose the name, so a column that merely has it is no consent.
@@ -405,7 +412,7 @@ class PartyConfig:
                 raise PolicyError(
                     f"study {study.name!r} recognises people by {part!r}, whose cells are compared exactly, and "
                     f'{self.path.name} names no column of {self.name} for it: add {part} = "COLUMN" under [keys] if '
-                    "you agree"
+                    "you agree [PO025]"
                 )
 
     def _check_cap(self, cap: Budget, study: Study) -> None:
@@ -417,4 +424,6 @@ class PartyConfig:
         except PrivacyError as error:
             met = self.book().met() if self.ledger.exists() else set()
             if not set(cap.selector.split("+")) <= met | set(study.participants):
-                raise PolicyError(f"{self.path.name}: the cap for {cap.selector!r} fits nobody: {error}") from None
+                raise PolicyError(
+                    f"{self.path.name}: the cap for {cap.selector!r} fits nobody: {error} [PO026]"
+                ) from None

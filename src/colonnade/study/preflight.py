@@ -140,13 +140,13 @@ def rows_of(study: Study, asked: int | None) -> int:
     if study.task.rows_fixed and asked is not None:
         raise StudyError(
             f"the number of rows of kind {study.content.task.kind} stands in the study file, where it decides the "
-            "price: change task.rows, or ask `colonnade plan`"
+            "price: change task.rows, or ask `colonnade plan` [ST576]"
         )
     longest = None if study.aligning is None else study.aligning.longest
     if asked is not None:
         if longest is not None and asked > longest:
             raise CapacityError(
-                f"the alignment takes lists of at most {longest} rows, not of {asked}: ask for fewer rows"
+                f"the alignment takes lists of at most {longest} rows, not of {asked}: ask for fewer rows [CA034]"
             )
         return asked
     if (expected := study.planner.rows_expected) is not None and study.task.rows_stated is None:

@@ -43,7 +43,7 @@ class RunRecord:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._put_earlier_away()
         except OSError as error:
-            raise StorageError(f"the run directory {self.folder} cannot be written: {error.strerror}") from None
+            raise StorageError(f"the run directory {self.folder} cannot be written: {error.strerror} [SO038]") from None
         self._paid = False
         self.lost: str | None = None
         self._started = time.monotonic()
@@ -135,7 +135,7 @@ class RunRecord:
         try:
             yield
         except OSError as error:
-            self.lost = f"{self.folder / name} cannot be written: {error.strerror}"
+            self.lost = f"{self.folder / name} cannot be written: {error.strerror} [SO039]"
             if not self._paid:
                 raise StorageError(self.lost) from None
 
@@ -165,14 +165,14 @@ def read_facts(folder: Path) -> dict[str, Any]:
     try:
         content = reading.read_json(path)
     except reading.Malformed as error:
-        raise StudyError(f"{path} is damaged: {error}") from None
+        raise StudyError(f"{path} is damaged: {error} [ST577]") from None
     except reading.Unreadable as error:
-        raise StudyError(f"{path} cannot be read: {error}") from None
+        raise StudyError(f"{path} cannot be read: {error} [ST578]") from None
     keys = ("phases", "traffic", "links", "alignment")
     inside = [content.get(key, {}) for key in keys] if isinstance(content, dict) else [0]
     of_each = [each for key in inside[:3] if isinstance(key, dict) for each in key.values()]
     if not all(isinstance(each, dict) for each in (*inside, *of_each)) or not _are_names(content.get("lost", [])):
-        raise StudyError(f"{path} is damaged: it is no record of a run")
+        raise StudyError(f"{path} is damaged: it is no record of a run [ST579]")
     return dict(content)
 
 

@@ -23,11 +23,12 @@ def relay(study: Study, key: Path, listen: str | None = None) -> Iterator[Hub]:
     if not hubs:
         raise StudyError(
             f"{study.path}: coordinator.hubs is missing, so nobody would come here: write the addresses of further "
-            "hubs there, and give everyone the new study file"
+            "hubs there, and give everyone the new study file [ST580]"
         )
     if listen is None and len(hubs) > 1:
         raise StudyError(
-            f"{study.path}: coordinator.hubs names {len(hubs)} hubs: say with --listen HOST:PORT which one this is"
+            f"{study.path}: coordinator.hubs names {len(hubs)} hubs: say with --listen HOST:PORT "
+            "which one this is [ST581]"
         )
     certificates = study.certificates()
     identity = load_identity(key, COORDINATOR, certificates)

@@ -72,7 +72,9 @@ def check_repeat(study: Study, config: PartyConfig, approve: Approve | None, aga
         return said
     if callable(again):
         if not again(f"{study.name!r} {said}"):
-            raise PolicyError(f"study {study.name!r} was not run again by {config.name}'s operator; nothing was sent")
+            raise PolicyError(
+                f"study {study.name!r} was not run again by {config.name}'s operator; nothing was sent [PO027]"
+            )
     elif approve is None or isinstance(approve, ByDigest):
         raise PolicyError(refusal(study, said))
     return said
@@ -81,7 +83,8 @@ def check_repeat(study: Study, config: PartyConfig, approve: Approve | None, aga
 def refusal(study: Study, said: str) -> str:
     """The sentence for whoever can answer no question."""
     return (
-        f"study {study.name!r} {said}: its result is in that run's folder; add `--again` to run, and spend, once more"
+        f"study {study.name!r} {said}: its result is in that run's folder; add `--again` to run, and "
+        "spend, once more [PO028]"
     )
 
 

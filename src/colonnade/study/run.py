@@ -261,10 +261,10 @@ def _recorded(record: RunRecord) -> Iterator[None]:
         record.fail(type(error).__name__, str(error), error.exit_code)
         raise
     except (KeyboardInterrupt, Interrupted):
-        record.fail("Interrupted", "interrupted by the operator", Interrupted.exit_code)
+        record.fail("Interrupted", "interrupted by the operator [CO041]", Interrupted.exit_code)
         raise
     except BaseException as error:
-        record.fail(type(error).__name__, "stopped by an error that was not foreseen", 70)
+        record.fail(type(error).__name__, "stopped by an error that was not foreseen [CO042]", 70)
         raise
 
 
@@ -297,7 +297,7 @@ def _publish(model: Estimator, record: RunRecord) -> None:
     except StudyError as error:
         raise StorageError(
             f"the study ended well and {record.folder / 'model.json'} is whole, but {error}: mend that, load the model "
-            "in Python, and call its publish with a folder; do not run the study again"
+            "in Python, and call its publish with a folder; do not run the study again [SO040]"
         ) from None
 
 
@@ -317,7 +317,8 @@ def _keep(model: Estimator, record: RunRecord) -> None:
 
 def _lost(model: Estimator, target: Path, why: str, elsewhere: str) -> StorageError:
     lost = StorageError(
-        f"the study ended well and stays spent, but {target} cannot be written ({why}): make room, and {elsewhere}"
+        f"the study ended well and stays spent, but {target} cannot be written ({why}): make room, "
+        f"and {elsewhere} [SO041]"
     )
     lost.model = model
     return lost
@@ -328,7 +329,8 @@ def _finish(record: RunRecord, **facts: Any) -> None:
     record.finish(**facts)
     if record.lost:
         raise StorageError(
-            f"the study ended well and {record.folder / 'model.json'} is whole, but its record has gaps: {record.lost}"
+            f"the study ended well and {record.folder / 'model.json'} is whole, but its record has "
+            f"gaps: {record.lost} [SO042]"
         )
 
 
@@ -374,7 +376,7 @@ def _reservation(ledger: Ledger, entry: Entry, record: RunRecord) -> Iterator[No
     except LedgerError as error:
         raise LedgerError(
             f"the study ended well and {record.folder / 'model.json'} is whole; it stays spent, so do not run it "
-            f"again; but the ledger does not say how it ended: {error}"
+            f"again; but the ledger does not say how it ended: {error} [LE039]"
         ) from None
 
 

@@ -51,7 +51,7 @@ class PricePart(BudgetPart):
         if isinstance(epsilon, dict) and OTHERS in epsilon:
             raise ValueError(
                 f"has no {OTHERS!r} here: it means all but one party over all its studies, so it belongs into the "
-                "[policy.budget] of a party; name party, pair, coalition or everyone"
+                "[policy.budget] of a party; name party, pair, coalition or everyone [VA219]"
             )
         return epsilon
 
@@ -84,7 +84,9 @@ class CoordinatorPart(Part):
     def _each_once(self) -> CoordinatorPart:
         all_hubs = [_place(address) for address in self.lane_hubs]
         if twice := [address for address in self.hubs if all_hubs.count(_place(address)) > 1]:
-            raise ValueError(f"names the hub {twice[0]} twice: address is the first hub, and hubs are further ones")
+            raise ValueError(
+                f"names the hub {twice[0]} twice: address is the first hub, and hubs are further ones [VA220]"
+            )
         return self
 
     @property
@@ -128,7 +130,9 @@ class StudyFile(Part):
     @classmethod
     def _plain_name(cls, name: str) -> str:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9 _.-]{0,79}", name):
-            raise ValueError("must be 1 to 80 letters, digits, blanks, '_', '.' or '-', a letter or digit first")
+            raise ValueError(
+                "must be 1 to 80 letters, digits, blanks, '_', '.' or '-', a letter or digit first [VA221]"
+            )
         return name
 
     @model_validator(mode="after")
@@ -136,21 +140,23 @@ class StudyFile(Part):
         for name in self.parties:
             check_name(name)
             if name == OTHERS:
-                raise ValueError(f"parties - {name!r} is a reserved word and cannot name a party")
+                raise ValueError(f"parties - {name!r} is a reserved word and cannot name a party [VA222]")
         holders: dict[str, str] = {}
         for name, pin in self.pins.items():
             if (other := holders.setdefault(pin.strip().lower(), name)) != name:
-                raise ValueError(f"pins gives {other} and {name} the same certificate: they would be one participant")
+                raise ValueError(
+                    f"pins gives {other} and {name} the same certificate: they would be one participant [VA223]"
+                )
         if strangers := sorted(set(self.pins) - {*self.parties, COORDINATOR}):
-            raise ValueError(f"pins names {', '.join(strangers)}, who takes no part in the study")
+            raise ValueError(f"pins names {', '.join(strangers)}, who takes no part in the study [VA224]")
         for key, names in self.task.parties_named.items():
             if strangers := sorted(set(names) - set(self.parties)):
-                raise ValueError(f"task.{key} names {', '.join(strangers)}, who is no party of the study")
+                raise ValueError(f"task.{key} names {', '.join(strangers)}, who is no party of the study [VA225]")
         if (model := self.task.marked(NAMES_MODEL)) is not None:
             try:
                 checked_path(model)
             except ValueError as error:
-                raise ValueError(f"task.model {error}") from None
+                raise ValueError(f"task.model {error} [VA226]") from None
         if not registry.load(self.task.kind).shares:
             self._check_without_shares()
         if self.align is not None:
@@ -170,10 +176,11 @@ class StudyFile(Part):
         if self.lanes is None:
             return self
         if self.align is None:
-            raise ValueError("lanes needs [align]: people are divided by the keys that it names")
+            raise ValueError("lanes needs [align]: people are divided by the keys that it names [VA227]")
         if self.align.mode == "fuzzy":
             raise ValueError(
-                'lanes does not work with align.mode = "fuzzy": people who are alike may be in different partitions'
+                'lanes does not work with align.mode = "fuzzy": people who are alike may be in '
+                "different partitions [VA228]"
             )
         return self
 
@@ -182,18 +189,18 @@ class StudyFile(Part):
         kind = self.task.kind
         if "committee" in self.model_fields_set:
             raise ValueError(
-                f'committee has no meaning with task.kind = "{kind}", where nobody holds shares: delete it'
+                f'committee has no meaning with task.kind = "{kind}", where nobody holds shares: delete it [VA229]'
             )
         for key in ("security", "inputs", "noise_missing"):
             if key in self.model_fields_set:
                 raise ValueError(
                     f'{key} has no meaning with task.kind = "{kind}", where nobody holds shares that others could '
-                    "check: delete it"
+                    "check: delete it [VA230]"
                 )
         if self.align is not None and self.align.hidden:
             raise ValueError(
                 f'align.hidden = true does not work with task.kind = "{kind}", whose parties must know which rows are '
-                "common: delete it, or choose another kind of task"
+                "common: delete it, or choose another kind of task [VA231]"
             )
 
     @model_validator(mode="after")
@@ -202,7 +209,7 @@ class StudyFile(Part):
         if self.inputs in ("covert", "proven") and self.security != "active":
             raise ValueError(
                 f'inputs = "{self.inputs}" means that owners prove their bounds to seats that check: it needs '
-                'security = "active"'
+                'security = "active" [VA232]'
             )
         return self
 
@@ -211,9 +218,9 @@ class StudyFile(Part):
         """Raise an error unless epsilon is given in exactly one place: in the budget, or in the task."""
         own = self.task.own_price
         if own and self.budget.epsilon is not None:
-            raise ValueError(f"budget.epsilon has no meaning beside task.{own}: leave one of them out")
+            raise ValueError(f"budget.epsilon has no meaning beside task.{own}: leave one of them out [VA233]")
         if not own and self.budget.epsilon is None:
-            raise ValueError("budget.epsilon is missing")
+            raise ValueError("budget.epsilon is missing [VA234]")
         return self
 
 
@@ -222,9 +229,9 @@ def host_and_port(address: str) -> str:
     host, _, port = address.rpartition(":")
     bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     if not bare or any(c.isspace() for c in host) or (":" in host and bare == host):
-        raise ValueError("must be host:port, such as hub.example.org:7443 or [::1]:7443")
+        raise ValueError("must be host:port, such as hub.example.org:7443 or [::1]:7443 [VA235]")
     if not (port.isdigit() and 0 < int(port) < 65536):
-        raise ValueError("must end in a port from 1 to 65535")
+        raise ValueError("must end in a port from 1 to 65535 [VA236]")
     return address
 
 
@@ -239,5 +246,5 @@ def _as_written(check: Callable[[], object], value: Any) -> Any:
     try:
         check()
     except PrivacyError as error:
-        raise ValueError(f"- {error}") from None
+        raise ValueError(f"- {error} [VA237]") from None
     return value

@@ -68,7 +68,7 @@ class Study:
         with reading.noted() as read:
             study = cls._load(path)
         if not all(read.values()):
-            raise StudyError(f"{path}: a file of this study has changed while it was read; read it again")
+            raise StudyError(f"{path}: a file of this study has changed while it was read; read it again [ST592]")
         study.read = read
         return study
 
@@ -76,9 +76,9 @@ class Study:
     def _load(cls, path: Path) -> Study:
         raw = read_toml(path, "study file")
         if "policy" in raw and "task" not in raw:
-            raise StudyError(f"{path} is a party's own file: name the study file in its place")
+            raise StudyError(f"{path} is a party's own file: name the study file in its place [ST593]")
         if "columns" in raw and "task" not in raw:
-            raise StudyError(f"{path} is a schema: name the study file in its place")
+            raise StudyError(f"{path} is a schema: name the study file in its place [ST594]")
         section = ""
         try:
             with naming(path):
@@ -88,7 +88,7 @@ class Study:
                 section = ""
                 study = cls(path, StudyFile.model_validate(raw))
         except ValidationError as error:
-            raise StudyError(f"{path}: {first_problem(error, section)}") from None
+            raise StudyError(f"{path}: {first_problem(error, section)} [ST595]") from None
         study.roster  # noqa: B018 - the schemas must be there and fit
         study._check_label()
         return study
@@ -162,7 +162,7 @@ class Study:
         try:
             return schema if columns is None else schema.select(columns)
         except SchemaError as error:
-            raise SchemaError(f"{self.path}: parties.{party}.columns - {error}") from None
+            raise SchemaError(f"{self.path}: parties.{party}.columns - {error} [SC003]") from None
 
     @property
     def model_file(self) -> Path | None:
@@ -185,18 +185,24 @@ class Study:
         owner, column = owner_of(label, self.roster.schemas)
         if owner is None:
             hint = full_suggestion(label, columns_of(self.roster.schemas))
-            raise StudyError(f"{self.path}: task.label names {label!r}, and no party of the study begins it{hint}")
+            raise StudyError(
+                f"{self.path}: task.label names {label!r}, and no party of the study begins it{hint} [ST596]"
+            )
         if column not in self.roster.schemas[owner].names:
             holders = [f"{name}.{column}" for name, schema in self.roster.schemas.items() if column in schema.names]
             near = full_suggestion(label, holders or columns_of(self.roster.schemas))
             brings = listed(self.roster.schemas[owner].names)
             hint = near or f"; those it brings are {brings}: add it to the schema and columns of {owner}"
-            raise StudyError(f"{self.path}: task.label - {owner} brings no column {column!r} to this study{hint}")
+            raise StudyError(
+                f"{self.path}: task.label - {owner} brings no column {column!r} to this study{hint} [ST597]"
+            )
 
     def runnable(self) -> Study:
         """This study, if it can be run; otherwise an error, before anything is written or sent."""
         if (why := self.planner.why_not_run) is not None:
-            raise StudyError(f"study {self.name!r} {why}: see what it costs with `colonnade privacy {self.path.name}`")
+            raise StudyError(
+                f"study {self.name!r} {why}: see what it costs with `colonnade privacy {self.path.name}` [ST598]"
+            )
         return self
 
     def estimator(self) -> Estimator:
@@ -292,7 +298,7 @@ class Study:
             if pin is None:
                 raise IdentityError(
                     f"{self.path} has no pin for {name}: put its certificate at certs/{name}.crt and run "
-                    f"`colonnade init pins {self.path.name}`"
+                    f"`colonnade init pins {self.path.name}` [ID009]"
                 )
             found[name] = Certificate.load(self.folder / "certs" / f"{name}.crt", pin)
         keys: dict[str, str] = {}
@@ -300,7 +306,7 @@ class Study:
             if (other := keys.setdefault(certificate.key_fingerprint, name)) != name:
                 raise IdentityError(
                     f"{self.path}: {other} and {name} have the same key, so they would be one participant with two "
-                    "names; each needs a key of its own"
+                    "names; each needs a key of its own [ID010]"
                 )
         return found
 
@@ -346,9 +352,9 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
     try:
         return reading.read_toml(path)
     except reading.Malformed as error:
-        raise StudyError(f"the {what} {path} is not valid TOML: {error}") from None
+        raise StudyError(f"the {what} {path} is not valid TOML: {error} [ST599]") from None
     except reading.Unreadable as error:
-        raise StudyError(f"the {what} {path} cannot be read: {error}") from None
+        raise StudyError(f"the {what} {path} cannot be read: {error} [ST600]") from None
 
 
 def first_problem(error: ValidationError, section: str = "") -> str:
@@ -378,9 +384,9 @@ def write_pins(path: Path, pins: Mapping[str, str]) -> None:
     try:
         text = reading.read_text(path)
     except reading.Unreadable as error:
-        raise StudyError(f"the study file {path} cannot be read: {error}") from None
+        raise StudyError(f"the study file {path} cannot be read: {error} [ST601]") from None
     head, found, rest = text.partition("\n[pins]")
     if found and "\n[" in rest:
-        raise StudyError(f"{path}: [pins] must be the last table of the file, so that it can be rewritten")
+        raise StudyError(f"{path}: [pins] must be the last table of the file, so that it can be rewritten [ST602]")
     lines = "".join(f"{json.dumps(name)} = {json.dumps(pin)}\n" for name, pin in pins.items())
     write_whole(path.resolve(), f"{head.rstrip()}\n\n[pins]\n{lines}".encode())

@@ -36,7 +36,7 @@ class Bins:
 
     def __post_init__(self) -> None:
         if not np.array_equal(self.of(encode_number(self._least, self.column)), np.arange(len(self))):
-            raise SchemaError("the edges are too close to each other for 64-bit numbers; use fewer bins")
+            raise SchemaError("the edges are too close to each other for 64-bit numbers; use fewer bins [SC004]")
 
     def __len__(self) -> int:
         return len(self.edges) - 1
@@ -132,24 +132,24 @@ def equal_edges(column: Number, bins: int) -> Edges:
 def given_edges(column: Number, edges: Sequence[float] | Sequence[str]) -> Edges:
     """The edges that somebody chose, as they cut the column's range; its bounds are edges without being named."""
     if isinstance(edges, str) or not isinstance(edges, Sequence) or not edges:
-        raise SchemaError(f"bins must be a number of bins or a list of edges, not {edges!r}")
+        raise SchemaError(f"bins must be a number of bins or a list of edges, not {edges!r} [SC005]")
     numbers = [_real(edge) if isinstance(edge, int | float) else _since(column, edge) for edge in edges]
     for left, right in pairwise(numbers):
         if right < left:
-            raise SchemaError(f"the edge {right:g} comes after {left:g}; list the edges in ascending order")
+            raise SchemaError(f"the edge {right:g} comes after {left:g}; list the edges in ascending order [SC006]")
     if any(numbers[place] == numbers[place + 2] for place in range(len(numbers) - 2)):
-        raise SchemaError("an edge is listed three times; twice makes a bin of this value alone")
+        raise SchemaError("an edge is listed three times; twice makes a bin of this value alone [SC007]")
     for outside in ([edge for edge in numbers if edge < column.low], [edge for edge in numbers if edge > column.high]):
         if len(outside) > 1:
             raise SchemaError(
                 f"the edges {outside[0]:g} and {outside[1]:g} are both beyond the bounds {column.low:g} and "
-                f"{column.high:g}; delete all but one of those"
+                f"{column.high:g}; delete all but one of those [SC008]"
             )
     within = [min(max(edge, column.low), column.high) for edge in numbers]
     within = [*([] if within[0] == column.low else [column.low]), *within]
     within += [] if within[-1] == column.high else [column.high]
     if len(within) > MAX_BINS + 1:
-        raise SchemaError(f"{len(within) - 1} bins are more than {MAX_BINS}; give fewer edges")
+        raise SchemaError(f"{len(within) - 1} bins are more than {MAX_BINS}; give fewer edges [SC009]")
     return _between_whole(column, within) if column.whole else tuple(within)
 
 
@@ -174,7 +174,7 @@ def _between_whole(column: Number, edges: Sequence[float]) -> Edges:
 
 def _check_count(bins: object) -> None:
     if isinstance(bins, bool) or not isinstance(bins, int) or not 1 <= bins <= MAX_BINS:
-        raise SchemaError(f"the number of bins must be a whole number from 1 to {MAX_BINS}, not {bins!r}")
+        raise SchemaError(f"the number of bins must be a whole number from 1 to {MAX_BINS}, not {bins!r} [SC010]")
 
 
 def _since(column: Number, edge: object) -> float:
@@ -183,5 +183,5 @@ def _since(column: Number, edge: object) -> float:
 
 def _real(edge: object) -> float:
     if isinstance(edge, bool) or not isinstance(edge, int | float) or not math.isfinite(edge):
-        raise SchemaError(f"an edge of a bin must be a finite number, not {edge!r}")
+        raise SchemaError(f"an edge of a bin must be a finite number, not {edge!r} [SC011]")
     return float(edge)

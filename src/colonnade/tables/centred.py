@@ -44,7 +44,7 @@ class Centred:
 
     def __post_init__(self) -> None:
         if self.norm not in ("l2", "l1"):
-            raise SchemaError(f'a norm is "l2" or "l1", not {self.norm!r}')
+            raise SchemaError(f'a norm is "l2" or "l1", not {self.norm!r} [SC012]')
         if self.label is not None:
             self.schema.require([self.label])
 
@@ -98,7 +98,7 @@ class Centred:
     def labels(self, table: Table) -> NDArray[np.float64]:
         """The encoded label, not centred: one row for each person, in the table's order."""
         if self.label is None:
-            raise SchemaError("this party holds no label; name one of its columns")
+            raise SchemaError("this party holds no label; name one of its columns [SC013]")
         return as_label(self._checked(table).column(self.label), self.schema.columns[self.label])
 
     def centre(self, features: Matrix) -> Matrix:
@@ -110,7 +110,7 @@ class Centred:
 
     def _checked(self, table: Table) -> Table:
         if table.schema != self.schema:
-            raise DataError(f"{table.source} was read under another schema than the one that is centred")
+            raise DataError(f"{table.source} was read under another schema than the one that is centred [DA135]")
         return table
 
     @property

@@ -101,7 +101,9 @@ class ColumnCoding:
     def _checked(self, masses: NDArray[np.float64]) -> NDArray[np.float64]:
         found = np.asarray(masses, dtype=np.float64)
         if found.shape != (self.size,) or not np.isfinite(found).all():
-            raise DataError(f"column {self.name!r} needs a finite probability for each of its {self.size} codes")
+            raise DataError(
+                f"column {self.name!r} needs a finite probability for each of its {self.size} codes [DA136]"
+            )
         return np.maximum(found, 0.0)
 
 
@@ -138,7 +140,7 @@ class CodedRows:
 
     def __post_init__(self) -> None:
         if self.table.schema.with_clip(None) != self.coding.schema.with_clip(None):
-            raise DataError(f"{self.table.source} was read under another schema than the one that is coded")
+            raise DataError(f"{self.table.source} was read under another schema than the one that is coded [DA137]")
 
     @property
     def ids(self) -> Sequence[str]:
@@ -189,7 +191,7 @@ def joint_names(schemas: Mapping[str, Schema]) -> tuple[str, ...]:
         names = longer
     if twice := [name for name, often in times.items() if often > 1]:
         raise SchemaError(
-            f"two columns are both called {twice[0]!r} with their party's name; rename a column or a party"
+            f"two columns are both called {twice[0]!r} with their party's name; rename a column or a party [SC014]"
         )
     return tuple(names)
 
@@ -209,14 +211,20 @@ def decode_codes(
     columns = [column for coding in codings.values() for column in coding.columns]
     given = np.asarray(codes)
     if given.ndim != 2 or given.shape[1] != len(columns) or not np.issubdtype(given.dtype, np.integer):
-        raise DataError(f"codes must be whole numbers in rows of {len(columns)}, but their shape is {given.shape}")
+        raise DataError(
+            f"codes must be whole numbers in rows of {len(columns)}, but their shape is {given.shape} [DA138]"
+        )
     masses = [None] * len(columns) if densities is None else list(densities)
     if len(masses) != len(columns):
-        raise DataError(f"there are densities for {len(masses)} of {len(columns)} columns; give one for each, or None")
+        raise DataError(
+            f"there are densities for {len(masses)} of {len(columns)} columns; give one for each, or None [DA139]"
+        )
     cells = []
     for column, own, mass in zip(columns, given.T, masses, strict=True):
         if own.size and not (own.min() >= 0 and own.max() < column.size):
-            raise DataError(f"column {column.name!r} has codes from 0 to {column.size - 1}, and others were given")
+            raise DataError(
+                f"column {column.name!r} has codes from 0 to {column.size - 1}, and others were given [DA140]"
+            )
         cells.append(column.cells(own.astype(np.int64), stream, mass))
     names = joint_names({party: coding.schema for party, coding in codings.items()})
     return pa.table(cells, names=list(names))
@@ -226,7 +234,7 @@ def _coded(name: str, column: Column, chosen: Mapping[str, Any], default: int) -
     if not isinstance(column, Number):
         if name in chosen:
             raise SchemaError(
-                f"bins of column {name!r}: it is a {column.kind}, and only numbers have bins; delete them"
+                f"bins of column {name!r}: it is a {column.kind}, and only numbers have bins; delete them [SC015]"
             )
         return ColumnCoding(name, column)
     asked = chosen.get(name, default)
@@ -234,4 +242,4 @@ def _coded(name: str, column: Column, chosen: Mapping[str, Any], default: int) -
         edges = equal_edges(column, asked) if isinstance(asked, int) else given_edges(column, asked)
         return ColumnCoding(name, column, Bins(column, edges))
     except SchemaError as error:
-        raise SchemaError(f"bins of column {name!r}: {error}") from None
+        raise SchemaError(f"bins of column {name!r}: {error} [SC016]") from None

@@ -43,39 +43,45 @@ class Number:
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
         if not low < high:
-            raise SchemaError(f"low ({low:g}) must be below high ({high:g}); correct the two bounds")
+            raise SchemaError(f"low ({low:g}) must be below high ({high:g}); correct the two bounds [SC017]")
         _text("unit", self.unit)
         _one_of("scale", self.scale, ("signed", "unit"))
         _one_of("transform", self.transform, ("none", "log1p"))
         if self.transform == "log1p" and low < 0:
-            raise SchemaError(f'transform = "log1p" needs low >= 0, not {low:g}; raise low or drop the transform')
+            raise SchemaError(
+                f'transform = "log1p" needs low >= 0, not {low:g}; raise low or drop the transform [SC018]'
+            )
         start, end = self.ends
         if not 0 < end - start < math.inf:
-            raise SchemaError("low and high are too close or too far apart for 64-bit numbers; change them")
+            raise SchemaError("low and high are too close or too far apart for 64-bit numbers; change them [SC019]")
         self._check_missing()
         self._check_whole()
 
     def _check_missing(self) -> None:
         if isinstance(self.missing, str):
             if self.missing not in _NUMBER_WORDS:
-                raise SchemaError(f"missing must be a number or one of {_listed(_NUMBER_WORDS)}, not {self.missing!r}")
+                raise SchemaError(
+                    f"missing must be a number or one of {_listed(_NUMBER_WORDS)}, not {self.missing!r} [SC020]"
+                )
             return
         stand_in = _real("missing", self.missing)
         if not self.low <= stand_in <= self.high:
-            raise SchemaError(f"missing ({stand_in:g}) must lie between low and high")
+            raise SchemaError(f"missing ({stand_in:g}) must lie between low and high [SC021]")
         object.__setattr__(self, "missing", stand_in)
 
     def _check_whole(self) -> None:
         if not isinstance(self.whole, bool):
-            raise SchemaError(f"whole must be true or false, not {self.whole!r}")
+            raise SchemaError(f"whole must be true or false, not {self.whole!r} [SC022]")
         if not self.whole:
             return
         for what in ("low", "high", "missing"):
             value = getattr(self, what)
             if isinstance(value, float) and not value.is_integer():
-                raise SchemaError(f"{what} ({value:g}) must be a whole number where whole = true; round it")
+                raise SchemaError(f"{what} ({value:g}) must be a whole number where whole = true; round it [SC023]")
         if max(abs(self.low), abs(self.high)) > MAX_WHOLE:
-            raise SchemaError("whole = true needs bounds of at most 10^12 in size; drop it or change the bounds")
+            raise SchemaError(
+                "whole = true needs bounds of at most 10^12 in size; drop it or change the bounds [SC024]"
+            )
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -116,22 +122,24 @@ class Category:
 
     def __post_init__(self) -> None:
         if isinstance(self.values, str) or not isinstance(self.values, Sequence):
-            raise SchemaError("values must be a list of texts")
+            raise SchemaError("values must be a list of texts [SC025]")
         values = tuple(_value(value) for value in self.values)
         object.__setattr__(self, "values", values)
         if not values:
-            raise SchemaError("values is empty; list every value the column may take")
+            raise SchemaError("values is empty; list every value the column may take [SC026]")
         if len(values) > MAX_VALUES:
-            raise SchemaError(f"values lists {len(values)} entries of at most {MAX_VALUES}; group the rare ones")
+            raise SchemaError(
+                f"values lists {len(values)} entries of at most {MAX_VALUES}; group the rare ones [SC027]"
+            )
         if len(set(values)) < len(values):
             twice = next(value for place, value in enumerate(values) if value in values[:place])
-            raise SchemaError(f"values lists {twice!r} twice; delete one of them")
+            raise SchemaError(f"values lists {twice!r} twice; delete one of them [SC028]")
         if not isinstance(self.missing, str):
             object.__setattr__(self, "missing", _value(self.missing))
         if self.missing == NOWHERE and NOWHERE in values:
-            raise SchemaError('missing = "none" is ambiguous because "none" is also a value; rename the value')
+            raise SchemaError('missing = "none" is ambiguous because "none" is also a value; rename the value [SC029]')
         if self.missing not in (REFUSE, NOWHERE, *values):
-            raise SchemaError(f'missing must be "refuse", "none" or one of the values, not {self.missing!r}')
+            raise SchemaError(f'missing must be "refuse", "none" or one of the values, not {self.missing!r} [SC030]')
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -158,7 +166,7 @@ class Flag:
 
     def __post_init__(self) -> None:
         if self.missing != REFUSE and not isinstance(self.missing, bool):
-            raise SchemaError(f'missing must be "refuse", true or false, not {self.missing!r}')
+            raise SchemaError(f'missing must be "refuse", true or false, not {self.missing!r} [SC031]')
 
     def fields(self) -> dict[str, Field]:
         """The column as plain values, in the order they are written to a file."""
@@ -205,23 +213,25 @@ def flag(*, missing: bool | str = REFUSE) -> Flag:
 
 def _real(what: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise SchemaError(f"{what} must be a number, not {value!r}")
+        raise SchemaError(f"{what} must be a number, not {value!r} [SC032]")
     try:
         found = float(value)
     except OverflowError:
         found = math.inf
     if not math.isfinite(found):
-        raise SchemaError(f"{what} must be a finite number, not {value!r}; state a bound that everybody may know")
+        raise SchemaError(
+            f"{what} must be a finite number, not {value!r}; state a bound that everybody may know [SC033]"
+        )
     return found + 0.0  # minus zero would change the digest, not the meaning
 
 
 def _text(what: str, value: object) -> str:
     if not isinstance(value, str):
-        raise SchemaError(f"{what} must be a text, not {value!r}")
+        raise SchemaError(f"{what} must be a text, not {value!r} [SC034]")
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise SchemaError(f"{what} holds characters that are not valid Unicode") from None
+        raise SchemaError(f"{what} holds characters that are not valid Unicode [SC035]") from None
     return value
 
 
@@ -229,13 +239,13 @@ def _value(value: object) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if not _text("each of values", value):
-        raise SchemaError('values holds an empty text; say what an empty cell means with "missing" instead')
+        raise SchemaError('values holds an empty text; say what an empty cell means with "missing" instead [SC036]')
     return str(value)
 
 
 def _one_of(what: str, value: object, choices: Sequence[str]) -> None:
     if value not in choices:
-        raise SchemaError(f"{what} must be one of {_listed(choices)}, not {value!r}")
+        raise SchemaError(f"{what} must be one of {_listed(choices)}, not {value!r} [SC037]")
 
 
 def _listed(words: Sequence[str]) -> str:

@@ -81,9 +81,9 @@ class Dataset:
         each organisation knows only that share of the people, drawn independently.
         """
         if kind not in ("csv", "parquet"):
-            raise DatasetError(f'kind must be "csv" or "parquet", not {kind!r}')
+            raise DatasetError(f'kind must be "csv" or "parquet", not {kind!r} [DS001]')
         if not 0 < overlap <= 1:
-            raise DatasetError(f"overlap must lie above 0 and at most 1, not {overlap}")
+            raise DatasetError(f"overlap must lie above 0 and at most 1, not {overlap} [DS002]")
         place = Path(folder)
         place.mkdir(parents=True, exist_ok=True)
         # The row order of a demonstration's files: no privacy rests on it.

@@ -100,17 +100,18 @@ class Date:
         listed = [self.parts] if isinstance(self.parts, str) else list(self.parts)
         if not listed or len(set(listed)) < len(listed) or not set(listed) <= set(_PARTS):
             raise SchemaError(
-                f'as must be "days", "month", "weekday" or a list of some of them, each once, not {self.parts!r}'
+                'as must be "days", "month", "weekday" or a list of some of them, each once, not '
+                f"{self.parts!r} [SC038]"
             )
         if not isinstance(self.column, str):
-            raise SchemaError(f"column must be a text, the name of a column in the file, not {self.column!r}")
+            raise SchemaError(f"column must be a text, the name of a column in the file, not {self.column!r} [SC039]")
         check_format(self.format)
         if (self.first is None) != (self.last is None) or ("days" in listed and self.first is None):
-            raise SchemaError('from and until, the first and the last day, must both be given for as = "days"')
+            raise SchemaError('from and until, the first and the last day, must both be given for as = "days" [SC040]')
         if self.first is not None and self.last is not None:
             first, last = as_day("from", self.first), as_day("until", self.last)
             if first >= last:
-                raise SchemaError(f"from ({first}) must be before until ({last}); correct the two days")
+                raise SchemaError(f"from ({first}) must be before until ({last}); correct the two days [SC041]")
             object.__setattr__(self, "first", first)
             object.__setattr__(self, "last", last)
         self.columns("date")  # what is missing must fit each part
@@ -127,10 +128,10 @@ class Date:
             first, last = as_day("from", self.first), as_day("until", self.last)
             if isinstance(stand_in, str) and stand_in not in (REFUSE, NOWHERE, "middle"):
                 raise SchemaError(
-                    f'missing must be "refuse", "none", "middle", "from", "until" or a day, not {stand_in!r}'
+                    f'missing must be "refuse", "none", "middle", "from", "until" or a day, not {stand_in!r} [SC042]'
                 )
             if isinstance(stand_in, Day) and not first <= stand_in <= last:
-                raise SchemaError(f"missing ({stand_in}) must lie between from and until")
+                raise SchemaError(f"missing ({stand_in}) must lie between from and until [SC043]")
             missing = stand_in if isinstance(stand_in, str) else float((stand_in - first).days)
             span, unit = float((last - first).days), f"days since {first}"
             return Days(0.0, span, unit, "signed", "none", missing, True, first.isoformat(), self.format, column)
@@ -146,7 +147,7 @@ class Date:
         if self.missing in ("from", "until"):
             found = self.first if self.missing == "from" else self.last
             if not isinstance(found, Day):
-                raise SchemaError(f"missing = {self.missing!r} needs from and until")
+                raise SchemaError(f"missing = {self.missing!r} needs from and until [SC044]")
             return found
         if isinstance(self.missing, str) and not _ISO.fullmatch(self.missing):
             return self.missing
@@ -198,12 +199,12 @@ def decoded_column(column: Column) -> Column:
 def check_format(format: object) -> None:
     """Raise unless a format has year, month and day once each, in digits, so that every machine reads it alike."""
     if not isinstance(format, str):
-        raise SchemaError(f"format must be a text such as {ISO_DATE!r}, not {format!r}")
+        raise SchemaError(f"format must be a text such as {ISO_DATE!r}, not {format!r} [SC045]")
     found = _DIRECTIVE.findall(format)
     if sorted(found) != ["Y", "d", "m"] or re.search(r"[0-9%]", _DIRECTIVE.sub("", format)):
         raise SchemaError(
             f"format = {format!r} cannot be read: it has %Y, %m and %d once each and signs between them, such as "
-            '"%d.%m.%Y"; names of months, years of two digits and times of day are not read'
+            '"%d.%m.%Y"; names of months, years of two digits and times of day are not read [SC046]'
         )
 
 
@@ -230,4 +231,4 @@ def as_day(what: str, value: object) -> Day:
             return Day.fromisoformat(value)
         except ValueError:
             pass
-    raise SchemaError(f'{what} must be a day such as "2015-01-31", not {value!r}')
+    raise SchemaError(f'{what} must be a day such as "2015-01-31", not {value!r} [SC047]')

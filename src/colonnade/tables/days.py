@@ -19,7 +19,7 @@ TIMED = r"^[0-9]{1,4}[-./][0-9]{1,2}[-./][0-9]{1,4}[T ]+[0-9]{1,2}:"
 _STEPS_A_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # of the years 1 to 9999, counted from 1970-01-01
 _THURSDAY = 3  # 1970-01-01
-_TIME_OF_DAY = "the cell has a time of day; keep the date alone"
+_TIME_OF_DAY = "the cell has a time of day; keep the date alone [DA141]"
 
 
 def days_since(column: Any, declared: Days, place: Place) -> tuple[NDArray[np.float64], Mask]:
@@ -57,7 +57,7 @@ def days_of(column: Any, format: str, place: Place) -> tuple[NDArray[np.int64], 
     if pa.types.is_timestamp(kind) and kind.tz is not None:
         raise DataError(
             f"{place.source}: column {place.column!r} holds times of a time zone, whose day depends on where one is; "
-            "store dates"
+            "store dates [DA142]"
         )
     missing = np.asarray(array.is_null())
     steps = _STEPS_A_DAY[kind.unit] if pa.types.is_timestamp(kind) else 86_400_000 if pa.types.is_date64(kind) else 1
@@ -65,7 +65,7 @@ def days_of(column: Any, format: str, place: Place) -> tuple[NDArray[np.int64], 
     days, time = np.divmod(np.array(pc.fill_null(whole, 0), dtype=np.int64), steps)
     place.refuse((time > 0) & ~missing, _TIME_OF_DAY)
     far = (days < _FIRST_DAY) | (days > _LAST_DAY)
-    place.refuse(far, "the year is not within 1 to 9999; correct the date or leave the cell empty")
+    place.refuse(far, "the year is not within 1 to 9999; correct the date or leave the cell empty [DA143]")
     days[missing | far | (time > 0)] = 0
     return days, missing
 
@@ -103,5 +103,8 @@ def _advice(bad: Any, format: str) -> str:
     if pc.all(pc.match_substring_regex(bad, TIMED)).as_py():
         return _TIME_OF_DAY
     if others := fitting_formats(bad):
-        return f'the date is not written as format = "{format}" says; the schema can say format = "{others[0]}" instead'
-    return f'the cell is not a date as format = "{format}" writes it; correct it or leave it empty'
+        return (
+            f'the date is not written as format = "{format}" says; the schema can say format = '
+            f'"{others[0]}" instead [DA144]'
+        )
+    return f'the cell is not a date as format = "{format}" writes it; correct it or leave it empty [DA145]'

@@ -58,26 +58,26 @@ def _by_column(schema: Schema, encoded: ArrayLike | Mapping[str, ArrayLike]) -> 
     schema.require(encoded)
     lacking = [name for name in schema.names if name not in encoded]
     if lacking:
-        raise DataError(f"there are no encoded numbers for {listed(lacking)}; give an array for each column")
+        raise DataError(f"there are no encoded numbers for {listed(lacking)}; give an array for each column [DA146]")
     found = {}
     for name, column in schema.columns.items():
         part = np.asarray(encoded[name], dtype=np.float64)
         found[name] = part[:, None] if part.ndim == 1 else part
         _check_width(found[name], len(column.parts), f"column {name!r}")
     if len({len(part) for part in found.values()}) > 1:
-        raise DataError("the encoded columns have different numbers of rows; give each as many as the others")
+        raise DataError("the encoded columns have different numbers of rows; give each as many as the others [DA147]")
     return found
 
 
 def _check_width(found: Matrix, width: int, what: str) -> None:
     if found.ndim != 2 or found.shape[1] != width:
-        raise DataError(f"{what} must have rows of {width} encoded columns, but its shape is {found.shape}")
+        raise DataError(f"{what} must have rows of {width} encoded columns, but its shape is {found.shape} [DA148]")
 
 
 def _finite(part: Matrix, name: str) -> Matrix:
     if not np.isfinite(part).all():
         strange = np.asarray(~np.isfinite(part).all(axis=1))
-        raise _place(part, name).fail(strange, "the encoded number is not finite")
+        raise _place(part, name).fail(strange, "the encoded number is not finite [DA149]")
     return part
 
 
@@ -134,7 +134,7 @@ def _drawn(part: Matrix, nowhere: bool, name: str, stream: Stream) -> NDArray[np
     total = np.maximum(sums[:, -1], 1.0) if nowhere else sums[:, -1]
     unusable = ~((total > 0) & (total < np.inf))
     if unusable.any():
-        raise _place(part, name).fail(unusable, "the weights of the values must have a positive and finite sum")
+        raise _place(part, name).fail(unusable, "the weights of the values must have a positive and finite sum [DA150]")
     # Below the total even where the product is rounded up to it; so no value of weight zero is ever drawn.
     mark = np.minimum(uniform(stream, len(part)) * total, np.nextafter(total, 0.0))
     return np.asarray((sums <= mark[:, None]).sum(axis=1), dtype=np.int64)

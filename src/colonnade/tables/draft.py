@@ -41,7 +41,7 @@ def draft_schema(source: str | Path | Any, *, id: str | None = None, fill: Calla
     text = likely_format(source, name)
     arrow = first_rows(opened(source, name, text), _MOST_ROWS)
     if not arrow.num_rows:
-        raise DataError(f"{name}: the table has no rows to draft a schema from")
+        raise DataError(f"{name}: the table has no rows to draft a schema from [DA151]")
     if id is not None:
         files.need([id], arrow.column_names, f"{name}: the id")
     if any(_has_decimal_commas(arrow[column]) for column in arrow.column_names):

@@ -250,7 +250,7 @@ def _gone(missing: Mask, declared: Column, place: Place) -> tuple[Mask, int, int
     if declared.missing == REFUSE:
         example = {"number": '"middle"', "category": '"none"', "flag": "false", "date": '"none"'}[declared.kind]
         place.refuse(
-            missing, f"the cell is missing; fill it or let the schema say what it becomes (missing = {example})"
+            missing, f"the cell is missing; fill it or let the schema say what it becomes (missing = {example}) [DA152]"
         )
     if place.unfit is None:
         return missing, int(missing.sum()), 0

@@ -53,7 +53,7 @@ def read_columns(source: Any, name: str, choose: Chooser, text: TextFormat = AS_
     if hasattr(source, "columns") and hasattr(source, "reset_index"):
         return _from_frame(source, name, choose)
     kind = type(source).__name__
-    raise DataError(f"{name}: give a CSV or Parquet path, a pyarrow.Table or a pandas frame, not {kind}")
+    raise DataError(f"{name}: give a CSV or Parquet path, a pyarrow.Table or a pandas frame, not {kind} [DA153]")
 
 
 def need(
@@ -69,7 +69,7 @@ def need(
     hint = suggestion(lacking[0], meant) if len(lacking) == 1 else ""
     what = f"column {lacking[0]!r} is" if len(lacking) == 1 else f"columns {listed(lacking)} are"
     shown = listed(free if advice and free else there)
-    said = f"{name}: {what} not there{advice}{hint or f'; the columns are {shown}'}"
+    said = f"{name}: {what} not there{advice}{hint or f'; the columns are {shown}'} [DA154]"
     raise DataError(reading.short(said))
 
 
@@ -191,27 +191,29 @@ def _readable(path: At, name: str) -> Iterator[bool]:
     try:
         start = _first_bytes(path)
         if not start:
-            raise DataError(f"{name}: the file is empty; save it with a header and rows")
+            raise DataError(f"{name}: the file is empty; save it with a header and rows [DA155]")
         if start in _SPREADSHEETS:
-            raise DataError(f"{name}: this is {_SPREADSHEETS[start]}, which is not read; save the table as CSV")
+            raise DataError(f"{name}: this is {_SPREADSHEETS[start]}, which is not read; save the table as CSV [DA156]")
         yield start == _PARQUET_MAGIC
     except (pa.ArrowException, UnicodeDecodeError, OverflowError) as error:
         # Arrow's own message may quote a cell.
         said = "text that is not UTF-8" if "UTF8" in str(error) else "broken content"
-        raise DataError(f"{name}: the file holds {said} and cannot be read; save it again as CSV or Parquet") from None
+        raise DataError(
+            f"{name}: the file holds {said} and cannot be read; save it again as CSV or Parquet [DA157]"
+        ) from None
     except OSError as error:
         why = "its store does not give it" if isinstance(path, StoredFile) else error.strerror or "it is damaged"
-        raise DataError(f"{name}: the file cannot be read: {why}") from None
+        raise DataError(f"{name}: the file cannot be read: {why} [DA158]") from None
 
 
 def _check_regular(path: Path, name: str) -> None:
     if path.is_dir():
-        raise DataError(f"{name}: this is a folder; name the CSV or Parquet file in it")
+        raise DataError(f"{name}: this is a folder; name the CSV or Parquet file in it [DA159]")
     try:
         reading.check_regular(path)
     except reading.Unreadable as error:
-        said = "there is no such file; check the path" if error.missing else f"the file cannot be read: {error}"
-        raise DataError(f"{name}: {said}") from None
+        said = "there is no such file; check the path [DA160]" if error.missing else f"the file cannot be read: {error}"
+        raise DataError(f"{name}: {said} [DA161]") from None
 
 
 def _first_bytes(path: At) -> bytes:
@@ -265,9 +267,9 @@ def _sound(stream: TextStream, ragged: list[int], name: str, text: TextFormat) -
 def _refuse_unsound(stream: TextStream, ragged: list[int], name: str, text: TextFormat) -> None:
     stream.drain()
     if stream.other is not None:
-        raise DataError(f"{name}: {_other_encoding(stream.other, text)}")
+        raise DataError(f"{name}: {_other_encoding(stream.other, text)} [DA162]")
     if ragged:
-        raise DataError(f"{name}: row {ragged[0]} has more or fewer cells than the header; correct the row")
+        raise DataError(f"{name}: row {ragged[0]} has more or fewer cells than the header; correct the row [DA163]")
 
 
 def _csv_options(path: At, wanted: Sequence[str], ragged: list[int], text: TextFormat) -> dict[str, Any]:
@@ -306,7 +308,7 @@ def _text_header(path: At, name: str, text: TextFormat) -> list[str]:
 def _header(start: bytes, path: At, name: str, text: TextFormat) -> list[str]:
     separator = text.separator_in(path)
     if not text.utf_8 and not start.isascii() and likely_encoding(start) == UTF_8:
-        raise DataError(f"{name}: {_other_encoding(start, text)}")
+        raise DataError(f"{name}: {_other_encoding(start, text)} [DA164]")
     whole = sample(start, text.encoding or UTF_8, len(start)).removeprefix("\ufeff")
     try:
         rows = csv.reader(io.StringIO(whole, newline=""), delimiter=separator)
@@ -315,11 +317,11 @@ def _header(start: bytes, path: At, name: str, text: TextFormat) -> list[str]:
         header = None
     if not header or any("\ufffd" in column or "\x00" in column for column in header):
         if likely_encoding(start) not in (None, UTF_8 if text.utf_8 else None):
-            raise DataError(f"{name}: {_other_encoding(start, text)}")
-        raise DataError(f"{name}: no header was found; the first line must name the columns, in UTF-8")
+            raise DataError(f"{name}: {_other_encoding(start, text)} [DA165]")
+        raise DataError(f"{name}: no header was found; the first line must name the columns, in UTF-8 [DA166]")
     if len(header) == 1 and (likely := likely_separator(whole)) != separator and likely in header[0]:
         what = SEPARATORS[likely]
-        raise DataError(f"{name}: cells seem to be separated by {what}; {advice({'separator': likely})}")
+        raise DataError(f"{name}: cells seem to be separated by {what}; {advice({'separator': likely})} [DA167]")
     return header
 
 
@@ -337,7 +339,7 @@ def _from_frame(frame: Any, name: str, choose: Chooser) -> pa.Table:
         try:
             columns[column] = pa.Array.from_pandas(frame[column])
         except (pa.ArrowException, KeyError, TypeError, ValueError):
-            raise DataError(f"{name}: column {column!r} mixes kinds of value; give it one type") from None
+            raise DataError(f"{name}: column {column!r} mixes kinds of value; give it one type [DA168]") from None
     return pa.table(columns)
 
 
@@ -347,5 +349,7 @@ def chosen(there: Sequence[str], name: str, choose: Chooser) -> list[str]:
     times = Counter(there)
     twice = [column for column in wanted if times[column] > 1]
     if twice:
-        raise DataError(f"{name}: column {reading.short(listed(twice))} appears more than once; rename or delete one")
+        raise DataError(
+            f"{name}: column {reading.short(listed(twice))} appears more than once; rename or delete one [DA169]"
+        )
     return wanted

@@ -45,9 +45,9 @@ class TextFormat:
         if separator is not None and (
             not isinstance(separator, str) or len(separator) != 1 or not separator.isascii() or separator in '"\r\n\0'
         ):
-            raise SchemaError(f'separator must be one sign such as ";" or "\\t", not {separator!r}')
+            raise SchemaError(f'separator must be one sign such as ";" or "\\t", not {separator!r} [SC048]')
         if decimal is not None and decimal not in (".", ","):
-            raise SchemaError(f'decimal must be "." or ",", not {decimal!r}')
+            raise SchemaError(f'decimal must be "." or ",", not {decimal!r} [SC049]')
         if self.encoding is not None:
             _check_encoding(self.encoding)
 
@@ -129,5 +129,5 @@ def _check_encoding(encoding: object) -> None:
     except (LookupError, UnicodeError, ValueError):
         raise SchemaError(
             f'encoding must be one that Python knows, such as "utf-8", "latin-1", "windows-1252" or "utf-16", not '
-            f"{encoding!r}"
+            f"{encoding!r} [SC050]"
         ) from None

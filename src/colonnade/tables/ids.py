@@ -97,10 +97,10 @@ def checked_ids(column: Any, place: Place) -> pa.LargeStringArray:
     ids = as_text(plain(column), place, "id")
     missing = _where(ids, lambda part: pc.fill_null(pc.equal(part, ""), True))
     if missing.any():
-        raise place.fail(missing, "the id is missing; every row needs one, so fill it or delete the row")
+        raise place.fail(missing, "the id is missing; every row needs one, so fill it or delete the row [DA170]")
     padded = _where(ids, lambda part: pc.not_equal(pc.utf8_trim_whitespace(part), part))
     if padded.any():
-        raise place.fail(padded, "the id has blanks around it; remove them, because ids are compared exactly")
+        raise place.fail(padded, "the id has blanks around it; remove them, because ids are compared exactly [DA171]")
     _refuse_repeats(ids, place)
     return ids
 
@@ -122,10 +122,10 @@ def as_text(array: Any, place: Place, what: str) -> Any:
         return array.cast(pa.large_string())
     if pa.types.is_floating(kind):
         values, fits = as_whole_numbers(array)
-        place.refuse(~fits, f"the {what} is not a whole number; store {what}s as text or as whole numbers")
+        place.refuse(~fits, f"the {what} is not a whole number; store {what}s as text or as whole numbers [DA172]")
         return values.cast(pa.large_string())
     raise DataError(
-        f"{place.source}: the {what} column {place.column!r} holds {kind} cells; store text or whole numbers"
+        f"{place.source}: the {what} column {place.column!r} holds {kind} cells; store text or whole numbers [DA173]"
     )
 
 
@@ -139,7 +139,7 @@ def called(columns: Mapping[str, Any], source: str) -> pa.LargeStringArray:
 def _legible(array: Any, column: str, source: str) -> Any:
     kind = array.type
     if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        raise DataError(f"{source}: the id column {column!r} holds {kind} cells; store text or whole numbers")
+        raise DataError(f"{source}: the id column {column!r} holds {kind} cells; store text or whole numbers [DA174]")
     if pa.types.is_floating(kind):
         # Cell by cell: a row has the same name whichever rows are read with it.
         values, fits = as_whole_numbers(array)
@@ -164,4 +164,4 @@ def _refuse_repeats(ids: Any, place: Place) -> None:
         repeated[rows[1:][same]] = True
         repeated[rows[:-1][same]] = True
     if repeated.any():
-        raise place.fail(repeated, "an id occurs more than once; keep one row for each person")
+        raise place.fail(repeated, "an id occurs more than once; keep one row for each person [DA175]")

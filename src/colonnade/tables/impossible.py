@@ -136,43 +136,48 @@ def violations(rules: Iterable[Rule], table: pa.Table) -> Mask:
 def read_rules(texts: object, columns: Mapping[str, Column]) -> tuple[Rule, ...]:
     """Rules from their texts, checked against the columns that they may name; an error shows the rule."""
     if isinstance(texts, str) or not isinstance(texts, Sequence):
-        raise SchemaError(f'impossible must be a list of texts such as "age < 16 and married = true", not {texts!r}')
+        raise SchemaError(
+            f'impossible must be a list of texts such as "age < 16 and married = true", not {texts!r} [SC051]'
+        )
     if len(texts) > MAX_RULES:
-        raise SchemaError(f"impossible lists {len(texts)} rules of at most {MAX_RULES}; delete some")
+        raise SchemaError(f"impossible lists {len(texts)} rules of at most {MAX_RULES}; delete some [SC052]")
     return tuple(dict.fromkeys(_rule(text, columns) for text in texts))
 
 
 def _rule(text: object, columns: Mapping[str, Column]) -> Rule:
     if not isinstance(text, str) or len(text) > _LONGEST:
         said = f"{text!r}" if not isinstance(text, str) else f"one of {len(text)} characters"
-        raise SchemaError(f"impossible: a rule is a text of at most {_LONGEST} characters, not {said}")
+        raise SchemaError(f"impossible: a rule is a text of at most {_LONGEST} characters, not {said} [SC053]")
     found, start, more = [], 0, True
     while more:
         match = _COMPARISON.match(text, start)
         if match is None:
             raise SchemaError(
                 f"impossible: {text!r} cannot be read from {text[start:].strip()[:40]!r} on; write comparisons such as "
-                "age < 16, joined by and, and put names and values with unusual characters in quotes"
+                "age < 16, joined by and, and put names and values with unusual characters in quotes [SC054]"
             )
         start, more = match.end(), match["more"] is not None
         try:
             found.append(_comparison(match["name"], match["operator"], match["value"], columns))
         except SchemaError as error:
-            raise SchemaError(f"impossible: {text!r}: {error}") from None
+            raise SchemaError(f"impossible: {text!r}: {error} [SC055]") from None
     return Rule(tuple(found))
 
 
 def _comparison(name: str, operator: str, value: str, columns: Mapping[str, Column]) -> Comparison:
     name, said = _unquoted(name), _unquoted(value)
     if name not in columns:
-        raise SchemaError(f"there is no column {name!r}{suggestion(name, columns)}")
+        raise SchemaError(f"there is no column {name!r}{suggestion(name, columns)} [SC056]")
     column = columns[name]
     if not isinstance(column, Number) and operator not in ("=", "!="):
-        raise SchemaError(f"{name!r} is a {column.kind}, which can only be compared by = and !=, not by {operator}")
+        raise SchemaError(
+            f"{name!r} is a {column.kind}, which can only be compared by = and !=, not by {operator} [SC057]"
+        )
     if value == _MISSING and not (isinstance(column, Category) and said in column.values):
         if column.missing != NOWHERE or operator not in ("=", "!="):
             raise SchemaError(
-                f'only a column with missing = "none" can be compared with missing, by = or !=; {name!r} cannot here'
+                'only a column with missing = "none" can be compared with missing, by = or !=; '
+                f"{name!r} cannot here [SC058]"
             )
         return Comparison(name, operator, None)
     return Comparison(name, operator, _checked(name, said, column))
@@ -183,21 +188,23 @@ def _checked(name: str, said: str, column: Column) -> Value:
         day = as_day(f"what {name!r} is compared with", said)
         if not 0 <= column.number_of(day) <= column.high:
             raise SchemaError(
-                f"{day} lies outside the days of {name!r}, {column.first} to {column.day_of(column.high)}"
+                f"{day} lies outside the days of {name!r}, {column.first} to {column.day_of(column.high)} [SC059]"
             )
         return day
     if isinstance(column, Number):
         if not re.fullmatch(parse.NUMERAL, said) or not math.isfinite(value := float(said)):
-            raise SchemaError(f"{name!r} is a number and cannot be compared with {said!r}")
+            raise SchemaError(f"{name!r} is a number and cannot be compared with {said!r} [SC060]")
         if not column.low <= value <= column.high:
-            raise SchemaError(f"{value:g} lies outside the bounds of {name!r}, {column.low:g} and {column.high:g}")
+            raise SchemaError(
+                f"{value:g} lies outside the bounds of {name!r}, {column.low:g} and {column.high:g} [SC061]"
+            )
         return value + 0.0
     if isinstance(column, Category):
         if said not in column.values:
-            raise SchemaError(f"{name!r} has no value {said!r}{suggestion(said, column.values)}")
+            raise SchemaError(f"{name!r} has no value {said!r}{suggestion(said, column.values)} [SC062]")
         return said
     if said not in ("true", "false"):
-        raise SchemaError(f"{name!r} is a flag, which is true or false and not {said!r}")
+        raise SchemaError(f"{name!r} is a flag, which is true or false and not {said!r} [SC063]")
     return said == "true"
 
 

@@ -81,7 +81,7 @@ def check_rules(rules: Sequence[Rule], codings: Mapping[str, Coding]) -> None:
     columns = dict(zip(joint_names(schemas), _columns(schemas), strict=True))
     for rule in rules:
         if any(not rule.can_be_met(name, columns[name]) for name in rule.names):
-            raise StudyError(f"impossible: '{rule}' can be met by nobody; correct it or delete it")
+            raise StudyError(f"impossible: '{rule}' can be met by nobody; correct it or delete it [ST603]")
     excluded: dict[int, Mask] = {}
     for box in impossible_codes(rules, codings):
         narrow = [(place, marked) for place, marked in zip(box.columns, box.marked, strict=True) if not marked.all()]
@@ -90,7 +90,9 @@ def check_rules(rules: Sequence[Rule], codings: Mapping[str, Coding]) -> None:
         for place, marked in narrow:
             excluded[place] = excluded.get(place, np.zeros_like(marked)) | marked
         if not narrow or any(marked.all() for marked in excluded.values()):
-            raise StudyError("impossible: the rules leave nobody, so there would be no table; correct or delete some")
+            raise StudyError(
+                "impossible: the rules leave nobody, so there would be no table; correct or delete some [ST604]"
+            )
 
 
 def dictionary(codings: Mapping[str, Coding], *, counted: bool = True) -> list[dict[str, Any]]:

@@ -56,10 +56,12 @@ class Key:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip():
-            raise StudyError("a part of the key needs a name, such as 'email'")
+            raise StudyError("a part of the key needs a name, such as 'email' [ST605]")
         for rule, allowed in _RULES.items():
             if getattr(self, rule) not in allowed:
-                raise StudyError(f"key {self.name!r}: {rule} must be {listed(allowed)}, not {getattr(self, rule)!r}")
+                raise StudyError(
+                    f"key {self.name!r}: {rule} must be {listed(allowed)}, not {getattr(self, rule)!r} [ST606]"
+                )
 
     def normalise(self, column: Any, place: Place, format: str | None = None) -> Any:
         """The cells of a column as normalised text; null or empty where the cell is missing."""
@@ -93,11 +95,11 @@ class KeyColumn:
 
     def __post_init__(self) -> None:
         if not isinstance(self.column, str) or not self.column:
-            raise DataError("a part of the key needs the name of a column")
+            raise DataError("a part of the key needs the name of a column [DA176]")
         if self.format is not None and not (isinstance(self.format, str) and normal.whole_date_format(self.format)):
             raise DataError(
                 f"column {self.column!r}: the format {self.format!r} does not read a whole date; it needs the day, the "
-                "month and the year with four digits, as in %d.%m.%Y"
+                "month and the year with four digits, as in %d.%m.%Y [DA177]"
             )
 
 
@@ -114,12 +116,14 @@ class KeyPlan:
 
     def __post_init__(self) -> None:
         if not self.keys:
-            raise StudyError("name at least one column by which people are recognised")
+            raise StudyError("name at least one column by which people are recognised [ST607]")
         names = [key.name for key in self.keys]
         if len(set(names)) < len(names):
-            raise StudyError(f"the key names {listed(sorted({n for n in names if names.count(n) > 1}))} more than once")
+            raise StudyError(
+                f"the key names {listed(sorted({n for n in names if names.count(n) > 1}))} more than once [ST608]"
+            )
         if self.duplicates not in get_args(Duplicates):
-            raise StudyError(f"duplicates must be {listed(get_args(Duplicates))}, not {self.duplicates!r}")
+            raise StudyError(f"duplicates must be {listed(get_args(Duplicates))}, not {self.duplicates!r} [ST609]")
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,7 +182,7 @@ def key_columns(
         if found[key.name].format is not None and key.kind != "date":
             raise DataError(
                 f"{source + ': ' if source else ''}key {key.name!r} is compared as a {key.kind}, so it has no format: "
-                'leave that out, or let the study compare it with kind = "date"'
+                'leave that out, or let the study compare it with kind = "date" [DA178]'
             )
     return found
 
@@ -232,14 +236,16 @@ def normalised(
 def no_key(source: str, plan: KeyPlan, columns: Mapping[str, KeyColumn]) -> DataError:
     """The error for a table of which no row has a key."""
     return DataError(
-        f"{source}: no row has a key, because a cell of {_named(plan, columns)} is missing in each; fill them"
+        f"{source}: no row has a key, because a cell of {_named(plan, columns)} is missing in each; fill them [DA179]"
     )
 
 
 def all_repeated(source: str, plan: KeyPlan, columns: Mapping[str, KeyColumn]) -> DataError:
     """The error for a table of which no row is left without those whose keys are repeated."""
     named = _named(plan, columns)
-    return DataError(f'{source}: no row is left, because every key in {named} is repeated; set duplicates = "first"')
+    return DataError(
+        f'{source}: no row is left, because every key in {named} is repeated; set duplicates = "first" [DA180]'
+    )
 
 
 def refuse_repeated(
@@ -256,7 +262,7 @@ def refuse_repeated(
     if plan.duplicates == "refuse" and len(numbers):
         raise DataError(
             f"{source}: {row_numbers(numbers, count)}: the key in {_named(plan, columns)} occurs more than once; keep "
-            'one row for each person, or set duplicates to "first" or "drop"'
+            'one row for each person, or set duplicates to "first" or "drop" [DA181]'
         )
 
 

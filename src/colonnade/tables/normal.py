@@ -64,7 +64,7 @@ def text(array: Any, place: Place, rules: TextRules) -> Any:
     if pa.types.is_temporal(array.type):
         raise DataError(
             f"{place.source}: the key column {place.column!r} holds {array.type} cells; let the study compare it with "
-            'kind = "date", or store text'
+            'kind = "date", or store text [DA182]'
         )
     cells = _valid(as_text(array, place, "key"), place)
     other = ~_truths(pc.string_is_ascii(cells), absent=True)
@@ -80,10 +80,12 @@ def numbers(array: Any, place: Place) -> Any:
     if pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_null(kind):
         return as_text(array, place, "key")
     if not (is_text(kind) or pa.types.is_decimal(kind)):
-        raise DataError(f"{place.source}: the key column {place.column!r} holds {kind} cells; store numbers or text")
+        raise DataError(
+            f"{place.source}: the key column {place.column!r} holds {kind} cells; store numbers or text [DA183]"
+        )
     cells = _trimmed(array, place)
     good = _truths(pc.match_substring_regex(cells, NUMERAL), absent=True)
-    place.refuse(~good, "the cell is not a number; write it with digits and a decimal point, or leave it empty")
+    place.refuse(~good, "the cell is not a number; write it with digits and a decimal point, or leave it empty [DA184]")
     cells = pc.if_else(pa.array(good), cells, pa.scalar(None, pa.large_string()))
     exponents = _truths(pc.match_substring_regex(cells, "[eE]"), absent=False)
     if exponents.any():
@@ -101,14 +103,16 @@ def dates(array: Any, place: Place, format: str | None) -> Any:
     if pa.types.is_null(kind):
         return array.cast(pa.large_string())
     if not (pa.types.is_date(kind) or pa.types.is_timestamp(kind)):
-        raise DataError(f"{place.source}: the key column {place.column!r} holds {kind} cells; store dates or text")
+        raise DataError(
+            f"{place.source}: the key column {place.column!r} holds {kind} cells; store dates or text [DA185]"
+        )
     if pa.types.is_timestamp(kind) and kind.tz is not None:
         array = pc.local_timestamp(array)
     steps = _STEPS_A_DAY[kind.unit if pa.types.is_timestamp(kind) else str(kind)]
     whole = array.cast(pa.int32()).cast(pa.int64()) if pa.types.is_date32(kind) else array.cast(pa.int64())
     days, time = np.divmod(np.array(pc.fill_null(whole, 0), dtype=np.int64), steps)
     outside = (days < _FIRST_DAY) | (days > _LAST_DAY)
-    place.refuse(outside, "the year is not within 1 to 9999; correct the date or leave the cell empty")
+    place.refuse(outside, "the year is not within 1 to 9999; correct the date or leave the cell empty [DA186]")
     place.refuse(time > 0, _TIME_OF_DAY)
     absent = _truths(array.is_null(), absent=True) | outside
     return pa.array(days.astype(np.int32), mask=absent).cast(pa.date32()).cast(pa.large_string())
@@ -129,7 +133,7 @@ def whole_date_format(format: str) -> bool:
 _Change = Callable[[str], str]
 
 _FORMS: dict[str, _Change] = {form: partial(unicodedata.normalize, form) for form in ("NFC", "NFD", "NFKC")}
-_TIME_OF_DAY = "the date has a time of day; keep the day alone, because parties may cut times off differently"
+_TIME_OF_DAY = "the date has a time of day; keep the day alone, because parties may cut times off differently [DA187]"
 _DIRECTIVES = re.compile("%.", re.DOTALL)
 _FIRST_HALF = ("january", "february", "march", "april", "may", "june")
 _MONTHS = (*_FIRST_HALF, "july", "august", "september", "october", "november", "december")
@@ -216,7 +220,7 @@ def _written_out(cells: Any, exponents: Mask, place: Place) -> Any:
     if written.null_count:
         bad = exponents.copy()
         bad[exponents] = np.array(written.is_null(), dtype=bool)
-        place.refuse(bad, f"the number has more than {_LONGEST_NUMBER} digits; correct it")
+        place.refuse(bad, f"the number has more than {_LONGEST_NUMBER} digits; correct it [DA188]")
     return written
 
 
@@ -238,7 +242,9 @@ def _read_dates(cells: Any, place: Place, format: str) -> Any:
     found = _each_once(cells, change)
     bad = _truths(found.is_null(), absent=True) & _truths(cells.is_valid(), absent=False)
     place.refuse(
-        bad, f"the cell is not a date written as {format}; correct it, or state the format in which dates are written"
+        bad,
+        f"the cell is not a date written as {format}; correct it, or state the format in which "
+        "dates are written [DA189]",
     )
     place.refuse(_truths(pc.is_in(cells, pa.array(sorted(clocks), pa.large_string())), absent=False), _TIME_OF_DAY)
     return found
@@ -270,7 +276,7 @@ def _valid(cells: Any, place: Place) -> Any:
     except pa.ArrowInvalid:
         # Arrow's own message may quote a cell.
         raise DataError(
-            f"{place.source}: the key column {place.column!r} holds text that is not UTF-8; save the file again"
+            f"{place.source}: the key column {place.column!r} holds text that is not UTF-8; save the file again [DA190]"
         ) from None
     return cells
 

@@ -50,13 +50,15 @@ class Place:
 
     def fail(self, bad: Mask, what: str) -> DataError:
         """The error for the cells marked ``bad``."""
-        return DataError(f"{self.source}: column {self.column!r}, {row_numbers(np.asarray(self.rows)[bad])}: {what}")
+        return DataError(
+            f"{self.source}: column {self.column!r}, {row_numbers(np.asarray(self.rows)[bad])}: {what} [DA191]"
+        )
 
     def wrong_type(self, found: pa.DataType, wanted: str) -> DataError:
         """The error for a whole column of an unusable type."""
         return DataError(
             f"{self.source}: column {self.column!r} holds {found} cells, but the schema declares a {wanted}; "
-            "convert the column or correct the schema"
+            "convert the column or correct the schema [DA192]"
         )
 
 
@@ -116,7 +118,7 @@ def codes(column: Any, declared: Category, place: Place) -> tuple[NDArray[np.int
     place.refuse(
         (positions < 0) & ~missing,
         "the value is not in the schema's list (capitals and blanks count); correct the cell or, if "
-        "everybody may know that the value exists, add it to the list",
+        "everybody may know that the value exists, add it to the list [DA193]",
     )
     return positions, missing
 
@@ -179,12 +181,12 @@ def as_whole_numbers(array: Any) -> tuple[Any, Mask]:
     return pa.array(np.where(whole, values, 0).astype(np.int64), mask=~whole), fits
 
 
-_INFINITE_HELP = "the number is infinite; correct it or leave the cell empty"
+_INFINITE_HELP = "the number is infinite; correct it or leave the cell empty [DA194]"
 _DATE = r"^([0-9]{4}[-./][0-9]{1,2}[-./][0-9]{1,2}|[0-9]{1,2}[-./][0-9]{1,2}[-./][0-9]{4})([T ]|$)"
 _APART = r"[ '\x{a0}\x{2019}\x{202f}]"  # blanks and apostrophes
 _THOUSANDS = rf"^[+-]?[0-9]{{1,3}}(({_APART}[0-9]{{3}})+(\.[0-9]*)?|(,[0-9]{{3}}){{2,}}|(,[0-9]{{3}})+\.[0-9]*)$"
 _THOUSANDS_COMMA = rf"^[+-]?[0-9]{{1,3}}((({_APART}|\.)[0-9]{{3}})+,[0-9]*|({_APART}[0-9]{{3}})+|(\.[0-9]{{3}}){{2,}})$"
-_FLAG_HELP = "the cell is neither true nor false; write true/false, yes/no or 1/0"
+_FLAG_HELP = "the cell is neither true nor false; write true/false, yes/no or 1/0 [DA195]"
 
 
 def _numerals(array: Any, place: Place) -> Any:
@@ -202,18 +204,21 @@ def _numerals(array: Any, place: Place) -> Any:
 def _number_help(bad: Any, comma: bool) -> str:
     """What is wrong with cells that are no numbers, without a word of what they hold."""
     if _matches(bad, _DATE).all():
-        return 'the cell looks like a date; declare the column with type = "date" in the schema'
+        return 'the cell looks like a date; declare the column with type = "date" in the schema [DA196]'
     if _matches(bad, _THOUSANDS_COMMA if comma else _THOUSANDS).all():
-        return "the number has signs between its thousands; remove them"
+        return "the number has signs between its thousands; remove them [DA197]"
     if not comma and _matches(bad, COMMA_NUMERAL).all():
         return (
             "the number has a comma: remove it if it stands between thousands; if it is the decimal sign, "
-            f"{advice({'decimal': ','})}"
+            f"{advice({'decimal': ','})} [DA198]"
         )
     if comma and _matches(bad, NUMERAL).all():
-        return 'the number has a point, but decimal = "," says that fractions come after a comma; correct one of them'
+        return (
+            'the number has a point, but decimal = "," says that fractions come after a comma; '
+            "correct one of them [DA199]"
+        )
     sign = "comma" if comma else "point"
-    return f"the cell is not a number; write it with digits and a decimal {sign}, or leave it empty"
+    return f"the cell is not a number; write it with digits and a decimal {sign}, or leave it empty [DA200]"
 
 
 def _labels(array: Any, place: Place) -> Any:
@@ -221,7 +226,7 @@ def _labels(array: Any, place: Place) -> Any:
     kind = array.type
     if pa.types.is_floating(kind):
         array, fits = as_whole_numbers(array)
-        place.refuse(~fits, "the code is not a whole number; correct the cell or declare a number")
+        place.refuse(~fits, "the code is not a whole number; correct the cell or declare a number [DA201]")
     elif pa.types.is_null(kind):
         return array.cast(pa.large_string())
     elif not (is_text(kind) or is_whole(kind) or pa.types.is_boolean(kind)):

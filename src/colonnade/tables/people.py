@@ -78,7 +78,7 @@ def population(rows: int = USUAL_ROWS, *, seed: int = 0) -> Dataset:
 def people(rows: int = USUAL_ROWS, *, seed: int = 0) -> pa.Table:
     """All columns of the population, and ``person_id``."""
     if rows < 1:
-        raise DatasetError(f"a population has at least one person, not {rows}")
+        raise DatasetError(f"a population has at least one person, not {rows} [DS003]")
     # numpy's generator is right here: these people are invented, and no privacy rests on the draw.
     draw = _Draw(np.random.default_rng(seed), rows)
     columns: dict[str, NDArray[np.generic]] = {}

@@ -27,9 +27,9 @@ class Places:
     def __post_init__(self) -> None:
         slots = self.slots
         if slots.ndim != 1 or (slots[1:] <= slots[:-1]).any():
-            raise ValueError("the slots of rows must ascend")
+            raise ValueError("the slots of rows must ascend [VA238]")
         if len(slots) and not (slots[0] >= 0 and slots[-1] < self.size):
-            raise ValueError(f"slots must lie below the size of the universe, {self.size}")
+            raise ValueError(f"slots must lie below the size of the universe, {self.size} [VA239]")
 
     def __len__(self) -> int:
         return len(self.slots)
@@ -63,7 +63,7 @@ class Spread:
     def blocks(self, rows: int, /) -> Iterator[tuple[Matrix, NDArray[np.float64]]]:
         """Blocks of slots: the row of each slot, or zeros, and a vector that is 1 for each slot with a row, else 0."""
         if rows < 1:
-            raise ValueError("a block has at least one slot")
+            raise ValueError("a block has at least one slot [VA240]")
         slots, feed = self.places.slots, _Feed(self.rows.blocks(rows))
         for start in range(0, self.places.size, rows):
             stop = min(start + rows, self.places.size)
@@ -73,7 +73,7 @@ class Spread:
             feed.pour(block, slots[first:last] - start)
             yield block, present
         if feed.left():
-            raise ValueError("there are more rows than places")
+            raise ValueError("there are more rows than places [VA241]")
 
 
 class _Feed:
@@ -89,7 +89,7 @@ class _Feed:
         done = 0
         while done < len(where):
             if not self.left():
-                raise ValueError("there are fewer rows than places")
+                raise ValueError("there are fewer rows than places [VA242]")
             assert self._held is not None  # noqa: S101 - for the type checker; something is left
             count = min(len(where) - done, len(self._held) - self._used)
             into[where[done : done + count]] = self._held[self._used : self._used + count]

@@ -147,7 +147,7 @@ def _read(given: Any, said: str, wanted: Wanted, on_disk: bool | None) -> tuple[
         named = source.whole(lambda there: files.chosen(there, said, wanted.choose))
         cells = InMemory(named.select(list(wanted.cells)).combine_chunks())
     if not named.num_rows:
-        raise DataError(f"{said}: the table has no rows")
+        raise DataError(f"{said}: the table has no rows [DA202]")
     return named, cells
 
 
@@ -162,4 +162,6 @@ def _stays(source: Source, said: str, wanted: Wanted, on_disk: bool | None) -> b
 def _refuse_shared(declared: Schema, columns: Sequence[str], said: str, what: str) -> None:
     for column in columns:
         if column in declared.columns or column in declared.sources:
-            raise SchemaError(f"{said}: the {what} column {column!r} must not be in the schema; delete its section")
+            raise SchemaError(
+                f"{said}: the {what} column {column!r} must not be in the schema; delete its section [SC064]"
+            )

@@ -58,17 +58,17 @@ class Schema:
         self._given_clip = None if clip is None else _checked_clip(clip)
         self.description = description
         if not self._columns:
-            raise SchemaError("a schema needs at least one column")
+            raise SchemaError("a schema needs at least one column [SC065]")
         if len(self._columns) > MAX_COLUMNS:
-            raise SchemaError(f"a schema holds at most {MAX_COLUMNS} columns, not {len(self._columns)}")
+            raise SchemaError(f"a schema holds at most {MAX_COLUMNS} columns, not {len(self._columns)} [SC066]")
         for name, column in self._columns.items():
             if not isinstance(name, str) or not name or not name.isprintable():
-                raise SchemaError(f"{name!r} cannot name a column; use a text of printable characters")
+                raise SchemaError(f"{name!r} cannot name a column; use a text of printable characters [SC067]")
             if not isinstance(column, Number | Category | Flag):
-                raise SchemaError(f"column {name!r}: make it with number(), category(), flag() or date()")
+                raise SchemaError(f"column {name!r}: make it with number(), category(), flag() or date() [SC068]")
         if len(set(self.encoded_names)) < len(self.encoded_names):
             twice = sorted(name for name in set(self.encoded_names) if self.encoded_names.count(name) > 1)
-            raise SchemaError(f"two encoded columns would both be called {twice[0]!r}; rename one column")
+            raise SchemaError(f"two encoded columns would both be called {twice[0]!r}; rename one column [SC069]")
         self.impossible = read_rules(impossible, self._columns)
 
     @classmethod
@@ -89,7 +89,7 @@ class Schema:
                 found.columns, clip=found.clip, description=found.description, impossible=impossible, **found.text
             )
         except SchemaError as error:
-            said = str(error) if str(error).startswith(f"{name}: ") else f"{name}: {error}"
+            said = str(error) if str(error).startswith(f"{name}: ") else f"{name}: {error} [SC070]"
             raise SchemaError(reading.short(said)) from None
 
     def save(self, path: str | Path) -> Path:
@@ -98,7 +98,7 @@ class Schema:
         try:
             writing.put({target: self.to_toml().encode()})
         except OSError as error:
-            raise StorageError(f"{target} cannot be written: {error.strerror}") from None
+            raise StorageError(f"{target} cannot be written: {error.strerror} [SO043]") from None
         return target
 
     def to_toml(self) -> str:
@@ -211,7 +211,7 @@ class Schema:
         """Raise unless the schema declares all of these columns."""
         for name in columns:
             if name not in self._columns:
-                raise SchemaError(f"the schema has no column {name!r}{suggestion(name, self._columns)}")
+                raise SchemaError(f"the schema has no column {name!r}{suggestion(name, self._columns)} [SC071]")
 
     def _named(self, columns: Iterable[str]) -> set[str]:
         """The columns of these names, and those that become of dates of these names; raises if there is none."""
@@ -248,7 +248,7 @@ def _expanded(columns: Mapping[str, Declared]) -> dict[str, Column]:
     for name, declared in columns.items():
         for own, column in (declared.columns(name) if isinstance(declared, Date) else {name: declared}).items():
             if own in found or (own != name and own in columns):
-                raise SchemaError(f"two columns would both be called {own!r}; rename one of them")
+                raise SchemaError(f"two columns would both be called {own!r}; rename one of them [SC072]")
             found[own] = column
     return found
 
@@ -260,5 +260,5 @@ def _fields(column: Column, unsaid: str) -> dict[str, Any]:
 
 def _checked_clip(clip: float) -> float:
     if isinstance(clip, bool) or not isinstance(clip, int | float) or not 0 < clip < math.inf:
-        raise SchemaError(f"clip must be a positive finite number, not {clip!r}")
+        raise SchemaError(f"clip must be a positive finite number, not {clip!r} [SC073]")
     return float(clip)

@@ -104,7 +104,7 @@ def not_read_back(error: OSError) -> DataError:
     """The error for a temporary copy that was written and cannot be read."""
     return DataError(
         f"the temporary copy of the table cannot be read back ({_folder()}): "
-        f"{error.strerror or 'reading failed'}; set TMPDIR to another disk"
+        f"{error.strerror or 'reading failed'}; set TMPDIR to another disk [DA258]"
     )
 
 
@@ -113,11 +113,11 @@ def no_room(error: OSError) -> DataError:
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return DataError(
             "the table needs a temporary file, and too many files are open already; "
-            "allow more (ulimit -n), or run fewer parties in one process"
+            "allow more (ulimit -n), or run fewer parties in one process [DA259]"
         )
     return DataError(
         f"the table does not fit where temporary files go ({_folder()}): "
-        f"{error.strerror or 'writing failed'}; make room, or set TMPDIR to a larger disk"
+        f"{error.strerror or 'writing failed'}; make room, or set TMPDIR to a larger disk [DA260]"
     )
 
 

@@ -102,7 +102,7 @@ class Table:
     def keyed(self, rows: int) -> Iterator[tuple[NDArray[np.int64], list[bytes], pa.LargeStringArray, pa.Table]]:
         """The rows that have a key: their numbers in the file, keys, ids and cells, out of so many rows at a time."""
         if self.keys is None:
-            raise ValueError("a table without keys has no rows by key")
+            raise ValueError("a table without keys has no rows by key [VA249]")
         for start, cells in _numbered(self._cells, rows):
             first, last = np.searchsorted(self.keys.rows, [start, start + cells.num_rows])
             places = self.keys.rows[first:last] - start
@@ -170,14 +170,14 @@ class Table:
         """A view of the rows with these ids, in this order."""
         found = pc.index_in(pa.array(ids, pa.large_string()), self._own_ids() if self._common is None else self._common)
         if found.null_count:
-            raise DataError(f"{self.source}: {found.null_count} of the ids asked for are not in the table")
+            raise DataError(f"{self.source}: {found.null_count} of the ids asked for are not in the table [DA268]")
         return self.take_rows(np.asarray(found, dtype=np.int64))
 
     def aligned(self, positions: Sequence[int] | NDArray[np.integer[Any]], ids: Sequence[str] | pa.Array) -> Table:
         """A view of the rows at these positions in the order that an alignment gave them, under its opaque ids."""
         common = ids if isinstance(ids, pa.LargeStringArray) else pa.array(ids, pa.large_string())
         if len(common) != len(positions):
-            raise ValueError(f"{len(positions)} rows need as many ids, not {len(common)}")
+            raise ValueError(f"{len(positions)} rows need as many ids, not {len(common)} [VA250]")
         return self._reordered(self._positions(positions), common=common)
 
     def placed(
@@ -190,7 +190,7 @@ class Table:
         """A view of the rows at these positions, each with its slot; the slots ascend and lie below ``size``."""
         places = Places(np.asarray(slots, dtype=np.int64), size, token)
         if len(places) != len(positions):
-            raise ValueError(f"{len(positions)} rows need as many slots, not {len(places)}")
+            raise ValueError(f"{len(positions)} rows need as many slots, not {len(places)} [VA251]")
         return self._reordered(self._positions(positions), places=places)
 
     def __repr__(self) -> str:
@@ -198,7 +198,7 @@ class Table:
 
     def _encoded(self, rows: int | None) -> Iterator[tuple[Matrix, Report]]:
         if rows is not None and rows < 1:
-            raise ValueError("a block has at least one row")
+            raise ValueError("a block has at least one row [VA252]")
         step = rows or max(1, _BLOCK_CELLS // self.schema.encoded_width)
         for start, cells in _numbered(self._cells, step):
             numbers = self._numbers(start, start + cells.num_rows)
@@ -216,7 +216,7 @@ class Table:
     def _positions(self, positions: Sequence[int] | NDArray[np.integer[Any]]) -> NDArray[np.int64]:
         wanted = np.asarray(positions, dtype=np.int64)
         if wanted.size and not (-self.rows <= wanted.min() and wanted.max() < self.rows):
-            raise IndexError(f"row positions must lie below {self.rows}")
+            raise IndexError(f"row positions must lie below {self.rows} [VA253]")
         return np.where(wanted < 0, wanted + self.rows, wanted) if wanted.size and wanted.min() < 0 else wanted
 
     def _view(self, schema: Schema) -> Table:

@@ -48,8 +48,10 @@ def read(path: Path) -> str:
         return reading.read_text(path)
     except reading.Unreadable as error:
         if error.missing:
-            raise SchemaError(f"{path}: there is no such file; `colonnade schema draft` writes one to review") from None
-        raise SchemaError(f"{path}: the schema cannot be read: {error}") from None
+            raise SchemaError(
+                f"{path}: there is no such file; `colonnade schema draft` writes one to review [SC074]"
+            ) from None
+        raise SchemaError(f"{path}: the schema cannot be read: {error} [SC075]") from None
 
 
 def parse(content: str, file: str, *, drafts: bool = False) -> Parsed:
@@ -57,16 +59,16 @@ def parse(content: str, file: str, *, drafts: bool = False) -> Parsed:
     try:
         document = reading.toml_of(content)
     except reading.Malformed as error:
-        raise SchemaError(f"{file}: this is not valid TOML: {error}") from None
+        raise SchemaError(f"{file}: this is not valid TOML: {error} [SC076]") from None
     _check_keys(document, ("table", "columns"), file)
     table = _section(document.get("table", {}), f"{file}: [table]")
     _check_keys(table, ("description", "clip", "impossible", *TEXT_KEYS), f"{file}: [table]")
     description = table.get("description", "")
     if not isinstance(description, str):
-        raise SchemaError(f"{file}: [table]: description must be a text")
+        raise SchemaError(f"{file}: [table]: description must be a text [SC077]")
     columns = _section(document.get("columns", {}), f"{file}: [columns]")
     if not columns:
-        raise SchemaError(f"{file}: no column is declared; add a section such as [columns.age]")
+        raise SchemaError(f"{file}: no column is declared; add a section such as [columns.age] [SC078]")
     if not drafts:
         _refuse_drafts(columns, file)
     return Parsed(
@@ -121,22 +123,22 @@ def _column(entry: object, where: str) -> Declared:
     kind = fields.pop("type", None)
     if not isinstance(kind, str) or kind not in _KEYS:
         hint = suggestion(kind, _KEYS) if isinstance(kind, str) else ""
-        raise SchemaError(f'{where}: type must be "number", "category", "flag" or "date"{hint}')
+        raise SchemaError(f'{where}: type must be "number", "category", "flag" or "date"{hint} [SC079]')
     _check_keys(fields, _KEYS[kind], where)
     lacking = [name for name in _NEEDED[kind] if name not in fields]
     if lacking:
-        raise SchemaError(f"{where}: {' and '.join(lacking)} must be given for type = {kind!r}")
+        raise SchemaError(f"{where}: {' and '.join(lacking)} must be given for type = {kind!r} [SC080]")
     try:
         return _MAKERS[kind](**{_ARGUMENTS.get(name, name): value for name, value in fields.items()})
     except SchemaError as error:
-        raise SchemaError(f"{where}: {error}") from None
+        raise SchemaError(f"{where}: {error} [SC081]") from None
 
 
 def _clip(value: object, file: str) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise SchemaError(f"{file}: [table]: clip must be a number, not {value!r}")
+        raise SchemaError(f"{file}: [table]: clip must be a number, not {value!r} [SC082]")
     return float(value)
 
 
@@ -144,7 +146,7 @@ def _text_format(table: Mapping[str, Any], file: str) -> dict[str, str]:
     try:
         return TextFormat(**{key: table[key] for key in TEXT_KEYS if key in table}).stated
     except SchemaError as error:
-        raise SchemaError(f"{file}: [table]: {error}") from None
+        raise SchemaError(f"{file}: [table]: {error} [SC083]") from None
 
 
 def _refuse_drafts(columns: Mapping[str, Any], file: str) -> None:
@@ -152,13 +154,13 @@ def _refuse_drafts(columns: Mapping[str, Any], file: str) -> None:
     if drafted:
         raise SchemaError(
             f"{file}: {listed(drafted)}: bounds or values were taken from the data; replace them by ones "
-            f"that everybody may know, and delete the line `{DRAFTED} = true`"
+            f"that everybody may know, and delete the line `{DRAFTED} = true` [SC084]"
         )
 
 
 def _section(entry: object, where: str) -> dict[str, Any]:
     if not isinstance(entry, dict):
-        raise SchemaError(f"{where} must be a TOML section, not a single value")
+        raise SchemaError(f"{where} must be a TOML section, not a single value [SC085]")
     return entry
 
 
@@ -167,4 +169,4 @@ def _check_keys(found: Mapping[str, Any], known: Iterable[str], where: str) -> N
     for name in found:
         if name not in choices:
             hint = suggestion(name, choices) or f"; the keys are {listed(choices)}"
-            raise SchemaError(f"{where}: unknown key {name!r}{hint}")
+            raise SchemaError(f"{where}: unknown key {name!r}{hint} [SC086]")

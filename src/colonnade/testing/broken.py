@@ -64,7 +64,7 @@ def in_sampler(kind: type[Drawn], change: Callable[[Drawn], Sampler]) -> Callabl
 
     def make(game: Game) -> Game:
         if not isinstance(game.sampler, kind):
-            raise TypeError(f"{game.name} does not draw by {kind.__name__}")
+            raise TypeError(f"{game.name} does not draw by {kind.__name__} [VA255]")
         return replace(game, sampler=change(game.sampler))
 
     return make
@@ -76,7 +76,7 @@ def in_event(kind: type[Charged], change: Callable[[Charged], Event]) -> Callabl
     def make(game: Game) -> Game:
         (event,) = game.events
         if not isinstance(event, kind):
-            raise TypeError(f"{game.name} is not charged as {kind.__name__}")
+            raise TypeError(f"{game.name} is not charged as {kind.__name__} [VA256]")
         return replace(game, events=(change(event),))
 
     return make
@@ -106,7 +106,7 @@ def one_owner(sampler: Noisy) -> Noisy:
 def secret_coins(event: Repeated) -> Repeated:
     """Coins that put people into batches are known, and charged as secret ones."""
     if not isinstance(event.event, PoissonSampled):
-        raise TypeError("coins are for batches")
+        raise TypeError("coins are for batches [VA259]")
     return replace(event, event=replace(event.event, coins=()))
 
 

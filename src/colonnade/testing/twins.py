@@ -54,7 +54,7 @@ def _half_variance(sampler: Opening) -> Opening:
 
 def _half_scale(sampler: Opening) -> Opening:
     if not isinstance(sampler.law, LaplaceShares):
-        raise TypeError("half a scale is for Laplace noise")
+        raise TypeError("half a scale is for Laplace noise [VA257]")
     return replace(sampler, law=LaplaceShares(sampler.law.scale / 2))
 
 

@@ -50,12 +50,12 @@ class Caller:
                 size += len(part)
                 if size > most:
                     call.cancel()
-                    raise ProtocolError(f"the hub at {self._address} sent an answer of more than {most} bytes")
+                    raise ProtocolError(f"the hub at {self._address} sent an answer of more than {most} bytes [MS051]")
                 parts.append(part)
         except grpc.RpcError as error:
             self._explain(error, channel, timeout)
         except ValueError:  # another thread has closed the channel
-            raise ConnectError(f"the connection to {self._address} was closed") from None
+            raise ConnectError(f"the connection to {self._address} was closed [CN011]") from None
         return b"".join(parts)
 
     def close(self) -> None:
@@ -88,18 +88,18 @@ class Caller:
     def _reason(self, error: Any, channel: Any, timeout: float) -> ColonnadeError:
         status, said = error.code(), harmless(error.details() or "")
         if status in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED):
-            return IdentityError(f"the hub at {self._address} refuses: {said}")
+            return IdentityError(f"the hub at {self._address} refuses: {said} [ID011]")
         if status in (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.INVALID_ARGUMENT):
-            return ProtocolError(f"the hub at {self._address} refuses: {said}")
+            return ProtocolError(f"the hub at {self._address} refuses: {said} [MS052]")
         if status is grpc.StatusCode.UNIMPLEMENTED:
             return ProtocolError(
                 f"the hub at {self._address} does not answer questions of this kind; is it a standing hub of this "
-                "release?"
+                "release? [MS053]"
             )
         if status in (grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.ABORTED, grpc.StatusCode.INTERNAL):
-            return ConnectError(f"the hub at {self._address} says: {said}")
+            return ConnectError(f"the hub at {self._address} says: {said} [CN012]")
         if status is grpc.StatusCode.DEADLINE_EXCEEDED:
-            return ConnectError(f"the hub at {self._address} did not answer within {timeout:g} s")
+            return ConnectError(f"the hub at {self._address} did not answer within {timeout:g} s [CN013]")
         with self._lock:
             if self._channel is channel:  # the next question must not wait until gRPC tries again
                 self._channel = None
@@ -108,4 +108,4 @@ class Caller:
             probe(self._address, self._identity, self._hub, self._attempt)
         except ColonnadeError as reason:
             return reason
-        return ConnectError(f"the connection to {self._address} broke")
+        return ConnectError(f"the connection to {self._address} broke [CN014]")

@@ -82,5 +82,5 @@ def failing_loudly(receiver: Receiver) -> Iterator[None]:
     except ColonnadeError as error:
         receiver.carrier_failed(error)
     except Exception as error:
-        receiver.carrier_failed(ProtocolError(f"the transport failed ({type(error).__name__})"))
+        receiver.carrier_failed(ProtocolError(f"the transport failed ({type(error).__name__}) [MS054]"))
         raise

@@ -38,9 +38,9 @@ def read_self_signed(pem: bytes) -> x509.Certificate:
         parts = certificate.public_key(), certificate.subject, certificate.extensions
         dates = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     except (TypeError, ArithmeticError, UnsupportedAlgorithm, x509.InvalidVersion, x509.DuplicateExtension) as error:
-        raise ValueError("this certificate cannot be read") from error
+        raise ValueError("this certificate cannot be read [VA260]") from error
     if not parts[1] or dates[0] > dates[1] or not is_issued_by(certificate, certificate):
-        raise ValueError("this certificate is not self-signed")
+        raise ValueError("this certificate is not self-signed [VA261]")
     return certificate
 
 
@@ -62,7 +62,7 @@ def raw_key(certificate: x509.Certificate) -> bytes:
     """The Ed25519 key of this certificate, as its 32 bytes."""
     key = certificate.public_key()
     if not isinstance(key, Ed25519PublicKey):
-        raise TypeError("this certificate holds another kind of key")
+        raise TypeError("this certificate holds another kind of key [VA262]")
     return key.public_bytes_raw()
 
 
@@ -137,9 +137,9 @@ def issue_for_lanes(
         found = x509.load_der_x509_csr(asked)
         key, fits = found.public_key(), found.is_signature_valid
     except (TypeError, ArithmeticError, UnsupportedAlgorithm, x509.InvalidVersion) as error:
-        raise ValueError("this request cannot be read") from error
+        raise ValueError("this request cannot be read [VA263]") from error
     if not fits or not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
-        raise ValueError("this is no request of a P-256 key")
+        raise ValueError("this is no request of a P-256 key [VA264]")
     builder = _connection(_worker_name(name), key, until, issuer)
     # Otherwise a worker of whoever runs a hub could answer as that hub, to somebody who asks for no name.
     builder = builder.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=True)
@@ -153,9 +153,9 @@ def chain_for_lanes(der: bytes, key: ec.EllipticCurvePrivateKey, issuer: x509.Ce
         fits = found.public_key() == key.public_key() and is_issued_by(found, issuer)
         names = worker_of(found), common_name(issuer)
     except (TypeError, ArithmeticError, UnsupportedAlgorithm, x509.InvalidVersion) as error:
-        raise ValueError("this certificate cannot be read") from error
+        raise ValueError("this certificate cannot be read [VA265]") from error
     if not fits or names[0] != names[1]:
-        raise ValueError("this is no certificate for the connection of this worker")
+        raise ValueError("this is no certificate for the connection of this worker [VA266]")
     return pem_of(found) + pem_of(issuer)
 
 
@@ -196,7 +196,7 @@ def read_key(pem: bytes) -> Ed25519PrivateKey | None:
     try:
         key = load_pem_private_key(pem, password=None)
     except (ArithmeticError, UnsupportedAlgorithm) as error:
-        raise ValueError("this key cannot be read") from error
+        raise ValueError("this key cannot be read [VA267]") from error
     return key if isinstance(key, Ed25519PrivateKey) else None
 
 

@@ -82,7 +82,7 @@ class Circle:
     async def _pass_on(self, connection: Connection, message: bytes) -> None:
         sender, receiver, _ = envelope.names(message)
         if message[0] != envelope.PACKET or sender != connection.name or len(message) > envelope.MAX_ENVELOPE:
-            raise ProtocolError("it sent an envelope that is not its own")
+            raise ProtocolError("it sent an envelope that is not its own [MS059]")
         target = self.connections.get(receiver)
         if target is not None:
             self.carried += len(message)

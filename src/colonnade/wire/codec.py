@@ -65,7 +65,7 @@ def decode(data: bytes | bytearray | memoryview) -> Any:
     """The value in a frame. Arrays are read-only views of ``data``, not copies."""
     view = memoryview(data)
     if view.nbytes > MAX_FRAME:
-        raise ProtocolError(f"a frame is larger than the limit of {MAX_FRAME} bytes")
+        raise ProtocolError(f"a frame is larger than the limit of {MAX_FRAME} bytes [MS060]")
     view = view.cast("B").toreadonly()
     head = bytes(view[: _length_of_head(view)])
     known = _HEADS.get(head)
@@ -106,7 +106,7 @@ def _one_array(kind: str, name: str, array: NDArray[Any]) -> list[bytes | memory
     if array.nbytes < INLINE:
         return [head + array.tobytes()]
     if len(head) + array.nbytes > MAX_FRAME:
-        raise ProtocolError(f"a message has at most {MAX_FRAME} bytes; send it in blocks")
+        raise ProtocolError(f"a message has at most {MAX_FRAME} bytes; send it in blocks [MS061]")
     return [head, array.reshape(-1).view(np.uint8).data]
 
 

@@ -82,11 +82,11 @@ class Ports:
         """From ``host:port`` or ``host:first-last``; anything else is a ValueError."""
         found = _LISTEN.fullmatch(text)
         if found is None:
-            raise ValueError("must be host:port or host:first-last, such as 10.0.0.5:9400 or [::1]:9400-9409")
+            raise ValueError("must be host:port or host:first-last, such as 10.0.0.5:9400 or [::1]:9400-9409 [VA268]")
         first = int(found[2])
         last = int(found[3] or first)
         if not 0 < first <= last < 1 << 16:
-            raise ValueError("must end in a port from 1 to 65535, or in two with a dash between them")
+            raise ValueError("must end in a port from 1 to 65535, or in two with a dash between them [VA269]")
         return cls(found[1], first, last)
 
     @property

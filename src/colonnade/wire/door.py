@@ -54,7 +54,7 @@ class Door:
         try:
             self._listeners = _listeners(*split_address(address))
         except OSError as error:
-            raise ConnectError(f"the hub cannot listen on {address}: {_why_not(error)}") from None
+            raise ConnectError(f"the hub cannot listen on {address}: {_why_not(error)} [CN015]") from None
         for listener in self._listeners:
             self._attend(listener)
         return int(self._listeners[0].getsockname()[1])

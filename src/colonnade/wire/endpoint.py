@@ -56,7 +56,7 @@ class Endpoint:
         try:
             return self._channels[peer]
         except KeyError:
-            raise ProtocolError(f"{self.name} has no channel to {peer}, which is not in the study") from None
+            raise ProtocolError(f"{self.name} has no channel to {peer}, which is not in the study [MS062]") from None
 
     def wait_for_peers(self, names: Iterable[str] | None = None, *, timeout: float | None = None) -> None:
         """Wait until all peers, or the named ones, are present and their sealed sessions are ready."""
@@ -119,7 +119,7 @@ def peers_of(identity: Identity, participants: Mapping[str, Certificate]) -> dic
     """The other participants; an error if a certificate is listed under another name than its own."""
     for name, certificate in participants.items():
         if certificate.name != name:
-            raise IdentityError(f"the certificate given for {name} is that of {certificate.name}")
+            raise IdentityError(f"the certificate given for {name} is that of {certificate.name} [ID012]")
     own = participants.get(identity.name)
     if own is not None:
         identity.certificate.check_pin(own.fingerprint, f"the identity that {identity.name} runs with")

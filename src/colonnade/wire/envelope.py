@@ -53,11 +53,11 @@ def _opened(message: bytes) -> Iterator[bytes]:
     while at < len(message):
         start = at + _LENGTH.size
         if start > len(message):
-            raise ProtocolError("a bundle is malformed")
+            raise ProtocolError("a bundle is malformed [MS063]")
         (size,) = _LENGTH.unpack_from(message, at)
         at = start + size
         if at > len(message):
-            raise ProtocolError("a bundle is malformed")
+            raise ProtocolError("a bundle is malformed [MS064]")
         yield message[start:at]
 
 
@@ -77,7 +77,7 @@ def roster(kind: int, present: Mapping[str, int]) -> bytes:
 def read_first_roster(message: bytes) -> dict[str, int]:
     """The names and incarnations of all who are present, which is the first message of the hub."""
     if message[:1] != bytes((ROSTER,)):
-        raise ProtocolError("its first message is no roster")
+        raise ProtocolError("its first message is no roster [MS065]")
     return read_roster(message)
 
 
@@ -87,7 +87,7 @@ def read_roster(message: bytes) -> dict[str, int]:
     while at < len(message):
         name, at = _read_name(message, at)
         if at + _INCARNATION.size > len(message):
-            raise ProtocolError("a roster is cut short")
+            raise ProtocolError("a roster is cut short [MS066]")
         (present[name],) = _INCARNATION.unpack_from(message, at)
         at += _INCARNATION.size
     return present
@@ -106,4 +106,4 @@ def _read_name(message: bytes, at: int) -> tuple[str, int]:
             return raw.decode("ascii"), end
     except (IndexError, UnicodeDecodeError):
         pass
-    raise ProtocolError("an envelope is malformed")
+    raise ProtocolError("an envelope is malformed [MS067]")

@@ -42,7 +42,7 @@ class Health:
             if address is None:
                 return None
             raise ConnectError(
-                "health checks need a package that is not installed: run `pip install 'colonnade[console]'`"
+                "health checks need a package that is not installed: run `pip install 'colonnade[console]'` [CN016]"
             ) from None
 
     def answer_at(self, server: Any) -> None:
@@ -56,7 +56,9 @@ class Health:
             return
         host, _ = split_address(address)
         if host != "localhost" and not _is_loopback(host):
-            raise ConnectError(f"health is answered in the clear, so only at an address such as 127.0.0.1, not {host}")
+            raise ConnectError(
+                f"health is answered in the clear, so only at an address such as 127.0.0.1, not {host} [CN017]"
+            )
         self._server = grpc.aio.server(
             options=[
                 ("grpc.so_reuseport", 0),
@@ -69,7 +71,9 @@ class Health:
         try:
             self.port = self._server.add_insecure_port(address)
         except RuntimeError:
-            raise ConnectError(f"the hub cannot answer health checks on {address}: is the port in use?") from None
+            raise ConnectError(
+                f"the hub cannot answer health checks on {address}: is the port in use? [CN018]"
+            ) from None
         await self._server.start()
 
     async def ending(self) -> None:

@@ -273,7 +273,7 @@ class Hub:
         try:
             self._inner_port = self._server.add_secure_port(f"{LOOPBACK}:0", self._register.credentials)
         except RuntimeError:
-            raise ConnectError(f"the hub finds no free port on {LOOPBACK}") from None
+            raise ConnectError(f"the hub finds no free port on {LOOPBACK} [CN019]") from None
         await self._server.start()
         self._door = Door(self._inner_port, everybody, handshake=self._handshake, closing=self._closing)
         try:
@@ -317,7 +317,7 @@ class Hub:
             with account.place(kind, instead=account.name in circle.connections):
                 await account.pay(JOIN)
                 if self._accounts.get(account.name) is not account:
-                    raise IdentityError(f"{account.name} is no longer known here")
+                    raise IdentityError(f"{account.name} is no longer known here [ID013]")
                 circle, incarnation = self._circle(account.name, said)  # it may have closed meanwhile
                 connection = Connection(account.name, incarnation, self._stall, account, circle.queue)
                 self._rooms.enter(_room(said), circle)
@@ -355,7 +355,7 @@ class Hub:
             except asyncio.CancelledError:
                 if self._accounts.get(account.name) is account:
                     raise
-                raise IdentityError(f"{account.name} is no longer known here") from None
+                raise IdentityError(f"{account.name} is no longer known here [ID014]") from None
 
     def _circle(self, name: str, said: Mapping[str, Any]) -> tuple[Circle, int]:
         """The circle that a participant asks for, and its incarnation; it is refused what is not open for it."""
@@ -363,7 +363,7 @@ class Hub:
         try:
             incarnation = int(said[envelope.INCARNATION_KEY], 16)
         except (KeyError, ValueError):
-            raise IdentityError("the connection does not say who it is from") from None
+            raise IdentityError("the connection does not say who it is from [ID015]") from None
         return circle, incarnation & (1 << 64) - 1
 
     @asynccontextmanager

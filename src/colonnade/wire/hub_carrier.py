@@ -57,7 +57,7 @@ def dial(
     relay = hub_name if hub is None else ""
     hub = hub or participants.get(hub_name)
     if hub is None:
-        raise IdentityError(f"the study names no certificate for its hub, {hub_name}")
+        raise IdentityError(f"the study names no certificate for its hub, {hub_name} [ID016]")
     others = peers_of(identity, participants)
     limits = Limits(timeout, reconnect_grace, window, backlog, attempt=attempt, heartbeat=heartbeat, closing=closing)
     carrier = _HubCarrier(address, guest or identity, hub, connect_timeout, limits, room)
@@ -223,15 +223,19 @@ class _Line:
         except ProtocolError as error:
             raise _senseless(self._hub_name, error) from None
         except StopIteration:
-            raise ConnectError(f"the hub at {self._address} hung up") from None
+            raise ConnectError(f"the hub at {self._address} hung up [CN020]") from None
         except grpc.RpcError as error:
             if error.code() is grpc.StatusCode.UNAUTHENTICATED:
-                raise IdentityError(f"the hub at {self._address} refuses: {harmless(error.details())}") from None
+                raise IdentityError(
+                    f"the hub at {self._address} refuses: {harmless(error.details())} [ID017]"
+                ) from None
             if error.code() is grpc.StatusCode.ABORTED:
                 raise _OverError(_disconnected(self._own_name, error)) from None
             if error.code() in (grpc.StatusCode.NOT_FOUND, grpc.StatusCode.RESOURCE_EXHAUSTED):
-                raise ConnectError(f"the hub at {self._address} says: {harmless(error.details())}") from None
-            raise ConnectError(f"the hub at {self._address} does not answer ({harmless(error.details())})") from None
+                raise ConnectError(f"the hub at {self._address} says: {harmless(error.details())} [CN021]") from None
+            raise ConnectError(
+                f"the hub at {self._address} does not answer ({harmless(error.details())}) [CN022]"
+            ) from None
         finally:
             timer.cancel()
 
@@ -276,11 +280,11 @@ def open_channel(address: str, identity: Guest, hub: Certificate, heartbeat: flo
 
 
 def _disconnected(name: str, error: Any) -> str:
-    return f"the hub disconnected {name}: {harmless(error.details())}"
+    return f"the hub disconnected {name}: {harmless(error.details())} [CN023]"
 
 
 def _senseless(hub: str, error: ProtocolError) -> ProtocolError:
-    return ProtocolError(f"the hub of {hub} sent something that has no meaning: {error}")
+    return ProtocolError(f"the hub of {hub} sent something that has no meaning: {error} [MS068]")
 
 
 def _pass_on(message: bytes, own: str, receiver: Receiver) -> None:
@@ -288,7 +292,7 @@ def _pass_on(message: bytes, own: str, receiver: Receiver) -> None:
     if kind == envelope.PACKET:
         sender, addressee, start = envelope.names(message)
         if addressee != own or sender == own:
-            raise ProtocolError("a packet is not for whom it was sent to")
+            raise ProtocolError("a packet is not for whom it was sent to [MS069]")
         receiver.packet(sender, memoryview(message)[start:])
     elif kind == envelope.HERE:
         for name, incarnation in envelope.read_roster(message).items():
@@ -297,7 +301,7 @@ def _pass_on(message: bytes, own: str, receiver: Receiver) -> None:
         for name in envelope.read_roster(message):
             receiver.peer_gone(name)
     else:
-        raise ProtocolError("a message is of no kind that is due")
+        raise ProtocolError("a message is of no kind that is due [MS070]")
 
 
 def _bundles(waiting: SimpleQueue[bytes | None]) -> Iterator[bytes]:

@@ -23,7 +23,7 @@ def split_address(address: str) -> tuple[str, int]:
     """Host and port of ``host:port``."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit() or int(port) > 65535:
-        raise ConnectError(f"{address!r} is not an address: write host:port")
+        raise ConnectError(f"{address!r} is not an address: write host:port [CN024]")
     return host.strip("[]"), int(port)
 
 
@@ -38,7 +38,7 @@ def probe(address: str, identity: Guest, hub: Certificate, timeout: float) -> No
         if (since := _try(address, identity, hub, timeout)) is not None:
             raise IdentityError(
                 f"{hub.name} at {address} does not accept the certificate of {identity.name} "
-                f"({identity.certificate.fingerprint}); {_look_at(since)}"
+                f"({identity.certificate.fingerprint}); {_look_at(since)} [ID018]"
             )
 
 
@@ -68,16 +68,16 @@ def _try(address: str, identity: Guest, hub: Certificate, timeout: float) -> dat
     except TimeoutError:
         raise ConnectError(
             f"{address} does not answer within {timeout:g} s; check the address, that no firewall blocks it, and that "
-            "it is the coordinator's port and not another program's"
+            "it is the coordinator's port and not another program's [CN025]"
         ) from None
     except ConnectionRefusedError:
         raise ConnectError(
-            f"nothing listens at {address}; check that the coordinator is running and the port is right"
+            f"nothing listens at {address}; check that the coordinator is running and the port is right [CN026]"
         ) from None
     except ConnectionResetError:
-        raise ConnectError(f"whatever listens at {address} hangs up; {_IS_IT_THE_HUB}") from None
+        raise ConnectError(f"whatever listens at {address} hangs up; {_IS_IT_THE_HUB} [CN027]") from None
     except OSError as error:
-        raise ConnectError(f"{address} cannot be reached: {error.strerror or error}") from None
+        raise ConnectError(f"{address} cannot be reached: {error.strerror or error} [CN028]") from None
 
 
 def _shake_hands(plain: socket.socket, address: str, identity: Guest, hub: Certificate) -> datetime | None:
@@ -95,16 +95,16 @@ def _shake_hands(plain: socket.socket, address: str, identity: Guest, hub: Certi
             # The server checks the client only after the client has finished its part of the handshake.
             return None if sealed.recv(1) else since
     except ssl.SSLEOFError:
-        raise ConnectError(f"whatever listens at {address} hangs up; {_IS_IT_THE_HUB}") from None
+        raise ConnectError(f"whatever listens at {address} hangs up; {_IS_IT_THE_HUB} [CN029]") from None
     except ssl.SSLCertVerificationError as error:
         raise out_of_date(hub.name, error) or IdentityError(
             f"whoever answers at {address} is not {hub.name} as the study names it "
             f"(expected {hub.fingerprint}): {error.verify_message}; ask the coordinator for its fingerprint: if it has "
-            "a new key, pin its new certificate, else check the address"
+            "a new key, pin its new certificate, else check the address [ID019]"
         ) from None
     except ssl.SSLError as error:
         if any(refusal in (error.reason or "") for refusal in _REFUSALS):
             return since
         raise ConnectError(
-            f"whatever listens at {address} does not speak TLS as a hub does; {_IS_IT_THE_HUB}"
+            f"whatever listens at {address} does not speak TLS as a hub does; {_IS_IT_THE_HUB} [CN030]"
         ) from None

@@ -54,9 +54,9 @@ class Certificate:
         try:
             found = certificates.read_self_signed(pem)
         except ValueError:
-            raise IdentityError(f"{source} is not a self-signed certificate in PEM form") from None
+            raise IdentityError(f"{source} is not a self-signed certificate in PEM form [ID020]") from None
         if not certificates.has_ed25519_key(found):
-            raise IdentityError(f"{source} does not hold an Ed25519 key; make one with `colonnade init`")
+            raise IdentityError(f"{source} does not hold an Ed25519 key; make one with `colonnade init` [ID021]")
         return cls(check_name(certificates.common_name(found)), certificates.pem_of(found))
 
     @classmethod
@@ -106,7 +106,8 @@ class Certificate:
             raise IdentityError(
                 f"{source} is not the certificate of {self.name} that the study names: "
                 f"expected {pin}, found {self.fingerprint}; ask {self.name} which is right: if the file, pin it by "
-                f"`colonnade init pins`, and give everyone the new study file; if the pin, put the right file there"
+                "`colonnade init pins`, and give everyone the new study file; if the pin, put the "
+                "right file there [ID022]"
             )
 
     def check_dates(self, now: datetime | None = None) -> None:
@@ -115,12 +116,12 @@ class Certificate:
         if now > self.parsed.not_valid_after_utc:
             raise IdentityError(
                 f"the certificate of {self.name} expired on {self.parsed.not_valid_after_utc:%Y-%m-%d}, and this "
-                f"machine's clock says {now:%Y-%m-%d}; set the clock right, or make a new identity and pin it"
+                f"machine's clock says {now:%Y-%m-%d}; set the clock right, or make a new identity and pin it [ID023]"
             )
         if now < self.parsed.not_valid_before_utc:
             raise IdentityError(
                 f"the certificate of {self.name} is valid only from "
-                f"{self.parsed.not_valid_before_utc:%Y-%m-%d %H:%M} UTC; check this machine's clock"
+                f"{self.parsed.not_valid_before_utc:%Y-%m-%d %H:%M} UTC; check this machine's clock [ID024]"
             )
 
     def has_signed(self, signature: bytes, message: bytes) -> bool:
@@ -142,7 +143,7 @@ class ConnectionCertificate:
 
     def __reduce__(self) -> NoReturn:
         """Refused, as for an identity."""
-        raise TypeError("the private key of a connection is neither copied nor sent to another process")
+        raise TypeError("the private key of a connection is neither copied nor sent to another process [VA270]")
 
 
 class Guest(Protocol):
@@ -183,21 +184,25 @@ class Identity:
     def load(cls, key_path: str | os.PathLike[str], crt_path: str | os.PathLike[str]) -> Identity:
         """Read an identity from its two files."""
         if not os.path.lexists(key_path):
-            raise IdentityError(f"there is no private key at {key_path}: check the path; `colonnade init` makes keys")
+            raise IdentityError(
+                f"there is no private key at {key_path}: check the path; `colonnade init` makes keys [ID025]"
+            )
         certificate = Certificate.load(crt_path)
         try:
             key = certificates.read_key(_read(Path(key_path)))
         except (ValueError, TypeError):
-            raise IdentityError(f"{key_path} is not an unencrypted private key in PEM form") from None
+            raise IdentityError(f"{key_path} is not an unencrypted private key in PEM form [ID026]") from None
         if os.name == "posix" and Path(key_path).stat().st_mode & 0o077:
-            raise IdentityError(f"{key_path} can be read by others: run `chmod 600 {key_path}`, and consider a new key")
+            raise IdentityError(
+                f"{key_path} can be read by others: run `chmod 600 {key_path}`, and consider a new key [ID027]"
+            )
         if key is None or key.public_key() != certificate.parsed.public_key():
-            raise IdentityError(f"{key_path} is not the key of the certificate in {crt_path}")
+            raise IdentityError(f"{key_path} is not the key of the certificate in {crt_path} [ID028]")
         return cls(key, certificate)
 
     def __reduce__(self) -> NoReturn:
         """Refused: a private key stays in the process that made or read it."""
-        raise TypeError(f"the private key of {self.name} is neither copied nor sent to another process")
+        raise TypeError(f"the private key of {self.name} is neither copied nor sent to another process [VA271]")
 
     @property
     def name(self) -> str:
@@ -216,9 +221,9 @@ class Identity:
             key_path.parent.mkdir(parents=True, exist_ok=True)
             writing.add({key_path: self.key_pem, crt_path: self.certificate.pem}, private=[key_path])
         except FileExistsError as error:
-            raise IdentityError(f"{error.filename} exists already and is not overwritten") from None
+            raise IdentityError(f"{error.filename} exists already and is not overwritten [ID029]") from None
         except OSError as error:
-            raise StorageError(f"{error.filename} cannot be written: {error.strerror}") from None
+            raise StorageError(f"{error.filename} cannot be written: {error.strerror} [SO044]") from None
         return key_path, crt_path
 
     def sign(self, message: bytes) -> bytes:
@@ -252,7 +257,9 @@ def load_key(context: ssl.SSLContext, key_pem: bytes, chain_pem: bytes) -> None:
         with _readable(chain_pem) as chain, _readable(key_pem) as key:
             context.load_cert_chain(chain, key)
     except OSError as error:  # an ssl.SSLError, too
-        raise IdentityError(f"TLS cannot take the private key through /dev/fd ({error.strerror or error})") from None
+        raise IdentityError(
+            f"TLS cannot take the private key through /dev/fd ({error.strerror or error}) [ID030]"
+        ) from None
 
 
 @contextmanager
@@ -282,7 +289,7 @@ def check_name(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise IdentityError(
             f"{name!r} cannot name a participant: use 1 to 63 letters, digits, '-', '_' or '.', "
-            "with a letter or digit first and last"
+            "with a letter or digit first and last [ID031]"
         )
     return name
 
@@ -291,4 +298,4 @@ def _read(path: Path) -> bytes:
     try:
         return reading.read_bytes(path, _MOST_BYTES)
     except reading.Unreadable as error:
-        raise IdentityError(f"{path} cannot be read: {error}") from None
+        raise IdentityError(f"{path} cannot be read: {error} [ID032]") from None

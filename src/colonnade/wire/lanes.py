@@ -33,7 +33,7 @@ def lane_room(partition: int, attempt: int, topic: bytes, home: str = "") -> str
     room = f"lane-{partition}-{attempt}-{sha256(topic).hexdigest()[:32]}"
     room = f"{home}.{room}" if home else room
     if home_of(room) != home:
-        raise ValueError(f"there is no lane of partition {partition} and attempt {attempt}")
+        raise ValueError(f"there is no lane of partition {partition} and attempt {attempt} [VA272]")
     return room
 
 

@@ -189,9 +189,9 @@ class Link:
                     self.received += len(packet)
                     deliver(packet)
         except OSError as error:
-            raise BrokenError(self.why or error.strerror or "the connection broke") from None
+            raise BrokenError(f"{self.why or error.strerror or 'the connection broke'} [MS071]") from None
         except InvalidTag:
-            raise BrokenError("something on it came from somebody else") from None
+            raise BrokenError("something on it came from somebody else [MS072]") from None
 
     def _frames(self) -> Iterator[memoryview]:
         """The content of every frame, each in memory of its own."""
@@ -205,7 +205,7 @@ class Link:
             (size,) = _LENGTH.unpack_from(stock, start)
             start += _LENGTH.size
             if size > _LONGEST:
-                raise BrokenError("something on it came from somebody else")
+                raise BrokenError("something on it came from somebody else [MS073]")
             frame = np.empty(size + _TAG_BYTES, np.uint8).data
             filled = min(len(frame), end - start)
             frame[:filled] = stock[start : start + filled]
@@ -222,7 +222,7 @@ class Link:
     def _receive(self, target: memoryview, flags: int = 0) -> int:
         count = self._socket.recv_into(target, 0, flags)
         if not count:
-            raise BrokenError(self.why or "the other end hung up")
+            raise BrokenError(f"{self.why or 'the other end hung up'} [MS074]")
         return count
 
     def _check(self, content: memoryview | bytes, tag: memoryview | bytes) -> None:
@@ -235,10 +235,10 @@ class Link:
         frame = read_exactly(self._socket, _BEAT_BYTES, deadline)
         try:
             if frame[: _LENGTH.size] != _LENGTH.pack(0):
-                raise StrangerError("whoever dialled does not go on as it should")
+                raise StrangerError("whoever dialled does not go on as it should [MS075]")
             self._check(b"", frame[_LENGTH.size :])
         except InvalidTag:
-            raise StrangerError("whoever dialled repeats what somebody else said") from None
+            raise StrangerError("whoever dialled repeats what somebody else said [MS076]") from None
         self._socket.settimeout(None)
 
 
@@ -268,7 +268,7 @@ def welcome(connection: socket.socket, offers: dict[bytes, tuple[str, Offer]], s
     greeting = read_exactly(connection, GREETING_BYTES, deadline)
     known = offers.get(name_in(greeting))
     if known is None:
-        raise StrangerError("whoever dialled does not know the secret")
+        raise StrangerError("whoever dialled does not know the secret [MS077]")
     peer, offer = known
     theirs, nonce = offer.check_greeting(greeting), fresh_nonce()
     connection.sendall(offer.answer(theirs, nonce))

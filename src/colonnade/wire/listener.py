@@ -102,7 +102,7 @@ def open_sockets(listen: str) -> tuple[list[socket.socket], int]:
             why = _why_not(error)
             if error.errno != errno.EADDRINUSE:
                 break
-    raise ConnectError(f"this participant cannot listen at {listen}: {why}")
+    raise ConnectError(f"this participant cannot listen at {listen}: {why} [CN031]")
 
 
 def _why_not(error: OSError) -> str:

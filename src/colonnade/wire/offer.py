@@ -63,7 +63,7 @@ class Offer:
         size = raw[_SECRET_BYTES] if len(raw) == OFFER_BYTES else -1
         secret, text = raw[:_SECRET_BYTES], raw[_SECRET_BYTES + 1 :]
         if size < 0 or any(text[size:]) or (size and not is_address(text[:size].decode("ascii", "replace"))):
-            raise ProtocolError(f"{peer} says that it listens at something that is no address")
+            raise ProtocolError(f"{peer} says that it listens at something that is no address [MS078]")
         return cls(secret, text[:size].decode("ascii"))
 
     def to_bytes(self) -> bytes:
@@ -88,14 +88,14 @@ class Offer:
         """The nonce of a greeting; an error unless it proves to know the secret."""
         nonce = greeting[-_NONCE_BYTES - _PROOF_BYTES : -_PROOF_BYTES]
         if not hmac.compare_digest(greeting, self.greeting(nonce)):
-            raise StrangerError("whoever dialled does not know the secret")
+            raise StrangerError("whoever dialled does not know the secret [MS079]")
         return nonce
 
     def check_answer(self, answer: bytes, own: bytes) -> bytes:
         """The nonce of an answer; an error unless it proves to know the secret."""
         nonce = answer[:_NONCE_BYTES]
         if not hmac.compare_digest(answer, self.answer(own, nonce)):
-            raise StrangerError("whoever listens there is not who offered it")
+            raise StrangerError("whoever listens there is not who offered it [MS080]")
         return nonce
 
     def keys(self, dialled: bytes, listened: bytes, *, dials: bool) -> Keys:
@@ -111,7 +111,7 @@ class Offer:
 def name_in(greeting: bytes) -> bytes:
     """The name of the offer that a greeting means; an error if it is no greeting."""
     if not greeting.startswith(_MAGIC):
-        raise StrangerError("whoever dialled said something else than a greeting")
+        raise StrangerError("whoever dialled said something else than a greeting [MS081]")
     return greeting[len(_MAGIC) : len(_MAGIC) + _NAME_BYTES]
 
 

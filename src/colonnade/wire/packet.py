@@ -65,11 +65,11 @@ def pack(
 def unpack(data: bytes | memoryview) -> Packet:
     """The parts of a packet, without copying its body."""
     if not HEADER_BYTES <= len(data) <= HEADER_BYTES + MAX_PACKET:
-        raise ProtocolError("a packet is shorter or longer than packets are")
+        raise ProtocolError("a packet is shorter or longer than packets are [MS082]")
     number, incarnation, sequence, acknowledged, taken = _HEADER.unpack_from(data)
     kind = _KINDS.get(number)
     if kind is None:
-        raise ProtocolError(f"a packet has the unknown kind {number}")
+        raise ProtocolError(f"a packet has the unknown kind {number} [MS083]")
     return Packet(kind, incarnation, sequence, acknowledged, taken, memoryview(data)[HEADER_BYTES:])
 
 
@@ -92,7 +92,7 @@ class Notice:
         """The reason in this body; an error if the sender did not sign it."""
         signature, text = body[:_SIGNATURE_BYTES], body[_SIGNATURE_BYTES:]
         if len(text) > MAX_REASON or not certificate.has_signed(signature, self._statement(text)):
-            raise ProtocolError(f"a notice in the name of {self.sender} was not signed by {self.sender}")
+            raise ProtocolError(f"a notice in the name of {self.sender} was not signed by {self.sender} [MS084]")
         return text.decode("utf-8", "replace")
 
     def _statement(self, text: bytes) -> bytes:

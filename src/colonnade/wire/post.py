@@ -264,7 +264,7 @@ class Post:
             self._shut_out(name, flood)
             return
         except ProtocolError as error:
-            self.spoil(name, ProtocolError(f"the traffic with {name} was damaged on its way: {error}"))
+            self.spoil(name, ProtocolError(f"the traffic with {name} was damaged on its way: {error} [MS085]"))
             return
         if fresh:
             self._arrived(name)
@@ -276,7 +276,8 @@ class Post:
             self._boxes[name].inbox.clear()
             self._watch.fail(
                 ProtocolError(
-                    f"{name} sends more than this participant gave it room for ({flood}); the study cannot go on"
+                    f"{name} sends more than this participant gave it room for ({flood}); the "
+                    "study cannot go on [MS086]"
                 )
             )
 
@@ -357,7 +358,7 @@ class Post:
             boxes.asked = False
         while before := self._missing():
             rest = min(limit, end - monotonic())
-            self._watch.wait(partial(self._fewer, before), rest, lambda: PeerLost("not everything has arrived"))
+            self._watch.wait(partial(self._fewer, before), rest, lambda: PeerLost("not everything has arrived [PE010]"))
 
     def _fewer(self, before: int) -> bool:
         for name, boxes in self._boxes.items():

@@ -61,7 +61,7 @@ class HubLimits:
         least = {"bytes_per_second": _MIB, "memory": 4 * MAX_PACKET}
         for field in fields(self):
             if getattr(self, field.name) < least.get(field.name, 1):
-                raise ConnectError(f"a hub cannot work with {field.name} below {least.get(field.name, 1)}")
+                raise ConnectError(f"a hub cannot work with {field.name} below {least.get(field.name, 1)} [CN032]")
 
     def all_connections(self, members: int) -> int:
         """How many connections so many members may have, with some who come later."""
@@ -123,7 +123,7 @@ class Account(Tenant):
         if named >= self._limits.rooms:
             raise ConnectError(
                 f"{self.name} is in {named} rooms of this hub already, as many as one member may be; wait until one "
-                "of its studies has ended"
+                "of its studies has ended [CN033]"
             )
 
     @contextmanager
@@ -134,7 +134,7 @@ class Account(Tenant):
             what = "connections in lanes" if kind == "lane" else "connections"
             raise Refusal(
                 f"{self.name} has {held} {what} already, as many as one member may have at this hub; end one, or wait "
-                "until one of its studies has ended"
+                "until one of its studies has ended [CN034]"
             )
         self.places[kind] += 1
         try:
@@ -148,7 +148,7 @@ class Account(Tenant):
         if len(self.calls) >= self._limits.calls:
             raise Refusal(
                 f"{self.name} asks {len(self.calls)} questions at the same time already, as many as one member may; "
-                "wait for an answer first"
+                "wait for an answer first [CN035]"
             )
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - gRPC runs every handler as one
@@ -172,7 +172,7 @@ class Account(Tenant):
         if self._held + size > self._limits.memory // 2:
             raise Refusal(
                 f"the questions of {self.name} and their answers take more memory than one member may have at this "
-                "hub; ask one after the other"
+                "hub; ask one after the other [CN036]"
             )
         self._held += size
 

@@ -36,7 +36,7 @@ class Register:
     def add(self, name: str, certificate: Certificate) -> bool:
         """Know somebody by this certificate from now on; whether the name had another one before."""
         if certificate.name != name:
-            raise IdentityError(f"the certificate given for {name} is that of {certificate.name}")
+            raise IdentityError(f"the certificate given for {name} is that of {certificate.name} [ID033]")
         with self._lock:
             former = self._members.get(name)
             self._members[name] = certificate
@@ -77,7 +77,8 @@ class Register:
         said = dict(context.invocation_metadata() or ())
         if said.get(envelope.VERSION_KEY) != envelope.VERSION:
             raise IdentityError(
-                "the hub speaks another version of the wire protocol: install the same release of Colonnade everywhere"
+                "the hub speaks another version of the wire protocol: install the same release of "
+                "Colonnade everywhere [ID034]"
             )
         try:
             shown = certificates.read(context.auth_context()["x509_pem_cert"][0])
@@ -86,15 +87,15 @@ class Register:
         except (KeyError, IndexError, ValueError):
             name = worker_of = ""
         if not name:
-            raise IdentityError("the connection does not say who it is from")
+            raise IdentityError("the connection does not say who it is from [ID035]")
         pinned = self._members.get(name)
         if pinned is None:
-            raise IdentityError(f"{name} is not known here")
+            raise IdentityError(f"{name} is not known here [ID036]")
         if not pinned.has_issued(shown):
             raise IdentityError(
                 f"the connection in the name of {name} does not hold the key that the study names for it "
-                f"({pinned.fingerprint})"
+                f"({pinned.fingerprint}) [ID037]"
             )
         if worker_of and not (joins and is_lane(str(said.get(envelope.ROOM_KEY, "")))):
-            raise IdentityError(f"a worker of {name} may only join lanes, and this is none")
+            raise IdentityError(f"a worker of {name} may only join lanes, and this is none [ID038]")
         return name, said

@@ -44,9 +44,9 @@ class Network:
 
     def __post_init__(self) -> None:
         if not (_is_number(self.round_trip) and self.round_trip >= 0):
-            raise StudyError("round_trip of a Network is a finite number of seconds, at least 0")
+            raise StudyError("round_trip of a Network is a finite number of seconds, at least 0 [ST610]")
         if self.bytes_per_second is not None and not (_is_number(self.bytes_per_second) and self.bytes_per_second > 0):
-            raise StudyError("bytes_per_second of a Network is a finite number above 0, or None for no limit")
+            raise StudyError("bytes_per_second of a Network is a finite number above 0, or None for no limit [ST611]")
 
 
 def _is_number(value: object) -> bool:
@@ -80,11 +80,11 @@ class Room:
     def place(self, name: str, peers: Iterable[str] | None = None) -> RoomPlace:
         """The place of participant ``name``, who talks to ``peers`` or, if None, to everybody."""
         if name not in self.names:
-            raise IdentityError(f"{name} is not in this study")
+            raise IdentityError(f"{name} is not in this study [ID039]")
         others = [peer for peer in (self.names if peers is None else peers) if peer != name]
         with self.changed:
             if name in self.places:
-                raise ConnectError(f"{name} has a place in this study already")
+                raise ConnectError(f"{name} has a place in this study already [CN037]")
             place = self.places[name] = RoomPlace(self, name, others)
             self.changed.notify_all()
         return place
@@ -167,7 +167,7 @@ class RoomPlace:
         channel = self._channels.get(peer)
         if channel is None:
             if peer not in self.counters.peers:
-                raise ProtocolError(f"{self.name} has no channel to {peer}, which is not in the study")
+                raise ProtocolError(f"{self.name} has no channel to {peer}, which is not in the study [MS087]")
             channel = self._channels.setdefault(peer, RoomChannel(self._room, self, peer))
         return channel
 
@@ -232,7 +232,7 @@ class RoomPlace:
     def check(self) -> None:
         """Raise the error that ended the study, if there is one."""
         if self.closed:
-            raise ProtocolError(f"the endpoint of {self.name} is closed")
+            raise ProtocolError(f"the endpoint of {self.name} is closed [MS088]")
         if self._room.failure is not None:
             raise_anew(self._room.failure)
 
@@ -315,7 +315,7 @@ class RoomChannel:
                 room.changed.notify_all()
         if parcel is None:
             self._check()
-            left = PeerLost(f"{self.peer} has left the study, and more was expected from it")
+            left = PeerLost(f"{self.peer} has left the study, and more was expected from it [PE011]")
             raise self._place.lose(self.peer, left)
         frame, size, due = parcel
         if due:
@@ -337,7 +337,7 @@ class RoomChannel:
         self._place.check()
         peer, me = self._room.places.get(self.peer), self._place.name
         if peer is not None and peer.has_lost(me):
-            raise stopped_by(self.peer, f"{me} was lost, and the study went on without it")
+            raise stopped_by(self.peer, f"{me} was lost, and the study went on without it [PE012]")
 
     def _wait_for_room(self, size: int) -> None:
         """Wait until the peer has taken enough; meanwhile others may send more than usual to this place.

@@ -92,17 +92,19 @@ class Rooms:
         """Open a room for exactly these members; if it has ``lanes``, these open as its members come and go."""
         if not _ROOM.fullmatch(room) or is_lane(room):
             raise ProtocolError(
-                f"a room cannot be called {harmless(room)!r}: use up to 100 letters, digits, '-', '_', '.'"
+                f"a room cannot be called {harmless(room)!r}: use up to 100 letters, digits, '-', '_', '.' [MS089]"
             )
         if room in self.open:
-            raise ProtocolError(f"the room {room!r} is open already")
+            raise ProtocolError(f"the room {room!r} is open already [MS090]")
         if self.ending:
-            raise ConnectError("the hub is about to stop, so it opens no room any more")
+            raise ConnectError("the hub is about to stop, so it opens no room any more [CN038]")
         if lanes and len(self._homes) >= self._limits.studies:
-            raise ConnectError(f"{len(self._homes)} studies have lanes at this hub, as many as it has room for")
+            raise ConnectError(f"{len(self._homes)} studies have lanes at this hub, as many as it has room for [CN039]")
         circle = Circle(names, self._carry, self._turns)
         if unknown := sorted(name for name in circle.names if name not in self._known):
-            raise IdentityError(f"nobody called {harmless(unknown[0])} is known here, so no room can be opened for it")
+            raise IdentityError(
+                f"nobody called {harmless(unknown[0])} is known here, so no room can be opened for it [ID040]"
+            )
         for name in sorted(circle.names):
             self._account(name).check_rooms(self._named(name))
         self._closed.pop(room, None)
@@ -129,16 +131,16 @@ class Rooms:
         home = home_of(room)
         for place in (room, home):
             if place is not None and place in self._closed:
-                raise Refusal(self._closed[place], "ABORTED")
+                raise Refusal(f"{self._closed[place]} [CN040]", "ABORTED")
         circle = self.open.get(room)
         if circle is not None:
             names = circle.names
         elif home in self._homes and not self.ending:
             names = self._homes[home]
         else:
-            raise Refusal("the room of this study is not open", "NOT_FOUND")
+            raise Refusal("the room of this study is not open [CN041]", "NOT_FOUND")
         if name not in names:
-            raise IdentityError(f"{name} is not in this study")
+            raise IdentityError(f"{name} is not in this study [ID041]")
         return circle or self._new_lane(home, names)
 
     def enter(self, room: str, circle: Circle) -> None:
@@ -156,7 +158,7 @@ class Rooms:
     def _new_lane(self, home: str | None, names: frozenset[str]) -> Circle:
         count = sum(other == home for other in self._lanes.values())
         if count >= self.most_lanes(len(names)):
-            raise Refusal(f"{count} lanes of this study are open at this hub, as many as one study may have")
+            raise Refusal(f"{count} lanes of this study are open at this hub, as many as one study may have [CN042]")
         return Circle(names, self._carry, self._turns, _LANE_QUEUE)
 
     def _named(self, name: str) -> int:

@@ -50,9 +50,9 @@ async def question(messages: AsyncIterator[bytes], most: int, stall: float, memo
         except StopAsyncIteration:
             return b"".join(parts)
         except TimeoutError:
-            raise Refusal(f"nothing more of the question came for {stall:g} s", "ABORTED") from None
+            raise Refusal(f"nothing more of the question came for {stall:g} s [CN043]", "ABORTED") from None
         if memory.size + len(part) > most:
-            raise Refusal(f"a question of this kind has at most {most} bytes", "INVALID_ARGUMENT")
+            raise Refusal(f"a question of this kind has at most {most} bytes [CN044]", "INVALID_ARGUMENT")
         await memory.add(len(part))
         parts.append(part)
 
@@ -80,4 +80,4 @@ async def reply(answer: bytes, context: Any, stall: float, memory: Memory) -> No
             async with asyncio.timeout(stall):
                 await context.write(piece)
         except TimeoutError:
-            raise Refusal("it did not read its answer", "ABORTED") from None
+            raise Refusal("it did not read its answer [CN045]", "ABORTED") from None

@@ -74,7 +74,7 @@ class Outbox:
         """Note how many packets arrived and were taken; returns whether this is new."""
         before = (self._arrived, self._first)
         if max(arrived, taken) > self.next_sequence:
-            raise ProtocolError("a packet acknowledges what was never sent")
+            raise ProtocolError("a packet acknowledges what was never sent [MS091]")
         while self._arrived < arrived:
             self._sent[self._arrived - self._first].data = None
             self._arrived += 1
@@ -117,7 +117,7 @@ class Inbox:
             return False
         cost = len(packet.body) + _KEEPING
         if self._beyond + cost > self._window or self._held + cost > self._backlog:
-            raise FloodError("too much of it would wait unread")
+            raise FloodError("too much of it would wait unread [MS092]")
         self._arrived += 1
         self._held += cost
         self._beyond += cost

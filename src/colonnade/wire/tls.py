@@ -92,7 +92,7 @@ class TlsSession:
                 # One call returns one record at most.
                 count = self._tls.read(len(target) - filled, target[filled:])
                 if not count:
-                    raise ProtocolError(f"{self._peer.name} ended the sealed session")
+                    raise ProtocolError(f"{self._peer.name} ended the sealed session [MS093]")
                 filled += int(count)
         except ssl.SSLWantReadError:
             pass
@@ -109,7 +109,7 @@ class TlsSession:
         except ssl.SSLError as error:
             raise self._translate(error) from None
         if not count:
-            raise ProtocolError(f"{self._peer.name} ended the sealed session")
+            raise ProtocolError(f"{self._peer.name} ended the sealed session [MS094]")
         return count
 
     def _check_peer(self) -> None:
@@ -117,7 +117,7 @@ class TlsSession:
         if found != self._peer.der:
             raise IdentityError(
                 f"whoever answers as {self._peer.name} is not who the study names: "
-                f"expected {self._peer.fingerprint}, found {fingerprint_of(found or b'')}"
+                f"expected {self._peer.fingerprint}, found {fingerprint_of(found or b'')} [ID042]"
             )
 
     def _check_greeting(self) -> None:
@@ -126,12 +126,13 @@ class TlsSession:
             known = self._greeting.startswith(_WIRE) and theirs.isdigit()
             raise ProtocolError(
                 f"{self._peer.name} speaks another version of the wire protocol ({theirs.decode() if known else '?'}; "
-                f"ours is {_VERSION[len(_WIRE) :].decode()}): install the same release of Colonnade on both machines"
+                f"ours is {_VERSION[len(_WIRE) :].decode()}): install the same release of Colonnade "
+                "on both machines [MS095]"
             )
         if self._greeting != self._own_greeting:
             error = StudyError(
                 f"{self._peer.name} holds another version of the study: give everyone the same study file, the same "
-                "schemas and the same release of Colonnade, and start again"
+                "schemas and the same release of Colonnade, and start again [ST612]"
             )
             error.public = True  # both sides see it in the greeting
             raise error
@@ -143,18 +144,18 @@ class TlsSession:
                 return dated
             return IdentityError(
                 f"whoever answers as {peer.name} does not hold the certificate that the study names for it "
-                f"(expected {peer.fingerprint}): {error.verify_message}"
+                f"(expected {peer.fingerprint}): {error.verify_message} [ID043]"
             )
         if "ALERT" in reason and "EXPIRED" in reason:
             return IdentityError(
                 f"by the clock of {peer.name} our certificate is not valid; this machine's clock says {clock()}: "
-                "compare the two, and set the wrong one right"
+                "compare the two, and set the wrong one right [ID044]"
             )
         if "ALERT" in reason and any(refusal in reason for refusal in _REFUSALS):
             return IdentityError(
-                f"{peer.name} does not accept our certificate; compare the fingerprints in both study files"
+                f"{peer.name} does not accept our certificate; compare the fingerprints in both study files [ID045]"
             )
-        return ProtocolError(f"the sealed session with {peer.name} was damaged on its way ({reason})")
+        return ProtocolError(f"the sealed session with {peer.name} was damaged on its way ({reason}) [MS096]")
 
 
 def out_of_date(name: str, error: ssl.SSLCertVerificationError) -> IdentityError | None:
@@ -163,7 +164,7 @@ def out_of_date(name: str, error: ssl.SSLCertVerificationError) -> IdentityError
         return None
     return IdentityError(
         f"this machine's clock says {clock()}, and at that time the certificate with which {name} answers is not valid "
-        f"({error.verify_message}): compare the clocks of both machines, and set the wrong one right"
+        f"({error.verify_message}): compare the clocks of both machines, and set the wrong one right [ID046]"
     )
 
 

@@ -55,7 +55,7 @@ class Writer:
         if depth > MAX_DEPTH or self._values > MAX_VALUES:
             raise ProtocolError(
                 f"a message nests at most {MAX_DEPTH} deep and holds at most {MAX_VALUES} values; "
-                "send bulk data as arrays"
+                "send bulk data as arrays [MS097]"
             )
         if isinstance(value, _SCALARS):
             value = value.item()
@@ -83,7 +83,7 @@ class Writer:
     def _int(self, value: int, _: int) -> None:
         raw = value.to_bytes(_int_size(value), "little", signed=True)
         if len(raw) > MAX_INT_BYTES:
-            raise ProtocolError(f"an integer in a message has at most {MAX_INT_BYTES} bytes")
+            raise ProtocolError(f"an integer in a message has at most {MAX_INT_BYTES} bytes [MS098]")
         self._small.append(_INT)
         self._sized(raw, _U16)
 
@@ -114,16 +114,16 @@ class Writer:
 
     def _key(self, key: Any) -> None:
         if not isinstance(key, str):
-            raise ProtocolError(f"keys in a message are strings, not {type(key).__name__}")
+            raise ProtocolError(f"keys in a message are strings, not {type(key).__name__} [MS099]")
         raw = _utf8(key)
         if len(raw) > 0xFFFF:
-            raise ProtocolError("a key in a message is too long")
+            raise ProtocolError("a key in a message is too long [MS100]")
         self._sized(raw, _U16)
 
     def _array(self, array: NDArray[Any], _: int) -> None:
         # A masked array would also send the values that its mask hides.
         if type(array) not in (np.ndarray, np.memmap):
-            raise ProtocolError(f"a message carries plain arrays, not {type(array).__name__}")
+            raise ProtocolError(f"a message carries plain arrays, not {type(array).__name__} [MS101]")
         self.array_head(array.dtype, array.shape)
         plain = np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
         self._raw(plain.reshape(-1).view(np.uint8).data if plain.nbytes >= INLINE else plain.tobytes())
@@ -131,7 +131,7 @@ class Writer:
     def _sized(self, raw: bytes | bytearray | memoryview, width: struct.Struct) -> None:
         size = raw.nbytes if isinstance(raw, memoryview) else len(raw)
         if size > MAX_FRAME:
-            raise ProtocolError(f"a message has at most {MAX_FRAME} bytes; send it in blocks")
+            raise ProtocolError(f"a message has at most {MAX_FRAME} bytes; send it in blocks [MS102]")
         self._small += width.pack(size)
         self._raw(raw)
 
@@ -144,7 +144,7 @@ class Writer:
             self._flushed += view.nbytes
             self._parts.append(view.cast("B"))
         if self._flushed + len(self._small) > MAX_FRAME:
-            raise ProtocolError(f"a message has at most {MAX_FRAME} bytes; send it in blocks")
+            raise ProtocolError(f"a message has at most {MAX_FRAME} bytes; send it in blocks [MS103]")
 
     def _flush(self) -> None:
         if self._small:
@@ -171,7 +171,7 @@ def _writer_of(value: Any) -> Callable[[Writer, Any, int], None]:
     for kind, write in _WRITERS.items():
         if isinstance(value, kind):
             return write
-    raise ProtocolError(f"a message cannot carry a {type(value).__name__}")
+    raise ProtocolError(f"a message cannot carry a {type(value).__name__} [MS104]")
 
 
 class Reader:
@@ -182,29 +182,29 @@ class Reader:
         self._at = 0
         self._values = 0
         if bytes(self._take(len(MAGIC))) != MAGIC:
-            raise ProtocolError("this is not a frame of this version")
+            raise ProtocolError("this is not a frame of this version [MS105]")
 
     def expect_end(self) -> None:
         """Raise an error if there are bytes after the value."""
         if self._at != len(self._data):
-            raise ProtocolError("a frame has bytes after its end")
+            raise ProtocolError("a frame has bytes after its end [MS106]")
 
     def value(self, depth: int) -> Any:
         """The next value."""
         self._values += 1
         if depth > MAX_DEPTH or self._values > MAX_VALUES:
-            raise ProtocolError("a frame is nested too deep or holds too many values")
+            raise ProtocolError("a frame is nested too deep or holds too many values [MS107]")
         tag = self._number(_U8)
         read = _READERS.get(tag)
         if read is None:
-            raise ProtocolError(f"a frame holds the unknown tag {tag}")
+            raise ProtocolError(f"a frame holds the unknown tag {tag} [MS108]")
         return read(self, depth)
 
     def _int(self, _: int) -> int:
         raw = self._take(self._number(_U16))
         value = int.from_bytes(raw, "little", signed=True)
         if len(raw) > MAX_INT_BYTES or len(raw) != _int_size(value):
-            raise ProtocolError("a frame holds an integer that is too long")
+            raise ProtocolError("a frame holds an integer that is too long [MS109]")
         return value
 
     def _float(self, _: int) -> float:
@@ -224,30 +224,30 @@ class Reader:
         for _ in range(self._number(_U32)):
             key = self._text(_U16)
             if key in items:
-                raise ProtocolError("a frame holds the same key twice")
+                raise ProtocolError("a frame holds the same key twice [MS110]")
             items[key] = self.value(depth + 1)
         return items
 
     def _array(self, _: int) -> NDArray[Any]:
         code, rank = self._take(2)
         if code >= len(_DTYPES) or rank > MAX_RANK:
-            raise ProtocolError("a frame holds an array of unknown type or rank")
+            raise ProtocolError("a frame holds an array of unknown type or rank [MS111]")
         dtype = _DTYPES[code]
         shape = struct.unpack(f"<{rank}Q", self._take(8 * rank))
         _check_shape(shape, dtype.itemsize)
         padding = -self._at % ALIGN
         if padding and any(self._take(padding)):
-            raise ProtocolError("a frame holds padding that is not zero")
+            raise ProtocolError("a frame holds padding that is not zero [MS112]")
         raw = self._take(prod(shape) * dtype.itemsize)
         if code == _BOOL and len(raw) and np.frombuffer(raw, np.uint8).max() > 1:
-            raise ProtocolError("a frame holds a truth value that is neither 0 nor 1")
+            raise ProtocolError("a frame holds a truth value that is neither 0 nor 1 [MS113]")
         return np.frombuffer(raw, dtype).reshape(shape)
 
     def _text(self, width: struct.Struct) -> str:
         try:
             return str(self._take(self._number(width)), "utf-8")
         except UnicodeDecodeError:
-            raise ProtocolError("a frame holds text that is not UTF-8") from None
+            raise ProtocolError("a frame holds text that is not UTF-8 [MS114]") from None
 
     def _number(self, width: struct.Struct) -> Any:
         at = self._at
@@ -255,12 +255,12 @@ class Reader:
         try:
             return width.unpack_from(self._data, at)[0]
         except struct.error:
-            raise ProtocolError("a frame is cut short") from None
+            raise ProtocolError("a frame is cut short [MS115]") from None
 
     def _take(self, count: int) -> memoryview:
         end = self._at + count
         if end > len(self._data):
-            raise ProtocolError("a frame is cut short")
+            raise ProtocolError("a frame is cut short [MS116]")
         piece = self._data[self._at : end]
         self._at = end
         return piece
@@ -284,14 +284,14 @@ _READERS: dict[int, Callable[[Reader, int], Any]] = {
 def _array_head(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
     code = DTYPE_CODES.get(dtype.newbyteorder("<"))
     if code is None:
-        raise ProtocolError(f"a message cannot carry an array of {dtype}")
+        raise ProtocolError(f"a message cannot carry an array of {dtype} [MS117]")
     _check_shape(shape, dtype.itemsize)
     return bytes((ARRAY, code, len(shape))) + struct.pack(f"<{len(shape)}Q", *shape)
 
 
 def _count(length: int) -> bytes:
     if length > MAX_VALUES:
-        raise ProtocolError(f"a message holds at most {MAX_VALUES} values; send bulk data as arrays")
+        raise ProtocolError(f"a message holds at most {MAX_VALUES} values; send bulk data as arrays [MS118]")
     return _U32.pack(length)
 
 
@@ -304,11 +304,11 @@ def _utf8(text: str) -> bytes:
     try:
         return text.encode("utf-8")
     except UnicodeEncodeError:
-        raise ProtocolError("a message holds text that is not valid Unicode") from None
+        raise ProtocolError("a message holds text that is not valid Unicode [MS119]") from None
 
 
 @lru_cache(256)
 def _check_shape(shape: tuple[int, ...], itemsize: int) -> None:
     # An array without elements may still have long axes; NumPy refuses it if their product is too large.
     if len(shape) > MAX_RANK or prod(max(side, 1) for side in shape) * itemsize > MAX_FRAME:
-        raise ProtocolError(f"an array in a message has at most {MAX_RANK} axes and {MAX_FRAME} bytes")
+        raise ProtocolError(f"an array in a message has at most {MAX_RANK} axes and {MAX_FRAME} bytes [MS120]")

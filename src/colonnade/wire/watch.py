@@ -105,7 +105,7 @@ class Watch:
         if peer is None or peer.departed:
             return False
         if peer.incarnation not in (None, incarnation):
-            self._lose(name, PeerLost(f"{name} was restarted and has lost its place; the study cannot go on"))
+            self._lose(name, PeerLost(f"{name} was restarted and has lost its place; the study cannot go on [PE013]"))
             return False
         if peer.incarnation is None:
             peer.incarnation, peer.took_at = incarnation, self.clock(name)
@@ -179,7 +179,7 @@ class Watch:
     def check(self, name: str | None = None) -> None:
         """Raise the error that ends the study, or the one of this peer, if there is one."""
         if self.closed:
-            raise ProtocolError(f"the endpoint of {self._name} is closed")
+            raise ProtocolError(f"the endpoint of {self._name} is closed [MS121]")
         if self._failure is None and (self._absent or self._down) and monotonic() >= self._next_loss():
             self._note_losses()
         error = self._failure or (self.peers[name].error if name else None)
@@ -250,10 +250,12 @@ class Watch:
         """Note as lost all peers, and the hub, that have been away for too long."""
         grace, now = self._limits.reconnect_grace, monotonic()
         if self._down and now >= self._down[0] + grace:
-            self.fail(ConnectError(f"the hub could not be reached for {grace:g} s: {self._down[1]}"))
+            self.fail(ConnectError(f"the hub could not be reached for {grace:g} s: {self._down[1]} [CN046]"))
         for since, name in sorted((since, name) for name, since in self._absent.items()):
             if now >= since + grace:
-                self._lose(name, PeerLost(f"{name} has not been heard of for {grace:g} s; the study cannot go on"))
+                self._lose(
+                    name, PeerLost(f"{name} has not been heard of for {grace:g} s; the study cannot go on [PE014]")
+                )
 
     def _lose(self, name: str, error: PeerLost) -> None:
         """End the study, or continue without the peer if it is spare."""
@@ -272,7 +274,7 @@ class Watch:
     def left(self, name: str) -> PeerLost:
         """The error to raise if more is expected from a peer that is no longer present."""
         if name not in self.lost:
-            error = PeerLost(f"{name} has left the study, and more was expected from it")
+            error = PeerLost(f"{name} has left the study, and more was expected from it [PE015]")
             if name not in self._spare:
                 return error
             self._lose(name, error)
@@ -282,14 +284,14 @@ class Watch:
 def not_joined(names: Collection[str], timeout: float) -> PeerLost:
     """The error for peers that have not joined in time."""
     who, verb = ", ".join(sorted(names)), "has" if len(names) == 1 else "have"
-    return PeerLost(f"{who} {verb} not joined the study within {timeout:g} s")
+    return PeerLost(f"{who} {verb} not joined the study within {timeout:g} s [PE016]")
 
 
 def silent_peer(name: str, idle: str, timeout: float, *, joined: bool) -> PeerLost:
     """The error for a peer that was silent for too long; ``idle`` tells what it failed to do."""
     if not joined:
         return not_joined([name], timeout)
-    return PeerLost(f"{name} is connected but has {idle} for {timeout:g} s; the study cannot go on")
+    return PeerLost(f"{name} is connected but has {idle} for {timeout:g} s; the study cannot go on [PE017]")
 
 
 def marked_spare(error: PeerLost, name: str) -> PeerLost:
@@ -301,7 +303,7 @@ def marked_spare(error: PeerLost, name: str) -> PeerLost:
 def stopped_by(name: str, reason: str) -> PeerStopped:
     """The error that tells who stopped the study; a reason that names a participant already stays as it is."""
     said = harmless(reason, _LONGEST_REASON)
-    return PeerStopped(said if _STOPPED in said else f"{name}{_STOPPED}{said}")
+    return PeerStopped(f"{said} [PE018]" if _STOPPED in said else f"{name}{_STOPPED}{said} [PE019]")
 
 
 def raise_anew(error: ColonnadeError) -> NoReturn:

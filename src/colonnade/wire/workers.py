@@ -63,18 +63,22 @@ class WorkerKeys:
 
     def __reduce__(self) -> NoReturn:
         """Refused: the keys stay in the worker in which they were born."""
-        raise TypeError(f"the private keys of a worker of {self.name} are neither copied nor sent: make new ones there")
+        raise TypeError(
+            f"the private keys of a worker of {self.name} are neither copied nor sent: make new ones there [VA273]"
+        )
 
     def admission(self, introduction: bytes, base: Certificate, topic: bytes) -> Admission:
         """What this worker shows hubs, from the introduction that its head gave it; an error if it is of another."""
         found = Introduction.read(introduction, base.name)
         if found.check(base, topic).der != self.certificate.der:
-            raise IdentityError(f"the introduction that was given to a worker of {self.name} is that of another worker")
+            raise IdentityError(
+                f"the introduction that was given to a worker of {self.name} is that of another worker [ID047]"
+            )
         try:
             chain = certificates.chain_for_lanes(found.connection, self._key, base.parsed)
         except ValueError:
             raise IdentityError(
-                f"the introduction of a worker of {self.name} has no certificate for its connections"
+                f"the introduction of a worker of {self.name} has no certificate for its connections [ID048]"
             ) from None
         return Admission(base, ConnectionCertificate(certificates.key_pem(self._key), chain), found.until)
 
@@ -98,7 +102,9 @@ class WorkerKeys:
         room at a hub that has several, and ``settings`` are those of :func:`dial`, also for direct connections.
         """
         if missing := sorted(bases.keys() ^ introductions.keys()):
-            raise IdentityError(f"a lane needs one worker of every participant, and of no other: see {missing[0]}")
+            raise IdentityError(
+                f"a lane needs one worker of every participant, and of no other: see {missing[0]} [ID049]"
+            )
         workers = {name: check_introduction(introductions[name], base, topic) for name, base in bases.items()}
         about = lane_topic(topic, partition, attempt, workers)
         return dial(
@@ -149,14 +155,14 @@ class Introduction:
         what = f"the introduction of a worker of {name}"
         head, parts = raw[: len(_INTRODUCTION)], _parted(raw[len(_INTRODUCTION) :], 4)
         if len(raw) > MOST_BYTES or head != _INTRODUCTION or parts is None:
-            raise IdentityError(f"{what} cannot be read")
+            raise IdentityError(f"{what} cannot be read [ID050]")
         worker, connection, until, signature = parts
         if len(until) != _UNTIL.size or len(signature) != _SIGNATURE_BYTES:
-            raise IdentityError(f"{what} cannot be read")
+            raise IdentityError(f"{what} cannot be read [ID051]")
         try:
             moment = datetime.fromtimestamp(_UNTIL.unpack(until)[0], UTC)
         except (ValueError, OverflowError, OSError):
-            raise IdentityError(f"{what} cannot be read") from None
+            raise IdentityError(f"{what} cannot be read [ID052]") from None
         return cls(Certificate.from_der(worker, what), connection, moment, signature)
 
     def to_bytes(self) -> bytes:
@@ -169,12 +175,12 @@ class Introduction:
         now = now or datetime.now(UTC)
         name = base.name
         if self.worker.name != name:
-            raise IdentityError(f"a worker of {self.worker.name} was introduced where one of {name} was due")
+            raise IdentityError(f"a worker of {self.worker.name} was introduced where one of {name} was due [ID053]")
         base.check_dates(now)
         if not base.has_signed(self.signature, _statement(self.worker, self.connection, topic, self.until)):
             raise IdentityError(
                 f"the introduction of a worker of {name} was not signed for this study by the identity that the study "
-                f"pins ({base.fingerprint})"
+                f"pins ({base.fingerprint}) [ID054]"
             )
         _check_until(name, self.until, now)
         self.worker.check_dates(now)
@@ -191,20 +197,22 @@ def introduce(identity: Identity, request: bytes, topic: bytes, until: datetime)
     until = until.astimezone(UTC).replace(microsecond=0)
     if not now < until <= now + LONGEST:
         hours = LONGEST // timedelta(hours=1)
-        raise IdentityError(f"a worker of {name} can be introduced for at most {hours} hours, and not for the past")
+        raise IdentityError(
+            f"a worker of {name} can be introduced for at most {hours} hours, and not for the past [ID055]"
+        )
     what = f"the request of a worker of {name}"
     head, parts = request[: len(_REQUEST)], _parted(request[len(_REQUEST) :], 2)
     if len(request) > MOST_BYTES or head != _REQUEST or parts is None:
-        raise IdentityError(f"{what} cannot be read")
+        raise IdentityError(f"{what} cannot be read [ID056]")
     worker = Certificate.from_der(parts[0], what)
     if worker.name != name:
-        raise IdentityError(f"{what} is in the name of {worker.name}")
+        raise IdentityError(f"{what} is in the name of {worker.name} [ID057]")
     if worker.key_fingerprint == identity.certificate.key_fingerprint:
-        raise IdentityError(f"{what} has the key of {name} itself, and a worker must have its own")
+        raise IdentityError(f"{what} has the key of {name} itself, and a worker must have its own [ID058]")
     try:
         connection = identity.issue_for_worker(parts[1], until)
     except ValueError:
-        raise IdentityError(f"{what} asks for no certificate that a worker can have") from None
+        raise IdentityError(f"{what} asks for no certificate that a worker can have [ID059]") from None
     signature = identity.sign(_statement(worker, connection, topic, until))
     return Introduction(worker, connection, until, signature).to_bytes()
 
@@ -225,10 +233,10 @@ def _check_until(name: str, until: datetime, now: datetime) -> None:
     if now >= until:
         raise IdentityError(
             f"the introduction of a worker of {name} was good until {until:%Y-%m-%d %H:%M} UTC, and this machine's "
-            f"clock says {now:%Y-%m-%d %H:%M}: let its head introduce it again, or set the clock right"
+            f"clock says {now:%Y-%m-%d %H:%M}: let its head introduce it again, or set the clock right [ID060]"
         )
     if until > now + LONGEST + certificates.CLOCK_SKEW:
-        raise IdentityError(f"the introduction of a worker of {name} is good for longer than any may be")
+        raise IdentityError(f"the introduction of a worker of {name} is good for longer than any may be [ID061]")
 
 
 def _joined(*parts: bytes) -> bytes:

@@ -40,9 +40,9 @@ def decoder(
 ) -> Decoder:
     """A decoder of one kind, trained; ``"auto"`` takes the best of those that can be had, on people held out."""
     if kind not in KINDS:
-        raise StudyError(f"there is no decoder {kind!r}; choose from {', '.join(KINDS)}")
+        raise StudyError(f"there is no decoder {kind!r}; choose from {', '.join(KINDS)} [ST001]")
     if kind == "cnn" and not shape:
-        raise StudyError("a convolutional decoder needs the shape of the pictures")
+        raise StudyError("a convolutional decoder needs the shape of the pictures [ST002]")
     scale = _Scale(seen)
     order = np.random.default_rng(seed).permutation(len(seen))
     held, used = order[: len(order) // 10], order[len(order) // 10 :]

@@ -40,13 +40,15 @@ class Views:
     def __post_init__(self) -> None:
         shapes = [each.shape for each in (self.auxiliary_seen, self.auxiliary, self.seen, self.truth)]
         if any(len(shape) != 2 for shape in shapes) or shapes[0][1] != shapes[2][1] or shapes[1][1] != shapes[3][1]:
-            raise DataError("auxiliary people and those attacked must be seen alike, and have the same columns")
+            raise DataError("auxiliary people and those attacked must be seen alike, and have the same columns [DA001]")
         if shapes[0][0] != shapes[1][0] or shapes[2][0] != shapes[3][0]:
-            raise DataError("each person has one row of columns and one of what is seen")
+            raise DataError("each person has one row of columns and one of what is seen [DA002]")
         if shapes[0][0] < FEWEST or shapes[2][0] < 2:
-            raise DataError(f"an inversion needs {FEWEST} auxiliary people or more, and at least two who are attacked")
+            raise DataError(
+                f"an inversion needs {FEWEST} auxiliary people or more, and at least two who are attacked [DA003]"
+            )
         if not all(np.isfinite(each).all() for each in (self.auxiliary_seen, self.auxiliary, self.seen, self.truth)):
-            raise DataError("columns, and what is seen of them, must be finite numbers")
+            raise DataError("columns, and what is seen of them, must be finite numbers [DA004]")
 
 
 @dataclass(frozen=True)

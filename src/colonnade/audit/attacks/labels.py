@@ -48,13 +48,15 @@ class Returned:
 
     def __post_init__(self) -> None:
         if self.slopes.ndim not in (2, 3) or self.slopes.shape[-2] != len(self.labels):
-            raise DataError("there is one slope for each person, in each round")
+            raise DataError("there is one slope for each person, in each round [DA005]")
         if not np.isfinite(self.slopes).all():
-            raise DataError("slopes must be finite numbers")
+            raise DataError("slopes must be finite numbers [DA006]")
         if not (len(self.known) and len(np.unique(self.known)) == len(self.known) < len(self.labels)):
-            raise DataError("an attack on labels needs a few people whose labels are known, and others to be judged by")
+            raise DataError(
+                "an attack on labels needs a few people whose labels are known, and others to be judged by [DA007]"
+            )
         if self.labels.min() < 0 or self.labels.max() >= self.classes:
-            raise DataError("labels are codes from 0, below the number of classes")
+            raise DataError("labels are codes from 0, below the number of classes [DA008]")
 
 
 @dataclass(frozen=True)

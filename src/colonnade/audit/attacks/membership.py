@@ -40,9 +40,9 @@ class Shadows:
 
     def __post_init__(self) -> None:
         if self.seen.ndim not in (2, 3) or self.inside.shape != self.seen.shape[:2]:
-            raise DataError("shadow models have one row each: what is seen of every person, and who was inside")
+            raise DataError("shadow models have one row each: what is seen of every person, and who was inside [DA009]")
         if not np.isfinite(self.seen).all():
-            raise DataError("what is seen of people must be finite numbers")
+            raise DataError("what is seen of people must be finite numbers [DA010]")
 
     def __len__(self) -> int:
         return len(self.seen)
@@ -60,11 +60,11 @@ class Shadows:
 def check_inside(inside: Flags) -> None:
     """Raise an error unless so many models, with these people in each, are enough; known before any is fitted."""
     if len(inside) < FEWEST or len(inside) % 2:
-        raise DataError(f"a membership attack needs an even number of shadow models, at least {FEWEST}")
+        raise DataError(f"a membership attack needs an even number of shadow models, at least {FEWEST} [DA011]")
     if np.minimum(inside.sum(axis=0), (~inside).sum(axis=0)).min() < _ON_EACH_SIDE:
         raise DataError(
             f"each person must be in {_ON_EACH_SIDE} shadow models and outside {_ON_EACH_SIDE}: take "
-            f"{_enough(inside)}, or as many people who are not members as members"
+            f"{_enough(inside)}, or as many people who are not members as members [DA012]"
         )
 
 
@@ -150,12 +150,14 @@ def likelihood_ratios(target: Array, shadows: Shadows, *, offline: bool = False)
     ``offline`` uses only models without the person: by how many deviations more is seen than they show.
     """
     if target.shape != shadows.seen.shape[1:]:
-        raise DataError("the model under attack must show of each person what the shadow models show")
+        raise DataError("the model under attack must show of each person what the shadow models show [DA013]")
     known = ~shadows.inside
     middle, spread = _normal(shadows.seen, known)
     if offline:
         if target.ndim > 1:
-            raise DataError("without models that knew a person, one number must be seen of each, higher for members")
+            raise DataError(
+                "without models that knew a person, one number must be seen of each, higher for members [DA014]"
+            )
         gap: Array = (target - middle) / np.sqrt(spread)
         return gap
     own, own_spread = _normal(shadows.seen, shadows.inside)

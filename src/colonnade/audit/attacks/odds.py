@@ -25,7 +25,7 @@ def confidence(model: Any, people: Mapping[str, Table]) -> Vector:
     if not (hasattr(model, "scores") and hasattr(model, "label_of")):
         raise StudyError(
             f"a {type(model).__name__} predicts nothing about a person, so there is no confidence to attack: a "
-            "membership attack takes a regression, a classifier, a generalised linear model or a split network"
+            "membership attack takes a regression, a classifier, a generalised linear model or a split network [ST003]"
         )
     scores, label = np.asarray(model.scores(people)), np.asarray(model.label_of(people))
     if getattr(model, "classes_", None) is None:

@@ -32,7 +32,7 @@ def ssim(truth: ArrayLike, guess: ArrayLike, span: float = 1.0) -> Array:
     side = min(_WINDOW, *first.shape[1:3])
     side -= 1 - side % 2
     if side < 2:
-        raise DataError("structural similarity needs pictures of at least 3 by 3 pixels")
+        raise DataError("structural similarity needs pictures of at least 3 by 3 pixels [DA015]")
 
     def local(values: Array) -> Array:
         edge = side // 2
@@ -55,18 +55,20 @@ def as_pictures(rows: Array, shape: tuple[int, ...]) -> Array:
     """Rows of pixels, in the order of reading, as a stack of pictures."""
     if len(shape) not in (2, 3) or int(np.prod(shape)) != rows.shape[1]:
         said = " x ".join(str(side) for side in shape)
-        raise DataError(f"a picture of {said} does not have {rows.shape[1]} pixels, as many as the rows have columns")
+        raise DataError(
+            f"a picture of {said} does not have {rows.shape[1]} pixels, as many as the rows have columns [DA016]"
+        )
     return rows.reshape(len(rows), *shape)
 
 
 def _pair(truth: ArrayLike, guess: ArrayLike) -> tuple[Array, Array]:
     first, second = np.asarray(truth, dtype=np.float64), np.asarray(guess, dtype=np.float64)
     if first.shape != second.shape or first.ndim < 2:
-        raise DataError("two stacks of pictures are compared only if they have the same shape")
+        raise DataError("two stacks of pictures are compared only if they have the same shape [DA017]")
     return first, second
 
 
 def _with_channels(pictures: Array) -> Array:
     if pictures.ndim not in (3, 4):
-        raise DataError("a stack of pictures is (n, height, width) or (n, height, width, channels)")
+        raise DataError("a stack of pictures is (n, height, width) or (n, height, width, channels) [DA018]")
     return pictures if pictures.ndim == 4 else pictures[..., None]

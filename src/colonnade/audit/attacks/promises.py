@@ -53,7 +53,7 @@ class Promise:
     def simple(cls, epsilon: float, delta: float = 0.0, observer: str = "anybody") -> Promise:
         """One epsilon and delta."""
         if not (epsilon >= 0 and 0 <= delta <= 1):
-            raise PrivacyError("a promise has an epsilon of at least 0 and a delta from 0 to 1")
+            raise PrivacyError("a promise has an epsilon of at least 0 and a delta from 0 to 1 [PR001]")
         return cls(observer, (float(epsilon),), (float(delta),))
 
     def hits(self, false_alarms: ArrayLike) -> Vector:

@@ -47,9 +47,9 @@ class Rates:
     def of(cls, members: Vector, others: Vector, *, rare: float = RARE, seed: int = 0) -> Rates:
         """The rates of these scores."""
         if min(len(members), len(others)) < 4:
-            raise DataError("an attack needs at least four members and four other people to be judged by")
+            raise DataError("an attack needs at least four members and four other people to be judged by [DA019]")
         if not (np.isfinite(members).all() and np.isfinite(others).all()):
-            raise DataError("the scores of an attack must be finite numbers")
+            raise DataError("the scores of an attack must be finite numbers [DA020]")
         area, deviation = area_and_deviation(members, others)
         right = _right(members, others, np.random.default_rng(seed))
         allowed = math.floor(rare * len(others))

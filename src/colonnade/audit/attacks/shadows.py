@@ -30,7 +30,7 @@ def drawn(people: int, size: int, models: int, draw: np.random.Generator) -> Fla
     """
     if not 0 < size < people:
         raise DataError(
-            "a membership attack needs people who were not among the members, to fit models without each member"
+            "a membership attack needs people who were not among the members, to fit models without each member [DA021]"
         )
     inside = np.zeros((models, people), dtype=np.bool_)
     often = np.zeros(people)

@@ -29,7 +29,7 @@ Matrix = NDArray[np.float64]
 See = Callable[[Any, Mapping[str, Table]], Matrix]
 NO_SLOPES = (
     "nobody is told anything about single labels while this model is learned, so there is nothing to guess them from: "
-    "the attack is for split networks whose encoders learn with the party that has the label"
+    "the attack is for split networks whose encoders learn with the party that has the label [ST005]"
 )
 
 
@@ -67,7 +67,7 @@ class ModelViews:
 
     def near(self, model: Any, party: str, people: Mapping[str, Table], seed: int) -> Matrix:
         """What a party tells about each person, where an attacker has no scores."""
-        raise StudyError("only of split classifiers something else than scores can be seen")
+        raise StudyError("only of split classifiers something else than scores can be seen [ST008]")
 
     def check_kept(self, model: Any, needed: Iterable[str]) -> None:
         """Raise an error unless the model has what these parties keep of it."""
@@ -111,7 +111,7 @@ def seen_of(
     that hardly changed is averaged over as many ``releases``, and so is its noise.
     """
     if not hasattr(model, "scores"):
-        raise StudyError(f"a {type(model).__name__} shows nothing of one person, so there is nothing to invert")
+        raise StudyError(f"a {type(model).__name__} shows nothing of one person, so there is nothing to invert [ST006]")
     columns = _columns(model, party, people[party])
     told = None if scores else views_of(model).told(model, party, people[party], seed, releases)
     if told is None:
@@ -140,7 +140,7 @@ def with_kept(model: Any, paths: Iterable[Path], needed: Iterable[str] = ()) -> 
     """
     for path in paths:
         if not hasattr(model, "load_kept"):
-            raise StudyError(f"nobody keeps anything of a {type(model).__name__}, so --kept has no use")
+            raise StudyError(f"nobody keeps anything of a {type(model).__name__}, so --kept has no use [ST011]")
         model.load_kept(path)
     views_of(model).check_kept(model, needed)
     return model

@@ -107,7 +107,7 @@ def _two_for_minus_one(prime: int) -> tuple[int, int]:
         rest = (-1 - first * first) % prime
         if pow(rest, (prime - 1) // 2, prime) == 1:
             return first, pow(rest, (prime + 1) // 4, prime)
-    raise ValueError("every prime has two such numbers")
+    raise ValueError("every prime has two such numbers [VA001]")
 
 
 def _squares(value: int, prime: int) -> tuple[int, int, int, int]:

@@ -173,10 +173,14 @@ class StageLink:
                 check_size(len(frame), kind, self.peer, most)
                 return message_in(frame, kind, self.peer)
             if self.peer in stage.left:
-                raise place.lose(self.peer, PeerLost(f"{self.peer} has left the study, and more was expected from it"))
+                raise place.lose(
+                    self.peer, PeerLost(f"{self.peer} has left the study, and more was expected from it [PE001]")
+                )
             if place.name in stage.given_up:
                 stage.given_up.discard(place.name)
-                raise place.lose(self.peer, PeerLost(f"{self.peer} sent nothing, and more was expected from it"))
+                raise place.lose(
+                    self.peer, PeerLost(f"{self.peer} sent nothing, and more was expected from it [PE002]")
+                )
             stage.wait(place.name, self.peer)
 
     def _check(self) -> None:

@@ -19,7 +19,7 @@ from colonnade.audit.cheats.plays import PLAYS
 from colonnade.audit.cheats.scenes import COMMITTEES, SCENES as OPERATIONS, Act, Scene, seats_of
 from colonnade.audit.cheats.stage import StagePlace
 from colonnade.audit.cheats.tamper import Tamper
-from colonnade.errors import ColonnadeError, PeerLost, PeerStopped
+from colonnade.errors import ColonnadeError, PeerLost, PeerStopped, without_code
 from colonnade.models import registry
 from colonnade.mpc import Hand
 
@@ -242,7 +242,7 @@ def _judge(job: Job, ended: dict[str, Any], deals: dict[str, list[Any]], won: bo
 def described(errors: Sequence[BaseException]) -> str:
     """Why the run ended, in the words of the first participant that noticed it by itself, without names."""
     first = min(errors, key=lambda error: (isinstance(error, PeerStopped), isinstance(error, PeerLost)))
-    text = re.sub(r"\b(o\d+|coordinator)(, (o\d+|coordinator))*( and (o\d+))?\b", "*", str(first))
+    text = re.sub(r"\b(o\d+|coordinator)(, (o\d+|coordinator))*( and (o\d+))?\b", "*", without_code(str(first)))
     return re.split("[:;]|, and nothing|, as ", text)[0]
 
 

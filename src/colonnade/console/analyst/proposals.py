@@ -28,7 +28,7 @@ def report(request: Request) -> Response:
     """Its report, as the content of a frame."""
     result = request.app.state.desk.result(request.path_params["id"], request.state.session.person)
     if result.report is None:
-        raise StorageError("this study has no report here")
+        raise StorageError("this study has no report here [SO017]")
     return report_response(result.report)
 
 

@@ -27,7 +27,7 @@ def _accept(request: Request, desk: PartyDesk) -> Response:
     session, fields = request.state.session, form(request)
     name, pin = fields.get("name", ""), fields.get("pin", "")
     if fields.get("compared") != "yes":
-        return refusal(request, 400, "Nobody was accepted: compare the six words first, and tick the box.")
+        return refusal(request, 400, "Nobody was accepted: compare the six words first, and tick the box. [CO018]")
     desk.accept(name, pin)
     desk.log(session.person, session.role, "accepted a member", None, f"{name}, {pin}")
     return RedirectResponse("/people", 303)

@@ -125,19 +125,21 @@ def _answer(request: Request, desk: PartyDesk, entry: Entry) -> Response:
     if what == "approve":
         if fields.get("digits") != entry.digest[:SHOWN_DIGITS] or fields.get("sure") != "yes":
             return refusal(
-                request, 400, "Nothing was approved: tick the box that names the digest and the price first."
+                request, 400, "Nothing was approved: tick the box that names the digest and the price first. [CO019]"
             )
         desk.office.approve(entry.id, by)
         detail = f"digest {entry.digest}"
     elif what == "decline":
         detail = fields.get("why", "").strip()
         if not detail:
-            return refusal(request, 400, "Nothing was declined: say why in a few words, which the analyst will read.")
+            return refusal(
+                request, 400, "Nothing was declined: say why in a few words, which the analyst will read. [CO020]"
+            )
         desk.office.decline(entry.id, by, detail)
     elif what == "withdraw":
         detail = fields.get("why", "").strip() or "withdrawn in the console"
         desk.office.withdraw(entry.id, by, detail)
     else:
-        return refusal(request, 400, "Nothing was done: this form has no such answer.")
+        return refusal(request, 400, "Nothing was done: this form has no such answer. [CO021]")
     desk.log(session.person, session.role, what, entry.id, detail)
     return RedirectResponse(f"/studies/{entry.id}", 303)

@@ -55,7 +55,7 @@ def _exact_weights(game: Game) -> Game | None:
 
 def _of_exchange(game: Game) -> Transcript:
     if not isinstance(game.sampler, Transcript):
-        raise TypeError(f"{game.name} does not draw by Transcript")
+        raise TypeError(f"{game.name} does not draw by Transcript [VA258]")
     return game.sampler
 
 

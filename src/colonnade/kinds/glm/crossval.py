@@ -145,7 +145,7 @@ def cross_validate(
         common: parameters that all candidates share, such as ``family``.
     """
     if not isinstance(people, Federation):
-        raise StudyError(f"cross_validate takes a Federation, not {type(people).__name__}")
+        raise StudyError(f"cross_validate takes a Federation, not {type(people).__name__} [ST100]")
     models = _models(candidates, common, {"label": label, "epsilon": epsilon, "delta": delta})
     chosen = _metric(metric, [model.family for model in models.values()])
     for model in models.values():
@@ -166,12 +166,12 @@ def cross_validate(
 
 def _models(candidates: object, common: Mapping[str, Any], fixed: Mapping[str, Any]) -> dict[str, GLM]:
     if not isinstance(candidates, Mapping) or not candidates:
-        raise StudyError('candidates is a mapping from names to parameters, such as {"one": {"epochs": 1}}')
+        raise StudyError('candidates is a mapping from names to parameters, such as {"one": {"epochs": 1}} [ST101]')
     known = [name for name in inspect.signature(GLM).parameters if name not in _FIXED]
     found = {}
     for name, given in candidates.items():
         if not isinstance(name, str) or not isinstance(given, Mapping):
-            raise StudyError("each candidate is a name and a mapping of parameters")
+            raise StudyError("each candidate is a name and a mapping of parameters [ST102]")
         for parameter in (*common, *given):
             glm_plan.one_of(f"a parameter of candidate {name!r}", parameter, known)
         found[name] = GLM(**{**common, **given, **fixed})
@@ -183,12 +183,12 @@ def _metric(metric: str, families: list[str]) -> str:
     classes = {family in CLASSES for family in families}
     if classes == {True}:
         if metric == "loss":
-            raise StudyError('metric="loss" is for numbers; classes have "accuracy", "auc" and "log-loss"')
+            raise StudyError('metric="loss" is for numbers; classes have "accuracy", "auc" and "log-loss" [ST103]')
         return "accuracy" if metric == "auto" else metric
     if len(set(families)) > 1:
-        raise StudyError("losses of different families cannot be compared: give all candidates the same family")
+        raise StudyError("losses of different families cannot be compared: give all candidates the same family [ST104]")
     if metric not in ("auto", "loss"):
-        raise StudyError(f'metric="{metric}" is for classes; numbers have "loss"')
+        raise StudyError(f'metric="{metric}" is for classes; numbers have "loss" [ST105]')
     return "loss"
 
 

@@ -86,7 +86,7 @@ class FittedGLM(Deciding[Exchange, Outcome | Everyone], LinearModel[Exchange, Ou
         if self._released is None:
             raise StudyError(
                 "the parties kept their weights, so there are none to read: fit with release=True to publish them, or "
-                "ask for scores by joint_scores"
+                "ask for scores by joint_scores [ST106]"
             )
         return self._released
 
@@ -97,7 +97,7 @@ class FittedGLM(Deciding[Exchange, Outcome | Everyone], LinearModel[Exchange, Ou
         if missing := [party for party in self.schemas_ if party not in self.kept_]:
             raise StudyError(
                 f"the weights of {', '.join(missing)} are kept there and not in this process: ask for scores by "
-                "joint_scores, or fit with release=True"
+                "joint_scores, or fit with release=True [ST107]"
             )
         return glm_kept.combined(self.kept_, self.family_, self.design_)
 
@@ -106,7 +106,7 @@ class FittedGLM(Deciding[Exchange, Outcome | Everyone], LinearModel[Exchange, Ou
         self._check_fitted()
         if party not in self.kept_:
             raise StudyError(
-                f"the weights that {party} kept are not in this process: load_kept reads them from its own file"
+                f"the weights that {party} kept are not in this process: load_kept reads them from its own file [ST108]"
             )
         schema = self._feature_schema(party)
         rows = np.zeros((len(source), 0))
@@ -121,7 +121,7 @@ class FittedGLM(Deciding[Exchange, Outcome | Everyone], LinearModel[Exchange, Ou
             party = next(iter(self.kept_))
         if party not in self.kept_:
             held = ", ".join(self.kept_) or "nobody"
-            raise StudyError(f"name the party whose weights to write, one of those in this process: {held}")
+            raise StudyError(f"name the party whose weights to write, one of those in this process: {held} [ST109]")
         return glm_kept.write(Path(path), self.kept_[party], self._columns(party), self.digest)
 
     def load_kept(self, path: str | Path) -> str:
@@ -196,7 +196,7 @@ class FittedGLM(Deciding[Exchange, Outcome | Everyone], LinearModel[Exchange, Ou
         if self.family_.name in CLASSES:
             return super().answers(scores, threshold)
         if threshold is not None:
-            raise StudyError("a threshold is for classes, and this model predicts numbers")
+            raise StudyError("a threshold is for classes, and this model predicts numbers [ST110]")
         return self.family_.mean(self.own_scores(scores))
 
     def decision_function(self, X: People, **given: Unpack[Given]) -> Vector:
@@ -208,7 +208,7 @@ class FittedGLM(Deciding[Exchange, Outcome | Everyone], LinearModel[Exchange, Ou
         """The chance of each of the two classes."""
         self._check_fitted()
         if (family := self.family_).name not in CLASSES:
-            raise StudyError(f"the {family.name} family predicts numbers, not chances of classes: use predict")
+            raise StudyError(f"the {family.name} family predicts numbers, not chances of classes: use predict [ST111]")
         chance = family.mean(self.own_scores(scores))
         return np.column_stack([1 - chance, chance])
 
@@ -295,22 +295,22 @@ class FittedGLM(Deciding[Exchange, Outcome | Everyone], LinearModel[Exchange, Ou
             slopes, offsets = (numbers(learned[name]) for name in ("coef", "intercept"))
             self._released = slopes, offsets
             if slopes.shape != (1, len(self.feature_names_in_)) or offsets.shape != (1,):
-                raise ValueError("weights and names do not belong together")
+                raise ValueError("weights and names do not belong together [VA022]")
 
     def check_restored(self) -> None:
         """Raise an error unless the plan can be that of this model: later questions are priced by its bounds."""
         super().check_restored()
         if self.has_public_weights is not self.plan_["release"]:
-            raise ValueError("weights are there exactly if they were released")
+            raise ValueError("weights are there exactly if they were released [VA023]")
         plan, others = self.plan_, set(self.schemas_) - {self.design_.owner}
         bounds = {"row_norm", "score_clip", "drift"}
         fits = plan["family"] == self.family_.name and plan["active"] == self.design_.owner
         fits = fits and plan["release"] is self.parameters_["release"] and count(plan["epochs"]) and count(plan["rows"])
         if not fits or set(plan["senders"]) != others:
-            raise ValueError("the plan and the model do not belong together")
+            raise ValueError("the plan and the model do not belong together [VA024]")
         for sender in plan["senders"].values():
             if set(sender) != bounds or not all(size(value) >= 0 for value in sender.values()):
-                raise ValueError("the bounds of a sender are no numbers")
+                raise ValueError("the bounds of a sender are no numbers [VA025]")
 
 
 def _family(name: str, options: Mapping[str, Any] | None, design: Design) -> Family:

@@ -88,7 +88,9 @@ def release_bars(released: Mapping[str, KeptWeights], task: Exchange, design: De
 def write(path: Path, kept: KeptWeights, columns: tuple[str, ...], model: str) -> Path:
     """Write one party's weights to a file that only its user can read; another party's file is not replaced."""
     if path.exists() and _content(path).get("party") != kept.party:
-        raise StudyError(f"{path} does not hold weights of {kept.party}: choose another path, or delete it yourself")
+        raise StudyError(
+            f"{path} does not hold weights of {kept.party}: choose another path, or delete it yourself [ST112]"
+        )
     files.replace_private(path, content(kept, columns, model))
     return path
 
@@ -111,9 +113,11 @@ def read(path: Path, columns: Mapping[str, tuple[str, ...]], active: str, model:
     """The weights in a file; an error if they do not belong to the model with this digest."""
     found = _content(path)
     if found.get("format") != FORMAT:
-        raise StudyError(f"{path} does not hold kept weights; save_kept writes such a file")
+        raise StudyError(f"{path} does not hold kept weights; save_kept writes such a file [ST113]")
     if found.get("model") != model:
-        raise StudyError(f"{path} holds weights of another model or another fit of it; use the file of this one")
+        raise StudyError(
+            f"{path} holds weights of another model or another fit of it; use the file of this one [ST114]"
+        )
     try:
         party = str(found["party"])
         weights = np.array(found["weights"], dtype=np.float64)
@@ -122,19 +126,19 @@ def read(path: Path, columns: Mapping[str, tuple[str, ...]], active: str, model:
         spreads = {str(name): float(value) for name, value in found.get("spreads", {}).items()}
         fits = tuple(found["columns"]) == columns[party] and weights.shape == (len(columns[party]) + 1,)
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-        raise StudyError(f"{path} is damaged: {type(error).__name__} while reading it") from None
+        raise StudyError(f"{path} is damaged: {type(error).__name__} while reading it [ST115]") from None
     if not fits or any(each.shape != weights.shape for each in expected.values()):
-        raise StudyError(f"{path} is damaged: its weights do not belong to the columns of {party}")
+        raise StudyError(f"{path} is damaged: its weights do not belong to the columns of {party} [ST116]")
     if not np.isfinite(
         [*weights, *factors.values(), *spreads.values(), *(weight for each in expected.values() for weight in each)]
     ).all():
-        raise StudyError(f"{path} is damaged: a weight in it is not a finite number")
+        raise StudyError(f"{path} is damaged: a weight in it is not a finite number [ST117]")
     others = set(columns) - {active} if party == active else set()
     if set(factors) != others or set(expected) != others:
         due = "one factor for each other party" if party == active else f"no factors, which only {active} has"
-        raise StudyError(f"{path} is damaged: it must have {due}")
+        raise StudyError(f"{path} is damaged: it must have {due} [ST118]")
     if not set(spreads) <= others or any(spread < 0 for spread in spreads.values()):
-        raise StudyError(f"{path} is damaged: its spreads are not those of the other parties")
+        raise StudyError(f"{path} is damaged: its spreads are not those of the other parties [ST119]")
     return KeptWeights(party, weights, factors, expected, spreads)
 
 
@@ -144,5 +148,5 @@ def _content(path: Path) -> dict[str, Any]:
     except reading.Malformed:
         return {}
     except reading.Unreadable as error:
-        raise StudyError(f"{path} cannot be read: {error}") from None
+        raise StudyError(f"{path} cannot be read: {error} [ST120]") from None
     return content if isinstance(content, dict) else {}

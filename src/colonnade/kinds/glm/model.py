@@ -105,7 +105,7 @@ class GLM(FittedGLM):
         """The task with the least noise that meets the budgets; ``rows`` must be known."""
         if self.rows is None:
             raise StudyError(
-                "rows is missing: say how many people all parties hold, a public number that bounds rest on"
+                "rows is missing: say how many people all parties hold, a public number that bounds rest on [ST128]"
             )
         return self.planned(roster, self.rows)
 
@@ -191,7 +191,7 @@ class GLM(FittedGLM):
         if (beyond := alone.report.total_clipped) and not mapped:
             raise DataError(
                 f"{where}, row {_first_clipped(alone)}: the value lies outside the bounds of its schema, the first of "
-                f"{beyond}; correct the table or its schema"
+                f"{beyond}; correct the table or its schema [DA057]"
             )
         encoded = centred.labels(table)
         return centred, labels_for(task.family, declared, encoded, where=where, rows=table.row_numbers, rounded=mapped)
@@ -279,7 +279,7 @@ class GLM(FittedGLM):
         if given.get("encoded") and not (exact or self.has_public_weights):
             raise StudyError(
                 "no question can be played about an encoded matrix: pass tables, or exact=True to predict by all kept "
-                "weights as nobody can"
+                "weights as nobody can [ST129]"
             )
         return exact or self.has_public_weights
 
@@ -294,7 +294,7 @@ class GLM(FittedGLM):
         question = KeptScores(self, epsilon={active: asked}, delta=self.privacy_.delta)
         scores = question.played(people, Stream.fresh())
         if true.shape != (len(scores),):
-            raise DataError(f"there are {len(true) if true.ndim else 0} labels for {len(scores)} people")
+            raise DataError(f"there are {len(true) if true.ndim else 0} labels for {len(scores)} people [DA058]")
         return true, scores
 
     def joint_scores(

@@ -72,9 +72,11 @@ class Choices:
             if getattr(asked, name) is not None:
                 _positive(name, getattr(asked, name))
         if not _is_number(asked.l1_ratio) or not 0 <= asked.l1_ratio <= 1:
-            raise StudyError(f"l1_ratio is the part of strength that is L1, from 0 to 1, not {asked.l1_ratio!r}")
+            raise StudyError(
+                f"l1_ratio is the part of strength that is L1, from 0 to 1, not {asked.l1_ratio!r} [ST130]"
+            )
         if not isinstance(asked.release, bool):
-            raise StudyError(f"release is True or False, not {asked.release!r}")
+            raise StudyError(f"release is True or False, not {asked.release!r} [ST131]")
         fields = {name: getattr(asked, name) for name in cls.__dataclass_fields__}
         counts = {name: int(fields[name]) for name in _COUNTS if fields[name] is not None}
         return cls(**fields | counts | {"method": _method(asked)})
@@ -169,7 +171,7 @@ def _gradient(choices: Choices, setting: Setting, noisy: float) -> Exchange:
     ridge = STRENGTH if choices.ridge is None else float(choices.ridge)
     batch = min(setting.rows, _BATCH) if choices.batch is None else choices.batch
     if batch > setting.rows:
-        raise StudyError(f"batch is {batch} and there are {setting.rows} rows: a batch is a part of them")
+        raise StudyError(f"batch is {batch} and there are {setting.rows} rows: a batch is a part of them [ST132]")
     steepest = setting.family.curvature * setting.norm(setting.active) ** 2 + ridge
     rate = rounded(1 / steepest) if choices.learning_rate is None else float(choices.learning_rate)
     l1, prox_ridge = choices.prox
@@ -228,10 +230,12 @@ def _method(asked: Any) -> Method:
     if method == "gradient":
         return "gradient"
     if asked.penalty != "l2":
-        raise StudyError(f'penalty="{asked.penalty}" needs proximal steps: use method="gradient" (or "auto")')
+        raise StudyError(f'penalty="{asked.penalty}" needs proximal steps: use method="gradient" (or "auto") [ST133]')
     for name in _ONLY_GRADIENT:
         if getattr(asked, name) is not None:
-            raise StudyError(f'{name} is for method="gradient"; fits that take turns use all rows and need no steps')
+            raise StudyError(
+                f'{name} is for method="gradient"; fits that take turns use all rows and need no steps [ST134]'
+            )
     return "alternating"
 
 
@@ -240,7 +244,9 @@ def options(given: object) -> dict[str, Any]:
     if given is None:
         return {}
     if not isinstance(given, Mapping):
-        raise StudyError(f'family_options must be a mapping such as {{"reach": 3.0}}, not {type(given).__name__}')
+        raise StudyError(
+            f'family_options must be a mapping such as {{"reach": 3.0}}, not {type(given).__name__} [ST135]'
+        )
     for name in given:
         one_of("a name in family_options", name, OPTIONS)
     return {name: value for name, value in given.items() if value is not None}
@@ -251,12 +257,12 @@ def one_of(what: str, value: object, known: Iterable[str]) -> None:
     names = tuple(known)
     if value not in names:
         hint = suggestion(value, names) if isinstance(value, str) else ""
-        raise StudyError(f"{what} must be one of {', '.join(names)}, not {value!r}{hint}")
+        raise StudyError(f"{what} must be one of {', '.join(names)}, not {value!r}{hint} [ST136]")
 
 
 def _positive(name: str, value: object) -> None:
     if not _is_number(value) or not 0 < value < math.inf:  # type: ignore[operator]
-        raise StudyError(f"{name} must be a finite number above 0, not {value!r}")
+        raise StudyError(f"{name} must be a finite number above 0, not {value!r} [ST137]")
 
 
 def _is_number(value: object) -> bool:

@@ -41,7 +41,7 @@ class PassiveFits:
             rational(self.changing, "changing part of fits")
         for name in ("curvature", "ridge"):
             if not rational(getattr(self, name), f"{name} of fits"):
-                raise ValueError(f"fits that take turns need a positive {name}")
+                raise ValueError(f"fits that take turns need a positive {name} [VA122]")
 
     def pull(self, number: int) -> Fraction:
         """How far the changed row can move the gradient of round ``number``, counted from 0."""
@@ -101,7 +101,7 @@ class ActiveFits:
         for name in ("row_norm", "slope", "curvature", "own", "slack"):
             rational(getattr(self, name), f"{name} of fits")
         if not rational(self.ridge, "ridge of fits"):
-            raise ValueError("fits that take turns need a positive ridge")
+            raise ValueError("fits that take turns need a positive ridge [VA123]")
 
     @property
     def pull(self) -> Fraction:

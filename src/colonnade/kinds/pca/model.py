@@ -127,13 +127,13 @@ class PCA(Saved[Task, Published]):
 
     def _method(self, width: int, roster: Roster) -> str:
         if self.method not in ("auto", "moments", "power"):
-            raise StudyError(f'method must be "auto", "moments" or "power", not {self.method!r}')
+            raise StudyError(f'method must be "auto", "moments" or "power", not {self.method!r} [ST151]')
         wide = width > WIDE and not roster.hidden
         method = ("power" if wide else "moments") if self.method == "auto" else self.method
         if method == "power":
             roster.require_known_members('method="power"')
         elif self.iterations is not None:
-            raise StudyError('iterations are for method="power"; all second moments are released at once')
+            raise StudyError('iterations are for method="power"; all second moments are released at once [ST152]')
         return method
 
     def _plan_moments(
@@ -256,7 +256,7 @@ class PCA(Saved[Task, Published]):
             ends = ("explained_variance_deviations", "explained_variance_low", "explained_variance_high", "angles")
             shapes |= dict.fromkeys(ends, (count,)) | {"mean_deviations": (width,), "together": (count, 2)}
         if self.feature_names_in_ != names or any(getattr(self, f"{k}_").shape != due for k, due in shapes.items()):
-            raise ValueError("components and columns do not belong together")
+            raise ValueError("components and columns do not belong together [VA031]")
 
     def transform(self, X: People, **given: Unpack[Given]) -> Matrix:
         """Scores of new rows, of whom the caller has all columns; one party computes its part with :meth:`partial`.

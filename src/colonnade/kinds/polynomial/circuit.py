@@ -44,7 +44,7 @@ def integer_program(polynomials: Sequence[Terms], names: Sequence[str], gamma: i
             if not whole:
                 raise StudyError(
                     f"the coefficient of {_shown(monomial)} is too small for gamma = {gamma}: multiply the expression "
-                    "by a public number, or raise gamma"
+                    "by a public number, or raise gamma [ST506]"
                 )
             output[tuple(sorted((place[name], power) for name, power in monomial))] = whole
         outputs.append(output)

@@ -52,9 +52,9 @@ class _Token(NamedTuple):
 def parse(text: str, names: Collection[str]) -> Terms:
     """The polynomial of an expression; an error shows the place, and for an unknown name a similar one."""
     if not isinstance(text, str):
-        raise StudyError(f"an expression is a text such as 'bank.age * shop.visits', not {type(text).__name__}")
+        raise StudyError(f"an expression is a text such as 'bank.age * shop.visits', not {type(text).__name__} [ST507]")
     if len(text) > _MOST_TEXT:
-        raise StudyError(f"an expression of {len(text)} characters is too long; the limit is {_MOST_TEXT}")
+        raise StudyError(f"an expression of {len(text)} characters is too long; the limit is {_MOST_TEXT} [ST508]")
     return _Parser(text, names).polynomial()
 
 
@@ -64,7 +64,7 @@ def from_coefficients(given: Mapping[str, object], names: Collection[str]) -> Te
     for key, value in given.items():
         number = isinstance(value, int | float | str | Fraction) and not isinstance(value, bool)
         if not number or (isinstance(value, float) and not math.isfinite(value)):
-            raise StudyError(f"the coefficient of {key!r} must be a finite number such as 2, 0.5 or '1/3'")
+            raise StudyError(f"the coefficient of {key!r} must be a finite number such as 2, 0.5 or '1/3' [ST509]")
         factor = parse(str(value), ())  # a float as it is written: 0.1 is one tenth
         total = added(total, multiplied(parse(key, names), factor))
     return total
@@ -131,7 +131,7 @@ class _Parser:
         """The polynomial of the whole text."""
         terms = self._sum()
         if self._next.kind != "end":
-            raise self._wrong(self._next, "an operator was expected here")
+            raise self._wrong(self._next, "an operator was expected here [ST510]")
         return terms
 
     def _tokens(self) -> list[_Token]:
@@ -141,7 +141,9 @@ class _Parser:
             match = _TOKEN.match(self.text, at)
             if match is None or match.lastgroup is None:
                 start = at + len(self.text[at:]) - len(self.text[at:].lstrip())
-                raise self._wrong(_Token("", "", start, start + 1), "this character has no meaning in an expression")
+                raise self._wrong(
+                    _Token("", "", start, start + 1), "this character has no meaning in an expression [ST511]"
+                )
             kind = {"quoted": "name", "doubled": "name"}.get(match.lastgroup, match.lastgroup)
             inside = match[match.lastgroup]
             found.append(_Token(kind, inside, match.start(match.lastgroup), match.end()))
@@ -190,13 +192,13 @@ class _Parser:
             return base
         exponent = self._next
         if exponent.kind != "number" or not re.fullmatch(r"\d{1,2}", exponent.text):
-            raise self._wrong(exponent, "a power is a whole number such as 2")
+            raise self._wrong(exponent, "a power is a whole number such as 2 [ST512]")
         self.at += 1
         total: Terms = {(): Fraction(1)}
         for _ in range(int(exponent.text)):
             total = self._times(exponent, total, base)
         if (again := self._next).text in ("^", "**") and again.kind == "sign":
-            raise self._wrong(again, "a power of a power needs parentheses")
+            raise self._wrong(again, "a power of a power needs parentheses [ST513]")
         return total
 
     def _atom(self) -> Terms:
@@ -207,53 +209,53 @@ class _Parser:
         if token.kind == "name":
             if token.text not in self.names:
                 known = full_suggestion(token.text, self.names) or "; names are party.column, with encoded columns"
-                raise self._wrong(token, f"there is no column {token.text!r}{known}")
+                raise self._wrong(token, f"there is no column {token.text!r}{known} [ST514]")
             return {((token.text, 1),): Fraction(1)}
         if token.kind == "sign" and token.text == "(":
             return self._inside(token)
-        raise self._wrong(token, "a number, a name or a parenthesis was expected here")
+        raise self._wrong(token, "a number, a name or a parenthesis was expected here [ST515]")
 
     def _inside(self, opening: _Token) -> Terms:
         self.nested += 1
         if self.nested > _MOST_NESTED:
-            raise self._wrong(opening, f"parentheses are nested more than {_MOST_NESTED} deep")
+            raise self._wrong(opening, f"parentheses are nested more than {_MOST_NESTED} deep [ST516]")
         terms = self._sum()
         if not self._take(")"):
-            raise self._wrong(self._next, "a parenthesis is not closed")
+            raise self._wrong(self._next, "a parenthesis is not closed [ST517]")
         self.nested -= 1
         return terms
 
     def _number(self, token: _Token) -> Terms:
         mantissa, _, exponent = token.text.lower().partition("e")
         if len(token.text) > _LONGEST_NUMBER or abs(int(exponent or 0)) > _LARGEST_EXPONENT:
-            raise self._wrong(token, "this number is too long, too large or too small")
+            raise self._wrong(token, "this number is too long, too large or too small [ST518]")
         value = Fraction(mantissa) * Fraction(10) ** int(exponent or 0)
         return {(): value} if value else {}
 
     def _inverse(self, token: _Token, terms: Terms) -> Terms:
         if set(terms) != {()}:
-            raise self._wrong(token, "only a number other than 0 can stand below a division")
+            raise self._wrong(token, "only a number other than 0 can stand below a division [ST519]")
         return {(): 1 / terms[()]}
 
     def _times(self, token: _Token, left: Terms, right: Terms) -> Terms:
         if degree(left) + degree(right) > MOST_DEGREE:
-            raise self._wrong(token, f"the degree is above {MOST_DEGREE} here")
+            raise self._wrong(token, f"the degree is above {MOST_DEGREE} here [ST520]")
         if len(left) * len(right) > _MOST_WORK:
-            raise self._wrong(token, "this product has too many terms")
+            raise self._wrong(token, "this product has too many terms [ST521]")
         product = multiplied(left, right)
         self._check(token, len(product), product.values())
         return product
 
     def _check(self, token: _Token, terms: int, coefficients: Iterable[Fraction]) -> None:
         if terms > MOST_TERMS:
-            raise self._wrong(token, f"there are more than {MOST_TERMS} terms here")
+            raise self._wrong(token, f"there are more than {MOST_TERMS} terms here [ST522]")
         if any(_bits(coefficient) > _MOST_BITS for coefficient in coefficients):
-            raise self._wrong(token, "a coefficient has too many digits here")
+            raise self._wrong(token, "a coefficient has too many digits here [ST523]")
 
     def _wrong(self, token: _Token, what: str) -> StudyError:
         shown = self.text[max(0, token.start - 60) : token.end]
         lead = "..." if token.start > 60 else ""
-        return StudyError(f"character {token.start + 1} of the expression ({lead}{shown} <-- here): {what}")
+        return StudyError(f"character {token.start + 1} of the expression ({lead}{shown} <-- here): {what} [ST524]")
 
 
 def _bits(value: Fraction) -> int:

@@ -132,7 +132,7 @@ class PolynomialSum(Saved[Polynomials, NoisySums]):
     def check_restored(self) -> None:
         """Raise an error unless what was read from a file belongs together."""
         if not self.values_.shape == self.deviations_.shape == (len(self.expressions_),):
-            raise ValueError("sums and expressions do not belong together")
+            raise ValueError("sums and expressions do not belong together [VA032]")
 
     def estimates(self) -> dict[str, Estimate]:
         """The sums by expression, each a float with the deviation of its noise and an interval for the exact sum."""
@@ -187,9 +187,13 @@ def _listed(given: Expression | Sequence[Expression]) -> list[Expression]:
     if isinstance(given, str | Mapping):
         return [given]
     if not isinstance(given, Iterable):
-        raise StudyError(f'expressions must be a list of texts such as ["bank.age^2"], not {type(given).__name__}')
+        raise StudyError(
+            f'expressions must be a list of texts such as ["bank.age^2"], not {type(given).__name__} [ST157]'
+        )
     if not (found := list(given)):
-        raise StudyError('expressions must be a list of texts such as ["bank.age^2"], with at least one of them')
+        raise StudyError(
+            'expressions must be a list of texts such as ["bank.age^2"], with at least one of them [ST158]'
+        )
     return found
 
 
@@ -198,9 +202,9 @@ def _terms(index: int, given: Expression, roster: Roster) -> Terms:
     try:
         terms = from_coefficients(given, names) if isinstance(given, Mapping) else parse(given, names)
     except StudyError as error:
-        raise StudyError(f"expression {index + 1}: {error}") from None
+        raise StudyError(f"expression {index + 1}: {error} [ST159]") from None
     if not terms:
-        raise StudyError(f"expression {index + 1} is zero whatever the data; leave it out")
+        raise StudyError(f"expression {index + 1} is zero whatever the data; leave it out [ST160]")
     return terms
 
 
@@ -269,5 +273,5 @@ def _scaled(draft: Polynomials, gamma: int | None) -> Polynomials:
         scale //= 2
     raise CapacityError(
         f"sums of degree {draft.program.degree} over up to {draft.rows_at_most} rows do not fit 60 bits: lower "
-        "rows_at_most, the degree or the coefficients"
+        "rows_at_most, the degree or the coefficients [CA001]"
     )

@@ -87,7 +87,7 @@ def polynomial_maxima(outputs: Sequence[Terms], domain: Domain) -> list[int]:
 def monomials_sensitivity(outputs: Sequence[Terms], domain: Domain) -> Sensitivity:
     """Sensitivity of the sum over rows of a polynomial map."""
     if not outputs:
-        raise PrivacyError("a release needs at least one polynomial")
+        raise PrivacyError("a release needs at least one polynomial [PR096]")
     ways = [_Way(outputs, domain, taken) for taken in (_by_degree, _by_owners)]
     l2_squared = math.floor(min(way.l2_squared for way in ways))
     replaced = math.floor(min(way.replace_l2_squared for way in ways))

@@ -81,13 +81,17 @@ class Polynomials(OnShares):
 
     def __post_init__(self) -> None:
         if self.rounding not in MODES:
-            raise StudyError(f"unknown rounding {self.rounding!r}; choose from {', '.join(MODES)}")
+            raise StudyError(f"unknown rounding {self.rounding!r}; choose from {', '.join(MODES)} [ST525]")
         if self.law not in NORMAL_LAWS:
-            raise StudyError(f"unknown noise {self.law!r} for polynomial sums; choose from {', '.join(NORMAL_LAWS)}")
+            raise StudyError(
+                f"unknown noise {self.law!r} for polynomial sums; choose from {', '.join(NORMAL_LAWS)} [ST526]"
+            )
         if not self.polynomials or not all(self.polynomials):
-            raise StudyError("every expression must be more than zero: an expression that vanishes says nothing")
+            raise StudyError(
+                "every expression must be more than zero: an expression that vanishes says nothing [ST527]"
+            )
         if (terms := sum(map(len, self.polynomials))) > _MOST_TERMS:
-            raise StudyError(f"the expressions have {terms} terms together; the limit is {_MOST_TERMS}")
+            raise StudyError(f"the expressions have {terms} terms together; the limit is {_MOST_TERMS} [ST528]")
 
     @property
     def owners(self) -> tuple[str, ...]:

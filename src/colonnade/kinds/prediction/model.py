@@ -83,7 +83,7 @@ class JointPrediction(Predicted[Scores | Levels, Heard | None, Scorer]):
             raise StudyError(
                 f"say what the scores may cost, by epsilon or by exact = true, and not by both: epsilon adds noise to "
                 f"each score until {self.to} learns at most that much about any one person, and exact = true lets "
-                f"{self.to} learn the exact scores, which no epsilon bounds"
+                f"{self.to} learn the exact scores, which no epsilon bounds [ST176]"
             )
         check_whole("gamma", self.gamma, 1, 2**40)
         check_whole("rows_at_most", self.rows_at_most, 1, 2**40)
@@ -98,10 +98,12 @@ class JointPrediction(Predicted[Scores | Levels, Heard | None, Scorer]):
             model=digest(self.scorer),
         )
         if self.answers not in ("noise", "levels", "auto"):
-            raise StudyError(f'answers must be "noise", "levels" or "auto", not {self.answers!r}')
+            raise StudyError(f'answers must be "noise", "levels" or "auto", not {self.answers!r} [ST177]')
         if self.epsilon is None:
             if self.answers == "levels":
-                raise StudyError('answers = "levels" is a way to spend epsilon: give epsilon instead of exact = true')
+                raise StudyError(
+                    'answers = "levels" is a way to spend epsilon: give epsilon instead of exact = true [ST178]'
+                )
             return draft
         return self._priced(draft, budgets_against(self.to, self.epsilon, self.delta, draft.trust))
 
@@ -114,7 +116,7 @@ class JointPrediction(Predicted[Scores | Levels, Heard | None, Scorer]):
             if asking is None and self.answers == "levels":
                 raise StudyError(
                     'answers = "levels" needs one score a person, and another party whose columns have weights: use '
-                    'answers = "noise"'
+                    'answers = "noise" [ST179]'
                 )
             if asking is not None and self.answers == "levels":
                 return asking
@@ -141,7 +143,7 @@ class JointPrediction(Predicted[Scores | Levels, Heard | None, Scorer]):
         """An owner's program: its own part of the scores, and then what the others' are told to be."""
         if digest(self.scorer) != task.model:
             raise StudyError(
-                "the model is not the one that the study was planned with; use the file that all agreed on"
+                "the model is not the one that the study was planned with; use the file that all agreed on [ST180]"
             )
         parts = self.parts(me.name, table)
         told = levels.owner(me, parts, task) if isinstance(task, Levels) else scores.owner(me, parts, task)
@@ -179,10 +181,10 @@ class JointPrediction(Predicted[Scores | Levels, Heard | None, Scorer]):
             given = getattr(model, "kind", type(model).__name__)
             raise StudyError(
                 f"joint prediction takes a fitted linear or logistic regression or the path of its model.json, not "
-                f"{given}"
+                f"{given} [ST181]"
             )
         if not np.isfinite(model.coef_).all() or not np.isfinite(model.intercept_).all():
-            raise StudyError("the model has weights that are not finite numbers; fit it again")
+            raise StudyError("the model has weights that are not finite numbers; fit it again [ST182]")
         return model
 
     @classmethod

@@ -74,7 +74,7 @@ def scores_on_demand(path: Path, model: JointPrediction, task: Any) -> ScoresOnD
     if not isinstance(task, Scores):
         raise StudyError(
             f"{path}: scores on demand are added up on shares, and levels are not: set "
-            'answers = "noise" in [task], or run it once as a study of its own'
+            'answers = "noise" in [task], or run it once as a study of its own [ST547]'
         )
     return ScoresOnDemand(model, task)
 

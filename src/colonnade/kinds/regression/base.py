@@ -166,12 +166,13 @@ class Regression(LinearModel[Task, Published]):
         if (self.epsilon is None) == (self.epsilon_by_party is None):
             raise StudyError(
                 "say what the result may cost, by epsilon (what an observer may learn about a person) or by "
-                "epsilon_by_party (what anybody may learn about a person's columns at each party), and not by both"
+                "epsilon_by_party (what anybody may learn about a person's columns at each party), "
+                "and not by both [ST183]"
             )
         if self.epsilon_by_party is not None and not isinstance(self.epsilon_by_party, Mapping):
             raise StudyError(
                 'epsilon_by_party must be a mapping from each party to its epsilon, such as {"bank": 1.0, "shop": '
-                f"2.0}}, not {type(self.epsilon_by_party).__name__}"
+                f"2.0}}, not {type(self.epsilon_by_party).__name__} [ST184]"
             )
         return () if self.epsilon is None else parse_budgets(self.epsilon, delta, roster.trust)
 
@@ -204,7 +205,7 @@ class Regression(LinearModel[Task, Published]):
             if law == self.noise:
                 return law
         hint = '; Laplace noise is method="functional"' if self.noise == "discrete-laplace" else ""
-        raise StudyError(f"noise must be one of {', '.join(NORMAL_LAWS)}, not {self.noise!r}{hint}")
+        raise StudyError(f"noise must be one of {', '.join(NORMAL_LAWS)}, not {self.noise!r}{hint} [ST185]")
 
     def check_common(self) -> None:
         """Refuse parameters that make no sense for any method."""
@@ -212,7 +213,7 @@ class Regression(LinearModel[Task, Published]):
         if self.ridge != "auto":
             check_ridge(self.ridge)
         if not isinstance(self.intercept, bool):
-            raise StudyError(f"intercept is True or False, not {self.intercept!r}")
+            raise StudyError(f"intercept is True or False, not {self.intercept!r} [ST186]")
 
     def reading(self, task: Moments, classes: int | None = None) -> Reading:
         """How to read the published moments of a task; only the last ``classes`` columns of the label are used."""
@@ -242,9 +243,9 @@ class Regression(LinearModel[Task, Published]):
         sizes = {party: len(schema.encoded_names) for party, schema in held.items()}
         others = {party: set(law.foretells) for party, law in self.parts_.items()}
         if others != {party: set(sizes) - {party} for party in sizes}:
-            raise ValueError("the parts of scores and the parties do not belong together")
+            raise ValueError("the parts of scores and the parties do not belong together [VA036]")
         if any(len(each.weights) != sizes[p] for p, law in self.parts_.items() for each in law.foretells.values()):
-            raise ValueError("the parts of scores and the columns do not belong together")
+            raise ValueError("the parts of scores and the columns do not belong together [VA037]")
 
     def foresee(self, party: str, source: Any) -> dict[str, tuple[Matrix, float]]:
         """What one party's columns foretell of each other party's part of a score, and the variance that is left."""
@@ -272,7 +273,7 @@ class Regression(LinearModel[Task, Published]):
         super().restore(learned)
         self.parts_ = read_laws(learned.get("parts"))
         if self.intercept_.ndim != 1 or self.coef_.shape != (len(self.intercept_), len(self.feature_names_in_)):
-            raise ValueError("weights and names do not belong together")
+            raise ValueError("weights and names do not belong together [VA038]")
 
     def summary(self) -> list[str]:
         """The strongest weights, and what the result tells about the columns of each party."""

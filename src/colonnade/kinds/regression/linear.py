@@ -67,7 +67,9 @@ class LinearRegression(Regression):
     def plan(self, roster: Roster) -> Moments:
         """One release of second moments with the least noise that meets the budgets."""
         if self.method not in METHODS:
-            raise StudyError(f"method of a linear regression must be one of {', '.join(METHODS)}, not {self.method!r}")
+            raise StudyError(
+                f"method of a linear regression must be one of {', '.join(METHODS)}, not {self.method!r} [ST194]"
+            )
         law = self.normal_law()
         return self.plan_moments(roster, "discrete-laplace" if self.method == "functional" else law, self.gamma)
 
@@ -76,7 +78,7 @@ class LinearRegression(Regression):
         if not isinstance(declared, Number):
             raise StudyError(
                 f"label {self.label!r} is a {declared.kind}, not a number; use LogisticRegression "
-                '(kind = "logistic" in a study file)'
+                '(kind = "logistic" in a study file) [ST195]'
             )
 
     def finish(self, result: Published) -> None:

@@ -101,7 +101,7 @@ class LogisticRegression(Deciding[Task, Published], Regression):
     def plan(self, roster: Roster) -> Task:
         """The task of the chosen method, with the least noise that meets the budgets."""
         if self.method not in METHODS:
-            raise StudyError(f"method must be one of {', '.join(METHODS)}, not {self.method!r}")
+            raise StudyError(f"method must be one of {', '.join(METHODS)}, not {self.method!r} [ST196]")
         classes = _columns(self.design(roster.schemas).declared)
         check_threshold(self.threshold, max(2, classes), released=self.method != "sqm" and self.intercept)
         if self.method == "auto":
@@ -171,21 +171,25 @@ class LogisticRegression(Deciding[Task, Published], Regression):
     def _batches(self) -> tuple[int, int]:
         """The public number of rows, and how many of them a batch has."""
         if self.rows is None:
-            raise StudyError('method="sqm" needs rows, about how many people there are: batches are a part of them')
+            raise StudyError(
+                'method="sqm" needs rows, about how many people there are: batches are a part of them [ST197]'
+            )
         if self.epsilon_by_party is not None or not self.intercept:
-            raise StudyError('method="sqm" takes epsilon and learns an intercept; use "one-shot" for anything else')
+            raise StudyError(
+                'method="sqm" takes epsilon and learns an intercept; use "one-shot" for anything else [ST198]'
+            )
         check_whole("rows", self.rows, 1, self.rows_at_most)
         check_whole("epochs", self.epochs, 1, 2**20)
         if self.expansion not in (1, 3):
-            raise StudyError(f"expansion must be 1 or 3, not {self.expansion!r}")
+            raise StudyError(f"expansion must be 1 or 3, not {self.expansion!r} [ST199]")
         if self.sampling not in ("poisson", "disjoint"):
-            raise StudyError(f'sampling must be "poisson" or "disjoint", not {self.sampling!r}')
+            raise StudyError(f'sampling must be "poisson" or "disjoint", not {self.sampling!r} [ST200]')
         for name in ("rate", "learning_rate", "weight_bound"):
             value = getattr(self, name)
             if value is not None and not (isinstance(value, int | float) and 0 < value < math.inf):
-                raise StudyError(f"{name} must be a positive number, not {value!r}")
+                raise StudyError(f"{name} must be a positive number, not {value!r} [ST201]")
         if self.rate > 1:
-            raise StudyError(f"rate is the share of people in a batch and at most 1, not {self.rate}")
+            raise StudyError(f"rate is the share of people in a batch and at most 1, not {self.rate} [ST202]")
         return self.rows, max(1, round(self.rate * self.rows))
 
     def _rounds(self, rows: int, batch: int) -> int:
@@ -195,7 +199,7 @@ class LogisticRegression(Deciding[Task, Published], Regression):
         if rounds > _MOST_ROUNDS:
             raise StudyError(
                 f"epochs = {self.epochs} in batches of {batch} of {rows} rows are {rounds:,} rounds, and at most "
-                f"{_MOST_ROUNDS:,} are possible: raise rate, or lower epochs"
+                f"{_MOST_ROUNDS:,} are possible: raise rate, or lower epochs [ST203]"
             )
         return rounds
 
@@ -204,7 +208,7 @@ class LogisticRegression(Deciding[Task, Published], Regression):
         if isinstance(declared, Number):
             raise StudyError(
                 f'label {self.label!r} is a number; use LinearRegression (kind = "linear" in a study file), or make '
-                "it a flag or category"
+                "it a flag or category [ST204]"
             )
 
     # --- the fitted model
@@ -268,9 +272,9 @@ class LogisticRegression(Deciding[Task, Published], Regression):
         super().restore(learned)
         self.shares_ = numbers(learned["shares"]) if "shares" in learned else None
         if self.shares_ is not None and self.shares_.shape != self.classes_.shape:
-            raise ValueError("shares and classes do not belong together")
+            raise ValueError("shares and classes do not belong together [VA039]")
         if len(self.coef_) != (1 if len(self.classes_) == 2 else len(self.classes_)):
-            raise ValueError("weights and classes do not belong together")
+            raise ValueError("weights and classes do not belong together [VA040]")
 
     @property
     def row_names(self) -> list[str]:

@@ -229,7 +229,7 @@ def solve(given: Problem, ridge: float | str = "auto", *, stretch: bool = True) 
 def check_ridge(ridge: object) -> float:
     """The ridge that the user gave, as a float; an error if it is not a number from 0 on."""
     if isinstance(ridge, bool) or not isinstance(ridge, int | float) or not 0 <= ridge < math.inf:
-        raise StudyError(f'ridge must be "auto" or a number from 0 on, not {ridge!r}')
+        raise StudyError(f'ridge must be "auto" or a number from 0 on, not {ridge!r} [ST205]')
     return float(ridge)
 
 

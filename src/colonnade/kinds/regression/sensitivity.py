@@ -27,7 +27,7 @@ _SCALES: dict[str, tuple[int, int]] = {"linear": (1, 3), "logistic": (4, 3), "cu
 def gradient_scale(program: Program, gamma: int) -> int:
     """The number by which the released integers are divided to give a gradient."""
     if program not in _SCALES:
-        raise PrivacyError(f"unknown gradient program {program!r}; choose from {', '.join(_SCALES)}")
+        raise PrivacyError(f"unknown gradient program {program!r}; choose from {', '.join(_SCALES)} [PR091]")
     factor, power = _SCALES[program]
     return int(factor * checked_whole(gamma, "the scale gamma", 1) ** power)
 

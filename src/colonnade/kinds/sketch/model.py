@@ -58,7 +58,7 @@ class SketchPlanner(Planner[Sketch]):
         """The sketch with very little noise, for this number of rows."""
         draft = self.draft(roster)
         if rows is not None and rows < draft.batch and draft.sampling != "full":
-            raise StudyError(f"{rows} rows are fewer than a batch of this study has ({draft.batch})")
+            raise StudyError(f"{rows} rows are fewer than a batch of this study has ({draft.batch}) [ST209]")
         return draft if rows is None else draft.with_rows(rows)
 
     def details(self, task: Sketch, statement: Statement) -> Details:
@@ -96,11 +96,11 @@ class SketchPlanner(Planner[Sketch]):
         batch, trust = self._batch(), roster.trust
         for name in ("rounds", "rows", "dimension", "gamma"):
             if not 1 <= getattr(self, name) <= _LARGEST:
-                raise StudyError(f"{name} of a sketch must be a whole number from 1 to 2^62")
+                raise StudyError(f"{name} of a sketch must be a whole number from 1 to 2^62 [ST210]")
         if not (math.isfinite(self.clip) and self.clip > 0):
-            raise StudyError("clip of a sketch must be a positive number")
+            raise StudyError("clip of a sketch must be a positive number [ST211]")
         if self.noise_multiplier is not None and not 0 < self.noise_multiplier < math.inf:
-            raise StudyError("noise_multiplier of a sketch must be a positive number")
+            raise StudyError("noise_multiplier of a sketch must be a positive number [ST212]")
         known = most_known(trust, parse_budgets(self.epsilon, self.delta, trust))
         return Sketch(
             trust, self.rounds, self.sampling, self.rows, batch, self.dimension, self.clip, self.gamma, self.noise,
@@ -110,8 +110,10 @@ class SketchPlanner(Planner[Sketch]):
     def _batch(self) -> int:
         if self.sampling == "full":
             if self.batch not in (None, self.rows):
-                raise StudyError('batch has no meaning with sampling = "full": every round is about all rows')
+                raise StudyError('batch has no meaning with sampling = "full": every round is about all rows [ST213]')
             return self.rows
         if self.batch is None or not 1 <= self.batch <= self.rows:
-            raise StudyError(f'sampling = "{self.sampling}" needs batch, a whole number from 1 to rows ({self.rows})')
+            raise StudyError(
+                f'sampling = "{self.sampling}" needs batch, a whole number from 1 to rows ({self.rows}) [ST214]'
+            )
         return self.batch

@@ -148,7 +148,8 @@ class Sketch(Priced, Adjustable):
         scale = self.additive.most_scale(Fraction(error) * self.batch * self.gamma)
         if not scale:
             raise StudyError(
-                f"noise of deviation {error:g} is finer than this study's integers: raise task.gamma ({self.gamma})"
+                f"noise of deviation {error:g} is finer than this study's integers: raise task.gamma "
+                f"({self.gamma}) [ST534]"
             )
         return replace(self, noise=scale)
 

@@ -49,10 +49,11 @@ class AsPublished(Way):
         """The algorithm with the noise that the paper takes for one release, or with none."""
         setting.roster.require_known_members("a head over embeddings")
         if rows is None:
-            raise StudyError("rows is missing: say how many people all parties hold, which batches rest on")
+            raise StudyError("rows is missing: say how many people all parties hold, which batches rest on [ST215]")
         if (model.per_release is None) == (not model.unprotected):
             raise StudyError(
-                'head = "published" takes per_release, the epsilon of one release by itself, or unprotected = true'
+                'head = "published" takes per_release, the epsilon of one release by itself, or '
+                "unprotected = true [ST216]"
             )
         other = constants(model.constants, self.name)
         delta = other.pop("delta", model.delta)
@@ -160,7 +161,7 @@ class AsPublished(Way):
         active = model.design_.owner
         if active not in model.own_:
             raise StudyError(
-                f"the head that {active} keeps is not in this process: load_kept reads it from its own file"
+                f"the head that {active} keeps is not in this process: load_kept reads it from its own file [ST217]"
             )
         told = [parts[party] for party in model.schemas_ if party in parts and party != active]
         own = [parts[active]] if active in parts else []
@@ -171,22 +172,24 @@ class AsPublished(Way):
         """Raise an error unless factors are such and a linear head has its shape; a module checks its own weights."""
         if party != model.design_.owner:
             if set(own) != ({_FACTOR} if model.plan_["rescale"] else set()):
-                raise ValueError("a party keeps the factor of its embeddings where they are rescaled, and nothing else")
+                raise ValueError(
+                    "a party keeps the factor of its embeddings where they are rescaled, and nothing else [VA050]"
+                )
             if any(array.shape != () or not array > 0 for array in own.values()):
-                raise ValueError("embeddings are stretched by a number above 0")
+                raise ValueError("embeddings are stretched by a number above 0 [VA051]")
         elif set(own) == {"weights", "offsets"}:
             width = sum(model.plan_["widths"].values()) + (0 if encoder is None else encoder.width)
             if (
                 own["weights"].shape != (width, model.plan_["classes"])
                 or own["offsets"].shape != own["weights"].shape[1:]
             ):
-                raise ValueError("the head takes embeddings of other widths")
+                raise ValueError("the head takes embeddings of other widths [VA052]")
 
     def check_restored(self, model: Model) -> None:
         """Raise an error unless what is known of embeddings is that of these parties."""
         check_facts(model)
         if int(model.plan_["noise"]) < 0 or not isinstance(model.plan_["guarantee"], str):
-            raise ValueError("the plan of a published algorithm says what it promises")
+            raise ValueError("the plan of a published algorithm says what it promises [VA053]")
 
     def trained(self, model: Model) -> Training:
         """Encoders learned from private rows, and nothing was charged for it."""

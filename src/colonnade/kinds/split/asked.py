@@ -49,21 +49,21 @@ def question(
 ) -> Scores | NewEmbeddings:
     """The task before its noise is known; which one it is follows from who has the head."""
     if missing := [party for party in model.schemas_ if party not in owners]:
-        raise StudyError(f"{missing[0]} keeps a part of the model and takes no part in the prediction")
+        raise StudyError(f"{missing[0]} keeps a part of the model and takes no part in the prediction [ST218]")
     if strangers := [party for party in owners if party not in model.schemas_]:
-        raise StudyError(f"{strangers[0]} keeps no part of the model, so it cannot take part in the prediction")
+        raise StudyError(f"{strangers[0]} keeps no part of the model, so it cannot take part in the prediction [ST219]")
     if model.head_ == "committee":
         parts = tuple(part_of(model, party, gamma, exact=exact) for party in owners)
         return Scores(parts, roster.trust, to, gamma, rows, names=tuple(model.feature_names_in_), model=model.digest)
     if model.head_ == "published":
         raise StudyError(
             "a model as published answers no questions about new people, for which it promises nothing: predict where "
-            "all encoders are in one process, or learn the head by a committee or over embeddings"
+            "all encoders are in one process, or learn the head by a committee or over embeddings [ST220]"
         )
     active = model.design_.owner
     if to != active:
         raise StudyError(
-            f"{active} alone has the head of this model, so only {active} can be told scores: leave out to"
+            f"{active} alone has the head of this model, so only {active} can be told scores: leave out to [ST221]"
         )
     widths, clips = model.plan_["widths"], model.plan_["clips"]
     senders = tuple(Sender(party, widths[party], clips[party]) for party in owners if party != active)

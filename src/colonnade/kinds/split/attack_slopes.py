@@ -68,7 +68,9 @@ def told_about_labels(
     told = labels if task.label_odds is None else randomised_response(labels, task.classes, task.label_odds, stream)
     slopes: Matrix = np.eye(task.classes)[told]
     if task.training == "none":
-        raise StudyError("encoders do not learn in this model, so nothing about labels leaves the party that has them")
+        raise StudyError(
+            "encoders do not learn in this model, so nothing about labels leaves the party that has them [ST004]"
+        )
     if task.training == "rounds":
         slopes = _taught(model, people, told, task, stream).of(task.passives[0])
     epsilon = event.epsilon if isinstance(event, RandomisedResponse) else None

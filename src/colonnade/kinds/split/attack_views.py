@@ -36,7 +36,7 @@ class SplitViews(ModelViews):
         if releases > 1:
             most = int(model.plan_.get("epochs", 0)) or 1 if model.head_ == "published" else 1
             if releases > most:
-                raise StudyError(f"embeddings were told {most} times in this model, so no more can be averaged")
+                raise StudyError(f"embeddings were told {most} times in this model, so no more can be averaged [ST007]")
             deviation, what = deviation / math.sqrt(releases), f"{what}, averaged over {releases} releases,"
         return embedded + deviation * noise, what, needs
 
@@ -45,7 +45,9 @@ class SplitViews(ModelViews):
         if getattr(model, "classes_", None) is None:
             return super().near(model, party, people, seed)
         if model.head_ == "committee":
-            raise StudyError(f"{party} tells nobody anything about single people, only shares: attack the scores")
+            raise StudyError(
+                f"{party} tells nobody anything about single people, only shares: attack the scores [ST009]"
+            )
         return seen_of(model, party, people, seed).numbers
 
     def check_kept(self, model: SplitModel, needed: Iterable[str]) -> None:
@@ -53,7 +55,7 @@ class SplitViews(ModelViews):
         encoded = [party for party in needed if model.feature_schema(party) is not None]
         if missing := [party for party in encoded if party not in model.encoders_]:
             raise StudyError(
-                f"the attack needs what {', '.join(missing)} kept of the model: give each party's kept file by --kept"
+                f"the attack needs what {', '.join(missing)} kept of the model: give each party's kept file by --kept [ST012]"
             )
 
     def published(self, model: SplitModel) -> bool:
@@ -98,7 +100,7 @@ def _told(model: SplitModel, party: str) -> tuple[float, float, str, str]:
         needs = "the published sums, the embeddings of everybody else that are in them, the person's label"
         return joint.weight, model.noise_std_, "published sums", needs
     if (deviation := model.plan_.get("deviations", {}).get(party)) is None:
-        raise StudyError(f"{party} tells nobody anything about single people, so there is nothing to invert")
+        raise StudyError(f"{party} tells nobody anything about single people, so there is nothing to invert [ST010]")
     return 1.0, float(deviation), "noised embeddings" if deviation else "unprotected embeddings", ""
 
 

@@ -270,7 +270,7 @@ def _plan_of(task: ChargedMoments) -> PrivateTraining:
     draft = PrivateTraining(owner, rows=1, parameters=once.dimension, epochs=getattr(event, "times", 1))
     plan = replace(draft, noise=int(variance * NOISE_UNIT // draft.square))
     if plan.events != task.charged:
-        raise StudyError("this study is charged for training of another kind than is known here")
+        raise StudyError("this study is charged for training of another kind than is known here [ST013]")
     return plan
 
 

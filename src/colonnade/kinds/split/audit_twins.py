@@ -146,7 +146,7 @@ def half_the_noise(sampler: Features) -> Features:
 def only_moments(game: Game) -> Game:
     """An encoder's training that is in no event."""
     if not isinstance(game.sampler, Trained):
-        raise TypeError(f"{game.name} does not draw by Trained")
+        raise TypeError(f"{game.name} does not draw by Trained [VA254]")
     return replace(game, events=game.events[:1])
 
 

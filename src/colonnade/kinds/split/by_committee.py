@@ -60,12 +60,14 @@ class ByCommittee(Way):
     def plan(self, model: Model, setting: Setting, rows: int | None) -> Task:
         """One release, with the least noise that meets the budgets."""
         if (trust := setting.roster.trust).committee == ():
-            raise StudyError('head = "committee" needs seats that hold shares: name them, or use head = "embeddings"')
+            raise StudyError(
+                'head = "committee" needs seats that hold shares: name them, or use head = "embeddings" [ST222]'
+            )
         joint = Joint(tuple(setting.widths.items()), setting.active, setting.classes)
         budgets = self.budgets(model, trust)
         if model.training == "own":
             if rows is None or setting.active not in setting.encoders:
-                raise StudyError('training = "own" needs rows, a public number, and a column besides the label')
+                raise StudyError('training = "own" needs rows, a public number, and a column besides the label [ST223]')
             setting.roster.require_known_members('training = "own"')
             before = self._training(model, joint, learned(setting.encoders[setting.active]), rows, trust)
             hidden, most = setting.roster.hidden, model.rows_at_most
@@ -80,7 +82,9 @@ class ByCommittee(Way):
     def budgets(self, model: Model, trust: Trust) -> tuple[Budget, ...]:
         """What each observer may learn."""
         if model.epsilon is None:
-            raise StudyError("say what the result may cost, by epsilon (what an observer may learn about a person)")
+            raise StudyError(
+                "say what the result may cost, by epsilon (what an observer may learn about a person) [ST224]"
+            )
         return parse_budgets(model.epsilon, model.delta, trust)
 
     def width(self, task: Task, party: str) -> int:
@@ -135,10 +139,12 @@ class ByCommittee(Way):
         if not isinstance(task, ChargedMoments) or party != joint.label_party:
             return
         if not isinstance(encoder, Trainable):
-            raise StudyError(f"the encoder of {party} has nothing to learn")
+            raise StudyError(f"the encoder of {party} has nothing to learn [ST225]")
         plan = self._training(model, joint, encoder.parameters, model.rows or table.rows, task.trust)
         if plan.events != task.charged:
-            raise StudyError(f"{party} would train otherwise than the study is charged for: plan the study again")
+            raise StudyError(
+                f"{party} would train otherwise than the study is charged for: plan the study again [ST226]"
+            )
         centred = model.centred(party, table)
         rows, labels = centred.features(table).matrix(), targets(centred, table, joint.classes)
         own_training.train_own(encoder, rows, labels, joint, plan, stream)
@@ -185,10 +191,10 @@ class ByCommittee(Way):
         """Raise an error unless weights and widths belong together."""
         widths = model.plan_["widths"]
         if set(widths) != set(model.schemas_):
-            raise ValueError("widths are those of other parties")
+            raise ValueError("widths are those of other parties [VA054]")
         outputs = model.plan_["classes"] or 1
         if self.head(model).weights.shape != (outputs, sum(widths.values())):
-            raise ValueError("weights and widths do not belong together")
+            raise ValueError("weights and widths do not belong together [VA055]")
         foretold.check(model.public_, outputs, len(widths))
 
     def trained(self, model: Model) -> Training:

@@ -55,12 +55,12 @@ class ByEmbeddings(Way):
         setting.roster.require_known_members("a head over embeddings")
         if rows is None:
             raise StudyError(
-                "rows is missing: say how many people all parties hold, a public number that noise rests on"
+                "rows is missing: say how many people all parties hold, a public number that noise rests on [ST227]"
             )
         if model.epsilon is None:
-            raise StudyError("say what the embeddings may cost, by epsilon")
+            raise StudyError("say what the embeddings may cost, by epsilon [ST228]")
         if model.label_epsilon is not None and model.training == "none":
-            raise StudyError("label_epsilon is for training: without it no label leaves its party")
+            raise StudyError("label_epsilon is for training: without it no label leaves its party [ST229]")
         learning = model.training != "none"
         owners = tuple(setting.roster.schemas)
         senders = tuple(
@@ -168,7 +168,7 @@ class ByEmbeddings(Way):
         kept = model.own_.get(active)
         if kept is None:
             raise StudyError(
-                f"the head that {active} keeps is not in this process: load_kept reads it from its own file"
+                f"the head that {active} keeps is not in this process: load_kept reads it from its own file [ST230]"
             )
         told = [party for party in model.plan_["widths"] if party != active]
         received = np.hstack([parts[party] for party in told])
@@ -190,16 +190,16 @@ class ByEmbeddings(Way):
         if party != model.design_.owner:
             width = model.plan_["widths"][party]
             if encoder is None or own["centre"].shape != (width,) or own["scale"].shape != () or own["scale"] <= 0:
-                raise ValueError("a centre and a scale of embeddings are expected")
+                raise ValueError("a centre and a scale of embeddings are expected [VA056]")
             return
         if model.head_module is None and "spread" in own:
             told = sum(model.plan_["widths"].values())
             width = told + (0 if encoder is None else encoder.width)
             found = heads.Statistics.of(own)
             if (found.told, found.centre.shape) != (told, (width,)):
-                raise ValueError("the head takes embeddings of other widths")
+                raise ValueError("the head takes embeddings of other widths [VA057]")
             if len(found.weights) != (model.plan_["classes"] or 1):
-                raise ValueError("the head is about other classes")
+                raise ValueError("the head is about other classes [VA058]")
 
     def check_restored(self, model: Model) -> None:
         """Raise an error unless what is known of embeddings is that of these parties: questions are priced by it."""
@@ -219,11 +219,11 @@ def check_facts(model: Model) -> None:
     plan, active = model.plan_, model.design_.owner
     others = set(model.schemas_) - {active}
     if plan["active"] != active or set(plan["widths"]) != others or set(plan["clips"]) != others:
-        raise ValueError("the plan and the model do not belong together")
+        raise ValueError("the plan and the model do not belong together [VA059]")
     if model.public_ or not all(count(width) for width in plan["widths"].values()):
-        raise ValueError("embeddings have a width, and no head is public")
+        raise ValueError("embeddings have a width, and no head is public [VA060]")
     if not all(size(clip) > 0 for clip in plan["clips"].values()) or not 1 <= count(plan["bits"]) <= 62:
-        raise ValueError("embeddings have a largest norm above 0")
+        raise ValueError("embeddings have a largest norm above 0 [VA061]")
 
 
 def facts(task: Embeddings) -> dict[str, Any]:

@@ -50,14 +50,17 @@ def check_parameters(model: Any, way: Way) -> None:
         if way.name not in BELONGS[name]:
             heads = " or ".join(f'"{each}"' for each in BELONGS[name])
             why = _INSTEAD.get(name, f"it is for head = {heads}")
-            raise StudyError(f'{name} has no meaning with head = "{way.name}": {why}; leave it out')
+            raise StudyError(f'{name} has no meaning with head = "{way.name}": {why}; leave it out [ST231]')
         if name in _OF_TRAINING and way.name != "published" and model.training == "none":
-            raise StudyError(f'{name} is about training, and training is "none": choose one, or leave {name} out')
+            raise StudyError(
+                f'{name} is about training, and training is "none": choose one, or leave {name} out [ST232]'
+            )
     needed = TRAININGS.get(model.training, way.name)
     if needed != way.name:
         others = " or ".join(f'"{each}"' for each, head in TRAININGS.items() if head == way.name)
         raise StudyError(
-            f'training = "{model.training}" is for head = "{needed}"; with head = "{way.name}" it is "none" or {others}'
+            f'training = "{model.training}" is for head = "{needed}"; with head = "{way.name}" it is '
+            f'"none" or {others} [ST233]'
         )
 
 
@@ -66,7 +69,7 @@ def named(name: str, *, committee: bool = True) -> Way:
     if name == "auto":
         return WAYS["committee" if committee else "embeddings"]
     if name not in WAYS:
-        raise StudyError(f"head must be one of {', '.join(NAMES)}, not {name!r}")
+        raise StudyError(f"head must be one of {', '.join(NAMES)}, not {name!r} [ST234]")
     return WAYS[name]
 
 

@@ -73,14 +73,14 @@ class Joint:
 
     def __post_init__(self) -> None:
         if self.label_party not in dict(self.widths):
-            raise StudyError(f"{self.label_party} holds the label and is not among the parties")
+            raise StudyError(f"{self.label_party} holds the label and is not among the parties [ST235]")
         for party, width in self.widths:
             if width < (0 if party == self.label_party else 1):
-                raise StudyError(f"{party} has no embedding and no label, so it has no part in the study")
+                raise StudyError(f"{party} has no embedding and no label, so it has no part in the study [ST236]")
         if not self.width:
-            raise StudyError("no party has an embedding; a head needs at least one number to learn from")
+            raise StudyError("no party has an embedding; a head needs at least one number to learn from [ST237]")
         if self.classes < 0 or self.classes == 1:
-            raise StudyError("a label has at least two classes, or is a number (classes = 0)")
+            raise StudyError("a label has at least two classes, or is a number (classes = 0) [ST238]")
 
     @property
     def width(self) -> int:
@@ -206,9 +206,11 @@ class Joint:
         """
         width = dict(self.widths)[party]
         if width != (0 if encoder is None else encoder.width):
-            raise StudyError(f"the encoder of {party} gives embeddings of another width than was planned ({width})")
+            raise StudyError(
+                f"the encoder of {party} gives embeddings of another width than was planned ({width}) [ST239]"
+            )
         if (labels is None) != (party != self.label_party):
-            raise StudyError(f"{self.label_party} brings the label, and nobody else does")
+            raise StudyError(f"{self.label_party} brings the label, and nobody else does [ST240]")
         return EmbeddedRows(self, party, features, encoder, labels)
 
     def finish(self, published: Published, *, solver: str = "auto", ridge: float | str = "auto") -> Head:
@@ -292,7 +294,7 @@ class EmbeddedRows:
             start += len(block)
             yield np.hstack(parts)
         if self.labels is not None and start != len(self.labels):
-            raise DataError(f"{self.party} has another number of labels than of rows")
+            raise DataError(f"{self.party} has another number of labels than of rows [DA084]")
 
     def matrix(self) -> Matrix:
         """All rows at once."""
@@ -348,7 +350,7 @@ def embedded(encoder: Encoder, rows: Matrix, party: str = "a party") -> Matrix:
     """Embeddings of one length."""
     found = np.asarray(encoder.embed(rows), dtype=np.float64)
     if found.shape != (len(rows), encoder.width):
-        raise DataError(f"the encoder of {party} gave embeddings of another shape than its width says")
+        raise DataError(f"the encoder of {party} gave embeddings of another shape than its width says [DA085]")
     return of_one_length(found)
 
 

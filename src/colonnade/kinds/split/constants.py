@@ -19,7 +19,7 @@ Read = Callable[[str, Any], Any]
 def _number(name: str, value: Any) -> float:
     """A finite number that is not negative."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-        raise StudyError(f"constants: {name} must be a finite number, not negative")
+        raise StudyError(f"constants: {name} must be a finite number, not negative [ST241]")
     return float(value)
 
 
@@ -29,19 +29,19 @@ def _part(name: str, value: Any) -> Fraction:
 
 def _flag(name: str, value: Any) -> bool:
     if not isinstance(value, bool):
-        raise StudyError(f"constants: {name} must be true or false")
+        raise StudyError(f"constants: {name} must be true or false [ST242]")
     return value
 
 
 def _rule(name: str, value: Any) -> str:
     if value not in ("sgd", "adam"):
-        raise StudyError(f"constants: {name} must be one of sgd, adam")
+        raise StudyError(f"constants: {name} must be one of sgd, adam [ST243]")
     return str(value)
 
 
 def _delta(name: str, value: Any) -> float:
     if not 0 < _number(name, value) < 1:
-        raise StudyError(f"constants: {name} must lie between 0 and 1, both excluded")
+        raise StudyError(f"constants: {name} must lie between 0 and 1, both excluded [ST244]")
     return float(value)
 
 
@@ -73,7 +73,7 @@ def constants(given: Mapping[str, Any] | None, head: str) -> dict[str, Any]:
         return {}
     known = KNOWN[head]
     if not isinstance(given, Mapping):
-        raise StudyError(f"constants takes a mapping of some of {', '.join(known)}, not {type(given).__name__}")
+        raise StudyError(f"constants takes a mapping of some of {', '.join(known)}, not {type(given).__name__} [ST245]")
     if unknown := sorted(str(name) for name in set(given) - set(known)):
-        raise StudyError(f'constants of head = "{head}" has no {unknown[0]!r}; it has {", ".join(known)}')
+        raise StudyError(f'constants of head = "{head}" has no {unknown[0]!r}; it has {", ".join(known)} [ST246]')
     return {name: known[name](name, value) for name, value in given.items()}

@@ -47,7 +47,9 @@ class Encoder(ABC):
         """The rows as float64, if they have as many columns as this encoder reads."""
         found = np.asarray(rows, dtype=np.float64)
         if found.ndim != 2 or found.shape[1] != self.columns:
-            raise DataError(f"this encoder reads rows of {self.columns} encoded columns, not of shape {found.shape}")
+            raise DataError(
+                f"this encoder reads rows of {self.columns} encoded columns, not of shape {found.shape} [DA086]"
+            )
         return found
 
     @contextmanager
@@ -61,7 +63,7 @@ class Encoder(ABC):
             whose = f"{self.party}'s encoder" if self.party else "an encoder"
             raise StudyError(
                 f"the module of {whose} failed on its rows: {type(error).__name__} (its message may hold cells and is "
-                "not shown); try the module on rows of this table"
+                "not shown); try the module on rows of this table [ST247]"
             ) from None
 
 
@@ -159,5 +161,5 @@ class OverRows:
             return self._inner
         raise StudyError(
             f"an encoder of kind {self.encoder.kind!r} has nothing to learn: leave it frozen, or choose linear, mlp, "
-            "cnn or a module of your own"
+            "cnn or a module of your own [ST248]"
         )

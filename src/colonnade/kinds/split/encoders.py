@@ -73,7 +73,7 @@ def encoder_from(
     """
     if isinstance(spec, Encoder):
         if spec.columns != columns:
-            raise StudyError(f"the encoder reads {spec.columns} encoded columns, but the table has {columns}")
+            raise StudyError(f"the encoder reads {spec.columns} encoded columns, but the table has {columns} [ST249]")
         tried(spec)
         return spec
     if not isinstance(spec, Mapping):
@@ -114,11 +114,11 @@ def from_bytes(
         columns, spec = said["columns"], {"kind": said["kind"], **said["options"]}
         learned = said.get("learned", "none")
     except (ValueError, LookupError, TypeError, AttributeError, reading.Malformed):
-        raise StudyError("this is no file of an encoder, or it is damaged") from None
+        raise StudyError("this is no file of an encoder, or it is damaged [ST250]") from None
     if isinstance(columns, bool) or not isinstance(columns, int) or not 1 <= columns <= _MOST_COLUMNS:
-        raise StudyError("the file of an encoder does not say how many columns it reads")
+        raise StudyError("the file of an encoder does not say how many columns it reads [ST251]")
     if learned not in get_args(Training):
-        raise StudyError("the file of an encoder does not say how it was trained")
+        raise StudyError("the file of an encoder does not say how it was trained [ST252]")
     named = {name.removeprefix(_ARRAY): value for name, value in arrays.items()}
     found = _restored(spec, columns, named, module, device)
     found.learned = learned
@@ -138,7 +138,7 @@ def load_encoder(
     try:
         content = reading.read_bytes(found, reading.LEARNED)
     except reading.Unreadable as error:
-        raise StudyError(f"{found} cannot be read: {error}") from None
+        raise StudyError(f"{found} cannot be read: {error} [ST253]") from None
     with about(found):
         return from_bytes(content, module, device=device)
 
@@ -150,7 +150,9 @@ def _restored(
     kind = options.pop("kind", None)
     if kind == _MODULE:
         if module is None:
-            raise StudyError("the file holds weights of a module of its party: give the module, or what makes it")
+            raise StudyError(
+                "the file holds weights of a module of its party: give the module, or what makes it [ST254]"
+            )
         return _with_weights({**options, "make": module}, columns, arrays, device)
     if kind == Linear.kind and "over" in options:
         below, width = below_of(options)
@@ -164,14 +166,16 @@ def below_of(options: Mapping[str, Any]) -> tuple[Mapping[str, Any], int]:
     """The specification of the encoder of which a linear map is asked for, and the width of the map."""
     below, width = options["over"], LinearOptions.read(Linear.kind, {**options, "over": None}).width
     if not isinstance(below, Mapping) or "over" in below or width is None:
-        raise StudyError("a linear map over another encoder has a width, and that encoder's specification as 'over'")
+        raise StudyError(
+            "a linear map over another encoder has a width, and that encoder's specification as 'over' [ST255]"
+        )
     return below, width
 
 
 def known(kind: Any) -> tuple[Any, type[Options]]:
     """What draws encoders of a kind, and what reads their options."""
     if not isinstance(kind, str) or kind not in _BUILT:
-        raise StudyError(f"an encoder's kind is one of {', '.join(KINDS)}")
+        raise StudyError(f"an encoder's kind is one of {', '.join(KINDS)} [ST256]")
     return _BUILT[kind]
 
 
@@ -188,9 +192,9 @@ def _supplied(options: dict[str, Any], columns: int, device: str) -> Encoder:
     try:
         arrays = unpack_arrays(reading.read_bytes(path, reading.LEARNED))
     except reading.Unreadable as error:
-        raise StudyError(f"{path} cannot be read: {error}") from None
+        raise StudyError(f"{path} cannot be read: {error} [ST257]") from None
     except ValueError:
-        raise StudyError(f"{path} holds no weights: write them as npz, by their names in the module") from None
+        raise StudyError(f"{path} holds no weights: write them as npz, by their names in the module [ST258]") from None
     return _with_weights(options, columns, arrays, device)
 
 
@@ -199,12 +203,12 @@ def _with_weights(
 ) -> Encoder:
     if unknown := sorted(set(options) - {"make", "shape"}):
         raise StudyError(
-            f"an encoder of kind 'module' has no option {str(unknown[0])!r}; it has make, weights and shape"
+            f"an encoder of kind 'module' has no option {str(unknown[0])!r}; it has make, weights and shape [ST259]"
         )
     made, shape = _module_of(options.get("make")), options.get("shape")
     whole = isinstance(shape, list | tuple) and len(shape) in (2, 3) and all(type(side) is int for side in shape)
     if shape is not None and not whole:
-        raise StudyError("option 'shape' of an encoder must be 2 or 3 whole numbers")
+        raise StudyError("option 'shape' of an encoder must be 2 or 3 whole numbers [ST260]")
     if weights is not None:
         set_weights(made, weights)
     image = None if shape is None else image_shape(shape, columns)
@@ -220,7 +224,7 @@ def _module_of(given: Any) -> nn.Module:
             given = getattr(import_module(home), name)
         except (ImportError, AttributeError, ValueError):
             raise StudyError(
-                f"{given!r} cannot be imported: write package.module:function, and install the package here"
+                f"{given!r} cannot be imported: write package.module:function, and install the package here [ST261]"
             ) from None
     made: Any = given
     try:
@@ -230,8 +234,10 @@ def _module_of(given: Any) -> nn.Module:
             made = given()
     except Exception as error:  # whatever the party's own code raises
         said = (str(error).splitlines() or [""])[0][:200]
-        raise StudyError(f"the module of an encoder cannot be made: {type(error).__name__}: {said}") from None
+        raise StudyError(f"the module of an encoder cannot be made: {type(error).__name__}: {said} [ST262]") from None
     if not isinstance(made, torch.nn.Module):
-        raise StudyError("an encoder is given as a specification with a kind, as an encoder, or as a torch module")
+        raise StudyError(
+            "an encoder is given as a specification with a kind, as an encoder, or as a torch module [ST263]"
+        )
     module: nn.Module = made
     return module

@@ -197,7 +197,7 @@ class Convolution(Encoder):
 def _grid(options: ConvolutionOptions, columns: int) -> tuple[int, int]:
     height, width, _ = image_shape(options.shape, columns)
     if options.size > min(height, width):
-        raise StudyError(f"filters of {options.size} pixels do not fit an image of {height} by {width}")
+        raise StudyError(f"filters of {options.size} pixels do not fit an image of {height} by {width} [ST264]")
     return (height - options.size) // options.stride + 1, (width - options.size) // options.stride + 1
 
 
@@ -216,7 +216,9 @@ def _shapes(columns: int, options: ConvolutionOptions) -> dict[str, tuple[int, .
         if options.finish == "cosine":
             shapes["offsets"] = (options.width,)
     if max(math.prod(shape) for shape in shapes.values()) > MOST_NUMBERS:
-        raise StudyError("an encoder of these options would be too large: take fewer filters, larger pools or a width")
+        raise StudyError(
+            "an encoder of these options would be too large: take fewer filters, larger pools or a width [ST265]"
+        )
     return shapes
 
 

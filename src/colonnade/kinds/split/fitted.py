@@ -119,7 +119,7 @@ class FittedSplit(Predicting[Task, Learned]):
     def check_restored(self) -> None:
         """Raise an error unless what was read from a file belongs together."""
         if self.head_ not in choice.WAYS or self.feature_names_in_ != self.design_.features:
-            raise ValueError("the model and its columns do not belong together")
+            raise ValueError("the model and its columns do not belong together [VA062]")
         choice.named(self.head_).check_restored(self)
 
     def plain_parameters(self, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -160,7 +160,8 @@ class FittedSplit(Predicting[Task, Learned]):
             party = held[0]
         if party not in held:
             raise StudyError(
-                f"name the party whose encoder to write, one of those in this process: {', '.join(held) or 'nobody'}"
+                "name the party whose encoder to write, one of those in this process: "
+                f"{', '.join(held) or 'nobody'} [ST266]"
             )
         return split_kept.write(Path(path), party, self._kept_of(party))
 
@@ -185,11 +186,11 @@ class FittedSplit(Predicting[Task, Learned]):
         """Raise an error unless an encoder, and what its party keeps besides, fit this model."""
         columns = len(self.design_.centred(found.party).feature_names)
         if (found.encoder is None) != (columns == 0):
-            raise ValueError("a party with columns keeps an encoder")
+            raise ValueError("a party with columns keeps an encoder [VA063]")
         if found.encoder is not None:
             width = self.plan_["widths"].get(found.party, found.encoder.width)
             if (found.encoder.columns, found.encoder.width) != (columns, width):
-                raise StudyError(f"it is damaged: its encoder does not belong to the columns of {found.party}")
+                raise StudyError(f"it is damaged: its encoder does not belong to the columns of {found.party} [ST267]")
         choice.named(self.head_).check_kept(self, found.party, found.own, found.encoder)
 
     @property
@@ -222,14 +223,15 @@ class FittedSplit(Predicting[Task, Learned]):
         """The encoder that a party kept, where this process has it."""
         if party not in self.encoders_:
             raise StudyError(
-                f"the encoder that {party} kept is not in this process: load_kept reads it from {party}'s own file"
+                f"the encoder that {party} kept is not in this process: load_kept reads it from "
+                f"{party}'s own file [ST268]"
             )
         return self.encoders_[party]
 
     def encoded_rows(self, party: str, source: Any) -> Matrix:
         """A party's rows as its encoder reads them: encoded, without the label, around public middles."""
         if (schema := self.feature_schema(party)) is None:
-            raise DataError(f"{party} holds the label and no other column, so it has no embeddings")
+            raise DataError(f"{party} holds the label and no other column, so it has no embeddings [DA087]")
         return Centred(schema).features(table_of(source, schema)).matrix()
 
     def score_alone(self, train: People, test: People) -> float:
@@ -243,7 +245,9 @@ class FittedSplit(Predicting[Task, Learned]):
         for X in (train, test):
             tables = X.tables() if isinstance(X, Federation) else X
             if not isinstance(tables, Mapping) or active not in tables:
-                raise DataError(f"a comparison with {active} alone needs two tables of {active}: to learn and to test")
+                raise DataError(
+                    f"a comparison with {active} alone needs two tables of {active}: to learn and to test [DA088]"
+                )
             own.append(table_of(tables[active], self.schemas_[active]))
         encoder = self.own_encoder(active)
         scores = alone.head(self, encoder, own[0]).scores(alone.embedded(self, encoder, own[1]))

@@ -124,9 +124,9 @@ def check(public: Arrays, outputs: int, parties: int) -> None:
         return
     shapes = {WEIGHTS: public["weights"].shape, INTERCEPTS: (parties, outputs), SPREADS: (parties, outputs, outputs)}
     if any(name not in public or public[name].shape != shape for name, shape in shapes.items()):
-        raise ValueError("heads of single parties do not belong to that of all")
+        raise ValueError("heads of single parties do not belong to that of all [VA064]")
     if not np.allclose(public[SPREADS], public[SPREADS].transpose(0, 2, 1)):
-        raise ValueError("a covariance is symmetric")
+        raise ValueError("a covariance is symmetric [VA065]")
 
 
 def _unsaid(given: quadratic.Problem, deviations: Matrix, head: Head, own: Head, at: slice) -> Matrix:

@@ -63,7 +63,8 @@ class Given:
         found = encoder_from(source, self.columns, seed=self.spec.get("seed", seed))
         if found.width != self.width:
             raise StudyError(
-                f"the encoder of {self.party} gives embeddings of {found.width} numbers, not of {self.width} as planned"
+                f"the encoder of {self.party} gives embeddings of {found.width} numbers, not of "
+                f"{self.width} as planned [ST269]"
             )
         return found
 
@@ -82,7 +83,7 @@ def refuse_learned(encoder: Encoder, what: str) -> Encoder:
     if encoder.learned != "none":
         raise StudyError(
             f"{what} is one that an earlier study trained on private rows, and no event of this study would say so: "
-            "bring an encoder that was made without the table, or train it in this study"
+            "bring an encoder that was made without the table, or train it in this study [ST270]"
         )
     return encoder
 
@@ -91,7 +92,7 @@ def none_given(party: str) -> StudyError:
     """The error where a study leaves an encoder to its party, and the party brings none."""
     return StudyError(
         f"this study leaves the encoder of {party} to {party} itself, and none was given: add [encoder] to its "
-        f'party.toml, or pass encoders={{"{party}": ...}}'
+        f'party.toml, or pass encoders={{"{party}": ...}} [ST271]'
     )
 
 
@@ -105,17 +106,17 @@ def given(encoders: Mapping[str, Any] | None, design: Design, complete: Complete
     if not isinstance(named, Mapping):
         raise StudyError(
             'encoders takes a mapping from parties to encoders, such as {"bank": {"kind": "cosine", "width": 64}}, '
-            f"not {type(named).__name__}"
+            f"not {type(named).__name__} [ST272]"
         )
     if strangers := [str(name) for name in named if name not in design.schemas]:
-        raise StudyError(f"encoders names {listed(strangers)}; the parties are {listed(tuple(design.schemas))}")
+        raise StudyError(f"encoders names {listed(strangers)}; the parties are {listed(tuple(design.schemas))} [ST273]")
     found = {}
     for party in design.schemas:
         columns = len(design.centred(party).feature_names)
         if columns:
             found[party] = one(party, named.get(party), columns, complete)
         elif party in named:
-            raise StudyError(f"{party} holds the label and no other column, so it has nothing to encode")
+            raise StudyError(f"{party} holds the label and no other column, so it has nothing to encode [ST274]")
     return found
 
 
@@ -128,12 +129,12 @@ def one(party: str, said: Any, columns: int, complete: Complete) -> Given:
         if spec["kind"] == OWN and set(spec) - {"kind", "width", "parameters", *USE}:
             raise StudyError(
                 f'of an encoder that {party} brings itself (kind = "own") a study says nothing but its width, its clip '
-                "and how many parameters it learns"
+                "and how many parameters it learns [ST275]"
             )
         if spec["kind"] not in (*KINDS, OWN):
             raise StudyError(
                 f"the encoder of {party} is of no kind that is known, {spec['kind']!r:.40}; choose from "
-                f"{listed((*KINDS, OWN))}"
+                f"{listed((*KINDS, OWN))} [ST276]"
             )
         _check(party, spec)
         if runs_code(spec):
@@ -157,7 +158,7 @@ def _check(party: str, spec: Mapping[str, Any]) -> None:
         check_whole(f"the width of the encoder of {party}", spec.get("width"), 1, 2**16)
     clip, seed = spec.get("clip", CLIP), spec.get("seed", 0)
     if isinstance(clip, bool) or not isinstance(clip, int | float) or not 0 < clip < math.inf:
-        raise StudyError(f"the clip of the encoder of {party} must be a finite number above 0")
+        raise StudyError(f"the clip of the encoder of {party} must be a finite number above 0 [ST277]")
     check_whole(f"the seed of the encoder of {party}", seed, 0, 2**63)
 
 
@@ -166,7 +167,7 @@ def no_code(said: Any) -> None:
     if isinstance(said, Mapping) and any(runs_code(spec) for spec in said.values()):
         raise ValueError(
             '- a study cannot name code of a party: write kind = "own" and its width, and let the party name the '
-            "function under [encoder] in its party.toml"
+            "function under [encoder] in its party.toml [VA066]"
         )
 
 
@@ -182,13 +183,14 @@ def learned(given: Given) -> int:
     if given.kind == OWN and given.held is None:
         if not isinstance(count := given.spec.get("parameters"), int) or count < 1:
             raise StudyError(
-                f"training needs to know how many parameters the encoder of {given.party} learns: add parameters"
+                f"training needs to know how many parameters the encoder of {given.party} learns: "
+                "add parameters [ST278]"
             )
         return count
     made = given.made(seed=0)
     if not isinstance(made, Trainable):
         raise StudyError(
             f"an encoder of kind {made.kind!r} has nothing to learn: choose linear, mlp, cnn or a module for "
-            f'{given.party}, or training = "none"'
+            f'{given.party}, or training = "none" [ST279]'
         )
     return made.parameters

@@ -45,7 +45,7 @@ class Head:
 
     def __post_init__(self) -> None:
         if self.weights.ndim != 2 or self.intercept.shape != self.weights.shape[:1]:
-            raise ValueError("weights and intercepts of a head do not belong together")
+            raise ValueError("weights and intercepts of a head do not belong together [VA067]")
 
     def scores(self, embeddings: Matrix) -> Matrix:
         """The scores of joint embeddings, (rows, outputs)."""
@@ -80,9 +80,9 @@ class Sums:
 
     def __post_init__(self) -> None:
         if self.matrix.shape != self.deviations.shape or self.matrix.ndim != 2 or len(set(self.matrix.shape)) != 1:
-            raise ValueError("sums and their deviations are square matrices of one size")
+            raise ValueError("sums and their deviations are square matrices of one size [VA068]")
         if not 1 <= self.outputs < len(self.matrix):
-            raise ValueError("sums have columns of a label, and others")
+            raise ValueError("sums have columns of a label, and others [VA069]")
 
 
 def head_from(
@@ -90,12 +90,12 @@ def head_from(
 ) -> Head:
     """The head that the sums give; ``classes`` is 0 for a number, whose sums end with a column of the ``constant``."""
     if solver not in SOLVERS:
-        raise StudyError(f"solver must be one of {', '.join(SOLVERS)}, not {solver!r}")
+        raise StudyError(f"solver must be one of {', '.join(SOLVERS)}, not {solver!r} [ST280]")
     if ridge != "auto":
         quadratic.check_ridge(ridge)
     if not classes:
         if solver not in ("auto", "ridge"):
-            raise StudyError(f'a number is predicted by solver = "ridge"; {solver!r} is for classes')
+            raise StudyError(f'a number is predicted by solver = "ridge"; {solver!r} is for classes [ST281]')
         return _regression(sums, constant, ridge)
     if solver in ("auto", "discriminant"):
         return _discriminant(sums, ridge)

@@ -46,7 +46,9 @@ def content(kept: Kept) -> bytes:
 def write(path: Path, party: str, whole: bytes) -> Path:
     """Write it to a file that only its user can read; another party's file is not replaced."""
     if path.exists() and _about(_arrays(path)).get("party") != party:
-        raise StudyError(f"{path} does not hold an encoder of {party}: choose another path, or delete it yourself")
+        raise StudyError(
+            f"{path} does not hold an encoder of {party}: choose another path, or delete it yourself [ST282]"
+        )
     files.replace_private(path, whole)
     return path
 
@@ -56,13 +58,15 @@ def read(path: Path, model: str | None, module: Any = None) -> Kept:
     arrays = _arrays(path)
     about = _about(arrays)
     if about.get("format") != FORMAT:
-        raise StudyError(f"{path} does not hold a kept encoder; save_kept writes such a file")
+        raise StudyError(f"{path} does not hold a kept encoder; save_kept writes such a file [ST283]")
     if model is not None and about.get("model") != model:
-        raise StudyError(f"{path} holds an encoder of another model or another fit of it; use the file of this one")
+        raise StudyError(
+            f"{path} holds an encoder of another model or another fit of it; use the file of this one [ST284]"
+        )
     with files.about(path):
         party, training = str(about["party"]), about["training"]
         if training not in get_args(Training):
-            raise ValueError("nobody knows how it was trained")
+            raise ValueError("nobody knows how it was trained [VA070]")
         packed = arrays.pop(_ENCODER, None)
         encoder = None if packed is None else from_bytes(_bytes(packed), module)
         if encoder is not None:
@@ -81,7 +85,7 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]]:
     try:
         return files.unpack_arrays(reading.read_bytes(path, reading.LEARNED))
     except reading.Unreadable as error:
-        raise StudyError(f"{path} cannot be read: {error}") from None
+        raise StudyError(f"{path} cannot be read: {error} [ST285]") from None
     except ValueError:
         return {}
 
@@ -96,11 +100,11 @@ def _about(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
 
 def _bytes(packed: NDArray[Any]) -> bytes:
     if packed.dtype != np.uint8 or packed.ndim != 1:
-        raise ValueError("an encoder is kept as bytes")
+        raise ValueError("an encoder is kept as bytes [VA071]")
     return packed.tobytes()
 
 
 def _finite(array: NDArray[Any]) -> NDArray[Any]:
     if array.dtype.kind not in "fiu" or not np.isfinite(array).all():
-        raise ValueError("a head holds finite numbers")
+        raise ValueError("a head holds finite numbers [VA072]")
     return array

@@ -63,7 +63,7 @@ class ConvolutionalOptions(Options):
         self._wholes("hidden", range(9), WIDEST)
         self._among("activation", ("tanh", "relu"))
         if min(self.shape[:2]) < 2 ** len(self.channels):
-            raise StudyError("an image is too small for so many layers of 'channels', of which each halves it")
+            raise StudyError("an image is too small for so many layers of 'channels', of which each halves it [ST286]")
 
     def image(self, columns: int) -> Shape:
         """Channels come first in torch; the table has them last."""
@@ -92,7 +92,7 @@ class Built(Network):
         """Weights of variance 1 over the number of inputs, doubled before a rectifier, and no offsets."""
         module, gain = options.build(columns), 2.0 if options.activation == "relu" else 1.0
         if sum(value.numel() for value in module.state_dict().values()) > MOST_NUMBERS:
-            raise StudyError("a network of these options would be too large: take fewer or smaller layers")
+            raise StudyError("a network of these options would be too large: take fewer or smaller layers [ST287]")
         weights: dict[str, NDArray[Any]] = {
             name: np.zeros(tuple(value.shape)) for name, value in module.state_dict().items()
         }

@@ -94,7 +94,8 @@ class TorchHead:
             return self.module(given)
         except Exception as error:
             raise StudyError(
-                f"the module of the head failed on embeddings: {type(error).__name__} (its message is not shown)"
+                f"the module of the head failed on embeddings: {type(error).__name__} (its "
+                "message is not shown) [ST288]"
             ) from None
 
     def slopes(self, places: Places, embeddings: Matrix, /) -> tuple[float, Matrix]:
@@ -125,10 +126,10 @@ class TorchHead:
         except Exception as error:
             said = (str(error).splitlines() or [""])[0][:200]
             raise StudyError(
-                f"the module of the head cannot be applied to embeddings of {width} numbers: {said}"
+                f"the module of the head cannot be applied to embeddings of {width} numbers: {said} [ST289]"
             ) from None
         if shape != (2, max(1, self.classes)):
-            raise StudyError(f"the module of the head must make {max(1, self.classes)} scores of each row")
+            raise StudyError(f"the module of the head must make {max(1, self.classes)} scores of each row [ST290]")
 
 
 def fit(
@@ -139,7 +140,7 @@ def fit(
     At the party that holds the labels this is free where the embeddings are what others told it: nothing new leaves.
     """
     if epochs < 1 or batch < 1 or not len(embeddings):
-        raise StudyError("a head learns in at least one epoch, from batches of at least one row")
+        raise StudyError("a head learns in at least one epoch, from batches of at least one row [ST291]")
     random, losses = np.random.default_rng(seed), [0.0]
     for _ in range(epochs):
         order = random.permutation(len(embeddings))
@@ -154,7 +155,7 @@ def checked_labels(labels: NDArray[Any], classes: int) -> NDArray[Any]:
     if classes == 0:
         return found.astype(np.float64)
     if classes < 2 or found.dtype.kind not in "iub" or (found.size and not 0 <= found.min() <= found.max() < classes):
-        raise StudyError("the labels of a head are numbers of classes, from 0 to one below how many there are")
+        raise StudyError("the labels of a head are numbers of classes, from 0 to one below how many there are [ST292]")
     return found.astype(np.int64)
 
 

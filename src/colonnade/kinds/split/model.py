@@ -119,7 +119,7 @@ class SplitClassifier(Deciding[Task, Learned], SplitModel):
         if isinstance(declared, Number):
             raise StudyError(
                 f'label {self.label!r} is a number; use SplitRegressor (kind = "split-regressor" in a study file), or '
-                "make it a flag or category"
+                "make it a flag or category [ST293]"
             )
         classes = len(declared.values) if isinstance(declared, Category) else 2
         check_threshold(self.threshold, classes, released=False)
@@ -181,7 +181,8 @@ class SplitRegressor(SplitModel):
         """Raise an error unless the label is a number."""
         if not isinstance(declared, Number):
             raise StudyError(
-                f'label {self.label!r} is no number; use SplitClassifier (kind = "split-classifier" in a study file)'
+                f'label {self.label!r} is no number; use SplitClassifier (kind = "split-classifier" '
+                "in a study file) [ST294]"
             )
 
     def answers(self, scores: Matrix) -> NDArray[Any]:

@@ -39,9 +39,11 @@ def scores(rows: Matrix, arrays: Mapping[str, NDArray[Any]], classes: int, modul
     nobody = np.zeros(0, dtype=np.int64 if classes else np.float64)
     if module is None:
         if set(arrays) != {"weights", "offsets"}:
-            raise StudyError("the head is a module, of which files hold the weights alone: set head_module to it")
+            raise StudyError(
+                "the head is a module, of which files hold the weights alone: set head_module to it [ST295]"
+            )
         if arrays["weights"].shape != (rows.shape[1], max(1, classes)):
-            raise StudyError("the head that was kept does not belong to embeddings of this width")
+            raise StudyError("the head that was kept does not belong to embeddings of this width [ST296]")
         return np.asarray(rows @ arrays["weights"] + arrays["offsets"])
     head = TorchHead(nobody, rows.shape[1], classes, module)
     set_weights(head.module, arrays)

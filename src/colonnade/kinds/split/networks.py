@@ -123,7 +123,7 @@ class Network(Trainable):
     def _applied_on_device(self, rows: Matrix) -> Tensor:
         found = self.module(self._input(rows))
         if not isinstance(found, load_torch().Tensor):
-            raise StudyError(f"the module of an encoder must give one tensor, not a {type(found).__name__}")
+            raise StudyError(f"the module of an encoder must give one tensor, not a {type(found).__name__} [ST297]")
         output: Tensor = found
         return output
 
@@ -140,16 +140,18 @@ class Network(Trainable):
             except (AttributeError, IndexError, NotImplementedError, RuntimeError, TypeError, ValueError) as error:
                 form = f"rows of {self.columns} columns" if self._shape is None else f"images of shape {self._shape}"
                 raise StudyError(
-                    f"the module of an encoder cannot be applied to {form}: {str(error).splitlines()[0][:200]}"
+                    f"the module of an encoder cannot be applied to {form}: {str(error).splitlines()[0][:200]} [ST298]"
                 ) from None
         if together.ndim != 2 or len(together) != 4 or not 1 <= together.shape[1] <= WIDEST:
-            raise StudyError("the module of an encoder must make one vector of numbers of each row")
+            raise StudyError("the module of an encoder must make one vector of numbers of each row [ST299]")
         if not np.isfinite(together).all():
-            raise StudyError("the module of an encoder makes numbers that are not finite of rows between 0 and 1")
+            raise StudyError(
+                "the module of an encoder makes numbers that are not finite of rows between 0 and 1 [ST300]"
+            )
         if not same(together, apart):
             raise StudyError(
                 "the module of an encoder makes something else of a row when others stand beside it, or each time: use "
-                "layers without batch statistics and without chance, such as GroupNorm or LayerNorm"
+                "layers without batch statistics and without chance, such as GroupNorm or LayerNorm [ST301]"
             )
         return int(together.shape[1])
 
@@ -157,7 +159,7 @@ class Network(Trainable):
         if any(isinstance(each, torch.nn.modules.batchnorm._BatchNorm) for each in self.module.modules()):
             raise StudyError(
                 "an encoder with batch normalisation has no gradient of one row alone, which private training needs: "
-                "use GroupNorm or LayerNorm instead, or leave the encoder frozen"
+                "use GroupNorm or LayerNorm instead, or leave the encoder frozen [ST302]"
             )
 
 
@@ -166,13 +168,13 @@ def check_weights(module: nn.Module, arrays: Mapping[str, NDArray[Any]]) -> None
     into = module.state_dict()
     if odd := sorted(set(arrays) ^ set(into)):
         where = "the file lacks" if odd[0] in into else "the module lacks"
-        raise StudyError(f"the weights do not belong to the module of this encoder: {where} one of them")
+        raise StudyError(f"the weights do not belong to the module of this encoder: {where} one of them [ST303]")
     for name, value in into.items():
         array = arrays[name]
         if tuple(array.shape) != tuple(value.shape) or array.dtype.kind not in "fiub":
-            raise StudyError("the weights do not belong to the module of this encoder: shapes differ")
+            raise StudyError("the weights do not belong to the module of this encoder: shapes differ [ST304]")
         if array.dtype.kind == "f" and not np.isfinite(array).all():
-            raise StudyError("the weights of an encoder hold numbers that are not finite")
+            raise StudyError("the weights of an encoder hold numbers that are not finite [ST305]")
 
 
 def set_weights(module: nn.Module, arrays: Mapping[str, NDArray[Any]]) -> None:

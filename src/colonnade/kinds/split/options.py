@@ -27,7 +27,9 @@ class Options:
         """Options from a specification without its kind."""
         known = [each.name for each in fields(cls)]
         if unknown := sorted(str(name) for name in set(given) - set(known)):
-            raise StudyError(f"an encoder of kind {kind!r} has no option {unknown[0]!r}; it has {', '.join(known)}")
+            raise StudyError(
+                f"an encoder of kind {kind!r} has no option {unknown[0]!r}; it has {', '.join(known)} [ST306]"
+            )
         return cls(**given)
 
     def plain(self) -> dict[str, Any]:
@@ -41,20 +43,20 @@ class Options:
     def _whole(self, name: str, low: int, high: int) -> None:
         value = getattr(self, name)
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            raise StudyError(f"option {name!r} of an encoder must be a whole number from {low} to {high}")
+            raise StudyError(f"option {name!r} of an encoder must be a whole number from {low} to {high} [ST307]")
 
     def _real(self, name: str, low: float, high: float) -> None:
         value = getattr(self, name)
         if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-            raise StudyError(f"option {name!r} of an encoder must be a number from {low:g} to {high:g}")
+            raise StudyError(f"option {name!r} of an encoder must be a number from {low:g} to {high:g} [ST308]")
 
     def _flag(self, name: str) -> None:
         if not isinstance(getattr(self, name), bool):
-            raise StudyError(f"option {name!r} of an encoder must be true or false")
+            raise StudyError(f"option {name!r} of an encoder must be true or false [ST309]")
 
     def _among(self, name: str, choices: Sequence[str]) -> None:
         if getattr(self, name) not in choices:
-            raise StudyError(f"option {name!r} of an encoder must be one of {', '.join(choices)}")
+            raise StudyError(f"option {name!r} of an encoder must be one of {', '.join(choices)} [ST310]")
 
     def _wholes(self, name: str, counts: Sequence[int], high: int) -> None:
         """Make a list of positive whole numbers a tuple, and check how many it has."""
@@ -64,7 +66,7 @@ class Options:
         )
         if not whole or len(value) not in counts:
             said = " or ".join(str(count) for count in counts)
-            raise StudyError(f"option {name!r} of an encoder must be {said} whole numbers from 1 to {high}")
+            raise StudyError(f"option {name!r} of an encoder must be {said} whole numbers from 1 to {high} [ST311]")
         object.__setattr__(self, name, tuple(value))
 
 
@@ -78,7 +80,7 @@ def image_shape(shape: Sequence[int], columns: int) -> Shape:
     if height * width * channels != columns:
         raise StudyError(
             f"an image of shape {list(shape)} has {height * width * channels} pixels, but the table has {columns} "
-            "encoded columns: correct the option 'shape' of the encoder"
+            "encoded columns: correct the option 'shape' of the encoder [ST312]"
         )
     return height, width, channels
 
@@ -87,15 +89,15 @@ def expect(arrays: Mapping[str, NDArray[Any]], shapes: Mapping[str, tuple[int, .
     """These arrays as float64, if they are all there with these shapes and hold finite numbers only."""
     if set(arrays) != set(shapes):
         listed = ", ".join(sorted(shapes)) or "none"
-        raise StudyError(f"the file of this encoder should hold these arrays and no others: {listed}")
+        raise StudyError(f"the file of this encoder should hold these arrays and no others: {listed} [ST313]")
     found = {}
     for name, shape in shapes.items():
         array = arrays[name]
         if array.shape != shape or array.dtype.kind != "f":
-            raise StudyError(f"the array {name!r} of an encoder should have the shape {shape}, and does not")
+            raise StudyError(f"the array {name!r} of an encoder should have the shape {shape}, and does not [ST314]")
         found[name] = array.astype(np.float64)
         if not np.isfinite(found[name]).all():
-            raise StudyError(f"the array {name!r} of an encoder holds numbers that are not finite")
+            raise StudyError(f"the array {name!r} of an encoder holds numbers that are not finite [ST315]")
     return found
 
 
@@ -111,7 +113,7 @@ def directions(count: int, columns: int, random: np.random.Generator, *, orthogo
     Many columns are nearly orthogonal by chance, and making them quite so takes long.
     """
     if count * columns > MOST_NUMBERS:
-        raise StudyError(f"an encoder of {columns} by {count} numbers would be too large: take a smaller width")
+        raise StudyError(f"an encoder of {columns} by {count} numbers would be too large: take a smaller width [ST316]")
     drawn = random.standard_normal((columns, count))
     if not orthogonal or columns > _LONG_TO_TURN:
         return drawn

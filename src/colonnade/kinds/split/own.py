@@ -23,9 +23,11 @@ def own_encoder(party: str, given: Mapping[str, Any], columns: int) -> Encoder:
         spec = {"kind": "module", "make": make, "weights": None if weights is None else str(weights)}
         return encoder_from(spec | ({"shape": list(given["shape"])} if given.get("shape") else {}), columns)
     if weights is None:
-        raise StudyError(f'[encoder] of {party} needs make = "package.module:function", weights = "FILE.npz", or both')
+        raise StudyError(
+            f'[encoder] of {party} needs make = "package.module:function", weights = "FILE.npz", or both [ST317]'
+        )
     path = Path(weights)
     found = kept.read(path, None).encoder if kept.is_kept(path) else load_encoder(path)
     if found is None:
-        raise StudyError(f"{path} holds no encoder")
+        raise StudyError(f"{path} holds no encoder [ST318]")
     return encoder_from(refuse_learned(found, f"the encoder in {path}"), columns)

@@ -33,7 +33,7 @@ def planned(
 ) -> PrivateTraining:
     """Training that uses up about this share of every budget's epsilon; ``rows`` is a public guess of their number."""
     if not 0 < share <= MOST_SHARE:
-        raise StudyError(f"the share of training lies above 0 and is at most {MOST_SHARE}, not {share!r:.40}")
+        raise StudyError(f"the share of training lies above 0 and is at most {MOST_SHARE}, not {share!r:.40} [ST319]")
     part = [replace(budget, epsilon=share * budget.epsilon) for budget in budgets]
     draft = PrivateTraining(joint.label_party, rows, parameters, epochs)
     return draft.calibrated(trust, part)
@@ -92,7 +92,9 @@ def _slopes(embeddings: Matrix, labels: Labels, classes: int) -> Matrix:
 def _check(joint: Joint, plan: PrivateTraining) -> None:
     if plan.owner != joint.label_party:
         raise StudyError(
-            f"only {joint.label_party}, who has the label, can train its encoder before the head is learned"
+            f"only {joint.label_party}, who has the label, can train its encoder before the head is learned [ST320]"
         )
     if plan.batches != 1 or plan.audience:
-        raise StudyError("training before a committee's head takes all rows in every sum, and everybody is charged")
+        raise StudyError(
+            "training before a committee's head takes all rows in every sum, and everybody is charged [ST321]"
+        )

@@ -57,13 +57,13 @@ class PrivateTraining:
 
     def __post_init__(self) -> None:
         if not 1 <= self.batches <= self.rows:
-            raise StudyError(f"{self.rows} rows cannot be split into {self.batches} batches")
+            raise StudyError(f"{self.rows} rows cannot be split into {self.batches} batches [ST322]")
         if not 1 <= self.epochs <= _MOST_EPOCHS:
-            raise StudyError(f"private training takes between 1 and {_MOST_EPOCHS:,} epochs")
+            raise StudyError(f"private training takes between 1 and {_MOST_EPOCHS:,} epochs [ST323]")
         if self.parameters < 1:
-            raise StudyError(f"the encoder of {self.owner} has nothing to learn")
+            raise StudyError(f"the encoder of {self.owner} has nothing to learn [ST324]")
         if not (0 < self.clip < math.inf and 0 < self.rate < math.inf and 0 <= self.momentum < 1 and self.noise >= 1):
-            raise StudyError("private training needs a clip and a rate above 0, a momentum below 1, and noise")
+            raise StudyError("private training needs a clip and a rate above 0, a momentum below 1, and noise [ST325]")
 
     @property
     def square(self) -> int:
@@ -121,9 +121,11 @@ def train(
     """
     present = plan.rows if rows is None else rows
     if present < 1 or (present != plan.rows and plan.batches > 1):
-        raise StudyError(f"the plan has several batches of {plan.rows} rows together: as many must be there")
+        raise StudyError(f"the plan has several batches of {plan.rows} rows together: as many must be there [ST326]")
     if learner.parameters != plan.parameters:
-        raise StudyError(f"the encoder has {learner.parameters} parameters, and the plan is for {plan.parameters}")
+        raise StudyError(
+            f"the encoder has {learner.parameters} parameters, and the plan is for {plan.parameters} [ST327]"
+        )
     _refuse_slopes_that_mix_people(learner, slopes_of, present)
     velocity = np.zeros(plan.parameters)
     for _ in range(plan.epochs):
@@ -147,4 +149,6 @@ def _refuse_slopes_that_mix_people(learner: Learner, slopes_of: SlopesOf, rows: 
     together = slopes_of(places, found)
     apart = np.vstack([slopes_of(places[part], found[part]) for part in (slice(half), slice(half, None))])
     if together.shape != found.shape or not np.allclose(together, apart, equal_nan=True):
-        raise StudyError("the slope of a person must follow from its own embedding and label, whoever stands beside it")
+        raise StudyError(
+            "the slope of a person must follow from its own embedding and label, whoever stands beside it [ST328]"
+        )

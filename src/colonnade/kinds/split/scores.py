@@ -82,7 +82,9 @@ class SplitScores(Predicted[Question, Told | None, SplitModel]):
         own = copy(self.scorer)
         own.encoders_, own.own_ = {}, {}
         if (found := own.load_kept(path, module=getattr(self, "_make", None))) != party:
-            raise StudyError(f"{path} holds the encoder of {found}, not that of {party}; use {party}'s own file")
+            raise StudyError(
+                f"{path} holds the encoder of {found}, not that of {party}; use {party}'s own file [ST332]"
+            )
         self._read = self.model, own
 
     # --- planning
@@ -93,7 +95,7 @@ class SplitScores(Predicted[Question, Told | None, SplitModel]):
         if (self.epsilon is None) != (self.exact is True):
             raise StudyError(
                 "say what the scores may cost, by epsilon or by exact = true, and not by both: epsilon adds noise, and "
-                f"exact = true tells {self.recipient} what no epsilon bounds"
+                f"exact = true tells {self.recipient} what no epsilon bounds [ST333]"
             )
         check_whole("gamma", self.gamma, 1, 2**40)
         check_whole("rows_at_most", self.rows_at_most, 1, 2**31)
@@ -118,7 +120,7 @@ class SplitScores(Predicted[Question, Told | None, SplitModel]):
         """This model, if it is a fitted one whose parties keep encoders."""
         if not isinstance(model, SplitModel):
             raise StudyError(
-                f"scores of kept encoders take a split model or the path of its model.json, not {model!r:.60}"
+                f"scores of kept encoders take a split model or the path of its model.json, not {model!r:.60} [ST334]"
             )
         check_fitted(model)
         return model
@@ -133,7 +135,9 @@ class SplitScores(Predicted[Question, Told | None, SplitModel]):
     def owner(self, me: Owner, table: Table, task: Question) -> Told | None:
         """An owner's program: it embeds its own columns by its own encoder."""
         if self.scorer.digest != task.model:
-            raise StudyError("the model is not the one that the study was planned with; use the file all agreed on")
+            raise StudyError(
+                "the model is not the one that the study was planned with; use the file all agreed on [ST335]"
+            )
         return asked.owner(me, self.scorer, self._own_columns(me.name, table), task)
 
     def _own_columns(self, party: str, table: Table) -> Table:

@@ -14,7 +14,9 @@ from colonnade.privacy.sensitivity.exact import Real, checked_whole, float_up, r
 
 def _inverse_square(sigma: float) -> Fraction:
     if not sigma > 0:
-        raise PrivacyError(f"a noise multiple must be positive, not {sigma}; use infinity where nothing is released")
+        raise PrivacyError(
+            f"a noise multiple must be positive, not {sigma}; use infinity where nothing is released [PR087]"
+        )
     return Fraction(0) if math.isinf(sigma) else 1 / Fraction(sigma) ** 2
 
 
@@ -32,7 +34,9 @@ def split_noise(mu: float, epochs: int, share: Real) -> tuple[float, float]:
     """Noise multiples (embedding, update) that spend ``share`` of mu^2 on embeddings; rounded up."""
     part = rational(share, "the share of the embeddings")
     if not (0 < mu < math.inf and part <= 1):
-        raise PrivacyError("mu must be positive and finite, and the share of the embeddings lie between 0 and 1")
+        raise PrivacyError(
+            "mu must be positive and finite, and the share of the embeddings lie between 0 and 1 [PR088]"
+        )
     rounds = checked_whole(epochs, "the number of epochs", 1)
     multiples = (rounds / (weight * Fraction(mu) ** 2) if weight else None for weight in (part, 1 - part))
     embedding, update = (math.inf if square is None else float_up(root_up(square)) for square in multiples)

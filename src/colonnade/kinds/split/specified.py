@@ -20,7 +20,7 @@ def check_specified(given: Given) -> None:
     try:
         _check(described, given.columns)
     except StudyError as error:
-        raise StudyError(f"the encoder of {given.party}: {error}") from None
+        raise StudyError(f"the encoder of {given.party}: {error} [ST336]") from None
 
 
 def _check(spec: Mapping[str, Any], columns: int) -> None:

@@ -29,7 +29,8 @@ def tried(encoder: Encoder) -> None:
     if not (same(expected, again) and same(together[:_ALONE], alone)):
         raise StudyError(
             "the encoder makes something else of a row when others stand beside it, or each time: an embedding must "
-            "be a function of its own row alone, with public constants in place of means or deviations of the rows"
+            "be a function of its own row alone, with public constants in place of means or "
+            "deviations of the rows [ST337]"
         )
 
 
@@ -45,10 +46,10 @@ def _embedded(encoder: Encoder, rows: Matrix) -> Matrix:
         said = (str(error).splitlines() or [""])[0][:200]
         raise StudyError(
             f"the encoder cannot be applied to {len(rows)} rows of {encoder.columns} columns: "
-            f"{type(error).__name__}: {said}"
+            f"{type(error).__name__}: {said} [ST338]"
         ) from None
     if found.shape != (len(rows), encoder.width):
-        raise StudyError(f"the encoder must make one vector of {encoder.width} numbers of each row")
+        raise StudyError(f"the encoder must make one vector of {encoder.width} numbers of each row [ST339]")
     if not np.isfinite(found).all():
-        raise StudyError("the encoder makes numbers that are not finite of rows between -1 and 1")
+        raise StudyError("the encoder makes numbers that are not finite of rows between -1 and 1 [ST340]")
     return found

@@ -167,7 +167,7 @@ class Way(ABC):
     def check_kept(self, model: Model, party: str, own: Arrays, encoder: Encoder | None) -> None:
         """Raise an error unless arrays that a party kept for itself belong to this model; here nobody keeps any."""
         if own:
-            raise ValueError("nobody keeps a head that everybody has")
+            raise ValueError("nobody keeps a head that everybody has [VA073]")
 
     def trained(self, model: Model) -> Training:
         """Whether private rows trained the encoders of a fitted model."""

@@ -71,7 +71,7 @@ class Attack:
 def advantage_at_most(epsilon: float, delta: float) -> float:
     """The largest advantage that any attack can have under an (epsilon, delta) promise about replacing one person."""
     if epsilon < 0 or not 0 <= delta <= 1:
-        raise DataError("epsilon must not be negative, and delta must be from 0 to 1")
+        raise DataError("epsilon must not be negative, and delta must be from 0 to 1 [DA089]")
     return math.tanh(epsilon / 2) + 2 * delta / (math.exp(epsilon) + 1) if epsilon < 700 else 1.0
 
 
@@ -104,7 +104,7 @@ def attacks(common: Comparable, real: Side, synthetic: Side, held_out: Side) -> 
     and those who stand in for the table in the baseline.
     """
     if len(held_out) < 3 * FEWEST_PEOPLE or len(real) < FEWEST_PEOPLE:
-        raise DataError(f"a membership attack needs {FEWEST_PEOPLE} people, and {3 * FEWEST_PEOPLE} held out")
+        raise DataError(f"a membership attack needs {FEWEST_PEOPLE} people, and {3 * FEWEST_PEOPLE} held out [DA090]")
     draw = np.random.default_rng(2)
     third = len(held_out) // 3
     dealt = draw.permutation(len(held_out))

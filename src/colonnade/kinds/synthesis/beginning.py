@@ -38,7 +38,7 @@ def draft(
     second = mixing.draft(settings, roster)
     first = asking.draft(layout, roster, label=label, focus=focus, law=settings.law, rows_at_most=second.rows_limit)
     if not isinstance(first, Marginals):
-        raise StudyError("a mixture starts from marginals in one release; leave even_bins out")
+        raise StudyError("a mixture starts from marginals in one release; leave even_bins out [ST343]")
     return StartedMixture(first, second, mixing.model_of(second).width, SHARE, second.noise)
 
 

@@ -53,7 +53,7 @@ class Comparable:
     def place(self, name: str) -> int:
         """Which column has this name."""
         if name not in self.names:
-            raise DataError(f"the tables have no column {name!r}; their columns are {listed(self.names, 20)}")
+            raise DataError(f"the tables have no column {name!r}; their columns are {listed(self.names, 20)} [DA091]")
         return self.names.index(name)
 
     @property
@@ -75,9 +75,11 @@ def comparable(
     for table in tables[1:]:
         lacking = [name for name in names if name not in table.column_names]
         if lacking:
-            raise DataError(f"a table that is compared lacks {listed(lacking, 5)}; give tables of the same columns")
+            raise DataError(
+                f"a table that is compared lacks {listed(lacking, 5)}; give tables of the same columns [DA092]"
+            )
     if any(table.num_rows < FEWEST_ROWS for table in tables):
-        raise DataError(f"a comparison needs tables of at least {FEWEST_ROWS} rows")
+        raise DataError(f"a comparison needs tables of at least {FEWEST_ROWS} rows [DA093]")
     found = [_column(name, [table[name] for table in tables], (edges or {}).get(name)) for name in names]
     common = Comparable(
         tuple(names),
@@ -103,9 +105,9 @@ def _arrow(table: Any) -> Any:
     elif hasattr(table, "iloc"):
         found = pa.Table.from_pandas(table, preserve_index=False)
     else:
-        raise DataError("a table to compare is an Arrow table or a data frame")
+        raise DataError("a table to compare is an Arrow table or a data frame [DA094]")
     if not found.num_columns or len(set(found.column_names)) < found.num_columns:
-        raise DataError("a table to compare needs columns, each with a name of its own")
+        raise DataError("a table to compare needs columns, each with a name of its own [DA095]")
     return pa.table([_dateless(column) for column in found.columns], names=found.column_names)
 
 
@@ -123,7 +125,7 @@ def _column(name: str, columns: list[Any], edges: Sequence[float] | None) -> tup
     if all(numeric):
         return (True, *_numbers([_floats(column) for column in columns], edges))
     if any(numeric):
-        raise DataError(f"column {name!r} is a number in one table and not in another; give both the same type")
+        raise DataError(f"column {name!r} is a number in one table and not in another; give both the same type [DA096]")
     return (False, *_categories([_texts(name, column) for column in columns]))
 
 
@@ -135,7 +137,7 @@ def _texts(name: str, column: Any) -> NDArray[Any]:
     try:
         return np.asarray(pc.cast(column, pa.string()).to_numpy(zero_copy_only=False), dtype=object)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        raise DataError(f"column {name!r} has cells that are neither numbers nor texts; leave it out") from None
+        raise DataError(f"column {name!r} has cells that are neither numbers nor texts; leave it out [DA097]") from None
 
 
 def _numbers(cells: list[NDArray[np.float64]], edges: Sequence[float] | None) -> tuple[tuple[str, ...], _Cells]:

@@ -83,7 +83,7 @@ def shares(codes: Codes, columns: Sequence[int], sizes: Sequence[int]) -> NDArra
     """The share of people in each cell of a marginal."""
     cells = math.prod(sizes[column] for column in columns)
     if cells > LARGEST_TABLE:
-        raise DataError("a marginal that is compared has too many cells; leave out columns of many values")
+        raise DataError("a marginal that is compared has too many cells; leave out columns of many values [DA098]")
     place = np.zeros(len(codes), dtype=np.int64)
     for column in columns:
         place = place * sizes[column] + codes[:, column]
@@ -111,7 +111,7 @@ def distance(
         if math.prod(common.sizes[column] for column in columns) <= LARGEST_TABLE
     ]
     if not chosen:
-        raise DataError(f"no marginal of {order} columns can be compared; give fewer values or more columns")
+        raise DataError(f"no marginal of {order} columns can be compared; give fewer values or more columns [DA099]")
     found = [total_variation(real.codes, synthetic.codes, columns, common.sizes) for columns in chosen]
     worst = int(np.argmax(found))
     aside = None

@@ -56,11 +56,11 @@ def fit(
     """
     check(sizes, residuals)
     if components < 1 or steps < 1:
-        raise StudyError("a fit needs at least one component and one step")
+        raise StudyError("a fit needs at least one component and one step [ST344]")
     targets = Targets(sizes, max(count, 1.0), residuals)
     logits = _independent(targets, components) if start is None else _logits(start)
     if logits.shape[1] != targets.width:
-        raise StudyError("the fit to start from has other columns than the residuals")
+        raise StudyError("the fit to start from has other columns than the residuals [ST345]")
     pull = _PULL * float(targets.count)
     if start is not None:
         pull = min(pull, _balance(targets, logits))
@@ -129,7 +129,7 @@ def _independent(targets: Targets, components: int) -> Singles:
 
 def _logits(start: Products) -> Singles:
     if np.ptp(start.weights) > 1e-9:
-        raise StudyError("a fit can only start from one whose components have equal weights")
+        raise StudyError("a fit can only start from one whose components have equal weights [ST346]")
     return np.asarray(np.log(np.concatenate(start.tables, axis=1) + 1e-12), dtype=np.float32)
 
 

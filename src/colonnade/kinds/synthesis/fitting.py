@@ -47,7 +47,7 @@ class Unfitted:
         """Say why there is no model, and how to get one."""
         raise StudyError(
             f"no model was fitted to the release ({self.why}); the release is whole, so load the model and call refit, "
-            'such as refit("tree"), which costs nothing'
+            'such as refit("tree"), which costs nothing [ST347]'
         )
 
 

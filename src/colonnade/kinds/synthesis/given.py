@@ -53,7 +53,7 @@ def check_given(given: Mapping[str, Any], usual: Mapping[str, Any]) -> None:
     """
     for name, known in _CHOICES.items():
         if given[name] not in known:
-            raise StudyError(f"{name} must be one of {', '.join(map(repr, known))}, not {given[name]!r}")
+            raise StudyError(f"{name} must be one of {', '.join(map(repr, known))}, not {given[name]!r} [ST348]")
     said = {name for name, value in given.items() if _is_said(value, usual[name])}
     other = "mixture" if given["method"] == "marginals" else "marginals"
     _refuse(said, _ALONE[other], f'method = "{other}"')
@@ -69,7 +69,7 @@ def check_given(given: Mapping[str, Any], usual: Mapping[str, Any]) -> None:
         if given[name] is not None:
             check_whole(name, given[name], 2 if name == "even_bins" else 1, most)
     if 1 < given["tables"] < FEWEST_TABLES:
-        raise StudyError(f"tables must be 1, or at least {FEWEST_TABLES} for intervals, not {given['tables']}")
+        raise StudyError(f"tables must be 1, or at least {FEWEST_TABLES} for intervals, not {given['tables']} [ST349]")
     _check_focus(given["focus"])
     _check_mixture(given)
 
@@ -85,10 +85,14 @@ def _is_said(value: Any, usual: Any) -> bool:
 
 def _check_focus(focus: Any) -> None:
     if isinstance(focus, str) or not isinstance(focus, Sequence):
-        raise StudyError(f'focus must be a list of pairs such as [["bank.income", "clinic.bmi"]], not {focus!r}')
+        raise StudyError(
+            f'focus must be a list of pairs such as [["bank.income", "clinic.bmi"]], not {focus!r} [ST350]'
+        )
     for pair in focus:
         if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2:
-            raise StudyError(f'focus lists pairs of columns such as ["bank.income", "clinic.bmi"], not {pair!r}')
+            raise StudyError(
+                f'focus lists pairs of columns such as ["bank.income", "clinic.bmi"], not {pair!r} [ST351]'
+            )
 
 
 def check_installed(model: str) -> None:
@@ -96,7 +100,9 @@ def check_installed(model: str) -> None:
     if model != "pgm":
         return
     if find_spec("mbi") is None:
-        raise StudyError('model = "pgm" needs the package mbi of private-pgm at every participant: install it there')
+        raise StudyError(
+            'model = "pgm" needs the package mbi of private-pgm at every participant: install it there [ST352]'
+        )
     check_works()
 
 
@@ -104,23 +110,23 @@ def _check_mixture(given: Mapping[str, Any]) -> None:
     if given["method"] != "mixture":
         return
     if given["rows"] is None:
-        raise StudyError('method = "mixture" needs rows, about how many people there are; it is public')
+        raise StudyError('method = "mixture" needs rows, about how many people there are; it is public [ST353]')
     if given["batch"] is not None:
         check_whole("batch", given["batch"], 1, int(given["rows"]))
     for name in ("clip", "learning_rate"):
         value = given[name]
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if value is not None and not (number and 0 < value < math.inf):
-            raise StudyError(f"{name} must be a positive number, not {value!r}")
+            raise StudyError(f"{name} must be a positive number, not {value!r} [ST354]")
     families = given["families"]
     if families is not None and not isinstance(families, Mapping):
-        raise StudyError(f'families must be a mapping such as {{"bank.age": "gaussian"}}, not {families!r}')
+        raise StudyError(f'families must be a mapping such as {{"bank.age": "gaussian"}}, not {families!r} [ST355]')
 
 
 def _refuse(said: set[str], names: Sequence[str], where: str) -> None:
     if found := [name for name in names if name in said]:
         verb, it = ("is", "it") if len(found) == 1 else ("are", "them")
-        raise StudyError(f"{', '.join(found)} {verb} for {where} alone; leave {it} out")
+        raise StudyError(f"{', '.join(found)} {verb} for {where} alone; leave {it} out [ST356]")
 
 
 def settings_of(given: Mapping[str, Any]) -> mixing.Settings:

@@ -56,7 +56,7 @@ def refits(
 ) -> list[Products]:
     """The model fitted to as many redrawn releases; ``count_deviation`` is that of the count's noise."""
     if times < FEWEST:
-        raise StudyError(f"intervals need at least {FEWEST} tables")
+        raise StudyError(f"intervals need at least {FEWEST} tables [ST357]")
     found = []
     for done in range(times):
         counted = max(1.0, count + count_deviation * float(_normal((1,), stream)[0]))
@@ -95,11 +95,13 @@ def combine(estimates: Sequence[float], variances: Sequence[float], level: float
     """
     values, usual = np.asarray(estimates, dtype=np.float64), np.asarray(variances, dtype=np.float64)
     if values.ndim != 1 or values.shape != usual.shape or len(values) <= FEWEST:
-        raise StudyError(f"combining needs an estimate and a variance from a table and from {FEWEST} refits or more")
+        raise StudyError(
+            f"combining needs an estimate and a variance from a table and from {FEWEST} refits or more [ST358]"
+        )
     if not (np.isfinite(values).all() and np.isfinite(usual).all() and (usual >= 0).all()):
-        raise StudyError("an estimate or its variance is not a finite number, or a variance is negative")
+        raise StudyError("an estimate or its variance is not a finite number, or a variance is negative [ST359]")
     if not 0 < level < 1:
-        raise StudyError("the level of an interval lies between 0 and 1")
+        raise StudyError("the level of an interval lies between 0 and 1 [ST360]")
     estimate, within = float(values[0]), float(usual.mean())
     between = float(np.mean((values[1:] - estimate) ** 2))
     if between == 0:

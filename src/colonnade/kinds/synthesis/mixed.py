@@ -45,11 +45,11 @@ class Counted:
 
     def log_likelihood(self, codes: Codes) -> NDArray[np.float64]:
         """Not known of codes: a mixture has densities of rows."""
-        raise StudyError("a mixture knows how likely rows are, and not how likely codes are")
+        raise StudyError("a mixture knows how likely rows are, and not how likely codes are [ST369]")
 
     def sample(self, rows: int, stream: Stream) -> Codes:
         """Not drawn from here: a mixture makes values, and no codes."""
-        raise StudyError("a mixture makes values, and no codes")
+        raise StudyError("a mixture makes values, and no codes [ST370]")
 
     def arrays(self) -> dict[str, NDArray[np.float64]]:
         """Nothing is kept of these people."""

@@ -138,7 +138,7 @@ def own_components(party: str, schema: Schema, families: Mapping[str, str]) -> O
     try:
         return OwnComponents(schema, own)
     except (SchemaError, StudyError) as error:
-        raise StudyError(f"families: {party}: {error}") from None
+        raise StudyError(f"families: {party}: {error} [ST371]") from None
 
 
 def details(task: Mixture) -> Details:
@@ -159,7 +159,7 @@ def restored(schemas: Mapping[str, Schema], settings: Settings, arrays: Mapping[
     found = FittedMixture.from_arrays(tuple(schemas), model, arrays)
     for each in (found.posterior.mean, found.posterior.deviation):
         if each.shape != (model.components, model.width) or not np.isfinite(each).all():
-            raise ValueError("a number for each component and parameter is expected")
+            raise ValueError("a number for each component and parameter is expected [VA074]")
     return found
 
 
@@ -168,7 +168,9 @@ def _check_families(families: Mapping[str, str], schemas: Mapping[str, Schema]) 
     for name in families:
         owner, _ = owner_of(name, schemas)
         if owner is None or name not in known:
-            raise StudyError(f"families names {name!r}, which is no column of this study{full_suggestion(name, known)}")
+            raise StudyError(
+                f"families names {name!r}, which is no column of this study{full_suggestion(name, known)} [ST372]"
+            )
 
 
 def _public(task: Mixture, what: str) -> Stream:

@@ -257,7 +257,7 @@ class Synthesizer(Estimator[Task, Published]):
         """
         self._check_fitted()
         if self.method == "mixture":
-            raise StudyError('refit is for method = "marginals", which keeps its release; fit a mixture again')
+            raise StudyError('refit is for method = "marginals", which keeps its release; fit a mixture again [ST373]')
         before, kind = self.parameters_, str(model or self.parameters_["model"])
         kept = before["components"] if components is None and kind == "products" else components
         chosen: dict[str, Any] = {"model": kind, "components": kept}
@@ -307,7 +307,7 @@ class Synthesizer(Estimator[Task, Published]):
         if (merged := learned.get("merged")) is not None:
             layout = layout.merged(merged)
         if learned["names"] != list(layout.names) or learned["sizes"] != list(layout.sizes):
-            raise ValueError("columns and codes do not belong together")
+            raise ValueError("columns and codes do not belong together [VA075]")
         if self.method == "mixture":
             self._become(self._mixed(layout, mixing.restored(self.schemas_, settings_of(self.parameters_), arrays)))
             return
@@ -318,7 +318,7 @@ class Synthesizer(Estimator[Task, Published]):
         else:
             found = Unfitted(layout.sizes, str(why))
         if found.sizes != layout.sizes:
-            raise ValueError("model and columns do not belong together")
+            raise ValueError("model and columns do not belong together [VA076]")
         release = Release.restored(learned["asked"], arrays, layout.sizes)
         self._become(Population(layout, release, found, self._rules()), merged)
 
@@ -387,9 +387,9 @@ class Synthesizer(Estimator[Task, Published]):
         self._check_fitted()
         given = people.tables() if isinstance(people, Federation) else people
         if not isinstance(given, Mapping):
-            raise DataError("log_likelihood takes a Federation, or a mapping from each party to its table")
+            raise DataError("log_likelihood takes a Federation, or a mapping from each party to its table [DA100]")
         if missing := [party for party in self.schemas_ if party not in given]:
-            raise DataError(f"no table of {', '.join(missing)}; log_likelihood needs one of each party")
+            raise DataError(f"no table of {', '.join(missing)}; log_likelihood needs one of each party [DA101]")
         found = same_people(given, self.schemas_, id, "log_likelihood", same_order=same_order)
         return self.population_.log_likelihood(found)
 

@@ -67,7 +67,7 @@ class Network:
     def sample(self, rows: int, stream: Stream) -> Codes:
         """A table of codes by systematic rounding, column by column given the codes of its parents."""
         if rows < 1:
-            raise StudyError("a synthetic table needs at least one row")
+            raise StudyError("a synthetic table needs at least one row [ST374]")
         codes = np.zeros((rows, len(self.tables)), dtype=np.int64)
         for column in self.order:
             table = self.tables[column].reshape(-1, self.sizes[column])
@@ -96,7 +96,7 @@ class Network:
             parents = tuple(tuple(int(each) for each in arrays[f"parents_{i}"]) for i in range(columns))
             found = cls(order, parents, tuple(arrays[f"table_{i}"] for i in range(columns)))
         except KeyError:
-            raise StudyError("the numbers of a network are incomplete; fit or save it again") from None
+            raise StudyError("the numbers of a network are incomplete; fit or save it again [ST375]") from None
         found.check()
         return found
 
@@ -111,7 +111,7 @@ class Network:
             right = right and bool((table >= 0).all() and np.allclose(table.sum(axis=-1), 1, rtol=0, atol=1e-9))
             seen.add(column)
         if not right:
-            raise StudyError("a network needs, for every column, probabilities given columns before it")
+            raise StudyError("a network needs, for every column, probabilities given columns before it [ST376]")
 
 
 def fit_pgm(
@@ -128,7 +128,9 @@ def fit_pgm(
     try:
         mbi = import_module("mbi")
     except ImportError:
-        raise StudyError("private-pgm is not installed; install its package mbi, or choose another method") from None
+        raise StudyError(
+            "private-pgm is not installed; install its package mbi, or choose another method [ST377]"
+        ) from None
     try:
         return _fitted(mbi, sizes, count, residuals, megabytes, steps, progress)
     except MemoryError:
@@ -136,7 +138,7 @@ def fit_pgm(
     except Exception as error:  # of any kind: versions of its libraries change what they raise
         raise StudyError(
             "private-pgm does not work as it is installed, with its jax and chex; install versions of the three that "
-            "fit, or choose another model"
+            "fit, or choose another model [ST378]"
         ) from error
 
 

@@ -81,7 +81,9 @@ class Population:
         It takes a mixture of products; each table drawn for an interval is as long as there are people.
         """
         if not isinstance(self.fitted, Products):
-            raise StudyError('several tables need method "marginals" with model "products", whose fit can be repeated')
+            raise StudyError(
+                'several tables need method "marginals" with model "products", whose fit can be repeated [ST379]'
+            )
         if times not in self._again:
             stream, count = seeded(self.public, "noise"), self.release.residuals[0]
             fits = refits(
@@ -105,10 +107,12 @@ class Population:
     def marginal(self, names: Sequence[str]) -> Marginal:
         """How many people have each combination of values of these columns, with the noise in each number."""
         if not names:
-            raise StudyError('marginal takes the names of columns, such as marginal("bank.age", "clinic.smoker")')
+            raise StudyError(
+                'marginal takes the names of columns, such as marginal("bank.age", "clinic.smoker") [ST380]'
+            )
         columns = [self.layout.place(name, "marginal") for name in names]
         if len(set(columns)) < len(columns):
-            raise StudyError("marginal names a column twice; name different columns")
+            raise StudyError("marginal names a column twice; name different columns [ST381]")
         guess = self.fitted.marginal(columns) * self.count
         labels = tuple(self.layout.columns[self.layout.free[column]].labels for column in columns)
         if not self.release.holds(columns):

@@ -33,12 +33,12 @@ class Products:
     def __post_init__(self) -> None:
         parts = self.weights.shape
         if len(parts) != 1 or not parts[0] or any(t.ndim != 2 or t.shape[0] != parts[0] for t in self.tables):
-            raise StudyError("a mixture needs one weight and one row of every table for each component")
+            raise StudyError("a mixture needs one weight and one row of every table for each component [ST382]")
         for each in (self.weights[None, :], *self.tables):
             if not (
                 np.isfinite(each).all() and (each >= 0).all() and np.allclose(each.sum(axis=1), 1, rtol=0, atol=1e-9)
             ):
-                raise StudyError("the weights and the rows of every table of a mixture must be probabilities")
+                raise StudyError("the weights and the rows of every table of a mixture must be probabilities [ST383]")
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -76,7 +76,7 @@ class Products:
     def sample(self, rows: int, stream: Stream) -> Codes:
         """A table of codes by systematic rounding (docs/theory/fitting-marginals.md, section 5)."""
         if rows < 1:
-            raise StudyError("a synthetic table needs at least one row")
+            raise StudyError("a synthetic table needs at least one row [ST384]")
         people = systematic(rows * self.weights, stream)
         component = np.repeat(np.arange(len(people), dtype=np.uint64), people) << np.uint64(32)
         codes = np.empty((rows, len(self.tables)), dtype=np.int64)
@@ -97,25 +97,25 @@ class Products:
         try:
             return cls(arrays["weights"], tuple(arrays[f"table_{i}"] for i in range(columns)))
         except KeyError:
-            raise StudyError("the numbers of a mixture are incomplete; fit or save it again") from None
+            raise StudyError("the numbers of a mixture are incomplete; fit or save it again [ST385]") from None
 
 
 def check_marginal(columns: Sequence[int], sizes: Sequence[int]) -> tuple[int, ...]:
     """The shape of the marginal of these columns, if it can be computed."""
     if len(set(columns)) != len(columns) or any(not 0 <= column < len(sizes) for column in columns):
-        raise StudyError(f"a marginal names different columns, each from 0 to {len(sizes) - 1}")
+        raise StudyError(f"a marginal names different columns, each from 0 to {len(sizes) - 1} [ST386]")
     shape = tuple(sizes[column] for column in columns)
     if math.prod(shape) > LARGEST_MARGINAL:
-        raise StudyError(f"a marginal of {math.prod(shape)} cells is too large; ask for fewer columns")
+        raise StudyError(f"a marginal of {math.prod(shape)} cells is too large; ask for fewer columns [ST387]")
     return shape
 
 
 def checked_codes(codes: Codes, sizes: Sequence[int]) -> Codes:
     """The codes, if each is one of its column."""
     if codes.ndim != 2 or codes.shape[1] != len(sizes):
-        raise StudyError(f"a table of codes for this model has {len(sizes)} columns")
+        raise StudyError(f"a table of codes for this model has {len(sizes)} columns [ST388]")
     if codes.size and (codes.min() < 0 or (codes.max(axis=0) >= np.array(sizes)).any()):
-        raise StudyError("a code is beyond the values of its column")
+        raise StudyError("a code is beyond the values of its column [ST389]")
     return codes
 
 

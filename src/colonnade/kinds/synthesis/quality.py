@@ -135,7 +135,7 @@ def _sdmetrics(common: Comparable, real: Side, synthetic: Side) -> float:
         from sdmetrics.reports import QualityReport
     except ImportError:
         raise DataError(
-            "the score of SDMetrics needs its package; install it with pip install 'colonnade[quality]'"
+            "the score of SDMetrics needs its package; install it with pip install 'colonnade[quality]' [DA102]"
         ) from None
     frames = [
         pandas.DataFrame(

@@ -44,8 +44,8 @@ def noise_ratio(mu: float, releases: int, *, replace: bool = False, parties: int
     An observer who knows ``known`` of ``parties`` equal shares sees less noise; a replaced row moves twice as far.
     """
     if not 0 <= known < checked_whole(parties, "the number of parties", 1):
-        raise PrivacyError("an observer who knows every share of the noise cannot be promised anything")
+        raise PrivacyError("an observer who knows every share of the noise cannot be promised anything [PR094]")
     if not 0 < mu < math.inf:
-        raise PrivacyError(f"mu must be positive and finite, not {mu}")
+        raise PrivacyError(f"mu must be positive and finite, not {mu} [PR095]")
     square = Fraction(checked_whole(releases, "the number of releases", 1) * parties, parties - known)
     return float_up(root_up((4 if replace else 1) * square / Fraction(mu) ** 2))

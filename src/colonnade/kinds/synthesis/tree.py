@@ -74,7 +74,7 @@ class Tree:
     def sample(self, rows: int, stream: Stream) -> Codes:
         """A table of codes by systematic rounding, column by column given its parent's codes."""
         if rows < 1:
-            raise StudyError("a synthetic table needs at least one row")
+            raise StudyError("a synthetic table needs at least one row [ST396]")
         codes = np.empty((rows, len(self.tables)), dtype=np.int64)
         for column in self.order:
             table = self.tables[column]
@@ -103,7 +103,7 @@ class Tree:
             order, parents = (tuple(int(each) for each in arrays[name]) for name in ("order", "parents"))
             found = cls(order, parents, tuple(arrays[f"table_{place}"] for place in range(columns)))
         except KeyError:
-            raise StudyError("the numbers of a tree are incomplete; fit or save it again") from None
+            raise StudyError("the numbers of a tree are incomplete; fit or save it again [ST397]") from None
         found.check()
         return found
 
@@ -119,7 +119,9 @@ class Tree:
             right &= bool((table >= 0).all() and np.allclose(table.sum(axis=1), 1, rtol=0, atol=1e-9))
             seen.add(column)
         if not right:
-            raise StudyError("a tree needs one root and, for every other column, probabilities given its parent")
+            raise StudyError(
+                "a tree needs one root and, for every other column, probabilities given its parent [ST398]"
+            )
 
 
 def fit_tree(sizes: Sequence[int], count: float, residuals: Sequence[Residual], *, progress: Progress = silent) -> Tree:

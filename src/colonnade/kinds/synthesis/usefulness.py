@@ -40,10 +40,10 @@ def usefulness(common: Comparable, real: Side, synthetic: Side, held_out: Side, 
 def scores(common: Comparable, train: Side, held_out: Side, label: int) -> dict[str, dict[str, float]]:
     """What each model that learned from one table scores on people held out."""
     if len(common.names) < 2:
-        raise DataError("a model needs a column beside the label")
+        raise DataError("a model needs a column beside the label [DA103]")
     classes = not common.numeric[label] or common.sizes[label] <= 2
     if classes and common.sizes[label] > MOST_CLASSES:
-        raise DataError(f"the label has more than {MOST_CLASSES} values; choose another label, or none")
+        raise DataError(f"the label has more than {MOST_CLASSES} values; choose another label, or none [DA104]")
     learners = {"gradient boosting": _Boosting, "logistic regression" if classes else "linear regression": _Linear}
     return {name: learner(common, label, classes).score(train, held_out) for name, learner in learners.items()}
 
@@ -63,7 +63,7 @@ class _Learner(ABC):
         rows, kept = np.flatnonzero(~np.isnan(learned)), np.flatnonzero(~np.isnan(known))
         train, test, learned, known = train.take(rows), test.take(kept), learned[rows], known[kept]
         if not len(learned) or not len(known):
-            raise DataError("the label is missing everywhere in one of the tables")
+            raise DataError("the label is missing everywhere in one of the tables [DA105]")
         if self.classes:
             return self._class_scores(train, test, learned, known)
         predicted = self.regressor().fit(self.features(train), learned).predict(self.features(test))

@@ -95,11 +95,11 @@ def pairs(layout: Layout, focus: Sequence[Sequence[str]]) -> list[tuple[int, int
     for pair in focus:
         first, second = sorted(layout.place(name, "focus") for name in pair)
         if first == second:
-            raise StudyError(f"focus pairs {pair[0]!r} with itself; name two columns")
+            raise StudyError(f"focus pairs {pair[0]!r} with itself; name two columns [ST341]")
         found.append((first, second))
     if len(set(found)) < len(found):
         twice = next(a for a, b in pairwise(sorted(found)) if a == b)
-        raise StudyError(f"focus lists the pair {' and '.join(layout.called(twice))} twice; delete one of them")
+        raise StudyError(f"focus lists the pair {' and '.join(layout.called(twice))} twice; delete one of them [ST342]")
     return found
 
 

@@ -43,7 +43,7 @@ class Layout:
         _check_dates(schemas)
         layout = cls({party: coded(party, schema, bins) for party, schema in schemas.items()})
         if len(layout.free) < 2:
-            raise StudyError("a synthetic table needs at least two columns with two values or bins each")
+            raise StudyError("a synthetic table needs at least two columns with two values or bins each [ST361]")
         return layout
 
     @cached_property
@@ -86,14 +86,18 @@ class Layout:
         if owner is None:
             hint = full_suggestion(str(name), self.names)
             raise StudyError(
-                f"{what} names {name!r}, which is not party.column for any of {listed(self.codings)}{hint}"
+                f"{what} names {name!r}, which is not party.column for any of {listed(self.codings)}{hint} [ST362]"
             )
         if name not in self.names:
             known = [each.name for each in self.codings[owner].columns]
-            raise StudyError(f"{what} names {name!r}, and {owner} has no such column{suggestion(column, known)}")
+            raise StudyError(
+                f"{what} names {name!r}, and {owner} has no such column{suggestion(column, known)} [ST363]"
+            )
         place = self.names.index(name)
         if place not in self.free:
-            raise StudyError(f"{what} names {name!r}, which has only one value, so there is nothing to ask about it")
+            raise StudyError(
+                f"{what} names {name!r}, which has only one value, so there is nothing to ask about it [ST364]"
+            )
         return self.free.index(place)
 
     def merged(self, new: Sequence[Sequence[int]]) -> Layout:
@@ -168,7 +172,7 @@ def coded(party: str, schema: Schema, bins: Binning | None) -> Coding:
     try:
         return coding_of(schema) if given is None else coding_of(schema, given)
     except SchemaError as error:
-        raise StudyError(f"{party}: {error}") from None
+        raise StudyError(f"{party}: {error} [ST365]") from None
 
 
 def plain_bins(bins: Any) -> Any:
@@ -193,12 +197,12 @@ def _check_bins(schemas: Mapping[str, Schema], bins: Any) -> None:
     if bins is None or (isinstance(bins, int | np.integer) and not isinstance(bins, bool)):
         return
     if not isinstance(bins, Mapping):
-        raise StudyError(f'bins must be a number, or a mapping such as {{"bank.age": 20}}, not {bins!r}')
+        raise StudyError(f'bins must be a number, or a mapping such as {{"bank.age": 20}}, not {bins!r} [ST366]')
     known = columns_of(schemas)
     for name in bins:
         if name not in known:
             hint = full_suggestion(str(name), known)
-            raise StudyError(f"bins names {name!r}, which is no column of this study{hint}")
+            raise StudyError(f"bins names {name!r}, which is no column of this study{hint} [ST367]")
 
 
 def _check_dates(schemas: Mapping[str, Schema]) -> None:
@@ -210,5 +214,5 @@ def _check_dates(schemas: Mapping[str, Schema]) -> None:
         if twice := [name for name, source in parts if source in dated]:
             raise StudyError(
                 f"a made-up table has the date itself, from which {listed(twice)} of {party} would follow; leave them "
-                "out of the columns of this study"
+                "out of the columns of this study [ST368]"
             )

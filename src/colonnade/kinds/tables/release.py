@@ -114,15 +114,15 @@ class Release:
         values = np.asarray(arrays["released"], dtype=np.float64)
         deviations = np.asarray(arrays["deviations"], dtype=np.float64)
         if not (np.isfinite(values).all() and np.isfinite(deviations).all() and (deviations >= 0).all()):
-            raise ValueError("finite numbers are expected")
+            raise ValueError("finite numbers are expected [VA077]")
         parts, start = [], 0
         for columns, deviation in zip(asked, deviations.tolist(), strict=True):
             if not all(isinstance(column, int) and 0 <= column < len(sizes) for column in columns):
-                raise ValueError("columns that are not there")
+                raise ValueError("columns that are not there [VA078]")
             shape = tuple(sizes[column] for column in columns)
             stop = start + int(np.prod(shape, dtype=np.int64))
             parts.append(Residual(tuple(columns), values[start:stop].reshape(shape), deviation))
             start = stop
         if start != len(values) or not parts or parts[0].columns or parts[0].values < 1:
-            raise ValueError("the count comes first, and then as many numbers as were asked for")
+            raise ValueError("the count comes first, and then as many numbers as were asked for [VA079]")
         return cls(tuple(parts))

@@ -46,17 +46,19 @@ def centred(values: Floats) -> Floats:
 def check(sizes: Sequence[int], residuals: Sequence[Residual]) -> None:
     """Refuse residuals that do not belong to columns of these sizes."""
     if not sizes or min(sizes) < 1:
-        raise StudyError("every coded column needs at least one value")
+        raise StudyError("every coded column needs at least one value [ST390]")
     seen: set[tuple[int, ...]] = set()
     for each in residuals:
         if each.columns in seen or list(each.columns) != sorted(set(each.columns)):
-            raise StudyError("the residual of each set of columns is given once, with its columns in ascending order")
+            raise StudyError(
+                "the residual of each set of columns is given once, with its columns in ascending order [ST391]"
+            )
         if any(not 0 <= column < len(sizes) for column in each.columns):
-            raise StudyError(f"a residual names a column beyond the {len(sizes)} coded columns")
+            raise StudyError(f"a residual names a column beyond the {len(sizes)} coded columns [ST392]")
         if each.values.shape != tuple(sizes[column] for column in each.columns):
-            raise StudyError("the shape of a residual must be the sizes of its columns")
+            raise StudyError("the shape of a residual must be the sizes of its columns [ST393]")
         if not (each.deviation > 0 and math.isfinite(each.deviation) and np.isfinite(each.values).all()):
-            raise StudyError("a residual needs finite values and a positive deviation of its noise")
+            raise StudyError("a residual needs finite values and a positive deviation of its noise [ST394]")
         seen.add(each.columns)
 
 
@@ -83,7 +85,8 @@ def noisy_marginal(
         if part is None:
             if subset:
                 raise StudyError(
-                    f"the marginal of columns {list(asked)} was not asked for; name marginals of the release instead"
+                    f"the marginal of columns {list(asked)} was not asked for; name marginals of the "
+                    "release instead [ST395]"
                 )
             continue
         spread = math.prod(sizes[column] for column in asked if column not in subset)

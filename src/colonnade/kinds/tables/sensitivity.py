@@ -160,6 +160,6 @@ def _check(sizes: Sequence[int], blocks: Sequence[WeightedBlock]) -> None:
     for columns, weight in blocks:
         checked_whole(weight, "the weight of a block", 1)
         if len(set(columns)) != len(columns) or not set(columns) <= set(range(len(sizes))):
-            raise PrivacyError("a block names each of its columns once, by its place among the columns")
+            raise PrivacyError("a block names each of its columns once, by its place among the columns [PR092]")
     if len({tuple(sorted(columns)) for columns, _ in blocks}) != len(blocks):
-        raise PrivacyError("a block is released once: give each set of columns one weight")
+        raise PrivacyError("a block is released once: give each set of columns one weight [PR093]")

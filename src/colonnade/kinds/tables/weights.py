@@ -50,7 +50,7 @@ def blocks(
     unit = min(resolution / min(ideal), LARGEST / most)
     if unit * min(ideal) < 1:
         raise StudyError(
-            "the columns have too many values for marginals of this order; use fewer bins or a lower order"
+            "the columns have too many values for marginals of this order; use fewer bins or a lower order [ST399]"
         )
     return [(columns, round(unit * each)) for columns, each in zip(asked, ideal, strict=True)]
 
@@ -86,16 +86,16 @@ def _named(
     sizes: Sequence[int], label: int | None, focus: Sequence[Sequence[int]], order: int
 ) -> frozenset[tuple[int, ...]]:
     if order not in (1, 2, 3) or (order == 3 and label is None):
-        raise StudyError("marginals are asked for up to order 1 or 2, and with a label up to order 3")
+        raise StudyError("marginals are asked for up to order 1 or 2, and with a label up to order 3 [ST400]")
     if any(size < 1 for size in sizes) or not any(size > 1 for size in sizes):
-        raise StudyError("marginals need a column of two values or more")
+        raise StudyError("marginals need a column of two values or more [ST401]")
     if label is not None and not (0 <= label < len(sizes) and sizes[label] > 1):
-        raise StudyError("the label must be a coded column of two values or more")
+        raise StudyError("the label must be a coded column of two values or more [ST402]")
     named = frozenset(tuple(sorted(set(each))) for each in focus)
     beyond = named - frozenset(_asked(sizes, label, order))
     if beyond:
         raise StudyError(
             f"the columns {list(min(beyond))} are named as of interest but are not asked for together; "
-            "name pairs, or triples with the label, of columns of two values or more"
+            "name pairs, or triples with the label, of columns of two values or more [ST403]"
         )
     return named

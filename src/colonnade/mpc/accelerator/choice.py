@@ -121,7 +121,7 @@ def chosen() -> str:
     """The setting in the environment; a study reads it before it begins, so that a wrong word stops it early."""
     setting = os.environ.get(SETTING, "auto")
     if setting not in ("auto", "cpu", "off"):
-        raise ColonnadeError(f"{SETTING} is none of auto, cpu and off: set it to one of them, or unset it")
+        raise ColonnadeError(f"{SETTING} is none of auto, cpu and off: set it to one of them, or unset it [CO024]")
     return setting
 
 

@@ -92,7 +92,7 @@ class FixedPoint:
 
     def __init__(self, hand: Hand, fraction: int) -> None:
         if not 1 <= fraction <= LONGEST // 2:
-            raise ValueError(f"the number of fractional bits lies between 1 and {LONGEST // 2}")
+            raise ValueError(f"the number of fractional bits lies between 1 and {LONGEST // 2} [VA083]")
         self.hand, self.system, self.fraction = hand, hand.system, fraction
         self.masks = Masks(hand)
         self._cutter = Cutter(self.masks)
@@ -229,7 +229,9 @@ class FixedPoint:
         return self._truncated([Raw.of(number) for number in numbers], fraction, [self._unclaimed] * len(numbers))
 
     def _unclaimed(self, product: Shares) -> None:
-        raise ValueError("seats that check each other truncate products only with their factors: use multiply or inner")
+        raise ValueError(
+            "seats that check each other truncate products only with their factors: use multiply or inner [VA084]"
+        )
 
     def _truncated(self, numbers: Sequence[Raw], fraction: int | None, claims: Sequence[Claim]) -> list[Fixed]:
         """As :meth:`truncate_all`; ``claims`` are made about those numbers that are products."""
@@ -358,7 +360,7 @@ class FixedPoint:
     def _opened_under_bits(self, number: Fixed, bits: int, offset: int) -> tuple[NDArray[np.uint64], BitShares]:
         """The lowest bits of number + offset + mask, opened and sliced, and shares of the lowest bits of the mask."""
         if number.shares.degree != self.hand.committee.threshold:
-            raise ValueError("bits are taken of numbers at the degree of a fresh input")
+            raise ValueError("bits are taken of numbers at the degree of a fresh input [VA085]")
         count = prod(number.shape)
         self._hide(bits, count, bits, "what is compared")
         self.settle()
@@ -370,12 +372,14 @@ class FixedPoint:
     def _refuse_degree(self, degree: int) -> None:
         """Refuse a degree above twice the threshold: the sharings of zero that hide an opening do not have more."""
         if degree > 2 * self.hand.committee.threshold:
-            raise ValueError("a product of more than two numbers is truncated after two of them")
+            raise ValueError("a product of more than two numbers is truncated after two of them [VA086]")
 
     def _hide(self, bits: int, count: int, read: int, what: str) -> None:
         """Check that a mask hides ``bits`` bits and that ``read`` bits can be read; add to :attr:`distance`."""
         if read > LONGEST:
-            raise CapacityError(f"of {what} {read} bits are read, and {LONGEST} is the most: use fewer fractional bits")
+            raise CapacityError(
+                f"of {what} {read} bits are read, and {LONGEST} is the most: use fewer fractional bits [CA002]"
+            )
         self.masks.check(bits + 1, what)
         self.distance += count * 2.0 ** (bits + 1 - self.masks.width)
 
@@ -387,7 +391,7 @@ class FixedPoint:
         if 2 * bound >= self.system.modulus:
             raise CapacityError(
                 f"{what} could need {bound.bit_length() + 1} bits and the arithmetic has {self.system.bits}: "
-                "use more primes, fewer fractional bits or smaller bounds"
+                "use more primes, fewer fractional bits or smaller bounds [CA003]"
             )
 
 

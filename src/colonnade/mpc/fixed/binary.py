@@ -119,7 +119,7 @@ class BinaryField:
         """
         points = sorted(shares)
         if len(points) <= degree:
-            raise ShareError(f"{len(points)} shares cannot open a sharing of degree {degree}")
+            raise ShareError(f"{len(points)} shares cannot open a sharing of degree {degree} [SH002]")
         base, spare = tuple(points[: degree + 1]), points[degree + 1 :]
         values = [shares[point] for point in base]
         for point in spare:
@@ -127,7 +127,7 @@ class BinaryField:
                 raise differing(seats)
         secret = self.combine(values, self.weights(base, 0))
         if not veiled and secret[1:].any():
-            raise ShareError("an opened value is no bit: somebody computed something else")
+            raise ShareError("an opened value is no bit: somebody computed something else [SH003]")
         opened: Words = secret[0]
         return opened
 
@@ -148,7 +148,7 @@ def _weights(field: BinaryField, known: tuple[int, ...], at: int) -> tuple[int, 
 def field_for(seats: int) -> BinaryField:
     """The smallest field in which this many seats have different points, none of them 0."""
     if not 3 <= seats <= 7:
-        raise ValueError(f"a committee has 3 to 7 seats, not {seats}")
+        raise ValueError(f"a committee has 3 to 7 seats, not {seats} [VA087]")
     return BinaryField(2 if seats == 3 else 3)
 
 
@@ -203,7 +203,7 @@ class BitShares:
         """The bits of all parts, one after the other, so that they are sent in one message."""
         first = parts[0]
         if any(part.count != first.count for part in parts):
-            raise ValueError("only bits of as many numbers can be stacked")
+            raise ValueError("only bits of as many numbers can be stacked [VA088]")
         degree = max(part.degree for part in parts)
         return BitShares(np.concatenate([part.planes for part in parts], axis=1), degree, first.count)
 
@@ -275,14 +275,14 @@ class BitHand:
     def multiply(self, left: BitShares, right: BitShares) -> BitShares:
         """The product; nothing is sent, and the degrees are added."""
         if left.count != right.count:
-            raise ValueError("only bits of as many numbers can be multiplied")
+            raise ValueError("only bits of as many numbers can be multiplied [VA089]")
         planes = self.field.multiply(left.planes, right.planes)
         return BitShares(planes, left.degree + right.degree, left.count)
 
     def and_(self, left: BitShares, right: BitShares) -> BitShares:
         """The product at degree ``threshold``: one round (:meth:`lower`)."""
         if left.count != right.count:
-            raise ValueError("only bits of as many numbers can be multiplied")
+            raise ValueError("only bits of as many numbers can be multiplied [VA090]")
         planes = self.product_planes(left.planes, right.planes, left.degree + right.degree)
         return BitShares(planes, self.committee.threshold, left.count)
 
@@ -331,7 +331,7 @@ class BitHand:
         committee, name = self.committee, self.name
         threshold, dealers = committee.threshold, committee.seats[: degree + 1]
         if len(dealers) <= degree:
-            raise ValueError(f"{len(dealers)} seats cannot lower a sharing of degree {degree}")
+            raise ValueError(f"{len(dealers)} seats cannot lower a sharing of degree {degree} [VA091]")
         points = tuple(committee.point(seat) for seat in dealers)
         weights = dict(zip(dealers, self.field.weights(points, 0), strict=True))
         seeded = committee.seeded_by(name, threshold)
@@ -362,7 +362,7 @@ class BitHand:
         somebody made it something else than a bit.
         """
         if shares.degree != self.committee.threshold:
-            raise ValueError(f"bits of degree {shares.degree} must be lowered before they are opened")
+            raise ValueError(f"bits of degree {shares.degree} must be lowered before they are opened [VA092]")
         planes = np.ascontiguousarray(shares.planes)
         for seat in self._others:
             self.links[seat].send("opening", words=planes)

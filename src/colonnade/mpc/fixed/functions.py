@@ -159,7 +159,7 @@ def _length(number: Fixed) -> int:
 def _precision(engine: FixedPoint) -> int:
     """Fractional bits of numbers near 1, so that a truncation changes the result by at most an eighth of a unit."""
     if engine.fraction < _COARSEST:
-        raise ValueError(f"reciprocals and roots need {_COARSEST} fractional bits at least")
+        raise ValueError(f"reciprocals and roots need {_COARSEST} fractional bits at least [VA093]")
     return engine.fraction + GUARD + ceil(log2(engine.ulps)) - 1
 
 

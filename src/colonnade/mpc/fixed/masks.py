@@ -135,7 +135,7 @@ class Masks:
         if bits + SLACK > self.width:
             raise CapacityError(
                 f"{what} has up to {bits} bits, and with {SLACK} bits of slack the arithmetic hides "
-                f"{max(0, self.width - SLACK)}: use more primes, fewer fractional bits or smaller bounds"
+                f"{max(0, self.width - SLACK)}: use more primes, fewer fractional bits or smaller bounds [CA004]"
             )
 
     def prepare(self, needed: Mapping[Key, int]) -> None:

@@ -45,7 +45,9 @@ class Offer:
         try:
             found = [key.tobytes() for key in spread(key, range(len(sent)))]
         except RuntimeError:
-            raise ProtocolError(f"{source} sent something else than elements of the group in 'choices'") from None
+            raise ProtocolError(
+                f"{source} sent something else than elements of the group in 'choices' [MS004]"
+            ) from None
         return list(zip(found[::2], found[1::2], strict=True))
 
     def __repr__(self) -> str:
@@ -86,7 +88,9 @@ class Choice:
             _check(offered)
             return [key.tobytes() for key in spread(key, range(len(self._scalars)))]
         except RuntimeError:
-            raise ProtocolError(f"{source} sent something else than an element of the group in 'offer'") from None
+            raise ProtocolError(
+                f"{source} sent something else than an element of the group in 'offer' [MS005]"
+            ) from None
 
     def __repr__(self) -> str:
         return "Choice(...)"

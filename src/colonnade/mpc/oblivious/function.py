@@ -142,7 +142,9 @@ class Holder:
         """Refuse what is not a store of code words; ``hiding`` and ``listed`` are the sums that the asker shows."""
         coded = _coded(rows_of(listed, WORDS))
         if not np.array_equal(_summed(self._taken.columns(WIDTH), challenge), hiding ^ (coded & self._mask[:, None])):
-            raise ProtocolError(f"{source} sent 'sums' that do not fit what it sent before, so it asked for no list")
+            raise ProtocolError(
+                f"{source} sent 'sums' that do not fit what it sent before, so it asked for no list [MS006]"
+            )
 
     @staticmethod
     def blocks(count: int) -> int:

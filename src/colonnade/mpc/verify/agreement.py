@@ -109,7 +109,7 @@ class Agreement:
         answers, complete = self._exchanged("coin", told)
         for seat, answer in answers.items():
             if committed(answer["secret"]) != self._promised[seat]:
-                raise ShareError(f"{seat} told another secret for a coin than it had promised: {NO_RESULT}")
+                raise ShareError(f"{seat} told another secret for a coin than it had promised: {NO_RESULT} [SH010]")
             secrets[seat], self._promised[seat] = answer["secret"], answer["next"]
         # Drawn from what was compared in this round, or bound by it; promises for later coins are not compared yet.
         drawn = [secrets.get(seat, b"") for seat in self._seats]
@@ -136,7 +136,7 @@ class Agreement:
         if self._repeated > self._losses:
             raise ShareError(
                 "seats say more often that others are lost than seats can be lost, as one of them does not follow the "
-                f"protocol: {NO_RESULT}"
+                f"protocol: {NO_RESULT} [SH011]"
             )
 
     @property
@@ -164,7 +164,7 @@ class Agreement:
             if answer["digest"] != told["digest"]:
                 raise ShareError(
                     f"{self.name} and {seat} were told different numbers that should be the same for all, as somebody "
-                    f"does not follow the protocol: {NO_RESULT}"
+                    f"does not follow the protocol: {NO_RESULT} [SH012]"
                 )
         alike = self._missing == missing and all(answer["lost"] == missing for answer in answers.values())
         if not alike:

@@ -105,7 +105,7 @@ class BitClaims:
         self._coin()
         if self._open(tested).any():
             raise ShareError(
-                f"a product of shared bits was computed wrongly, or somebody sent something else: {NO_RESULT}"
+                f"a product of shared bits was computed wrongly, or somebody sent something else: {NO_RESULT} [SH013]"
             )
 
     def _check_consistent(self, values: Elements, coin: Stream) -> None:

@@ -143,7 +143,7 @@ class Claims:
         If ``lefts`` and ``rights`` are the same object, this seat's shares of the product are a symmetric matrix.
         """
         if lefts is rights and not np.array_equal(product.values, product.values.transpose(0, 2, 1)):
-            raise ValueError("the product of a matrix with itself is symmetric")
+            raise ValueError("the product of a matrix with itself is symmetric [VA103]")
         left = [self._parts(block) for block in lefts]
         right = left if rights is lefts else [self._parts(block) for block in rights]
         self.combined(_Inner(left, right, self._parts(product)[0]))
@@ -188,7 +188,7 @@ class Claims:
 
     def _check(self, shares: Shares) -> None:
         if shares.degree > self._hand.committee.threshold:
-            raise ValueError(f"nothing is claimed about shares of degree {shares.degree}")
+            raise ValueError(f"nothing is claimed about shares of degree {shares.degree} [VA104]")
 
     def ask(self) -> bool:
         """Draw a coin for all claims about products so far, so that only random combinations of them are kept.
@@ -276,7 +276,7 @@ class Claims:
         except ShareError:
             raise ShareError(
                 "shares that were dealt do not lie on polynomials of one degree, as an owner or a seat dealt something "
-                f"else: {NO_RESULT}"
+                f"else: {NO_RESULT} [SH014]"
             ) from None
 
     def _test_zero(self, values: Residues, lowered: Sequence[Residues], repeated: int) -> None:
@@ -295,7 +295,7 @@ class Claims:
         if hand.open_residues(tested).any():
             raise ShareError(
                 "a check of products of shares failed, as a seat computed or sent something else or an owner dealt "
-                f"numbers that it may not deal: {NO_RESULT}"
+                f"numbers that it may not deal: {NO_RESULT} [SH015]"
             )
 
 

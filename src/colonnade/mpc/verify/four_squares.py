@@ -31,7 +31,7 @@ def four_squares(numbers: Numbers, below: int = LARGEST) -> Numbers:
     ``below`` is a public bound on all of them.
     """
     if below > LARGEST or (numbers.size and not (numbers.min() >= 0 and numbers.max() < below)):
-        raise ValueError("only numbers from 0 to below a bound of at most 2^52 are taken apart into squares")
+        raise ValueError("only numbers from 0 to below a bound of at most 2^52 are taken apart into squares [VA105]")
     out = np.empty((numbers.size, 4))
     left = np.arange(numbers.size)
     if below <= _NEAR:

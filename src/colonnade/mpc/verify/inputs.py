@@ -188,7 +188,7 @@ class InputProofs:
             if not all(low <= value < high for value in mine.tolist()):
                 raise ShareError(
                     f"the proof of {owner} that its numbers are within their bounds is wrong, as it dealt bits that "
-                    f"are none: {NO_RESULT}"
+                    f"are none: {NO_RESULT} [SH016]"
                 )
 
     def _coins(self) -> Coins:

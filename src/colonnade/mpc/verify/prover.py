@@ -83,7 +83,9 @@ class Prover:
         ranges = self.window.ranges
         shifted = sums.astype(np.int64) + (1 << (ranges.bits - 1))
         if shifted.min() < 0 or shifted.max() >> ranges.bits:
-            raise ShareError("a proof that numbers are within their bounds could not be made; run the study again")
+            raise ShareError(
+                "a proof that numbers are within their bounds could not be made; run the study again [SH017]"
+            )
         self.dealt = (shifted[:, None] >> np.arange(ranges.bits)[:, None] & 1).astype(np.float64)
         return self.dealt.reshape(-1, ranges.width)
 

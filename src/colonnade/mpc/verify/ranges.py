@@ -56,7 +56,7 @@ class Group:
 
     def __post_init__(self) -> None:
         if self.columns < 1 or not 0 <= self.squared < LARGEST or not 0 < abs(self.scale) < PRIMES[-1]:
-            raise CapacityError("a bound that is to be proven is for at least one column, and below 2^52")
+            raise CapacityError("a bound that is to be proven is for at least one column, and below 2^52 [CA006]")
 
     @property
     def slack(self) -> int:
@@ -202,7 +202,7 @@ class Ranges:
             room = prod(PRIMES[:count]) - max(group.squared for group in self.groups)
             if widest * 4**self.bits <= room and high - low <= smallest_idempotent(PRIMES[:count]):
                 return count
-        raise CapacityError("numbers are too large for a proof that they are within their bounds: lower gamma")
+        raise CapacityError("numbers are too large for a proof that they are within their bounds: lower gamma [CA007]")
 
     @property
     def required_bound(self) -> int:

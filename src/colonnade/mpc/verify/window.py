@@ -44,7 +44,9 @@ class Window:
     def __init__(self, system: ResidueSystem, ranges: Ranges, sizes: Sequence[int], coins: Coins | None) -> None:
         self.system, self.ranges, self.sizes, self.rows = system, ranges, list(sizes), sum(sizes)
         if self.rows > ranges.rows or len(system.primes) < ranges.primes:
-            raise ValueError("a window has more rows, or the arithmetic fewer primes, than the proof was made for")
+            raise ValueError(
+                "a window has more rows, or the arithmetic fewer primes, than the proof was made for [VA106]"
+            )
         self.chosen: NDArray[np.int64] | None = None
         if coins is not None:
             order = np.argsort(coins.of("rows").uint64(self.rows), kind="stable")

@@ -170,7 +170,7 @@ class Ledger:
     ) -> tuple[Sums, Kept]:
         """Raise an error if a study does not keep every cap: by sums of before, or if they do not show it, by all."""
         if not told.events:
-            raise LedgerError(f"study {study!r} asks for a reservation without any event")
+            raise LedgerError(f"study {study!r} asks for a reservation without any event [LE002]")
         check_sources(told.events)
         sums = Sums(base)
         kept = sums.ask(told, caps, periods, self._owner, now)
@@ -196,7 +196,7 @@ class Ledger:
             raise PolicyError(
                 f"{failed} studies of {self._owner} did not end well within {early.days:g} days, and its policy allows "
                 f"{early.at_most}: look at them with `colonnade ledger show {self.path}`, and raise at_most of "
-                "[policy.failures] if you know why they failed"
+                "[policy.failures] if you know why they failed [PO007]"
             )
 
     def state(self, entry: Entry) -> str:
@@ -255,7 +255,7 @@ class Ledger:
         """
         when, found = self.course(delta)
         if not when:
-            raise LedgerError(f"{self.path} counts no study yet, so there is nothing to draw")
+            raise LedgerError(f"{self.path} counts no study yet, so there is nothing to draw [LE003]")
         from colonnade.pictures.canvas import drawn
 
         known = () if caps is None else parse_budgets(caps, delta)
@@ -328,7 +328,8 @@ class Ledger:
             wrong = Sums(base).first_wrong(_told(base))
         if wrong is not None:
             raise LedgerError(
-                f"{self.path} was altered: the sums up to entry {wrong.last} do not follow from it; restore a copy"
+                f"{self.path} was altered: the sums up to entry {wrong.last} do not follow from it; "
+                "restore a copy [LE004]"
             )
 
     def _advance(self, entry: Entry, state: str) -> Entry:
@@ -337,9 +338,9 @@ class Ledger:
                 self._file.check_guards(base)
             states = states_of(base, entry.id)
             if not states:
-                raise LedgerError(f"{self.path} has no entry {entry.id}")
+                raise LedgerError(f"{self.path} has no entry {entry.id} [LE005]")
             if states[-1] not in ALLOWED[state]:
-                raise LedgerError(f"entry {entry.id} is {states[-1]} and cannot become {state}")
+                raise LedgerError(f"entry {entry.id} is {states[-1]} and cannot become {state} [LE006]")
             append(base, entry.id, state, _written(self._clock()))
         return replace(entry, state=state)
 
@@ -355,7 +356,9 @@ def _readable() -> Iterator[None]:
         yield
     except (ValueError, TypeError, PrivacyError, reading.Malformed) as error:
         # An entry that cannot be read cannot be counted, so nothing more may be spent.
-        raise LedgerError(f"the ledger holds an entry that cannot be read: {reading.short(str(error))}") from error
+        raise LedgerError(
+            f"the ledger holds an entry that cannot be read: {reading.short(str(error))} [LE007]"
+        ) from error
 
 
 def _entry(

@@ -83,7 +83,7 @@ class Limit:
 def check_days(days: float) -> None:
     """Refuse a period that is too short or too long."""
     if not 0 < days <= MOST_DAYS:
-        raise PrivacyError(f"a period has more than 0 and at most {MOST_DAYS:g} days, not {days}")
+        raise PrivacyError(f"a period has more than 0 and at most {MOST_DAYS:g} days, not {days} [PR036]")
 
 
 def since(days: float, now: datetime) -> datetime:

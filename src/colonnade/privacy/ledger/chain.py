@@ -70,11 +70,13 @@ def check_head(head: str, known: Iterable[str]) -> None:
     """Refuse unless a head that was noted earlier is still in the chain."""
     wanted = head.strip().lower()
     if not re.fullmatch(rf"[0-9a-f]{{{LEAST_DIGITS},64}}", wanted):
-        raise LedgerError(f"a head is {LEAST_DIGITS} to 64 hexadecimal digits, as `colonnade ledger show` prints it")
+        raise LedgerError(
+            f"a head is {LEAST_DIGITS} to 64 hexadecimal digits, as `colonnade ledger show` prints it [LE008]"
+        )
     if not any(found.startswith(wanted) for found in known):
         raise LedgerError(
             f"the head {wanted[:12]}... is not in this ledger: its end was cut off, an older copy was put back, "
-            "or the whole was written anew; find the copy that holds it"
+            "or the whole was written anew; find the copy that holds it [LE009]"
         )
 
 
@@ -82,4 +84,4 @@ def _compact(fields: dict[str, str | int]) -> str:
     try:
         return json.dumps(fields, separators=(",", ":"))
     except TypeError as error:
-        raise LedgerError(f"entry {fields['entry']} of the ledger holds something that is no text") from error
+        raise LedgerError(f"entry {fields['entry']} of the ledger holds something that is no text [LE010]") from error

@@ -59,4 +59,4 @@ def read_time(number: int, created: str) -> datetime:
     try:
         return datetime.fromisoformat(created).astimezone(UTC)
     except (ValueError, TypeError, OverflowError) as error:
-        raise LedgerError(f"entry {number} of the ledger has no readable time") from error
+        raise LedgerError(f"entry {number} of the ledger has no readable time [LE011]") from error

@@ -141,12 +141,12 @@ class LedgerFile:
     def _opened(self, way: str) -> Iterator[sqlite3.Connection]:
         with self._named():
             if not self.path.exists():
-                raise LedgerError(f"the ledger {self.path} is gone")
+                raise LedgerError(f"the ledger {self.path} is gone [LE012]")
             _check_regular(self.path)
             if self.path.stat().st_size == 0:
                 raise LedgerError(
                     f"{self.path} is empty or has been emptied: put the ledger back from a copy; only if this party "
-                    "has never taken part in a study, delete the empty file"
+                    "has never taken part in a study, delete the empty file [LE013]"
                 )
             if (kept := self._kept()) is not None and way == "mode=rw":
                 yield kept
@@ -167,15 +167,18 @@ class LedgerFile:
         except LedgerError as error:
             if str(self.path) in str(error):
                 raise
-            raise LedgerError(f"{self.path}: {error}") from error
+            raise LedgerError(f"{self.path}: {error} [LE014]") from error
         except UnicodeDecodeError as error:
-            raise LedgerError(f"the ledger {self.path} cannot be used: it holds broken text") from error
+            raise LedgerError(f"the ledger {self.path} cannot be used: it holds broken text [LE015]") from error
         except (sqlite3.Error, OSError) as error:
             if "not a database" in str(error):
                 raise LedgerError(
-                    f"{self.path} is no ledger: name the file that `ledger` says in party.toml, or restore a copy"
+                    f"{self.path} is no ledger: name the file that `ledger` says in party.toml, or "
+                    "restore a copy [LE016]"
                 ) from error
-            raise LedgerError(f"the ledger {self.path} cannot be used: {_without_content(str(error))}") from error
+            raise LedgerError(
+                f"the ledger {self.path} cannot be used: {_without_content(str(error))} [LE017]"
+            ) from error
 
     def _way_to_read(self) -> str:
         """How to open the file for reading: SQLite writes an index beside it while we read, if it can write there."""
@@ -215,7 +218,8 @@ class LedgerFile:
         broken = first_break(history, previous)
         if broken is not None:
             raise LedgerError(
-                f"{self.path} was altered: the chain breaks at entry {broken.entry} ({broken.state}); restore a copy"
+                f"{self.path} was altered: the chain breaks at entry {broken.entry} ({broken.state}); "
+                "restore a copy [LE018]"
             )
 
     def _check_lone(self, base: sqlite3.Connection, after: int) -> None:
@@ -225,12 +229,14 @@ class LedgerFile:
             (after, after),
         ).fetchone()[0]
         if lone is not None:
-            raise LedgerError(f"{self.path} was altered: entry {lone} was never reserved; restore a copy")
+            raise LedgerError(f"{self.path} was altered: entry {lone} was never reserved; restore a copy [LE019]")
 
     def check_guards(self, base: sqlite3.Connection) -> None:
         """Refuse a file whose schema is not, row by row, the one that this code makes."""
         if set(base.execute(SCHEMA)) != expected(version_of(base)):
-            raise LedgerError(f"{self.path} was altered: what keeps it append-only is missing, or more was added")
+            raise LedgerError(
+                f"{self.path} was altered: what keeps it append-only is missing, or more was added [LE020]"
+            )
 
     def verify(self, head: str | None = None, *, unchained: bool = False) -> None:
         """Check the whole file; with ``head``, also that it still continues from there.
@@ -240,22 +246,22 @@ class LedgerFile:
         with self.reading() as base:
             found = [str(row[0]) for row in base.execute("PRAGMA integrity_check")]
             if found != ["ok"]:
-                raise LedgerError(f"{self.path} is damaged: {found[0]}")
+                raise LedgerError(f"{self.path} is damaged: {found[0]} [LE021]")
             self.check_chain(base)
             if (stray := base.execute("PRAGMA foreign_key_check").fetchone()) is not None:
                 raise LedgerError(
-                    f"{self.path} was altered: a row of {stray[0]} belongs to a {stray[2]} row that is gone"
+                    f"{self.path} was altered: a row of {stray[0]} belongs to a {stray[2]} row that is gone [LE022]"
                 )
             history = changes(base)
             for entry, steps in groupby(sorted(history, key=attrgetter("entry", "number")), attrgetter("entry")):
                 states = [step.state for step in steps]
                 if states[0] != "reserved" or any(old not in ALLOWED.get(new, ()) for old, new in pairwise(states)):
-                    raise LedgerError(f"{self.path} was altered: entry {entry} has an impossible history")
+                    raise LedgerError(f"{self.path} was altered: entry {entry} has an impossible history [LE023]")
             if not is_chained(base) and not unchained:
                 raise LedgerError(
                     f"{self.path} is of version {UNCHAINED} and was never chained, so it cannot show whether it was "
                     "altered: if a head of it was ever noted, restore a copy that holds it; else compare it with the "
-                    "run records, and the next study will chain it as it stands"
+                    "run records, and the next study will chain it as it stands [LE024]"
                 )
             if head is not None:
                 check_head(head, [GENESIS, *(change.hash or "" for change in history)])
@@ -264,9 +270,11 @@ class LedgerFile:
         application = base.execute("PRAGMA application_id").fetchone()[0]
         version = version_of(base)
         if application != APPLICATION_ID or base.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] == 0:
-            raise LedgerError(f"{self.path} is not a ledger of ours, or has been emptied; name another file")
+            raise LedgerError(f"{self.path} is not a ledger of ours, or has been emptied; name another file [LE025]")
         if version not in BY_VERSION:
-            raise LedgerError(f"{self.path} has ledger version {version}; this code reads up to {SCHEMA_VERSION}")
+            raise LedgerError(
+                f"{self.path} has ledger version {version}; this code reads up to {SCHEMA_VERSION} [LE026]"
+            )
 
 
 def counted(base: sqlite3.Connection) -> int:
@@ -278,7 +286,7 @@ def counted(base: sqlite3.Connection) -> int:
 def texts_only(row: tuple[Any, ...]) -> tuple[Any, ...]:
     """The row, if all its cells but the first are texts; SQLite keeps whatever somebody put there."""
     if not isinstance(row[0], int) or not all(isinstance(cell, str) for cell in row[1:]):
-        raise LedgerError(f"entry {row[0]} of the ledger holds something that is no text; restore a copy")
+        raise LedgerError(f"entry {row[0]} of the ledger holds something that is no text; restore a copy [LE027]")
     return row
 
 
@@ -293,7 +301,7 @@ def add(
         base.execute("INSERT INTO people (entry, known) VALUES (?, ?)", (number, people))
     stored = append(base, number, "reserved", at)
     if (stored.study, stored.digest, stored.created, stored.events, stored.trust, stored.people) != (*entry, people):
-        raise LedgerError(f"the ledger did not store entry {number} as it was written; restore a copy")
+        raise LedgerError(f"the ledger did not store entry {number} as it was written; restore a copy [LE028]")
     return number
 
 
@@ -303,7 +311,9 @@ def append(base: sqlite3.Connection, entry: int, state: str, at: str) -> Change:
     found = base.execute(_ONE, (row.lastrowid,)).fetchone()
     stored = None if found is None else Change(*found)
     if stored is None or (stored.entry, stored.state, stored.at) != (entry, state, at):
-        raise LedgerError(f"the ledger did not store a change of entry {entry} as it was written; restore a copy")
+        raise LedgerError(
+            f"the ledger did not store a change of entry {entry} as it was written; restore a copy [LE029]"
+        )
     _chain(base, stored, hashed(stored.line(head(base))))
     return stored
 
@@ -379,7 +389,7 @@ def states_of(base: sqlite3.Connection, entry: int) -> list[str]:
 def _chain(base: sqlite3.Connection, change: Change, link: str) -> None:
     base.execute("INSERT INTO chain (change, hash) VALUES (?, ?)", (change.number, link))
     if base.execute("SELECT hash FROM chain WHERE change = ?", (change.number,)).fetchone() != (link,):
-        raise LedgerError(f"the ledger did not store the hash of change {change.number}; restore a copy")
+        raise LedgerError(f"the ledger did not store the hash of change {change.number}; restore a copy [LE030]")
 
 
 def _upgrade(base: sqlite3.Connection) -> bool:
@@ -403,7 +413,7 @@ def _check_regular(path: Path) -> None:
     try:
         reading.check_regular(path)
     except reading.Unreadable as error:
-        raise LedgerError(f"the ledger {path} cannot be used: {error}") from None
+        raise LedgerError(f"the ledger {path} cannot be used: {error} [LE031]") from None
 
 
 def _without_content(said: str) -> str:

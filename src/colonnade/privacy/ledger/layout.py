@@ -99,7 +99,7 @@ def _check_whole(new: Path) -> None:
             SCHEMA_VERSION,
             expected(SCHEMA_VERSION),
         ):
-            raise LedgerError("a new ledger could not be written as a whole: make room on its disk")
+            raise LedgerError("a new ledger could not be written as a whole: make room on its disk [LE032]")
 
 
 @cache
@@ -134,5 +134,5 @@ def into_wal(base: sqlite3.Connection) -> None:
     if (mode := log_ahead(base, BUSY_SECONDS)) != "wal":
         raise LedgerError(
             f"a ledger needs a write-ahead log, and SQLite keeps its journal as {mode!r} here: move the ledger to "
-            "a local disk"
+            "a local disk [LE033]"
         )

@@ -36,13 +36,15 @@ class People:
     def of(cls, own: str, keys: Mapping[str, str], trust: Trust) -> People:
         """The people of a study; an error if they are not those of its arrangement, or two of them have one key."""
         if own and own not in trust.owners:
-            raise LedgerError(f"this ledger is that of {own}, who is no party of the study")
+            raise LedgerError(f"this ledger is that of {own}, who is no party of the study [LE034]")
         if keys and set(keys) != {*trust.owners, COORDINATOR}:
-            raise LedgerError("the keys of a study must be those of all its parties and of the coordinator")
+            raise LedgerError("the keys of a study must be those of all its parties and of the coordinator [LE035]")
         holders: dict[str, str] = {}
         for name, key in keys.items():
             if (other := holders.setdefault(key, name)) != name:
-                raise LedgerError(f"{other} and {name} have the same key: they are one participant, and count as one")
+                raise LedgerError(
+                    f"{other} and {name} have the same key: they are one participant, and count as one [LE036]"
+                )
         return cls(own, tuple(sorted(keys.items())))
 
     def to_json(self) -> str | None:
@@ -57,11 +59,11 @@ class People:
         try:
             value = reading.json_of(text)
         except reading.Malformed as error:
-            raise PrivacyError(f"the description of who took part cannot be read: {error}") from None
+            raise PrivacyError(f"the description of who took part cannot be read: {error} [PR037]") from None
         if not isinstance(value, dict) or set(value) != {"own", "keys"} or not isinstance(value["keys"], dict):
-            raise PrivacyError("the description of who took part cannot be read")
+            raise PrivacyError("the description of who took part cannot be read [PR038]")
         if not all(isinstance(word, str) for word in (value["own"], *value["keys"].values())):
-            raise PrivacyError("the description of who took part cannot be read")
+            raise PrivacyError("the description of who took part cannot be read [PR039]")
         return cls(value["own"], tuple(sorted(value["keys"].items())))
 
 
@@ -95,7 +97,7 @@ def read_told(events: str, trust: str, people: str | None) -> Told:
     """What an entry told, from the very texts that the ledger holds; a text is read once in a process."""
     known, who = tuple(from_dict(event) for event in reading.json_of(events)), Trust.from_json(trust)
     if {name for event in known for name, _ in event.marks()} - {*who.owners, COORDINATOR}:
-        raise PrivacyError("a release names somebody who took no part")
+        raise PrivacyError("a release names somebody who took no part [PR040]")
     return Told(known, who, People.from_json(people))
 
 

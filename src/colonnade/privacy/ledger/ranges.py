@@ -58,14 +58,14 @@ class Range:
         whole = cls(first, last, int(value["change"]), float(value["latest"]), value["released"], arrangements)
         whole.sums = dict(zip(places, numbers, strict=True))
         if not (np.isfinite(whole.latest) and np.all(numbers > -np.inf)):  # a cost may be infinite, but never no number
-            raise ValueError("a sum that is no number")
+            raise ValueError("a sum that is no number [VA111]")
         if any(_digest(texts) != digest for digest, texts in arrangements.items()):
-            raise ValueError("an arrangement under the name of another")
+            raise ValueError("an arrangement under the name of another [VA112]")
         if first == last and len(arrangements) != 1:
-            raise ValueError("an entry without its arrangement")
+            raise ValueError("an entry without its arrangement [VA113]")
         groups = [(digest, key) for digest, key in places if key not in (BY_ANALYST, ANYBODY)]
         if any(not members[digest].issuperset(_group(key)[1]) for digest, key in groups):
-            raise ValueError("a group of others than those who took part")
+            raise ValueError("a group of others than those who took part [VA114]")
         return whole
 
     @classmethod
@@ -107,7 +107,7 @@ def _group(key: str) -> tuple[bool, frozenset[str]]:
     """Whether a key is about all others together, and the names of a group."""
     others, names = reading.json_of(key)
     if others not in ("", "others") or not isinstance(names, list):
-        raise ValueError("no key of a group")
+        raise ValueError("no key of a group [VA115]")
     return bool(others), frozenset(names)
 
 

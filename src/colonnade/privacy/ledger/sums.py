@@ -160,7 +160,7 @@ class Sums:
             (change, last),
         ).fetchone()
         if found is None:
-            raise ValueError("a sum that rests on a change that did not reserve its last entry")
+            raise ValueError("a sum that rests on a change that did not reserve its last entry [VA116]")
         return hashlib.sha256(f"{first} {last} {found} {content}".encode()).hexdigest()
 
     def _write(self, row: Range) -> None:

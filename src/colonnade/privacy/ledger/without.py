@@ -24,7 +24,7 @@ def refuse(
 ) -> None:
     """Raise an error if a study does not keep every cap."""
     if problems := limits.refusals(caps, periods, stored, told, owner, now):
-        raise BudgetError(f"study {study!r} is over budget: {'; '.join(problems)}")
+        raise BudgetError(f"study {study!r} is over budget: {'; '.join(problems)} [BU002]")
 
 
 def check_without_ledger(

@@ -63,7 +63,7 @@ def discrete_laplace_share(scale: Fraction | int, parts: int, shape: Shape, stre
     """
     exact = _checked(scale, "scale", _LARGEST_SCALE)
     if isinstance(parts, bool) or not isinstance(parts, int) or parts < 1:
-        raise PrivacyError("a discrete Laplace draw is split into a positive whole number of parts")
+        raise PrivacyError("a discrete Laplace draw is split into a positive whole number of parts [PR041]")
     if parts == 1 or exact == 0:
         return discrete_laplace(exact, shape, stream)
     law = _laws.Polya(exact, parts)
@@ -74,8 +74,8 @@ def _checked(value: Fraction | int, name: str, largest: int) -> Fraction:
     given = Fraction(value)
     exact = Fraction(int(given.numerator), int(given.denominator))  # numpy integers would overflow
     if exact < 0:
-        raise ValueError(f"{name} must not be negative")
+        raise ValueError(f"{name} must not be negative [VA117]")
     if exact > largest:
         limit = largest.bit_length() - 1
-        raise CapacityError(f"{name} is above 2^{limit}: such noise does not fit 64-bit integers")
+        raise CapacityError(f"{name} is above 2^{limit}: such noise does not fit 64-bit integers [CA008]")
     return exact

@@ -36,7 +36,7 @@ class Grid:
 
     def __post_init__(self) -> None:
         if isinstance(self.bits, bool) or not isinstance(self.bits, int) or not 0 <= self.bits <= _MOST_BITS:
-            raise PrivacyError(f"a grid has a whole number of bits from 0 to {_MOST_BITS}")
+            raise PrivacyError(f"a grid has a whole number of bits from 0 to {_MOST_BITS} [PR042]")
 
     @property
     def step(self) -> Fraction:
@@ -47,11 +47,15 @@ class Grid:
         """The nearest grid points, as integers; half-way goes to the even one."""
         reals = np.asarray(values, dtype=np.float64)
         if not np.isfinite(reals).all():
-            raise DataError("a value to be released is not a finite number; clip values before they reach the grid")
+            raise DataError(
+                "a value to be released is not a finite number; clip values before they reach the grid [DA106]"
+            )
         with np.errstate(over="ignore"):
             scaled = np.rint(np.ldexp(reals, self.bits))
         if (np.abs(scaled) >= _LARGEST_VALUE).any():
-            raise CapacityError(f"a value is too large for a grid of {self.bits} bits; clip it or take fewer bits")
+            raise CapacityError(
+                f"a value is too large for a grid of {self.bits} bits; clip it or take fewer bits [CA009]"
+            )
         return scaled.astype(np.int64)
 
     def real(self, integers: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -79,16 +83,16 @@ class Grid:
         """Grid points of the values plus exact discrete Gaussian noise, in steps."""
         points, variance = self.quantise(values), self.variance(deviation)
         if variance > _LARGEST_VARIANCE:
-            raise CapacityError(f"the noise is too large for a grid of {self.bits} bits; take fewer bits")
+            raise CapacityError(f"the noise is too large for a grid of {self.bits} bits; take fewer bits [CA010]")
         return points + discrete_gaussian(variance, points.shape, stream)
 
     def _steps(self, distance: Real, count: int) -> Fraction:
         if isinstance(count, bool) or not isinstance(count, int) or count < 0:
-            raise PrivacyError("how many numbers are released is a whole number, not negative")
+            raise PrivacyError("how many numbers are released is a whole number, not negative [PR043]")
         return _exact(distance, "a sensitivity") * (1 + FLOAT_SLACK) / self.step
 
 
 def _exact(value: Real, name: str) -> Fraction:
     if not (math.isfinite(value) and value >= 0):
-        raise PrivacyError(f"{name} must be a finite number, not negative")
+        raise PrivacyError(f"{name} must be a finite number, not negative [PR044]")
     return Fraction(value)

@@ -23,11 +23,11 @@ _MOST_BITS = 62
 def odds_for(epsilon: float) -> Fraction:
     """The largest fraction with denominator 2^32 whose logarithm is at most ``epsilon``."""
     if isinstance(epsilon, bool) or not (math.isfinite(epsilon) and epsilon >= 0):
-        raise PrivacyError("an epsilon for randomised response must be a finite number, not negative")
+        raise PrivacyError("an epsilon for randomised response must be a finite number, not negative [PR045]")
     if epsilon == 0:
         return Fraction(1)
     if epsilon > MOST_EPSILON:
-        raise CapacityError(f"an epsilon above {MOST_EPSILON} would keep nearly every label; ask for less")
+        raise CapacityError(f"an epsilon above {MOST_EPSILON} would keep nearly every label; ask for less [CA011]")
     from flint import arb
 
     from colonnade.privacy.noise.laws import precise
@@ -45,18 +45,20 @@ def odds_for(epsilon: float) -> Fraction:
 def randomised_response(labels: ArrayLike, categories: int, odds: Fraction, stream: Stream) -> NDArray[np.int64]:
     """Keep each label with probability ``odds / (odds + categories - 1)``, or else draw another one uniformly."""
     if isinstance(categories, bool) or not isinstance(categories, int) or categories < 2:
-        raise PrivacyError("randomised response needs a whole number of categories, at least 2")
+        raise PrivacyError("randomised response needs a whole number of categories, at least 2 [PR046]")
     given = np.asarray(labels)
     if given.dtype.kind not in "iub":
-        raise DataError("labels for randomised response must be whole numbers; encode them as 0, 1, 2, ...")
+        raise DataError("labels for randomised response must be whole numbers; encode them as 0, 1, 2, ... [DA107]")
     if given.size and not (given.min() >= 0 and given.max() < categories):
-        raise DataError(f"a label lies outside 0 to {categories - 1}; encode labels or correct the categories")
+        raise DataError(f"a label lies outside 0 to {categories - 1}; encode labels or correct the categories [DA108]")
     if odds < 1:
-        raise PrivacyError("the odds of randomised response must be at least 1; take them from odds_for(epsilon)")
+        raise PrivacyError(
+            "the odds of randomised response must be at least 1; take them from odds_for(epsilon) [PR047]"
+        )
     keep, each = odds.numerator, odds.denominator
     total = keep + (categories - 1) * each
     if total > 1 << _MOST_BITS:
-        raise CapacityError("there are too many categories, or the odds are too fine, for 64-bit integers")
+        raise CapacityError("there are too many categories, or the odds are too fine, for 64-bit integers [CA012]")
     # Of `total` equally likely numbers the first `keep` keep the label, and `each` lead to each of the others.
     drawn = _below(total, given.size, stream).reshape(given.shape)
     step = np.where(drawn < keep, 0, (drawn - keep) // each + 1)

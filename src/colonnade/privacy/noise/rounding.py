@@ -27,7 +27,7 @@ def stochastic_round(values: NDArray[np.float64], stream: Stream) -> NDArray[np.
     for start in range(0, flat.size, _CHUNK):
         part = flat[start : start + _CHUNK]
         if not np.isfinite(part).all():
-            raise ValueError("a value to be rounded is not a finite number; clip the data first")
+            raise ValueError("a value to be rounded is not a finite number; clip the data first [VA118]")
         low = np.floor(part, out=out[start : start + _CHUNK])
         fraction = part - low
         fraction *= 2.0**32
@@ -71,9 +71,9 @@ def round_rows(values: NDArray[np.float64], mode: RoundingMode, limit: int, stre
     if mode == "conditional":
         return conditional_round(values, limit, stream)
     if not np.isfinite(values).all():
-        raise ValueError("a value to be rounded is not a finite number; clip the data first")
+        raise ValueError("a value to be rounded is not a finite number; clip the data first [VA119]")
     if mode not in MODES:
-        raise PrivacyError(f"unknown rounding {mode!r}; choose from {', '.join(MODES)}")
+        raise PrivacyError(f"unknown rounding {mode!r}; choose from {', '.join(MODES)} [PR048]")
     return np.rint(values) if mode == "nearest" else np.trunc(values)
 
 

@@ -100,7 +100,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     """The largest sensitivity, in standard deviations, that is (epsilon, delta)-private; rounded down."""
     check_delta(delta)
     if not 0 <= epsilon < math.inf:
-        raise PrivacyError(f"epsilon must be a finite number, not negative: {epsilon}")
+        raise PrivacyError(f"epsilon must be a finite number, not negative: {epsilon} [PR084]")
     target = math.log(delta) - HAIR
 
     def excess(mu: float) -> float:

@@ -66,6 +66,6 @@ def _up(value: arb) -> float:
 
 def _check(weight: float, scale: float, shift: int) -> None:
     if not (0 <= weight < math.inf and 0 < scale < math.inf):
-        raise PrivacyError("a share's weight must be a finite number, not negative, and the scale positive")
+        raise PrivacyError("a share's weight must be a finite number, not negative, and the scale positive [PR085]")
     if isinstance(shift, bool) or shift != int(shift) or shift < 0:
-        raise PrivacyError("the shift of a coordinate must be a whole number, not negative")
+        raise PrivacyError("the shift of a coordinate must be a whole number, not negative [PR086]")

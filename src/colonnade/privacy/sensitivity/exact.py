@@ -57,12 +57,12 @@ def float_up(value: Fraction | int) -> float:
 def checked_whole(value: int, what: str, least: int = 0) -> int:
     """The value, if it is a whole number that is not below ``least``."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise PrivacyError(f"{what} must be a whole number, {least} or more, not {value!r}")
+        raise PrivacyError(f"{what} must be a whole number, {least} or more, not {value!r} [PR089]")
     return value
 
 
 def rational(value: Real, what: str) -> Fraction:
     """The value as the exact fraction it is, if it is finite and not negative."""
     if isinstance(value, bool) or not (math.isfinite(value) and value >= 0):
-        raise PrivacyError(f"{what} must be a finite number, not negative: {value!r}")
+        raise PrivacyError(f"{what} must be a finite number, not negative: {value!r} [PR090]")
     return Fraction(value)

@@ -26,13 +26,13 @@ _MODES = {"toward-zero": "toward_zero"}
 
 def _check(gamma: int, clip: float, width: int, rounding: str) -> Fraction:
     if isinstance(gamma, bool) or not isinstance(gamma, int) or gamma < 1:
-        raise PrivacyError(f"the scale gamma must be a positive whole number, not {gamma!r}")
+        raise PrivacyError(f"the scale gamma must be a positive whole number, not {gamma!r} [PR097]")
     if not (math.isfinite(clip) and clip >= 0):
-        raise PrivacyError(f"a clip must be a finite number, not negative: {clip!r}")
+        raise PrivacyError(f"a clip must be a finite number, not negative: {clip!r} [PR098]")
     if isinstance(width, bool) or not isinstance(width, int) or width < 0:
-        raise PrivacyError(f"a width is a number of columns, not {width!r}")
+        raise PrivacyError(f"a width is a number of columns, not {width!r} [PR099]")
     if rounding not in _PUSH:
-        raise PrivacyError(f"unknown rounding {rounding!r}; choose from {', '.join(_PUSH)}")
+        raise PrivacyError(f"unknown rounding {rounding!r}; choose from {', '.join(_PUSH)} [PR100]")
     return gamma * Fraction(clip)
 
 
@@ -86,7 +86,7 @@ def enforced_norm_squared(gamma: int, clip: float, width: int, sources: int, mod
 
 def _conditional_square(gamma: int, clip: float, width: int, beta: float) -> Fraction:
     if not 0 < beta < 1:
-        raise PrivacyError(f"the rejection chance must lie strictly between 0 and 1, not {beta}")
+        raise PrivacyError(f"the rejection chance must lie strictly between 0 and 1, not {beta} [PR101]")
     reach = _check(gamma, clip, width, "stochastic")
     # The factor is a float, but any value is sound here: the party enforces the very number this returns.
     factor = Fraction(math.sqrt(2 * -math.log(beta)))

@@ -63,7 +63,7 @@ def _receive_matches(me: Owner, count: int) -> tuple[Rows, NDArray[np.uint8]]:
     told = received(me.link(COORDINATOR), COORDINATOR, vocabulary.matched(count))
     rows, index = told["rows"], told["index"]
     if len(np.unique(rows)) != len(rows):
-        raise ProtocolError(f"the {COORDINATOR} sent 'fuzzy-matched' with a row that comes twice")
+        raise ProtocolError(f"the {COORDINATOR} sent 'fuzzy-matched' with a row that comes twice [MS010]")
     if len(index) != len(rows) or len(np.unique(index, axis=0)) != len(rows):
-        raise ProtocolError(f"the {COORDINATOR} sent 'fuzzy-matched' without a name of its own for each row")
+        raise ProtocolError(f"the {COORDINATOR} sent 'fuzzy-matched' without a name of its own for each row [MS011]")
     return rows, index

@@ -139,7 +139,7 @@ def receive_matches(me: Owner, joiner: str, tags: Words) -> Members:
     """Receive the matches from the participant that joined, and find them among the own tags; -1 if it is none."""
     told = receive_words(me.link(joiner), "matched", joiner, len(tags))
     if not all_differ(told):
-        raise ProtocolError(f"{joiner} named somebody twice in 'matched'")
+        raise ProtocolError(f"{joiner} named somebody twice in 'matched' [MS012]")
     rows = positions(told, tags)
     return Members(rows, receive_different_words(me.link(joiner), "index", joiner, len(rows)))
 

@@ -47,7 +47,7 @@ def fits(what: str) -> Iterator[None]:
     try:
         yield
     except MemoryError:
-        raise CapacityError(f"{what} does not fit into memory") from None
+        raise CapacityError(f"{what} does not fit into memory [CA013]") from None
 
 
 def send_words(link: Link, kind: str, words: Words) -> None:
@@ -78,7 +78,7 @@ def receive_different_words(link: Link, kind: str, peer: str, size: int, step: S
     """The same for a list in which no word comes twice."""
     found = receive_all_words(link, kind, peer, size, step)
     if not all_differ(found):
-        raise ProtocolError(f"{peer} sent a list of {kind} in which one comes twice")
+        raise ProtocolError(f"{peer} sent a list of {kind} in which one comes twice [MS013]")
     return found
 
 

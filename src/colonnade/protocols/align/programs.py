@@ -32,7 +32,7 @@ from colonnade.tables.keys import Keys
 
 _TOLD_APART = (
     "the owners were not all told the same people as common to all, in one order, so somebody does not follow the "
-    "protocol: the alignment is not used, and nothing was spent"
+    "protocol: the alignment is not used, and nothing was spent [DI002]"
 )
 
 
@@ -55,12 +55,12 @@ class Aligned:
     def table(self, table: Table) -> Table:
         """The rows of the table that take part, in the common order or at their slots."""
         if table.keys is None:
-            raise ValueError("a table without keys cannot be aligned")
+            raise ValueError("a table without keys cannot be aligned [VA127]")
         where = table.keys.rows[self.rows]
         if self.slots is not None:
             return table.placed(where, self.slots, self.size, self.token)
         if self.index is None:
-            raise ValueError("an alignment that is used again has no rows of its own")
+            raise ValueError("an alignment that is used again has no rows of its own [VA128]")
         return table.aligned(where, _written(self.index))
 
 
@@ -87,7 +87,9 @@ def owner(
     told = received(me.link(COORDINATOR), COORDINATOR, vocabulary.plan(task.leaders, known))
     again, leader = told["again"], told["leader"]
     if again == bool(leader):
-        raise ProtocolError(f"the {COORDINATOR} sent an 'align-plan' in which nobody leads, or somebody for nothing")
+        raise ProtocolError(
+            f"the {COORDINATOR} sent an 'align-plan' in which nobody leads, or somebody for nothing [MS014]"
+        )
     if again:
         return Aligned(known, 0, np.empty(0, dtype=np.int64), reused=True)
     if task.mode == "fuzzy":
@@ -266,7 +268,9 @@ def _hear_verdict(me: Owner, task: Aligning, keys: Keys, matched: int, length: i
     told = received(me.link(COORDINATOR), COORDINATOR, vocabulary.enough(length))
     enough, count = told["enough"], told["count"]
     if enough != (count >= task.enough) or matched not in ((count,) if enough else (0, count)):
-        raise ProtocolError(f"the {COORDINATOR} sent a verdict 'enough' that is not about those who were matched")
+        raise ProtocolError(
+            f"the {COORDINATOR} sent a verdict 'enough' that is not about those who were matched [MS015]"
+        )
     if enough:
         return
     me.link(COORDINATOR).send("heard")
@@ -280,7 +284,7 @@ def too_few(count: int, task: Aligning, keys: Keys | None = None, after: str = "
     found = "nobody is" if not count else "only one person is" if count == 1 else f"only {count} people are"
     error = AlignmentError(
         f"{found} common to {', '.join(task.owners)} (at_least = {task.at_least}): check that all compare the same "
-        f"thing under {', '.join(key.name for key in task.keys)}, written the same way; {after}"
+        f"thing under {', '.join(key.name for key in task.keys)}, written the same way; {after} [AL001]"
     )
     error.public = True  # it was told to everyone as the verdict
     error.examples = keys.examples if keys is not None else ()

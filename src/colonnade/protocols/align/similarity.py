@@ -76,7 +76,7 @@ def pair(left: Filters, right: Filters, similarity: float, *, block: int = BLOCK
         if sum(len(scores) for scores, _ in found) > CANDIDATES_AT_MOST:
             raise CapacityError(
                 f"more than {CANDIDATES_AT_MOST} pairs of rows reach the similarity {similarity}: raise it, or add a "
-                "part to the key"
+                "part to the key [CA014]"
             )
         progress("align", i + len(upper) * (j + len(lower)) // len(right), len(left))
     if not found:

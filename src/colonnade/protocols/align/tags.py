@@ -169,7 +169,7 @@ def _blinded_by_peers(
             step(size - size // 2)
     for peer, tags in found.items():
         if not all_differ(tags.tags):
-            raise ProtocolError(f"{peer} sent the same point twice in 'blinded twice', for different keys")
+            raise ProtocolError(f"{peer} sent the same point twice in 'blinded twice', for different keys [MS016]")
     return found
 
 
@@ -229,7 +229,9 @@ def wait_for_leader(me: Owner) -> None:
     for _ in range(_MOST_SIGNS):
         if not received(me.link(COORDINATOR), COORDINATOR, vocabulary.WAITING)["more"]:
             return
-    raise ProtocolError(f"the {COORDINATOR} sent more messages {vocabulary.WAITING.kind!r} than any alignment takes")
+    raise ProtocolError(
+        f"the {COORDINATOR} sent more messages {vocabulary.WAITING.kind!r} than any alignment takes [MS017]"
+    )
 
 
 def shared_key(me: Owner, owners: Sequence[str]) -> bytes:
@@ -266,7 +268,7 @@ def sizes_of(me: Owner, peers: Sequence[str], lengths: Whole) -> dict[str, int]:
     sizes = {peer: received(me.link(peer), peer, vocabulary.list_size(lengths))["size"] for peer in peers}
     for peer, length in zip(peers, told, strict=True):
         if sizes[peer] != length:
-            raise ProtocolError(f"{peer} sent another length in 'list' than the {COORDINATOR} in 'lengths'")
+            raise ProtocolError(f"{peer} sent another length in 'list' than the {COORDINATOR} in 'lengths' [MS018]")
     return sizes
 
 

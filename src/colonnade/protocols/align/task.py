@@ -50,7 +50,9 @@ def need_library() -> tuple[Any, Any]:
             warnings.simplefilter("ignore", DeprecationWarning)
             from clkhash import clk, schema
     except ImportError as error:
-        raise StudyError("fuzzy alignment needs a package that is not installed: install colonnade[fuzzy]") from error
+        raise StudyError(
+            "fuzzy alignment needs a package that is not installed: install colonnade[fuzzy] [ST420]"
+        ) from error
     return clk, schema
 
 
@@ -83,24 +85,26 @@ class Aligning(Playable):
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:
-            raise StudyError(f"alignment has the modes {', '.join(MODES)}, not {self.mode!r}")
+            raise StudyError(f"alignment has the modes {', '.join(MODES)}, not {self.mode!r} [ST421]")
         if not isinstance(self.hidden, bool):
-            raise StudyError("hidden must be true or false")
+            raise StudyError("hidden must be true or false [ST422]")
         if not _counts(self.at_least):
-            raise StudyError("at_least must be a whole number, one or more")
+            raise StudyError("at_least must be a whole number, one or more [ST423]")
         if self.hidden and self.at_least != 1:
-            raise StudyError("a hidden alignment tells nobody whether people match, so it takes no at_least")
+            raise StudyError("a hidden alignment tells nobody whether people match, so it takes no at_least [ST424]")
         if self.mode == "fuzzy" and (self.hidden or len(self.owners) != 2):
-            raise StudyError("fuzzy alignment is for two parties, and it cannot hide who matched: use exact keys")
+            raise StudyError(
+                "fuzzy alignment is for two parties, and it cannot hide who matched: use exact keys [ST425]"
+            )
         if not isinstance(self.similarity, int | float) or not 0 < self.similarity <= 1:
-            raise StudyError("similarity must be a number above 0 and at most 1")
+            raise StudyError("similarity must be a number above 0 and at most 1 [ST426]")
         if self.pad_to is not None and not _counts(self.pad_to):
-            raise StudyError("pad_to must be a whole number, one or more")
+            raise StudyError("pad_to must be a whole number, one or more [ST427]")
         if self.pad_to is not None and self.mode == "fuzzy":
-            raise StudyError("fuzzy alignment cannot pad lists: made-up people would look unlike real ones")
+            raise StudyError("fuzzy alignment cannot pad lists: made-up people would look unlike real ones [ST428]")
         check_partitions(self.partitions)
         if self.partitions > 1 and (why := self.why_not_partitions) is not None:
-            raise StudyError(f"this alignment cannot be done in partitions: {why}")
+            raise StudyError(f"this alignment cannot be done in partitions: {why} [ST429]")
         self.plan  # noqa: B018 - checks the keys
 
     @property
@@ -159,7 +163,9 @@ class Aligning(Playable):
             need_library()
         most, change = self.longest, "use exact keys" if self.mode == "fuzzy" else "raise pad_to"
         if most is not None and keys > most:
-            raise CapacityError(f"there are {keys} keys, and this alignment takes at most {most} a party: {change}")
+            raise CapacityError(
+                f"there are {keys} keys, and this alignment takes at most {most} a party: {change} [CA015]"
+            )
 
     @property
     def committee(self) -> Committee:

@@ -35,7 +35,7 @@ def receive_slots(me: Owner, rows: int) -> tuple[Slots, int, bytes]:
     told = received(me.link(COORDINATOR), COORDINATOR, vocabulary.slots(rows))
     found, size = told["slots"], told["size"]
     if rows and (found.max() >= size or len(np.unique(found)) != rows):
-        raise ProtocolError(f"the {COORDINATOR} sent 'slots' outside the universe, or one of them twice")
+        raise ProtocolError(f"the {COORDINATOR} sent 'slots' outside the universe, or one of them twice [MS019]")
     return found, size, told["token"]
 
 

@@ -124,14 +124,14 @@ class Arbiter:
         """A participant holds the result of a lane, of so many rows."""
         run = self._run(who, lane)
         if run.hub is None:
-            raise ProtocolError(f"{who} said that it holds the result of a lane in which nobody has met yet")
+            raise ProtocolError(f"{who} said that it holds the result of a lane in which nobody has met yet [MS025]")
         run.done[who] = rows
         if not self._current(lane) or len(run.done) < len(self._participants):
             return []
         if len(set(run.done.values())) > 1:
             raise DisagreementError(
                 "participants hold results of one lane that are about different numbers of people, so somebody does "
-                "not follow the protocol: nothing was opened"
+                "not follow the protocol: nothing was opened [DI003]"
             )
         self._kept[lane.partition] = lane.attempt
         self._failing[run.hub] = 0
@@ -154,10 +154,10 @@ class Arbiter:
     def _run(self, who: str, lane: Lane) -> _Run:
         """What was said about a lane, if this participant has something to say about it."""
         if who not in self._participants:
-            raise ProtocolError(f"{who} has no part in lanes")
+            raise ProtocolError(f"{who} has no part in lanes [MS026]")
         known = 0 <= lane.partition < self._partitions and 1 <= lane.attempt <= self._attempts[lane.partition]
         if not known:
-            raise ProtocolError(f"{who} spoke of a lane that there is not")
+            raise ProtocolError(f"{who} spoke of a lane that there is not [MS027]")
         if self._kept.get(lane.partition) == lane.attempt:
             raise _twice(who)  # all have said what they have to say
         run = self._runs.setdefault(lane, _Run())
@@ -208,25 +208,25 @@ class Followed:
         """Take an order down, or refuse it in the name of the coordinator."""
         if isinstance(order, Over):
             if len(self._kept) < len(self._attempts):
-                raise _not_due("ended before a lane of every partition was kept")
+                raise _not_due("ended before a lane of every partition was kept [MS028]")
             return
         lane = order.lane
         if not 0 <= lane.partition < len(self._attempts):
-            raise _not_due("spoke of a lane that there is not")
+            raise _not_due("spoke of a lane that there is not [MS029]")
         if isinstance(order, Again):
             if lane.partition in self._kept or lane.attempt != self._attempts[lane.partition] + 1:
-                raise _not_due("asked for a lane again that was not lost")
+                raise _not_due("asked for a lane again that was not lost [MS030]")
             self._lost += 1
             check_attempts(Lane(lane.partition, lane.attempt - 1), self._lost)
             self._forget(Lane(lane.partition, lane.attempt - 1))
             self._attempts[lane.partition] = lane.attempt
         elif isinstance(order, Meet):
             if lane not in self._here or lane in self._met or not self.current(lane):
-                raise _not_due("called to a lane that this participant is not ready for")
+                raise _not_due("called to a lane that this participant is not ready for [MS031]")
             self._met.add(lane)
         else:
             if lane not in self._done or not self.current(lane):
-                raise _not_due("kept a lane whose result this participant does not hold")
+                raise _not_due("kept a lane whose result this participant does not hold [MS032]")
             self._kept[lane.partition] = lane.attempt
             self._forget(lane)
 
@@ -238,14 +238,18 @@ class Followed:
 def check_attempts(lane: Lane, lost: int) -> None:
     """Refuse to lose this lane too, if so many were lost then."""
     if lane.attempt >= MOST_ATTEMPTS:
-        raise PeerLost(f"a partition was lost {MOST_ATTEMPTS} times, one attempt after the other: the study ends here")
+        raise PeerLost(
+            f"a partition was lost {MOST_ATTEMPTS} times, one attempt after the other: the study ends here [PE004]"
+        )
     if lost > MOST_LOST:
-        raise PeerLost(f"more than {MOST_LOST} lanes were lost: the study ends here, so look after the workers or hubs")
+        raise PeerLost(
+            f"more than {MOST_LOST} lanes were lost: the study ends here, so look after the workers or hubs [PE005]"
+        )
 
 
 def _twice(who: str) -> ProtocolError:
-    return ProtocolError(f"{who} spoke of a lane again of which it had said all before")
+    return ProtocolError(f"{who} spoke of a lane again of which it had said all before [MS033]")
 
 
 def _not_due(what: str) -> ProtocolError:
-    return ProtocolError(f"the {COORDINATOR} {what}")
+    return ProtocolError(f"the {COORDINATOR} {what} [MS034]")

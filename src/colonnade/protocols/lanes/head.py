@@ -111,7 +111,7 @@ def coordinator(me: Coordinator, laned: Laned, programs: Additive, crew: Crew, *
                     decide(me.name, said)
             elif item["what"] == "over":
                 if not arbiter.over:
-                    raise ProtocolError(f"{source} ended before a lane of every partition was kept")
+                    raise ProtocolError(f"{source} ended before a lane of every partition was kept [MS035]")
                 left.remove(source)
             elif item["what"] != "still":
                 lane = Lane(item["partition"], item["attempt"])
@@ -141,7 +141,7 @@ def _spread(me: Owner, laned: Laned) -> Partitions:
         told = received(me.link(first), first, vocabulary.PARTITION_KEY)
         spread = Partitions(laned.partitions, told["key"])
         if spread.check != told["check"]:
-            raise ProtocolError(f"{first} divides people into partitions by other rules: use the same version")
+            raise ProtocolError(f"{first} divides people into partitions by other rules: use the same version [MS036]")
         return spread
     spread = Partitions(laned.partitions, new_key())
     for name in others:
@@ -152,7 +152,7 @@ def _spread(me: Owner, laned: Laned) -> Partitions:
 def _check_split(laned: Laned, held: Sequence[int]) -> None:
     """Refuse a table that cannot be divided as public numbers say, before anything of it has left."""
     if len(held) != laned.partitions:
-        raise ValueError("a table has a number of keys for every partition")
+        raise ValueError("a table has a number of keys for every partition [VA135]")
     people = sum(held)
     laned.aligning.check_length(people)
     check_fits(max(held), laned.aligning.listed(people))
@@ -215,7 +215,7 @@ def _order(told: Mapping[str, Any], laned: Laned) -> Order | None:
     lane, what = Lane(told["partition"], told["attempt"]), told["what"]
     if what == "meet":
         if told["hub"] >= laned.hubs:
-            raise ProtocolError(f"the {COORDINATOR} called to a hub that the study does not name")
+            raise ProtocolError(f"the {COORDINATOR} called to a hub that the study does not name [MS037]")
         return Meet(lane, told["hub"], dict(zip(laned.participants, told["workers"], strict=True)))
     orders: dict[str, Order] = {"kept": Kept(lane), "again": Again(lane), "over": Over()}
     return orders.get(what)

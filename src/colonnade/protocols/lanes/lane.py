@@ -39,7 +39,7 @@ class Laned:
 
     def __post_init__(self) -> None:
         if (why := why_not(self.task)) is not None:
-            raise StudyError(f"this study cannot be done in lanes: it {why}")
+            raise StudyError(f"this study cannot be done in lanes: it {why} [ST455]")
         if self.aligning.hidden and self.aligning.pad_to is not None:
             slots = self.partitions * len(self.task.owners) * self.aligning.listed(0)
             check_count(slots, self.task, hidden=True)
@@ -121,7 +121,7 @@ def play_lane(
 ) -> Played[Sums]:
     """Play one participant's side of a lane; the coordinator has no part of a table."""
     if (part is None) != (place.name == COORDINATOR):
-        raise ValueError("owners have a part of a table in every lane, and the coordinator has none")
+        raise ValueError("owners have a part of a table in every lane, and the coordinator has none [VA136]")
 
     def program(me: Any) -> Sums:
         rows = _aligned(me, laned, lane, part)
@@ -145,7 +145,9 @@ def _aligned(me: Any, laned: Laned, lane: Lane, part: Part | None) -> Rows | Non
             align.coordinator(me, laned.aligning)
             return None
         if part.table.keys is None:
-            raise StudyError("a table without keys cannot be divided into lanes: name what people are recognised by")
+            raise StudyError(
+                "a table without keys cannot be divided into lanes: name what people are recognised by [ST456]"
+            )
         found = align.owner(me, part.table.keys, laned.aligning, run=laned.run_of(lane), people=part.people)
     return part.summands(found.table(part.table))
 

@@ -39,7 +39,7 @@ class Partitions:
     def __post_init__(self) -> None:
         check_count(self.count)
         if len(self.key) != KEY_BYTES:
-            raise ValueError(f"the key of partitions has {KEY_BYTES} bytes")
+            raise ValueError(f"the key of partitions has {KEY_BYTES} bytes [VA137]")
 
     def of(self, values: Sequence[bytes]) -> NDArray[np.int64]:
         """The partition of each normalised key."""
@@ -85,7 +85,7 @@ def _tags(values: Sequence[bytes], key: bytes) -> NDArray[np.uint8]:
 def check_count(count: int) -> None:
     """Refuse a number of partitions that hash bits cannot name."""
     if not 1 <= count <= MOST_PARTITIONS or count & (count - 1):
-        raise StudyError(f"partitions must be a power of two from 1 to {MOST_PARTITIONS}, such as 256")
+        raise StudyError(f"partitions must be a power of two from 1 to {MOST_PARTITIONS}, such as 256 [ST457]")
 
 
 def filled_length(people: int, partitions: int) -> int:
@@ -120,5 +120,5 @@ def check_fits(held: int, length: int) -> None:
     if held > length:
         raise CapacityError(
             "one partition holds more people than the length that all lists of partitions have: this happens with a "
-            "probability below 2^-64, or if the table was read with another key; run the study again"
+            "probability below 2^-64, or if the table was read with another key; run the study again [CA020]"
         )

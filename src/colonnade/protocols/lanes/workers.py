@@ -61,7 +61,7 @@ class Workers:
     def total(self) -> Sums:
         """The sum of all lanes."""
         if self._total is None or len(self.kept) < self._partitions:
-            raise ValueError("lanes are added up when all of them are kept")
+            raise ValueError("lanes are added up when all of them are kept [VA138]")
         return self._total
 
     @property
@@ -86,7 +86,7 @@ class Workers:
             return []  # it was given up meanwhile
         if isinstance(event, Here):
             if len(event.introduction) > LONGEST_INTRODUCTION:
-                raise ValueError("the introduction of a worker is too long")
+                raise ValueError("the introduction of a worker is too long [VA139]")
             self._followed.here(lane)
             self._introduced[lane] = event.introduction
             return [Said("here", lane, worker=event.introduction)]
@@ -102,7 +102,9 @@ class Workers:
         self._followed.obey(order)
         if isinstance(order, Meet):
             if order.introductions[self._hand.name] != self._introduced[order.lane]:
-                raise ProtocolError(f"the {COORDINATOR} introduced another worker in the name of {self._hand.name}")
+                raise ProtocolError(
+                    f"the {COORDINATOR} introduced another worker in the name of {self._hand.name} [MS038]"
+                )
             self._met[order.lane] = _digest(order.introductions)
             self._crew.meet(order.lane, order.hub, order.introductions)
         elif isinstance(order, Kept):

@@ -62,7 +62,8 @@ class Limits:
         for block in self.blocks if self.norm == "l1" else ():
             if sum(width for width, _ in block.groups) != len(block.columns):
                 raise PrivacyError(
-                    f"Laplace noise needs the L1 radius of every column of {block.owner}: give groups that cover them"
+                    f"Laplace noise needs the L1 radius of every column of {block.owner}: give groups "
+                    "that cover them [PR131]"
                 )
 
     @property

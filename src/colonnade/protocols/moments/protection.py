@@ -37,7 +37,8 @@ def with_own_budgets(draft: Moments, epsilons: Mapping[str, float], delta: float
     """
     if set(epsilons) != set(draft.owners):
         raise StudyError(
-            f"every party names an epsilon about its own columns, and nobody else does: {', '.join(draft.owners)}"
+            "every party names an epsilon about its own columns, and nobody else does: "
+            f"{', '.join(draft.owners)} [ST504]"
         )
     for value in epsilons.values():
         check_epsilon(value)

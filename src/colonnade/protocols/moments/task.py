@@ -62,12 +62,14 @@ class Moments(JointRows, OnShares):
     def __post_init__(self) -> None:
         if not 0 <= self.known < len(self.blocks):
             raise PrivacyError(
-                f"fewer than all {len(self.blocks)} owners can know each other's noise, not {self.known}"
+                f"fewer than all {len(self.blocks)} owners can know each other's noise, not {self.known} [PR132]"
             )
         if self.own_noise and not (
             self.laplace and len(self.own_noise) == len(self.blocks) and self.noise == max(self.own_noise)
         ):
-            raise PrivacyError("own_noise is for Laplace noise: one scale per owner, the largest of which is the noise")
+            raise PrivacyError(
+                "own_noise is for Laplace noise: one scale per owner, the largest of which is the noise [PR133]"
+            )
 
     @property
     def laplace(self) -> bool:
@@ -163,7 +165,7 @@ class Moments(JointRows, OnShares):
     def event(self) -> AdditiveRelease:
         """What is opened, if that is a single event."""
         if len(self.opens) > 1:
-            raise PrivacyError("owners who named their own noise have several releases, one for each scale")
+            raise PrivacyError("owners who named their own noise have several releases, one for each scale [PR134]")
         return self.opens[0]
 
     @cached_property
@@ -186,13 +188,15 @@ class Moments(JointRows, OnShares):
         if not self.fits_message(self.entries, primes):
             raise CapacityError(
                 f"{len(self.names)} encoded columns give {self.entries} entries, more than one message can carry: use "
-                "fewer columns or group the values of categories"
+                "fewer columns or group the values of categories [CA026]"
             )
 
     def calibrated(self, budgets: Sequence[Budget]) -> Self:
         """The same with the least noise that keeps every budget."""
         if self.own_noise:
-            raise PrivacyError("where owners named their own noise there is none left to choose; drop one of the two")
+            raise PrivacyError(
+                "where owners named their own noise there is none left to choose; drop one of the two [PR135]"
+            )
         return super().calibrated(budgets)
 
     @property
@@ -354,7 +358,9 @@ class AdjustedMoments(Adjustable):
         """The same with the most noise whose error is not above ``error``."""
         scale = self.task.additive.most_scale(Fraction(error) * (self.people or 1) * self.task.gamma**2)
         if not scale:
-            raise StudyError(f"noise of deviation {error:g} is finer than this study's integers: raise task.gamma")
+            raise StudyError(
+                f"noise of deviation {error:g} is finer than this study's integers: raise task.gamma [ST505]"
+            )
         return replace(self, task=replace(self.task, noise=scale))
 
     def with_multiplier(self, multiplier: float) -> AdjustedMoments:

@@ -57,10 +57,10 @@ def routes(service: ScoresService) -> list[BaseRoute]:
 
     async def scores(request: Request) -> Response:
         if not allowed(request):
-            return _refused(401, "Show the token of this agent: Authorization: Bearer TOKEN.", **_WHO)
+            return _refused(401, "Show the token of this agent: Authorization: Bearer TOKEN. [CO026]", **_WHO)
         body = await _body(request)
         if body is None:
-            return _refused(413, "What was sent is too long, or came too slowly.")
+            return _refused(413, "What was sent is too long, or came too slowly. [CO027]")
         try:
             question = Question.model_validate_json(body)
         except ValidationError as error:
@@ -72,7 +72,7 @@ def routes(service: ScoresService) -> list[BaseRoute]:
 
     async def models(request: Request) -> Response:
         if not allowed(request):
-            return _refused(401, "Show the token of this agent: Authorization: Bearer TOKEN.", **_WHO)
+            return _refused(401, "Show the token of this agent: Authorization: Bearer TOKEN. [CO028]", **_WHO)
         for name, kept in service.asked_here.items():
             if name not in described:
                 described[name] = await asyncio.to_thread(description.model, kept.standing)
@@ -99,11 +99,13 @@ _WHO = {"www-authenticate": "Bearer"}
 def _chosen(service: ScoresService, name: str | None) -> Kept | Response:
     asked = service.asked_here
     if not asked:
-        return _refused(404, "This party may ask about nobody: [agent.scores] names no study whose scores it is told.")
+        return _refused(
+            404, "This party may ask about nobody: [agent.scores] names no study whose scores it is told. [CO029]"
+        )
     if name is None and len(asked) > 1:
-        return _refused(422, "Say by which model: this party may ask by several, which /v1/models lists.")
+        return _refused(422, "Say by which model: this party may ask by several, which /v1/models lists. [CO030]")
     if name is not None and name not in asked:
-        return _refused(404, "There is no such model here: /v1/models lists those that there are.")
+        return _refused(404, "There is no such model here: /v1/models lists those that there are. [CO031]")
     return asked[name] if name is not None else next(iter(asked.values()))
 
 
@@ -112,16 +114,18 @@ async def _answered(kept: Kept, ids: Sequence[str], scored: Callable[[int], None
     try:
         found = await asyncio.wait_for(asyncio.wrap_future(kept.questions.ask(ids)), ANSWER_SECONDS)
     except TimeoutError:
-        return _refused(504, "The others did not answer in time; ask again in a moment.", **{"retry-after": _SOON})
+        return _refused(
+            504, "The others did not answer in time; ask again in a moment. [CO032]", **{"retry-after": _SOON}
+        )
     except CapacityError as error:
         return _refused(429, str(error), **{"retry-after": _SOON})
     except ColonnadeError:
-        return _refused(503, "The others are not all here; ask again in a moment.", **{"retry-after": _SOON})
+        return _refused(503, "The others are not all here; ask again in a moment. [CO033]", **{"retry-after": _SOON})
     refused = [one for one in found if isinstance(one, Refused)]
     if refused and not any(isinstance(one, dict) for one in found):
         until = max(one.until for one in refused)
         wait = {"retry-after": str(max(1, until - int(time.time())))}
-        return _refused(429, f"No more may be told about these people before {_written(until)}.", **wait)
+        return _refused(429, f"No more may be told about these people before {_written(until)}. [CO034]", **wait)
     scored(sum(isinstance(one, dict) for one in found))
     plain = [_plain(one, name) for one, name in zip(found, ids, strict=True)]
     return JSONResponse({"model": kept.standing.study.name, "scores": plain}, headers=_HEADERS)
@@ -153,7 +157,7 @@ def _problem(error: ValidationError) -> str:
     """What is wrong with a question, without anything of what it said."""
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     place = ".".join(str(part) for part in first["loc"] if isinstance(part, int) or part in Question.model_fields)
-    return f"{place or 'the body'}: {'not valid JSON' if first['type'] == 'json_invalid' else first['msg']}"
+    return f"{place or 'the body'}: {'not valid JSON' if first['type'] == 'json_invalid' else first['msg']} [CO035]"
 
 
 def _refused(status: int, sentence: str, **headers: str) -> Response:

@@ -43,7 +43,7 @@ class Counted:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         except OSError as error:
-            raise StorageError(f"{error.filename or path} cannot be used: {error.strerror}") from None
+            raise StorageError(f"{error.filename or path} cannot be used: {error.strerror} [SO027]") from None
         with self._named():
             # It stays open: SQLite would write the whole file anew whenever its last connection is closed.
             self._base = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
@@ -56,7 +56,9 @@ class Counted:
                     base.execute(statement)
                 base.execute(f"PRAGMA user_version={_VERSION}")
             elif version != _VERSION:
-                raise StorageError(f"{path} was written by another program, or by another release: move it away")
+                raise StorageError(
+                    f"{path} was written by another program, or by another release: move it away [SO028]"
+                )
 
     @contextmanager
     def writing(self, undone: Callable[[], None]) -> Iterator[sqlite3.Connection]:
@@ -77,7 +79,7 @@ class Counted:
         try:
             yield
         except sqlite3.Error as error:
-            raise StorageError(f"{self.path} cannot be read or written: {error}") from None
+            raise StorageError(f"{self.path} cannot be read or written: {error} [SO029]") from None
 
     def close(self) -> None:
         """Close the file."""
@@ -100,5 +102,5 @@ def asked_on(path: Path, digest: str, day: str) -> int | None:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=10.0)) as base:
             row = base.execute("SELECT asked FROM days WHERE digest = ? AND day = ?", (digest, day)).fetchone()
     except sqlite3.Error as error:
-        raise StorageError(f"{path} cannot be read: {error}") from None
+        raise StorageError(f"{path} cannot be read: {error} [SO030]") from None
     return None if row is None else int(row[0])

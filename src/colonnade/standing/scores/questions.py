@@ -58,12 +58,12 @@ class Questions:
     def ask(self, ids: Sequence[str]) -> Future[list[Found]]:
         """Ask about people by this party's own ids; ``None`` comes back for whoever is not in the common list."""
         if len(ids) > MOST_ASKED:
-            raise CapacityError(f"one request asks about at most {MOST_ASKED} people; ask in several")
+            raise CapacityError(f"one request asks about at most {MOST_ASKED} people; ask in several [CA032]")
         with self._changed:
             if self._places is None:
-                raise PeerLost("the others are not all here; ask again in a moment")
+                raise PeerLost("the others are not all here; ask again in a moment [PE006]")
             if len(self._waiting) >= MOST_WAITING:
-                raise CapacityError(f"{MOST_WAITING} requests are waiting already; ask again in a moment")
+                raise CapacityError(f"{MOST_WAITING} requests are waiting already; ask again in a moment [CA033]")
             find = self._places.get
             places = np.fromiter((find(each, -1) for each in ids), dtype=np.int64, count=len(ids))
             request = _Request(places, Future())
@@ -129,7 +129,7 @@ class Questions:
 
     def end(self, why: BaseException | None = None) -> None:
         """The session ended: whoever waits is told so."""
-        error = why if isinstance(why, Exception) else PeerLost("the session ended; ask again in a moment")
+        error = why if isinstance(why, Exception) else PeerLost("the session ended; ask again in a moment [PE007]")
         with self._changed:
             self._places = None
             waiting = [request for request in self._waiting if request.answered.set_running_or_notify_cancel()]

@@ -59,7 +59,7 @@ class ScoresService:
             standing = settings.standing(model, config.path)
             name = standing.study.name
             if name in self.kept:
-                raise StudyError(f"{config.path}: [agent.scores] names two studies that are called {name!r}")
+                raise StudyError(f"{config.path}: [agent.scores] names two studies that are called {name!r} [ST543]")
             self.kept[name] = self._kept(standing, config, folder, hub)
 
     def _kept(self, standing: Standing, config: PartyConfig, folder: Path, hub: str | None) -> Kept:
@@ -112,12 +112,12 @@ class ScoresService:
                 self.token_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 writing.put({self.token_file: f"{new_key().hex()}\n".encode()}, private=True)
             if os.name == "posix" and self.token_file.stat().st_mode & 0o077:
-                raise StorageError(f"{self.token_file} can be read by others: make it private with `chmod 600`")
+                raise StorageError(f"{self.token_file} can be read by others: make it private with `chmod 600` [SO031]")
             text = reading.read_text(self.token_file).strip()
         except OSError as error:
-            raise StorageError(f"{self.token_file} cannot be used: {error.strerror}") from None
+            raise StorageError(f"{self.token_file} cannot be used: {error.strerror} [SO032]") from None
         except (reading.Unreadable, reading.Malformed) as error:
-            raise StorageError(f"{self.token_file} cannot be read: {error}") from None
+            raise StorageError(f"{self.token_file} cannot be read: {error} [SO033]") from None
         if len(text) != _TOKEN_DIGITS or not text.isalnum():
-            raise StorageError(f"{self.token_file} holds no token: delete it, and a new one is made")
+            raise StorageError(f"{self.token_file} holds no token: delete it, and a new one is made [SO034]")
         return text

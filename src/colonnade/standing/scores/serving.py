@@ -20,7 +20,7 @@ try:
 
     from colonnade.standing.scores.api import routes
 except ImportError as error:  # pragma: no cover - the suite has the extra
-    raise StudyError("the interface for scores needs `pip install 'colonnade[console]'`") from error
+    raise StudyError("the interface for scores needs `pip install 'colonnade[console]'` [ST544]") from error
 
 _START_SECONDS = 30.0
 
@@ -51,9 +51,9 @@ class Guarded:
         headers = Headers(scope=scope)
         app = self.app
         if headers.getlist("host") not in [[host] for host in self.hosts]:
-            app = PlainTextResponse("Nothing is served under that name.\n", 421)
+            app = PlainTextResponse("Nothing is served under that name. [CO036]\n", 421)
         elif "origin" in headers:
-            app = PlainTextResponse("Only programs may ask here.\n", 403)
+            app = PlainTextResponse("Only programs may ask here. [CO037]\n", 403)
         await app(scope, receive, send)
 
 
@@ -71,10 +71,10 @@ def serve(service: ScoresService, address: str) -> Served:
         listening = socket.create_server((host.strip("[]"), int(port)))
     except ValueError:
         raise StudyError(
-            f'{address!r} is no address of this machine alone: give one such as "127.0.0.1:8472"'
+            f'{address!r} is no address of this machine alone: give one such as "127.0.0.1:8472" [ST545]'
         ) from None
     except OSError as error:
-        raise ConnectError(f"nothing can be served at {address}: {error.strerror}") from None
+        raise ConnectError(f"nothing can be served at {address}: {error.strerror} [CN006]") from None
     # Otherwise the end of an answer waits until the caller has acknowledged its beginning, some 40 ms.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     bound = listening.getsockname()[1]
@@ -96,6 +96,6 @@ def serve(service: ScoresService, address: str) -> Served:
     until = time.monotonic() + _START_SECONDS
     while not server.started:
         if not thread.is_alive() or time.monotonic() > until:
-            raise ConnectError(f"the interface at {address} did not start")
+            raise ConnectError(f"the interface at {address} did not start [CN007]")
         time.sleep(0.01)
     return Served(f"http://{host}:{bound}", server, thread)

@@ -41,7 +41,7 @@ class ModelPart(Part):
     @classmethod
     def _digits(cls, text: str) -> str:
         if not re.fullmatch("[0-9a-f]{64}", text):
-            raise ValueError("must be the 64 hexadecimal digits that `colonnade privacy` prints for the study")
+            raise ValueError("must be the 64 hexadecimal digits that `colonnade privacy` prints for the study [VA165]")
         return text
 
 
@@ -76,7 +76,7 @@ class Standing:
         if make is None:
             raise StudyError(
                 f'{study.path}: scores on demand need a study of kind = "prediction", and this one is of kind '
-                f"{study.content.task.kind!r}"
+                f"{study.content.task.kind!r} [ST546]"
             )
         return cls(study, make(study.path, study.estimator(), study.task), per_person, per_day)
 
@@ -91,7 +91,7 @@ def read(said: Mapping[str, Any], path: Path) -> ScoresPart:
     try:
         return ScoresPart.model_validate(said)
     except ValidationError as error:
-        raise StudyError(f"{path}: {first_problem(error, _SECTION)}") from None
+        raise StudyError(f"{path}: {first_problem(error, _SECTION)} [ST548]") from None
 
 
 def standing(part: ModelPart, path: Path) -> Standing:
@@ -100,6 +100,6 @@ def standing(part: ModelPart, path: Path) -> Standing:
     if study.digest != part.digest:
         raise PolicyError(
             f"{path}: [{_SECTION}] agrees to another study than {part.study} is now: see what it costs with `colonnade "
-            f"privacy {part.study}`, and write digest = {study.digest!r} if you agree"
+            f"privacy {part.study}`, and write digest = {study.digest!r} if you agree [PO009]"
         )
     return Standing.of(study, part.per_person, part.per_day)

@@ -53,7 +53,7 @@ class Matching:
             played = align.owner(me, keys, task, b"" if self._kept is None else self._kept.token, self._run)
         aligned = self._kept if played.reused else played
         if aligned is None:
-            raise ProtocolError("the coordinator named an earlier alignment that this party does not hold")
+            raise ProtocolError("the coordinator named an earlier alignment that this party does not hold [MS050]")
         if not aligned.reused:
             self._keep(aligned)
         matched = None if task.hidden else aligned.size

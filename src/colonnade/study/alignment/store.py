@@ -106,7 +106,7 @@ def _positions(wanted: Hashes, hashes: Hashes) -> NDArray[np.int64]:
     order = np.argsort(there, kind="stable")
     found = order[np.searchsorted(there[order], sought)]
     if not np.array_equal(hashes[found], wanted):
-        raise ValueError("a row of the alignment is not among the keys")
+        raise ValueError("a row of the alignment is not among the keys [VA179]")
     return found.astype(np.int64)
 
 
@@ -132,9 +132,9 @@ def _seal(arrays: Mapping[str, NDArray[Any]]) -> bytes:
 def _read(path: Path) -> dict[str, NDArray[Any]]:
     arrays = files.unpack_arrays(reading.read_bytes(path, reading.LEARNED))
     if _seal({name: array for name, array in arrays.items() if name != "seal"}) != arrays["seal"].tobytes():
-        raise ValueError("the file does not hold what was written")
+        raise ValueError("the file does not hold what was written [VA180]")
     if arrays["version"].tolist() != [_VERSION]:
-        raise ValueError("the file is of another version")
+        raise ValueError("the file is of another version [VA181]")
     return arrays
 
 
@@ -142,5 +142,5 @@ def _write(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise StorageError(f"{path} cannot be written: {error.strerror}") from None
+        raise StorageError(f"{path} cannot be written: {error.strerror} [SO037]") from None
     files.replace_private(path, files.packed(arrays))

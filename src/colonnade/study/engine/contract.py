@@ -108,5 +108,5 @@ def pickled(value: Any, what: str) -> bytes:
     except Exception as error:
         raise EngineError(
             f"{what} cannot be sent between a head and its workers: a {type(value).__name__} here cannot be pickled "
-            f"({type(error).__name__}). Keys and coins are drawn by whoever uses them, and never sent"
+            f"({type(error).__name__}). Keys and coins are drawn by whoever uses them, and never sent [EN001]"
         ) from None

@@ -87,7 +87,7 @@ class OnRay(Engine):
     def start(self, role: str, arguments: Sequence[Any] = (), workers: int | None = None) -> list[int]:
         """Connect, and start workers; as many as the cluster has cores, if no number is given."""
         if self._birth is not None:
-            raise EngineError("an engine is started once")
+            raise EngineError("an engine is started once [EN002]")
         birth = pickled(Birth.of(role, tuple(arguments), self._memory), "a role")
         self._connection = Connection.made(self._address, workers)
         self._birth = birth
@@ -112,7 +112,7 @@ class OnRay(Engine):
     def replace(self, worker: int) -> int:
         """End a worker, and start another."""
         if self._birth is None:
-            raise EngineError("an engine without workers has none to replace")
+            raise EngineError("an engine without workers has none to replace [EN003]")
         with self._lock:
             actor = self._actors.pop(worker, None)
         if actor is not None:
@@ -146,10 +146,10 @@ class OnRay(Engine):
             )
             actor = _Actor(seat.remote(birth))
         except ImportError:  # of a client server, which has to import what it passes on
-            raise EngineError(f"no worker can begin on the machines of the Ray cluster: {_UNEQUAL}") from None
+            raise EngineError(f"no worker can begin on the machines of the Ray cluster: {_UNEQUAL} [EN004]") from None
         except Exception as error:
             why = _CUT if self._connection is None or self._connection.lost else f"Ray raised {type(error).__name__}"
-            raise EngineError(f"no worker can be started: {why}") from None
+            raise EngineError(f"no worker can be started: {why} [EN005]") from None
         with self._lock:
             if not self._stopped:
                 worker, self._next = self._next, self._next + 1
@@ -158,7 +158,7 @@ class OnRay(Engine):
                 actor.reader.start()
                 return worker
         _kill(actor)
-        raise EngineError("an engine that was stopped starts no worker")
+        raise EngineError("an engine that was stopped starts no worker [EN006]")
 
     def _listen(self, worker: int, actor: _Actor) -> None:
         """Put what a worker says into the queue, until it is gone."""

@@ -78,9 +78,9 @@ class Processes(Engine):
     def start(self, role: str, arguments: Sequence[Any] = (), workers: int | None = None) -> list[int]:
         """Start workers; as many as this process may use cores, if no number is given."""
         if not hasattr(socket, "AF_UNIX") or sys.platform == "win32":
-            raise EngineError("workers in processes need Linux or macOS")
+            raise EngineError("workers in processes need Linux or macOS [EN007]")
         if self._birth is not None:
-            raise EngineError("an engine is started once")
+            raise EngineError("an engine is started once [EN008]")
         self._birth = Birth.of(role, tuple(arguments), self._memory)
         try:
             return [self._begin(self._birth) for _ in range(cores() if workers is None else workers)]
@@ -99,7 +99,7 @@ class Processes(Engine):
     def replace(self, worker: int) -> int:
         """End a worker, and start another."""
         if self._birth is None:
-            raise EngineError("an engine without workers has none to replace")
+            raise EngineError("an engine without workers has none to replace [EN009]")
         with self._lock:
             child = self._children.pop(worker, None)
         if child is not None:
@@ -130,7 +130,7 @@ class Processes(Engine):
             child = _Child(self._forks.start(wanted), ours)
         except OSError as error:
             ours.close()
-            raise EngineError(f"a worker cannot be started: {error.strerror}") from None
+            raise EngineError(f"a worker cannot be started: {error.strerror} [EN010]") from None
         finally:
             its.close()
             os.close(nowhere)
@@ -145,7 +145,7 @@ class Processes(Engine):
             _end([child])
             if self._own_forks:
                 self._forks.close()
-            raise EngineError("an engine that was stopped starts no worker")
+            raise EngineError("an engine that was stopped starts no worker [EN011]")
         return worker
 
     def _listen(self, worker: int, child: _Child) -> None:
@@ -188,7 +188,7 @@ def main() -> NoReturn:
         socket_line = socket.socket(fileno=os.dup(0))
         socket_line.getpeername()
     except OSError:
-        raise EngineError("workers are started by a head, and by nobody else") from None
+        raise EngineError("workers are started by a head, and by nobody else [EN012]") from None
     with open(os.devnull, "rb") as nowhere:
         os.dup2(nowhere.fileno(), 0)
     first = _frame(socket_line)

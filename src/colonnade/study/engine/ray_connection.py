@@ -78,7 +78,7 @@ class Connection:
                     if found == LOCAL
                     else f"the Ray cluster at {found} cannot be used"
                 )
-                raise EngineError(f"{what}: {why_not(error)}") from None
+                raise EngineError(f"{what}: {why_not(error)} [EN013]") from None
             return made
 
     @property
@@ -125,7 +125,7 @@ def ray_module() -> Any:
     except ImportError:
         raise EngineError(
             'engine = "ray" needs Ray, which is not installed here: pip install "colonnade[ray]", '
-            'or engine = "processes" for workers on this machine alone'
+            'or engine = "processes" for workers on this machine alone [EN014]'
         ) from None
 
 

@@ -28,7 +28,7 @@ ANSWER_SECONDS = 30.0
 CERTIFICATES = ("RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT")
 _YES = ("1", "true")
 _PAUSE_SECONDS = 0.5
-_TOKEN = "the token that it asks for is not ours: set RAY_AUTH_MODE and RAY_AUTH_TOKEN_PATH as on its nodes"  # noqa: S105
+_TOKEN = "the token that it asks for is not ours: set RAY_AUTH_MODE and RAY_AUTH_TOKEN_PATH as on its nodes [EN015]"  # noqa: S105
 
 
 def check_guarded(address: str, environment: Mapping[str, str] | None = None) -> None:
@@ -38,7 +38,7 @@ def check_guarded(address: str, environment: Mapping[str, str] | None = None) ->
         return
     raise EngineError(
         f"the Ray cluster at {address} is reached over a network, so it must ask for a token and speak TLS: "
-        f"set {', '.join(missing)} here and on every node, as Ray's own pages on security say"
+        f"set {', '.join(missing)} here and on every node, as Ray's own pages on security say [EN016]"
     )
 
 
@@ -72,7 +72,7 @@ def check_answers(address: str, seconds: float = ANSWER_SECONDS) -> None:
     knock = _knock_at_client_server if address.startswith(CLIENT) else _knock_at_head
     why = _tried(lambda: _listens(address, until), until) or _tried(lambda: knock(address, until), until)
     if why is not None:
-        raise EngineError(f"the Ray cluster at {address} cannot be used: {why}")
+        raise EngineError(f"the Ray cluster at {address} cannot be used: {why} [EN017]")
 
 
 def why_not(error: BaseException) -> str:
@@ -84,14 +84,15 @@ def why_not(error: BaseException) -> str:
         versions = re.findall(r"^ *(?:Ray|Python): ([\w.+-]{1,40})$", str(found), re.MULTILINE)
         if "ersion mismatch" in str(found) and len(versions) == 4:
             its, ours = (f"Ray {ray} on Python {python}" for ray, python in (versions[:2], versions[2:]))
-            return f"it has {its}, and this head has {ours}: install the same on all machines"
+            return f"it has {its}, and this head has {ours}: install the same on all machines [EN018]"
         if isinstance(found, ConnectionAbortedError):
             return (
                 "its client server could not start a process for this head: try again, and set "
-                "GRPC_ENABLE_FORK_SUPPORT=0 and RAY_CLIENT_SERVER_CHECK_CHANNEL_TIMEOUT_S=120 there before `ray start`"
+                "GRPC_ENABLE_FORK_SUPPORT=0 and RAY_CLIENT_SERVER_CHECK_CHANNEL_TIMEOUT_S=120 there "
+                "before `ray start` [EN019]"
             )
         found = found.__cause__
-    return f"Ray raised {type(error).__name__}; `ray status` may say more"
+    return f"Ray raised {type(error).__name__}; `ray status` may say more [EN020]"
 
 
 def _missing(said: Mapping[str, str]) -> list[str]:
@@ -137,7 +138,7 @@ def _listens(address: str, until: float) -> None:
         socket.create_connection((host, int(port)), _left(until)).close()
     except (OSError, ValueError):
         raise _SilentError(
-            "nothing listens there; compare the address with what `ray start` printed, and look whether it runs"
+            "nothing listens there; compare the address with what `ray start` printed, and look whether it runs [EN021]"
         ) from None
 
 
@@ -154,11 +155,11 @@ def _knock_at_client_server(address: str, until: float) -> None:
             raise _RefusedError(_TOKEN) from None
         if error.code() == grpc.StatusCode.UNIMPLEMENTED:
             raise _RefusedError(
-                "another port of Ray listens there; that of its client server is 10001 unless set"
+                "another port of Ray listens there; that of its client server is 10001 unless set [EN022]"
             ) from None
         raise _SilentError(
             "no client server of Ray answers there; look at the port (10001 unless set), and whether both ends have "
-            "TLS or both have none"
+            "TLS or both have none [EN023]"
         ) from None
     finally:
         channel.close()
@@ -172,5 +173,5 @@ def _knock_at_head(address: str, until: float) -> None:
         if type(error).__name__ == "AuthenticationError":
             raise _RefusedError(_TOKEN) from None
         raise _SilentError(
-            "no head node of Ray answers there; look at the port, and whether both ends have TLS"
+            "no head node of Ray answers there; look at the port, and whether both ends have TLS [EN024]"
         ) from None

@@ -43,7 +43,7 @@ class Birth:
         """For a role and its arguments, which must be picklable."""
         module, _, function = role.partition(":")
         if not module or not function:
-            raise EngineError(f"{role!r} is no role: it must be package.module:function")
+            raise EngineError(f"{role!r} is no role: it must be package.module:function [EN025]")
         return cls(role, pickled(arguments, "an argument"), memory, tuple(sys.path))
 
 
@@ -165,7 +165,7 @@ def _found(role: str) -> Callable[..., object]:
     try:
         found: Callable[..., object] = getattr(import_module(module), function)
     except (ImportError, AttributeError):
-        raise EngineError(f"its role {role} cannot be imported there") from None
+        raise EngineError(f"its role {role} cannot be imported there [EN026]") from None
     return found
 
 

@@ -32,7 +32,7 @@ class Asked:
         try:
             return ComputePart(engine=self.engine or PROCESSES, spool="/")
         except ValidationError as error:
-            raise StudyError(f"--{first_problem(error)}") from None
+            raise StudyError(f"--{first_problem(error)} [ST558]") from None
 
     def close(self) -> None:
         """End what starts processes."""

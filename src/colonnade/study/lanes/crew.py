@@ -270,7 +270,7 @@ class EngineCrew:
         self._note("worker lost", worker=worker, why=gone.why, **had)
         useless = self._stillborn > _MOST_STILLBORN or self._told["lost_workers"] > MOST_REPLACED
         if gone.cause != "lost" or useless:
-            return EngineError(f"workers of {self._duty.name} cannot go on: {gone.why}")
+            return EngineError(f"workers of {self._duty.name} cannot go on: {gone.why} [EN027]")
         self._replace(worker, lane)
         return None
 
@@ -332,4 +332,4 @@ def _error(name: str, kind: str, sentence: str) -> ColonnadeError:
     found = getattr(errors, kind, None)
     if isinstance(found, type) and issubclass(found, ColonnadeError):
         return found(sentence)
-    return EngineError(f"a worker of {name} failed: {sentence}")
+    return EngineError(f"a worker of {name} failed: {sentence} [EN028]")

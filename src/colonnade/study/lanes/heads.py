@@ -67,7 +67,7 @@ class Head:
         """The study as all participants know it."""
         aligning = self._study.aligning
         if aligning is None:
-            raise StudyError("lanes needs [align]")
+            raise StudyError("lanes needs [align] [ST559]")
         hubs = len(self._study.content.coordinator.lane_hubs)
         return Laned(cast("OnShares", self._study.task), aligning, bytes.fromhex(self._study.digest), hubs)
 
@@ -105,7 +105,7 @@ class Head:
     def _programs(self) -> Additive:
         programs = self._model.additive(self._study.task)
         if programs is None:
-            raise StudyError("this study cannot be done in lanes: it does not add up its people once")
+            raise StudyError("this study cannot be done in lanes: it does not add up its people once [ST560]")
         return programs
 
     @property

@@ -76,7 +76,9 @@ def shared(workers: Workers, chores: Sequence[Chore], pulse: Callable[[], None])
             heappush(waiting, number)
             lost[number] += 1
             if lost[number] == _MOST_LOST:
-                raise EngineError(f"{_MOST_LOST} workers were lost with the same part of the table: {event.why}")
+                raise EngineError(
+                    f"{_MOST_LOST} workers were lost with the same part of the table: {event.why} [EN029]"
+                )
         elif isinstance(event.value, Helped):
             workers.rest(event.worker)
             failed |= event.value.failed

@@ -20,7 +20,7 @@ class LanesPart(Part):
     def _power_of_two(cls, count: int) -> int:
         if not 2 <= count <= MOST_PARTITIONS or count & (count - 1):
             raise ValueError(
-                f"must be a power of two from 2 to {MOST_PARTITIONS}, such as 64; without [lanes] there is one"
+                f"must be a power of two from 2 to {MOST_PARTITIONS}, such as 64; without [lanes] there is one [VA198]"
             )
         return count
 
@@ -30,4 +30,4 @@ def check_task(task: Priced) -> None:
     from colonnade.protocols.lanes.lane import why_not  # most studies have no lanes
 
     if (why := why_not(task)) is not None:
-        raise StudyError(f"[lanes] does not work here: the study {why}; delete [lanes], or change that")
+        raise StudyError(f"[lanes] does not work here: the study {why}; delete [lanes], or change that [ST561]")

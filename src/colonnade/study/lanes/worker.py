@@ -28,7 +28,7 @@ from colonnade.wire import Endpoint
 from colonnade.wire.workers import WorkerKeys
 
 ROLE = "colonnade.study.lanes.worker:main"
-_GIVEN_UP = "its head gave this lane up"
+_GIVEN_UP = "its head gave this lane up [PE008]"
 
 
 def main(line: Line, duty: Duty) -> None:

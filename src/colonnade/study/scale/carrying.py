@@ -113,7 +113,7 @@ def _await_link(ends: Mapping[str, Endpoint]) -> None:
     deadline = time.monotonic() + _PATIENCE
     while not all(way.direct for end in ends.values() for peer, way in end.ways.items() if peer in ENDS):
         if time.monotonic() > deadline:
-            raise ConnectError("two programs of this machine cannot connect to each other: see its firewall")
+            raise ConnectError("two programs of this machine cannot connect to each other: see its firewall [CN009]")
         time.sleep(0.01)
 
 
@@ -181,7 +181,7 @@ def _began(pipe: Connection) -> str:
             return pipe.recv_bytes().decode()
     except EOFError:
         pass
-    raise ConnectError("a hub of this machine did not start")
+    raise ConnectError("a hub of this machine did not start [CN010]")
 
 
 def _serve(folder: str, pipe: Connection) -> None:

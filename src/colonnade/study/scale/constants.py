@@ -130,33 +130,33 @@ class Measured:
         try:
             held = reading.read_json(path, _MOST_BYTES)
         except reading.Unreadable as error:
-            raise StudyError(f"{path} cannot be used as constants: {error}") from None
+            raise StudyError(f"{path} cannot be used as constants: {error} [ST582]") from None
         if not isinstance(held, dict) or held.get("format") != FORMAT:
-            raise StudyError(f"{path} is not a file that `colonnade bench` has written")
+            raise StudyError(f"{path} is not a file that `colonnade bench` has written [ST583]")
         if held.get("version") != VERSION:
-            raise StudyError(f"{path} is of another version of Colonnade: run `colonnade bench` again")
+            raise StudyError(f"{path} is of another version of Colonnade: run `colonnade bench` again [ST584]")
         try:
             return cls._of(held)
         except (KeyError, TypeError, ValueError) as error:
-            raise StudyError(f"{path} is damaged ({error}): run `colonnade bench` again") from None
+            raise StudyError(f"{path} is damaged ({error}): run `colonnade bench` again [ST585]") from None
 
     @classmethod
     def _of(cls, held: Mapping[str, Any]) -> Measured:
         given = held["constants"]
         names = [one.name for one in fields(Constants)]
         if not isinstance(given, dict) or sorted(given) != sorted(names):
-            raise ValueError("constants are missing, or there are others")
+            raise ValueError("constants are missing, or there are others [VA214]")
         for name in names:
             most = _MOST_MEMORY if name == "interpreter" else _MOST_SECONDS
             value = given[name]
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= most:
-                raise ValueError(f"{name} is no sensible number")
+                raise ValueError(f"{name} is no sensible number [VA215]")
         processors, quick = held["processors"], held["quick"]
         if isinstance(processors, bool) or not isinstance(processors, int) or not 1 <= processors <= 1 << 20:
-            raise ValueError("processors is no sensible number")
+            raise ValueError("processors is no sensible number [VA216]")
         texts = [held["made"], held["machine"], held["colonnade"]]
         if not isinstance(quick, bool) or not all(isinstance(text, str) and 0 < len(text) <= 100 for text in texts):
-            raise ValueError("it does not say where it comes from")
+            raise ValueError("it does not say where it comes from [VA217]")
         datetime.fromisoformat(texts[0])
         values = Constants(**{name: float(given[name]) for name in names})
         return cls(values, texts[0], processors, texts[1], texts[2], quick)

@@ -276,7 +276,7 @@ def _alignment_of(task: Aligning, count: int) -> Callable[[], object]:
             return align.coordinator(me, task)
         keys = tables[me.name].keys
         if keys is None:
-            raise ValueError("a table that was read with keys has them")
+            raise ValueError("a table that was read with keys has them [VA218]")
         return align.owner(me, keys, task).table(tables[me.name])
 
     return lambda: _in_threads(task, program, aligns=True)

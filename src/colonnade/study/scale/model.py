@@ -56,11 +56,11 @@ class Fleet:
 
     def __post_init__(self) -> None:
         if not (1 <= self.workers <= 1 << 20 and 1 <= self.hubs <= 1 << 20):
-            raise StudyError("--workers and --hubs take whole numbers from 1")
+            raise StudyError("--workers and --hubs take whole numbers from 1 [ST586]")
         if not 0 < self.bandwidth < math.inf:
-            raise StudyError("a bandwidth is a positive number of bits a second, such as 10Gbit")
+            raise StudyError("a bandwidth is a positive number of bits a second, such as 10Gbit [ST587]")
         if self.round_trip is not None and not 0 <= self.round_trip < 3600:
-            raise StudyError("a round trip takes milliseconds, at least 0")
+            raise StudyError("a round trip takes milliseconds, at least 0 [ST588]")
 
 
 @dataclass(frozen=True)

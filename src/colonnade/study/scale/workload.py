@@ -66,11 +66,11 @@ def work_of_task(
 def why_not_parted(task: Task, aligning: Aligning | None) -> str | None:
     """Why a study cannot be done in partitions, in a sentence; ``None``: it can."""
     if aligning is None:
-        return "only a study that aligns people can be done in partitions: add [align]"
+        return "only a study that aligns people can be done in partitions: add [align] [ST589]"
     if (why := why_not(task)) is not None:
-        return f"this study cannot be done in lanes: it {why}"
+        return f"this study cannot be done in lanes: it {why} [ST590]"
     if (why := aligning.why_not_partitions) is not None:
-        return f"this alignment cannot be done in partitions: {why}"
+        return f"this alignment cannot be done in partitions: {why} [ST591]"
     return None
 
 

@@ -86,7 +86,7 @@ class Source(ABC):
     def refuse_changes(self) -> None:
         """Raise if the source has changed since :meth:`look`."""
         if self.state() != self._first:
-            raise DataError(f"{self.name}: {self.changed}; read it again")
+            raise DataError(f"{self.name}: {self.changed}; read it again [DA203]")
 
     @property
     def changed(self) -> str:

@@ -57,7 +57,9 @@ class Driver(ABC):
             for batch in self._rows(self._asking(", ".join(self._chosen(columns))), columns):
                 # DuckDB finds a name whatever its capitals are, and then the first of two.
                 if batch.schema.names != list(columns):
-                    raise DataError(f"{self.name}: names of columns differ by capitals alone; rename one in the query")
+                    raise DataError(
+                        f"{self.name}: names of columns differ by capitals alone; rename one in the query [DA204]"
+                    )
                 yield batch
 
     def count(self) -> int:
@@ -80,7 +82,7 @@ class Driver(ABC):
         """The database file, whatever else a driver would take its name for."""
         path = Path(self._where)
         if not path.is_file():
-            raise DataError(f"{self.name}: there is no such file; check the path")
+            raise DataError(f"{self.name}: there is no such file; check the path [DA205]")
         return str(path.resolve())
 
     @contextmanager
@@ -91,7 +93,7 @@ class Driver(ABC):
             raise
         except Exception as error:
             # Whatever a driver raises may quote a cell, the query or the address.
-            raise DataError(f"{self.name}: {self._why(error)}") from None
+            raise DataError(f"{self.name}: {self._why(error)} [DA206]") from None
 
     @abstractmethod
     def _connected(self) -> Any: ...
@@ -147,7 +149,7 @@ class PostgreSql(Driver):
         kinds = self._kinds(columns)
         if "money" in kinds:  # which comes in cents, or whatever the locale has
             odd = columns[kinds.index("money")]
-            raise DataError(f"{self.name}: column {odd!r} holds money; let the query turn it into numeric")
+            raise DataError(f"{self.name}: column {odd!r} holds money; let the query turn it into numeric [DA207]")
         self._numerals.update(column for column, kind in zip(columns, kinds, strict=True) if kind == "numeric")
         names = map(quoted, columns)
         return [f"{name}::text as {name}" if kind == "uuid" else name for name, kind in zip(names, kinds, strict=True)]
@@ -173,10 +175,12 @@ class PostgreSql(Driver):
         state = getattr(error, "sqlstate", None)
         if state:
             known = self._STATES.get(state, f"the database answers with the error {state}")
-            return f"{known}; {_TRY}, with the same user"
+            return f"{known}; {_TRY}, with the same user [DA208]"
         if self._connection is None:
-            return "the database cannot be reached; check the address in the variable, and that the server is up"
-        return f"the database failed while the rows were read; {_TRY}"
+            return (
+                "the database cannot be reached; check the address in the variable, and that the server is up [DA209]"
+            )
+        return f"the database failed while the rows were read; {_TRY} [DA210]"
 
 
 class Sqlite(Driver):
@@ -222,7 +226,9 @@ class Sqlite(Driver):
         types = []
         for column, kind in zip(columns, found, strict=True):
             if kind == 3:
-                raise DataError(f"{self.name}: column {column!r} holds bytes; let the query give text or numbers")
+                raise DataError(
+                    f"{self.name}: column {column!r} holds bytes; let the query give text or numbers [DA211]"
+                )
             types.append({2: pa.large_string(), 1: pa.float64()}.get(kind, pa.int64()))
         return types
 
@@ -234,7 +240,7 @@ class Sqlite(Driver):
         except pa.ArrowException:
             raise DataError(
                 f"{self.name}: column {column!r} holds fractions, and whole numbers with too many digits to stand "
-                "beside them; let the query give text, or numbers of one kind"
+                "beside them; let the query give text, or numbers of one kind [DA212]"
             ) from None
 
     def _text(self, cell: Any) -> str | None:
@@ -245,19 +251,19 @@ class Sqlite(Driver):
     def _why(self, error: Exception) -> str:
         said = str(error)
         for start, meant in {
-            "no such table": "the query names a table that is not there",
-            "no such column": "the query names a column that is not there",
-            "file is not a database": "the file is not one of SQLite",
-            "attempt to write": "the query would change the database; only a select is run",
-            "database is locked": "another program is writing to the database; try again when it is done",
-            "Could not decode": "a cell holds text that is not UTF-8; let the query turn it into text that is",
+            "no such table": "the query names a table that is not there [DA213]",
+            "no such column": "the query names a column that is not there [DA214]",
+            "file is not a database": "the file is not one of SQLite [DA215]",
+            "attempt to write": "the query would change the database; only a select is run [DA216]",
+            "database is locked": "another program is writing to the database; try again when it is done [DA217]",
+            "Could not decode": "a cell holds text that is not UTF-8; let the query turn it into text that is [DA218]",
         }.items():
             if said.startswith(start):
                 return meant
         if said.endswith(("syntax error", "incomplete input")):
-            return f"{_NO_SELECT}; {_TRY}"
+            return f"{_NO_SELECT}; {_TRY} [DA219]"
         code = getattr(error, "sqlite_errorname", None)
-        return f"the database answers with {code or 'an error'}; {_TRY}"
+        return f"the database answers with {code or 'an error'}; {_TRY} [DA220]"
 
 
 class DuckDb(Driver):
@@ -290,7 +296,7 @@ class DuckDb(Driver):
         # Of several statements DuckDB would run all, and one that copies rows to a file is not kept from it.
         try:
             if [each.type for each in opened.extract_statements(self._query)] != [duckdb.StatementType.SELECT]:
-                raise DataError(f"{self.name}: the query is not one select; only a select is run")
+                raise DataError(f"{self.name}: the query is not one select; only a select is run [DA221]")
         except Exception:
             opened.close()
             raise
@@ -322,7 +328,7 @@ class DuckDb(Driver):
 
     def _why(self, error: Exception) -> str:
         known = self._KINDS.get(type(error).__name__, "the database answers with an error")
-        return known if "the file" in known else f"{known}; {_TRY}"
+        return known if "the file" in known else f"{known}; {_TRY} [DA222]"
 
 
 def needed(module: str, extra: str, name: str) -> Any:
@@ -330,7 +336,9 @@ def needed(module: str, extra: str, name: str) -> Any:
     try:
         return import_module(module)
     except ImportError:
-        raise DataError(f"{name}: this needs a package that is not here: pip install 'colonnade[{extra}]'") from None
+        raise DataError(
+            f"{name}: this needs a package that is not here: pip install 'colonnade[{extra}]' [DA223]"
+        ) from None
 
 
 DRIVERS: dict[str, type[Driver]] = {"postgresql": PostgreSql, "sqlite": Sqlite, "duckdb": DuckDb}

@@ -56,7 +56,7 @@ class ArrowStream(Source):
     def __init__(self, giver: Any, name: str) -> None:
         super().__init__(name)
         if isinstance(giver, pa.RecordBatchReader):
-            raise DataError(f"{name}: {_ONE_SHOT}")
+            raise DataError(f"{name}: {_ONE_SHOT} [DA224]")
         self._giver = giver
 
     def columns(self) -> list[str]:
@@ -93,7 +93,7 @@ def reading_arrow(name: str) -> Iterator[None]:
     except DataError:
         raise
     except Exception:  # whatever a library raises may quote a cell
-        raise DataError(f"{name}: the rows could not be read from what holds them; test it by itself") from None
+        raise DataError(f"{name}: the rows could not be read from what holds them; test it by itself [DA225]") from None
 
 
 def plain_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -143,5 +143,5 @@ def _uuids(array: Any) -> Any:
 def quoted(column: str) -> str:
     """A name as SQL has it between quotes, whatever is in it."""
     if "\0" in column:
-        raise DataError(f"no column of a query is called {short(column, 40)!r}")
+        raise DataError(f"no column of a query is called {short(column, 40)!r} [DA226]")
     return '"' + column.replace('"', '""') + '"'

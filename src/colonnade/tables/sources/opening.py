@@ -37,7 +37,7 @@ def opened(given: Any, name: str | None = None, text: TextFormat = files.AS_USUA
         return InHand(given, said)
     if hasattr(given, "__arrow_c_stream__") or (hasattr(given, "scanner") and hasattr(given, "schema")):
         return ArrowStream(given, said)
-    raise DataError(f"{said}: {_TAKEN}, not {type(given).__name__}")
+    raise DataError(f"{said}: {_TAKEN}, not {type(given).__name__} [DA227]")
 
 
 def name_of(given: Any) -> str:
@@ -91,7 +91,7 @@ def _lying(given: str | Path, name: str | None, text: TextFormat) -> Source:
     if isinstance(given, str) and is_address(given):
         return stored_files(given, name, text)
     if not str(given):
-        raise DataError("the table has no path; name a file, a folder or an address")
+        raise DataError("the table has no path; name a file, a folder or an address [DA228]")
     path = Path(given)
     said = name or str(given)
     if path.suffix.lower() in ENDINGS:

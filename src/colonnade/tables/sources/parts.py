@@ -83,7 +83,7 @@ class DataSet(Source):
         """The first file, of a data set on this machine."""
         at = self._parts[0].at
         if not isinstance(at, Path):
-            raise TypeError("a file of a store has no path")
+            raise TypeError("a file of a store has no path [VA243]")
         return at
 
     @cached_property
@@ -92,11 +92,11 @@ class DataSet(Source):
         if not found:
             alone = "this is a folder without CSV or Parquet files" if self.again else "no CSV or Parquet file is there"
             what = "no file fits this pattern" if has_pattern(self.name) else alone
-            raise DataError(f"{self.name}: {what}; check the path")
+            raise DataError(f"{self.name}: {what}; check the path [DA229]")
         first = [key for key, _ in found[0].said]
         for part in found:
             if [key for key, _ in part.said] != first:
-                raise DataError(f"{part.name}: its folders name other columns than those of {found[0].name}")
+                raise DataError(f"{part.name}: its folders name other columns than those of {found[0].name} [DA230]")
         return found
 
     @cached_property
@@ -117,15 +117,18 @@ class DataSet(Source):
         for part, schema, names in zip(self._parts, self._schemas, self._names, strict=True):
             times = names[column]
             if times > 1:
-                raise DataError(short(f"{part.name}: column {column!r} appears more than once; rename or delete one"))
+                raise DataError(
+                    short(f"{part.name}: column {column!r} appears more than once; rename or delete one [DA231]")
+                )
             if not times and column not in dict(part.said):
-                raise DataError(short(f"{part.name}: column {column!r} is not in this file, but in others"))
+                raise DataError(short(f"{part.name}: column {column!r} is not in this file, but in others [DA232]"))
             kind = plain_type(schema.field(column).type) if times else pa.large_string()
             found = kind if found is None else _wider(found, kind)
             if found is None:
                 raise DataError(
                     short(
-                        f"{part.name}: column {column!r} has another type than in the files before it; write all alike"
+                        f"{part.name}: column {column!r} has another type than in the files before it; "
+                        "write all alike [DA233]"
                     )
                 )
         return found
@@ -164,13 +167,13 @@ def _inside(folder: Path) -> Iterator[Path]:
     """The tables of a folder, and of those that it links to."""
 
     def fail(error: OSError) -> None:
-        raise DataError(f"{error.filename}: the folder cannot be read: {error.strerror}")
+        raise DataError(f"{error.filename}: the folder cannot be read: {error.strerror} [DA234]")
 
     met = set()
     for top, folders, names in os.walk(folder, onerror=fail, followlinks=True):
         there = os.path.realpath(top)
         if there in met:
-            raise DataError(f"{top}: {_TWICE}")
+            raise DataError(f"{top}: {_TWICE} [DA235]")
         met.add(there)
         folders[:] = [each for each in folders if not hidden(each)]
         yield from (each for each in (Path(top, inner) for inner in names if holds_rows(inner)) if each.is_file())
@@ -191,7 +194,7 @@ def _refuse_twice(found: Sequence[Path]) -> None:
     met = set()
     for each in found:
         if (there := os.path.realpath(each)) in met:
-            raise DataError(f"{each}: {_TWICE}")
+            raise DataError(f"{each}: {_TWICE} [DA236]")
         met.add(there)
 
 

@@ -174,6 +174,6 @@ def _cast(arrays: Sequence[Any], wanted: pa.Schema, name: str) -> pa.RecordBatch
         ]
     except pa.ArrowException:
         raise DataError(
-            f"{name}: a number does not fit the type that the column has in other files; write all files alike"
+            f"{name}: a number does not fit the type that the column has in other files; write all files alike [DA237]"
         ) from None
     return pa.RecordBatch.from_arrays(cast, names=wanted.names)

@@ -40,24 +40,28 @@ class Query:
 
     def __post_init__(self) -> None:
         if self.database not in DRIVERS:
-            raise DataError(f"database must be one of {listed(sorted(DRIVERS))}, not {short(repr(self.database), 40)}")
+            raise DataError(
+                f"database must be one of {listed(sorted(DRIVERS))}, not {short(repr(self.database), 40)} [DA238]"
+            )
         if not isinstance(self.query, str) or not self.query.strip(" \t\r\n;"):
-            raise DataError('query must be a select, such as query = "select * from people"')
+            raise DataError('query must be a select, such as query = "select * from people" [DA239]')
         if DRIVERS[self.database].served:
             if self.file is not None or self.uri_env is None:
                 raise DataError(
                     f"a table of {self.database} needs uri_env, the name of the environment variable that holds the "
-                    "address of the database, and no file"
+                    "address of the database, and no file [DA240]"
                 )
             if _VARIABLE.fullmatch(self.uri_env) is None:  # nothing of it is shown: it may be the address itself
                 raise DataError(
                     "uri_env must be the name of an environment variable, not an address: a password never stands in a "
-                    "file"
+                    "file [DA241]"
                 )
         elif self.uri_env is not None or self.file is None:
-            raise DataError(f"a table of {self.database} needs file, the path of the database, and no uri_env")
+            raise DataError(f"a table of {self.database} needs file, the path of the database, and no uri_env [DA242]")
         elif is_address(str(self.file)) or str(self.file).startswith(_ELSEWHERE):  # it may hold a token
-            raise DataError(f"file must be the path of a database of {self.database} on this machine, not an address")
+            raise DataError(
+                f"file must be the path of a database of {self.database} on this machine, not an address [DA243]"
+            )
 
     def beside(self, folder: Path) -> Query:
         """The same, with the path of the file seen from a folder."""
@@ -104,7 +108,7 @@ class Answer(Source):
         if not address:
             raise DataError(
                 f"{self.name}: the environment variable {asked.uri_env} is not set; set it to the address of the "
-                "database where this command is started"
+                "database where this command is started [DA244]"
             )
         return kind(self.name, address, asked.query, self._decimal)
 

@@ -54,8 +54,12 @@ class Sheet(Source):
         try:
             reading.check_regular(self._path)
         except reading.Unreadable as error:
-            said = "there is no such file; check the path" if error.missing else f"the file cannot be read: {error}"
-            raise DataError(f"{self.name}: {said}") from None
+            said = (
+                "there is no such file; check the path [DA245]"
+                if error.missing
+                else f"the file cannot be read: {error}"
+            )
+            raise DataError(f"{self.name}: {said} [DA246]") from None
         header, *rows = self._cells()
         names = [_text(cell, self._decimal) for cell in header]
         columns = [[_text(cell, self._decimal) for cell in column] for column in zip(*rows, strict=True)] or [
@@ -71,11 +75,11 @@ class Sheet(Source):
         except Exception:  # whatever the library raises may quote a cell
             raise DataError(
                 f"{self.name}: the spreadsheet cannot be read: it is damaged, or locked with a password; save the "
-                "table as CSV"
+                "table as CSV [DA247]"
             ) from None
         if len(full) != 1:
             what = "several sheets with cells" if full else "no cells"
-            raise DataError(f"{self.name}: the spreadsheet has {what}; save the table as a sheet of its own")
+            raise DataError(f"{self.name}: the spreadsheet has {what}; save the table as a sheet of its own [DA248]")
         return list(full[0])
 
 

@@ -50,23 +50,28 @@ def check_address(address: str) -> None:
     """Raise if an address has a scheme that is not read, or holds a credential."""
     parts = _split_address(address)
     if parts is None:
-        raise DataError("the address of the table is not one; write it as s3://BUCKET/FOLDER/")
+        raise DataError("the address of the table is not one; write it as s3://BUCKET/FOLDER/ [DA249]")
     if parts.scheme not in _OPTIONS:
-        raise DataError(f"{parts.scheme}:// is not read; the addresses that are begin with {listed(sorted(_OPTIONS))}")
+        raise DataError(
+            f"{parts.scheme}:// is not read; the addresses that are begin with {listed(sorted(_OPTIONS))} [DA250]"
+        )
     if _secretive(parts):
-        raise DataError(f"{shown(address)}: the address holds a credential; {_ENVIRONMENT}")
+        raise DataError(f"{shown(address)}: the address holds a credential; {_ENVIRONMENT} [DA251]")
     allowed = _OPTIONS[parts.scheme]
     if beyond := [key for key, _ in parse_qsl(parts.query, keep_blank_values=True) if key not in allowed]:
         may = f"an address may say {listed(allowed)}" if allowed else "an address of this kind says nothing after a ?"
         raise DataError(
-            f"{shown(address)}: {short(beyond[0], 40)!r} is not taken from an address; {may}, and {_ENVIRONMENT}"
+            f"{shown(address)}: {short(beyond[0], 40)!r} is not taken from an address; {may}, and "
+            f"{_ENVIRONMENT} [DA252]"
         )
     if "#" in address:
-        raise DataError(f"{shown(address)}: write the sign # in an address as %23")
+        raise DataError(f"{shown(address)}: write the sign # in an address as %23 [DA253]")
     azure = parts.scheme.startswith("abfs")
     if "@" not in parts.netloc if azure else not parts.netloc and parts.scheme != "hdfs":
         form = "CONTAINER@ACCOUNT.dfs.core.windows.net" if azure else "BUCKET"
-        raise DataError(f"{shown(address)}: the address names no bucket; write it as {parts.scheme}://{form}/FOLDER/")
+        raise DataError(
+            f"{shown(address)}: the address names no bucket; write it as {parts.scheme}://{form}/FOLDER/ [DA254]"
+        )
 
 
 def _split_address(address: str) -> SplitResult | None:
@@ -146,7 +151,9 @@ def _azure(parts: SplitResult, folder: str) -> tuple[Any, str]:
     keys = {"account_key": os.environ.get("AZURE_STORAGE_KEY"), "sas_token": os.environ.get("AZURE_STORAGE_SAS_TOKEN")}
     given = next(({name: value} for name, value in keys.items() if value), {})
     if options.get("scheme", "https") != "https" and not given:
-        raise DataError(f"{shown(parts.geturl())}: without TLS, Azure's store is asked only with AZURE_STORAGE_KEY")
+        raise DataError(
+            f"{shown(parts.geturl())}: without TLS, Azure's store is asked only with AZURE_STORAGE_KEY [DA255]"
+        )
     for kind in ("blob", "dfs"):
         if at := options.get("endpoint_override") or (domain and f".{kind}.{domain.partition('.')[2]}"):
             given[f"{kind}_storage_authority"] = at
@@ -205,8 +212,11 @@ def asking(name: str) -> Iterator[None]:
     try:
         yield
     except (ImportError, NotImplementedError, AttributeError, TypeError):
-        raise DataError(f"{name}: this pyarrow was built without this kind of store; install another build") from None
+        raise DataError(
+            f"{name}: this pyarrow was built without this kind of store; install another build [DA256]"
+        ) from None
     except (OSError, ValueError, pa.ArrowException):
         raise DataError(
-            f"{name}: the store cannot be asked; check the address, the network, and the credentials in the environment"
+            f"{name}: the store cannot be asked; check the address, the network, and the credentials in "
+            "the environment [DA257]"
         ) from None

@@ -128,7 +128,7 @@ def gather(
         Fingerprints.begin(room.path)
         pieces = _copied(room.path, found, reading, hands)
         if not sum(piece.rows for piece in pieces):
-            raise DataError(f"{asked.said}: the table has no rows")
+            raise DataError(f"{asked.said}: the table has no rows [DA261]")
         keyed = sum(piece.keys for piece in pieces)
         if not keyed and misfits == "refuse":
             raise no_key(asked.said, keys, asked.held)
@@ -162,7 +162,7 @@ def _copied(folder: Path, source: Source, reading: Reading, hands: Hands) -> lis
 def split(table: Table, partition_of: PartitionOf, count: int, folder: str | Path) -> Spool:
     """Spread the rows of a table that have a key over partitions, in a private folder inside ``folder``."""
     if table.keys is None:
-        raise ValueError("a table without keys has no partitions")
+        raise ValueError("a table without keys has no partitions [VA244]")
     about = About(table.source, table.schema.digest, table.misfits, table.keys.names)
     room = Room(Path(folder))
     try:

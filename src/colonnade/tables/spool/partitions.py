@@ -127,13 +127,13 @@ class Spool:
         try:
             said = reading.read_json(path / _ABOUT)
             if said.pop("format", None) != _FORMAT:
-                raise reading.Malformed("it is of another version")
+                raise reading.Malformed("it is of another version [VA245]")
             about = About(**(said | {"keys": tuple(said["keys"])}))
         except (reading.Unreadable, AttributeError, KeyError, TypeError) as error:
             why = str(error) if isinstance(error, reading.Unreadable) else "it does not say what it should"
-            raise DataError(f"{path} holds no partitions of a table: {why}") from None
+            raise DataError(f"{path} holds no partitions of a table: {why} [DA262]") from None
         if about.schema != schema.digest:
-            raise DataError(f"{path} holds partitions of a table under another schema")
+            raise DataError(f"{path} holds partitions of a table under another schema [DA263]")
         return cls(path, schema, about)
 
     @cached_property
@@ -147,7 +147,7 @@ class Spool:
     def partition(self, number: int) -> Table:
         """The rows of one partition that have a key, in the order of the file and under their numbers in it."""
         if not 0 <= number < self.count:
-            raise IndexError(f"there are {self.count} partitions, and none of number {number}")
+            raise IndexError(f"there are {self.count} partitions, and none of number {number} [VA246]")
         rows = Slices(self._about.source, self.folder, self._index(), number, self._typing, self._room)
         columns, large = list(self.schema.sources), rows.size(list) > _LARGE
         # Opening runs takes most of the time, so all is read at once.
@@ -222,7 +222,7 @@ def finished(room: Room, runs: int, count: int, about: About, schema: Schema) ->
 def check_count(count: int) -> None:
     """Refuse a number of partitions that there cannot be."""
     if not 1 <= count <= MOST:
-        raise ValueError(f"a table has from 1 to {MOST} partitions, not {count}")
+        raise ValueError(f"a table has from 1 to {MOST} partitions, not {count} [VA247]")
 
 
 @contextmanager
@@ -232,7 +232,7 @@ def readable(folder: Path) -> Iterator[None]:
         yield
     except (OSError, ValueError) as error:
         why = (isinstance(error, OSError) and error.strerror) or "they are damaged"
-        raise DataError(f"the partitions of the table cannot be read back from {folder}: {why}") from None
+        raise DataError(f"the partitions of the table cannot be read back from {folder}: {why} [DA264]") from None
 
 
 def run_bytes(size: int, memory: int | None = None) -> int:
@@ -260,7 +260,7 @@ def by_partition(rows: pa.Table, partition_of: PartitionOf, count: int) -> tuple
     found = [np.asarray(partition_of(keys.to_pylist())) for keys in rows[KEY].chunks]
     wide = np.concatenate(found)
     if len(wide) != rows.num_rows or (len(wide) and (wide.min() < 0 or wide.max() >= count)):
-        raise ValueError(f"every key has one of {count} partitions")
+        raise ValueError(f"every key has one of {count} partitions [VA248]")
     narrow = wide.astype(np.uint16)  # numbers of 16 bits are sorted by counting
     order = np.argsort(narrow, kind="stable")
     edges = np.zeros(count + 1, _Place)

@@ -76,10 +76,12 @@ def room_for(folder: Path) -> Iterator[None]:
     except OSError as error:
         why = error.strerror or "writing failed"
         if error.errno in (errno.EMFILE, errno.ENFILE):
-            raise DataError(f"the partitions of the table cannot be written: {why}; allow more (ulimit -n)") from None
+            raise DataError(
+                f"the partitions of the table cannot be written: {why}; allow more (ulimit -n) [DA265]"
+            ) from None
         raise DataError(
             f"the partitions of the table cannot be written to {folder}: {why}; make room there, or name a folder on a "
-            "larger disk"
+            "larger disk [DA266]"
         ) from None
 
 
@@ -100,7 +102,7 @@ def _refuse_open(folder: Path) -> None:
     if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
         raise DataError(
             f"every user of this machine can rename what lies in {folder}, so partitions of a table could be exchanged "
-            "there: name another folder, or let only its owner write to it (chmod o-w)"
+            "there: name another folder, or let only its owner write to it (chmod o-w) [DA267]"
         )
 
 

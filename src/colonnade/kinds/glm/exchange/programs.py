@@ -233,15 +233,15 @@ def _size(batch: int, task: Exchange) -> int:
 def _checked(me: Owner, features: Rows, labels: Vector | None, task: Exchange) -> int:
     """The number of rows, after checks of what this owner holds; nothing has been sent yet."""
     if features.places is not None:
-        raise StudyError("an exchange needs to know whom all parties hold; align with hidden = false")
+        raise StudyError("an exchange needs to know whom all parties hold; align with hidden = false [ST446]")
     if (me.name == task.active) != (labels is not None):
-        raise DataError(f"the label is held by {task.active}, and by nobody else")
+        raise DataError(f"the label is held by {task.active}, and by nobody else [DA122]")
     mine = len(features.ids)
     if mine != task.rows:
         raise StudyError(
             f"{me.name} has {mine} rows and the study says {task.rows}: bounds and batches rest on that number, so set "
-            "rows to the number of people that all parties hold"
+            "rows to the number of people that all parties hold [ST447]"
         )
     if labels is not None and labels.shape != (mine,):
-        raise DataError(f"{me.name} must have one label for each of its rows")
+        raise DataError(f"{me.name} must have one label for each of its rows [DA123]")
     return agree_on_rows(me, task, features)

@@ -342,7 +342,7 @@ def with_constant(rows: Matrix, name: str, task: Exchange) -> Matrix:
     """An owner's rows with the constant as last column; a row that the encoder failed to clip becomes zero."""
     block = task.block(name)
     if rows.shape != (task.rows, len(block.columns)):
-        raise DataError(f"the rows of {name} must be {task.rows} of {len(block.columns)} columns")
+        raise DataError(f"the rows of {name} must be {task.rows} of {len(block.columns)} columns [DA124]")
     over = np.einsum("ij,ij->i", rows, rows) > block.clip**2 * (1 + 2.0**-40)
     return np.hstack([np.where(over[:, None], 0.0, rows), np.full((len(rows), 1), task.intercept)])
 

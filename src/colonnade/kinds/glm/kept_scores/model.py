@@ -78,13 +78,15 @@ class KeptScores(Predicted[KeptScoresTask, Answers | None, FittedGLM]):
         own = copy(self.scorer)
         own.kept_ = {}
         if (found := own.load_kept(path)) != party:
-            raise StudyError(f"{path} holds the weights of {found}, not those of {party}; use {party}'s own file")
+            raise StudyError(
+                f"{path} holds the weights of {found}, not those of {party}; use {party}'s own file [ST121]"
+            )
         self._read = self.model, own
 
     def plan(self, roster: Roster) -> KeptScoresTask:
         """The task: every party without the label sends one score with noise for each person."""
         if self.rows_at_most is None:
-            raise StudyError("rows_at_most is missing: say about how many people is asked, a public number")
+            raise StudyError("rows_at_most is missing: say about how many people is asked, a public number [ST122]")
         return self.planned(roster, self.rows_at_most)
 
     def planned(self, roster: Roster, rows: int) -> KeptScoresTask:
@@ -98,10 +100,12 @@ class KeptScores(Predicted[KeptScoresTask, Answers | None, FittedGLM]):
         check_whole("rows_at_most", rows, 1, 2**31)
         scorer = self.scorer
         if missing := [party for party in scorer.schemas_ if party not in roster.schemas]:
-            raise StudyError(f"{missing[0]} keeps a part of the model and takes no part in the prediction")
+            raise StudyError(f"{missing[0]} keeps a part of the model and takes no part in the prediction [ST123]")
         check_columns(scorer, roster)
         if others := [party for party in roster.schemas if party not in scorer.schemas_]:
-            raise StudyError(f"{others[0]} keeps no part of the model, so it cannot take part in the prediction")
+            raise StudyError(
+                f"{others[0]} keeps no part of the model, so it cannot take part in the prediction [ST124]"
+            )
         active, owners = scorer.plan_["active"], tuple(roster.schemas)
         sizes = {owner: len(scorer.design_.centred(owner).feature_names) + 1 for owner in owners}
         bounds = scorer.plan_["senders"]
@@ -113,7 +117,9 @@ class KeptScores(Predicted[KeptScoresTask, Answers | None, FittedGLM]):
     def owner(self, me: Owner, table: Table, task: KeptScoresTask) -> Answers | None:
         """An owner's program: it computes its own scores with its own weights."""
         if self.scorer.digest != task.model:
-            raise StudyError("the model is not the one that the study was planned with; use the file all agreed on")
+            raise StudyError(
+                "the model is not the one that the study was planned with; use the file all agreed on [ST125]"
+            )
         return exchange_ask.owner(me, self.new(me.name, table), task)
 
     def new(self, party: str, table: Table) -> New:
@@ -139,7 +145,7 @@ class KeptScores(Predicted[KeptScoresTask, Answers | None, FittedGLM]):
         """This model, if it is a fitted one whose parties keep weights."""
         if not isinstance(model, FittedGLM):
             raise StudyError(
-                f"joint scores of kept weights take a GLM or the path of its model.json, not {model!r:.60}"
+                f"joint scores of kept weights take a GLM or the path of its model.json, not {model!r:.60} [ST126]"
             )
         check_fitted(model)
         return model
@@ -158,7 +164,7 @@ class KeptScores(Predicted[KeptScoresTask, Answers | None, FittedGLM]):
     def asked(self, people: Federation) -> JointScores:
         """Ask about these people, and return the answers as plain values."""
         if not isinstance(people, Federation):
-            raise StudyError(f"joint scores are asked of a Federation, not of {type(people).__name__}")
+            raise StudyError(f"joint scores are asked of a Federation, not of {type(people).__name__} [ST127]")
         return self.fit(people).joint
 
     def simulated(self, tables: Mapping[str, Table], task: KeptScoresTask, stream: Stream) -> Answers:

@@ -23,7 +23,7 @@ __all__ = ["Answers", "New", "coordinator", "owner", "simulate"]
 def owner(me: Owner, new: New, task: KeptScoresTask) -> Answers | None:
     """An owner's program; it returns the scores at the active party and ``None`` at the others."""
     if new.rows.shape != (len(new.ids), len(new.weights)) or not np.isfinite(new.scores).all():
-        raise DataError(f"{me.name} must have one finite score for each of its rows")
+        raise DataError(f"{me.name} must have one finite score for each of its rows [DA126]")
     told = None
     if me.name != task.active:
         with me.meter.phase("noise"):

@@ -74,10 +74,12 @@ class KeptScoresTask(OverMessages):
 
     def __post_init__(self) -> None:
         if self.active not in self.owners or tuple(sender.owner for sender in self.senders) != self.passives:
-            raise ValueError("every owner but the active one is a sender, in order")
+            raise ValueError("every owner but the active one is a sender, in order [VA134]")
         for sender in self.senders:
             if not (0 < sender.score_clip < math.inf and 0 <= sender.drift < math.inf):
-                raise StudyError(f"the bounds of {sender.owner} must be finite numbers, its clip of scores above 0")
+                raise StudyError(
+                    f"the bounds of {sender.owner} must be finite numbers, its clip of scores above 0 [ST454]"
+                )
 
     # --- who
 

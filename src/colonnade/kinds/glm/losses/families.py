@@ -44,9 +44,11 @@ class Family(ABC):
         for what in ("slope_bound", "reach", "scale"):
             value = getattr(self, what)
             if not (isinstance(value, float) and 0 < value < math.inf):
-                raise StudyError(f"{what} of the {self.name} family must be a finite number above 0, not {value!r}")
+                raise StudyError(
+                    f"{what} of the {self.name} family must be a finite number above 0, not {value!r} [ST459]"
+                )
         if not (self.low < self.high and math.isfinite(self.high - self.low) and math.isfinite(self.centre)):
-            raise StudyError(f"the label of the {self.name} family needs two finite bounds, low below high")
+            raise StudyError(f"the label of the {self.name} family needs two finite bounds, low below high [ST460]")
 
     @property
     @abstractmethod

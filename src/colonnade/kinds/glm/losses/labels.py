@@ -34,7 +34,7 @@ class _Options:
     def only(self, family: str, *allowed: str) -> None:
         for name in ("reach", "clip", "region"):
             if getattr(self, name) is not None and name not in allowed:
-                raise StudyError(f'the {family} family has no option "{name}"; it has {" and ".join(allowed)}')
+                raise StudyError(f'the {family} family has no option "{name}"; it has {" and ".join(allowed)} [ST461]')
 
 
 def family_for(
@@ -52,7 +52,7 @@ def family_for(
     least and the largest logarithm of a mean (poisson, gamma).
     """
     if name not in _MAKERS:
-        raise StudyError(f"family must be one of {', '.join(NAMES)}, not {name!r}")
+        raise StudyError(f"family must be one of {', '.join(NAMES)}, not {name!r} [ST462]")
     options = _Options(
         None if reach is None else _positive("reach", reach),
         None if clip is None else _positive("clip", clip),
@@ -79,7 +79,9 @@ def labels_for(
     values = np.asarray(encoded, dtype=np.float64)
     values = values[:, None] if values.ndim == 1 else values
     if values.shape[1] != len(column.parts):
-        raise DataError(f"{where} has {values.shape[1]} encoded columns where its schema has {len(column.parts)}")
+        raise DataError(
+            f"{where} has {values.shape[1]} encoded columns where its schema has {len(column.parts)} [DA128]"
+        )
     refuse = partial(_refuse, where, np.arange(1, len(values) + 1) if rows is None else rows)
     refuse(np.any(~np.isfinite(values), axis=1), "is not a finite number")
     if isinstance(column, Number):
@@ -106,7 +108,9 @@ def _numbers(family: Family, column: Number, encoded: Vector, refuse: Refuse, ro
 
 def _refuse(where: str, rows: NDArray[np.int64], wrong: NDArray[np.bool_], why: str) -> None:
     if wrong.any():
-        raise DataError(f"{where}, row {int(rows[wrong].min())}: the value {why}; correct the table or its schema")
+        raise DataError(
+            f"{where}, row {int(rows[wrong].min())}: the value {why}; correct the table or its schema [DA129]"
+        )
 
 
 def _logistic(column: Column, options: _Options) -> Family:
@@ -132,7 +136,9 @@ def _poisson(column: Column, options: _Options) -> Family:
     found = _number("poisson", column)
     _untransformed("poisson", found)
     if found.low < 0 or found.low != int(found.low) or found.high != int(found.high):
-        raise StudyError("the poisson family counts: its label needs whole bounds, low at least 0, in the schema")
+        raise StudyError(
+            "the poisson family counts: its label needs whole bounds, low at least 0, in the schema [ST463]"
+        )
     options.only("poisson", "clip", "region")
     ends = options.region or (math.log(max(found.low, _LEAST_SHARE * found.high)), math.log(found.high))
     least, most = math.exp(ends[0]), math.exp(ends[1])
@@ -146,7 +152,9 @@ def _gamma(column: Column, options: _Options) -> Family:
     found = _number("gamma", column)
     _untransformed("gamma", found)
     if found.low <= 0:
-        raise StudyError("the gamma family is for positive amounts: its label needs a low above 0 in the schema")
+        raise StudyError(
+            "the gamma family is for positive amounts: its label needs a low above 0 in the schema [ST464]"
+        )
     options.only("gamma", "clip", "region")
     ends = options.region or (math.log(found.low), math.log(found.high))
     largest = max(found.high / math.exp(ends[0]) - 1, 1 - found.low / math.exp(ends[1]))
@@ -165,18 +173,24 @@ NAMES = tuple(_MAKERS)
 
 def _two_valued(family: str, column: Column) -> None:
     if isinstance(column, Number):
-        raise StudyError(f"the {family} family needs a label that is a flag or a category, not a number")
+        raise StudyError(f"the {family} family needs a label that is a flag or a category, not a number [ST465]")
     if isinstance(column, Category) and len(column.values) != 2:
-        raise StudyError(f"the {family} family needs a label of 2 values, and its schema lists {len(column.values)}")
+        raise StudyError(
+            f"the {family} family needs a label of 2 values, and its schema lists {len(column.values)} [ST466]"
+        )
     if isinstance(column, Category) and column.missing == NOWHERE:
-        raise StudyError(f'the {family} family needs a value for every row: its label cannot have missing = "none"')
+        raise StudyError(
+            f'the {family} family needs a value for every row: its label cannot have missing = "none" [ST467]'
+        )
 
 
 def _number(family: str, column: Column) -> Number:
     if not isinstance(column, Number):
-        raise StudyError(f"the {family} family needs a label that is a number, not a {column.kind}")
+        raise StudyError(f"the {family} family needs a label that is a number, not a {column.kind} [ST468]")
     if column.missing == NOWHERE:
-        raise StudyError(f'the {family} family needs a number for every row: its label cannot have missing = "none"')
+        raise StudyError(
+            f'the {family} family needs a number for every row: its label cannot have missing = "none" [ST469]'
+        )
     return column
 
 
@@ -184,13 +198,13 @@ def _untransformed(family: str, column: Number) -> None:
     if column.transform != "none":
         raise StudyError(
             f"the {family} family takes logarithms itself: its label cannot have "
-            f'transform = "{column.transform}"; drop the transform or use linear'
+            f'transform = "{column.transform}"; drop the transform or use linear [ST470]'
         )
 
 
 def _positive(what: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-        raise StudyError(f"{what} must be a finite number above 0, not {value!r}")
+        raise StudyError(f"{what} must be a finite number above 0, not {value!r} [ST471]")
     return float(value)
 
 
@@ -201,6 +215,7 @@ def _checked(region: tuple[float, float]) -> tuple[float, float]:
         low = high = math.nan
     if not -_FARTHEST <= low < high <= _FARTHEST:
         raise StudyError(
-            f"region must be two logarithms of means, the lower one first, within {_FARTHEST:g} of 0, not {region!r}"
+            f"region must be two logarithms of means, the lower one first, within {_FARTHEST:g} of 0, "
+            f"not {region!r} [ST472]"
         )
     return low, high

@@ -56,7 +56,7 @@ class Explored:
         """How long the directions of the label's columns are, as integers."""
         lengths = self.asked[0][list(self.task.roots)].diagonal().astype(np.float64)
         if not (lengths > 0).all():
-            raise ProtocolError(f"{self.task.speaker} did not ask for the label's columns first")
+            raise ProtocolError(f"{self.task.speaker} did not ask for the label's columns first [MS020]")
         return lengths
 
     @cached_property
@@ -71,7 +71,7 @@ class Explored:
         # They are nearly orthogonal already, and all about as long as the reach, if everybody is honest.
         values = np.linalg.eigvalsh(inner := chosen.T @ chosen)
         if values[0] < _INDEPENDENT * values[-1]:
-            raise ProtocolError(f"{self.task.speaker} asked for the same directions again")
+            raise ProtocolError(f"{self.task.speaker} asked for the same directions again [MS021]")
         back = np.linalg.inv(np.linalg.cholesky(inner)).T
         return chosen @ back, answers[:, there] @ back
 

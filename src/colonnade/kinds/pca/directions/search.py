@@ -39,12 +39,12 @@ class AskedDirections:
         """Add the directions of one more round, or refuse them if their form is wrong or they are not within reach."""
         shape = (self.task.width, self.task.directions)
         if not isinstance(directions, np.ndarray) or directions.dtype != np.int32 or directions.shape != shape:
-            raise ProtocolError(f"{self.task.speaker} sent directions of another form than was due")
+            raise ProtocolError(f"{self.task.speaker} sent directions of another form than was due [MS022]")
         sums = self._with(directions)
         if sums is None:
             raise PrivacyError(
                 "the directions are longer, or nearer to those asked before, than the sensitivity allows; nothing more "
-                "is revealed"
+                "is revealed [PR108]"
             )
         self.rounds.append(directions)
         self._sums = sums
@@ -56,7 +56,7 @@ class AskedDirections:
         """
         task = self.task
         if not np.isfinite(wanted).all():
-            raise ProtocolError("the next directions cannot be computed from what was opened")
+            raise ProtocolError("the next directions cannot be computed from what was opened [MS023]")
         left = task.rounds - len(self.rounds) - 1
         scale = math.sqrt(max(task.reach**2 / 4, task.reach**2 - task.rounds * task.room - task.width / 6))
         while True:

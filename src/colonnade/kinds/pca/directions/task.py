@@ -76,20 +76,22 @@ class Directions(JointRows, InRounds):
 
     def __post_init__(self) -> None:
         if self.rounds < 1 or self.directions < 2:
-            raise PrivacyError("there is at least one round, of at least two directions")
+            raise PrivacyError("there is at least one round, of at least two directions [PR109]")
         if self.labels and (
             self.directions != len(self.roots) or not all(0 <= k < self.width - 1 for k in self.labels)
         ):
-            raise PrivacyError("a label's columns are among the others, and a round asks for as many directions")
+            raise PrivacyError(
+                "a label's columns are among the others, and a round asks for as many directions [PR110]"
+            )
         if self.reach < TOTAL_PART or self.width * self.reach**2 >= 2**53:
             raise PrivacyError(
                 f"the reach of directions in {self.width} columns lies between {TOTAL_PART} and "
-                f"{isqrt((2**53 - 1) // self.width)}, not at {self.reach}"
+                f"{isqrt((2**53 - 1) // self.width)}, not at {self.reach} [PR111]"
             )
         if 2 * self.rounds * self.room > self.reach**2:
             raise PrivacyError(
                 f"{self.rounds} rounds of {self.directions} directions leave rounding no room within a reach of "
-                f"{self.reach}: raise it"
+                f"{self.reach}: raise it [PR112]"
             )
 
     @property
@@ -184,7 +186,7 @@ class Directions(JointRows, InRounds):
         if not self.fits_message(self.entries, primes):
             raise CapacityError(
                 f"{self.directions} directions in {len(self.names)} encoded columns are more than one message can "
-                "carry: ask for fewer components, or use fewer columns"
+                "carry: ask for fewer components, or use fewer columns [CA016]"
             )
 
     @property

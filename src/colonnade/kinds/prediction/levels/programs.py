@@ -38,7 +38,7 @@ class Answered:
 def owner(me: Owner, parts: Parts, task: Levels) -> Answered | None:
     """An owner's program; it returns the answers at the entitled party and ``None`` at the others."""
     if parts.values.shape != (len(parts.ids), 1) or not np.isfinite(parts.values).all():
-        raise DataError(f"{me.name} must have one finite score for each of its rows")
+        raise DataError(f"{me.name} must have one finite score for each of its rows [DA127]")
     asked, told = task.part(me.name), None
     if asked is not None:
         with me.meter.phase("noise"):

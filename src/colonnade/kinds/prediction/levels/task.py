@@ -37,7 +37,7 @@ class Respondent:
 
     def __post_init__(self) -> None:
         if not self.cuts or any(low >= high for low, high in pairwise(self.cuts)):
-            raise ValueError(f"the part of {self.owner} needs cuts, one above the other")
+            raise ValueError(f"the part of {self.owner} needs cuts, one above the other [VA140]")
 
     @property
     def levels(self) -> int:
@@ -73,12 +73,12 @@ class Levels(Task):
         if self.to not in self.owners:
             raise StudyError(
                 f"the scores can be told to one of {', '.join(self.owners)}, not to {self.to!r}: whoever is entitled "
-                "to them must hold the ids, and the coordinator never does"
+                "to them must hold the ids, and the coordinator never does [ST458]"
             )
         who = [each.owner for each in self.asked]
         if not who or self.noise < 1 or who != [name for name in self.owners if name in who and name != self.to]:
             raise ValueError(
-                "those who are asked are owners in order, without the one that is told, and noise is positive"
+                "those who are asked are owners in order, without the one that is told, and noise is positive [VA141]"
             )
 
     # --- who

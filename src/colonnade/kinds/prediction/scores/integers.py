@@ -14,7 +14,9 @@ def quantise(values: NDArray[np.float64], task: Scores, name: str) -> NDArray[np
     """Round to the grid, and enforce the bounds on the integers themselves."""
     part = task.part(name)
     if not np.isfinite(values).all():
-        raise DataError(f"the scores of {name} are not all finite numbers: look at its table and the model's weights")
+        raise DataError(
+            f"the scores of {name} are not all finite numbers: look at its table and the model's weights [DA131]"
+        )
     low, high = (np.array(ends, dtype=np.float64) for ends in (part.low, part.high))
     clipped = np.clip(np.rint(values * float(task.gamma)), low, high).astype(np.int64)
     # Bounds above 2^53 may be no floats, so they are enforced on integers too.

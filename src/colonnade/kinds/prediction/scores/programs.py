@@ -55,7 +55,7 @@ class OpenedScores:
 def owner(me: Owner, parts: Parts, task: Scores) -> OpenedScores | None:
     """An owner's program; it returns the scores at the entitled party and ``None`` at the others."""
     if parts.values.shape != (len(parts.ids), task.classes):
-        raise DataError(f"the scores of {me.name} must have {task.classes} numbers for each of its rows")
+        raise DataError(f"the scores of {me.name} must have {task.classes} numbers for each of its rows [DA132]")
     whole = None
     if me.name in task.dealers:
         with me.meter.phase("encode"):

@@ -60,7 +60,7 @@ def asker(me: Owner, parts: Parts, standing: StandingScores, asked: Asker) -> No
     """The entitled party's program."""
     task = standing.task
     if me.name != task.to:
-        raise ValueError(f"{me.name} is not entitled to scores")
+        raise ValueError(f"{me.name} is not entitled to scores [VA147]")
     people = _agreed(me, parts, task)
     called = parts.called
     asked.begin(called)
@@ -69,7 +69,7 @@ def asker(me: Owner, parts: Parts, standing: StandingScores, asked: Asker) -> No
         found = asked.question()
         places, last = np.zeros(0, dtype=np.int64) if found is None else found, found is None
         if len(np.unique(places)) != len(places) or len(places) > MOST_ASKED or (places >= people).any():
-            raise ValueError("a question names at most so many places of the list, each once")
+            raise ValueError("a question names at most so many places of the list, each once [VA148]")
         number, salt = number + 1, new_key()
         for dealer in task.dealers:
             me.link(dealer).send("question", number=number, places=places, salt=salt, last=last)
@@ -79,7 +79,7 @@ def asker(me: Owner, parts: Parts, standing: StandingScores, asked: Asker) -> No
         verdict = _heard(me, task, number, len(places), _digest(salt, number, places))
         opened = _open(me, task, verdict, None)
         if opened is None:
-            raise ProtocolError(f"{me.name} is entitled to scores and was told none")
+            raise ProtocolError(f"{me.name} is entitled to scores and was told none [MS044]")
         names = tuple(called[place] for place in places.tolist())
         asked.answer(Answer(OpenedScores(task, names, opened.astype(np.int64), parts.values[places]), verdict))
 
@@ -96,7 +96,7 @@ def dealer(me: Owner, parts: Parts, standing: StandingScores, opened: Opened) ->
         places: Places = said["places"]
         last = said["last"]
         if said["number"] != number or len(np.unique(places)) != len(places):
-            raise ProtocolError(f"{task.to} asked out of order, or twice about one person in one question")
+            raise ProtocolError(f"{task.to} asked out of order, or twice about one person in one question [MS045]")
         if not len(places):
             continue
         digest = _digest(said["salt"], number, places)
@@ -121,14 +121,14 @@ def coordinator(me: Coordinator, standing: StandingScores) -> None:
         said = received(me.link(task.to), task.to, vocabulary.COUNTED)
         last = said["last"]
         if said["number"] != number:
-            raise ProtocolError(f"{task.to} asked out of order")
+            raise ProtocolError(f"{task.to} asked out of order [MS046]")
         if said["people"] and me.hand.seated:
             _open(me, task, _heard(me, task, number, said["people"], None), None)
 
 
 def _agreed(me: Owner, parts: Parts, task: Scores) -> int:
     if parts.values.shape != (len(parts.ids), task.classes):
-        raise DataError(f"the scores of {me.name} must have {task.classes} numbers for each of its rows")
+        raise DataError(f"the scores of {me.name} must have {task.classes} numbers for each of its rows [DA133]")
     people = agree_on_rows(me, task, parts)
     _warm(me)
     return people
@@ -158,7 +158,7 @@ def _heard(
             said = received(me.link(name), name, due)
             digest = said["digest"] if digest is None else digest
             if said["number"] != number or said["digest"] != digest:
-                raise ProtocolError(f"{name} was asked another question than others, by {task.to}: {NO_RESULT}")
+                raise ProtocolError(f"{name} was asked another question than others, by {task.to}: {NO_RESULT} [MS047]")
             one, later = said["refused"].astype(bool), said["until"]
         refused |= one
         until = max(until, later)

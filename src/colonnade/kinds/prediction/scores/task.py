@@ -28,7 +28,7 @@ class Part:
 
     def __post_init__(self) -> None:
         if len(self.low) != len(self.high) or any(a > b for a, b in zip(self.low, self.high, strict=True)):
-            raise ValueError(f"the part of {self.owner} needs one low and one high end a class, low first")
+            raise ValueError(f"the part of {self.owner} needs one low and one high end a class, low first [VA149]")
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -67,14 +67,14 @@ class Scores(OnShares):
 
     def __post_init__(self) -> None:
         if self.owners != self.trust.owners or len({len(part.low) for part in self.parts}) != 1 or not self.classes:
-            raise ValueError("every owner has one part, and all parts are about the same classes")
+            raise ValueError("every owner has one part, and all parts are about the same classes [VA150]")
         if self.to not in self.owners:
             raise StudyError(
                 f"the scores can be opened to one of {', '.join(self.owners)}, not to {self.to!r}: whoever is "
-                "entitled to them must hold the ids, and the coordinator never does"
+                "entitled to them must hold the ids, and the coordinator never does [ST533]"
             )
         if self.noise < 0 or self.noise % len(self.dealers):
-            raise ValueError("the noise is split evenly among the owners that are not entitled to the scores")
+            raise ValueError("the noise is split evenly among the owners that are not entitled to the scores [VA151]")
 
     @cached_property
     def owners(self) -> tuple[str, ...]:
@@ -151,7 +151,7 @@ class Scores(OnShares):
             most = LARGEST_MESSAGE // (WORD * self.classes * primes)
             raise CapacityError(
                 f"scores of {self.rows_at_most} people do not fit one message: set rows_at_most to {most} or less and "
-                "ask in several studies"
+                "ask in several studies [CA031]"
             )
 
     @property

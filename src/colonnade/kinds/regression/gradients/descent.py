@@ -71,7 +71,9 @@ class Descent:
         whole = np.rint(self.weights * float(self.task.gamma))
         for row in whole:
             if squared_norm(row) > self.task.weights_squared:
-                raise PrivacyError("the weights are longer than the sensitivity allows; nothing more is revealed")
+                raise PrivacyError(
+                    "the weights are longer than the sensitivity allows; nothing more is revealed [PR113]"
+                )
         return whole.astype(np.int64)
 
     def step(self, opened: NDArray[Any]) -> None:
@@ -103,5 +105,5 @@ def squared_norm(row: NDArray[np.float64]) -> int:
     if about < 2.0**53:  # sums of squares only grow, so none on the way was rounded
         return int(about)
     if not np.isfinite(row).all():
-        raise PrivacyError("the weights cannot be computed from what was opened; nothing more is revealed")
+        raise PrivacyError("the weights cannot be computed from what was opened; nothing more is revealed [PR114]")
     return sum(int(value) ** 2 for value in row.tolist())

@@ -177,7 +177,9 @@ class Seat:
         """The shares of a batch; if messages would show its size, zeros are added up to a fixed size."""
         size = self.task.room(self.rows) if self.task.padded else len(batch)
         if len(batch) > size:
-            raise ProtocolError("a drawn batch is larger than any that was to be expected; start the study again")
+            raise ProtocolError(
+                "a drawn batch is larger than any that was to be expected; start the study again [MS024]"
+            )
         if size > len(self._batch):
             room = size + min(size // 4, 256)  # the next batches may be a little larger
             self._batch = np.zeros((room, *self.kept.shape[1:]))
@@ -280,7 +282,9 @@ def _pieces(
     for values in features.blocks(task.block_rows):
         if block.owner == task.label_owner:
             if labels is None or labels.shape[1] != task.classes or not np.isin(labels, (0.0, 1.0)).all():
-                raise DataError(f"the label must be {task.classes} columns of zeros and ones in {block.owner}'s table")
+                raise DataError(
+                    f"the label must be {task.classes} columns of zeros and ones in {block.owner}'s table [DA125]"
+                )
             values = np.hstack([values, labels[start : start + len(values)]])
         start += len(values)
         yield values

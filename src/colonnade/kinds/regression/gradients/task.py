@@ -130,7 +130,7 @@ class Gradients(JointRows, InRounds):
         if found >= 2**126:
             raise CapacityError(
                 f"such weights do not fit 64-bit integers: lower gamma ({self.gamma}) or the bound of the weights "
-                f"({self.weight_bound:g})"
+                f"({self.weight_bound:g}) [CA018]"
             )
         return found
 
@@ -195,7 +195,7 @@ class Gradients(JointRows, InRounds):
         """The largest magnitude that an opened number can have."""
         unit = self.additive.unit
         if unit * self.noise > len(self.owners) << 117:
-            raise CapacityError(f"such noise does not fit 64-bit integers: lower gamma ({self.gamma})")
+            raise CapacityError(f"such noise does not fit 64-bit integers: lower gamma ({self.gamma}) [CA019]")
         return self.largest_sum(self.rows_at_most) + self.additive.reach(copies=2 // unit)  # room for either law
 
     def largest_sum(self, rows: int) -> int:
@@ -285,11 +285,11 @@ class Gradients(JointRows, InRounds):
 
     def __post_init__(self) -> None:
         if not 1 <= self.batch <= self.rows:
-            raise PrivacyError(f"a batch holds 1 to {self.rows} of the rows, not {self.batch}")
+            raise PrivacyError(f"a batch holds 1 to {self.rows} of the rows, not {self.batch} [PR115]")
         if self.expansion not in (1, 3):
-            raise PrivacyError("the sigmoid is expanded to degree 1 or 3")
+            raise PrivacyError("the sigmoid is expanded to degree 1 or 3 [PR116]")
         if self.rounds < 1 or self.classes < 1 or self.gamma < 1:
-            raise PrivacyError("rounds, classes and gamma must be positive whole numbers")
+            raise PrivacyError("rounds, classes and gamma must be positive whole numbers [PR117]")
         for value in (self.scale, self.weight_bound, self.learning_rate):
             if not 0 < value < math.inf:
-                raise PrivacyError("scale, weight bound and learning rate must be positive numbers")
+                raise PrivacyError("scale, weight bound and learning rate must be positive numbers [PR118]")

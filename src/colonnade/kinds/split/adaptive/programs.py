@@ -160,7 +160,7 @@ def _side(me: Owner, encoder: Learner | None, task: Adaptive, head: HeadLearner 
     if head is not None:
         return ActiveSide(head, encoder, task)
     if encoder is None:
-        raise DataError(f"{me.name} needs an encoder of its columns")
+        raise DataError(f"{me.name} needs an encoder of its columns [DA109]")
     return PassiveSide(encoder, me.name, task)
 
 
@@ -168,12 +168,12 @@ def _check(me: Owner, rows: Listed, task: Adaptive, head: HeadLearner | None) ->
     """Refuse what this owner holds before anything is sent."""
     if rows.places is not None:
         raise StudyError(
-            "embeddings of single people are told, so all parties must know whom: align with hidden = false"
+            "embeddings of single people are told, so all parties must know whom: align with hidden = false [ST407]"
         )
     if (me.name == task.active) != (head is not None):
-        raise DataError(f"the label is held by {task.active}, and by nobody else")
+        raise DataError(f"the label is held by {task.active}, and by nobody else [DA110]")
     if len(rows.ids) != task.rows:
         raise StudyError(
             f"{me.name} has another number of rows than the {task.rows} that the study says: set rows to the number of "
-            "people that all parties hold"
+            "people that all parties hold [ST408]"
         )

@@ -39,7 +39,9 @@ def shaped(raw: Matrix, sender: Sender, task: Adaptive, factor: float | None = N
     With a ``factor`` they are stretched by it, whatever they are like: for new people, of whom there may be few.
     """
     if not np.isfinite(raw).all():
-        raise DataError(f"the encoder of {sender.owner} gave an embedding that is not a finite number: lower its rate")
+        raise DataError(
+            f"the encoder of {sender.owner} gave an embedding that is not a finite number: lower its rate [DA111]"
+        )
     if not task.protected:
         return Shaped(raw, raw, 1.0, raw, Pairs.of(raw, task.compared) if task.adjust else None)
     clipped = clip_rows(raw, sender.clip)
@@ -57,7 +59,7 @@ class PassiveSide:
     def __init__(self, encoder: Learner, owner: str, task: Adaptive) -> None:
         self.encoder, self.task, self.sender = encoder, task, task.sender(owner)
         if encoder.width != self.sender.width:
-            raise DataError(f"the encoder of {owner} must give embeddings of {self.sender.width} numbers")
+            raise DataError(f"the encoder of {owner} must give embeddings of {self.sender.width} numbers [DA112]")
         self._steps = Steps(task.rule, task.rate)
         self._clusters = FuzzyMeans(task.classes)
         self._places: Places = np.zeros(0, dtype=np.int64)
@@ -76,7 +78,7 @@ class PassiveSide:
     def learn(self, slopes: Matrix) -> None:
         """One step of the encoder against the slopes that came back, and the two losses of its own."""
         if self._shaped is None:
-            raise ValueError("slopes come after embeddings")
+            raise ValueError("slopes come after embeddings [VA125]")
         own, task, size = self._shaped, self.task, len(slopes)
         total = slopes * own.factor
         if own.pairs is not None:
@@ -111,7 +113,7 @@ class ActiveSide:
 
     def __init__(self, head: HeadLearner, own: Learner | None, task: Adaptive) -> None:
         if own is not None and not task.columns:
-            raise DataError(f"the task does not say that {task.active} has columns of its own")
+            raise DataError(f"the task does not say that {task.active} has columns of its own [DA113]")
         self.head, self.own, self.task = head, own, task
         self.losses: list[float] = []
         self._steps = Steps(task.rule, task.rate)
@@ -123,7 +125,7 @@ class ActiveSide:
             blocks.append(self.own.embed(places))
         loss, slopes = self.head.slopes(places, np.hstack(blocks))
         if not np.isfinite(slopes).all():
-            raise DataError("the head's slopes are not finite numbers: lower its rate")
+            raise DataError("the head's slopes are not finite numbers: lower its rate [DA114]")
         self.losses.append(loss)
         ends = np.cumsum([block.shape[1] for block in blocks])
         parts = np.split(slopes, ends[:-1], axis=1)

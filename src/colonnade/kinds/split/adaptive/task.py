@@ -73,30 +73,32 @@ class Adaptive(OverMessages):
 
     def __post_init__(self) -> None:
         if self.active not in self.owners or tuple(sender.owner for sender in self.senders) != self.passives:
-            raise ValueError("every owner but the active one tells embeddings, in order")
+            raise ValueError("every owner but the active one tells embeddings, in order [VA126]")
         if not self.senders:
-            raise StudyError("embeddings need at least one party beside the one with the label")
+            raise StudyError("embeddings need at least one party beside the one with the label [ST409]")
         for sender in self.senders:
             if sender.width < 1 or not (math.isfinite(sender.clip) and sender.clip > 0):
-                raise StudyError(f"embeddings of {sender.owner} need at least one number, and a clip above 0")
+                raise StudyError(f"embeddings of {sender.owner} need at least one number, and a clip above 0 [ST410]")
         if not 1 <= self.batches <= self.rows:
-            raise StudyError(f"{self.rows} rows cannot be split into {self.batches} batches: change batch")
+            raise StudyError(f"{self.rows} rows cannot be split into {self.batches} batches: change batch [ST411]")
         if self.compared < 2:
-            raise StudyError("distances need at least two rows: raise compared")
+            raise StudyError("distances need at least two rows: raise compared [ST412]")
         if self.epochs < 1:
-            raise StudyError("embeddings are learned in at least one epoch: raise epochs")
+            raise StudyError("embeddings are learned in at least one epoch: raise epochs [ST413]")
         if self.noise < 0 or (self.rescale and not self.protected):
-            raise StudyError("embeddings are rescaled for the sake of their noise: without noise set rescale = false")
+            raise StudyError(
+                "embeddings are rescaled for the sake of their noise: without noise set rescale = false [ST414]"
+            )
         if self.adjust and self.classes < 2:
-            raise StudyError("embeddings are adjusted by classes, and numbers have none: set adjust = false")
+            raise StudyError("embeddings are adjusted by classes, and numbers have none: set adjust = false [ST415]")
         if not (math.isfinite(self.rate) and self.rate > 0):
-            raise StudyError("the rate of the encoders' steps must be above 0")
+            raise StudyError("the rate of the encoders' steps must be above 0 [ST416]")
         if not 0 <= self.confidence <= 1:
-            raise StudyError("a confidence lies between 0 and 1")
+            raise StudyError("a confidence lies between 0 and 1 [ST417]")
         largest = -(-self.rows // self.batches) * max(sender.width for sender in self.senders)
         if largest > _MOST_NUMBERS:
             raise StudyError(
-                f"embeddings of a batch do not fit one message of {_MOST_NUMBERS} numbers: take more batches"
+                f"embeddings of a batch do not fit one message of {_MOST_NUMBERS} numbers: take more batches [ST418]"
             )
 
     # --- who tells what
@@ -129,7 +131,7 @@ class Adaptive(OverMessages):
         The formula is proven for an epsilon below 1 only; it is here because the paper's figures rest on it.
         """
         if not (epsilon > 0 and 0 < delta < 1):
-            raise PrivacyError("a published budget needs an epsilon above 0, and a delta between 0 and 1")
+            raise PrivacyError("a published budget needs an epsilon above 0, and a delta between 0 and 1 [PR107]")
         return max(1, math.ceil(Fraction(2 * math.log(1.25 / delta)) / Fraction(epsilon) ** 2 * NOISE_UNIT))
 
     def variance(self, owner: str) -> int:
@@ -189,7 +191,7 @@ class Adaptive(OverMessages):
 
     def calibrated(self, budgets: Sequence[Budget]) -> Self:
         """Refused: no noise makes a promise true here."""
-        raise StudyError(f"{self.reason}; no noise keeps an epsilon, so state one for a single release instead")
+        raise StudyError(f"{self.reason}; no noise keeps an epsilon, so state one for a single release instead [ST419]")
 
     def adjustable(self, rows: int | None) -> Self:
         """Refused likewise."""

@@ -28,7 +28,7 @@ def whole_sum(learner: Learner, places: Places, slopes: Matrix, clip: float, rad
     if len(places) * radius >= _EXACT or learner.parameters > _MOST_NUMBERS:
         raise CapacityError(
             f"sums of gradients are exact up to {_MOST_NUMBERS:,} parameters and {_EXACT // radius:,} people a batch: "
-            "use a smaller encoder or more batches"
+            "use a smaller encoder or more batches [CA017]"
         )
     total = np.zeros(learner.parameters)
     factors = getattr(learner, "factors", None)  # only where gradients are products
@@ -87,7 +87,7 @@ def split_radius(radius: int) -> tuple[int, int]:
 def _enforced(whole: Matrix, radius: int) -> Matrix:
     """Rows of whole numbers; one whose squared norm is above that of the radius, in integers, becomes zero."""
     if radius > _LARGEST_RADIUS:
-        raise ValueError("squares of such a radius do not fit integers")
+        raise ValueError("squares of such a radius do not fit integers [VA129]")
     with np.errstate(over="ignore"):
         squares = np.einsum("ij,ij->i", whole, whole)
     whole[~(squares <= 2.0 * radius * radius)] = 0.0  # what is left fits 62 bits

@@ -81,7 +81,7 @@ class Statistics:
         width, outputs, told = found["centre"].size, found["weights"].size, arrays["told"]
         shapes = ((width, width), (width,), (outputs, width), (outputs,))
         if tuple(each.shape for each in found.values()) != shapes or not 0 <= int(told) <= width:
-            raise ValueError("the arrays of a head do not belong together")
+            raise ValueError("the arrays of a head do not belong together [VA130]")
         return cls(**found, told=int(told))
 
 
@@ -164,7 +164,9 @@ def _class_sums(rows: Matrix, labels: Labels, classes: int, odds: Fraction | Non
     counts, sums = members.sum(axis=0), members.T @ rows
     if odds is not None:
         if odds <= 1:
-            raise DataError("labels that were answered by chance alone cannot teach a head: raise the label epsilon")
+            raise DataError(
+                "labels that were answered by chance alone cannot teach a head: raise the label epsilon [DA115]"
+            )
         back = np.linalg.inv(chances(classes, odds))
         counts, sums = back @ counts, back @ sums
     # A class without people, or whose estimate says so, is put in the middle with the weight of one person.

@@ -228,23 +228,23 @@ def _check(name: str, encoding: Encoding | None, ids: Sequence[str], labels: Lab
     """Refuse what an owner holds if it does not fit the task; nothing has been sent yet."""
     active = name == task.active
     if active != (encoding is None):
-        raise DataError(f"embeddings are told to {task.active}, which needs no encoder here, by everybody else")
+        raise DataError(f"embeddings are told to {task.active}, which needs no encoder here, by everybody else [DA116]")
     if encoding is not None and encoding.width != task.sender(name).width:
-        raise DataError(f"the encoder of {name} gives embeddings of another width than the study says")
+        raise DataError(f"the encoder of {name} gives embeddings of another width than the study says [DA117]")
     learned = 0 if active or task.training == "none" else task.sender(name).parameters
     if learned and getattr(encoding, "parameters", 0) != learned:
-        raise DataError(f"the encoder of {name} learns another number of parameters than the study says")
+        raise DataError(f"the encoder of {name} learns another number of parameters than the study says [DA118]")
     if (active and task.new == "no") != (labels is not None):
-        raise DataError(f"the label is held by {task.active}, and by nobody else")
+        raise DataError(f"the label is held by {task.active}, and by nobody else [DA119]")
     mine = len(ids)
     if mine != task.rows and task.new == "no":
         raise StudyError(
             f"{name} has {mine} rows and the study says {task.rows}: batches rest on that number, so set rows to the "
-            "number of people that all parties hold"
+            "number of people that all parties hold [ST430]"
         )
     if labels is None:
         return
     if labels.shape != (mine,):
-        raise DataError(f"{name} must have one label for each of its rows")
+        raise DataError(f"{name} must have one label for each of its rows [DA120]")
     if task.classes and not (labels.size and labels.min() >= 0 and labels.max() < task.classes):
-        raise DataError(f"a label of {name} is none of the {task.classes} classes of the study")
+        raise DataError(f"a label of {name} is none of the {task.classes} classes of the study [DA121]")

@@ -75,20 +75,22 @@ class Schedule(OverMessages):
 
     def __post_init__(self) -> None:
         if self.active not in self.owners or tuple(sender.owner for sender in self.senders) != self.passives:
-            raise ValueError("every owner but the active one is a sender, in order")
+            raise ValueError("every owner but the active one is a sender, in order [VA131]")
         if self.trust.committee:
-            raise ValueError("nobody holds shares of embeddings that are told")
+            raise ValueError("nobody holds shares of embeddings that are told [VA132]")
         self._check_senders()
         self._check_times()
         if self.classes == 1 or self.classes < 0:
-            raise StudyError("a label has at least two classes")
+            raise StudyError("a label has at least two classes [ST431]")
         if self.training != "none" and not self.classes:
-            raise StudyError("encoders are trained against classes, and the label is a number: use training = none")
+            raise StudyError(
+                "encoders are trained against classes, and the label is a number: use training = none [ST432]"
+            )
         if self.training != "none" and self.label_odds is not None and self.label_odds <= 1:
-            raise StudyError("labels that are answered by chance alone teach nothing: raise the label epsilon")
+            raise StudyError("labels that are answered by chance alone teach nothing: raise the label epsilon [ST433]")
         for name, part in (("share", self.share), ("first_share", self.first_share)):
             if not 0 < part < 1:
-                raise StudyError(f"{name} must lie between 0 and 1, both excluded")
+                raise StudyError(f"{name} must lie between 0 and 1, both excluded [ST434]")
         for name, value in (
             ("learning_rate", self.learning_rate),
             ("gradient_clip", self.gradient_clip),
@@ -96,30 +98,34 @@ class Schedule(OverMessages):
             ("stretch", self.stretch),
         ):
             if not 0 < value < math.inf:
-                raise StudyError(f"{name} must be a finite number above 0")
+                raise StudyError(f"{name} must be a finite number above 0 [ST435]")
         if not 0 <= self.contrast < math.inf:
-            raise StudyError("contrast must be a finite number, not negative")
+            raise StudyError("contrast must be a finite number, not negative [ST436]")
 
     def _check_senders(self) -> None:
         for sender in self.senders:
             if sender.width < 1 or not 0 < sender.clip < math.inf:
-                raise StudyError(f"the embeddings of {sender.owner} need a width of at least 1 and a clip above 0")
+                raise StudyError(
+                    f"the embeddings of {sender.owner} need a width of at least 1 and a clip above 0 [ST437]"
+                )
             if not 1 <= self.radius(sender.owner) < 2**31 or sender.width * self.radius(sender.owner) ** 2 >= 2**62:
-                raise StudyError(f"the clip of {sender.owner} does not fit steps of 2^-{self.bits}: scale its encoder")
+                raise StudyError(
+                    f"the clip of {sender.owner} does not fit steps of 2^-{self.bits}: scale its encoder [ST438]"
+                )
             if self.training != "none" and sender.parameters < 1:
-                raise StudyError(f"the encoder of {sender.owner} has nothing to learn: use training = none")
+                raise StudyError(f"the encoder of {sender.owner} has nothing to learn: use training = none [ST439]")
 
     def _check_times(self) -> None:
         if not 1 <= self.batches <= max(1, self.rows):
-            raise StudyError(f"{self.rows} rows cannot be split into {self.batches} batches")
+            raise StudyError(f"{self.rows} rows cannot be split into {self.batches} batches [ST440]")
         if not 1 <= self.releases <= _MOST_TIMES:
-            raise StudyError(f"embeddings are told between 1 and {_MOST_TIMES:,} times: change releases")
+            raise StudyError(f"embeddings are told between 1 and {_MOST_TIMES:,} times: change releases [ST441]")
         if (self.training == "none") != (self.epochs == 0) or not 0 <= self.epochs <= _MOST_TIMES:
-            raise StudyError(f"encoders that learn need between 1 and {_MOST_TIMES:,} epochs, others none")
+            raise StudyError(f"encoders that learn need between 1 and {_MOST_TIMES:,} epochs, others none [ST442]")
         if self.training == "rounds" and self.releases < self.epochs:
-            raise StudyError("in rounds an embedding is told in every epoch: releases must be at least epochs")
+            raise StudyError("in rounds an embedding is told in every epoch: releases must be at least epochs [ST443]")
         if self.new != "no" and (self.training != "none" or self.stage or self.releases != 1):
-            raise StudyError("embeddings of new people are told once, by encoders that do not learn")
+            raise StudyError("embeddings of new people are told once, by encoders that do not learn [ST444]")
 
     # --- who
 

@@ -122,7 +122,7 @@ class Embeddings(Schedule):
     def adjustable(self, rows: int | None) -> Self:
         """The task itself, unless it has no noise."""
         if self.new == "clear":
-            raise StudyError("embeddings of new people are told without noise, so there is none to adjust")
+            raise StudyError("embeddings of new people are told without noise, so there is none to adjust [ST445]")
         return super().adjustable(rows)
 
     # --- what sessions, studies and records ask

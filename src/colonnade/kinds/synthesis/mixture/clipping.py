@@ -76,9 +76,11 @@ class Joint:
         """Refuse clips for which an inverse root could come out negative, or C times it be too long to compare."""
         largest_root = Fraction(self.ulps) ** 2 * Fraction(self.most, 1 << ROOT_BITS)
         if largest_root > ((1 << ROOT_BITS) - 1) ** 2:
-            raise PrivacyError("so large clips of owners leave too few bits for a joint norm: lower them")
+            raise PrivacyError("so large clips of owners leave too few bits for a joint norm: lower them [PR119]")
         if self._compared_bits > LONGEST:
-            raise PrivacyError(f"a joint clip of {self.clip:g} has too many bits to be compared on shares: lower it")
+            raise PrivacyError(
+                f"a joint clip of {self.clip:g} has too many bits to be compared on shares: lower it [PR120]"
+            )
 
     @property
     def _compared_bits(self) -> int:

@@ -89,7 +89,7 @@ def from_moments(middle: NDArray[np.float64], spread: NDArray[np.float64], famil
     if isinstance(family, Gaussian):
         return np.column_stack([middle, 0.5 * np.log(spread)])
     if not isinstance(family, Beta):
-        raise TypeError(f"{family} has no moments")
+        raise TypeError(f"{family} has no moments [VA142]")
     inside, variance = INSIDE + (1 - 2 * INSIDE) * middle, (1 - 2 * INSIDE) ** 2 * spread
     certainty = inside * (1 - inside) / variance - 1
     return np.log(np.column_stack([inside * certainty, (1 - inside) * certainty]))

@@ -74,7 +74,7 @@ def families_of(schema: Schema, chosen: Mapping[str, str] | None = None) -> dict
 
 def _family(name: str, column: Column, choice: str | None) -> Family:
     if not isinstance(choice, str | None):
-        raise StudyError(f"the family of column {name!r} must be a text, not {choice!r}")
+        raise StudyError(f"the family of column {name!r} must be a text, not {choice!r} [ST494]")
     word, _, count = (choice or "").partition(":")
     if isinstance(column, Number):
         if word in ("", "beta") and not count:
@@ -87,12 +87,16 @@ def _family(name: str, column: Column, choice: str | None) -> Family:
         return Categorical(len(column.values))
     elif isinstance(column, Flag) and choice in (None, "bernoulli"):
         return Bernoulli()
-    raise StudyError(f"column {name!r} cannot be described by {choice!r}; a {column.kind} takes {_WORDS[type(column)]}")
+    raise StudyError(
+        f"column {name!r} cannot be described by {choice!r}; a {column.kind} takes {_WORDS[type(column)]} [ST495]"
+    )
 
 
 def _whole(name: str, count: str, usual: int) -> int:
     if not count:
         return usual
     if not (count.isascii() and count.isdigit() and len(count) < 6 and 2 <= int(count) <= _MOST):
-        raise StudyError(f"the family of column {name!r} needs a whole number from 2 to {_MOST} after the colon")
+        raise StudyError(
+            f"the family of column {name!r} needs a whole number from 2 to {_MOST} after the colon [ST496]"
+        )
     return int(count)

@@ -34,7 +34,7 @@ def densities(logs: Array, task: Mixture, owner: str, log_weights: Array | None 
     if not first:
         return np.asarray(np.floor(_finite(ratio) * float(1 << task.fraction)), dtype=np.int64)
     if log_weights is None:
-        raise ValueError("the first owner multiplies the weights of the components in")
+        raise ValueError("the first owner multiplies the weights of the components in [VA143]")
     weights = np.exp(log_weights - log_weights.max())
     shares = _finite(ratio * (weights / weights.sum()))
     found = np.asarray(np.floor(shares * float(whole)), dtype=np.int64)

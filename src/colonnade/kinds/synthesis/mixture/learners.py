@@ -73,7 +73,9 @@ class VariationalLearner(_Learner):
     def __init__(self, owners: Sequence[str], variational: Variational, *, linear: bool = False) -> None:
         super().__init__(owners, variational.model)
         if linear and not all(own.linear for own in variational.model.owns):
-            raise StudyError("derivatives of Gaussian columns are not linear in statistics; sum derivatives instead")
+            raise StudyError(
+                "derivatives of Gaussian columns are not linear in statistics; sum derivatives instead [ST497]"
+            )
         self._linear = linear
         self.variational = variational
         self._drawn = variational.draw()
@@ -141,7 +143,7 @@ class ExpectationLearner(_Learner):
 
     def linear(self, owner: str) -> Linear:
         """Statistics are summed as they are, so nobody asks for this."""
-        raise StudyError("expectation maximisation has no derivatives; sum statistics instead")
+        raise StudyError("expectation maximisation has no derivatives; sum statistics instead [ST498]")
 
     def step(self, sums: Matrix) -> None:
         """The next parameters, from the noisy sums of one round, (K, 1 + q of all owners)."""

@@ -199,7 +199,7 @@ def _fitting(batch: Places, task: Mixture, rows: int) -> list[Places]:
     """The people of a batch in pieces; all batches have the same number of pieces, and the last ones may be empty."""
     pieces, size = task.pieces(rows)
     if len(batch) > pieces * size:
-        raise ProtocolError("a drawn batch is larger than any that was to be expected; start the study again")
+        raise ProtocolError("a drawn batch is larger than any that was to be expected; start the study again [MS039]")
     return [batch[start : start + size] for start in range(0, pieces * size, size)]
 
 

@@ -63,13 +63,15 @@ class StartedMixture(InStages):
 
     def __post_init__(self) -> None:
         if not 0 < self.share < 1:
-            raise StudyError(f"the marginals take a share of the price between 0 and 1, not {self.share}")
+            raise StudyError(f"the marginals take a share of the price between 0 and 1, not {self.share} [ST499]")
         if self.first.hidden:
-            raise StudyError("a mixture is of people whom all parties know, so its marginals cannot hide them")
+            raise StudyError("a mixture is of people whom all parties know, so its marginals cannot hide them [ST500]")
         if (self.first.trust, self.first.law) != (self.second.trust, self.second.law):
-            raise StudyError("the marginals and the rounds are of the same participants, with noise of the same law")
+            raise StudyError(
+                "the marginals and the rounds are of the same participants, with noise of the same law [ST501]"
+            )
         if self.first.rows_limit != self.second.rows_limit:
-            raise StudyError("the marginals and the rounds allow the same number of people")
+            raise StudyError("the marginals and the rounds allow the same number of people [ST502]")
 
     @property
     def last(self) -> Mixture:

@@ -62,7 +62,8 @@ def merged(
     """Components merged to fewer: each joins the one under whose chances people drawn from it are most likely."""
     if len(weights) < components:
         raise StudyError(
-            f"a fit of {len(weights)} components cannot start a mixture of {components}; ask for at most as many"
+            f"a fit of {len(weights)} components cannot start a mixture of {components}; ask for "
+            "at most as many [ST503]"
         )
     joined = np.hstack(tables)
     ends = np.cumsum([0, *(table.shape[1] for table in tables)])

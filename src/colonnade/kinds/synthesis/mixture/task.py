@@ -269,7 +269,7 @@ class Mixture(InRounds):
         if total >= 2**62:
             raise CapacityError(
                 f"sums may need {total.bit_length() + 1} bits and 63 are available: lower bits ({self.bits}) or "
-                f"vector_bits ({self.vector_bits})"
+                f"vector_bits ({self.vector_bits}) [CA025]"
             )
         return total
 
@@ -371,30 +371,34 @@ class Mixture(InRounds):
 
     def __post_init__(self) -> None:
         if len(self.parts) < 2 or self.owners != self.trust.owners:
-            raise PrivacyError("a mixture needs two owners or more, each with its columns, in the order of the trust")
+            raise PrivacyError(
+                "a mixture needs two owners or more, each with its columns, in the order of the trust [PR121]"
+            )
         if self.sampling not in ("poisson", "disjoint", "all") or self.vectors not in get_args(Vectors):
-            raise PrivacyError("a mixture samples poisson, disjoint or all, and sums statistics or derivatives")
+            raise PrivacyError("a mixture samples poisson, disjoint or all, and sums statistics or derivatives [PR122]")
         if self.linear and (self.shrink_bits < 6 or any(part.statistics <= part.width for part in self.parts)):
-            raise PrivacyError("linear derivatives need 22 or more bits (vector_bits) and a constant statistic")
+            raise PrivacyError("linear derivatives need 22 or more bits (vector_bits) and a constant statistic [PR123]")
         if not 1 <= self.batch <= self.rows:
-            raise PrivacyError(f"a batch holds 1 to {self.rows} of the rows, not {self.batch}")
+            raise PrivacyError(f"a batch holds 1 to {self.rows} of the rows, not {self.batch} [PR124]")
         if self.rounds < 1 or self.components < 1:
-            raise PrivacyError("rounds and components must be positive whole numbers")
+            raise PrivacyError("rounds and components must be positive whole numbers [PR125]")
         if not (16 <= self.fraction <= 26 and 8 <= self.bits <= self.fraction) or not 1 <= self.vector_bits <= 28:
-            raise PrivacyError("densities have 16 to 26 fractional bits, responsibilities 8 or more, vectors 1 to 28")
+            raise PrivacyError(
+                "densities have 16 to 26 fractional bits, responsibilities 8 or more, vectors 1 to 28 [PR126]"
+            )
         if 2 * self.precision.whole < 1 << self.fraction:
-            raise PrivacyError("so many owners and components need more fractional bits (fraction)")
+            raise PrivacyError("so many owners and components need more fractional bits (fraction) [PR127]")
         if 8 * self.precision.slack > 1:
-            raise PrivacyError("so many components need more bits of responsibilities (bits)")
+            raise PrivacyError("so many components need more bits of responsibilities (bits) [PR128]")
         joint = () if self.joint_clip is None else (self.joint_clip,)
         for value in (self.floor, *joint, *(part.clip for part in self.parts)):
             if not 0 < value < math.inf:
-                raise PrivacyError("the floor and the clips must be positive numbers")
+                raise PrivacyError("the floor and the clips must be positive numbers [PR129]")
         for part in self.parts:
             if part.width > _WIDEST:
                 raise PrivacyError(
                     f"{part.owner} would add {part.width:,} numbers for each component, and {_WIDEST:,} is the most: "
-                    "describe its columns by fewer values or bins"
+                    "describe its columns by fewer values or bins [PR130]"
                 )
         if self.joint is not None:
             self.joint.check()

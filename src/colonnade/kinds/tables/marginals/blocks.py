@@ -51,43 +51,44 @@ def check_columns(coded: Sequence[Coded], owners: Sequence[str], label: int | No
     """Refuse columns out of order, columns of one value, and a label that is none of them."""
     order = [owners.index(column.owner) if column.owner in owners else -1 for column in coded]
     if -1 in order or order != sorted(order):
-        raise StudyError("coded columns stand owner by owner, in the order of the parties of the study")
+        raise StudyError("coded columns stand owner by owner, in the order of the parties of the study [ST473]")
     if small := next((column for column in coded if column.size < 2), None):
         raise StudyError(
-            f"column {small.name!r} of {small.owner} has a single value, so there is nothing to learn: leave it out"
+            f"column {small.name!r} of {small.owner} has a single value, so there is nothing to "
+            "learn: leave it out [ST474]"
         )
     if label is not None and not 0 <= label < len(coded):
-        raise StudyError(f"the label is one of {len(coded)} coded columns, not number {label}")
+        raise StudyError(f"the label is one of {len(coded)} coded columns, not number {label} [ST475]")
 
 
 def check_blocks(asked: Sequence[Asked], sizes: Sequence[int], label: int | None) -> None:
     """Refuse blocks that are none, that are asked for twice, or that are too large."""
     if not asked:
-        raise StudyError("no marginal is asked for: name at least one block of columns")
+        raise StudyError("no marginal is asked for: name at least one block of columns [ST476]")
     if len({block.columns for block in asked}) != len(asked):
-        raise StudyError("a block of columns is asked for twice: a larger weight makes it more exact instead")
+        raise StudyError("a block of columns is asked for twice: a larger weight makes it more exact instead [ST477]")
     for block in asked:
         _check_block(block, sizes, label)
     if (cells := sum(cells_of(block.columns, sizes) for block in asked)) > MOST_CELLS:
         raise CapacityError(
             f"all blocks together have {cells} cells and at most {MOST_CELLS} can be opened: ask for fewer blocks or "
-            "use fewer bins"
+            "use fewer bins [CA021]"
         )
 
 
 def _check_block(block: Asked, sizes: Sequence[int], label: int | None) -> None:
     columns = block.columns
     if list(columns) != sorted(set(columns)) or not set(columns) <= set(range(len(sizes))):
-        raise StudyError(f"a block names its columns once and in ascending order, by places below {len(sizes)}")
+        raise StudyError(f"a block names its columns once and in ascending order, by places below {len(sizes)} [ST478]")
     if isinstance(block.weight, bool) or not isinstance(block.weight, int) or block.weight < 1:
-        raise StudyError(f"the weight of a block is a whole number above zero, not {block.weight!r}")
+        raise StudyError(f"the weight of a block is a whole number above zero, not {block.weight!r} [ST479]")
     if len(columns) > 3 or (len(columns) == 3 and label not in columns):
         raise StudyError(
-            "a block has at most two columns, or two and the label: ask for the pairs of its columns instead"
+            "a block has at most two columns, or two and the label: ask for the pairs of its columns instead [ST480]"
         )
     if (cells := cells_of(columns, sizes)) > MOST_CELLS_OF_BLOCK:
         raise CapacityError(
-            f"a block has {cells} cells and at most {MOST_CELLS_OF_BLOCK} can be asked for: use fewer bins"
+            f"a block has {cells} cells and at most {MOST_CELLS_OF_BLOCK} can be asked for: use fewer bins [CA022]"
         )
 
 

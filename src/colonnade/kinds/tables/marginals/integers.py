@@ -83,7 +83,7 @@ class OwnColumns:
         if len(found) and not ((found >= 0) & (found < size) & (found == np.floor(found))).all():
             raise DataError(
                 f"a coded column of {self.owner} holds something that is none of its codes: code its table by the "
-                "schema of the study"
+                "schema of the study [DA130]"
             )
         return found
 

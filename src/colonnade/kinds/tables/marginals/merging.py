@@ -30,13 +30,13 @@ class Merge:
     def check(self, fine: int, name: str) -> None:
         """Refuse a merge that is none, for a column with so many codes."""
         if self.apart is not None and not 0 <= self.apart < fine:
-            raise StudyError(f"the code of {name!r} that stays apart is one of {fine}, not number {self.apart}")
+            raise StudyError(f"the code of {name!r} that stays apart is one of {fine}, not number {self.apart} [ST481]")
         if not 2 <= self.size <= fine:
             raise StudyError(
-                f"the {fine} codes of {name!r} are merged to as many or fewer, at least 2, not {self.size}"
+                f"the {fine} codes of {name!r} are merged to as many or fewer, at least 2, not {self.size} [ST482]"
             )
         if self.apart is not None and self.size < 3 <= fine:
-            raise StudyError(f"a code of {name!r} stays apart, so at least 3 codes are left of more than 2")
+            raise StudyError(f"a code of {name!r} stays apart, so at least 3 codes are left of more than 2 [ST483]")
 
 
 def merged_codes(first: NoisyMarginals, merges: Sequence[Merge]) -> tuple[tuple[int, ...], ...]:

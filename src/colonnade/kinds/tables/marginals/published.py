@@ -64,5 +64,7 @@ class NoisyMarginals:
     def _asked(self, columns: tuple[int, ...]) -> Asked:
         found = next((block for block in self.task.asked if block.columns == columns), None)
         if found is None:
-            raise StudyError("the number of people was not among the marginals that were asked for: ask for it too")
+            raise StudyError(
+                "the number of people was not among the marginals that were asked for: ask for it too [ST484]"
+            )
         return found

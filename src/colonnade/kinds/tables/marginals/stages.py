@@ -61,13 +61,17 @@ class StagedMarginals(InStages):
     def __post_init__(self) -> None:
         merged = [(column.owner, column.name) for column in self.second.coded]
         if [(column.owner, column.name) for column in self.fine] != merged or len(self.merges) != len(merged):
-            raise StudyError("both stages are about the same columns in the same order, with one merge for each")
+            raise StudyError(
+                "both stages are about the same columns in the same order, with one merge for each [ST485]"
+            )
         if len(self.first) != len(merged) + 1:
-            raise StudyError("the first stage has a weight for the count and one for each column")
+            raise StudyError("the first stage has a weight for the count and one for each column [ST486]")
         for column, merge, left in zip(self.fine, self.merges, self.second.coded, strict=True):
             merge.check(column.size, column.name)
             if merge.size != left.size:
-                raise StudyError(f"{column.name!r} is merged to {merge.size} codes and asked about with {left.size}")
+                raise StudyError(
+                    f"{column.name!r} is merged to {merge.size} codes and asked about with {left.size} [ST487]"
+                )
 
     @classmethod
     def planned(
@@ -75,7 +79,7 @@ class StagedMarginals(InStages):
     ) -> Self:
         """The task in which the first stage takes about this share of the price, all its cells equally exact."""
         if not 0 < share < 1:
-            raise StudyError(f"the first stage takes a share of the price between 0 and 1, not {share}")
+            raise StudyError(f"the first stage takes a share of the price between 0 and 1, not {share} [ST488]")
         price = share / (1 - share) * second.sensitivity.l2_squared
         # A weight w is worth w^2 (1 - 1/n) n^2 for a column, w^2 for the count, and w^2 if there are two values.
         scales = [1, *(2 if column.size == 2 else column.size**2 for column in fine)]

@@ -72,7 +72,7 @@ class Marginals(OnShares):
 
     def __post_init__(self) -> None:
         if self.law not in NORMAL_LAWS:
-            raise StudyError(f"unknown noise {self.law!r} for marginals; choose from {', '.join(NORMAL_LAWS)}")
+            raise StudyError(f"unknown noise {self.law!r} for marginals; choose from {', '.join(NORMAL_LAWS)} [ST489]")
         check_columns(self.coded, self.trust.owners, self.label)
         check_blocks(self.asked, self.sizes, self.label)
 
@@ -246,7 +246,7 @@ class Marginals(OnShares):
         if bound >= 2**62:
             raise CapacityError(
                 f"sums of marginals may need {bound.bit_length() + 1} bits and 63 are available: lower the weights or "
-                f"the row limit ({self.rows_at_most})"
+                f"the row limit ({self.rows_at_most}) [CA023]"
             )
         return bound
 
@@ -407,7 +407,9 @@ class AdjustedMarginals(Adjustable):
         root = Fraction(math.isqrt(int((1 << 64) / self.task.coarseness)), 1 << 32)
         scale = self.task.additive.most_scale(Fraction(error) * (self.people or 1) * root)
         if not scale:
-            raise StudyError(f"noise of deviation {error:g} is finer than this study's integers: raise the weights")
+            raise StudyError(
+                f"noise of deviation {error:g} is finer than this study's integers: raise the weights [ST490]"
+            )
         return replace(self, task=self.task.with_noise(scale))
 
     def with_multiplier(self, multiplier: float) -> AdjustedMarginals:

@@ -1,0 +1,139 @@
+"""Every sentence of an error has a code of its own, and one page lists all of them as they stand in the source."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from colonnade import errors
+from colonnade.cli.output import complain
+from colonnade.disk.reading import short
+from colonnade.harmless import harmless
+from tests.errors import check_said, raises
+from tools import error_codes
+
+WITHOUT = {
+    "AssertionError",  # what cannot happen
+    "AttributeError",  # as Python itself says it
+    "ConnectionError",
+    "ModuleNotFoundError",
+    "OSError",
+    "RuntimeError",
+    "TimeoutError",
+    "TimeoutExpired",
+}
+"""Classes whose errors are caught where they are due, and shown to nobody."""
+
+
+def test_a_code_stands_once() -> None:
+    assert not error_codes.problems(error_codes.collected())
+
+
+def test_no_error_is_made_from_a_literal_without_a_code() -> None:
+    assert not error_codes.uncoded()
+    assert error_codes.raised_without_letters() == WITHOUT
+
+
+def test_the_page_is_as_the_source() -> None:
+    found = error_codes.collected()
+    there = error_codes.PAGE.read_text(encoding="utf-8")
+    gone = error_codes.listed_codes() - {one.code for one in found}
+    assert gone <= error_codes.retired_codes(), f"{gone} are gone: {error_codes.COMMAND} retires them"
+    assert there == error_codes.page(found, error_codes.retired_codes()), f"run {error_codes.COMMAND}"
+
+
+def test_the_letters_are_those_that_errors_know() -> None:
+    assert set(error_codes.CLASSES) == set(errors.PREFIXES)
+    named = {name for names in error_codes.CLASSES.values() for name in names.split(", ")}
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]
+    assert {kind.__name__ for kind in kinds if issubclass(kind, errors.ColonnadeError)} <= named
+
+
+def test_an_error_has_its_code_at_the_end_and_knows_it() -> None:
+    error = errors.StudyError("the study is wrong [ST104]")
+    assert (str(error), error.code) == ("the study is wrong [ST104]", "ST104")
+    assert errors.StudyError("bare").code is None
+    assert errors.StudyError().code is None
+
+
+def test_of_several_codes_the_first_is_kept() -> None:
+    inner = errors.DataError("bank.csv: no rows [DA001]")
+    assert str(errors.StudyError(f"bank: {inner} [ST002]")) == "bank: bank.csv: no rows [DA001]"
+    assert str(errors.StudyError(f"{inner}; nothing was sent [ST002]")) == "bank.csv: no rows; nothing was sent [DA001]"
+    assert str(errors.StudyError(f"{inner}; nothing was sent")) == "bank.csv: no rows; nothing was sent [DA001]"
+    assert str(type(inner)(*inner.args)) == str(inner)
+
+
+def test_brackets_that_are_no_code_stay() -> None:
+    said = "add [align], [XY123] or [ST1234] to x[ST104]"
+    assert str(errors.StudyError(said)) == said
+    assert errors.without_code(f"{said} [ST104]") == said
+
+
+@pytest.mark.parametrize("length", [990, 1000, 5000])
+def test_a_sentence_that_is_cut_keeps_its_code(length: int) -> None:
+    said = "x" * length + " [ST104]"
+    assert short(said).endswith("x [ST104]" if len(said) <= 1000 else "x... [ST104]")
+    assert harmless(said).endswith("x [ST104]" if len(said) <= 1000 else "x [...] [ST104]")
+    assert len(harmless(said)) <= 1000
+
+
+def test_peers_are_told_no_code_of_what_is_not_public() -> None:
+    assert errors.DataError("a cell is wrong [DA001]").for_peers == errors.CANNOT_GO_ON
+    assert errors.code_of(errors.CANNOT_GO_ON) is None
+    assert errors.code_of(errors.NO_PART) is None
+    assert errors.ProtocolError("a message is wrong [MS001]").for_peers.endswith("[MS001]")
+
+
+def test_a_command_ends_its_sentence_with_the_code(capsys: pytest.CaptureFixture[str]) -> None:
+    assert complain(errors.StudyError("the study is wrong [ST104]")) == 13
+    assert capsys.readouterr().err == "colonnade: the study is wrong [ST104]\n"
+    complain(errors.Interrupted())
+    check_said(capsys.readouterr().err, _code_in("cli/output.py", "interrupted"))
+    complain(ZeroDivisionError("data"))
+    check_said(capsys.readouterr().err, _code_in("cli/output.py", "fault of Colonnade"), "ZeroDivisionError")
+
+
+def _code_in(path: str, words: str) -> str:
+    (found,) = [one.code for one in error_codes.collected() if path in one.place and words in one.sentence]
+    return found
+
+
+def test_a_new_sentence_gets_the_next_number_and_one_that_is_gone_is_retired(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, page = tmp_path / "src", tmp_path / "page.md"
+    source.mkdir()
+    module = source / "one.py"
+    for name, value in {"ROOT": tmp_path, "SOURCES": (source,), "PAGE": page}.items():
+        monkeypatch.setattr(error_codes, name, value)
+    monkeypatch.setattr("sys.argv", ["error_codes", "--write"])
+
+    module.write_text('raise StudyError(f"{self.path} is wrong [ST000]")\nraise StudyError("so it is [ST000]")\n')
+    assert error_codes.main() == 0
+    assert re.findall(r"\[(ST\d+)\]", module.read_text()) == ["ST001", "ST002"]
+    assert "| `ST001` | `{path} is wrong` |" in page.read_text()
+
+    module.write_text('raise StudyError(f"{self.path} is wrong [ST001]")\n')
+    assert error_codes.main() == 0
+    assert error_codes.retired_codes() == {"ST002"}
+
+    module.write_text('raise StudyError("new [ST000]")\nraise StudyError("more [ST001]")\n')
+    assert error_codes.main() == 0
+    assert re.findall(r"\[(ST\d+)\]", module.read_text()) == ["ST003", "ST001"]
+
+    for wrong in ('StudyError("bare")', 'StudyError("other [DA001]")', 'StudyError("again [ST002]")'):
+        module.write_text(f"raise {wrong}\n")
+        assert error_codes.main() == 1
+
+
+def test_tests_name_codes() -> None:
+    with raises(errors.StudyError, "ST104", ("bank", 3)) as failed:
+        raise errors.StudyError("bank has 3 rows [ST104]")
+    assert failed.value.code == "ST104"
+    check_said(failed.value, "ST103|ST104")
+    for wrong in (("ST103",), ("ST104", "shop"), ("bank",)):
+        with pytest.raises(AssertionError):
+            check_said(failed.value, *wrong)

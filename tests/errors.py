@@ -1,0 +1,50 @@
+"""What an error said: its code, which stays the same when its sentence is improved, and the names in it.
+
+All sentences stand with their codes in ``docs/reference/error-codes.md``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from colonnade.errors import code_of
+
+_CODES = re.compile(r"[A-Z]{2}(?:\d{3}|\*)(?:\|[A-Z]{2}(?:\d{3}|\*))*")
+
+
+def check_said(sentence: object, *said: Any) -> None:
+    """Fail unless a sentence has a given code, or one of ``"ST104|ST105"``, and holds every name that is given too.
+
+    ``"ST*"`` stands for any code of its class, where a test makes up what is wrong. Codes and names may stand in tuples
+    and lists, as they do in cases of ``parametrize``.
+    """
+    text = str(sentence)
+    given = list(_flat(said))
+    codes = {code for one in given if _CODES.fullmatch(one) for code in one.split("|")}
+    assert codes, f"no code is given, and the sentence is: {text}"
+    found = code_of(text)
+    assert found is not None, f"there is no code in: {text}"
+    assert codes & {found, f"{found[:2]}*"}, f"{found} is not {' or '.join(sorted(codes))}: {text}"
+    for name in given:
+        assert _CODES.fullmatch(name) or name in text, f"{name!r} is not in: {text}"
+
+
+def _flat(said: Iterable[Any]) -> Iterator[str]:
+    for one in said:
+        if isinstance(one, tuple | list | set | frozenset):
+            yield from _flat(one)
+        else:
+            yield str(one)
+
+
+@contextmanager
+def raises(kind: type[Any] | tuple[type[Any], ...], *said: Any) -> Iterator[pytest.ExceptionInfo[Any]]:
+    """``pytest.raises``, and the error has the code and the names given: ``raises(StudyError, "ST104", "bank")``."""
+    with pytest.raises(kind) as failed:
+        yield failed
+    check_said(failed.value, *said)
