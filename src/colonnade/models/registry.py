@@ -227,7 +227,9 @@ def only(name: str) -> Any:
     """What the first kind that has something under a name of :attr:`Kind.more` has there; an error if none has."""
     found = next((found for row in rows() if (found := dict(row.more).get(name))), None)
     if found is None:
-        raise StudyError(f"no kind of study that is installed here has {name!r}; install Colonnade as it was published")
+        raise StudyError(
+            f"no kind of study that is installed here has {name!r}: install Colonnade as it was published [ST619]"
+        )
     return resolve(found)
 
 

@@ -55,7 +55,8 @@ class SplitViews(ModelViews):
         encoded = [party for party in needed if model.feature_schema(party) is not None]
         if missing := [party for party in encoded if party not in model.encoders_]:
             raise StudyError(
-                f"the attack needs what {', '.join(missing)} kept of the model: give each party's kept file by --kept [ST012]"
+                f"the attack needs what {', '.join(missing)} kept of the model: give each party's kept "
+                "file by --kept [ST012]"
             )
 
     def published(self, model: SplitModel) -> bool:

@@ -47,7 +47,9 @@ def convert(path: str | os.PathLike[str]) -> Converted | None:
     with file.writing() as base:  # a writer waits from here on, and the file on disk is still the old one
         kept, before = _keep(file.path, version)
         if (rows(base), head(base)) != before:
-            raise LedgerError(f"{file.path} would hold something else after it was converted; nothing was changed")
+            raise LedgerError(
+                f"{file.path} would hold something else after it was converted; nothing was changed [LE040]"
+            )
     file.verify()
     return Converted(version, kept, len(before[0]), before[1])
 
@@ -66,11 +68,15 @@ def _keep(path: Path, version: int) -> tuple[Path, tuple[list[tuple[object, ...]
             old.backup(new)
             new.execute("PRAGMA journal_mode = DELETE")  # so that the copy is one file
             if version_of(new) != version:
-                raise LedgerError(f"{path} was converted by another process meanwhile: look at it with `ledger show`")
+                raise LedgerError(
+                    f"{path} was converted by another process meanwhile: look at it with `ledger show` [LE041]"
+                )
             found = rows(new), head(new)
         with copy.open("rb") as written:
             os.fsync(written.fileno())
         if not writing.claim(copy, kept):
-            raise LedgerError(f"there is {kept} already, and it may be the only copy: keep it under another name")
+            raise LedgerError(
+                f"there is {kept} already, and it may be the only copy: keep it under another name [LE042]"
+            )
     writing.sync_folder(kept.parent)
     return kept, found

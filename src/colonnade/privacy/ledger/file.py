@@ -145,8 +145,8 @@ class LedgerFile:
             _check_regular(self.path)
             if self.path.stat().st_size == 0:
                 raise LedgerError(
-                    f"{self.path} is empty or has been emptied: put the ledger back from a copy; only if this party "
-                    "has never taken part in a study, delete the empty file [LE013]"
+                    f"{self.path} is empty or has been emptied: put the ledger back from a copy; a party that "
+                    "has never taken part in a study can name another file as its `ledger` [LE013]"
                 )
             if (kept := self._kept()) is not None and way == "mode=rw":
                 yield kept

@@ -57,7 +57,7 @@ class Counted:
                 base.execute(f"PRAGMA user_version={_VERSION}")
             elif version != _VERSION:
                 raise StorageError(
-                    f"{path} was written by another program, or by another release: move it away [SO028]"
+                    f"{path} was written by another program, or by another release: put it back from a copy [SO028]"
                 )
 
     @contextmanager
