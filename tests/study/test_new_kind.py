@@ -46,7 +46,7 @@ from colonnade.tables import Schema, Table, number
 ROWS = 60
 
 
-# --- protocols/totals/task.py
+# --- kinds/totals/task.py
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class AdjustedTotals(Adjustable):
         return replace(self, people=rows)
 
 
-# --- protocols/totals/programs.py
+# --- kinds/totals/programs.py
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ def _open(me: Role, mine: Any, task: Totals) -> NDArray[np.int64]:
     return me.entitled(opened).astype(np.int64)
 
 
-# --- models/totals.py
+# --- kinds/totals/model.py
 
 
 class ColumnTotals(Estimator[Totals, Outcome]):
@@ -235,7 +235,7 @@ class ColumnTotals(Estimator[Totals, Outcome]):
         return [f"totals of {len(self.totals_)} columns"]
 
 
-# --- report/totals.py
+# --- kinds/totals/report.py
 
 
 def result(model: ColumnTotals, run: Run, owners: Any) -> Html:
@@ -249,7 +249,7 @@ SECTION: Section[ColumnTotals] = Section(
 )
 
 
-# --- audit/totals.py
+# --- kinds/totals/audit_totals.py
 
 
 def example() -> Totals:
