@@ -19,6 +19,7 @@ from colonnade.models.split.encoders import Encoder, OverRows
 from colonnade.models.split.labels import targets
 from colonnade.models.split.ways import Arrays, Learned, Matrix, Model, Setting, Training, Way
 from colonnade.privacy import Statement, Trust
+from colonnade.privacy.rows import rounded_up
 from colonnade.protocols.adaptive import programs
 from colonnade.protocols.adaptive.sides import shaped
 from colonnade.protocols.adaptive.task import UNPROTECTED, Adaptive, Sender
@@ -89,8 +90,8 @@ class AsPublished(Way):
         if task.protected:
             facts["frozen_epsilon"] = frozen = task.frozen_epsilon(statement.delta)
             lines.append(
-                f"{task.epochs} releases together would be epsilon {frozen:.4g} if encoders were frozen; for this "
-                "algorithm that is no promise"
+                f"{task.epochs} releases together would be epsilon {rounded_up(frozen)} if encoders were frozen; "
+                "for this algorithm that is no promise"
             )
         return Details(self.name, {"head": facts}, section=tuple(lines))
 
