@@ -181,7 +181,7 @@ def test_commands_are_mentioned() -> None:
 
 
 def test_tests_named_on_the_pages_exist() -> None:
-    sources = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py")}
+    sources = {path: path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py")}
     for page in pages():
         text = page.read_text(encoding="utf-8")
         for name in re.findall(r"`(test_\w+)`", text):
