@@ -30,6 +30,7 @@ from colonnade.errors import ColonnadeError
 from colonnade.models import Estimator
 from colonnade.models.registry import section_of
 from colonnade.privacy import Ledger, Observer, parse_budgets
+from colonnade.privacy.rows import rounded_up
 from colonnade.privacy.statement import MISFITS, TIMES
 from colonnade.report import render
 from colonnade.study import PartyConfig, Study, preflight
@@ -94,7 +95,7 @@ def priced(study: Study) -> dict[str, Any]:
     """What people are told of a study beforehand, as values and as text, in the words of earlier releases.
 
     They said something else about cells outside a schema, nothing about times, who may deviate or noise that is not
-    drawn, and that a hidden alignment may be used again, which none is.
+    drawn, and that a hidden alignment may be used again, which none is. One figure was rounded to the nearest.
     """
     answer, statement = preflight(study), study.statement.to_dict()
     values = answer.to_dict()
@@ -121,6 +122,8 @@ def priced(study: Study) -> dict[str, Any]:
         assert not any(AGAIN in line for line in lines)
         values["alignment"]["reuse"] = True
         lines = [line + AGAIN if line.startswith("for lists ") else line for line in lines]
+    if frozen := values.get("head", {}).get("frozen_epsilon"):
+        lines = [line.replace(f"epsilon {rounded_up(frozen)} if", f"epsilon {frozen:.4g} if") for line in lines]
     return plain({"preflight": unmeasured(values), "text": lines})
 
 

@@ -22,6 +22,7 @@ from colonnade.models.design import Design
 from colonnade.models.federation import Roster
 from colonnade.models.planner import Details
 from colonnade.privacy import Statement, Trust
+from colonnade.privacy.rows import rounded_up
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.randomness import Stream
 from colonnade.tables import Table
@@ -90,8 +91,8 @@ class AsPublished(Way):
         if task.protected:
             facts["frozen_epsilon"] = frozen = task.frozen_epsilon(statement.delta)
             lines.append(
-                f"{task.epochs} releases together would be epsilon {frozen:.4g} if encoders were frozen; for this "
-                "algorithm that is no promise"
+                f"{task.epochs} releases together would be epsilon {rounded_up(frozen)} if encoders were frozen; "
+                "for this algorithm that is no promise"
             )
         return Details(self.name, {"head": facts}, section=tuple(lines))
 

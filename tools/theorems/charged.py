@@ -1,0 +1,620 @@
+"""Every event that is charged: where its bound is proven, which function computes it, which test checks it.
+
+Which kinds of study plan a task, what stands around its releases and which games play it is read off the code.
+"""
+
+from __future__ import annotations
+
+from .links import Charged, Links, Names
+
+_MOMENTS = "colonnade.protocols.moments.task:Moments"
+_DIRECTIONS = "colonnade.kinds.pca.directions.task:Directions"
+_GRADIENTS = "colonnade.kinds.regression.gradients.task:Gradients"
+_EXCHANGE = "colonnade.kinds.glm.exchange.task:Exchange"
+_KEPT = "colonnade.kinds.glm.kept_scores.task:KeptScoresTask"
+_POLYNOMIALS = "colonnade.kinds.polynomial.task:Polynomials"
+_SCORES = "colonnade.kinds.prediction.scores.task:Scores"
+_LEVELS = "colonnade.kinds.prediction.levels.task:Levels"
+_MARGINALS = "colonnade.kinds.tables.marginals.task:Marginals"
+_STAGED = "colonnade.kinds.tables.marginals.stages:StagedMarginals"
+_MIXTURE = "colonnade.kinds.synthesis.mixture.task:Mixture"
+_STARTED = "colonnade.kinds.synthesis.mixture.started:StartedMixture"
+_CHARGED = "colonnade.protocols.moments.charged:ChargedMoments"
+_EMBEDDINGS = "colonnade.kinds.split.embeddings.task:Embeddings"
+_NEW = "colonnade.kinds.split.embeddings.task:NewEmbeddings"
+_ADAPTIVE = "colonnade.kinds.split.adaptive.task:Adaptive"
+_SKETCH = "colonnade.kinds.sketch.task:Sketch"
+
+_NORMAL = "colonnade.protocols.moments.limits:normal_release"
+_LAPLACE = "colonnade.protocols.moments.limits:laplace_release"
+
+_SECOND_MOMENTS = Links(
+    (
+        "moments-sensitivity#2-one-row-added-or-removed",
+        "moments-sensitivity#3-one-row-replaced-2-not-2",
+        "moments-sensitivity#7-only-some-columns-of-a-row-replaced|Theorem",
+        "heads-from-moments#1-the-mechanism|Theorem",
+    ),
+    (
+        "colonnade.privacy.sensitivity.moments:moments_sensitivity",
+        "colonnade.privacy.sensitivity.moments:changed_columns_sensitivity",
+        "colonnade.protocols.moments.limits:normal_release",
+    ),
+    (
+        "tests/privacy/test_sensitivity.py::test_moments_move_no_further_than_claimed",
+        "tests/kinds/regression/test_functional_groups.py::test_random_rows_with_fixed_columns_move_no_further",
+        "tests/protocols/moments/test_laws.py::test_one_person_moves_each_release_by_no_more_than_it_says",
+    ),
+)
+_HIDDEN_MOMENTS = Links(
+    (
+        "moments-sensitivity#3-one-row-replaced-2-not-2",
+        "hidden-members#3-how-far-the-release-moves|Theorem 1",
+    ),
+    ("colonnade.protocols.moments.limits:Limits.changed",),
+    ("tests/protocols/moments/test_hidden.py::test_one_persons_records_move_each_release_by_no_more_than_it_says",),
+)
+_GROUPS = Links(
+    ("functional-sensitivity#7-groups-of-columns|Theorem (one row's groups replaced)",),
+    (
+        "colonnade.privacy.sensitivity.functional:grouped_l1",
+        "colonnade.privacy.sensitivity.functional:grouped_replace_l1",
+    ),
+    (
+        "tests/kinds/regression/test_functional_groups.py::test_no_corner_moves_further_than_the_bound",
+        "tests/kinds/regression/test_functional_groups.py::test_random_integer_rows_move_no_further",
+    ),
+)
+_HIDDEN_GROUPS = Links(
+    (
+        "functional-sensitivity#7-groups-of-columns|Theorem (one row's groups replaced)",
+        "hidden-members#3-how-far-the-release-moves|Theorem 2",
+    ),
+    ("colonnade.protocols.moments.limits:Limits.replaced_l1",),
+    (
+        "tests/protocols/moments/test_hidden.py::test_a_row_that_disappears_may_move_more_than_one_that_is_replaced",
+        "tests/protocols/moments/test_hidden.py::test_one_persons_records_move_each_release_by_no_more_than_it_says",
+    ),
+)
+_SCALES = Links(
+    (
+        "functional-sensitivity#5-several-scales",
+        "functional-sensitivity#8-one-partys-columns-and-parties-that-name-their-own-noise|Theorem",
+    ),
+    (
+        "colonnade.protocols.moments.limits:Limits.added_l1",
+        "colonnade.protocols.moments.limits:Limits.replaced_l1",
+        "colonnade.protocols.moments.protection:with_own_budgets",
+    ),
+    (
+        "tests/protocols/moments/test_protection.py::test_bottom_up_laplace_noise_keeps_every_partys_epsilon",
+        "tests/protocols/moments/test_laws.py::test_one_person_moves_each_release_by_no_more_than_it_says",
+    ),
+)
+_HIDDEN_SCALES = Links(
+    (
+        "functional-sensitivity#5-several-scales",
+        "hidden-members#3-how-far-the-release-moves|Theorem 2",
+    ),
+    ("colonnade.protocols.moments.limits:Limits.replaced_l1",),
+    ("tests/protocols/moments/test_hidden.py::test_every_record_moves_the_entries_of_all_scales",),
+)
+_FIXED = "fixed-batches#theorem"
+_EPOCHS = "tests/privacy/test_theory_coins.py::test_a_person_pays_for_epochs_not_for_openings"
+_BATCH_GRADIENTS = Links(
+    (
+        "gradient-sensitivity#1-one-row-added-or-removed|Theorem",
+        "gradient-sensitivity#2-one-row-replaced-less-than-twice|Theorem",
+        "gradient-sensitivity#6-the-iterative-protocol",
+    ),
+    (
+        "colonnade.kinds.regression.sensitivity:gradient_sensitivity",
+        "colonnade.kinds.regression.gradients.task:Gradients.sensitivity",
+    ),
+    (
+        "tests/kinds/regression/test_sensitivity.py::test_no_integer_row_moves_a_gradient_further",
+        "tests/kinds/regression/gradients/test_gradients.py::test_no_person_moves_a_round_by_more_than_its_sensitivity",
+    ),
+)
+_EXCHANGED = "exchange-sensitivity#3-more-parties-and-what-else-may-be-published"
+_ALL_MARGINALS = Links(
+    (
+        "marginals#2-one-person-added-or-removed|Theorem 1",
+        "marginals#3-one-person-replaced|Theorem 2",
+    ),
+    (
+        "colonnade.kinds.tables.sensitivity:marginals_sensitivity",
+        "colonnade.kinds.tables.sensitivity:changed_cells_sensitivity",
+    ),
+    ("tests/kinds/tables/test_sensitivity.py::test_the_bounds_are_attained_and_never_exceeded",),
+)
+_SUMS = Links(
+    (
+        "mixture-sensitivity#1-the-theorem|Theorem",
+        "mixture-rounds#2-what-the-committee-computes|Lemma 3",
+        "mixture-rounds#3-sums",
+        "mixture-rounds#4-what-a-round-tells|Lemma 6",
+    ),
+    (
+        "colonnade.kinds.synthesis.sensitivity:mixture_sensitivity",
+        "colonnade.kinds.synthesis.mixture.task:Mixture.sensitivity",
+        "colonnade.kinds.synthesis.mixture.task:Mixture.distance",
+    ),
+    (
+        "tests/kinds/synthesis/test_sensitivity.py::test_no_row_contributes_more",
+        "tests/kinds/synthesis/mixture/test_responsibilities.py::test_no_row_weighs_more_than_its_bound_whatever_was_dealt",
+        "tests/kinds/synthesis/mixture/test_prices.py::test_joint_clipping_costs_its_clip",
+        "tests/kinds/synthesis/mixture/test_prices.py::test_what_is_charged_for_masks_and_room_is_small",
+    ),
+)
+_TOLD = Links(
+    ("embedding-releases#2-the-theorem|Theorem", "embedding-releases#3-three-schedules"),
+    ("colonnade.kinds.split.embeddings.schedule:moved_square",),
+    (
+        "tests/kinds/split/embeddings/test_embeddings_task.py::test_an_embedding_moves_by_twice_its_clip_in_whole_numbers",
+        "tests/kinds/split/test_audit.py::test_no_embedding_moves_further_than_is_charged",
+    ),
+)
+_TOTAL = Links(
+    ("moments-sensitivity#9-other-sums",),
+    ("colonnade.privacy.sensitivity.exact:Sensitivity.from_l2", "colonnade.kinds.sketch.task:Sketch.sensitivity"),
+    (
+        "tests/privacy/test_formulas_of_figures.py::test_no_integer_vector_is_longer_than_its_sensitivity_says",
+        "tests/kinds/sketch/test_sketch.py::test_a_sketch_of_gradients_costs_what_gradients_cost",
+        "tests/kinds/sketch/test_sketch.py::test_a_sketch_of_one_full_round_costs_what_second_moments_cost",
+    ),
+    "priced, not run",
+)
+
+
+def _and(links: Links, theorems: Names, tests: Names = (), functions: Names = (), besides: Names = ()) -> Links:
+    return Links(
+        (*links.theorems, *theorems),
+        (*links.functions, *functions),
+        (*links.tests, *tests),
+        links.no_game,
+        (*links.besides, *besides),
+    )
+
+
+CHARGED = (
+    # second moments
+    Charged(_MOMENTS, "second moments", "moments-sensitivity", _NORMAL, _SECOND_MOMENTS),
+    Charged(_MOMENTS, "second moments", "moments-sensitivity, hidden-members", _NORMAL, _HIDDEN_MOMENTS),
+    Charged(_MOMENTS, "second moments", "functional-sensitivity", _LAPLACE, _GROUPS),
+    Charged(_MOMENTS, "second moments", "functional-sensitivity, hidden-members", _LAPLACE, _HIDDEN_GROUPS),
+    Charged(_MOMENTS, "second moments, each scale", "functional-sensitivity", _LAPLACE, _SCALES),
+    Charged(_MOMENTS, "second moments, each scale", "functional-sensitivity, hidden-members", _LAPLACE, _HIDDEN_SCALES),
+    # rounds
+    Charged(
+        _DIRECTIONS,
+        "products of second moments with directions",
+        "subspace-iteration",
+        f"{_DIRECTIONS}.event",
+        Links(
+            (
+                "subspace-iteration#2-one-person-all-rounds-together|Theorem 1",
+                "subspace-iteration#3-directions-that-depend-on-what-was-opened|Lemma 2",
+            ),
+            (
+                "colonnade.kinds.pca.sensitivity:products_sensitivity",
+                "colonnade.kinds.pca.sensitivity:changed_products_sensitivity",
+            ),
+            (
+                "tests/kinds/pca/test_sensitivity.py::test_no_row_moves_the_products_of_all_rounds_further",
+                "tests/kinds/pca/test_sensitivity.py::test_changing_some_columns_moves_no_more_than_that",
+                "tests/kinds/pca/test_sensitivity.py::test_adaptive_shifts_of_bounded_total_cost_no_more_than_one",
+            ),
+        ),
+    ),
+    Charged(_GRADIENTS, "batch gradients", "gradient-sensitivity", f"{_GRADIENTS}.event", _BATCH_GRADIENTS),
+    Charged(
+        _GRADIENTS,
+        "batch gradients",
+        "gradient-sensitivity, fixed-batches",
+        f"{_GRADIENTS}.event",
+        _and(
+            _BATCH_GRADIENTS,
+            (_FIXED,),
+            ("tests/kinds/regression/gradients/test_gradients.py::test_nobody_changes_batch_when_another_leaves",),
+            besides=(_EPOCHS,),
+        ),
+    ),
+    # exchanged scores and slopes
+    Charged(
+        _EXCHANGE,
+        "slopes of an owner",
+        "alternating-fits",
+        f"{_EXCHANGE}._event",
+        Links(
+            ("alternating-fits#2-the-active-party|Theorem A", "glm-families#1-clipped-slopes|Lemma 1"),
+            ("colonnade.kinds.glm.sensitivity_alternating:active_fits_squared",),
+            (
+                "tests/kinds/glm/test_sensitivity_alternating.py::"
+                "test_a_thousand_fits_move_the_active_party_by_at_most_the_bound",
+            ),
+        ),
+    ),
+    Charged(
+        _EXCHANGE,
+        "scores of an owner",
+        "alternating-fits",
+        f"{_EXCHANGE}._event",
+        Links(
+            ("alternating-fits#3-a-passive-party|Theorem P",),
+            ("colonnade.kinds.glm.sensitivity_alternating:passive_fits_squared",),
+            (
+                "tests/kinds/glm/test_sensitivity_alternating.py::"
+                "test_a_thousand_transcripts_move_a_passive_party_by_at_most_the_bound",
+            ),
+        ),
+    ),
+    Charged(
+        _EXCHANGE,
+        "weights of an owner",
+        "alternating-fits",
+        f"{_EXCHANGE}._event",
+        Links(
+            ("alternating-fits#4-what-else-follows",),
+            (
+                "colonnade.kinds.glm.sensitivity_alternating:passive_fits_weights",
+                "colonnade.kinds.glm.sensitivity_alternating:active_fits_weights",
+            ),
+            ("tests/kinds/glm/test_sensitivity_alternating.py::test_weights_move_within_the_ball",),
+            besides=(
+                "tests/kinds/glm/test_kept_scores.py::test_weights_of_two_neighbours_differ_by_the_drift_at_most",
+            ),
+        ),
+    ),
+    Charged(
+        _EXCHANGE,
+        "scores of an owner",
+        "exchange-sensitivity",
+        f"{_EXCHANGE}._event",
+        Links(
+            ("exchange-sensitivity#2-the-theorem|Theorem H",),
+            ("colonnade.kinds.glm.sensitivity_exchange:passive_squared",),
+            (
+                "tests/kinds/glm/test_sensitivity_exchange.py::test_random_transcripts_realise_at_most_the_passive_bound",
+            ),
+        ),
+    ),
+    Charged(
+        _EXCHANGE,
+        "slopes of an owner",
+        "exchange-sensitivity",
+        f"{_EXCHANGE}._event",
+        Links(
+            ("exchange-sensitivity#2-the-theorem|Theorem H", "glm-families#1-clipped-slopes|Lemma 1"),
+            ("colonnade.kinds.glm.sensitivity_exchange:active_squared",),
+            ("tests/kinds/glm/test_sensitivity_exchange.py::test_random_transcripts_realise_at_most_the_active_bound",),
+        ),
+    ),
+    Charged(
+        _EXCHANGE,
+        "weights of an owner",
+        "exchange-sensitivity",
+        f"{_EXCHANGE}._event",
+        Links(
+            (_EXCHANGED,),
+            ("colonnade.kinds.glm.sensitivity_exchange:weights_sensitivity",),
+            (
+                "tests/kinds/glm/test_sensitivity_exchange.py::test_random_transcripts_realise_at_most_the_passive_bound",
+            ),
+            besides=(
+                "tests/kinds/glm/test_kept_scores.py::test_weights_of_two_neighbours_differ_by_the_drift_at_most",
+            ),
+        ),
+    ),
+    Charged(
+        _KEPT,
+        "blurred weights of an owner",
+        "exchange-sensitivity",
+        f"{_KEPT}._event",
+        Links(
+            (_EXCHANGED, "alternating-fits#4-what-else-follows"),
+            ("colonnade.kinds.glm.plan:senders", f"{_KEPT}.weights_event"),
+            (
+                "tests/kinds/glm/test_kept_scores.py::test_weights_of_two_neighbours_differ_by_the_drift_at_most",
+                "tests/kinds/glm/kept_scores/test_kept_scores.py::test_one_question_costs_a_score_and_the_weights",
+            ),
+        ),
+    ),
+    Charged(
+        _KEPT,
+        "new scores of an owner",
+        "exchange-sensitivity",
+        f"{_KEPT}._event",
+        Links(
+            (_EXCHANGED,),
+            (f"{_KEPT}.score_event",),
+            (
+                "tests/kinds/glm/kept_scores/test_kept_scores.py::test_one_question_costs_a_score_and_the_weights",
+                "tests/kinds/glm/kept_scores/test_kept_scores.py::test_the_budget_is_kept_whatever_the_bounds",
+            ),
+        ),
+    ),
+    # sums and answers
+    Charged(
+        _POLYNOMIALS,
+        "polynomial sums",
+        "polynomial-sensitivity",
+        f"{_POLYNOMIALS}.event",
+        Links(
+            (
+                "polynomial-sensitivity#3-one-monomial|Theorem",
+                "polynomial-sensitivity#4-parts-of-a-map|Theorem",
+                "polynomial-sensitivity#7-what-an-owner-can-learn-about-others",
+            ),
+            (
+                "colonnade.kinds.polynomial.sensitivity:monomials_sensitivity",
+                "colonnade.kinds.polynomial.sensitivity:others_sensitivity",
+            ),
+            (
+                "tests/kinds/polynomial/test_sensitivity.py::test_no_integer_row_exceeds_a_bound",
+                "tests/kinds/polynomial/test_sensitivity.py::test_columns_of_others_move_no_further_than_is_said",
+            ),
+        ),
+    ),
+    Charged(
+        _SCORES,
+        "scores",
+        "joint-prediction",
+        f"{_SCORES}.event",
+        Links(
+            ("joint-prediction#2-the-box", "joint-prediction#3-theorem-with-noise"),
+            ("colonnade.kinds.prediction.bounds:part_of", f"{_SCORES}.event"),
+            (
+                "tests/kinds/prediction/test_model.py::test_no_row_leaves_the_bounds",
+                "tests/kinds/prediction/scores/test_scores.py::"
+                "test_no_two_people_are_told_apart_better_than_the_printed_epsilon_says",
+            ),
+        ),
+    ),
+    Charged(
+        _SCORES,
+        "scores",
+        "",
+        f"{_SCORES}.event",
+        Links(
+            ("joint-prediction#4-statement-without-noise",),
+            (f"{_SCORES}.event",),
+            (
+                "tests/kinds/prediction/scores/test_scores.py::"
+                "test_the_exact_scores_cost_infinity_to_the_entitled_party_and_nothing_to_anybody_else",
+            ),
+            "nothing promised",
+        ),
+    ),
+    Charged(
+        _LEVELS,
+        "levels of an owner",
+        "levels-of-scores",
+        f"{_LEVELS}.event_of",
+        Links(
+            ("levels-of-scores#2-theorem", "randomised-response#theorem"),
+            (f"{_LEVELS}.odds", "colonnade.privacy.noise.response:odds_for"),
+            (
+                "tests/kinds/prediction/levels/test_levels.py::"
+                "test_epsilon_is_shared_by_those_who_are_asked_and_never_exceeded",
+                "tests/kinds/prediction/levels/test_levels.py::test_a_coalition_is_charged_for_those_outside_of_it",
+                "tests/privacy/test_response.py::test_odds_are_the_largest_allowed",
+            ),
+        ),
+    ),
+    # synthetic data
+    Charged(_MARGINALS, "marginals", "marginals", f"{_MARGINALS}.event", _ALL_MARGINALS),
+    Charged(
+        _MARGINALS,
+        "marginals",
+        "marginals, hidden-members",
+        f"{_MARGINALS}.event",
+        Links(
+            (
+                "marginals#6-people-whom-nobody-can-name|Theorem 3",
+                "hidden-members#2-which-tables-are-neighbours|Lemma 1",
+            ),
+            (f"{_MARGINALS}.sensitivity", f"{_MARGINALS}.others"),
+            (
+                "tests/kinds/tables/marginals/test_hidden.py::test_one_record_can_move_a_whole_person",
+                "tests/kinds/tables/test_audit.py::test_with_hidden_members_whether_somebody_is_one_is_played_too",
+            ),
+        ),
+    ),
+    *(
+        Charged(
+            _STAGED,
+            release,
+            "marginals",
+            f"{_MARGINALS}.event",
+            _and(
+                _ALL_MARGINALS,
+                ("marginals#7-two-stages|Theorem 4",),
+                (
+                    "tests/kinds/tables/marginals/test_stages.py::"
+                    "test_the_price_of_the_second_stage_holds_for_every_way_to_merge",
+                    "tests/kinds/tables/test_audit.py::test_a_first_stage_that_is_not_charged_is_seen",
+                ),
+                (f"{_STAGED}.stages",),
+            ),
+        )
+        for release in ("marginals of narrow bins", "marginals")
+    ),
+    Charged(_MIXTURE, "mixture sums", "mixture-sensitivity, mixture-rounds", f"{_MIXTURE}.event", _SUMS),
+    Charged(
+        _MIXTURE,
+        "mixture sums",
+        "mixture-sensitivity, mixture-rounds, fixed-batches",
+        f"{_MIXTURE}.event",
+        _and(
+            _SUMS,
+            (_FIXED,),
+            ("tests/kinds/synthesis/mixture/test_prices.py::test_a_party_pays_for_epochs_of_disjoint_batches",),
+            besides=(_EPOCHS,),
+        ),
+    ),
+    *(
+        Charged(
+            _STARTED,
+            release,
+            theorem,
+            made,
+            _and(
+                links,
+                ("mixture-rounds#6-a-start-from-marginals|Theorem 7",),
+                ("tests/kinds/synthesis/mixture/test_started.py::test_an_event_that_is_not_charged_is_seen",),
+                (f"{_STARTED}.stages",),
+            ),
+        )
+        for release, theorem, made, links in (
+            ("marginals", "marginals", f"{_MARGINALS}.event", _ALL_MARGINALS),
+            ("mixture sums", "mixture-sensitivity, mixture-rounds", f"{_MIXTURE}.event", _SUMS),
+        )
+    ),
+    # split networks
+    Charged(
+        _CHARGED,
+        "second moments",
+        "moments-sensitivity",
+        _NORMAL,
+        _and(
+            _SECOND_MOMENTS,
+            ("heads-from-moments#2-who-sees-what",),
+            ("tests/kinds/split/test_own_training.py::test_training_and_moments_together_keep_the_budgets",),
+            (f"{_CHARGED}.events",),
+        ),
+    ),
+    Charged(_CHARGED, "second moments", "moments-sensitivity, hidden-members", _NORMAL, _HIDDEN_MOMENTS),
+    Charged(
+        _CHARGED,
+        "encoder updates of an owner",
+        "private-updates",
+        "colonnade.kinds.split.private_training:PrivateTraining.event",
+        Links(
+            ("private-updates#1-one-update", "private-updates#2-the-theorem|Theorem"),
+            (
+                "colonnade.kinds.split.private_training:PrivateTraining.square",
+                "colonnade.kinds.split.private_training:PrivateTraining.absent_square",
+                "colonnade.kinds.split.embeddings.gradients:whole_rows",
+            ),
+            (
+                "tests/kinds/split/test_private_training.py::test_replacing_a_person_moves_a_sum_by_at_most_two_radii",
+                "tests/kinds/split/test_private_training.py::"
+                "test_without_a_person_sums_move_by_no_more_than_the_event_says",
+                "tests/kinds/split/embeddings/test_gradient_sums.py::test_no_row_is_ever_longer_than_the_radius",
+            ),
+        ),
+    ),
+    Charged(
+        _EMBEDDINGS,
+        "labels of an owner",
+        "randomised-response",
+        f"{_EMBEDDINGS}.labels_event",
+        Links(
+            ("randomised-response#theorem", "embedding-releases#4-who-sees-what"),
+            (
+                "colonnade.privacy.noise.response:odds_for",
+                "colonnade.privacy.releases:RandomisedResponse.epsilon",
+            ),
+            (
+                "tests/privacy/test_response.py::test_the_law_of_the_answers",
+                "tests/kinds/split/embeddings/test_embeddings_task.py::"
+                "test_told_labels_cost_what_randomised_response_costs",
+            ),
+        ),
+    ),
+    Charged(
+        _EMBEDDINGS,
+        "encoder updates of an owner",
+        "embedding-releases",
+        f"{_EMBEDDINGS}._event",
+        Links(
+            ("embedding-releases#2-the-theorem|Theorem", "private-updates#1-one-update"),
+            ("colonnade.kinds.split.embeddings.schedule:moved_square", f"{_EMBEDDINGS}.update_event"),
+            (
+                "tests/kinds/split/test_audit.py::test_no_gradient_moves_a_sum_further_than_is_charged",
+                "tests/kinds/split/embeddings/test_embeddings_task.py::"
+                "test_every_update_is_charged_as_often_as_a_person_takes_part_and_never_sent",
+            ),
+        ),
+    ),
+    Charged(_EMBEDDINGS, "embeddings of an owner", "embedding-releases", f"{_EMBEDDINGS}._event", _TOLD),
+    Charged(_EMBEDDINGS, "first embeddings of an owner", "embedding-releases", f"{_EMBEDDINGS}._event", _TOLD),
+    Charged(
+        _EMBEDDINGS,
+        "labels of an owner",
+        "",
+        f"{_EMBEDDINGS}.labels_event",
+        Links(
+            ("embedding-releases#4-who-sees-what",),
+            (f"{_EMBEDDINGS}.labels_event",),
+            (
+                "tests/kinds/split/embeddings/test_embeddings_task.py::"
+                "test_labels_without_protection_are_said_to_have_none_and_do_not_change_the_noise",
+            ),
+            "nothing promised",
+        ),
+    ),
+    Charged(
+        _ADAPTIVE,
+        "embeddings of an owner",
+        "",
+        f"{_ADAPTIVE}.embeddings_event",
+        Links(
+            ("embeddings-as-published#what-it-costs",),
+            (f"{_ADAPTIVE}.reason",),
+            (
+                "tests/kinds/split/adaptive/test_not_proven.py::test_one_row_moves_the_later_embeddings_of_all_others",
+                "tests/kinds/split/adaptive/test_adaptive.py::test_nothing_is_promised_to_those_who_see_messages",
+            ),
+            "nothing promised",
+        ),
+    ),
+    Charged(
+        _ADAPTIVE,
+        "slopes of an owner",
+        "",
+        f"{_ADAPTIVE}.slopes_event",
+        Links(
+            ("embeddings-as-published#what-it-costs",),
+            (f"{_ADAPTIVE}.reason",),
+            (
+                "tests/kinds/split/adaptive/test_not_proven.py::"
+                "test_whoever_gets_slopes_back_knows_who_is_of_the_same_class",
+                "tests/kinds/split/adaptive/test_adaptive.py::test_the_reason_names_everything_that_slopes_are_made_of",
+            ),
+            "nothing promised",
+        ),
+    ),
+    Charged(_NEW, "embeddings of an owner", "embedding-releases", f"{_EMBEDDINGS}._event", _TOLD),
+    Charged(
+        _NEW,
+        "embeddings of an owner",
+        "",
+        f"{_EMBEDDINGS}.embedding_event",
+        Links(
+            ("embedding-releases#4-who-sees-what",),
+            (f"{_EMBEDDINGS}.embedding_event",),
+            (
+                "tests/kinds/split/embeddings/test_embeddings_task.py::"
+                "test_new_people_are_told_once_exactly_or_under_the_same_noise",
+            ),
+            "nothing promised",
+        ),
+    ),
+    # protocols that are priced before somebody writes them
+    Charged(_SKETCH, "sum of contributions", "moments-sensitivity", f"{_SKETCH}.events", _TOTAL),
+    Charged(
+        _SKETCH,
+        "sum of contributions",
+        "moments-sensitivity, fixed-batches",
+        f"{_SKETCH}.events",
+        _and(_TOTAL, (_FIXED,), besides=(_EPOCHS,)),
+    ),
+)
+
+SERVING = {
+    "colonnade.protocols.align.task:Aligning": "it has no epsilon; its statement says what it tells",
+    "colonnade.protocols.lanes.lane:LaneTask": "a part of a task, whose events are charged once",
+    "colonnade.kinds.prediction.scores.standing:StandingScores": "those of scores, as often as a day allows",
+}

@@ -1,0 +1,632 @@
+"""From events to figures, and every place where a figure is written."""
+
+from __future__ import annotations
+
+from .charged import CHARGED, SERVING
+from .links import Figure, Links, Printed, Tables
+
+_EXCHANGED = "exchange-sensitivity#3-more-parties-and-what-else-may-be-published"
+
+FIGURES = (
+    # what an observer sees
+    Figure(
+        "view",
+        "an event as one observer sees it: the noise it knows is subtracted, its own columns tell it nothing",
+        Links(
+            ("observers#a-view|Proposition", "observers#studies-without-a-committee"),
+            ("colonnade.privacy.events:view",),
+            (
+                "tests/privacy/test_events.py::test_an_observer_subtracts_the_noise_it_knows",
+                "tests/privacy/test_observers.py::test_nobody_within_the_threshold_learns_more_than_the_table_says",
+            ),
+        ),
+        ("skellam", "discrete-gaussian"),
+    ),
+    Figure(
+        "missing noise",
+        "the same if owners leave out their part of the noise",
+        Links(
+            ("missing-noise#the-theorem|Theorem",),
+            ("colonnade.privacy.events:view", "colonnade.privacy.statement:Statement.missing_noise"),
+            ("tests/privacy/test_missing_noise.py::test_no_set_of_owners_without_noise_tells_more_than_is_stated",),
+            "arithmetic",
+            ("tests/protocols/test_cheated_noise.py::test_what_is_opened_has_the_noise_of_all_others",),
+        ),
+    ),
+    Figure(
+        "law",
+        "the noise of all owners together has the law of the event, up to 2^-128 a draw",
+        Links(
+            ("exact-samplers#the-sampler|Theorem", "exact-samplers#the-tail"),
+            ("colonnade.privacy.additive:AdditiveNoise.release", "colonnade.privacy.additive:AdditiveNoise.draw"),
+            (
+                "tests/privacy/test_additive.py::test_the_parts_of_all_owners_have_the_variance_that_is_claimed",
+                "tests/privacy/test_additive.py::test_a_release_says_what_each_owner_adds_and_how_far_a_person_moves_it",
+                "tests/privacy/test_noise_exact.py::test_every_value_comes_in_proportion_to_its_mass",
+            ),
+        ),
+        ("skellam", "discrete-gaussian", "discrete-laplace"),
+    ),
+    Figure(
+        "grid",
+        "told numbers are put on a grid before noise",
+        Links(
+            ("grid-noise#proposition-what-rounding-costs",),
+            ("colonnade.privacy.noise.grid:Grid.sensitivity_squared", "colonnade.protocols.messages:told_event"),
+            (
+                "tests/privacy/test_grid.py::test_rounding_adds_at_most_one_step_a_coordinate",
+                "tests/privacy/test_grid.py::test_sensitivity_is_rounded_up_and_by_less_than_one",
+                "tests/protocols/test_formulas_of_events.py::test_a_told_event_has_the_sensitivity_and_noise_it_is_given",
+            ),
+        ),
+        ("grid",),
+    ),
+    # routes of the accountant
+    Figure(
+        "pure",
+        "releases without delta: discrete Laplace noise, randomised response",
+        Links(
+            ("pure-epsilon#two-mechanisms", "pure-epsilon#the-extreme-pair|Theorem"),
+            ("colonnade.privacy.accountant:Pure",),
+            (
+                "tests/privacy/test_sampling.py::test_the_curve_of_a_pure_release_is_that_of_randomised_response",
+                "tests/privacy/test_formulas_of_figures.py::test_the_curve_of_a_pure_epsilon_is_that_of_two_coins",
+            ),
+            besides=(
+                "tests/privacy/test_theory_pure.py::test_binary_randomised_response_is_the_extreme_pair",
+                "tests/privacy/test_theory_pure.py::test_pure_epsilons_add_up",
+            ),
+        ),
+        ("discrete-laplace", "randomised-response"),
+        ("pure",),
+    ),
+    Figure(
+        "laplace",
+        "what is left of Laplace noise when shares are known: one whole variable, or no promise",
+        Links(
+            (
+                "laplace-shares#at-least-one-whole-variable-left|Theorem",
+                "laplace-shares#less-than-one-variable-left|Theorem (many coordinates)",
+            ),
+            ("colonnade.privacy.events:view", "colonnade.privacy.routes.laplace:generalised_laplace_epsilon"),
+            (
+                "tests/privacy/test_events.py::test_laplace_noise_protects_while_one_whole_variable_is_left",
+                "tests/privacy/test_theory_laplace.py::test_the_code_is_the_formula_rounded_up",
+            ),
+        ),
+        ("discrete-laplace",),
+    ),
+    Figure(
+        "renyi",
+        "Rényi divergences, summed over releases and converted to epsilon",
+        Links(
+            (
+                "skellam-renyi#statement",
+                "skellam-renyi#composition-and-conversion",
+                "discrete-gaussian-renyi#theorem-2-a-sum-of-shares|Theorem 2",
+                "discrete-gaussian-renyi#theorem-3-the-same-for-many-coordinates|Theorem 3",
+                "pure-epsilon#the-extreme-pair|Theorem",
+            ),
+            ("colonnade.privacy.routes.renyi:release_rdp", "colonnade.privacy.routes.renyi:Renyi"),
+            (
+                "tests/privacy/test_accountant.py::test_the_renyi_bound_holds_for_the_exact_divergence",
+                "tests/privacy/test_accountant.py::test_the_bounds_for_sums_hold_for_the_exact_divergence",
+                "tests/privacy/test_accountant.py::test_rdp_to_epsilon_and_back",
+            ),
+        ),
+        ("skellam", "discrete-gaussian"),
+        ("renyi",),
+    ),
+    Figure(
+        "transfer",
+        "integer noise accounted for as a Gaussian, every error counted",
+        Links(
+            (
+                "gaussian-transfer#theorem-t|Theorem T",
+                "skellam-close-to-gaussian#lemma-t|Lemma T",
+                "pure-epsilon#together-with-an-ε-δ-mechanism|Proposition",
+            ),
+            (
+                "colonnade.privacy.routes.transfer:closeness",
+                "colonnade.privacy.routes.gaussian:gaussian_epsilon",
+                "colonnade.privacy.accountant:Shifted",
+            ),
+            (
+                "tests/privacy/test_accountant.py::test_lemma_t_on_exact_probabilities",
+                "tests/privacy/test_accountant.py::test_the_claimed_delta_covers_the_exact_one",
+                "tests/privacy/test_accountant.py::test_gaussian_epsilon_is_never_too_small",
+                "tests/privacy/test_sampling.py::test_pure_beside_gaussian",
+            ),
+        ),
+        ("skellam", "discrete-gaussian"),
+        ("gaussian transfer",),
+    ),
+    Figure(
+        "known coins",
+        "batches whose coins the observer knows: an average",
+        Links(
+            ("known-coins#theorem", "known-coins#rényi-form"),
+            (
+                "colonnade.privacy.routes.coins:GaussianMixture",
+                "colonnade.privacy.routes.coins:RenyiMixture",
+                "colonnade.privacy.routes.renyi:known_batch_rdp",
+            ),
+            (
+                "tests/privacy/test_sampling.py::test_known_coins_against_exact_sums",
+                "tests/privacy/test_sampling.py::test_a_known_batch_order_by_order",
+            ),
+            besides=("tests/privacy/test_theory_coins.py::test_coins_in_the_view_average_the_hockey_sticks",),
+        ),
+        ("poisson-sampled", "sqm", "mixture"),
+        ("gaussian transfer, averaged over known coins", "renyi, averaged over known coins"),
+    ),
+    Figure(
+        "secret coins",
+        "batches whose coins the observer does not know",
+        Links(
+            ("poisson-sampling#theorem",),
+            ("colonnade.privacy.routes.renyi:secret_batch_rdp",),
+            ("tests/privacy/test_sampling.py::test_a_secret_batch_of_skellam_noise",),
+            besides=(
+                "tests/privacy/test_theory_sampling.py::test_removing_meets_the_formula_exactly_and_adding_stays_below",
+            ),
+        ),
+        ("poisson-sampled", "sqm", "mixture"),
+    ),
+    Figure(
+        "fixed batches",
+        "disjoint public batches: a person pays for epochs, not for openings",
+        Links(
+            ("fixed-batches#theorem", "fixed-batches#what-has-to-be-true-of-the-batches"),
+            ("colonnade.privacy.releases:Repeated",),
+            (
+                "tests/privacy/test_formulas_of_figures.py::test_a_repeated_release_costs_what_as_many_releases_cost",
+                "tests/kinds/regression/gradients/test_gradients.py::test_the_event_says_what_happens",
+            ),
+            besides=("tests/privacy/test_theory_coins.py::test_a_person_pays_for_epochs_not_for_openings",),
+        ),
+        ("sqm",),
+    ),
+    Figure(
+        "losses",
+        "losses on a grid, composed by Fourier transforms, for secret batches and pure beside noisy releases",
+        Links(
+            (
+                "privacy-loss-distributions#pairs-losses-domination|Lemma 1",
+                "privacy-loss-distributions#the-pairs|Lemma 4",
+                "privacy-loss-distributions#floating-point|Theorem E",
+            ),
+            (
+                "colonnade.privacy.routes.losses:LossDistribution",
+                "colonnade.privacy.routes.rounds:one_round",
+            ),
+            (
+                "tests/privacy/test_formulas_of_figures.py::test_losses_of_pure_rounds_are_those_of_binomial_sums",
+                "tests/privacy/test_formulas_of_figures.py::test_one_secret_round_covers_both_hockey_sticks_of_its_pair",
+            ),
+            besides=(
+                "tests/privacy/test_theory_losses.py::test_composition_agrees_with_dp_accounting",
+                "tests/privacy/test_theory_losses.py::test_the_error_of_the_fft_is_below_its_bound",
+                "tests/privacy/test_sampling.py::test_the_same_noise_by_loss_distributions",
+            ),
+        ),
+        ("poisson-sampled",),
+        ("privacy loss distribution",),
+    ),
+    Figure(
+        "twice",
+        "replacing a person in secret batches: removing one and adding another",
+        Links(
+            ("replacing-and-groups#replace-is-remove-and-add|Proposition",),
+            ("colonnade.privacy.accountant:Twice",),
+            ("tests/privacy/test_sampling.py::test_replacing_with_secret_coins_costs_twice",),
+            "arithmetic",
+            ("tests/privacy/test_theory_pure.py::test_replacing_costs_at_most_a_removal_and_an_addition",),
+        ),
+        routes=("renyi, twice", "privacy loss distribution, twice"),
+    ),
+    Figure(
+        "composition",
+        "several releases, or one repeated, are one transcript",
+        Links(
+            ("observers#composition-over-studies", "skellam-renyi#composition-and-conversion"),
+            ("colonnade.privacy.accountant:routes",),
+            (
+                "tests/privacy/test_accountant.py::test_squares_add_up_under_composition",
+                "tests/privacy/test_accountant.py::test_mixed_mechanisms_compose",
+            ),
+        ),
+        ("rounds",),
+    ),
+    # what is added to delta
+    Figure(
+        "sampler",
+        "the sampler's distance from its law, and the largest epsilon that it leaves",
+        Links(
+            ("observers#the-samplers-distance-is-part-of-δ", "exact-samplers#the-largest-epsilon"),
+            ("colonnade.privacy.accountant:Shifted", "colonnade.privacy.accountant:ceiling"),
+            (
+                "tests/privacy/test_accountant.py::test_the_sampler_distance_is_charged",
+                "tests/privacy/test_ceiling.py::test_a_release_that_would_need_more_says_so",
+            ),
+            "arithmetic",
+        ),
+    ),
+    Figure(
+        "lost",
+        "parts of delta that are lost whatever epsilon is: masks, full batches, proofs of bounds",
+        Links(
+            (
+                "mixture-rounds#4-what-a-round-tells|Lemma 6",
+                "active-security#7-inputs|Lemma 16",
+                "active-security#10-distances",
+            ),
+            (
+                "colonnade.privacy.accountant:Shifted",
+                "colonnade.kinds.synthesis.mixture.task:Mixture.distance",
+                "colonnade.protocols.on_shares:OnShares.shown_by_proofs",
+            ),
+            (
+                "tests/privacy/test_accountant.py::test_what_is_lost_is_added_to_delta_as_it_is",
+                "tests/kinds/synthesis/mixture/test_prices.py::test_what_is_charged_for_masks_and_room_is_small",
+                "tests/protocols/test_formulas_of_events.py::test_proofs_of_bounds_are_charged_once_for_a_study",
+            ),
+            "arithmetic",
+        ),
+    ),
+    # figures of one study
+    Figure(
+        "epsilon",
+        "the least epsilon of all routes that hold, and the whole curve of delta",
+        Links(
+            ("observers#a-view|Proposition", "gaussian-transfer#solving-for-ε"),
+            ("colonnade.privacy.accountant:epsilon", "colonnade.privacy.accountant:profile"),
+            (
+                "tests/privacy/test_accountant.py::test_the_claimed_delta_covers_the_exact_one",
+                "tests/privacy/test_accountant.py::test_small_noise_falls_back_to_renyi",
+            ),
+            "arithmetic",
+        ),
+    ),
+    Figure(
+        "statement",
+        "one row for each observer, and the largest of them",
+        Links(
+            ("observers#neighbouring-relations", "observers#coalitions-in-large-studies"),
+            ("colonnade.privacy.statement:Statement.of", "colonnade.privacy.largest:Largest.of"),
+            (
+                "tests/privacy/test_statement.py::test_one_row_for_each_observer_the_unprotected_included",
+                "tests/privacy/test_observers.py::test_nobody_within_the_threshold_learns_more_than_the_table_says",
+                "tests/console/test_meaning.py::test_the_largest_epsilon_is_that_of_the_report_and_who_pools_is_named",
+            ),
+            "arithmetic",
+        ),
+    ),
+    Figure(
+        "rounding",
+        "a printed epsilon is rounded up",
+        Links(
+            ("observers#assumptions-printed-with-every-statement",),
+            ("colonnade.privacy.rows:rounded_up", "colonnade.report.words:epsilon"),
+            (
+                "tests/privacy/test_statement.py::test_epsilon_is_rounded_up",
+                "tests/report/test_words_and_charts.py::test_epsilon_and_its_factor_are_never_rounded_down",
+            ),
+            "arithmetic",
+        ),
+    ),
+    Figure(
+        "budget",
+        "the least noise that keeps every budget, and the observer who decides it",
+        Links(
+            ("observers#a-view|Proposition",),
+            ("colonnade.privacy.calibrate:least_noise", "colonnade.privacy.calibrate:binding"),
+            (
+                "tests/privacy/test_calibrate.py::test_the_noise_is_enough_and_hardly_more",
+                "tests/privacy/test_calibrate.py::test_every_budget_is_met",
+            ),
+            "arithmetic",
+        ),
+    ),
+    Figure(
+        "odds",
+        "how far odds about a person may rise, and chances of conclusions",
+        Links(
+            ("beliefs#1-conclusions", "beliefs#2-odds|Proposition"),
+            ("colonnade.privacy.beliefs:log_odds", "colonnade.privacy.beliefs:bound"),
+            (
+                "tests/privacy/test_beliefs.py::test_the_bound_holds_for_normal_laws_and_epsilon_alone_would_not",
+                "tests/privacy/test_beliefs.py::test_a_statement_bounds_odds_for_every_observer",
+                "tests/console/test_meaning.py::test_the_sentences_have_the_figures_of_their_theorems",
+            ),
+            "arithmetic",
+        ),
+    ),
+    Figure(
+        "protection",
+        "what a regression tells about one party's columns alone",
+        Links(
+            (
+                "functional-sensitivity#8-one-partys-columns-and-parties-that-name-their-own-noise|Theorem",
+                "moments-sensitivity#7-only-some-columns-of-a-row-replaced|Theorem",
+            ),
+            ("colonnade.protocols.moments.protection:protection",),
+            (
+                "tests/protocols/moments/test_protection.py::"
+                "test_laplace_protection_is_the_l1_of_the_partys_columns_over_the_scale",
+                "tests/protocols/moments/test_protection.py::"
+                "test_a_partys_columns_cost_less_than_a_person_and_grow_with_their_number",
+            ),
+            "arithmetic",
+        ),
+    ),
+    Figure(
+        "guarantees",
+        "what messages and kept weights tell about one party's columns alone",
+        Links(
+            ("alternating-fits#4-what-else-follows", _EXCHANGED),
+            ("colonnade.kinds.glm.guarantees:protection", "colonnade.kinds.glm.guarantees:Guarantees"),
+            (
+                "tests/kinds/glm/test_guarantees.py::"
+                "test_all_that_leaves_a_party_costs_what_its_releases_cost_together",
+            ),
+            "arithmetic",
+            ("tests/kinds/glm/test_glm.py::test_guarantees_have_a_row_for_everything",),
+        ),
+    ),
+    Figure(
+        "early ends",
+        "fits that may end early count as published, and steps do not tell how a fit went",
+        Links(
+            (_EXCHANGED, "alternating-fits#6-every-fit-ends-and-in-as-many-steps|Proposition"),
+            ("colonnade.kinds.glm.exchange.task:Exchange.seen",),
+            (
+                "tests/kinds/glm/exchange/test_exchange.py::test_who_sees_when_messages_end_is_charged_for_them",
+                "tests/kinds/glm/test_glm.py::test_patience_stops_on_what_was_sent_and_charges_the_same",
+            ),
+        ),
+        ("time",),
+    ),
+    Figure(
+        "cross-validation",
+        "all fits and questions of a cross-validation together",
+        Links(
+            ("observers#composition-over-studies", "across-studies#fits-of-one-process"),
+            ("colonnade.kinds.glm.crossval:cross_validate",),
+            (
+                "tests/kinds/glm/test_crossval.py::test_all_of_it_together_keeps_the_budget",
+                "tests/kinds/glm/test_crossval.py::test_everything_that_was_told_is_in_the_statement",
+            ),
+            "arithmetic",
+        ),
+    ),
+    Figure(
+        "frozen",
+        "as published, not proven: what releases of frozen encoders would cost; no promise",
+        Links(
+            ("embedding-releases#2-the-theorem|Theorem", "embeddings-as-published#what-it-costs"),
+            (
+                "colonnade.kinds.split.adaptive.task:Adaptive.frozen_epsilon",
+                "colonnade.kinds.split.sensitivity:embeddings_mu_squared",
+            ),
+            (
+                "tests/kinds/split/adaptive/test_adaptive.py::"
+                "test_the_honest_sum_over_epochs_stands_beside_the_published_figure",
+                "tests/kinds/synthesis/test_sensitivity.py::test_the_true_epsilon_of_repeated_releases_matches_the_vectors",
+            ),
+            "nothing promised",
+        ),
+    ),
+    # figures of several studies
+    Figure(
+        "ledger",
+        "what somebody learned from all studies in a ledger, or in one process",
+        Links(
+            ("across-studies#an-observer-is-a-set-of-keys|Proposition", "across-studies#which-groups"),
+            ("colonnade.privacy.ledger:Ledger.totals", "colonnade.privacy.ledger.groups:seen_by"),
+            (
+                "tests/privacy/test_ledger.py::test_studies_compose_by_the_accountant_not_by_addition",
+                "tests/privacy/test_ledger_across.py::test_more_members_never_learn_less_and_all_others_learn_most",
+                "tests/models/test_charges.py::test_several_fits_add_up_as_one_statement_of_all_their_events",
+            ),
+            "arithmetic",
+        ),
+    ),
+    Figure(
+        "caps",
+        "what is left of a cap, and whether a study keeps it",
+        Links(
+            ("across-studies#which-groups", "across-studies#sums-of-what-was-composed-before"),
+            (
+                "colonnade.privacy.ledger:Ledger.left",
+                "colonnade.privacy.ledger.caps:remainders",
+                "colonnade.privacy.ledger.caps:refusals",
+                "colonnade.privacy.ledger.costs:keeps",
+            ),
+            (
+                "tests/privacy/test_ledger.py::test_what_is_left_of_each_cap",
+                "tests/privacy/test_ledger_sums.py::test_costs_never_show_less_than_the_accountant_proves",
+                "tests/privacy/test_ledger_sums.py::test_sums_and_everything_composed_anew_agree_on_where_a_cap_ends",
+            ),
+            "arithmetic",
+        ),
+    ),
+    Figure(
+        "a day of scores",
+        "scores on demand: a day is charged as if everybody were asked about as often as allowed",
+        Links(
+            ("joint-prediction#6-questions-that-are-asked-one-after-the-other|Theorem",),
+            ("colonnade.standing.scores.allowance:days_worth",),
+            ("tests/standing/scores/test_allowance.py::test_a_day_costs_what_as_many_questions_about_one_person_cost",),
+            besides=(
+                "tests/standing/scores/test_session.py::"
+                "test_a_day_is_reserved_before_the_first_answer_and_kept_over_a_restart",
+                "tests/kinds/prediction/scores/test_scores.py::test_asking_twice_composes",
+            ),
+        ),
+        ("prediction",),
+    ),
+    Figure(
+        "post-processing",
+        "what is opened to a party alone is not charged to it, and functions of releases are free",
+        Links(
+            ("observers#a-view|Proposition", "alternating-fits#4-what-else-follows"),
+            ("colonnade.study.policy:PartyConfig.charged", "colonnade.privacy.events:check_sources"),
+            (
+                "tests/study/test_model_studies.py::test_a_noisy_prediction_is_charged_to_those_who_tell",
+                "tests/privacy/test_formulas_of_figures.py::test_post_processing_is_free_only_for_those_who_received_its_source",
+            ),
+            "arithmetic",
+            ("tests/privacy/test_events.py::test_what_was_sent_to_others_is_not_seen",),
+        ),
+    ),
+    # audits
+    Figure(
+        "audit",
+        "a lower bound on epsilon from samples, beside what is promised",
+        Links(
+            ("audits#the-audit|Theorem A", "audits#the-audit|Theorem B"),
+            ("colonnade.audit.distinguish:profile_audit",),
+            (
+                "tests/audit/test_distinguish.py::test_the_epsilon_bound_is_seldom_above_the_truth",
+                "tests/audit/test_distinguish.py::test_false_alarms_are_rarer_than_promised",
+            ),
+            "lower bound",
+        ),
+    ),
+    Figure(
+        "attacks",
+        "how well any attack on members or labels can do under a promise",
+        Links(
+            (
+                "audits#what-a-promise-leaves-to-any-attack|Theorem C",
+                "audits#what-a-promise-leaves-to-any-attack|Theorem D",
+            ),
+            (
+                "colonnade.audit.attacks.promises:Promise.of",
+                "colonnade.audit.attacks.promises:label_accuracy",
+            ),
+            (
+                "tests/audit/attacks/test_rates_and_promises.py::test_one_epsilon_bounds_accuracy_and_hits",
+                "tests/audit/attacks/test_rates_and_promises.py::"
+                "test_randomised_response_gives_away_what_the_bound_says",
+            ),
+            "arithmetic",
+        ),
+    ),
+)
+
+_STUDY = ("statement", "rounding")
+_LEDGER = ("ledger", "rounding")
+
+PRINTED = (
+    # the statement itself
+    Printed("colonnade.privacy.statement:Statement.__str__", "the table of observers", _STUDY),
+    Printed("colonnade.privacy.statement:Statement._repr_html_", "the same in notebooks", _STUDY),
+    Printed("colonnade.privacy.rows:_cells", "a row of that table", _STUDY),
+    Printed("colonnade.privacy.rows:Row.to_dict", "a row in a record, not rounded", ("statement",)),
+    Printed("colonnade.privacy.pictures:_bar", "bars of a statement or a ledger", ("statement", "caps", "rounding")),
+    Printed("colonnade.privacy.calibrate:Binding.__str__", "the budget that decides the noise", ("budget", "rounding")),
+    Printed("colonnade.privacy.calibrate:Binding.to_dict", "the same in a record", ("budget",)),
+    Printed("colonnade.privacy.calibrate:Binding.limited", "the largest epsilon of a sampler", ("sampler",)),
+    Printed("colonnade.privacy.accountant:_above_ceiling", "why no epsilon is finite", ("sampler",)),
+    Printed("colonnade.privacy.events:_laplace", "what one number would cost at least", ("laplace",)),
+    Printed("colonnade.privacy.ledger.caps:_sentence", "why a cap refuses a study", ("caps", "rounding")),
+    # terminal
+    Printed("colonnade.cli.show:binding", "preflight: who decides the noise", ("budget", "rounding")),
+    Printed("colonnade.cli.show:curves", "delta at some epsilons, in JSON", ("epsilon",)),
+    Printed("colonnade.cli.show:curve_table", "delta at some epsilons", ("epsilon",)),
+    Printed("colonnade.cli.standing:_largest", "proposals: the largest epsilon, in JSON", ("statement",)),
+    Printed("colonnade.cli.standing:_price", "proposals: the largest epsilon", _STUDY),
+    Printed("colonnade.cli.standing:_left", "proposals: what is spent and left", ("caps", "rounding")),
+    Printed("colonnade.cli.audit:_lines", "promised and shown, for each game", ("epsilon", "audit", "rounding")),
+    Printed("colonnade.study.book:text", "a ledger: totals", _LEDGER),
+    Printed("colonnade.study.book:_few", "a ledger: the largest of the rest", _LEDGER),
+    Printed("colonnade.study.book:_line", "a ledger: what is left of a cap", ("caps", "rounding")),
+    # models
+    Printed("colonnade.models.notebook:_epsilon", "a fitted model in a notebook", _STUDY),
+    Printed("colonnade.models.charges:Total.__str__", "all fits of a process or ledger", _LEDGER),
+    Printed("colonnade.models.charges:Total._repr_html_", "the same in notebooks", _LEDGER),
+    Printed("colonnade.models.charges:Total._remains", "what is left of its caps", ("caps",)),
+    Printed(
+        "colonnade.models.linear_model:LinearModel._told",
+        "a summary: each party's columns alone",
+        ("protection", "guarantees", "rounding"),
+    ),
+    Printed("colonnade.kinds.regression.base:Regression.summary", "the sentence around it", ("protection",)),
+    Printed("colonnade.kinds.glm.model:GLM.summary", "the sentence around it", ("guarantees",)),
+    Printed("colonnade.kinds.glm.guarantees:_cells", "a table of promises", ("guarantees", "rounding")),
+    Printed("colonnade.kinds.glm.guarantees:Guarantees.to_dict", "the same in a record", ("guarantees",)),
+    Printed(
+        "colonnade.kinds.split.as_published:AsPublished.details", "as published, not proven", ("frozen", "rounding")
+    ),
+    Printed("colonnade.kinds.split.as_published:facts", "the same in a record", ("frozen",)),
+    # report
+    Printed("colonnade.report.words:epsilon", "every epsilon of a report and of the console", ("rounding",)),
+    Printed("colonnade.report.page:_figures", "the largest epsilon, at the top", _STUDY),
+    Printed("colonnade.report.promise:privacy", "the table of observers", _STUDY),
+    Printed("colonnade.report.promise:_chart", "the same as bars", _STUDY),
+    Printed("colonnade.report.promise:_meaning", "the largest epsilon in words", ("statement", "odds", "rounding")),
+    Printed("colonnade.report.promise:_otherwise", "if owners leave out noise", ("missing noise", "rounding")),
+    Printed("colonnade.kinds.regression.report:_protection", "each party's columns alone", ("protection", "rounding")),
+    Printed("colonnade.kinds.glm.report:_promise", "a table of promises", ("guarantees", "rounding")),
+    Printed("colonnade.kinds.split.report:_guarantee", "as published, not proven", ("frozen", "rounding")),
+    Printed("colonnade.report.own:_spent", "a party's own page: this study and all", _LEDGER),
+    Printed("colonnade.report.own:_total", "the same, all studies", _LEDGER),
+    Printed(
+        "colonnade.report.audit_plot:_table", "promised and shown, for each game", ("epsilon", "audit", "rounding")
+    ),
+    # console, desks and metrics
+    Printed("colonnade.console.meaning:Price.epsilon", "an observer of a proposal", _STUDY),
+    Printed("colonnade.console.meaning:Price.conclusion", "chances of conclusions", ("odds", "rounding")),
+    Printed("colonnade.console.meaning:Price.factor", "how far odds rise", ("odds", "rounding")),
+    Printed("colonnade.console.meaning:Price.odds", "the same in words", ("odds", "rounding")),
+    Printed("colonnade.console.meaning:Prices.figures", "the largest epsilon", _STUDY),
+    Printed("colonnade.console.meaning:CapLeft.spent_text", "what is spent", _LEDGER),
+    Printed("colonnade.console.meaning:CapLeft.after_text", "what would be spent", _LEDGER),
+    Printed("colonnade.console.meaning:CapLeft.at_most_text", "a cap", ("caps", "rounding")),
+    Printed("colonnade.console.pages.ledger:_shown", "totals of a ledger", _LEDGER),
+    Printed("colonnade.console.pages.scores:Served.of", "what a question costs", _STUDY),
+    Printed("colonnade.console.pictures:spending", "the course of spending", _LEDGER),
+    Printed("colonnade.console.analyst.results:_price", "results: an analyst's row", _STUDY),
+    Printed("src/colonnade/console/templates/inbox.html", "who learns most", _STUDY),
+    Printed("src/colonnade/console/templates/study.html", "all observers of a proposal", _STUDY),
+    Printed("src/colonnade/console/templates/parts.html", "the largest epsilon", _STUDY),
+    Printed("colonnade.standing.scores.description:model", "what a question costs", ("statement", "a day of scores")),
+    Printed("colonnade.standing.metrics:AgentMetrics", "a gauge of what is left of a cap", ("caps",)),
+    # audits
+    Printed("colonnade.audit.distinguish:AuditResult.to_dict", "what was shown, in JSON", ("audit",)),
+    Printed("colonnade.audit.verdict:Verdict.to_dict", "what is promised, in JSON", ("epsilon",)),
+)
+
+PASSED_ON = {
+    "colonnade.privacy.additive:AdditiveNoise.release": "law",
+    "colonnade.protocols.messages:told_event": "grid",
+    "colonnade.standing.scores.allowance:days_worth": "a day of scores",
+    "colonnade.study.policy:PartyConfig.charged": "post-processing",
+    "colonnade.study.plan:_priced.events": "budget",
+}
+
+_ASKED = "what somebody asked for, as it was written"
+_REFUSED = "a mistake in what was asked for"
+NO_FIGURE = {
+    "colonnade.cli.audit:_show": "a heading",
+    "colonnade.cli.plan:_show": "a heading",
+    "colonnade.cli.show:trial": _ASKED,
+    "colonnade.cli.trial:prepare": _ASKED,
+    "colonnade.kinds.pca.evaluation:compare": _ASKED,
+    "colonnade.kinds.glm.crossval:cross_validate": _ASKED,
+    "colonnade.kinds.regression.base:Regression.budgets": _REFUSED,
+    "colonnade.kinds.split.choice:": "names of parameters",
+    "colonnade.privacy.noise.response:odds_for": _REFUSED,
+    "colonnade.privacy.observers:check_epsilon": _REFUSED,
+    "colonnade.privacy.routes.gaussian:gaussian_mu": _REFUSED,
+    "colonnade.privacy.statement:Statement.from_dict": "a refusal, without a number",
+    "colonnade.report.evaluation:_numbers": _ASKED,
+    "colonnade.report.glossary:": "an explanation of the word",
+    "colonnade.kinds.split.report:_labels": _ASKED,
+    "colonnade.study.policy:PartyConfig._check_exact": "no epsilon bounds it, and that is said",
+    "colonnade.study.policy:PartyConfig.key_news": "no epsilon bounds it, and that is said",
+}
+
+TABLES = Tables(CHARGED, FIGURES, PRINTED, SERVING, PASSED_ON, NO_FIGURE)
