@@ -124,7 +124,7 @@ def test_two_parties_and_the_coordinators_seat(federation):
 
 
 def test_noise_is_as_large_as_it_says_and_costs_what_was_allowed(binary, federation):
-    people = federation(rows=2000)
+    people = federation(rows=20_000)
     fitted = JointPrediction(binary, to="bank", epsilon=8.0).fit(people)
     task = fitted.plan(people.roster)
     assert 7.99 < fitted.privacy_.epsilon("bank") <= 8.0
@@ -134,8 +134,9 @@ def test_noise_is_as_large_as_it_says_and_costs_what_was_allowed(binary, federat
     assert task.noise_std > 0.3
     wrong, alone = (found - in_the_clear(binary, people) for found in (fitted.scores_, fitted.joint.own_scores))
     assert np.std(wrong) < min(task.noise_std / 2, np.std(alone))
-    # Both rest on how 2,000 people differ, which is seen through noise of twice their deviation.
-    assert np.std(wrong) == pytest.approx(float(fitted.joint.deviations.mean()), rel=0.3)
+    # Both rest on how 20,000 people differ, which is seen through noise of three times their deviation: the two differ
+    # by a twelfth, and by 0.45 in fewer than one of a million runs.
+    assert np.std(wrong) == pytest.approx(float(fitted.joint.deviations.mean()), rel=0.45)
     assert "joint-prediction" in str(fitted.privacy_)
 
 
