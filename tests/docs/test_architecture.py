@@ -40,7 +40,7 @@ MAY_IMPORT = {
     "__init__": GROUND | PILLARS | {"models", "kinds", "study"},
     "__main__": {"cli"},
 }
-LONGEST = 430
+LONGEST = 800
 MASKED = {
     ("mpc/hand.py", "def open_among_seats(self, shares: Shares) -> Residues:"),
     ("mpc/hand.py", "def open_to_readers(self, shares: Shares, readers: Sequence[str]) -> Residues | None:"),

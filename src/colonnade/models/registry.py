@@ -119,7 +119,7 @@ _ROWS = (
         "synthesis.audit_mixture",
         scenes="tables.audit_scenes",
         twins="synthesis.audit_twins",
-        quality="synthesis.comparison",
+        quality="synthesis.report_quality",
     ),
     _ours(
         "split-classifier",

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
-from colonnade.models.adam import Adam
-from colonnade.models.pytorch import find_device, load_torch
+from colonnade.models.pytorch import Adam, find_device, load_torch
 
 Matrix = NDArray[np.float64]
 Decoder = Callable[[Matrix], Matrix]

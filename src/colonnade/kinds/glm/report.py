@@ -9,9 +9,8 @@ from colonnade.kinds.glm.guarantees import Guarantee
 from colonnade.privacy.observers import COORDINATOR, Trust
 from colonnade.privacy.rows import PROVEN
 from colonnade.report import words
-from colonnade.report.answers import counts
-from colonnade.report.coefficients import coefficients
 from colonnade.report.markup import Html, join, named_values, table, tag
+from colonnade.report.results import coefficients, counts
 from colonnade.report.section import Run, Section
 from colonnade.report.words import counted, mapping, number
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from colonnade.report.answers import counts
+from colonnade.report.results import counts
 from colonnade.report.section import Section
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from colonnade.report import words
-from colonnade.report.coefficients import coefficients
 from colonnade.report.markup import Html, join, named_values, table, tag
+from colonnade.report.results import coefficients
 from colonnade.report.section import Run, Section
 from colonnade.report.words import counted, mapping, number
 

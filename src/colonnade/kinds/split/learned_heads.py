@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
 from colonnade.kinds.split.contract import Matrix, Places, Vector
-from colonnade.models.adam import Adam
-from colonnade.models.pytorch import find_device, load_torch
+from colonnade.models.pytorch import Adam, find_device, load_torch
 
 if TYPE_CHECKING:
     from torch import nn

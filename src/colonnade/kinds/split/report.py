@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from colonnade.privacy.observers import COORDINATOR, Trust
 from colonnade.report import words
-from colonnade.report.answers import counts
 from colonnade.report.markup import Html, join, named_values, table, tag
+from colonnade.report.results import counts
 from colonnade.report.section import Run, Section, seen_on_shares
 from colonnade.report.words import counted, mapping, number
 

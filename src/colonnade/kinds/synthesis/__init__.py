@@ -17,7 +17,7 @@ Reading order:
 - ``population``, ``drawing``, ``mending``, ``intervals``: made-up people; ``shares``, ``agreement``, ``fidelity``: how
   well they agree with the release; ``card``: what lies beside the table.
 - ``quality`` with ``comparable``, ``distances``, ``usefulness``, ``attack``: beside the real table, for its owners;
-  ``comparison``, ``report_quality``: as ``colonnade quality`` shows it.
+  ``report_quality``: as ``colonnade quality`` shows it.
 - ``report``, ``pictures``: how a person sees the result.
 - ``audit_mixture``: the games; ``audit_twins``: the same games, broken on purpose.
 """

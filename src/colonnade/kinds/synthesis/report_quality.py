@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from colonnade.kinds.synthesis.quality import ColumnShares, SyntheticQuality, evaluate_synthetic
 from colonnade.report.canvas import figure
 from colonnade.report.document import document, write_document
 from colonnade.report.histograms import Panel, histograms
 from colonnade.report.markup import Html, join, table, tag
 from colonnade.report.squares import Curve, Matrix, curves, matrices
 from colonnade.report.words import percent
-
-if TYPE_CHECKING:
-    from colonnade.kinds.synthesis.quality import ColumnShares, SyntheticQuality
 
 _MOST_PANELS, _MOST_COLUMNS = 24, 40
 _ORDERS = {1: "One column", 2: "Two columns", 3: "Three columns"}
@@ -185,3 +182,7 @@ def _table(found: SyntheticQuality) -> Html | None:
         "statement's."
     )
     return join(table(heads, rows, caption=caption, numeric=(1, 2, 3)))
+
+
+evaluate, write = evaluate_synthetic, write_quality
+"""What ``colonnade quality`` asks for: the figures, and a page of them."""
