@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from colonnade.kinds import PUBLIC
 from colonnade.lazy import exports
 
 if TYPE_CHECKING:
@@ -48,8 +49,7 @@ __all__, __getattr__, __dir__ = exports(
     __name__,
     {
         "errors": "ColonnadeError",
-        "kinds": "GLM PCA JointPrediction LinearRegression LogisticRegression PolynomialSum SplitClassifier "
-        "SplitRegressor SplitScores Synthesizer cross_validate evaluate_synthetic joint_scores polynomial_sum",
+        "kinds": " ".join(PUBLIC.values()),
         "models": "Estimate Federation Party assess",
         "privacy": "Adjacency Ledger Observer Statement",
         "study": "PartyConfig Study preflight",

@@ -70,13 +70,15 @@ def test_the_page_has_the_tables() -> None:
 
 def test_every_kind_every_class_of_events_and_every_game_is_there() -> None:
     events = found.emitted()
-    assert {kind for event in events for kind in found.kinds_of(event.task)} == {row.kind for row in found.kinds.rows()}
+    assert {kind for event in events for kind in found.kinds_of(event.task)} == {
+        row.kind for row in found.registry.rows()
+    }
     around = " ".join(event.shape for event in events)
     for kind in ("Skellam", "DiscreteGaussian", "DiscreteLaplace"):
         assert f"{kind}Release" in around
     for kind in ("RandomisedResponse", "PoissonSampled", "Repeated", "NonPrivate, as published"):
         assert kind in around
-    for task in (task for row in found.kinds.rows() for task in found.kinds.load(row.kind).tasks):
+    for task in (task for row in found.registry.rows() for task in found.registry.load(row.kind).tasks):
         assert found.name_of(task) in {event.task for event in events}
 
 

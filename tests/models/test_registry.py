@@ -95,7 +95,7 @@ def test_a_new_kind_is_taken_in_once(module):
     [
         (
             Kind("pca", "new_kinds:Whole"),
-            r"kind 'pca' already, colonnade\.models\.pca:PCA: choose another name for new",
+            r"kind 'pca' already, colonnade\.kinds\.pca\.model:PCA: choose another name for new",
         ),
         (Kind("new", "new_kinds:Renamed"), "kind 'new', new_kinds:Renamed: it calls itself 'other'"),
         (Kind("new", "new_kinds:Abstract"), "new_kinds:Abstract: it lacks plan$"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -67,6 +69,74 @@ def test_an_earlier_copy_is_never_written_over(earlier: tuple[int, Path]) -> Non
         convert(path)
     assert kept.read_bytes() == b"the only copy"
     assert version(path) == number
+
+
+def test_where_there_is_none_none_is_made(tmp_path: Path) -> None:
+    with pytest.raises(LedgerError):
+        convert(tmp_path / "none.sqlite")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_through_a_link_the_file_itself_is_converted(earlier: tuple[int, Path], tmp_path: Path) -> None:
+    number, path = earlier
+    link = tmp_path / "elsewhere" / "link.sqlite"
+    link.parent.mkdir()
+    link.symlink_to(path)
+    done = convert(link)
+    assert done is not None
+    assert done.kept == path.with_name(f"{path.name}.version-{number}")
+    assert link.is_symlink()
+    assert version(path) == 3
+
+
+def test_what_is_only_in_the_log_is_kept_too(earlier: tuple[int, Path]) -> None:
+    number, path = earlier
+    with closing(sqlite3.connect(path)) as base:  # a reader, so that the log is not written back
+        base.execute("PRAGMA journal_mode = WAL")
+        base.execute("BEGIN")
+        base.execute("SELECT count(*) FROM entries").fetchone()
+        done = convert(path)
+        assert done is not None
+        assert Path(f"{path}-wal").stat().st_size > 0
+        alone = path.parent / "alone.sqlite"
+        shutil.copyfile(done.kept, alone)
+        assert version(alone) == number
+        assert len(Ledger(alone).entries()) == done.entries
+
+
+def test_another_process_that_was_first_is_named(earlier: tuple[int, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    _, path = earlier
+    before = converting.version_of
+    found = iter([before, lambda base: 3])  # the version at first, and that of the copy
+    monkeypatch.setattr(converting, "version_of", lambda base: next(found)(base))
+    with pytest.raises(LedgerError):
+        convert(path)
+
+
+KILLED = """
+import os, sys
+from colonnade.privacy.ledger import convert as converting
+def die(*args): os._exit(9)
+setattr(converting, sys.argv[2], die)
+converting.convert(sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize("at", ["rows", "_held"])
+def test_after_a_crash_it_is_converted_again(earlier: tuple[int, Path], at: str) -> None:
+    """Killed with the copy half made, and, by way of a copy that is there, with the ledger not yet changed."""
+    number, path = earlier
+    kept = path.with_name(f"{path.name}.version-{number}")
+    if at == "_held":
+        shutil.copyfile(path, kept)
+    ended = subprocess.run([sys.executable, "-c", KILLED, str(path), at], timeout=60)
+    assert ended.returncode == 9
+    assert version(path) == number
+    done = convert(path)
+    assert done is not None
+    assert done.kept == kept
+    assert version(path) == 3
+    assert [each.name for each in path.parent.iterdir() if each.name.endswith(".new")] == []
 
 
 def test_an_altered_ledger_is_refused_and_stays_as_it_is(tmp_path: Path) -> None:

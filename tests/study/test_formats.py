@@ -173,12 +173,15 @@ def wire(folder: Path) -> Any:
         "frame": encode(["shares", {"block": np.arange(3, dtype=np.int64), "of": None}]).hex(),
         "offer": offer.to_bytes().hex(),
         "link": offer.greeting(bytes(16)).hex(),
-        "messages": {place: declared(SOURCE / place) for place in vocabularies()},
+        "messages": {path.parent.name: declared(path) for path in vocabularies()},
     }
 
 
-def vocabularies() -> list[str]:
-    return sorted(path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("vocabulary.py"))
+def vocabularies() -> list[Path]:
+    """Every list of messages; each is known by the name of its folder, wherever that lies."""
+    found = sorted(SOURCE.rglob("vocabulary.py"), key=lambda path: path.parent.name)
+    assert len({path.parent.name for path in found}) == len(found)
+    return found
 
 
 def declared(path: Path) -> dict[str, dict[str, str]]:

@@ -1,7 +1,8 @@
 """The message flows of the protocols, each as a list of arrows; three owners keep the seats of the committee.
 
 Participants follow the protocol, and members are known. What differs in active mode, or where members are hidden, is
-told on the pages. The arrows are those of ``programs.py`` in each folder of ``protocols/``.
+told on the pages. The arrows are those of ``programs.py`` of each protocol, in ``protocols/`` and in the folders of
+kinds.
 """
 
 from __future__ import annotations

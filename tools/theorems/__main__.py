@@ -7,7 +7,7 @@ import sys
 
 from .checks import missing
 from .figures import TABLES
-from .page import write
+from .page import write, written
 
 
 def main() -> int:
@@ -19,6 +19,9 @@ def main() -> int:
     sys.stderr.writelines(f"{line}\n" for line in said)
     if not said and wanted.write:
         write(TABLES)
+    elif not said and not written(TABLES):
+        said = ["docs/theory/README.md is not as the code: python -m tools.theorems --write"]
+        sys.stderr.write(f"{said[0]}\n")
     return 1 if said else 0
 
 

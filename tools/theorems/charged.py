@@ -42,7 +42,7 @@ _SECOND_MOMENTS = Links(
     ),
     (
         "tests/privacy/test_sensitivity.py::test_moments_move_no_further_than_claimed",
-        "tests/kinds/regression/test_functional_groups.py::test_random_rows_with_fixed_columns_move_no_further",
+        "tests/privacy/test_functional_groups.py::test_random_rows_with_fixed_columns_move_no_further",
         "tests/protocols/moments/test_laws.py::test_one_person_moves_each_release_by_no_more_than_it_says",
     ),
 )
@@ -61,8 +61,8 @@ _GROUPS = Links(
         "colonnade.privacy.sensitivity.functional:grouped_replace_l1",
     ),
     (
-        "tests/kinds/regression/test_functional_groups.py::test_no_corner_moves_further_than_the_bound",
-        "tests/kinds/regression/test_functional_groups.py::test_random_integer_rows_move_no_further",
+        "tests/privacy/test_functional_groups.py::test_no_corner_moves_further_than_the_bound",
+        "tests/privacy/test_functional_groups.py::test_random_integer_rows_move_no_further",
     ),
 )
 _HIDDEN_GROUPS = Links(

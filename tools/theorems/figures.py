@@ -366,10 +366,7 @@ FIGURES = (
         Links(
             ("alternating-fits#4-what-else-follows", _EXCHANGED),
             ("colonnade.kinds.glm.guarantees:protection", "colonnade.kinds.glm.guarantees:Guarantees"),
-            (
-                "tests/kinds/glm/test_guarantees.py::"
-                "test_all_that_leaves_a_party_costs_what_its_releases_cost_together",
-            ),
+            ("tests/kinds/glm/test_guarantees.py::test_all_that_leaves_a_party_costs_what_its_releases_cost_together",),
             "arithmetic",
             ("tests/kinds/glm/test_glm.py::test_guarantees_have_a_row_for_everything",),
         ),

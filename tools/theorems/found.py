@@ -19,10 +19,10 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from colonnade.audit import registry
+from colonnade.audit import registry as audits
 from colonnade.errors import ColonnadeError
 from colonnade.kinds.split.embeddings.task import Embeddings, NewEmbeddings
-from colonnade.models import registry as kinds
+from colonnade.models import registry
 from colonnade.privacy.events import Event, innermost
 from colonnade.privacy.releases import NonPrivate, PoissonSampled, Repeated
 from colonnade.privacy.rows import as_html, as_text
@@ -67,7 +67,7 @@ def emitted() -> dict[Emitted, Any]:
     for task in tasks():
         for event in task.events:
             found.setdefault(_emitted(task, event), task)
-    order = [name_of(task) for row in kinds.rows() for task in kinds.load(row.kind).tasks]
+    order = [name_of(task) for row in registry.rows() for task in registry.load(row.kind).tasks]
     place = {name: at for at, name in reversed(list(enumerate(order)))}
     return dict(sorted(found.items(), key=lambda pair: place.get(pair[0].task, len(place))))
 
@@ -92,14 +92,14 @@ def shape_of(event: Event) -> str:
 @cache
 def kinds_of(task: str) -> tuple[str, ...]:
     """The kinds of study that plan a class of tasks."""
-    return tuple(row.kind for row in kinds.rows() if task in map(name_of, kinds.load(row.kind).tasks))
+    return tuple(row.kind for row in registry.rows() if task in map(name_of, registry.load(row.kind).tasks))
 
 
 @cache
 def tasks() -> tuple[Any, ...]:
     """All tasks from which events are read."""
     known = [study.task for study in _studies()]
-    known += [subject.plan() for subject in registry.subjects()]
+    known += [subject.plan() for subject in audits.subjects()]
     known += [_new_people(task) for task in known if type(task) is Embeddings]
     return tuple(way for task in known if isinstance(task, Revealing) for way in (task, *_other_ways(task)))
 
@@ -201,7 +201,7 @@ def made_in(sources: dict[str, ast.Module]) -> set[str]:
     """Every function that makes an event, outside of the games."""
     found = set()
     for module, tree in sources.items():
-        if module.startswith(f"{registry.__package__}."):
+        if module.startswith(f"{audits.__package__}."):
             continue
         events = _imported(tree, get_args(Event))
         for where, node in _calls(module, tree):

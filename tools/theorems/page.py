@@ -128,6 +128,12 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(re.sub(r"\s+", " ", cell) for cell in line) + " |" for line in lines)
 
 
+def written(tables: Tables, path: Path = PAGE) -> bool:
+    """Whether the page is as it would be written."""
+    text = path.read_text(encoding="utf-8")
+    return page(text, tables) == text
+
+
 def write(tables: Tables, path: Path = PAGE) -> None:
     """Write the generated part of the page."""
     path.write_text(page(path.read_text(encoding="utf-8"), tables), encoding="utf-8")

@@ -130,7 +130,7 @@ def subjects() -> tuple[Subject, ...]:
 
 def _subjects() -> dict[str, Subject]:
     """All subjects by name, after the games of every kind have registered themselves."""
-    modules = dict.fromkeys((*(games for row in registry.rows() for games in row.games), "colonnade.audit.mechanisms"))
+    modules = registry.game_modules()
     for module in modules:
         registry.resolve(module)
     # Whoever imported one of these modules before has registered its games first.

@@ -137,7 +137,7 @@ def _evaluation(people: Dataset, roster: Roster, held: Mapping[str, set[str]]) -
     common = set.intersection(*held.values())
     rows = np.array([person in common for person in ids])
     tables = {name: people.table(name).select(roster.schemas[name].names).matrix()[rows] for name in people.parties}
-    compare = registry.part("pca", "evaluation")
+    compare = registry.only("evaluation")
     return compare(tables, roster, n_components=5, epsilons=_EPSILONS, delta=1e-5, runs=5, local_runs=2) | {
         "title": "Variance captured by five components",
         "note": f"These {len(common):,} people are made up, so all columns may lie in one place here and the private "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import socket
 import sys
 from importlib import import_module
@@ -17,9 +18,10 @@ def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     control.set_inheritable(False)
     usual = deaf()
+    gc.disable()  # what is imported here is left out of garbage collections, as all that follows
     import_module("colonnade.standing.assess")
-    prepare(row.kind for row in registry.rows() if row.often)
     built()
+    prepare(registry.expected())
     serve(control)
     hearing(usual)
     command()

@@ -13,6 +13,7 @@ from typing import Any
 from colonnade.cli import initialise
 from colonnade.cli.output import writing
 from colonnade.errors import ColonnadeError, DataError, StudyError
+from colonnade.models import registry
 from colonnade.models.design import owner_of
 from colonnade.models.files import replace_private, write_whole
 from colonnade.study.deviating import line_for
@@ -203,9 +204,11 @@ def _draft(name: str, file: Path, id: str, label: str | None) -> Draft:
 
 def _kind(kind: str | None, label: str | None, drafts: Sequence[Draft]) -> str:
     """The kind of study: as asked, or as the label suggests."""
-    if kind is not None and kind not in KINDS:
+    there = [row.kind for row in registry.rows()]
+    offered = [each for each in KINDS if each in there]
+    if kind is not None and kind not in offered:
         raise StudyError(
-            f"--kind is one of {', '.join(KINDS)} here, not {kind!r}; other kinds need a study file [ST053]"
+            f"--kind is one of {', '.join(offered)} here, not {kind!r}; other kinds need a study file [ST053]"
         )
     if label is None:
         if kind not in (None, *_UNLABELLED):

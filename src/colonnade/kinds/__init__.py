@@ -32,22 +32,26 @@ if TYPE_CHECKING:
         evaluate_synthetic as evaluate_synthetic,
     )
 
+PUBLIC = {
+    "glm.crossval": "cross_validate",
+    "glm.model": "GLM",
+    "pca.model": "PCA",
+    "polynomial.model": "PolynomialSum polynomial_sum",
+    "prediction.model": "JointPrediction joint_scores",
+    "regression.linear": "LinearRegression",
+    "regression.logistic": "LogisticRegression",
+    "split.model": "SplitClassifier SplitRegressor",
+    "split.scores": "SplitScores",
+    "synthesis.model": "Synthesizer",
+    "synthesis.quality": "evaluate_synthetic",
+}
+"""What ``colonnade`` exports of them."""
+_BESIDES = {
+    "glm.guarantees": "Guarantees",
+    "glm.kept_scores.model": "KeptScores",
+    "split.encoders": "Encoder encoder_from load_encoder save_encoder",
+    "synthesis.quality": "SyntheticQuality",
+}
 __all__, __getattr__, __dir__ = exports(
-    __name__,
-    {
-        "glm.crossval": "cross_validate",
-        "glm.guarantees": "Guarantees",
-        "glm.kept_scores.model": "KeptScores",
-        "glm.model": "GLM",
-        "pca.model": "PCA",
-        "polynomial.model": "PolynomialSum polynomial_sum",
-        "prediction.model": "JointPrediction joint_scores",
-        "regression.linear": "LinearRegression",
-        "regression.logistic": "LogisticRegression",
-        "split.encoders": "Encoder encoder_from load_encoder save_encoder",
-        "split.model": "SplitClassifier SplitRegressor",
-        "split.scores": "SplitScores",
-        "synthesis.model": "Synthesizer",
-        "synthesis.quality": "SyntheticQuality evaluate_synthetic",
-    },
+    __name__, {home: f"{PUBLIC.get(home, '')} {_BESIDES.get(home, '')}" for home in {**PUBLIC, **_BESIDES}}
 )

@@ -166,6 +166,11 @@ def register(row: Kind) -> Kind:
     return row
 
 
+def expected() -> tuple[str, ...]:
+    """The kinds of this package that a process which waits for studies imports before it is asked for them."""
+    return tuple(row.kind for row in _ROWS if row.often)
+
+
 def rows() -> tuple[Kind, ...]:
     """Every kind that is known, those of installed packages last."""
     _installed()
@@ -209,6 +214,11 @@ def section_of(kind: str) -> Any:
     if not row.section:
         raise StudyError(f"there is no report about kind {kind!r}, which is not run [ST145]")
     return resolve(row.section)
+
+
+def game_modules() -> tuple[str, ...]:
+    """The modules that register audit games, of all kinds and then of the mechanisms that belong to none."""
+    return tuple(dict.fromkeys((*(games for row in rows() for games in row.games), "colonnade.audit.mechanisms")))
 
 
 def part(kind: str, name: str) -> Any:

@@ -89,10 +89,13 @@ _SCORES_ALONE = ModelViews()
 
 
 def views_of(model: Any) -> ModelViews:
-    """What models of this kind show."""
-    kind = getattr(model, "kind", None)
-    found: ModelViews | None = None if kind is None else registry.part(kind, "views")
-    return found or _SCORES_ALONE
+    """What models of this kind show, or of the first kind that its class derives from and that says so."""
+    known = {row.kind: row for row in registry.rows()}
+    for kind in dict.fromkeys(getattr(cls, "kind", None) for cls in type(model).__mro__):
+        if kind in known and (found := registry.part(kind, "views")) is not None:
+            views: ModelViews = found
+            return views
+    return _SCORES_ALONE
 
 
 def seen_of(

@@ -208,5 +208,7 @@ def all_attacks() -> dict[str, Callable[..., Attack]]:
     """What is played, by its name: on moments, and then on the protocols of kinds."""
     found = dict(ATTACKS)
     for attacks in registry.parts("attacks").values():
+        if found.keys() & attacks.keys():
+            raise ValueError("two attacks have one name: give those of a kind names of their own [VA277]")
         found |= attacks
     return found

@@ -28,12 +28,14 @@ _CHUNK = 25
 _BY_NAME = {cheat.name: cheat for cheat in CHEATS}
 
 
-@cache
 def all_scenes() -> dict[str, Scene]:
     """Every scene by its name: operations of the committee, then protocols, those of kinds included."""
     plays = [*PLAYS, *(scene for module in registry.parts("scenes").values() for scene in module.SCENES)]
     plays.sort(key=lambda scene: (scene.proven, scene.place))
-    return {scene.name: scene for scene in (*OPERATIONS, PROOF, *plays)}
+    found = {scene.name: scene for scene in (*OPERATIONS, PROOF, *plays)}
+    if len(found) < len(OPERATIONS) + 1 + len(plays):
+        raise ValueError("two scenes have one name: give those of a kind names of their own [VA278]")
+    return found
 
 
 @dataclass

@@ -5,7 +5,9 @@ Paper: VFL-AFE. ``adaptive/`` runs its Algorithm 1 as published, and nothing is 
 committee learns the head), docs/theory/embedding-releases.md and docs/theory/private-updates.md (embeddings are told).
 
 What leaves: with ``head="committee"`` one noisy matrix of second moments of embeddings and labels, opened once; with
-``head="embeddings"`` every party's embeddings with noise, told to the party with the label. Encoders never leave.
+``head="embeddings"`` every party's embeddings with noise, told to the party with the label, and where encoders learn,
+answers about labels with noise and the noised sums by which they learn. With ``head="published"`` embeddings leave in
+every epoch and slopes come back, as the paper has it: nothing is promised. Encoders never leave.
 
 Reading order:
 

@@ -38,7 +38,7 @@ def convert(path: str | os.PathLike[str]) -> Converted | None:
     Other processes see the ledger before or after, and nothing in between. What it holds stays entry by entry, and so
     does its head. If anything fails, the ledger is as it was.
     """
-    file = LedgerFile(path)
+    file = LedgerFile(path, there=True)
     with file.reading() as base:
         version = version_of(base)
     file.verify(unchained=True)
@@ -54,10 +54,15 @@ def convert(path: str | os.PathLike[str]) -> Converted | None:
     return Converted(version, kept, len(before[0]), before[1])
 
 
-def _keep(path: Path, version: int) -> tuple[Path, tuple[list[tuple[object, ...]], str]]:
-    """A copy of the file as it is on disk, at a name that nobody has, and what it holds."""
+Held = tuple[list[tuple[object, ...]], str]
+"""Entries and head."""
+
+
+def _keep(path: Path, version: int) -> tuple[Path, Held]:
+    """A copy of the file as it is on disk, beside it, and what it holds; an equal one that is there already serves."""
     place = Path(os.path.realpath(path))
     kept = place.with_name(f"{place.name}.version-{version}")
+    writing.sweep(kept)
     with writing.workshop(kept) as room:
         copy = room / kept.name
         os.close(os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
@@ -74,9 +79,18 @@ def _keep(path: Path, version: int) -> tuple[Path, tuple[list[tuple[object, ...]
             found = rows(new), head(new)
         with copy.open("rb") as written:
             os.fsync(written.fileno())
-        if not writing.claim(copy, kept):
+        if not writing.claim(copy, kept) and _held(kept, version) != found:
             raise LedgerError(
                 f"there is {kept} already, and it may be the only copy: keep it under another name [LE042]"
             )
     writing.sync_folder(kept.parent)
     return kept, found
+
+
+def _held(kept: Path, version: int) -> Held | None:
+    """What a copy holds that an earlier try has left; ``None`` if it is something else."""
+    try:
+        with closing(sqlite3.connect(f"{kept.as_uri()}?mode=ro", uri=True)) as base:
+            return (rows(base), head(base)) if version_of(base) == version else None
+    except sqlite3.Error:
+        return None

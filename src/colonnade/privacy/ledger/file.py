@@ -98,11 +98,12 @@ def _connected(path: Path, way: str) -> sqlite3.Connection:
 class LedgerFile:
     """One file; each use opens it anew, so it may be shared by threads and processes, unless it is :func:`at_once`."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, there: bool = False) -> None:
+        """Open a ledger, or make one where none is, unless it must be ``there``."""
         self.path = Path(path)
         self.upgraded = False
         with self._named():
-            self.made = not self.path.exists() and make(Path(os.path.realpath(self.path)))
+            self.made = not there and not self.path.exists() and make(Path(os.path.realpath(self.path)))
         with self.reading():
             pass
 
@@ -270,7 +271,10 @@ class LedgerFile:
         application = base.execute("PRAGMA application_id").fetchone()[0]
         version = version_of(base)
         if application != APPLICATION_ID or base.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] == 0:
-            raise LedgerError(f"{self.path} is not a ledger of ours, or has been emptied; name another file [LE025]")
+            raise LedgerError(
+                f"{self.path} is not a ledger of ours, or has been emptied: name the file that `ledger` says in "
+                "party.toml, or put the ledger back from a copy [LE025]"
+            )
         if version not in BY_VERSION:
             raise LedgerError(
                 f"{self.path} has ledger version {version}; this code reads up to {SCHEMA_VERSION} [LE026]"

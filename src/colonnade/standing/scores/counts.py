@@ -57,7 +57,8 @@ class Counted:
                 base.execute(f"PRAGMA user_version={_VERSION}")
             elif version != _VERSION:
                 raise StorageError(
-                    f"{path} was written by another program, or by another release: put it back from a copy [SO028]"
+                    f"{path} was written by another program, or by another release: use the release that "
+                    "wrote it [SO028]"
                 )
 
     @contextmanager

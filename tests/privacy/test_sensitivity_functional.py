@@ -24,7 +24,7 @@ from research.functional import (
     logistic_party_l1,
 )
 
-VECTORS = json.loads((Path(__file__).parents[2] / "privacy" / "vectors.json").read_text())
+VECTORS = json.loads((Path(__file__).parent / "vectors.json").read_text())
 FM, EXTRA = VECTORS["hdp_fm_afe"], VECTORS["extra"]
 PAIRS: tuple[Pairs, ...] = ("full", "upper")
 Row = tuple[Fraction, ...]

@@ -16,7 +16,7 @@ from colonnade.privacy.sensitivity.functional import Radii, grouped_l1, grouped_
 from colonnade.privacy.sensitivity.moments import changed_columns_sensitivity, moments_sensitivity
 from research.functional import linear_party_l1
 
-EXTRA = json.loads((Path(__file__).parents[2] / "privacy" / "vectors.json").read_text())["extra"]
+EXTRA = json.loads((Path(__file__).parent / "vectors.json").read_text())["extra"]
 Groups = list[tuple[int, int]]
 
 
