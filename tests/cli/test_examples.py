@@ -11,6 +11,7 @@ import pytest
 
 from colonnade.cli import examples
 from colonnade.errors import StorageError
+from tests.errors import raises
 
 ROOT = Path(__file__).parents[2]
 NAMES = sorted(page.parent.name for page in (ROOT / "examples").glob("*/README.md"))
@@ -100,5 +101,5 @@ def test_what_somebody_made_in_a_clone_is_not_copied(tmp_path, monkeypatch):
 
 def test_an_installation_without_examples_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr(examples, "_INSTALLED", tmp_path)
-    with pytest.raises(StorageError, match="no example was installed with Colonnade"):
+    with raises(StorageError, "SO006"):
         examples.examples()

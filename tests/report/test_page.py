@@ -21,6 +21,7 @@ from colonnade.report.components import SECTION, noise_edge
 from colonnade.report.section import Section
 from colonnade.tables import Schema, category, flag, number
 from colonnade.tables.keys import Key
+from tests.errors import raises
 from tests.pages import Page
 
 from .conftest import COLUMNS, as_fitted, make_model, make_run, make_statement, rendered
@@ -302,7 +303,7 @@ def test_a_model_that_was_saved_makes_the_same_page_and_one_that_is_not_fitted_h
 
 def test_every_kind_of_model_has_a_section_and_other_kinds_are_refused():
     assert all(isinstance(section_of(row.kind), Section) for row in rows() if row.kind != "sketch")
-    with pytest.raises(StudyError, match="no kind of study called 'forest'; choose from pca, "):
+    with raises(StudyError, "ST139", "forest", "pca"):
         section_of("forest")
 
 
