@@ -160,7 +160,7 @@ def test_a_result_is_json():
 
 
 @pytest.mark.parametrize(
-    ("p", "q", "PR004", "what"),
+    ("p", "q", "confidence", "what"),
     [
         (np.zeros(10), np.zeros(1000), 0.999, "PR006"),
         (np.zeros((100, 100)), np.zeros(1000), 0.999, "PR006"),

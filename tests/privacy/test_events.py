@@ -75,8 +75,8 @@ def test_plain_integers_are_accepted_as_shares() -> None:
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        ({"PR027": 3}, "PR027"),
-        ({"PR027": None}, "PR027"),
+        ({"version": 3}, "PR027"),
+        ({"version": None}, "PR027"),
         ({"kind": "laplace"}, ("PR028", "laplace")),
         ({"kind": None}, "PR028"),
         ({"l1": "six"}, "PR030"),

@@ -316,7 +316,7 @@ def test_budgets_by_observer_are_kept(people):
         ({"score_clip": "1"}, ("ST137", "score_clip")),
         ({"message_clip": float("inf")}, ("ST137", "message_clip")),
         ({"weight_bound": float("nan")}, ("ST137", "weight_bound")),
-        ({"ST130": 1.5}, "ST130"),
+        ({"l1_ratio": 1.5}, "ST130"),
         ({"release": "yes"}, "ST131"),
         ({"label": None}, "ST187"),
         ({"label": "left.z"}, ("ST189", "left.z", "'z'")),

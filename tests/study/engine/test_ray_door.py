@@ -13,6 +13,7 @@ import pytest
 
 from colonnade.errors import EngineError
 from colonnade.study.engine.ray_door import check_answers, why_not
+from tests.errors import raises
 from tests.ports import free_port
 
 from .ray_clusters import Wire, called, certified, own_address, plain_environment, serving
@@ -48,7 +49,7 @@ tell(ray.is_initialized())
 
 @pytest.mark.parametrize("way", ["", "ray://"])
 def test_an_address_at_which_nothing_listens(way: str) -> None:
-    with pytest.raises(EngineError, match=f"^the Ray cluster at {way}127.0.0.1:[0-9]+ cannot be used: nothing listens"):
+    with raises(EngineError, "EN021", "127.0.0.1", way):
         check_answers(f"{way}127.0.0.1:{free_port()}", 0.0)
 
 
@@ -56,7 +57,7 @@ def test_an_address_at_which_nothing_listens(way: str) -> None:
 def test_an_address_at_which_somebody_listens_who_is_not_ray(way: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"{way}127.0.0.1:{listener.getsockname()[1]}"
-        with pytest.raises(EngineError, match=r"cannot be used: no (client server|head node) of Ray answers there"):
+        with raises(EngineError, "EN023|EN024"):
             check_answers(address, 0.0)
 
 
