@@ -156,17 +156,17 @@ def test_texts_numbers_and_keys_of_some_parts_are_no_long_keys(text):
         ('{"a": ' * 80 + "1" + "}" * 80, "VA011|VA016"),
         ('{"a": 1' + "0" * 5000 + "}", "VA013|VA015"),
         ("9" * 700, "VA013|VA015"),
-        ('{"a": NaN}', "a number in it is none"),
-        ('{"a": "\\ud800"}', "half a character"),
-        ("\ufeff{}", "BOM"),
+        ('{"a": NaN}', "VA013"),
+        ('{"a": "\\ud800"}', "VA012"),
+        ("\ufeff{}", ("ST097|ST577", "BOM")),
     ],
 )
 def test_json_that_cannot_be_used_is_refused(content, why, tmp_path):
     (tmp_path / "model.json").write_text(content, encoding="utf-8")
-    with pytest.raises(StudyError, match=f"model.json is not a model file: it is not JSON .*{why}"):
+    with raises(StudyError, why, "model.json"):
         Estimator.load(tmp_path / "model.json")
     (tmp_path / "run.json").write_text(content, encoding="utf-8")
-    with pytest.raises(StudyError, match=f"run.json is damaged: .*{why}"):
+    with raises(StudyError, why, "run.json"):
         read_facts(tmp_path)
 
 

@@ -191,16 +191,16 @@ def test_a_hub_that_is_killed_takes_only_its_lanes(
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("partitions = 4", "partitions = 6", "lanes.partitions must be a power of two from 2 to 65536"),
-        ("partitions = 4", "partitions = 1", "lanes.partitions must be a power of two from 2 to 65536"),
-        ('on = "person_id"\n', 'on = "person_id"\nmode = "fuzzy"\n', "lanes does not work with align.mode"),
-        ('[align]\non = "person_id"\n', "", "lanes needs [align]"),
+        ("partitions = 4", "partitions = 6", ("VA198", "lanes.partitions", "65536")),
+        ("partitions = 4", "partitions = 1", ("VA198", "lanes.partitions", "65536")),
+        ('on = "person_id"\n', 'on = "person_id"\nmode = "fuzzy"\n', "VA228"),
+        ('[align]\non = "person_id"\n', "", "VA227"),
     ],
 )
 def test_what_cannot_have_lanes_is_said_when_it_is_read(laned: Make, old: str, new: str, said: str) -> None:
     study = laned(rows=20, parties=2)
     study.replace(old, new)
-    with pytest.raises(StudyError, match=said.replace("[", r"\[").replace(".", r"\.")):
+    with raises(StudyError, said):
         study.study()
 
 
