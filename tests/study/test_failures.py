@@ -422,7 +422,7 @@ def test_an_interrupted_party_tells_the_others(trial):
     for name in OTHERS:  # when its operator stops it just before a share leaves, that is a refusal like any other
         assert ended[name].code == errors.PeerStopped.exit_code, ended[name]
         said = ended[name].sentence
-        assert said.endswith(f"bank stopped the study: {NO_PART}") or "interrupted by its operator" in said
+        assert said.endswith(f"bank stopped the study: {NO_PART} [PE019]") or "interrupted by its operator" in said
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ from .conftest import InThread, outcomes, runnable_text
 ROWS = 30
 PARTIES = ("bank", "shop", "clinic")
 OTHERS = ("coordinator", "shop", "clinic")
-NO_PART = "bank stopped the study: it does not take part in this study; only its own log says why"
+NO_PART = "bank stopped the study: it does not take part in this study; only its own log says why [PE019]"
 
 # The bank's cells are everybody's but the last person's, whose row a test may write otherwise.
 SCHEMA = """\

@@ -234,21 +234,21 @@ def test_a_party_brings_its_own_encoder_by_its_own_file(place):
     ("task", "budget", "said"),
     [
         (FIT + "[committee]\nthreshold = 1\n", "[budget]\nepsilon = 1.0\n", None),
-        (FIT + 'per_release = 1.0\nhead = "published"\n', "[budget]\nepsilon = 1.0\n", "has no meaning beside"),
-        (FIT + "[task.encoders.clinic]\nwidth = 3\n", "[budget]\nepsilon = 1.0\n", "who is no party of the study"),
+        (FIT + 'per_release = 1.0\nhead = "published"\n', "[budget]\nepsilon = 1.0\n", ("VA233", "per_release")),
+        (FIT + "[task.encoders.clinic]\nwidth = 3\n", "[budget]\nepsilon = 1.0\n", ("VA225", "clinic")),
         (
             FIT + '[task.encoders.shop]\nkind = "module"\nmake = "os:getcwd"\n',
             "[budget]\nepsilon = 1.0\n",
-            "a study cannot name code of a party",
+            "VA066",
         ),
-        (FIT, "", "budget.epsilon is missing"),
+        (FIT, "", "VA234"),
     ],
 )
 def test_study_files_are_checked_key_by_key(place, task, budget, said):
     if said is None:
         assert place.study("good", task, budget).task.trust.threshold == 1
         return
-    with pytest.raises(StudyError, match=said):
+    with raises(StudyError, said):
         place.study("wrong", task, budget)
 
 

@@ -204,4 +204,4 @@ def test_unequal_numbers_of_rows_end_it_at_everyone(rows: tuple[int, int], messa
     assert all(isinstance(outcome, ColonnadeError) for outcome in done.values())
     assert message in str(done["shop"])
     for name in ("bank", COORDINATOR):
-        assert str(done[name]) == f"shop stopped the study: {NO_PART}"
+        assert str(done[name]) == f"shop stopped the study: {NO_PART} [PE019]"
