@@ -82,7 +82,7 @@ def speaking_text() -> None:
 
 
 _HERE = str(Path(__file__).parent)
-_COPIES = frozenset[str]()
+_COPIES = frozenset({"_error", "first_cause", "lose", "raise_anew"})
 """Functions that make an error anew from what another said, whoever that was."""
 _UNCODED: list[str] = []
 _made = ColonnadeError.__init__

@@ -19,6 +19,7 @@ from colonnade.errors import Interrupted
 from colonnade.study import Study, spec
 from colonnade.study.forks import Forks, spawned
 from colonnade.study.local import folder_of
+from tests.errors import raises
 from tests.study.conftest import Trial
 from tests.study.test_forks import PATIENCE, said_by
 
@@ -246,7 +247,7 @@ def test_a_study_is_handed_on_as_long_as_its_files_are_the_same(
     trial.edit("STUDY.toml", r"^n_components = 2", "n_components = 3")
     assert Study.load("STUDY.toml").digest != loaded.digest
     trial.file.unlink()
-    with pytest.raises(spec.StudyError, match="cannot be read"):
+    with raises(spec.StudyError, "ST600"):
         Study.load("STUDY.toml")
 
 
@@ -276,7 +277,7 @@ def test_a_file_that_is_read_twice_must_be_the_same_twice(tmp_path: Path, monkey
         return found
 
     monkeypatch.setattr(spec.reading, "read_bytes", changing)
-    with pytest.raises(spec.StudyError, match="changed while it was read"):
+    with raises(spec.StudyError, "ST592"):
         Study.load(trial.file)
 
 

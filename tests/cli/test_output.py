@@ -25,6 +25,7 @@ from colonnade.privacy import Ledger
 from colonnade.study import Study
 from colonnade.tables import Schema
 from colonnade.wire import Identity
+from tests.errors import raises
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "three-organisations"
 
@@ -134,7 +135,7 @@ def test_an_identity_that_does_not_fit_leaves_nothing_and_can_be_made_later(name
 
 def test_a_key_without_room_for_its_certificate_overwrites_neither(tmp_path):
     (tmp_path / "bank.crt").write_text("of somebody else")
-    with pytest.raises(IdentityError, match=r"bank\.crt exists already"):
+    with raises(IdentityError, "ID029", "bank.crt"):
         Identity.create("bank").save(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["bank.crt"]
     assert (tmp_path / "bank.crt").read_text() == "of somebody else"
@@ -151,7 +152,7 @@ def test_files_that_do_not_fit_leave_the_earlier_ones(name, study, tmp_path, col
     before = place.read_bytes() if place.exists() else None
     no_room(name)
     if name == "schema.toml":
-        with pytest.raises(StorageError, match=r"schema\.toml cannot be written: No space"):
+        with raises(StorageError, "SO043", "schema.toml"):
             schema.save(place)
     else:
         words = ["party", "x", "--out", place.parent] if name == "party.toml" else ["trial", folder / "STUDY.toml"]

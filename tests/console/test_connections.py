@@ -22,6 +22,7 @@ from colonnade.console.guard import HEADERS
 from colonnade.console.serve import Served, serve
 from colonnade.errors import ConnectError
 from colonnade.study.console_part import ConsolePart
+from tests.errors import raises
 
 from .kit import PAGES, Notebook
 
@@ -75,7 +76,7 @@ def test_a_console_is_served_and_its_link_signs_in(served: Served) -> None:
 
 def test_a_port_that_is_taken_is_said_so(served: Served, tmp_path: Path) -> None:
     taken = ConsolePart(listen=f"127.0.0.1:{place(served)[1]}")
-    with pytest.raises(ConnectError, match="name another port"):
+    with raises(ConnectError, "CN005"):
         serve(Notebook(), tmp_path, taken, dict, PAGES)
 
 

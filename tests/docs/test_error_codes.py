@@ -23,6 +23,7 @@ WITHOUT = {
     "RuntimeError",
     "TimeoutError",
     "TimeoutExpired",
+    "UnpicklingError",
 }
 """Classes whose errors are caught where they are due, and shown to nobody."""
 

@@ -27,6 +27,7 @@ from colonnade.study.alignment.store import Store
 from colonnade.study.record import read_facts
 from colonnade.tables import Schema, draft_schema, read_table
 from colonnade.wire import Certificate, Identity
+from tests.errors import raises
 
 from .mutations import DEEP
 from .subjects import FIXTURES
@@ -74,14 +75,14 @@ def test_what_is_no_file_is_refused_at_once_and_named(kind, tmp_path):
 def test_a_key_that_is_a_pipe_is_refused(tmp_path):
     _, certificate = Identity.create("bank").save(tmp_path)
     os.mkfifo(tmp_path / "pipe.key")
-    with pytest.raises(IdentityError, match=r"pipe\.key cannot be read: it is a pipe and not a file"):
+    with raises(IdentityError, "VA017", "pipe.key"):
         Identity.load(tmp_path / "pipe.key", certificate)
 
 
 def test_an_endless_schema_is_refused_by_the_study_that_names_it(tmp_path):
     text = (FIXTURES / "studies" / "pca-moments.toml").read_text().replace("schemas/bank.toml", "/dev/zero")
     (tmp_path / "study.toml").write_text(text)
-    with pytest.raises(SchemaError, match="/dev/zero: the schema cannot be read: it is a device and not a file"):
+    with raises(SchemaError, "VA017", "/dev/zero"):
         Study.load(tmp_path / "study.toml")
 
 
@@ -89,7 +90,7 @@ def test_an_endless_schema_is_refused_by_the_study_that_names_it(tmp_path):
 def test_a_path_that_no_file_can_have_is_refused_with_its_key(name, tmp_path):
     text = (FIXTURES / "studies" / "pca-moments.toml").read_text().replace("schemas/bank.toml", name)
     (tmp_path / "study.toml").write_text(text)
-    with pytest.raises(StudyError, match=r"study\.toml: parties\.bank\.schema must be a path"):
+    with raises(StudyError, "VA196|VA197", "study.toml", "parties.bank.schema"):
         Study.load(tmp_path / "study.toml")
     for each in ("a\0b", "x" * 300):
         with pytest.raises(ColonnadeError):
@@ -100,27 +101,27 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path):
     path = tmp_path / "large.toml"
     with path.open("wb") as file:
         file.truncate(reading.WRITTEN_BY_PEOPLE + 1)  # it takes no room
-    with pytest.raises(SchemaError, match=r"large\.toml: the schema cannot be read: it has more than 67,108,864 bytes"):
+    with raises(SchemaError, "VA006", "67,108,864", "large.toml"):
         Schema.load(path)
-    with pytest.raises(IdentityError, match="it has more than 1,048,576 bytes"):
+    with raises(IdentityError, "VA006", "1,048,576"):
         Certificate.load(path)
     assert reading.read_bytes(path, reading.WRITTEN_BY_PEOPLE + 1)[:2] == b"\0\0"
 
 
 DAMAGED_TOML = {
-    "deep": ("x = " + "[" * DEEP + "]" * DEEP, "nested too deeply"),
-    "deep enough to be parsed": ("x = " + "[" * 80 + "]" * 80, "nested too deeply"),
-    "digits": (f"x = 1{'0' * 5000}", "too many digits"),
-    "hexadecimal digits": (f"x = [{{ y = 0x{'f' * 5000} }}]", "too many digits"),
-    "octal digits": (f"x = 0o{'7' * 5000}", "too many digits"),
-    "binary digits": (f"x = 0b{'1' * 5000}", "too many digits"),
-    "a text that never ends": ('\\"""\n' * 20_000 + "\\", "Invalid"),
-    "a text that never ends, with quotes": ('x = """' + '"" \\' * 20_000, "nescaped|nterminated"),
-    "a literal text that never ends": ("x = '''" + "'' \n" * 20_000, "Expected"),
-    "dotted": (f"{KEY_OF_200_KB} = 1", "a key in it has more than 32 parts"),
-    "dotted header": (f"[{KEY_OF_200_KB}]", "a key in it has more than 32 parts"),
-    "dotted, inline": (f"x = {{ y = '''a''''', {KEY_OF_200_KB} = 1 }}", "a key in it has more than 32 parts"),
-    "dotted, quoted": ('x = """a"""""\n' + " . ".join(['"a.b"', "'c'"] * 50_000) + " = 1", "more than 32 parts"),
+    "deep": ("x = " + "[" * DEEP + "]" * DEEP, "VA011|VA016"),
+    "deep enough to be parsed": ("x = " + "[" * 80 + "]" * 80, "VA011|VA016"),
+    "digits": (f"x = 1{'0' * 5000}", "VA013|VA015"),
+    "hexadecimal digits": (f"x = [{{ y = 0x{'f' * 5000} }}]", "VA013|VA015"),
+    "octal digits": (f"x = 0o{'7' * 5000}", "VA013|VA015"),
+    "binary digits": (f"x = 0b{'1' * 5000}", "VA013|VA015"),
+    "a text that never ends": ('\\"""\n' * 20_000 + "\\", "SC076|ST599"),
+    "a text that never ends, with quotes": ('x = """' + '"" \\' * 20_000, "SC076|ST599"),
+    "a literal text that never ends": ("x = '''" + "'' \n" * 20_000, "SC076|ST599"),
+    "dotted": (f"{KEY_OF_200_KB} = 1", ("VA009", "32")),
+    "dotted header": (f"[{KEY_OF_200_KB}]", ("VA009", "32")),
+    "dotted, inline": (f"x = {{ y = '''a''''', {KEY_OF_200_KB} = 1 }}", ("VA009", "32")),
+    "dotted, quoted": ('x = """a"""""\n' + " . ".join(['"a.b"', "'c'"] * 50_000) + " = 1", ("VA009", "32")),
 }
 
 
@@ -130,7 +131,7 @@ def test_toml_that_would_take_all_the_time_or_the_stack_is_refused(kind, damage,
     read, error = READERS[kind]
     content, why = DAMAGED_TOML[damage]
     (tmp_path / "damaged.toml").write_text(content)
-    with pytest.raises(error, match=f"damaged.toml.* not valid TOML: .*{why}"):
+    with raises(error, why, "damaged.toml"):
         read(tmp_path / "damaged.toml")
 
 
@@ -151,21 +152,21 @@ def test_texts_numbers_and_keys_of_some_parts_are_no_long_keys(text):
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        ("[" * DEEP + "]" * DEEP, "nested too deeply"),
-        ('{"a": ' * 80 + "1" + "}" * 80, "nested too deeply"),
-        ('{"a": 1' + "0" * 5000 + "}", "too many digits"),
-        ("9" * 700, "too many digits"),
-        ('{"a": NaN}', "a number in it is none"),
-        ('{"a": "\\ud800"}', "half a character"),
-        ("\ufeff{}", "BOM"),
+        ("[" * DEEP + "]" * DEEP, "VA011|VA016"),
+        ('{"a": ' * 80 + "1" + "}" * 80, "VA011|VA016"),
+        ('{"a": 1' + "0" * 5000 + "}", "VA013|VA015"),
+        ("9" * 700, "VA013|VA015"),
+        ('{"a": NaN}', "VA013"),
+        ('{"a": "\\ud800"}', "VA012"),
+        ("\ufeff{}", ("ST097|ST577", "BOM")),
     ],
 )
 def test_json_that_cannot_be_used_is_refused(content, why, tmp_path):
     (tmp_path / "model.json").write_text(content, encoding="utf-8")
-    with pytest.raises(StudyError, match=f"model.json is not a model file: it is not JSON .*{why}"):
+    with raises(StudyError, why, "model.json"):
         Estimator.load(tmp_path / "model.json")
     (tmp_path / "run.json").write_text(content, encoding="utf-8")
-    with pytest.raises(StudyError, match=f"run.json is damaged: .*{why}"):
+    with raises(StudyError, why, "run.json"):
         read_facts(tmp_path)
 
 
@@ -213,20 +214,20 @@ INSANE = [
 
 @pytest.mark.parametrize(("name", "path", "value"), INSANE, ids=lambda part: str(part)[:60])
 def test_a_model_whose_values_make_no_sense_is_refused(name, path, value, tmp_path):
-    with pytest.raises((StudyError, PrivacyError), match=f"{name}.json"):
+    with raises((StudyError, PrivacyError), "PR030|PR058|PR103|PR105|ST072|ST091|ST189|VA008|VA013", name):
         Estimator.load(changed(name, tmp_path, *path, value=value))
 
 
 @pytest.mark.parametrize("epsilon", [10**400, float("inf"), float("nan"), 0, -1])
 def test_an_epsilon_that_is_no_finite_number_is_refused(epsilon):
-    with pytest.raises(PrivacyError, match="epsilon must be a positive finite number"):
+    with raises(PrivacyError, "PR065"):
         check_epsilon(epsilon)
 
 
 def test_a_study_with_an_epsilon_of_400_digits_names_the_key(tmp_path):
     text = (FIXTURES / "studies" / "pca-moments.toml").read_text().replace("epsilon = 4.0", f"epsilon = 1{'0' * 400}")
     (tmp_path / "study.toml").write_text(text)
-    with pytest.raises(StudyError, match=r"study\.toml: budget\.epsilon .*positive finite number"):
+    with raises(StudyError, "PR065", "study.toml", "budget.epsilon"):
         Study.load(tmp_path / "study.toml")
     assert Budget("analyst", 1e308, 1e-5).epsilon == 1e308
 

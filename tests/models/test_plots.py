@@ -35,6 +35,7 @@ from colonnade.models.pictures.estimated import digits, strongest
 from colonnade.models.predicted import JointScores
 from colonnade.pictures.look import LIGHT
 from colonnade.randomness import Stream
+from tests.errors import raises
 from tests.pictures.reading import colour, intervals, lengths, notes, written
 
 SCHEMAS = {
@@ -186,7 +187,7 @@ def test_received_scores_are_spread_over_people_for_the_receiver_alone() -> None
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["all parties' columns", "own columns alone"]
     assert joint.plot().axes[0].get_xlabel() == ax.get_xlabel() == "chance of True, of 300 people"
     question.restore({})
-    with pytest.raises(StudyError, match="this is not its copy"):
+    with raises(StudyError, "ST164"):
         question.plot()
 
 
@@ -216,7 +217,7 @@ def test_a_saved_model_is_drawn_without_anybodys_data(tmp_path: Any, monkeypatch
 
 def test_what_a_federation_told_in_all_has_caps() -> None:
     together = people(caps={"analyst": 3.0})
-    with pytest.raises(PrivacyError, match="nothing was revealed yet"):
+    with raises(PrivacyError, "PR013"):
         together.privacy_.plot()
     PCA(1, epsilon=1.0).fit(together)
     total = together.privacy_
@@ -234,12 +235,12 @@ def test_every_kind_that_can_be_run_has_a_picture(row: registry.Kind) -> None:
 
 
 def test_a_model_that_is_not_fitted_has_no_picture() -> None:
-    with pytest.raises(StudyError, match="not fitted yet"):
+    with raises(StudyError, "ST073"):
         PCA(1, epsilon=1.0).plot()
 
 
 def test_a_kind_without_a_picture_says_so() -> None:
-    with pytest.raises(StudyError, match="there is no picture of a model of the kind pca"):
+    with raises(StudyError, "ST067", "pca"):
         Estimator.pictured(PCA(1, epsilon=1.0))
 
 
@@ -250,7 +251,7 @@ def test_without_matplotlib_one_sentence_says_what_to_install(monkeypatch: pytes
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     for draw in (model.plot, model.privacy_.plot):
-        with pytest.raises(ColonnadeError, match=r"pip install 'colonnade\[plots\]'") as error:
+        with raises(ColonnadeError, "ST404") as error:
             draw()
         assert "\n" not in str(error.value)
 

@@ -34,6 +34,7 @@ from colonnade import (
 from colonnade.errors import StudyError
 from colonnade.kinds import KeptScores
 from colonnade.models import Estimator
+from tests.errors import raises
 from tests.pages import Page
 
 pd = pytest.importorskip("pandas")
@@ -131,7 +132,7 @@ def test_parameters_can_be_set_by_name_and_set_back(fitted, name):
 @pytest.mark.parametrize("wrong", ["epsilom", "model__epsilon", "_read"])
 def test_an_unknown_parameter_is_refused_with_the_known_ones_and_nothing_is_set(fitted, wrong):
     model = clone(fitted["prediction"])
-    with pytest.raises(StudyError, match=f"JointPrediction has no parameter {wrong}; its .* are model, to, exact, eps"):
+    with raises(StudyError, "ST075", "JointPrediction", "model", "exact", wrong):
         model.set_params(delta=1e-9, **{wrong: 1.0})
     assert model.delta == 1e-5
 

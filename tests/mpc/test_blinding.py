@@ -10,6 +10,7 @@ import pytest
 from colonnade.errors import ProtocolError
 from colonnade.mpc.blinding import POINT_BYTES, Blind, Blinds, hashed
 from colonnade.randomness import Stream
+from tests.errors import raises
 
 KEYS = [f"person {n}".encode() for n in range(300)]
 
@@ -57,7 +58,7 @@ def test_no_keys_are_no_points():
 def test_what_is_no_element_of_the_group_is_refused(bad):
     """Zero bytes are the neutral element, which would make all tags equal; the others are no encodings at all."""
     points = np.vstack([hashed(KEYS[:3]), np.frombuffer(bad, np.uint8)[None]])
-    with pytest.raises(ProtocolError, match="bank sent something else"):
+    with raises(ProtocolError, "MS001", "bank"):
         Blind.fresh(Stream.fresh()).on(points, "bank")
 
 

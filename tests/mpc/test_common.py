@@ -14,6 +14,7 @@ from colonnade.mpc.common import CommonKeys, groups
 from colonnade.mpc.residues import FEW
 from colonnade.mpc.shamir import combine, interpolate
 from colonnade.randomness import Stream
+from tests.errors import raises
 
 from .conftest import make
 
@@ -52,7 +53,7 @@ def test_shares_lie_on_one_polynomial(size, threshold):
         assert not interpolate(committee.system, zero, degree).any()
         points = sorted(zero)[:degree]
         assert combine(committee.system, [zero[point] for point in points], points, 0).any(), "the degree is no lower"
-    with pytest.raises(ValueError, match="no sharing of zero"):
+    with raises(ValueError, "VA082"):
         seats["n0"].zero((1,), threshold)
 
 
@@ -167,7 +168,7 @@ def test_what_is_no_key_is_refused(play):
     def seat(hand):
         if hand.name == "n1":
             hand.links["n2"].send("keys", keys=[bytes(32), bytes(32)])
-        with pytest.raises(ProtocolError, match="n0 sent"):
+        with raises(ProtocolError, "MS049", "n0"):
             _ = hand.common
 
     play(committee, {"n0": liar, "n1": seat, "n2": seat})

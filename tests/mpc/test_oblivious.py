@@ -15,6 +15,7 @@ from colonnade.mpc.oblivious.code import DISTANCE, MESSAGE, ROW_WORDS, WIDTH, Co
 from colonnade.mpc.oblivious.function import Asker, Holder, Listed, bits_of, new_secret, pieces
 from colonnade.mpc.oblivious.matrices import Pieces, columns_of, rows_of
 from colonnade.randomness import Stream
+from tests.errors import raises
 
 ALL = function._ALL
 CONTEXT = function.context_of(b"a study", "bank", "shop")
@@ -135,25 +136,25 @@ def test_points_do_not_show_the_choice():
 @pytest.mark.parametrize("bad", [bytes(32), b"\xff" * 32, b"\x01" + bytes(31)])
 def test_what_is_no_element_is_refused(bad):
     choice, offer = Choice(CONTEXT, [0, 1], Stream.fresh()), Offer(CONTEXT, Stream.fresh())
-    with pytest.raises(ProtocolError, match="shop sent something else than an element"):
+    with raises(ProtocolError, "MS005", "shop"):
         choice.keys(bad, "shop")
     if any(bad):  # the neutral element is an element, and as bad for its sender as any other
         for place in range(2):
             points = choice.points.copy()
             points[1, place] = np.frombuffer(bad, np.uint8)
-            with pytest.raises(ProtocolError, match="bank sent something else than elements"):
+            with raises(ProtocolError, "MS004", "bank"):
                 offer.keys(points, "bank")
 
 
 def test_an_element_whose_highest_bit_is_set_is_refused():
     """The library overlooks that bit, so two strings would be one element."""
     choice, offer = Choice(CONTEXT, [0, 1], Stream.fresh()), Offer(CONTEXT, Stream.fresh())
-    with pytest.raises(ProtocolError, match="shop sent something else than an element"):
+    with raises(ProtocolError, "MS005", "shop"):
         choice.keys(offer.point[:31] + bytes([offer.point[31] | 0x80]), "shop")
     for place in range(2):
         points = choice.points.copy()
         points[1, place, 31] |= 0x80
-        with pytest.raises(ProtocolError, match="bank sent something else than elements"):
+        with raises(ProtocolError, "MS004", "bank"):
             offer.keys(points, "bank")
 
 
@@ -177,7 +178,7 @@ def test_an_element_that_cancels_the_hash_is_refused():
     other = points_of([b"x"])[0].tobytes()
     known = rbcl.crypto_core_ristretto255_sub(bytes(32), _hashed(CONTEXT, 0, 0, other))
     pair = np.frombuffer(known + other, np.uint8).reshape(1, 2, 32)
-    with pytest.raises(ProtocolError, match="bank sent something else"):
+    with raises(ProtocolError, "MS004", "bank"):
         Offer(CONTEXT, Stream.fresh()).keys(pair, "bank")
 
 
@@ -320,7 +321,7 @@ def test_what_is_no_list_is_refused(spoilt):
         hiding[3, 7] ^= np.uint64(1)
     if spoilt == "what is listed":
         sums[MESSAGE - 1, 0] ^= np.uint64(1)
-    with pytest.raises(ProtocolError, match="bank sent 'sums' that do not fit"):
+    with raises(ProtocolError, "MS006", "bank"):
         holder.check(asked, hiding, sums, "bank")
 
 

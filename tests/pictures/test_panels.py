@@ -17,6 +17,7 @@ from colonnade.pictures.cells import Cell, Cells
 from colonnade.pictures.columns import Columns
 from colonnade.pictures.lines import Line, Lines
 from colonnade.pictures.look import DARK, LIGHT, Sheet
+from tests.errors import raises
 
 from .reading import colour, intervals, lengths, notes, written
 
@@ -141,14 +142,14 @@ def test_a_picture_on_given_axes_belongs_to_their_figure() -> None:
 
 @pytest.mark.parametrize("given", [3, "ax", Figure()])
 def test_what_is_no_axes_is_refused(given: object) -> None:
-    with pytest.raises(StudyError, match="ax= takes one Axes of matplotlib, not"):
+    with raises(StudyError, "ST405"):
         drawn(Sheet([BARS]), given)
 
 
 def test_axes_outside_of_a_grid_hold_one_panel() -> None:
     ax = Figure().add_axes((0.2, 0.2, 0.6, 0.6))
     assert lengths(drawn(Sheet([BARS]), ax).axes[0])["clear"] == 2.0
-    with pytest.raises(StudyError, match=r"use plt\.subplots\(\)"):
+    with raises(StudyError, "ST406"):
         drawn(Sheet([BARS, LINES]), ax)
 
 

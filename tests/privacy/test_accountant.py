@@ -27,6 +27,7 @@ from colonnade.privacy.releases import Repeated
 from colonnade.privacy.routes import gaussian, renyi, transfer
 from colonnade.privacy.sensitivity import Sensitivity
 from research.bounds import gaussian_delta, rdp_to_delta, rdp_to_epsilon, skellam_rdp, zcdp_epsilon
+from tests.errors import raises
 
 V: dict[str, Any] = json.loads((Path(__file__).parent / "vectors.json").read_text())
 ADD = Adjacency.ADD_REMOVE
@@ -390,16 +391,16 @@ def test_what_does_not_depend_on_the_data_is_free() -> None:
 
 
 def test_unknown_views_and_mixed_relations_are_refused() -> None:
-    with pytest.raises(PrivacyError, match="unknown mechanism 'laplace'"):
+    with raises(PrivacyError, "PR016", "laplace"):
         acc.epsilon([View("laplace", ADD)], 1e-5)
-    with pytest.raises(PrivacyError, match="reads views"):
+    with raises(PrivacyError, "PR015"):
         acc.epsilon(["hello"], 1e-5)  # type: ignore[list-item]
-    with pytest.raises(PrivacyError, match="neighbouring"):
+    with raises(PrivacyError, "PR017"):
         acc.epsilon([skellam(9, 1, 1), replace(skellam(9, 1, 1), adjacency=Adjacency.REPLACE)], 1e-5)
     for alpha in (1, 2.5, True):
-        with pytest.raises(PrivacyError, match="whole orders"):
+        with raises(PrivacyError, "PR140"):
             skellam_rdp(alpha, 1, 1, 1)  # type: ignore[arg-type]
-    with pytest.raises(PrivacyError, match="delta"):
+    with raises(PrivacyError, "PR066"):
         acc.epsilon([], 0.0)
 
 

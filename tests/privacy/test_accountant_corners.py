@@ -34,6 +34,7 @@ from colonnade.privacy.routes.losses import MOST_ROUNDS, LossDistribution
 from colonnade.privacy.routes.rounds import Rounds
 from colonnade.privacy.rows import rounded_up
 from colonnade.privacy.statement import Statement
+from tests.errors import raises
 
 THREE = Trust(("a", "b", "c"), ("a", "b", "c"), 1)
 SKELLAM = SkellamRelease("x", tuple((name, Fraction(10)) for name in "abc"), 1, 100, 100, 200, 400)
@@ -167,12 +168,12 @@ def test_the_worst_coalition_is_among_the_rows() -> None:
 def test_post_processing_is_free_for_those_who_had_it_before(tmp_path: Path) -> None:
     sealed = replace(SKELLAM, audience=("a",))
     book = Ledger(tmp_path / "ledger.sqlite")
-    with pytest.raises(PrivacyError, match="charge it as a release"):
+    with raises(PrivacyError, "PR035"):
         book.reserve("s", "0" * 64, [sealed, PostProcessing("weights, published")], THREE, [])
     assert book.entries() == ()
-    with pytest.raises(PrivacyError, match="charge it as a release"):
+    with raises(PrivacyError, "PR035"):
         Statement.of([sealed, PostProcessing("weights, published")], THREE, 1e-5)
-    with pytest.raises(PrivacyError, match="charge it"):
+    with raises(PrivacyError, "PR035"):
         Statement.of([Repeated(sealed, 3), PostProcessing("weights", audience=("a", "b"))], THREE, 1e-5)
     kept = Statement.of([sealed, PostProcessing("weights", audience=("a",))], THREE, 1e-5)
     assert kept.epsilon("analyst") == 0.0

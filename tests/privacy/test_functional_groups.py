@@ -15,6 +15,7 @@ from colonnade.errors import PrivacyError
 from colonnade.privacy.sensitivity.functional import Radii, grouped_l1, grouped_replace_l1
 from colonnade.privacy.sensitivity.moments import changed_columns_sensitivity, moments_sensitivity
 from research.functional import linear_party_l1
+from tests.errors import raises
 
 EXTRA = json.loads((Path(__file__).parent / "vectors.json").read_text())["extra"]
 Groups = list[tuple[int, int]]
@@ -145,9 +146,9 @@ def test_replacing_is_never_more_than_removing_and_adding(changing: Groups, fixe
 
 
 def test_groups_are_checked() -> None:
-    with pytest.raises(PrivacyError, match="group"):
+    with raises(PrivacyError, "PR089"):
         Radii.of([(0, 1)])
-    with pytest.raises(PrivacyError, match="radius"):
+    with raises(PrivacyError, "PR090"):
         Radii.of([(1, -1)])
 
 

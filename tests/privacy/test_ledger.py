@@ -19,6 +19,7 @@ from colonnade.privacy.accountant import epsilon
 from colonnade.privacy.events import NonPrivate, SkellamRelease, views
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.observers import Budget, Observer, Trust
+from tests.errors import raises
 
 from .conftest import EVENT, TRUST as TWO
 
@@ -89,7 +90,7 @@ def test_over_budget_is_refused_with_spent_asked_left(path: Path) -> None:
     caps = [*cap("analyst", limit), *cap("party", 100)]
     for number in range(2):
         ledger.reserve(f"s{number}", "", [EVENT], TWO, caps)
-    with pytest.raises(BudgetError, match=r"analyst: spent \d+\.\d+, asked \d+\.\d+, left 0 of") as refusal:
+    with raises(BudgetError, "BU002", "0") as refusal:
         ledger.reserve("s2", "", [EVENT], TWO, caps)
     assert "bank" not in str(refusal.value)
     assert len(ledger.entries()) == 2
@@ -106,9 +107,9 @@ def test_every_observer_over_its_cap_is_named(path: Path) -> None:
 
 def test_above_the_threshold_no_cap_is_kept(path: Path) -> None:
     ledger = Ledger(path)
-    with pytest.raises(BudgetError, match=r"asked inf.*2 of 3 shares"):
+    with raises(BudgetError, "BU002", "2", "3"):
         ledger.reserve("s", "", [EVENT], TWO, cap("bank+shop", 1000))
-    with pytest.raises(BudgetError, match="it leaked"):
+    with raises(BudgetError, "BU002"):
         ledger.reserve("s", "", [NonPrivate("it leaked")], TWO, cap("analyst", 1000))
 
 
@@ -122,7 +123,7 @@ def test_observers_are_followed_across_studies(path: Path) -> None:
     # The shop took no part in the second study but reads its result.
     shop = ledger.spent(Observer.party("shop"), DELTA)
     assert one("shop") < shop < one("shop", times=2)
-    with pytest.raises(BudgetError, match="clinic: spent"):
+    with raises(BudgetError, "BU002"):
         ledger.reserve("again", "", [EVENT], TWO, cap("party", shop * 1.001))
 
 
@@ -132,17 +133,17 @@ def test_release_is_only_possible_before_anything_was_sent(path: Path) -> None:
     assert ledger.release(entry).state == "released"
     assert ledger.spent(Observer.analyst(), DELTA) == 0
     for step in (ledger.mark_sent, ledger.commit, ledger.release):
-        with pytest.raises(LedgerError, match="released and cannot become"):
+        with raises(LedgerError, "LE006", "released"):
             step(entry)
     sent = ledger.mark_sent(ledger.reserve("s", "", [EVENT], TWO, []))
-    with pytest.raises(LedgerError, match="sent and cannot become released"):
+    with raises(LedgerError, "LE006", "sent", "released"):
         ledger.release(sent)
     ledger.commit(sent)
-    with pytest.raises(LedgerError, match="committed and cannot become sent"):
+    with raises(LedgerError, "LE006", "committed", "sent"):
         ledger.mark_sent(sent)
-    with pytest.raises(LedgerError, match="no entry 99"):
+    with raises(LedgerError, "LE005", "99"):
         ledger.commit(replace(sent, id=99))
-    with pytest.raises(LedgerError, match="without any event"):
+    with raises(LedgerError, "LE002"):
         ledger.reserve("s", "", [], TWO, [])
     ledger.verify()
 
@@ -290,10 +291,10 @@ def test_damage_is_found(path: Path) -> None:
         ledger.verify()
     path.write_bytes(b"")
     for action in (ledger.verify, ledger.entries, lambda: ledger.spent(Observer.analyst(), DELTA)):
-        with pytest.raises(LedgerError, match="emptied"):
+        with raises(LedgerError, "LE013"):
             action()
     path.unlink()
-    with pytest.raises(LedgerError, match="gone"):
+    with raises(LedgerError, "LE012"):
         ledger.entries()
 
 
@@ -305,13 +306,13 @@ def test_an_unreadable_entry_is_not_counted_as_nothing(path: Path) -> None:
     base.execute("UPDATE entries SET events = '[{}]'")
     base.close()
     for action in (ledger.entries, lambda: ledger.spent(Observer.analyst(), DELTA)):
-        with pytest.raises(LedgerError, match="cannot be read"):
+        with raises(LedgerError, "PR027"):
             action()
 
 
 def test_the_observer_furthest_over_its_cap_comes_first(path: Path) -> None:
     caps = [*cap("analyst", one("analyst") / 1.1), *cap("shop", one("shop") / 3), *cap("coordinator", 100)]
-    with pytest.raises(BudgetError, match=r"over budget: shop: spent 0\.0000, .*; analyst: spent") as refusal:
+    with raises(BudgetError, "BU002", "0.0000") as refusal:
         Ledger(path).reserve("s", "", [EVENT], TWO, caps)
     assert "coordinator" not in str(refusal.value)
 
@@ -319,7 +320,7 @@ def test_the_observer_furthest_over_its_cap_comes_first(path: Path) -> None:
 def test_asking_first_writes_nothing(path: Path) -> None:
     ledger = Ledger(path)
     ledger.check("s", [EVENT], TWO, cap("analyst", one("analyst") * 1.01))
-    with pytest.raises(BudgetError, match="analyst: spent 0"):
+    with raises(BudgetError, "BU002"):
         ledger.check("s", [EVENT], TWO, cap("analyst", one("analyst") / 2))
     assert ledger.entries() == ()
 
@@ -338,7 +339,7 @@ def test_what_is_left_of_each_cap(path: Path) -> None:
 
 
 def test_a_folder_that_does_not_exist_is_named(tmp_path: Path) -> None:
-    with pytest.raises(LedgerError, match="missing"):
+    with raises(LedgerError, "LE017"):
         Ledger(tmp_path / "missing" / "x.ledger")
 
 
@@ -350,6 +351,6 @@ def test_an_analyst_who_knows_the_number_of_rows_of_one_study_is_held_to_replaci
     ledger.reserve("s2", "", [EVENT], alone, cap("everyone", 100))
     # Each sees all noise at the replace sensitivity, as the coordinator always did.
     assert ledger.spent(Observer.analyst(), DELTA) == one("coordinator", times=2) > one("analyst", times=2)
-    with pytest.raises(BudgetError, match="analyst: spent"):
+    with raises(BudgetError, "BU002"):
         ledger.reserve("s3", "", [EVENT], TWO, cap("analyst", one("coordinator", times=2)))
     assert [left.who for left in ledger.left(cap("analyst", 100), [])] == ["analyst", "others"]

@@ -14,6 +14,7 @@ import pytest
 from colonnade.errors import LedgerError
 from colonnade.privacy.ledger import Ledger, file
 from colonnade.privacy.ledger.file import at_once
+from tests.errors import raises
 
 from .conftest import EVENT, TRUST
 
@@ -86,7 +87,7 @@ def test_an_error_in_one_use_changes_nothing_and_the_next_goes_on(path: Path) ->
     with at_once(path):
         ledger = Ledger(path)
         entry = ledger.mark_sent(ledger.reserve("s1", "d", [EVENT], TRUST, []))
-        with pytest.raises(LedgerError, match="cannot become released"):
+        with raises(LedgerError, "LE006", "released"):
             ledger.release(entry)
         with pytest.raises(ZeroDivisionError), ledger._file.reading():
             raise ZeroDivisionError
@@ -112,7 +113,7 @@ def test_a_file_that_is_put_in_its_place_is_the_one_that_is_used(path: Path, tmp
         reserve(path, "s1")
         assert known.studies == 2
         path.rename(tmp_path / "moved")
-        with pytest.raises(LedgerError, match="gone"):
+        with raises(LedgerError, "LE012"):
             assert known.head
         (tmp_path / "moved").rename(path)
     assert studies(path) == ["s0", "s1"]
@@ -134,5 +135,5 @@ def test_equal_texts_are_read_once_and_altered_ones_show(path: Path) -> None:
         base.execute("DROP TRIGGER entries_stay")
         base.execute("UPDATE entries SET events = '[]'")
     assert Ledger(path).entries()[0].events == (), "what the file holds is what counts"
-    with pytest.raises(LedgerError, match="altered"):
+    with raises(LedgerError, "LE020"):
         Ledger(path).verify()

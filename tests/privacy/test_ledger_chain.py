@@ -17,6 +17,7 @@ from colonnade.errors import LedgerError
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.ledger.chain import GENESIS
 from colonnade.privacy.observers import Observer
+from tests.errors import raises
 
 from .conftest import EVENT, TRUST
 
@@ -79,8 +80,8 @@ def edits() -> Iterator[tuple[str, str]]:
         yield f"UPDATE chain SET hash = upper(hash) WHERE change = {change} AND hash <> upper(hash)", f"entry {entry}"
         yield f"UPDATE chain SET hash = '{GENESIS}' WHERE change = {change}", f"entry {entry}"
         yield f"DELETE FROM chain WHERE change = {change}", f"entry {entry}"
-        yield f"DELETE FROM changes WHERE id = {change}", "altered"
-        yield f"UPDATE changes SET id = 100 WHERE id = {change}", "altered"
+        yield f"DELETE FROM changes WHERE id = {change}", "ledger.sqlite"
+        yield f"UPDATE changes SET id = 100 WHERE id = {change}", "ledger.sqlite"
     yield "UPDATE changes SET entry = 3 WHERE id = 6", "entry 3"
     yield "UPDATE changes SET state = 'sent' WHERE id = 5", "entry 2"
     yield "UPDATE changes SET state = 'released' WHERE id = 7", "entry 3"
@@ -88,13 +89,13 @@ def edits() -> Iterator[tuple[str, str]]:
     yield "INSERT INTO changes (id, entry, at, state) VALUES (-1, 4, '2020-01-01', 'released')", "entry 4"
     yield "INSERT INTO entries (study, digest, created, events, trust) SELECT study, '', '', '[]', trust FROM entries "\
           "LIMIT 1", "entry 5"  # fmt: skip
-    yield "INSERT INTO chain VALUES (9, 'x')", "gone"
+    yield "INSERT INTO chain VALUES (9, 'x')", "chain"
 
 
 @pytest.mark.parametrize(("statement", "where"), list(edits()))
 def test_every_edit_deletion_and_insertion_shows(path: Path, statement: str, where: str) -> None:
     tamper(path, statement)
-    with pytest.raises(LedgerError, match=where):
+    with raises(LedgerError, "LE010|LE018|LE019|LE022", where):
         Ledger(path).verify()
 
 
@@ -102,7 +103,7 @@ def test_another_order_shows(path: Path) -> None:
     columns = "study, digest, created, events, trust"
     swap = "UPDATE changes SET id = CASE id WHEN -2 THEN 3 ELSE 2 END WHERE id IN (-2, -3)"
     tamper(path, "UPDATE changes SET id = -id WHERE id IN (2, 3)", swap)
-    with pytest.raises(LedgerError, match="entry 3"):
+    with raises(LedgerError, "LE018", "3"):
         Ledger(path).verify()
     other = path.with_name("other.sqlite")
     shutil.copy(path, other)
@@ -116,17 +117,17 @@ def test_a_whole_entry_taken_out_shows(path: Path) -> None:
         path, "DELETE FROM chain WHERE change IN (2, 5)", "DELETE FROM changes WHERE entry = 2",
         "DELETE FROM entries WHERE id = 2",
     )  # fmt: skip
-    with pytest.raises(LedgerError, match="chain breaks at entry 3"):
+    with raises(LedgerError, "LE018", "3"):
         Ledger(path).verify()
 
 
 def test_guards_that_were_weakened_show(path: Path) -> None:
     base = sqlite3.connect(path, isolation_level=None)
     base.execute("DROP TRIGGER chain_stay")
-    with pytest.raises(LedgerError, match="append-only"):
+    with raises(LedgerError, "LE020"):
         Ledger(path).verify()
     base.execute("CREATE TRIGGER chain_stay BEFORE UPDATE ON chain BEGIN SELECT 1; END")
-    with pytest.raises(LedgerError, match="append-only"):
+    with raises(LedgerError, "LE020"):
         Ledger(path).verify()
     base.close()
 
@@ -141,7 +142,7 @@ def test_an_impossible_history_shows_even_with_a_chain_that_fits(path: Path) -> 
     base.execute("INSERT INTO changes (entry, at, state) VALUES (1, '2030', 'released')")
     base.execute("INSERT INTO chain VALUES (9, ?)", (hashlib.sha256(line.encode()).hexdigest(),))
     base.close()
-    with pytest.raises(LedgerError, match="entry 1 has an impossible history"):
+    with raises(LedgerError, "LE023", "1"):
         ledger.verify()
 
 
@@ -149,7 +150,7 @@ def test_nothing_is_reserved_on_a_broken_chain_but_what_was_sent_is_still_writte
     ledger = Ledger(path)
     third = ledger.entries()[2]
     tamper(path, "UPDATE entries SET digest = 'x' WHERE id = 1")
-    with pytest.raises(LedgerError, match="chain breaks at entry 1"):
+    with raises(LedgerError, "LE018", "1"):
         ledger.reserve("s", "", [EVENT], TRUST, [])
     assert ledger.commit(third).state == "committed"
 
@@ -167,14 +168,14 @@ def test_a_cut_end_and_an_older_copy_show_only_against_a_head_noted_elsewhere(pa
     ledger.verify(head=GENESIS)
     old = Ledger(older)
     old.verify()
-    with pytest.raises(LedgerError, match="not in this ledger"):
+    with raises(LedgerError, "LE009"):
         old.verify(head=late)
     tamper(path, "DELETE FROM chain WHERE change = 9", "DELETE FROM changes WHERE id = 9")
     ledger.verify()
-    with pytest.raises(LedgerError, match="its end was cut off"):
+    with raises(LedgerError, "LE009"):
         ledger.verify(head=late)
     for bad in ("", "abc", late[:31], "g" * 32, late + "0"):
-        with pytest.raises(LedgerError, match="hexadecimal"):
+        with raises(LedgerError, "LE008"):
             ledger.verify(head=bad)
 
 
@@ -227,7 +228,7 @@ def test_a_ledger_of_the_first_version_is_chained_in_place(path: Path) -> None:
     assert ledger.spent(Observer.analyst(), 1e-5) == spent
     assert ledger.head == head
     assert len(ledger.lines()) == 8
-    with pytest.raises(LedgerError, match=r"never chained.*the next study will chain it"):
+    with raises(LedgerError, "LE024"):
         ledger.verify()
     assert not ledger.chained
     assert path.read_bytes() == old, "who only looks changes nothing"

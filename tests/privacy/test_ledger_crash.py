@@ -19,6 +19,7 @@ from colonnade.privacy.accountant import epsilon
 from colonnade.privacy.events import views
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.observers import Observer
+from tests.errors import raises
 
 from .conftest import EVENT, TRUST
 
@@ -117,7 +118,7 @@ def check(path: Path, said: Announced) -> None:
         assert now[number].state == "released"
     for number in said.done["mark_sent"]:
         assert now[number].state in ("sent", "committed")
-        with pytest.raises(LedgerError, match="cannot become released"):
+        with raises(LedgerError, "LE006", "released"):
             ledger.release(now[number])
     for number in said.done["commit"]:
         assert now[number].state == "committed"

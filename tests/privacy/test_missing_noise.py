@@ -35,6 +35,7 @@ from colonnade.privacy import (
 from colonnade.privacy.additive import LAPLACE, AdditiveNoise, Law
 from colonnade.privacy.observers import COORDINATOR, most_known
 from colonnade.privacy.rows import NO_GUARANTEE, PROVEN
+from tests.errors import raises
 
 from .conftest import EVENT, TRUST as TWO
 
@@ -189,7 +190,7 @@ def test_rows_about_missing_noise_are_written_read_and_cannot_be_improved() -> N
     assert Statement.from_dict(earlier).missing_noise == ()
     assert Statement.from_dict(earlier).to_dict() == earlier
     value["missing_noise"][0]["epsilon"] /= 2
-    with pytest.raises(PrivacyError, match="for analyst does not follow"):
+    with raises(PrivacyError, "PR106", "analyst"):
         Statement.from_dict(value)
 
 
@@ -296,9 +297,9 @@ def test_how_much_may_be_missing_is_checked_and_written() -> None:
     ]
     assert trust_of(5, 2, security="active", noise_missing=0).missing == 0
     for wrong in (-1, 3, True, 1.0, "1"):
-        with pytest.raises(PrivacyError, match="noise_missing is a whole number from 0 to the threshold, here 2"):
+        with raises(PrivacyError, "PR055", "2"):
             trust_of(5, 2, noise_missing=wrong)
-    with pytest.raises(PrivacyError, match="here 0"):
+    with raises(PrivacyError, "PR055", "0"):
         Trust(NAMES[:2], (), 0, noise_missing=1)
     for trust in (trust_of(3), trust_of(3, noise_missing=0), trust_of(3, security="active", noise_missing=1)):
         assert Trust.from_json(trust.to_json()) == trust

@@ -15,6 +15,7 @@ from colonnade.privacy.observers import Observer
 from colonnade.privacy.pictures import promises, spending
 from colonnade.privacy.rows import rounded_up
 from colonnade.privacy.statement import Statement
+from tests.errors import raises
 from tests.pictures.reading import lengths, notes, places, written
 
 from .conftest import EVENT, TRUST
@@ -120,7 +121,7 @@ def test_other_deltas_and_one_cap_for_all(tmp_path: Path) -> None:
 def test_a_ledger_without_studies_has_no_picture(tmp_path: Path) -> None:
     ledger, now = year(tmp_path, 0)
     ledger.release(ledger.reserve("s", "", [EVENT], TRUST, ()))
-    with pytest.raises(LedgerError, match="counts no study yet, so there is nothing to draw"):
+    with raises(LedgerError, "LE003"):
         ledger.plot()
     assert now == [START]
 

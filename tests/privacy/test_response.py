@@ -17,6 +17,7 @@ from scipy import stats
 from colonnade.errors import CapacityError, DataError, PrivacyError
 from colonnade.privacy.noise.response import _below, odds_for, randomised_response
 from colonnade.randomness import Stream
+from tests.errors import raises
 
 VECTORS = json.loads((Path(__file__).parent / "vectors.json").read_text())["hdp_fm_afe"]["rr"]
 PASS, FAIL = 1e-4, 1e-9
@@ -102,26 +103,26 @@ def test_below_is_uniform(bound: int, stream: Stream) -> None:
 
 @pytest.mark.parametrize("labels", [[0, 3], [-1, 0], np.array([2**63], dtype=np.uint64)])
 def test_labels_outside_are_refused_without_being_told(labels: object, stream: Stream) -> None:
-    with pytest.raises(DataError, match="outside 0 to 2") as caught:
+    with raises(DataError, "DA108", "2") as caught:
         randomised_response(labels, 3, Fraction(2), stream)  # type: ignore[arg-type]
     assert "-1" not in str(caught.value)
     assert "3" not in str(caught.value)
 
 
 def test_wrong_arguments_are_refused(stream: Stream) -> None:
-    with pytest.raises(DataError, match="whole numbers"):
+    with raises(DataError, "DA107"):
         randomised_response([0.0, 1.0], 3, Fraction(2), stream)
-    with pytest.raises(PrivacyError, match="at least 1"):
+    with raises(PrivacyError, "PR047"):
         randomised_response([0, 1], 3, Fraction(1, 2), stream)
-    with pytest.raises(CapacityError, match="categories"):
+    with raises(CapacityError, "CA012"):
         randomised_response([0, 1], 3, Fraction((1 << 70) + 1, 1 << 60), stream)
     for categories in (1, 0, True, 2.0):
-        with pytest.raises(PrivacyError, match="categories"):
+        with raises(PrivacyError, "PR046"):
             randomised_response([0], categories, Fraction(2), stream)  # type: ignore[arg-type]
     for epsilon in (-0.1, math.nan, math.inf):
-        with pytest.raises(PrivacyError, match="epsilon"):
+        with raises(PrivacyError, "PR045"):
             odds_for(epsilon)
-    with pytest.raises(CapacityError, match="20"):
+    with raises(CapacityError, "CA011", "20"):
         odds_for(20.5)
 
 

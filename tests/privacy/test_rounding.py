@@ -14,6 +14,7 @@ from colonnade.privacy.noise.rounding import (
 )
 from colonnade.privacy.sensitivity.norms import conditional_norm_squared
 from colonnade.randomness import Stream
+from tests.errors import raises
 
 
 def test_integers_stay(stream: Stream) -> None:
@@ -54,7 +55,7 @@ def test_strided_input(stream: Stream) -> None:
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_refuses_what_is_not_a_number(bad: float, stream: Stream) -> None:
-    with pytest.raises(ValueError, match="finite"):
+    with raises(ValueError, "VA118"):
         stochastic_round(np.array([1.0, bad]), stream)
 
 
@@ -95,8 +96,8 @@ def test_beyond_is_exact_where_floats_are_not() -> None:
 
 
 def test_unknown_modes_and_numbers_that_are_none(stream: Stream) -> None:
-    with pytest.raises(PrivacyError, match="unknown rounding 'up'"):
+    with raises(PrivacyError, "PR048", "up"):
         round_rows(np.zeros((1, 1)), "up", 1, stream)  # type: ignore[arg-type]
     for mode in MODES:
-        with pytest.raises(ValueError, match="finite"):
+        with raises(ValueError, "VA118|VA119"):
             round_rows(np.array([[np.nan]]), mode, 1, stream)

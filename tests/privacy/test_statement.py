@@ -13,6 +13,7 @@ from colonnade.privacy.observers import Adjacency, Observer, Trust
 from colonnade.privacy.releases import PoissonSampled, Repeated
 from colonnade.privacy.rows import NO_GUARANTEE, PROVEN, PUBLISHED, rounded_up
 from colonnade.privacy.statement import Statement
+from tests.errors import raises
 
 from .conftest import EVENT, TRUST as TWO
 
@@ -34,7 +35,7 @@ def test_epsilon_is_asked_for_any_observer_and_delta() -> None:
     assert statement.epsilon("bank") == statement.epsilon(Observer.party("bank"))
     assert statement.epsilon("bank", 1e-9) > statement.epsilon("bank")
     assert statement.epsilon("bank+shop") == math.inf
-    with pytest.raises(PrivacyError, match="no observer insurer"):
+    with raises(PrivacyError, "PR102", "insurer"):
         statement.epsilon("insurer")
 
 
@@ -77,11 +78,11 @@ def test_statements_round_trip_and_cannot_be_improved_by_hand() -> None:
     value = json.loads(json.dumps(statement.to_dict(), allow_nan=False))
     assert Statement.from_dict(value) == statement
     value["rows"][0]["epsilon"] /= 2
-    with pytest.raises(PrivacyError, match="does not follow"):
+    with raises(PrivacyError, "PR106"):
         Statement.from_dict(value)
-    with pytest.raises(PrivacyError, match="version"):
+    with raises(PrivacyError, "PR104"):
         Statement.from_dict({"version": 9})
-    with pytest.raises(PrivacyError, match="incomplete"):
+    with raises(PrivacyError, "PR105"):
         Statement.from_dict({"version": 1})
 
 
@@ -113,9 +114,9 @@ def test_the_whole_promise_is_a_curve() -> None:
     assert curve == sorted(curve, reverse=True)
     assert curve[2] == pytest.approx(1e-5, rel=1e-6)
     assert statement.profile("bank+shop", [1.0]) == [1.0]
-    with pytest.raises(PrivacyError, match="no observer ghost"):
+    with raises(PrivacyError, "PR102", "ghost"):
         statement.profile("ghost", [1.0])
-    with pytest.raises(PrivacyError, match="not negative"):
+    with raises(PrivacyError, "PR014"):
         statement.profile("bank", [-1.0])
 
 

@@ -19,6 +19,7 @@ from colonnade.kinds.prediction.scores.programs import Parts
 from colonnade.kinds.regression.gradients import programs as gradients
 from colonnade.kinds.tables.marginals import programs as marginals
 from colonnade.protocols.moments import programs as moments
+from tests.errors import raises
 
 from . import kit
 
@@ -109,7 +110,7 @@ def test_what_was_opened_and_refused_is_counted(monkeypatch):
     offset = beyond(model.plan(people.roster))
     with monkeypatch.context() as patch:
         one_cheats(patch, moments, offset)
-        with pytest.raises(ShareError, match="larger than any honest one could be"):
+        with raises(ShareError, "SH005"):
             model.fit(people)
     assert people.privacy_.computations == 1
     spent = people.privacy_.epsilon("analyst")

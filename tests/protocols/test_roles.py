@@ -15,6 +15,7 @@ from colonnade.protocols.roles import COORDINATOR, Owner
 from colonnade.protocols.session import partners
 from colonnade.protocols.task import Playable
 from colonnade.wire import encode
+from tests.errors import raises
 
 from .kit import results
 
@@ -77,12 +78,12 @@ def test_the_budget_is_marked_once_whether_shares_or_told_numbers_leave_first(fi
 
 def test_nothing_is_told_that_was_not_planned_or_is_told_too_often():
     me, log = role()
-    with pytest.raises(PrivacyError, match="not in the plan"):
+    with raises(PrivacyError, "PR138"):
         me.tell(("b",), "scores", NUMBERS, event=replace(SCORES, l1=2))
     assert log == []
     for _ in range(2):
         me.tell(("b",), "scores", NUMBERS, event=SCORES)
-    with pytest.raises(PrivacyError, match="not in the plan"):
+    with raises(PrivacyError, "PR138"):
         me.tell(("b",), "scores", NUMBERS, event=SCORES)
     assert len(log) == 3
 
@@ -95,9 +96,9 @@ def test_nothing_is_told_beyond_its_audience_or_for_another_party(repeated):
     foreign = replace(SCORES, about=("b",), audience=("a", "c"))
     public = replace(SCORES, audience=())
     me, log = role(planned={wrapped(event): 1 for event in (SCORES, foreign, public)})
-    with pytest.raises(PrivacyError, match="not planned to be told to coordinator"):
+    with raises(PrivacyError, "PR136", "coordinator"):
         me.tell(("b", COORDINATOR), "scores", NUMBERS, event=wrapped(SCORES))
-    with pytest.raises(PrivacyError, match="told by b, not by a"):
+    with raises(PrivacyError, "PR137", "b"):
         me.tell(("c",), "scores", NUMBERS, event=wrapped(foreign))
     assert log == []
     me.tell(("b", "c", COORDINATOR), "weights", NUMBERS, event=wrapped(public))
@@ -106,7 +107,7 @@ def test_nothing_is_told_beyond_its_audience_or_for_another_party(repeated):
 
 def test_only_whole_numbers_are_told():
     me, log = role()
-    with pytest.raises(ValueError, match="64-bit integers, not float64"):
+    with raises(ValueError, "VA146", "float64"):
         me.tell(("b",), "scores", NUMBERS / 2, event=SCORES)
     assert log == []
 
@@ -150,7 +151,7 @@ def test_a_result_is_kept_only_if_as_many_seats_confirm_it_as_must_be_left(seats
     for gone in range(may + 1, seats):
         with pytest.raises(PeerLost, match="lost"):
             compared(seats, threshold, gone=gone)
-    with pytest.raises(ShareError, match="different results"):
+    with raises(ShareError, "SH018"):
         compared(seats, threshold, gone=may, wrong="s0")
 
 
@@ -195,7 +196,7 @@ def test_told_numbers_arrive_over_real_channels():
 def test_a_mask_of_another_degree_than_the_opening_is_refused():
     me, log = role(SEATS)
     shares = [Shares(np.zeros((1, 3)), degree) for degree in (1, 2)]
-    with pytest.raises(ValueError, match="does not hide"):
+    with raises(ValueError, "VA145"):
         me.reveal(shares[1], to=("b",), event=SCORES, shape=(3,), bound=9, mask=shares[0])
     assert log == []
 

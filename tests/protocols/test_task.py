@@ -17,6 +17,7 @@ from colonnade.protocols.moments.integers import noise_share
 from colonnade.protocols.moments.task import Moments
 from colonnade.protocols.task import Adjustable, Priced, Task, check_complete
 from colonnade.randomness import KEY_BYTES, Stream
+from tests.errors import raises
 
 from .kit import LAWS, exchange_task, grouped_moments_task, kept_scores_task, moments_task
 
@@ -48,7 +49,7 @@ class Whole(Told):
     ],
 )
 def test_an_incomplete_task_is_refused_and_what_it_lacks_is_named(task, missing):
-    with pytest.raises(StudyError, match=f"^kind 'new', here: its task {task.__name__} lacks {missing}$"):
+    with raises(StudyError, "ST537", "new", task.__name__, missing):
         check_complete(task, "kind 'new', here")
 
 
@@ -110,7 +111,7 @@ def test_more_noise_is_a_larger_error_and_nothing_else_changes(draft):
 def test_what_cannot_be_counted_says_why(draft):
     assert isinstance(draft, Adjustable)
     if draft.why_no_rounds is not None:
-        with pytest.raises(StudyError, match="cannot be asked about for this kind of study"):
+        with raises(StudyError, "ST536"):
             draft.with_rounds(3)
     else:
         assert draft.with_rounds(3).number_of_rounds == 3
@@ -119,13 +120,13 @@ def test_what_cannot_be_counted_says_why(draft):
 
 
 def test_an_error_finer_than_the_integers_is_refused():
-    with pytest.raises(StudyError, match=r"finer than this study's integers: raise task\.gamma"):
+    with raises(StudyError, "ST505"):
         MOMENTS.adjustable(1).with_error(1e-9)
 
 
 def test_the_rows_of_messages_stand_in_the_study():
     assert exchange_task().adjustable(40).number_of_rows == 40
-    with pytest.raises(StudyError, match=r"change task\.rows"):
+    with raises(StudyError, "ST493"):
         exchange_task().adjustable(41)
 
 

@@ -10,6 +10,7 @@ import pytest
 from colonnade.errors import DatasetError
 from colonnade.tables import read_table
 from research.datasets import dataset_names, load_dataset
+from tests.errors import raises
 from tests.people import width_of
 
 SIZES = {
@@ -82,7 +83,7 @@ def test_any_number_of_parties() -> None:
         widths = [len(schema.columns) for schema in dealt.feature_schemas.values()]
         assert max(widths) - min(widths) <= 1
         assert {schema.clip for schema in dealt.feature_schemas.values()} == {0.75}
-    with pytest.raises(DatasetError, match="30 columns"):
+    with raises(DatasetError, "DS011", "30"):
         load_dataset("breast-cancer", parties=31)
 
 
@@ -96,13 +97,13 @@ def test_written_files_read_back(tmp_path: Path) -> None:
 
 
 def test_unknown_names_and_arguments() -> None:
-    with pytest.raises(DatasetError, match="did you mean 'adult'"):
+    with raises(DatasetError, "DS010", "adult"):
         load_dataset("adlut")
-    with pytest.raises(DatasetError, match="the data sets are 'breast-cancer'"):
+    with raises(DatasetError, "DS010"):
         load_dataset("???")
-    with pytest.raises(DatasetError, match="split must be"):
+    with raises(DatasetError, "DS012"):
         load_dataset("breast-cancer", split="half")  # type: ignore[arg-type]
-    with pytest.raises(DatasetError, match="1 to 569"):
+    with raises(DatasetError, "DS013", "569"):
         load_dataset("breast-cancer", rows=570)
 
 
@@ -124,5 +125,5 @@ def test_damaged_files_are_refused(tmp_path: Path, data_dir: Path, monkeypatch: 
     content[1000] ^= 1
     path.write_bytes(content)
     os.utime(path, ns=(1, 1))
-    with pytest.raises(DatasetError, match="damaged or another version"):
+    with raises(DatasetError, "DS017"):
         load_dataset("adult")

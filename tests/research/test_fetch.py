@@ -22,6 +22,7 @@ from colonnade.errors import DatasetError
 from research.datasets import FETCHED, convert, fetch_dataset
 from research.datasets.fetch import fetch_file
 from research.datasets.sources import DataFile, Download, digest, matches, stored
+from tests.errors import raises
 
 ADULT = b"39, State-gov, 77516, Bachelors, 13, Never-married, ?, Wife, White, Male, 2174, 0, 40, Cuba, %s\n"
 NAMES = b"age, workclass, fnlwgt\n"
@@ -182,9 +183,9 @@ def test_fetches_once_and_converts_again(mirror: str, tmp_path: Path) -> None:
 def test_other_bytes_and_other_values_leave_nothing(mirror: str, tmp_path: Path) -> None:
     file = small(mirror)
     Mirror.content["/all"] += b"female,7\n"
-    with pytest.raises(DatasetError, match="SHA-256 is not"):
+    with raises(DatasetError, "DS009"):
         fetch_file(file, tmp_path / "data", cache=tmp_path / "cache")
-    with pytest.raises(DatasetError, match="other values"):
+    with raises(DatasetError, "DS006"):
         fetch_file(small(mirror, "0" * 64), tmp_path / "data", cache=tmp_path / "cache")
     assert left(tmp_path / "data") == []
 
@@ -192,13 +193,13 @@ def test_other_bytes_and_other_values_leave_nothing(mirror: str, tmp_path: Path)
 def test_nothing_nobody_and_no_room(mirror: str, tmp_path: Path) -> None:
     file = small(mirror)
     Mirror.content.clear()
-    with pytest.raises(DatasetError, match="cannot be fetched: 404"):
+    with raises(DatasetError, "DS008", "404"):
         fetch_file(file, tmp_path, cache=tmp_path / "cache")
     nobody = DataFile("x.parquet", "", "nobody", (Download("http://127.0.0.1:9/x", "0" * 64),), convert.dutch_census)
-    with pytest.raises(DatasetError, match="cannot be fetched"):
+    with raises(DatasetError, "DS008"):
         fetch_file(nobody, tmp_path, cache=tmp_path / "cache")
     (tmp_path / "file").write_text("")
-    with pytest.raises(DatasetError, match="cannot be stored"):
+    with raises(DatasetError, "DS007"):
         fetch_file(file, tmp_path / "file", cache=tmp_path / "cache")
 
 
@@ -209,7 +210,7 @@ def test_every_data_set_has_public_addresses(tmp_path: Path, monkeypatch: pytest
             assert one.url.startswith("https://")
             assert len(bytes.fromhex(one.sha256)) == 32
     monkeypatch.delenv("COLONNADE_DATA", raising=False)
-    with pytest.raises(DatasetError, match="name a folder"):
+    with raises(DatasetError, "DS005"):
         fetch_dataset("adult")
-    with pytest.raises(DatasetError, match="nothing to download"):
+    with raises(DatasetError, "DS004"):
         fetch_dataset("population", tmp_path)

@@ -14,6 +14,7 @@ import pytest
 
 from colonnade.errors import DatasetError
 from research.datasets import load_halves, picture_files
+from tests.errors import raises
 
 
 def _png(pixels: np.ndarray, kinds: list[int]) -> bytes:
@@ -44,7 +45,7 @@ def test_every_filter_of_a_png_is_undone() -> None:
     data = _png(pixels, [4, 1, 2, 3, 4, 0, 4, 3, 1, 2])
     assert np.array_equal(picture_files.png(data, 10), pixels)
     assert np.array_equal(picture_files.png(data, 4), pixels[:4])
-    with pytest.raises(ValueError, match="line after line"):
+    with raises(ValueError, "VA274"):
         picture_files.png(data, 11)
 
 
@@ -91,5 +92,5 @@ def test_two_parties_hold_a_half_each(name: str, parties: list[str], shape: tupl
     assert max(part.max() for part in train.parts.values()) == 1
     few = train.take(slice(5, 9))
     assert np.array_equal(few.parts[parties[1]], train.parts[parties[1]][5:9])
-    with pytest.raises(DatasetError, match="mnist and cifar-10"):
+    with raises(DatasetError, "DS014", "mnist", "cifar-10"):
         load_halves("nus-wide", folder=data_dir)

@@ -17,6 +17,7 @@ from research.synthesis import command, table
 from research.synthesis.layouts import DATA, bench
 from research.synthesis.ours import WAYS, tables
 from research.synthesis.scores import Score, ideal, scored
+from tests.errors import raises
 
 COLUMNS = {"adult": 15, "credit-default": 24, "acs-income": 11}
 
@@ -53,7 +54,7 @@ def test_edges_do_not_depend_on_the_rows(data_dir: Path) -> None:
     few, more = bench("adult", data_dir, rows=200), bench("adult", data_dir, rows=2000)
     assert few.sizes == more.sizes
     assert few.codings["tax-office"].columns[0].labels[:3] == ("0", "1 to 999", "1000 to 1999")
-    with pytest.raises(DatasetError, match="no comparison on 'iris'"):
+    with raises(DatasetError, "DS018", "iris"):
         bench("iris", data_dir)
 
 
@@ -86,9 +87,9 @@ def test_lines_are_kept_in_files(tmp_path: Path) -> None:
     table.add(path, [line("aim", 0.3, seed=2)])
     assert table.read(path) == [line("aim", 1.0), line("aim", 0.3, seed=2)]
     path.write_text("a,b\n1,2\n", encoding="utf-8")
-    with pytest.raises(StudyError, match="is no table of scores"):
+    with raises(StudyError, "ST618"):
         table.read(path)
-    with pytest.raises(StudyError, match="cannot be read"):
+    with raises(StudyError, "ST617"):
         table.read(tmp_path / "nowhere.csv")
 
 
@@ -108,7 +109,7 @@ def test_tables_of_peers_are_decoded_and_scored(
     assert all((score.method, score.seed) == ("mst", 4) and score.auc > 0.75 for score in found)
     assert "two-way error" in capsys.readouterr().out
     np.savez_compressed(made, other=codes)
-    with pytest.raises(StudyError, match="is no table of codes"):
+    with raises(StudyError, "ST616"):
         command.peers(tmp_path / "scores.csv", [made], data_dir)
 
 

@@ -18,6 +18,7 @@ from colonnade.standing.children import Child, Limits, end_by_force, is_alive, w
 from colonnade.standing.outcome import outcome_of
 from colonnade.study import PartyConfig, Study
 from colonnade.study.forks import Forks
+from tests.errors import check_said, raises
 
 from .organisations import Organisations
 
@@ -65,11 +66,13 @@ def test_a_child_that_is_stopped_says_so_in_its_record(
     child = Child.start(coordinator(waiting, tmp_path), tmp_path, Limits(4 * 10**9, 600), forks)
     until(lambda: listening(tmp_path), "it listens")
     assert is_alive(tmp_path)
-    with pytest.raises(OfficeError, match="still works"):
+    with raises(OfficeError, "OF005"):
         Child.start(["--version"], tmp_path)
     assert child.stop() == 130
     assert not is_alive(tmp_path)
-    assert outcome_of(tmp_path, 130) == ("lost", "interrupted by the operator")
+    ended, said = outcome_of(tmp_path, 130)
+    assert ended == "lost"
+    check_said(said, "CO041")
 
 
 @pytest.mark.parametrize("how", ["None", "Forks()"])

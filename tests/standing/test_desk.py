@@ -16,6 +16,7 @@ from colonnade.standing.desk import Desk
 from colonnade.standing.federation import HubPart
 from colonnade.standing.proposal import Answer, Ended, Outcome, Withdrawal, id_of
 from colonnade.standing.verdict import FINAL
+from tests.errors import raises
 
 from .club import NOON, Club, club
 
@@ -107,9 +108,9 @@ def test_one_no_declines_and_only_the_analyst_reads_why(talk: Talk) -> None:
     assert talk.state(study)[0] == "declined"
     assert talk.desk.study(study, "ana")["reasons"] == {"shop": "not this year"}
     assert "not this year" not in str(talk.desk.study(study, "bank"))
-    with pytest.raises(FederationError, match="declined"):
+    with raises(FederationError, "FE023", "declined"):
         talk.answer(study, "clinic")
-    with pytest.raises(FederationError, match="no longer keeps"):
+    with raises(FederationError, "FE020"):
         talk.desk.packed(study, "bank")
 
 
@@ -117,7 +118,7 @@ def test_it_expires_at_its_deadline_and_late_answers_are_refused(talk: Talk) -> 
     study = talk.propose()
     talk.answer(study, "bank")
     talk.now += timedelta(days=7)
-    with pytest.raises(FederationError, match="expired"):
+    with raises(FederationError, "FE023", "expired"):
         talk.answer(study, "shop")
     talk.after()
     assert talk.state(study)[0] == "expired"
@@ -202,7 +203,7 @@ def test_withdrawals(talk: Talk) -> None:
     for who in EVERYBODY:
         talk.outcome(third, who, "stopped" if who == "shop" else "lost")
     assert talk.state(third) == ("cancelled", 1)
-    with pytest.raises(FederationError, match="nothing can be withdrawn"):
+    with raises(FederationError, "FE027"):
         talk.withdraw(third, "ana")
 
 
@@ -216,24 +217,24 @@ def test_a_result_that_came_before_the_withdrawal_counts(talk: Talk) -> None:
 
 def test_everybody_speaks_for_itself(talk: Talk) -> None:
     raw = talk.club.packed()
-    with pytest.raises(FederationError, match="speaks for itself"):
+    with raises(FederationError, "FE030"):
         talk.desk.propose(raw, "bank", talk.now)
     study = talk.propose("bank", "shop")
     yes = Answer(study, "bank", True, "", 0, talk.now).pack(talk.club.keys["bank"])
-    with pytest.raises(FederationError, match="speaks for itself"):
+    with raises(FederationError, "FE030"):
         talk.desk.answer(yes, "shop", talk.now)
     for stranger in ("clinic",):
-        with pytest.raises(FederationError, match="knows no proposal"):
+        with raises(FederationError, "FE019"):
             talk.answer(study, stranger)
-        with pytest.raises(FederationError, match="knows no proposal"):
+        with raises(FederationError, "FE019"):
             talk.desk.packed(study, stranger)
-    with pytest.raises(FederationError, match="knows no proposal"):
+    with raises(FederationError, "FE019"):
         talk.answer("0" * 32, "bank")
     own = talk.club.packed("bank", "shop", analyst="clinic")
     talk.desk.propose(own, "clinic", talk.now)
-    with pytest.raises(FederationError, match="is no party"):
+    with raises(FederationError, "FE021"):
         talk.answer(id_of(own), "clinic")
-    with pytest.raises(FederationError, match="no attempt 1"):
+    with raises(FederationError, "FE025", "1"):
         talk.outcome(study, "bank", "finished")
 
 
@@ -245,7 +246,7 @@ def test_what_is_said_twice_changes_nothing(talk: Talk) -> None:
     talk.propose()
     talk.answer(study, "bank")
     assert talk.desk.news("ana", 0)["serial"] == serial
-    with pytest.raises(FederationError, match="answered otherwise"):
+    with raises(FederationError, "FE022"):
         talk.answer(study, "bank", yes=False)
 
 
@@ -285,7 +286,7 @@ def test_an_analyst_may_not_fill_the_desk(tmp_path: Path) -> None:
     talk = Talk(tmp_path, proposals=2)
     first = talk.propose(name="1")
     talk.propose(name="2")
-    with pytest.raises(FederationError, match="not decided yet"):
+    with raises(FederationError, "FE029"):
         talk.propose(name="3")
     talk.desk.propose(talk.club.packed(analyst="bank"), "bank", talk.now)
     talk.withdraw(first, "ana")
@@ -367,7 +368,7 @@ def test_another_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "hub").mkdir()
     with sqlite3.connect(tmp_path / "hub" / "desk.db") as file:
         file.execute("CREATE TABLE other (x)")
-    with pytest.raises(FederationError, match="another program"):
+    with raises(FederationError, "FE103"):
         Talk(tmp_path)
 
 

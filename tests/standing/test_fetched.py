@@ -16,6 +16,7 @@ from colonnade.standing.proposal import Outcome
 from colonnade.standing.service import DeskService
 from colonnade.standing.signed import seal, written
 from colonnade.standing.talk import files_in, heard, packed
+from tests.errors import raises
 
 from .club import NOON, Club, club, identity
 from .test_desk import Talk
@@ -57,7 +58,7 @@ def test_what_parties_signed_is_taken_and_whose_hash_is_missing_is_said(ours: Cl
     ids=["none", "another hash", "no hash", "of the hub", "of another study", "of another signer", "one differs"],
 )
 def test_what_the_hub_has_made_itself_is_not_taken(ours: Club, statements: list[bytes]) -> None:
-    with pytest.raises(FederationError, match="is not taken"):
+    with raises(FederationError, "FE041"):
         Fetched(STUDY, FORGED, statements).compare(PARTIES, ours.members).check()
 
 
@@ -81,7 +82,7 @@ def test_files_beside_the_model_are_taken_only_if_a_party_signed_them(ours: Club
     for wrong in ({}, {"../x": "0" * 64}, {"a": "0"}):
         raw = seal("outcome", {"proposal": STUDY, "attempt": 1, "ended": "finished", "made": written(NOON),
                                "result": TRUE, "files": wrong}, identity("bank"))  # fmt: skip
-        with pytest.raises(FederationError, match="impossible files"):
+        with raises(FederationError, "FE102", "files"):
             Outcome.unpack(raw, ours.members)
 
 
@@ -90,7 +91,7 @@ def test_arrays_are_those_that_the_model_names(ours: Club) -> None:
     found = Fetched(STUDY, {"model.json": model, "model.npz": b"arrays"}, [said("bank", sha256(model).hexdigest())])
     assert found.compare(PARTIES, ours.members).confirmed
     for files in ({"model.json": model}, {"model.json": model, "model.npz": b"others"}):
-        with pytest.raises(FederationError, match="not the one"):
+        with raises(FederationError, "FE042"):
             replace(found, files=files).compare(PARTIES, ours.members)
 
 
@@ -100,10 +101,10 @@ def test_statements_without_a_hash_stay_readable_and_a_hash_belongs_to_an_end(ou
     assert Outcome.unpack(old, ours.members).result is None
     assert Outcome.unpack(said("bank"), ours.members).result == TRUE
     for wrong in (replace(Outcome.unpack(old, ours.members), result="x"),):
-        with pytest.raises(FederationError, match="impossible result"):
+        with raises(FederationError, "FE102", "result"):
             Outcome.unpack(wrong.pack(identity("bank")), ours.members)
     lost = Outcome(STUDY, 1, "bank", "lost", NOON, TRUE).pack(identity("bank"))
-    with pytest.raises(FederationError, match="has not finished"):
+    with raises(FederationError, "FE083"):
         Outcome.unpack(lost, ours.members)
     for told in (None, [1], ["\u00e9"], ["x"] * 100_000):
         with pytest.raises(FederationError):

@@ -11,6 +11,7 @@ import pytest
 from colonnade.errors import OfficeError
 from colonnade.standing.office import Office
 from colonnade.standing.output import OUTPUT
+from tests.errors import raises
 
 SOON = (datetime.now(UTC) + timedelta(days=1)).isoformat()
 PAST = (datetime.now(UTC) - timedelta(seconds=1)).isoformat()
@@ -31,7 +32,7 @@ def test_an_answer_counts_once(tmp_path: Path) -> None:
     office = office_with(tmp_path)
     assert office.approve("aaaa", "eva").state == "approved"
     for again in (lambda: office.approve("aaaa", "max"), lambda: office.decline("aaaa", "max", "no")):
-        with pytest.raises(OfficeError, match="is approved"):
+        with raises(OfficeError, "OF007", "approved"):
             again()
     assert office.entry("a").answer_by == "eva"
 
@@ -43,7 +44,7 @@ def test_decline_keeps_the_reason(tmp_path: Path) -> None:
 
 def test_after_the_deadline_nothing_is_approved(tmp_path: Path) -> None:
     office = office_with(tmp_path, deadline=PAST)
-    with pytest.raises(OfficeError, match="is expired"):
+    with raises(OfficeError, "OF007", "expired"):
         office.approve("a", "eva")
     assert office.entry("a").state == "waiting"
 
@@ -58,11 +59,11 @@ def test_only_what_waits_is_approved(tmp_path: Path, state: str) -> None:
 
 def test_a_yes_can_be_withdrawn_until_the_study_has_ended(tmp_path: Path) -> None:
     office = office_with(tmp_path)
-    with pytest.raises(OfficeError, match="decline it instead"):
+    with raises(OfficeError, "OF006"):
         office.withdraw("a", "eva", "second thoughts")
     office.approve("a", "eva")
     assert office.withdraw("a", "eva", "second thoughts").state == "cancelled"
-    with pytest.raises(OfficeError, match="is cancelled"):
+    with raises(OfficeError, "OF006", "cancelled"):
         office.withdraw("a", "eva", "again")
 
 

@@ -11,6 +11,7 @@ from colonnade.errors import FederationError
 from colonnade.standing import desk as desks, pruning
 from colonnade.standing.filing import Filing
 from colonnade.standing.proposal import STUDY_FILE, Proposal
+from tests.errors import raises
 
 from .club import Club, club
 from .test_desk import Talk
@@ -51,7 +52,7 @@ def test_propose_and_cancel_fills_nobodys_disk(ours: tuple[Club, Filing], monkey
     assert 2 <= len(kept) <= 4
     assert len(filing.entries()) == 12, "the rows stay"
     waiting = taken(circle, filing, "this one waits", size=300_000, state=None)
-    with pytest.raises(FederationError, match="no room"):
+    with raises(FederationError, "FE087"):
         taken(circle, filing, "one too many", size=300_000)
     assert (waiting / "study" / STUDY_FILE).exists(), "what has not ended loses nothing"
 
@@ -62,14 +63,14 @@ def test_proposals_of_one_analyst_are_counted(ours: tuple[Club, Filing], monkeyp
     monkeypatch.setattr(pruning, "MOST_A_DAY", 4)
     for number in range(2):
         taken(circle, filing, f"open {number}", state=None)
-    with pytest.raises(FederationError, match="more than is kept"):
+    with raises(FederationError, "FE086"):
         taken(circle, filing, "a third")
     pruning.make_room(filing, asked(circle, "of somebody else", analyst="bank"))
     for entry in filing.entries():
         filing.heard(entry.id, {}, "cancelled", None)
     for number in range(2):
         taken(circle, filing, f"more {number}")
-    with pytest.raises(FederationError, match="4 a day"):
+    with raises(FederationError, "FE086", "4"):
         taken(circle, filing, "a fifth")
 
 
@@ -115,7 +116,7 @@ def test_the_hub_takes_so_many_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyP
     talk = Talk(tmp_path)
     for number in range(3):
         talk.withdraw(talk.propose(name=f"number {number}"), "ana")
-    with pytest.raises(FederationError, match="within a day"):
+    with raises(FederationError, "FE028"):
         talk.propose(name="one more")
     talk.after(days=1)
     assert talk.propose(name="the next day")

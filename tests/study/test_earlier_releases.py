@@ -26,7 +26,7 @@ import numpy as np
 import pytest
 
 from colonnade.cli.show import preflight as shown, security
-from colonnade.errors import ColonnadeError
+from colonnade.errors import ColonnadeError, without_code
 from colonnade.models import Estimator
 from colonnade.models.registry import section_of
 from colonnade.privacy import Ledger, Observer, parse_budgets
@@ -157,7 +157,7 @@ def answered(study: Study, question: str) -> dict[str, Any]:
     try:
         values = QUESTIONS[question](study).to_dict()
     except ColonnadeError as error:
-        return {"error": [type(error).__name__, str(error)]}
+        return {"error": [type(error).__name__, without_code(str(error))]}
     statement = values["statement"]
     # What each observer would learn; the words that go with it are those of the study, which are compared above.
     rows = [[row[name] for name in ("observer", "adjacency", "epsilon", "delta", "route")] for row in statement["rows"]]

@@ -45,6 +45,7 @@ from colonnade.tables import Schema, number
 from colonnade.wire import Identity, envelope, packet, tls
 from colonnade.wire.codec import encode
 from colonnade.wire.offer import Offer
+from tests.errors import raises
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 HELD = FIXTURES / "formats"
@@ -420,26 +421,26 @@ def changed_number(path: Path, to: Path, name: str, value: Any) -> Path:
 def test_a_later_number_is_refused_by_a_sentence(tmp_path: Path) -> None:
     models = FIXTURES / "models"
     later = changed_number(models / "pca.json", tmp_path / "model.json", "format", 2)
-    with pytest.raises(StudyError, match="is no model of format 1"):
+    with raises(StudyError, "ST071", "model", "1"):
         Estimator.load(later)
-    with pytest.raises(PrivacyError, match="privacy statement of version 2; expected 1"):
+    with raises(PrivacyError, "PR104", "2", "1"):
         Statement.from_dict(_statement().to_dict() | {"version": 2})
-    with pytest.raises(PrivacyError, match="privacy event of version 3; this code reads 1 to 2"):
+    with raises(PrivacyError, "PR027", "3", "2"):
         events.from_dict(_statement().events[0].to_dict() | {"version": 3})
     kept = changed_number(models / "glm.kept.bank.json", tmp_path / "k.json", "format", "colonnade kept weights 2")
-    with pytest.raises(StudyError, match="does not hold kept weights"):
+    with raises(StudyError, "ST113"):
         Estimator.load(models / "glm.json").load_kept(kept)  # type: ignore[attr-defined]
-    with pytest.raises(StudyError, match="is of another version of Colonnade: run `colonnade bench` again"):
+    with raises(StudyError, "ST584"):
         Measured.load(changed_number(HELD / "saved-bench-2.json", tmp_path / "bench.json", "version", 1))
 
 
 @pytest.mark.parametrize(
     ("file", "opened", "sentence"),
     [
-        ("ledger/ledger-3.db", lambda path: Ledger(path).entries(), "has ledger version 9; this code reads up to 3"),
-        ("formats/desk-1.db", lambda path: DeskFile(path.parent), "by another release: name a new folder"),
-        ("formats/agent-1.db", lambda path: OfficeFile(path.parent), "by another release: name a new folder"),
-        ("formats/scores-1.db", counts, "by another release: move it away"),
+        ("ledger/ledger-3.db", lambda path: Ledger(path).entries(), ("LE026", "9", "3")),
+        ("formats/desk-1.db", lambda path: DeskFile(path.parent), "FE103"),
+        ("formats/agent-1.db", lambda path: OfficeFile(path.parent), "FE103"),
+        ("formats/scores-1.db", counts, "SO028"),
     ],
 )
 def test_a_later_base_is_refused_by_a_sentence(
@@ -449,5 +450,5 @@ def test_a_later_base_is_refused_by_a_sentence(
     shutil.copyfile(FIXTURES / file, path)
     with closing(sqlite3.connect(path)) as base:
         base.execute("PRAGMA user_version = 9")
-    with pytest.raises(ColonnadeError, match=sentence):
+    with raises(ColonnadeError, sentence):
         opened(path)

@@ -13,6 +13,7 @@ from colonnade.errors import PolicyError
 from colonnade.study import PartyConfig
 from colonnade.study.policy import ByDigest
 from colonnade.study.repeats import Earlier, check_repeat
+from tests.errors import raises
 
 
 @pytest.fixture
@@ -71,17 +72,17 @@ def test_who_must_say_yes_to_a_repetition(bank):
     strict = config(again="false")
     by_digest = ByDigest(study.digest)
     for approve in (None, by_digest):
-        with pytest.raises(PolicyError, match=r"already ran on .* UTC, as bank's ledger says: .* add `--again`"):
+        with raises(PolicyError, "PO028"):
             check_repeat(study, strict, approve, False)
     assert "already ran" in check_repeat(study, strict, by_digest, True)
     asked = []
-    with pytest.raises(PolicyError, match="was not run again by bank's operator; nothing was sent"):
+    with raises(PolicyError, "PO027", "bank"):
         check_repeat(study, strict, None, lambda said: bool(asked.append(said)))
     assert asked[0].startswith(f"'{study.name}' already ran on ")
     assert check_repeat(study, strict, lambda *_: True, False)  # a program that is asked about every study
     folder.edit("bank/party.toml", "^again = false\n", "")
     folder.edit("bank/party.toml", r'^approval = "auto-within-budget"', 'approval = "ask"')
-    with pytest.raises(PolicyError, match="--again"):
+    with raises(PolicyError, "PO028"):
         check_repeat(study, config(), by_digest, False)
     assert check_repeat(study, config(again="true"), by_digest, False)
 
@@ -91,10 +92,10 @@ def test_who_starts_everybody_is_asked_whatever_the_policies_say(bank):
     configs = [config()]
     assert approval_for_all(study, configs, None, False, mute=True) == (None, False)
     ran()
-    with pytest.raises(PolicyError, match="already ran"):
+    with raises(PolicyError, "PO028"):
         approval_for_all(study, configs, None, False, mute=True)
     assert approval_for_all(study, configs, None, True, mute=True) == (None, True)
-    with pytest.raises(PolicyError, match="nothing was started"):
+    with raises(PolicyError, "PO001"):
         again_for_all(study, configs, lambda _: False)
     assert again_for_all(study, configs, lambda _: True)
     assert again_for_all(study, [config(again="true")], False)

@@ -25,6 +25,7 @@ from colonnade.study.run import _reservation, public_facts
 from colonnade.study.spec import write_pins
 from colonnade.tables import Schema, date, number
 from colonnade.wire import Certificate, Identity, certificates
+from tests.errors import raises
 
 from .conftest import study_text
 
@@ -69,32 +70,37 @@ def test_a_study_is_read_with_its_schemas(folder):
 @pytest.mark.parametrize(
     ("old", "new", "error", "message"),
     [
-        ('kind = "pca"', 'kind = "pca"\nsolver = 1', StudyError, "task.solver is not a key"),
-        ('kind = "pca"', 'kind = "tree"', StudyError, "task.kind"),
-        ("epsilon = 1.0", "", StudyError, "budget.epsilon is missing"),
-        ("epsilon = 1.0", "epsilon = -1", StudyError, "positive"),
-        ("127.0.0.1:7000", "nowhere", StudyError, "coordinator.address must be host:port"),
-        ("127.0.0.1:7000", "host:99999", StudyError, "port from 1 to 65535"),
-        (':7000"', ':7000"\nhubs = ["nowhere"]', StudyError, "coordinator.hubs must be host:port"),
-        (':7000"', ':7000"\nhubs = "host:1"', StudyError, "coordinator.hubs must be a list"),
-        (':7000"', ':7000"\nhubs = ["127.0.0.1:7000"]', StudyError, "coordinator names the hub 127.0.0.1:7000 twice"),
-        (':7000"', ':7000"\nhubs = ["Host:1", "host:1"]', StudyError, "names the hub Host:1 twice"),
-        (':7000"', ':7000"\nhubs = ["host:01", "host.:1"]', StudyError, "names the hub host:01 twice"),
-        ("[parties.b]", '[pins]\nq = "sha256:1"\n[parties.b]', StudyError, "pins names q"),
-        ("[parties.b]", '[pins]\na = "sha256:1"\nb = "SHA256:1"\n[parties.b]', StudyError, "a and b the same"),
-        ("[parties.b]", "[parties.others]", StudyError, "'others' is a reserved word"),
-        ("epsilon = 1.0", "epsilon = { analyst = 1.0, others = 2.0 }", StudyError, "budget.epsilon has no 'others'"),
-        ("[parties.b]", '[parties."my bank"]', IdentityError, "cannot name a participant"),
-        ('columns = ["y"]', 'columns = ["yy"]', SchemaError, "no column 'yy'"),
-        ("b.toml", "c.toml", SchemaError, "c.toml"),
-        ('name = "s"', 'name = "../s"', StudyError, "name"),
-        ("[parties.b]", "[parties.b", StudyError, "not valid TOML"),
-        ("[parties.a]", "[committee]\nthreshold = 2\n[parties.a]", PrivacyError, "threshold"),
-        ("[parties.a]", '[committee]\nseats = ["a", "b", "c"]\n[parties.a]', PrivacyError, "takes no part"),
+        ('kind = "pca"', 'kind = "pca"\nsolver = 1', StudyError, ("ST595", "task.solver")),
+        ('kind = "pca"', 'kind = "tree"', StudyError, "ST557"),
+        ("epsilon = 1.0", "", StudyError, "VA234"),
+        ("epsilon = 1.0", "epsilon = -1", StudyError, "PR065"),
+        ("127.0.0.1:7000", "nowhere", StudyError, ("VA235", "coordinator.address")),
+        ("127.0.0.1:7000", "host:99999", StudyError, "VA236"),
+        (':7000"', ':7000"\nhubs = ["nowhere"]', StudyError, ("VA235", "coordinator.hubs")),
+        (':7000"', ':7000"\nhubs = "host:1"', StudyError, ("ST595", "coordinator.hubs")),
+        (':7000"', ':7000"\nhubs = ["127.0.0.1:7000"]', StudyError, ("VA220", "127.0.0.1:7000")),
+        (':7000"', ':7000"\nhubs = ["Host:1", "host:1"]', StudyError, ("VA220", "Host:1")),
+        (':7000"', ':7000"\nhubs = ["host:01", "host.:1"]', StudyError, ("VA220", "host:01")),
+        ("[parties.b]", '[pins]\nq = "sha256:1"\n[parties.b]', StudyError, ("VA224", "q")),
+        ("[parties.b]", '[pins]\na = "sha256:1"\nb = "SHA256:1"\n[parties.b]', StudyError, ("VA223", "b")),
+        ("[parties.b]", "[parties.others]", StudyError, ("VA222", "others")),
+        (
+            "epsilon = 1.0",
+            "epsilon = { analyst = 1.0, others = 2.0 }",
+            StudyError,
+            ("VA219", "others", "budget.epsilon"),
+        ),
+        ("[parties.b]", '[parties."my bank"]', IdentityError, "ID031"),
+        ('columns = ["y"]', 'columns = ["yy"]', SchemaError, ("SC071", "yy")),
+        ("b.toml", "c.toml", SchemaError, ("SC074", "c.toml")),
+        ('name = "s"', 'name = "../s"', StudyError, "VA221"),
+        ("[parties.b]", "[parties.b", StudyError, "ST599"),
+        ("[parties.a]", "[committee]\nthreshold = 2\n[parties.a]", PrivacyError, "PR057"),
+        ("[parties.a]", '[committee]\nseats = ["a", "b", "c"]\n[parties.a]', PrivacyError, "PR054"),
     ],
 )
 def test_what_is_wrong_in_a_study_file_is_named(folder, old, new, error, message):
-    with pytest.raises(error, match=message):
+    with raises(error, message):
         _ = load(folder, GOOD.replace(old, new)).task
 
 
@@ -106,7 +112,7 @@ def test_names_with_dots_and_addresses_of_version_six(folder):
 
 
 def test_a_missing_study_file(tmp_path):
-    with pytest.raises(StudyError, match="cannot be read"):
+    with raises(StudyError, "ST600"):
         Study.load(tmp_path / "STUDY.toml")
 
 
@@ -131,20 +137,20 @@ def test_pins_are_written_and_rewritten_at_the_end(folder):
     write_pins(folder / "STUDY.toml", {"a": "sha256:1"})
     write_pins(folder / "STUDY.toml", {"a": "sha256:2", "b": "sha256:3"})
     assert load(folder).content.pins == {"a": "sha256:2", "b": "sha256:3"}
-    with pytest.raises(IdentityError, match=r"no pin for coordinator|certs/a\.crt"):
+    with raises(IdentityError, "ID032", "a.crt"):
         load(folder).certificates()
 
 
 def test_a_policy_allows_tasks_and_columns(folder):
     config = PartyConfig.load(folder / "party.toml")
-    with pytest.raises(PolicyError, match="does not allow: w"):
+    with raises(PolicyError, "PO017", "w"):
         config.check(load(folder))
     config.check(load(folder, GOOD.replace('schema = "a.toml"', 'schema = "a.toml"\ncolumns = ["x"]')))
     (folder / "party.toml").write_text(PARTY.replace('["pca"]', '["regression"]'))
-    with pytest.raises(PolicyError, match="asks for pca"):
+    with raises(PolicyError, "PO015", "pca"):
         PartyConfig.load(folder / "party.toml").check(load(folder))
     (folder / "party.toml").write_text(PARTY.replace('name = "a"', 'name = "q"'))
-    with pytest.raises(PolicyError, match="q is not a party"):
+    with raises(PolicyError, "PO014", "q"):
         PartyConfig.load(folder / "party.toml").check(load(folder))
 
 
@@ -162,15 +168,15 @@ def test_approval_and_periods_of_a_policy(folder):
 @pytest.mark.parametrize(
     ("addition", "where"),
     [
-        ("[[policy.periods]]\ndays = 0\nepsilon = 1", "policy.periods.0.days"),
-        ("[[policy.periods]]\ndays = nan\nepsilon = 1", "policy.periods.0.days"),
-        ("[[policy.periods]]\nepsilon = 1", "policy.periods.0.days is missing"),
-        ("[[policy.periods]]\ndays = 1\nweeks = 1\nepsilon = 1", "policy.periods.0.weeks"),
+        ("[[policy.periods]]\ndays = 0\nepsilon = 1", ("ST573", "policy.periods.", "0")),
+        ("[[policy.periods]]\ndays = nan\nepsilon = 1", ("ST573", "policy.periods.", "0")),
+        ("[[policy.periods]]\nepsilon = 1", ("ST573", "policy.periods.", "0")),
+        ("[[policy.periods]]\ndays = 1\nweeks = 1\nepsilon = 1", ("ST573", "policy.periods.", "0")),
     ],
 )
 def test_what_is_wrong_in_a_period_is_named(folder, addition, where):
     (folder / "party.toml").write_text(PARTY + addition)
-    with pytest.raises(StudyError, match=where):
+    with raises(StudyError, where):
         PartyConfig.load(folder / "party.toml")
 
 
@@ -180,27 +186,27 @@ def test_an_epsilon_that_is_no_number_is_named(folder, value, where):
     text = PARTY if where == "policy.budget" else PARTY + "[[policy.periods]]\ndays = 3\nepsilon = 3.0\n"
     head, _, tail = text.rpartition("epsilon = 3.0")
     (folder / "party.toml").write_text(f"{head}epsilon = {value}{tail}")
-    with pytest.raises(StudyError, match=rf"party\.toml: {where}\.epsilon"):
+    with raises(StudyError, "PR063|PR064|PR065", "party.toml", where):
         PartyConfig.load(folder / "party.toml")
 
 
 @pytest.mark.parametrize("value", ["true", '"30"', "inf", "-1", "36526", "[3]"])
 def test_days_that_are_no_number_are_named(folder, value):
     (folder / "party.toml").write_text(PARTY + f"[[policy.periods]]\ndays = {value}\nepsilon = 1\n")
-    with pytest.raises(StudyError, match=r"party\.toml: policy\.periods\.0\.days"):
+    with raises(StudyError, "ST573", "party.toml", "policy.periods.", "0"):
         PartyConfig.load(folder / "party.toml")
 
 
 @pytest.mark.parametrize("value", ["true", '"0.1"', "nan", "0", "1"])
 def test_a_delta_that_is_none_is_named(folder, value):
     (folder / "party.toml").write_text(PARTY + f"delta = {value}\n")
-    with pytest.raises(StudyError, match=r"party\.toml: policy\.budget\.delta"):
+    with raises(StudyError, "PR066", "party.toml", "policy.budget.delta"):
         PartyConfig.load(folder / "party.toml")
 
 
 @pytest.mark.parametrize("value", ["true", '"1.0"', "{ analyst = '1' }", "nan"])
 def test_an_epsilon_of_a_study_is_a_number(folder, value):
-    with pytest.raises(StudyError, match=r"STUDY\.toml: budget\.epsilon"):
+    with raises(StudyError, "PR064|PR065", "STUDY.toml", "budget.epsilon"):
         load(folder, GOOD.replace("epsilon = 1.0", f"epsilon = {value}"))
 
 
@@ -209,7 +215,7 @@ def test_an_epsilon_of_a_study_is_a_number(folder, value):
 def test_a_path_that_is_none_is_named(folder, key, value):
     text = re.sub(rf'^{key} = ".*"$', lambda _: f'{key} = "{value}"', PARTY, flags=re.MULTILINE)
     (folder / "party.toml").write_text(text)
-    with pytest.raises(StudyError, match=rf"party\.toml: {key} must be a path"):
+    with raises(StudyError, "VA196", "party.toml", key):
         PartyConfig.load(folder / "party.toml")
 
 
@@ -223,7 +229,7 @@ def test_what_a_person_should_know_of_a_ledger(folder):
 def test_a_period_for_somebody_who_is_not_in_the_study_is_refused(folder):
     text = PARTY.replace('["x"]', '"all"') + "[[policy.periods]]\ndays = 7\nepsilon = { analist = 1 }\n"
     (folder / "party.toml").write_text(text)
-    with pytest.raises(PolicyError, match="analist"):
+    with raises(PolicyError, "PR061", "analist"):
         PartyConfig.load(folder / "party.toml").check(load(folder))
 
 
@@ -242,18 +248,18 @@ def test_who_approves(folder):
     config = configured(folder, "ask")
     assert config.approved(study, study.statement, answer(True)) == "the calling program"
     assert asked == [(study, study.statement)]
-    with pytest.raises(PolicyError, match="was not approved"):
+    with raises(PolicyError, "PO013"):
         config.approved(study, study.statement, answer(False))
-    with pytest.raises(PolicyError, match=f"--approve {study.digest}`"):
+    with raises(PolicyError, "PO012", study.digest):
         config.approved(study, study.statement, None)
     asked.clear()
     assert "policy" in configured(folder, "auto-within-budget").approved(study, study.statement, answer(False))
     assert asked == []
     never = configured(folder, "never")
     for refuse in (lambda: never.approved(study, study.statement, answer(True)), lambda: never.check(study)):
-        with pytest.raises(PolicyError, match="never"):
+        with raises(PolicyError, "PO016"):
             refuse()
-    with pytest.raises(StudyError, match=r"policy\.approval"):
+    with raises(StudyError, "ST573", "policy.approval"):
         configured(folder, "always")
 
 
@@ -263,10 +269,10 @@ def test_a_digest_approves_this_very_study(folder, mode):
     for digits in (study.digest, study.digest[:32], study.digest[:40].upper()):
         config.approved(study, study.statement, ByDigest(digits))
     for digits in ("", study.digest[:12], study.digest[:31], study.digest + "0", "not a digest"):
-        with pytest.raises(PolicyError, match="32 to 64 hexadecimal"):
+        with raises(PolicyError, "PO010", "32"):
             config.approved(study, study.statement, ByDigest(digits))
     other = load(folder, GOOD.replace("epsilon = 1.0", "epsilon = 1.1"))
-    with pytest.raises(PolicyError, match="names another study"):
+    with raises(PolicyError, "PO011"):
         config.approved(other, other.statement, ByDigest(study.digest))
 
 
@@ -274,7 +280,7 @@ def test_a_cap_for_somebody_who_is_not_in_the_study_is_refused(folder):
     (folder / "party.toml").write_text(
         PARTY.replace("epsilon = 3.0", "epsilon = { analist = 3.0 }").replace('["x"]', '"all"')
     )
-    with pytest.raises(PolicyError, match="analist"):
+    with raises(PolicyError, "PR061", "analist"):
         PartyConfig.load(folder / "party.toml").check(load(folder))
 
 
@@ -283,7 +289,7 @@ def test_a_cap_for_a_party_of_an_earlier_study_is_kept(folder):
         PARTY.replace("epsilon = 3.0", "epsilon = { analyst = 3.0, insurer = 2.0 }").replace('["x"]', '"all"')
     )
     config = PartyConfig.load(folder / "party.toml")
-    with pytest.raises(PolicyError, match="insurer"):
+    with raises(PolicyError, "PR061", "insurer"):
         config.check(load(folder))
     earlier = Trust(("a", "insurer"), ("a", "insurer", "coordinator"), 1)
     event = replace(load(folder).task.event, shares=(("a", 10**12), ("insurer", 10**12)))
@@ -298,7 +304,7 @@ def test_a_cap_for_all_others_is_read_and_the_party_is_known_to_its_ledger(folde
     config, study = PartyConfig.load(folder / "party.toml"), load(folder)
     config.check(study)
     for _ in range(2):  # without a ledger, and with an empty one
-        with pytest.raises(BudgetError, match=r"others \(all others together\): spent 0.*\[policy.budget\]"):
+        with raises(BudgetError, "BU002", "others", "policy.budget"):
             config.check_budget(study)
         config.book()
 
@@ -321,13 +327,13 @@ def test_one_key_in_two_certificates_is_one_participant(folder):
     assert load(folder).keys() == {}
     write_pins(folder / "STUDY.toml", pins)
     for ask in (load(folder).certificates, load(folder).keys):
-        with pytest.raises(IdentityError, match="a and b have the same key"):
+        with raises(IdentityError, "ID010", "b"):
             ask()
 
 
 def test_a_party_file_with_a_typing_error(folder):
     (folder / "party.toml").write_text(PARTY.replace("ledger =", "leger ="))
-    with pytest.raises(StudyError, match=r"party\.toml: has no key 'leger'; did you mean 'ledger'\?"):
+    with raises(StudyError, "VA195", "leger", "ledger", "party.toml"):
         PartyConfig.load(folder / "party.toml")
 
 
@@ -346,7 +352,7 @@ def test_a_run_record_tells_how_it_ended(tmp_path):
     record.fail("DataError", "a sentence", 11)
     assert record.facts["status"] == "failed"
     assert '"something"' in (tmp_path / "run" / "events.jsonl").read_text()
-    with pytest.raises(StorageError, match=r"the run directory .* cannot be written: "):
+    with raises(StorageError, "SO038"):
         RunRecord(tmp_path / "run" / "run.json", participant="a", study="s", digest="d")
 
 
@@ -361,11 +367,9 @@ def test_a_ledger_without_room_for_the_end_says_that_the_study_ended_well(step, 
     def full(*_):
         raise LedgerError("the ledger cannot be used: database or disk is full")
 
-    said = (
-        r"the study ended well and .*run/model\.json is whole; it stays spent, so do not run it again; .* disk is full"
-    )
+    said = ("LE039", "model.json")
     monkeypatch.setattr(Ledger, step, full if step == "commit" else property(full))
-    with pytest.raises(LedgerError, match=said), _reservation(ledger, entry, record):
+    with raises(LedgerError, said), _reservation(ledger, entry, record):
         pass
     monkeypatch.undo()
     assert ledger.entries()[0].state == ("sent" if step == "commit" else "committed")
@@ -383,7 +387,7 @@ def test_a_read_only_run_directory_is_a_place_that_cannot_be_written(tmp_path):
     try:
         if was == 0:
             os.seteuid(65534)  # nothing is read-only to root
-        with pytest.raises(StorageError, match=r"the run directory .* cannot be written: Permission denied") as refused:
+        with raises(StorageError, "SO038", "Permission denied") as refused:
             RunRecord(folder, participant="a", study="s", digest="d")
     finally:
         os.seteuid(was)
@@ -394,7 +398,7 @@ def test_a_read_only_run_directory_is_a_place_that_cannot_be_written(tmp_path):
 def test_a_line_that_cannot_be_written_ends_a_run_only_before_it_is_paid_for(tmp_path):
     record = RunRecord(tmp_path / "run", participant="a", study="s", digest="d")
     (tmp_path / "run" / "events.jsonl").mkdir()
-    with pytest.raises(StorageError, match=r"events\.jsonl cannot be written"):
+    with raises(StorageError, "SO039", "events.jsonl"):
         record.note("something")
     record.paid()
     record.note("something")
@@ -434,7 +438,7 @@ def test_promises_and_budgets_are_about_the_committee_of_the_task_which_may_have
     )
     config = PartyConfig.load(folder / "party.toml")
     config.check_budget(study)
-    with pytest.raises(BudgetError, match="analyst: spent 0"):
+    with raises(BudgetError, "BU002"):
         config.check_budget(alone)
     facts = public_facts(alone)
     assert facts["seats"] == []
@@ -448,7 +452,7 @@ def test_a_party_says_how_its_file_is_written(folder):
     table = PartyConfig.load(folder / "party.toml").table(load(folder).roster.schemas["a"])
     assert table.column("x").ravel().tolist() == [-0.5, 0.5]
     (folder / "party.toml").write_text(PARTY.replace('data = "a.csv"\n', said.replace('","', '"x"')))
-    with pytest.raises(StudyError, match=r'party\.toml: decimal - decimal must be "\." or ","'):
+    with raises(StudyError, "SC049", "party.toml"):
         PartyConfig.load(folder / "party.toml")
 
 
@@ -464,12 +468,12 @@ def test_a_policy_names_the_columns_of_the_file_and_not_what_a_study_calls_them(
     config.check(study)
     for parts in ("days", ["days", "month"]):
         study, config = dated(parts=parts, column="secret")
-        with pytest.raises(PolicyError, match=r"columns its policy does not allow: secret \(called x"):
+        with raises(PolicyError, "PO017"):
             config.check(study)
     # A name that a study gives is no consent, nor is that of a part: a file may have another column of that name.
     (folder / "party.toml").write_text(PARTY.replace('columns = ["x"]', 'columns = ["x.days", "y"]'))
     study, config = dated(parts=["days"])
-    with pytest.raises(PolicyError, match=r"columns its policy does not allow: x \(called x\.days\);"):
+    with raises(PolicyError, "PO017", "x.days"):
         config.check(study)
     study, config = dated(column="y")
     config.check(study)
@@ -489,9 +493,9 @@ def test_another_column_or_another_reading_of_it_is_another_study(folder, said):
     config.check(study)
     _, other = dated(**{"format": "%d/%m/%Y"} | said)
     assert other.digest != study.digest
-    with pytest.raises(PolicyError, match="has a schema for a that its policy does not name"):
+    with raises(PolicyError, "PO020"):
         config.check(other)
-    with pytest.raises(PolicyError, match="names another study"):
+    with raises(PolicyError, "PO011"):
         ByDigest(study.digest)(other, other.statement)
 
 
@@ -506,13 +510,13 @@ def test_how_a_schema_reads_a_file_is_part_of_a_study_unless_the_party_says_it_i
     allowed = PARTY.replace('columns = ["x"]', 'columns = "all"')
     (folder / "party.toml").write_text(allowed)
     # Whether a file can be read in an encoding is an exact answer about its cells, so no stranger chooses one.
-    with pytest.raises(PolicyError, match='encoding = "ascii" and decimal = ",": only a says that of its file, so'):
+    with raises(PolicyError, "PO021", "ascii"):
         PartyConfig.load(folder / "party.toml").check(study)
     pinned = allowed.replace('"all"', f'"all"\nschemas = ["{study.schemas["a"].digest}"]')
     (folder / "party.toml").write_text(pinned)
     PartyConfig.load(folder / "party.toml").check(study)
     (folder / "party.toml").write_text(allowed.replace('id = "id"', 'id = "id"\nencoding = "utf-8"'))
-    with pytest.raises(PolicyError, match='says decimal = ",": only a'):
+    with raises(PolicyError, "PO021"):
         PartyConfig.load(folder / "party.toml").check(study)
     (folder / "a.csv").write_text("id,x,w\nä,0.25,1\nö,0.75,0\n")
     said = 'data = "a.csv"\nencoding = "utf-8"\ndecimal = "."\n'

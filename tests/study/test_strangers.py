@@ -16,6 +16,7 @@ from colonnade.cli.approve import Question
 from colonnade.cli.output import speak_json
 from colonnade.study import Study, run_party
 from colonnade.study.doctor import examine
+from tests.errors import raises
 
 from .conftest import outcomes, runnable_text
 from .test_refusals import PCA, ROWS, World
@@ -48,9 +49,7 @@ def test_a_column_is_no_key_because_a_study_names_it(world, columns):
     world.edit_party("bank", 'columns = "all"', f"columns = {columns}")
     (world.folder / "bank" / "bank.csv").unlink()
     asked = study(world, BOTH)
-    with pytest.raises(
-        errors.PolicyError, match=r"by 'work'.*party\.toml names no.*add work = \"COLUMN\" under \[keys\]"
-    ):
+    with raises(errors.PolicyError, "PO025", "work", "party.toml"):
         run_party(asked, world.config, world.folder / "run")
     assert not world.config.ledger.exists()
 
@@ -61,7 +60,7 @@ def test_a_party_agrees_to_a_key_by_its_id_or_by_name(world):
     world.edit_party("bank", "# [keys]\n", '[keys]\nwork = "work"\n')
     world.config.check(study(world, BOTH))
     world.edit_party("bank", 'id = "id" ', "# ")
-    with pytest.raises(errors.PolicyError, match="by 'person'"):
+    with raises(errors.PolicyError, "PO025", "person"):
         world.config.check(study(world, '[align]\non = "person"\n'))
 
 

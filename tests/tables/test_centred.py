@@ -12,6 +12,7 @@ from hypothesis import given, settings, strategies as st
 from colonnade.errors import DataError, SchemaError
 from colonnade.tables import Schema, Table, category, flag, number, read_table
 from colonnade.tables.centred import Centred, Norm
+from tests.errors import raises
 
 COLUMNS = {
     "age": number(0, 100),
@@ -121,17 +122,17 @@ def test_a_party_without_the_label() -> None:
     schema = Schema({"a": number(0, 1), "ill": flag()})
     centred = Centred(schema)
     assert centred.names == schema.encoded_names
-    with pytest.raises(SchemaError, match="holds no label"):
+    with raises(SchemaError, "SC013"):
         centred.labels(table(schema, a=[0], ill=[1]))
 
 
 def test_what_does_not_fit_is_refused() -> None:
     schema = Schema(COLUMNS)
-    with pytest.raises(SchemaError, match="nowhere"):
+    with raises(SchemaError, "SC071", "nowhere"):
         Centred(schema, "nowhere")
-    with pytest.raises(SchemaError, match="norm"):
+    with raises(SchemaError, "SC012"):
         Centred(schema, norm="l3")  # type: ignore[arg-type]
-    with pytest.raises(DataError, match="another schema"):
+    with raises(DataError, "DA135"):
         Centred(schema).rows(table(Schema(COLUMNS, clip=0.1)))
 
 

@@ -13,6 +13,7 @@ from hypothesis import given, settings, strategies as st
 from colonnade.errors import DataError
 from colonnade.tables import Schema, category, encode_columns, flag, number, read_table
 from colonnade.tables.centred import Centred
+from tests.errors import raises
 
 MAPPED = [
     (number(0, 10), ["1", "many"], [0.0]),
@@ -49,7 +50,7 @@ def test_a_misfit_is_mapped_by_a_public_rule_and_counted(column: Any, cells: lis
     assert matrix[1].tolist() == becomes
     assert (dict(report.misfits), dict(report.missing), dict(report.clipped)) == ({"a": 1}, {}, {})
     assert report.lines() == ["2 rows", "a: 1 cell not in the schema, mapped"]
-    with pytest.raises(DataError, match="row 2"):
+    with raises(DataError, "DA152|DA193|DA194|DA195|DA200|DA201", "2"):
         encode_columns(pa.table({"a": cells}), schema)
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from colonnade.errors import DataError
 from colonnade.tables import Key, KeyPlan, Places, Schema, Spread, Table, flag, number, read_table
 from colonnade.tables.centred import Centred
+from tests.errors import raises
 
 SCHEMA = Schema({"age": number(0, 100), "smoker": flag()})
 TOKEN = bytes(16)
@@ -58,9 +59,9 @@ def test_an_aligned_table() -> None:
     assert found.take_rows([-1]).own_ids == ["p2"]
     assert found.take_rows([-1]).ids == ["x"]
     assert whole.take_rows([5, 3, 1]).aligned([2, 0], ["a", "b"]).own_ids == ["p1", "p5"]
-    with pytest.raises(DataError, match="1 of the ids"):
+    with raises(DataError, "DA268", "1"):
         found.take(["p0"])
-    with pytest.raises(ValueError, match="3 rows need as many ids, not 2"):
+    with raises(ValueError, "VA250", "3", "2"):
         whole.aligned([4, 0, 2], ["z", "y"])
     with pytest.raises(IndexError):
         found.aligned([3], ["z"])
@@ -80,17 +81,17 @@ def test_a_placed_table() -> None:
     fewer = found.take_rows([0, 2])
     assert fewer.places is not None
     assert (fewer.places.slots.tolist(), fewer.own_ids) == ([0, 7], ["p5", "p2"])
-    with pytest.raises(ValueError, match="must ascend"):
+    with raises(ValueError, "VA238"):
         found.take_rows([2, 0])
-    with pytest.raises(ValueError, match="1 rows need as many slots, not 2"):
+    with raises(ValueError, "VA251", "1", "2"):
         table().placed([0], [1, 2], 3, TOKEN)
 
 
 @pytest.mark.parametrize(
-    ("slots", "said"), [([1, 1], "ascend"), ([2, 1], "ascend"), ([-1, 1], "below"), ([1, 5], "below")]
+    ("slots", "said"), [([1, 1], "VA238"), ([2, 1], "VA238"), ([-1, 1], "VA239"), ([1, 5], "VA239")]
 )
 def test_wrong_places(slots: list[int], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+    with raises(ValueError, said):
         Places(np.array(slots), 5, TOKEN)
 
 
@@ -128,11 +129,11 @@ def test_spread_tables_and_wrong_counts() -> None:
     np.testing.assert_array_equal(block[present == 1], rows.matrix())
     assert not block[present == 0].any()
     few, many = Plain(np.ones((2, 1))), Plain(np.ones((4, 1)))
-    with pytest.raises(ValueError, match="fewer rows than places"):
+    with raises(ValueError, "VA242"):
         list(Spread(few, found.places, 1).blocks(2))
-    with pytest.raises(ValueError, match="more rows than places"):
+    with raises(ValueError, "VA241"):
         list(Spread(many, found.places, 1).blocks(2))
-    with pytest.raises(ValueError, match="fewer rows than places"):
+    with raises(ValueError, "VA242"):
         list(Spread(Plain(np.ones((0, 1))), found.places, 1).blocks(2))
-    with pytest.raises(ValueError, match="at least one slot"):
+    with raises(ValueError, "VA240"):
         list(Spread(few, found.places, 1).blocks(0))

@@ -4,10 +4,10 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from colonnade.errors import DatasetError
 from colonnade.tables import Schema, population, read_table
+from tests.errors import raises
 
 
 def test_same_seed_same_people() -> None:
@@ -63,9 +63,9 @@ def test_partial_overlap(tmp_path: Path) -> None:
 
 
 def test_nobody() -> None:
-    with pytest.raises(DatasetError, match="at least one person"):
+    with raises(DatasetError, "DS003"):
         population(0)
-    with pytest.raises(DatasetError, match="overlap"):
+    with raises(DatasetError, "DS002"):
         population(5).write("unused", overlap=0)
-    with pytest.raises(DatasetError, match="kind"):
+    with raises(DatasetError, "DS001"):
         population(5).write("unused", kind="xls")

@@ -31,6 +31,7 @@ from colonnade.tables.spool import Spool, copying, gather, partitions, repeated
 from colonnade.tables.spool.chores import Chore, Hands, all_done
 from colonnade.tables.spool.fingerprints import Fingerprints
 from colonnade.tables.spool.room import Room, whole
+from tests.errors import check_said, raises
 
 SCHEMA = Schema({"age": number(0, 99, missing="none"), "ill": flag(missing=False)})
 PLAN = KeyPlan((Key("person_id"),))
@@ -241,7 +242,7 @@ def test_a_key_that_most_rows_have_takes_no_more_memory(
     monkeypatch.setattr(np, "sort", noted)
     plan = KeyPlan(PLAN.keys, rule)
     if rule == "refuse":
-        with pytest.raises(DataError, match="rows 2, 3, 4, 5, 6 and 3595 more: the key"):
+        with raises(DataError, "DA181", "2, 3, 4, 5, 6 and 3595"):
             gather(folder, SCHEMA, plan, tmp_path / "spool", hands=Others(1), misfits="map")
     else:
         read = read_table(folder, SCHEMA, keys=plan, misfits="map")
@@ -259,7 +260,7 @@ def test_a_file_that_is_broken_or_lacks_a_column(tmp_path: Path, monkeypatch: py
         file.write('"x","1"\n')
     small(monkeypatch)
     (said,) = refusals(folder, tmp_path / "spool")
-    assert said == f"{folder}/1.csv: row 21 has more or fewer cells than the header; correct the row"
+    check_said(said, "DA163", f"{folder}/1.csv: ", "21")
     written(people(60, 2).drop_columns(["age"]), folder, [20, 40], "csv")
     (said,) = refusals(folder, tmp_path / "spool")
     assert "column 'age' is not there" in said
@@ -281,7 +282,7 @@ def test_files_that_change_meanwhile_are_noticed(tmp_path: Path, monkeypatch: py
             else:
                 pq.write_table(people(5, 1), folder / "3.parquet")
 
-    with pytest.raises(DataError, match="files were added, removed or changed since it was first read; read it again"):
+    with raises(DataError, "DA203"):
         gather(folder, SCHEMA, PLAN, tmp_path / "spool", hands=hands)
     assert list((tmp_path / "spool").iterdir()) == []
 

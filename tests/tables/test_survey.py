@@ -9,6 +9,7 @@ import pytest
 from colonnade.errors import DataError
 from colonnade.tables import Schema, category, date, flag, number, read_table
 from colonnade.tables.survey import BARS, Survey, says, survey
+from tests.errors import raises
 
 SCHEMA = Schema(
     {
@@ -78,7 +79,7 @@ def test_a_survey_is_written_and_read_back(table: Path) -> None:
 
 
 def test_a_column_that_is_not_there_is_named(table: Path) -> None:
-    with pytest.raises(DataError, match="'height' is not there"):
+    with raises(DataError, "DA154", "height"):
         survey(table, Schema({"height": number(0, 3)}))
 
 

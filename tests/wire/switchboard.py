@@ -88,7 +88,7 @@ class Switchboard:
 
 
 def _replaced(name: str) -> ConnectError:
-    return ConnectError(f"{name} was disconnected: another connection took its place")
+    return ConnectError(f"{name} was disconnected: another connection took its place [CN023]")
 
 
 class _Cord:

@@ -13,6 +13,7 @@ from colonnade.errors import ProtocolError
 from colonnade.wire import codec
 from colonnade.wire.codec import decode, encode
 from colonnade.wire.values import MAGIC, MAX_DEPTH, MAX_FRAME, MAX_VALUES, Reader, Writer
+from tests.errors import raises
 
 DTYPES = ["?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8"]
 
@@ -84,7 +85,7 @@ def test_every_cut_and_every_tail_is_refused(value: Any) -> None:
     for end in range(len(frame)):
         with pytest.raises(ProtocolError):
             decode(frame[:end])
-    with pytest.raises(ProtocolError, match="after its end"):
+    with raises(ProtocolError, "MS106"):
         decode(frame + b"\0")
 
 
@@ -120,9 +121,9 @@ def test_depth_and_count_are_bounded() -> None:
     for _ in range(MAX_DEPTH):
         nested = [nested]
     assert decode(encode(nested)) == nested
-    with pytest.raises(ProtocolError, match="deep"):
+    with raises(ProtocolError, "MS097"):
         encode([nested])
-    with pytest.raises(ProtocolError, match="deep"):
+    with raises(ProtocolError, "MS107"):
         decode(MAGIC + b"L\1\0\0\0" * 500 + b"N")
     with pytest.raises(ProtocolError):
         encode([None] * (MAX_VALUES + 1))
@@ -247,9 +248,9 @@ def test_few_heads_are_remembered() -> None:
 
 def test_a_message_that_is_too_large_is_refused_by_its_size() -> None:
     array = np.broadcast_to(np.zeros(1), MAX_FRAME // 8 + 1)
-    with pytest.raises(ProtocolError, match="bytes"):
+    with raises(ProtocolError, "MS120"):
         encode(["x", {"words": array}])
-    with pytest.raises(ProtocolError, match="send it in blocks"):
+    with raises(ProtocolError, "MS061"):
         codec._one_array("x", "words", np.empty(MAX_FRAME, np.uint8))
 
 
@@ -292,7 +293,7 @@ def test_an_array_that_no_frame_holds_is_refused_between_threads_too() -> None:
     for beyond in (1, 8):
         array = np.empty(MAX_FRAME - head + beyond, dtype=np.uint8)  # memory that nobody touches
         assert codec.single("kind", {"a": array}) is None
-        with pytest.raises(ProtocolError, match="send it in blocks"):
+        with raises(ProtocolError, "MS061"):
             codec.encode_parts(["kind", {"a": array}])
     assert codec._size_of("kind", "a", np.dtype(np.uint8), (MAX_FRAME - head,)) == MAX_FRAME
 

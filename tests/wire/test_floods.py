@@ -21,6 +21,7 @@ from colonnade.wire.hub_carrier import _Line
 from colonnade.wire.packet import MAX_PACKET, Kind, Packet, pack
 from colonnade.wire.stream import FloodError, Inbox, Outbox
 from colonnade.wire.watch import Limits
+from tests.errors import raises
 
 MB = 1 << 20
 NAMES = ("bank", "coordinator", "shop")
@@ -88,7 +89,7 @@ def test_a_flooding_peer_is_shut_out(identities: dict[str, Identity], tmp_path: 
             assert victim.stdout is not None
             shop.wait_for_peers(["bank"])
             assert victim.stdout.readline() == "ready\n"
-            with pytest.raises(PeerStopped, match="bank stopped the study"):
+            with raises(PeerStopped, "MS092", "bank"):
                 pour(shop, "bank")
             said, grown = victim.communicate(timeout=1200)[0].splitlines()
         assert said.startswith("shop sends more than this participant gave it room for (")
@@ -217,7 +218,7 @@ def test_notices_to_one_who_was_lost_are_few(identities: dict[str, Identity]) ->
         shop = dial(hub.address, identities["shop"], pins)
         bank.wait_for_peers(["shop"])
         bank.tolerate(["shop"])
-        with pytest.raises(ColonnadeError, match="shop"):
+        with raises(ColonnadeError, "PE017", "shop"):
             bank.channel("shop").recv("word")
         before, start = bank.counters.peers["shop"].sealed_sent, time.monotonic()
         raw = pack(Kind.ASK, 7, 0, 0, 0, b"")

@@ -15,6 +15,7 @@ import pytest
 from colonnade.errors import ConnectError, IdentityError, ProtocolError
 from colonnade.wire import Caller, Certificate, Endpoint, Hub, Identity, Service, dial, register
 from colonnade.wire.quota import Memory
+from tests.errors import raises
 
 NAMES = ("bank", "clinic", "coordinator", "shop")
 ROOMS = ("one.1", "two.1")
@@ -80,13 +81,13 @@ def test_two_rooms_at_once_do_not_meet(people: Any, hub: Hub) -> None:
 
 def test_a_room_that_nobody_opened_is_refused(people: Any, hub: Hub) -> None:
     for room in ("", "three.1"):
-        with pytest.raises(ConnectError, match="the room of this study is not open"):
+        with raises(ConnectError, "CN041"):
             dial(hub.address, people.bank, people.pins, room=room, connect_timeout=0.1)
 
 
 def test_one_who_is_not_named_is_refused_in_a_room(people: Any, hub: Hub) -> None:
     hub.open("one.1", ["bank", "shop"])
-    with pytest.raises(IdentityError, match="refuses: clinic is not in this study"):
+    with raises(IdentityError, "ID041"):
         join(hub, people.clinic, people, "one.1")
     assert hub.traffic.refused == {"identity": 1}
 
@@ -97,9 +98,9 @@ def test_a_room_that_closes_ends_its_connections_with_one_sentence(people: Any, 
     bank, other = join(hub, people.bank, people, "one.1"), join(hub, people.bank, people, "two.1")
     shop = join(hub, people.shop, people, "two.1")
     hub.close("one.1", "its attempt is over")
-    with pytest.raises(ConnectError, match="the hub disconnected bank: its attempt is over"):
+    with raises(ConnectError, "CN023", "bank"):
         bank.channel("shop").recv("word")
-    with pytest.raises(ConnectError, match="the hub disconnected shop: its attempt is over"):
+    with raises(ConnectError, "CN040"):
         join(hub, people.shop, people, "one.1")
     other.channel("shop").send("word")
     assert shop.channel("bank").recv("word") == {}
@@ -109,15 +110,15 @@ def test_a_room_that_closes_ends_its_connections_with_one_sentence(people: Any, 
 
 @pytest.mark.parametrize("room", ["a/b", "ä", "x" * 101, "new\nline"])
 def test_names_that_no_room_has(hub: Hub, room: str) -> None:
-    with pytest.raises(ProtocolError, match="a room cannot be called"):
+    with raises(ProtocolError, "MS089", "b"):
         hub.open(room, ["bank"])
 
 
 def test_a_room_is_opened_once_and_for_members_only(hub: Hub) -> None:
     hub.open("one.1", ["bank"])
-    with pytest.raises(ProtocolError, match=r"'one\.1' is open already"):
+    with raises(ProtocolError, "MS090", "one.1"):
         hub.open("one.1", ["bank"])
-    with pytest.raises(IdentityError, match="nobody called ghost is known here"):
+    with raises(IdentityError, "ID040", "ghost"):
         hub.open("two.1", ["bank", "ghost"])
     assert set(hub.rooms) == {"one.1"}
 
@@ -125,7 +126,7 @@ def test_a_room_is_opened_once_and_for_members_only(hub: Hub) -> None:
 def test_members_come_and_go_while_the_hub_runs(people: Any, hub: Hub) -> None:
     gym = Identity.create("gym")
     pins = SimpleNamespace(pins={**people.pins, "gym": gym.certificate})
-    with pytest.raises(IdentityError, match="does not accept the certificate of gym"):
+    with raises(IdentityError, "ID018", "gym"):
         ask(hub, gym, pins, b"hello")
     hub.admit("gym", gym.certificate)
     assert ask(hub, gym, pins, b"hello") == b"gym:hello"
@@ -133,9 +134,9 @@ def test_members_come_and_go_while_the_hub_runs(people: Any, hub: Hub) -> None:
     place, bank = join(hub, gym, pins, "one.1"), join(hub, people.bank, pins, "one.1", reconnect_grace=0.5)
     bank.wait_for_peers(["gym"])
     hub.dismiss("gym")
-    with pytest.raises(ConnectError, match="the hub disconnected gym: gym is no longer known here"):
+    with raises(ConnectError, "CN023", "gym"):
         place.channel("bank").recv("word")
-    with pytest.raises(IdentityError, match="does not accept the certificate of gym"):
+    with raises(IdentityError, "ID018", "gym"):
         ask(hub, gym, pins, b"hello")
     closed(place, bank)
 
@@ -145,13 +146,13 @@ def test_a_new_certificate_replaces_the_old_one(people: Any, hub: Hub) -> None:
     bank = join(hub, people.bank, people, "one.1")
     again = Identity.create("bank")
     hub.admit("bank", again.certificate)
-    with pytest.raises(ConnectError, match="the hub disconnected bank: bank has another certificate now"):
+    with raises(ConnectError, "CN023", "bank"):
         bank.channel("shop").recv("word")
     pins = SimpleNamespace(pins={**people.pins, "bank": again.certificate})
     assert ask(hub, again, pins, b"hello") == b"bank:hello"
     with pytest.raises(IdentityError):
         ask(hub, people.bank, people, b"hello")
-    with pytest.raises(IdentityError, match="is that of shop"):
+    with raises(IdentityError, "ID033", "shop"):
         hub.admit("bank", people.pins["shop"])
     closed(bank)
 
@@ -163,7 +164,7 @@ def test_a_hub_that_stops_lets_its_rooms_end(people: Any) -> None:
     stopping.start()
     while not hub._rooms.ending:
         time.sleep(0.01)
-    with pytest.raises(ConnectError, match="the hub is about to stop"):
+    with raises(ConnectError, "CN038"):
         hub.open("two.1", ["bank"])
     bank.channel("shop").send("word")
     assert shop.channel("bank").recv("word") == {}
@@ -204,34 +205,34 @@ def test_a_question_that_was_answered_leaves_nothing_to_collect(people: Any, hub
 
 
 def test_a_question_that_is_too_long_is_refused(people: Any, hub: Hub) -> None:
-    with pytest.raises(ProtocolError, match="refuses: a question of this kind has at most 5242880 bytes"):
+    with raises(ProtocolError, "CN044", "5242880"):
         ask(hub, people.bank, people, bytes((5 << 20) + 1))
 
 
 @pytest.mark.parametrize(
     ("body", "kind", "said"),
     [
-        (b"refuse", ProtocolError, "refuses: this is not asked here$"),
-        (b"not you", IdentityError, "refuses: this is not for you$"),
-        (b"fail", ConnectError, "says: the hub failed to answer; its own log says why$"),
+        (b"refuse", ProtocolError, "MS052"),
+        (b"not you", IdentityError, "ID011"),
+        (b"fail", ConnectError, "CN012"),
     ],
 )
 def test_why_a_question_has_no_answer(people: Any, hub: Hub, body: bytes, kind: type[Exception], said: str) -> None:
-    with pytest.raises(kind, match=said):
+    with raises(kind, said):
         ask(hub, people.bank, people, body)
 
 
 def test_a_question_that_nobody_answers(people: Any, hub: Hub) -> None:
     with (
         Caller(hub.address, people.bank, people.pins["coordinator"]) as caller,
-        pytest.raises(ProtocolError, match="does not answer questions of this kind"),
+        raises(ProtocolError, "MS053"),
     ):
         caller.ask("colonnade.Test", "Nothing", b"")
 
 
 def test_a_caller_cannot_take_the_name_of_another(people: Any, hub: Hub) -> None:
     liar = Identity(people.shop._key, Certificate("bank", people.shop.certificate.pem))
-    with pytest.raises(IdentityError, match="in the name of bank does not hold the key"):
+    with raises(IdentityError, "ID037", "bank"):
         ask(hub, liar, people, b"hello")
 
 
@@ -241,7 +242,7 @@ def test_a_caller_says_that_nothing_listens_and_goes_on_when_something_does(peop
     with Caller(hub.address, people.bank, people.pins["coordinator"]) as caller:
         assert caller.ask("colonnade.Test", "Echo", b"1") == b"bank:1"
         hub.stop()
-        with pytest.raises(ConnectError, match="nothing listens at"):
+        with raises(ConnectError, "CN026"):
             caller.ask("colonnade.Test", "Echo", b"2")
         with Hub(people.coordinator, people.pins, hub.address, services=[service]):
             assert caller.ask("colonnade.Test", "Echo", b"3") == b"bank:3"

@@ -12,6 +12,7 @@ from colonnade.audit.attacks import Returned, infer_labels
 from colonnade.audit.attacks.labels import matched
 from colonnade.errors import DataError
 from colonnade.report.attacks import render_attack
+from tests.errors import raises
 from tests.pages import Page
 
 WIDTH = 12
@@ -68,11 +69,11 @@ def test_known_people_of_one_class_leave_the_groups_alone():
 def test_what_cannot_be_attacked_is_refused():
     labels = np.array([0, 1] * 10)
     found = slopes(labels, 2, 6)
-    with pytest.raises(DataError, match="one slope"):
+    with raises(DataError, "DA005"):
         Returned(found[1:], labels, np.arange(3), 2)
-    with pytest.raises(DataError, match="known"):
+    with raises(DataError, "DA007"):
         Returned(found, labels, np.arange(20), 2)
-    with pytest.raises(DataError, match="codes"):
+    with raises(DataError, "DA008"):
         Returned(found, labels + 1, np.arange(3), 2)
-    with pytest.raises(DataError, match="finite"):
+    with raises(DataError, "DA006"):
         Returned(found * np.nan, labels, np.arange(3), 2)

@@ -8,6 +8,7 @@ import pytest
 from colonnade.audit.attacks import psnr, ssim
 from colonnade.audit.attacks.pictures import as_pictures
 from colonnade.errors import DataError
+from tests.errors import raises
 
 
 def by_hand(first, second, side, span):
@@ -52,11 +53,11 @@ def test_decibels():
 
 
 def test_what_is_no_picture_is_refused():
-    with pytest.raises(DataError, match="28 x 14"):
+    with raises(DataError, "DA016", "28", "14"):
         as_pictures(np.zeros((1, 391)), (28, 14))
-    with pytest.raises(DataError, match="same shape"):
+    with raises(DataError, "DA017"):
         psnr(np.zeros((1, 4)), np.zeros((1, 5)))
-    with pytest.raises(DataError, match="3 by 3"):
+    with raises(DataError, "DA015"):
         ssim(np.zeros((1, 2, 9)), np.zeros((1, 2, 9)))
-    with pytest.raises(DataError, match="height"):
+    with raises(DataError, "DA018"):
         ssim(np.zeros((1, 9)), np.zeros((1, 9)))

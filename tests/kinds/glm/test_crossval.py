@@ -12,6 +12,7 @@ from colonnade.kinds.glm import crossval
 from colonnade.kinds.glm.crossval import CrossValidation, cross_validate
 from colonnade.models.metrics import accuracy, area, explained
 from colonnade.protocols.roles import Role
+from tests.errors import raises
 
 pd = pytest.importorskip("pandas")
 
@@ -114,26 +115,26 @@ def test_numbers_are_compared_by_their_loss_and_equals_are_nearly_equal(people):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"candidates": {}}, "candidates is a mapping"),
-        ({"candidates": ["epochs"]}, "candidates is a mapping"),
-        ({"candidates": {"one": 3}}, "a name and a mapping"),
-        ({"candidates": {"one": {"epoch": 3}}}, "did you mean 'epochs'"),
-        ({"candidates": {"one": {"epsilon": 3.0}}}, "must be one of"),
-        ({"candidates": {"one": {"release": True}}}, "must be one of"),
-        ({"candidates": {"one": {"epochs": 0}}}, "epochs must be a whole number"),
-        ({"family": "linaer"}, "did you mean 'linear'"),
-        ({"metric": "acuracy"}, "did you mean 'accuracy'"),
-        ({"metric": "loss"}, "is for numbers"),
-        ({"metric": "auc", "label": "left.n", "family": "linear"}, "is for classes"),
-        ({"candidates": {"one": {"family": "linear"}, "two": {"family": "logistic"}}}, "cannot be compared"),
-        ({"folds": 1}, "folds must be a whole number"),
-        ({"folds": 241}, "folds must be a whole number"),
-        ({"people": None}, "takes a Federation"),
+        ({"candidates": {}}, "ST101"),
+        ({"candidates": ["epochs"]}, "ST101"),
+        ({"candidates": {"one": 3}}, "ST102"),
+        ({"candidates": {"one": {"epoch": 3}}}, ("ST136", "epochs")),
+        ({"candidates": {"one": {"epsilon": 3.0}}}, "ST136"),
+        ({"candidates": {"one": {"release": True}}}, "ST136"),
+        ({"candidates": {"one": {"epochs": 0}}}, ("ST150", "epochs")),
+        ({"family": "linaer"}, ("ST136", "linear")),
+        ({"metric": "acuracy"}, ("ST136", "accuracy")),
+        ({"metric": "loss"}, "ST103"),
+        ({"metric": "auc", "label": "left.n", "family": "linear"}, "ST105"),
+        ({"candidates": {"one": {"family": "linear"}, "two": {"family": "logistic"}}}, "ST104"),
+        ({"folds": 1}, ("ST150", "folds")),
+        ({"folds": 241}, ("ST150", "folds")),
+        ({"people": None}, "ST100"),
     ],
 )
 def test_what_makes_no_sense_is_refused(people, change, said):
     asked = {"people": people, "candidates": CANDIDATES, "label": "left.y", "epsilon": 1.0} | change
-    with pytest.raises(StudyError, match=said):
+    with raises(StudyError, said):
         cross_validate(**asked)
 
 

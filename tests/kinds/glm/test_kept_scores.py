@@ -16,6 +16,7 @@ from colonnade.kinds.glm.model import GLM
 from colonnade.models import Estimator, Roster
 from colonnade.privacy.additive import AdditiveNoise
 from colonnade.protocols.messages import NOISE_UNIT
+from tests.errors import raises
 
 pd = pytest.importorskip("pandas")
 
@@ -187,28 +188,28 @@ def test_a_planned_fit_already_says_what_a_question_will_be(model, known):
 
 
 def test_bad_questions_are_refused_before_anything_is_sent(model, known, tmp_path):
-    with pytest.raises(StudyError, match="not fitted"):
+    with raises(StudyError, "ST169"):
         GLM(label="left.y").joint_scores(known, epsilon=1.0)
-    with pytest.raises(StudyError, match="asked of a Federation"):
+    with raises(StudyError, "ST127"):
         model.joint_scores(frames(5), epsilon=1.0)
-    with pytest.raises(StudyError, match="mid keeps a part of the model"):
+    with raises(StudyError, "ST123", "mid"):
         model.joint_scores(federation(20, 3, ("left", "right")), epsilon=1.0)
-    with pytest.raises(StudyError, match="take a GLM"):
+    with raises(StudyError, "ST126"):
         KeptScores(rows_at_most=5).plan(known.roster)
-    with pytest.raises(StudyError, match="rows_at_most is missing"):
+    with raises(StudyError, "ST122"):
         KeptScores(model).plan(known.roster)
     held = frames(20, 3)
     other = SCHEMAS | {"mid": Schema({"b": number(-2, 2)})}
     strange = Federation([Party(name, held[name], schema=other[name], id="id") for name in other])
-    with pytest.raises(StudyError, match="describes its columns otherwise"):
+    with raises(StudyError, "ST208"):
         model.joint_scores(strange, epsilon=1.0)
     alone = GLM.load(model.save(tmp_path / "model.json"))
     alone.load_kept(model.save_kept(tmp_path / "left.json", "left"))
-    with pytest.raises(StudyError, match="are not in this process"):
+    with raises(StudyError, "ST108"):
         alone.joint_scores(known, epsilon=5.0)
     question = KeptScores(model)
     task = replace(question.draft(known.roster, 800), model="another")
-    with pytest.raises(StudyError, match="is not the one"):
+    with raises(StudyError, "ST125"):
         known.run(task, lambda me, t: question.owner(me, t, task), lambda me: question.coordinator(me, task))
 
 

@@ -21,6 +21,7 @@ from colonnade.privacy import Ledger, Observer
 from colonnade.study import PartyConfig, Study, preflight, run_coordinator, run_party
 from colonnade.study.local import folder_of, run_local
 from colonnade.tables.centred import Centred
+from tests.errors import raises
 from tests.study.conftest import InThread, outcomes, people_of, play, runnable_text
 
 ROWS, NEW = 120, 40
@@ -169,7 +170,7 @@ def test_questions_compose_until_one_is_refused(place):
     play(study, place.folder / "first")
     once = place.spent("shop", "bank")
     assert before < once < before + study.statement.epsilon("bank")
-    with pytest.raises(BudgetError, match="over budget: bank: spent"):
+    with raises(BudgetError, "BU002"):
         place.config("shop").check_budget(study)
     place.config("bank").check_budget(study)  # which tells nobody anything
     assert place.spent("shop", "bank") == once
@@ -201,24 +202,24 @@ def changed(key: str, value: object) -> Callable[[Place], None]:
         (
             lambda place: place.edit("shop", "kept = ", "# kept = "),
             StudyError,
-            r"of shop names no kept weights.*add kept",
+            ("ST553", "shop", "weights"),
         ),
-        (of_the_bank, StudyError, "holds the weights of bank, not those of shop"),
-        (other_model, StudyError, "weights of another model"),
-        (lambda place: place.kept("shop").unlink(), StudyError, r"kept\.json cannot be read: No such file"),
-        (lambda place: place.kept("shop").write_text("{"), StudyError, "does not hold kept weights"),
-        (changed("weights", [1.0, 2.0]), StudyError, "is damaged"),
-        (changed("weights", None), StudyError, "is damaged"),
-        (lambda place: place.kept("shop").chmod(0o640), StudyError, r"can be read by others.*chmod 600"),
-        (lambda place: place.edit("shop", '"glm-scores"]', '"pca"]'), PolicyError, "asks for glm-scores"),
-        (lambda place: cut(place, "basket"), ColonnadeError, "basket"),
+        (of_the_bank, StudyError, ("ST121", "bank", "shop")),
+        (other_model, StudyError, "ST114"),
+        (lambda place: place.kept("shop").unlink(), StudyError, ("ST120", "kept.json")),
+        (lambda place: place.kept("shop").write_text("{"), StudyError, "ST113"),
+        (changed("weights", [1.0, 2.0]), StudyError, "ST116"),
+        (changed("weights", None), StudyError, "ST116"),
+        (lambda place: place.kept("shop").chmod(0o640), StudyError, "ST554"),
+        (lambda place: place.edit("shop", '"glm-scores"]', '"pca"]'), PolicyError, ("PO015", "glm-scores")),
+        (lambda place: cut(place, "basket"), ColonnadeError, ("DA154", "basket")),
     ],
     ids=["none", "party", "model", "missing", "cut off", "too short", "nothing", "mode", "policy", "column"],
 )
 def test_bad_weights_and_tables_are_refused_on_their_own_machine(place, change, error, said):
     study = place.study("bad")
     change(place)
-    with pytest.raises(error, match=said) as raised:
+    with raises(error, said) as raised:
         prepared(place.config("shop"), study)
     assert str(place.folder) not in raised.value.for_peers
 
@@ -234,7 +235,7 @@ def test_bad_weights_end_a_question_before_anything_is_spent_or_sent(place):
     events = folder_of(out, "bank") / "events.jsonl"
     while not events.exists() or '"connected"' not in events.read_text():
         time.sleep(0.01)
-    with pytest.raises(StudyError, match="chmod 600"):
+    with raises(StudyError, "ST554"):
         run_party(study, place.config("shop"), folder_of(out, "shop"))
     for other in others:
         assert f"shop stopped the study: {NO_PART}" in other.communicate(timeout=300)[1]
@@ -262,38 +263,38 @@ def test_a_model_that_claims_smaller_bounds_is_refused_by_whoever_kept_weights(p
     path.write_text(json.dumps(content))
     study = place.study("less noise")
     for name in PARTIES:
-        with pytest.raises(StudyError, match="weights of another model"):
+        with raises(StudyError, "ST114"):
             place.config(name).estimator(study)
 
 
 def test_the_bank_needs_a_factor_for_every_other_party(place):
     content = json.loads(place.kept("bank").read_text())
     place.kept("bank").write_text(json.dumps(content | {"factors": {}}))
-    with pytest.raises(StudyError, match="one factor for each other party"):
+    with raises(StudyError, "ST118"):
         place.config("bank").estimator(place.study("bad"))
 
 
 def test_a_run_does_not_move_the_weights_that_it_needs(place):
-    with pytest.raises(StudyError, match="choose another --out"):
+    with raises(StudyError, "ST555"):
         run_party(place.study("ask"), place.config("shop"), place.kept("shop").parent)
     assert place.kept("shop").exists()
 
 
 def test_what_a_study_file_may_not_say(place):
     for task, epsilon, more, said in (
-        (ASK.replace("fit/model", "nowhere"), "8.0", "", "nowhere.json cannot be read"),
-        (ASK + 'to = "bank"\n', "8.0", "", r"task\.to is not a key"),
-        (ASK, "8.0", "[committee]\nthreshold = 1\n", r'no meaning with task\.kind = "glm-scores"'),
-        (ASK, "8.0", '[align]\non = "person_id"\nhidden = true\n', r"align\.hidden = true does not work"),
-        (ASK.replace("100", "0"), "8.0", "", r"task\.rows_at_most"),
-        ('kind = "prediction"\nmodel = "fit/model.json"\nto = "bank"\n', "8.0", "", 'with kind = "glm-scores"'),
+        (ASK.replace("fit/model", "nowhere"), "8.0", "", ("ST098", "nowhere.json")),
+        (ASK + 'to = "bank"\n', "8.0", "", ("ST595", "task.to")),
+        (ASK, "8.0", "[committee]\nthreshold = 1\n", ("VA229", "glm-scores")),
+        (ASK, "8.0", '[align]\non = "person_id"\nhidden = true\n', "VA231"),
+        (ASK.replace("100", "0"), "8.0", "", ("ST595", "task.rows_at_most")),
+        ('kind = "prediction"\nmodel = "fit/model.json"\nto = "bank"\n', "8.0", "", ("ST551", "glm-scores")),
     ):
-        with pytest.raises(StudyError, match=said):
+        with raises(StudyError, said):
             place.study("wrong", task, epsilon, more)
-    with pytest.raises(StudyError, match="no budget speaks of bank"):
+    with raises(StudyError, "ST170", "bank"):
         _ = place.study("wrong", ASK, "{ shop = 1.0 }").task
     play(place.study("ask"), place.folder / "run")
-    with pytest.raises(StudyError, match='is no model of kind "glm"'):
+    with raises(StudyError, "ST551", "glm"):
         place.study("wrong", ASK.replace("fit/", "run/"))
     text = (place.folder / "fit" / "model.json").read_text()
     digest = place.study("ask").digest

@@ -19,6 +19,7 @@ from colonnade.kinds.glm.sensitivity_alternating import (
     passive_fits_squared,
     passive_fits_weights,
 )
+from tests.errors import raises
 
 Array = np.ndarray[Any, Any]
 MANY, ROUNDS = 250, 3
@@ -210,11 +211,11 @@ def test_the_active_partys_rounds_add_up() -> None:
 
 def test_senseless_fits_are_refused() -> None:
     run = PassiveFits(1, 10, 1.0, 1.0, 1.0, 1.0, 0.25, 0.1)
-    with pytest.raises(ValueError, match="positive ridge"):
+    with raises(ValueError, "VA122", "ridge"):
         replace(run, ridge=0.0)
-    with pytest.raises(ValueError, match="positive curvature"):
+    with raises(ValueError, "VA122", "curvature"):
         replace(run, curvature=0.0)
-    with pytest.raises(ValueError, match="positive ridge"):
+    with raises(ValueError, "VA123"):
         ActiveFits(1, 10, 1.0, 1.0, 0.25, Fraction(2), 0.0)
     for wrong in ({"rounds": 0}, {"rows": 0}, {"score": math.nan}, {"received": -1.0}):
         with pytest.raises(PrivacyError):

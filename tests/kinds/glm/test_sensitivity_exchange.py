@@ -14,6 +14,7 @@ from colonnade.kinds.glm.sensitivity_exchange import Exchange, active_squared, p
 from colonnade.privacy.routes.gaussian import gaussian_mu
 from research import formulas as published
 from research.bounds import closed_form_squared, logistic_own_slope
+from tests.errors import raises
 
 VECTORS = json.loads((Path(__file__).parents[2] / "privacy" / "vectors.json").read_text())["hdp_fm_afe"]["hdp"]
 Array = np.ndarray[Any, Any]
@@ -196,7 +197,7 @@ def test_too_large_a_step_is_charged_not_refused() -> None:
 
 
 def test_senseless_runs_are_refused() -> None:
-    with pytest.raises(PrivacyError, match="epochs"):
+    with raises(PrivacyError, "PR089"):
         Exchange(0, 1, 1, 0.1)
-    with pytest.raises(PrivacyError, match="rate"):
+    with raises(PrivacyError, "PR090"):
         Exchange(1, 1, 1, math.nan)

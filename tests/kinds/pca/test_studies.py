@@ -12,6 +12,7 @@ from colonnade.errors import StudyError
 from colonnade.kinds.pca.directions.task import Directions
 from colonnade.study import preflight
 from colonnade.study.plan import Amount, epsilons
+from tests.errors import raises
 from tests.study.test_model_studies import NOISY, PARTIES, Place
 
 TASK = 'kind = "pca"\nn_components = 1\nrows_at_most = 10_000\nmethod = "power"\n'
@@ -49,14 +50,14 @@ def test_a_study_by_directions(place):
 
 def test_what_such_a_study_cannot_be_asked(place):
     study = place.study("asked", TASK, NOISY)
-    with pytest.raises(StudyError, match='has method "power", which releases products'):
+    with raises(StudyError, "ST570", "power"):
         epsilons(study, Amount(error=0.1), rows=100)
 
 
 def test_keys_are_checked(place):
-    with pytest.raises(StudyError, match="iterations"):
+    with raises(StudyError, "ST595"):
         place.study("rounds", 'kind = "pca"\niterations = 0\n', NOISY)
-    with pytest.raises(StudyError, match="method"):
+    with raises(StudyError, "ST595"):
         place.study("krylov", 'kind = "pca"\nmethod = "krylov"\n', NOISY)
-    with pytest.raises(StudyError, match="iterations are for method"):
+    with raises(StudyError, "ST152"):
         place.study("moments", 'kind = "pca"\nmethod = "moments"\niterations = 3\n', NOISY).task  # noqa: B018

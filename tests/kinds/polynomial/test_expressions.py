@@ -7,6 +7,7 @@ from hypothesis import given, settings, strategies as st
 
 from colonnade.errors import StudyError
 from colonnade.kinds.polynomial.expressions import added, degree, from_coefficients, multiplied, parse, written
+from tests.errors import raises
 
 NAMES = ("bank.income", "shop.spend", "clinic.bmi", "shop.city=Utrecht", "shop.city=The Hague", "my-bank.it's")
 INCOME, SPEND, BMI = (("bank.income", 1),), (("shop.spend", 1),), (("clinic.bmi", 1),)
@@ -46,49 +47,49 @@ def test_what_is_written_is_what_is_meant(text, terms):
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("bank.incme * 2", r"character 1 .*bank.incme <-- here.*no column 'bank.incme'; did you mean 'bank.income'\?"),
-        ("3 * other", r"character 5 .*no column 'other'; names are party.column"),
-        ("nope", "no column 'nope'; names are party.column"),
-        ("bank.nope", "no column 'bank.nope'; names are party.column"),
-        ("Bnak.Income", r"did you mean 'bank.income'\?"),
-        ("income", r"did you mean 'bank.income'\?"),
-        ("shop.bmi", r"did you mean 'clinic.bmi'\?"),
-        ("shop.city=Utrect", r"did you mean 'shop.city=Utrecht'\?"),
-        ("bank.income * * 3", r"character 15 .*\(bank.income \* \* <-- here\).*expected"),
-        ("(1 + 2", r"character 7 .*parenthesis is not closed"),
-        ("1 + 2)", r"character 6 .*operator was expected"),
-        ("bank.income 3", r"character 13 .*operator was expected"),
-        ("2^3^2", "a power of a power needs parentheses"),
-        ("bank.income^-1", "a power is a whole number"),
-        ("bank.income^0.5", "a power is a whole number"),
-        ("1 / bank.income", "only a number other than 0"),
-        ("1 / (2 - 2)", "only a number other than 0"),
-        ("bank.income^9", "degree is above 8"),
-        ("bank.income^5 * shop.spend^4", "degree is above 8"),
-        ("bank.income $ 2", r"character 13 .*no meaning"),
-        ("'bank.income", r"character 1 .*no meaning"),
-        ("__import__('os')", "no column '__import__'"),
-        ("", r"character 1 "),
-        ("   ", r"expected"),
-        ("1e99", "too large"),
-        ("1" * 60, "too long"),
-        ("((9^8)^8)^8", "too many digits"),
-        ("(" * 60 + "1" + ")" * 60, "nested"),
-        ("-" * 10 + "(" * 3, "expected"),
+        ("bank.incme * 2", ("ST514", "bank.incme", "bank.income", "1")),
+        ("3 * other", ("ST514", "other", "party.column", "5")),
+        ("nope", ("ST514", "nope", "party.column")),
+        ("bank.nope", ("ST514", "bank.nope", "party.column")),
+        ("Bnak.Income", ("ST514", "bank.income")),
+        ("income", ("ST514", "bank.income")),
+        ("shop.bmi", ("ST514", "clinic.bmi")),
+        ("shop.city=Utrect", ("ST514", "shop.city=Utrecht")),
+        ("bank.income * * 3", ("ST515", "15", "bank.income")),
+        ("(1 + 2", ("ST517", "7")),
+        ("1 + 2)", ("ST510", "6")),
+        ("bank.income 3", ("ST510", "13")),
+        ("2^3^2", "ST513"),
+        ("bank.income^-1", "ST512"),
+        ("bank.income^0.5", "ST512"),
+        ("1 / bank.income", "ST519"),
+        ("1 / (2 - 2)", "ST519"),
+        ("bank.income^9", ("ST520", "8")),
+        ("bank.income^5 * shop.spend^4", ("ST520", "8")),
+        ("bank.income $ 2", ("ST511", "13")),
+        ("'bank.income", ("ST511", "1")),
+        ("__import__('os')", ("ST514", "__import__")),
+        ("", ("ST515", "1")),
+        ("   ", "ST515"),
+        ("1e99", "ST518"),
+        ("1" * 60, "ST518"),
+        ("((9^8)^8)^8", "ST523"),
+        ("(" * 60 + "1" + ")" * 60, "ST516"),
+        ("-" * 10 + "(" * 3, "ST515"),
     ],
 )
 def test_mistakes_are_shown_where_they_are(text, what):
-    with pytest.raises(StudyError, match=what):
+    with raises(StudyError, what):
         parse(text, NAMES)
 
 
 def test_what_can_be_written_is_bounded():
     many = [f"a.c{i}" for i in range(200)]
-    with pytest.raises(StudyError, match=r"more than 4000 terms|too many terms"):
+    with raises(StudyError, "ST522", "4000"):
         parse("(" + " + ".join(many) + ")^3", many)
-    with pytest.raises(StudyError, match="too long"):
+    with raises(StudyError, "ST508"):
         parse("1" + " + 1" * 50_000, many)
-    with pytest.raises(StudyError, match="is a text such as"):
+    with raises(StudyError, "ST507"):
         parse(3, many)  # type: ignore[arg-type]
 
 
@@ -98,7 +99,7 @@ def test_coefficients_may_be_given_one_by_one():
     )
     assert terms == parse("bank.income^2 - shop.spend * bank.income / 3 + 0.1 + 2.5 * shop.spend", NAMES)
     for wrong in (True, None, [1], float("nan"), float("-inf")):
-        with pytest.raises(StudyError, match=r"coefficient of 'bank.income' must be a finite number"):
+        with raises(StudyError, "ST509", "bank.income"):
             from_coefficients({"bank.income": wrong}, NAMES)
 
 

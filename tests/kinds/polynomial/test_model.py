@@ -15,6 +15,7 @@ from colonnade.models.base import Estimator
 from colonnade.privacy import epsilon, views
 from colonnade.tables import read_table
 from colonnade.tables.people import population as made_up
+from tests.errors import raises
 
 pd = pytest.importorskip("pandas")
 
@@ -108,7 +109,7 @@ def test_the_scale_is_chosen_by_what_fits(people):
         assert task.bound < 2**62
         gammas.append(task.gamma)
     assert gammas == [4096, 512, 64]
-    with pytest.raises(CapacityError, match="do not fit 60 bits"):
+    with raises(CapacityError, "CA001"):
         PolynomialSum("1e6 * bank.income^4 * shop.visits^4", epsilon=1.0, rows_at_most=2**40).plan(roster)
 
 
@@ -152,34 +153,34 @@ def test_a_count_alone_and_an_owner_without_columns(flags):
 @pytest.mark.parametrize(
     ("expressions", "what"),
     [
-        (["1", "bank.incom"], r"expression 2: character 1 .* did you mean 'bank.income'\?"),
-        (["bank.income - bank.income"], "expression 1 is zero whatever the data"),
-        ([], "expressions must be a list of texts .* at least one"),
-        (5, "expressions must be a list of texts .* not int"),
-        (["1", 5], "expression 2: an expression is a text"),
-        ([{"bank.income": float("nan")}], "the coefficient of 'bank.income' must be a finite number"),
-        (["bank.nope"], "no column 'bank.nope'; names are party.column"),
-        ([{"bank.income": None}], "expression 1: the coefficient of"),
+        (["1", "bank.incom"], ("ST514", "bank.income", "2", "1")),
+        (["bank.income - bank.income"], ("ST160", "1")),
+        ([], "ST158"),
+        (5, ("ST157", "int")),
+        (["1", 5], ("ST507", "2")),
+        ([{"bank.income": float("nan")}], ("ST509", "bank.income")),
+        (["bank.nope"], ("ST514", "bank.nope", "party.column")),
+        ([{"bank.income": None}], ("ST509", "1")),
     ],
 )
 def test_expressions_that_make_no_sense(people, expressions, what):
-    with pytest.raises(StudyError, match=what):
+    with raises(StudyError, what):
         PolynomialSum(expressions, epsilon=1.0).plan(people.roster)
 
 
 def test_sums_need_a_federation_and_expressions(people):
-    with pytest.raises(StudyError, match="expressions must be a list of texts"):
+    with raises(StudyError, "ST157"):
         polynomial_sum(people, 5, epsilon=1.0)
-    with pytest.raises(StudyError, match="takes a Federation, not dict"):
+    with raises(StudyError, "ST063", "dict"):
         polynomial_sum(people.tables(), "1", epsilon=1.0)
 
 
 def test_parameters_that_make_no_sense(people):
-    with pytest.raises(StudyError, match="gamma must be a whole number"):
+    with raises(StudyError, "ST150", "gamma"):
         PolynomialSum("1", epsilon=1.0, gamma=1).plan(people.roster)
-    with pytest.raises(StudyError, match="unknown rounding"):
+    with raises(StudyError, "ST525"):
         PolynomialSum("1", epsilon=1.0, rounding="up").plan(people.roster)
-    with pytest.raises(PrivacyError, match="epsilon must be a positive"):
+    with raises(PrivacyError, "PR065"):
         PolynomialSum("1", epsilon=-1.0).plan(people.roster)
 
 

@@ -27,6 +27,7 @@ from colonnade.models.newcomers import same_people
 from colonnade.privacy import Trust
 from colonnade.report.attacks import render_attack
 from colonnade.tables import Schema
+from tests.errors import raises
 from tests.pages import Page
 
 COLUMNS = {"bank": [f"a{k}" for k in range(6)], "shop": [f"b{k}" for k in range(6)]}
@@ -105,15 +106,15 @@ def test_embeddings_that_are_told_in_every_epoch_lose_their_noise(stream):
     once, often = (seen_of(model, "bank", everyone, releases=times) for times in (1, 9))
     assert np.std(often.numbers - exact) == pytest.approx(np.std(once.numbers - exact) / 3)
     assert "averaged over 9 releases" in often.what
-    with pytest.raises(StudyError, match="told 9 times"):
+    with raises(StudyError, "ST007", "9"):
         seen_of(model, "bank", everyone, releases=10)
-    with pytest.raises(StudyError, match="told 1 times"):
+    with raises(StudyError, "ST007", "1"):
         seen_of(fitted(stream, "embeddings", epsilon=1.0), "bank", everyone, releases=2)
 
 
 def test_the_party_with_the_label_tells_nobody_its_embeddings(stream):
     model = fitted(stream, "embeddings", epsilon=1.0)
-    with pytest.raises(StudyError, match="shop tells nobody"):
+    with raises(StudyError, "ST010", "shop"):
         seen_of(model, "shop", people(40))
 
 
@@ -147,7 +148,7 @@ def test_rounds_return_slopes_of_the_labels_that_were_told(stream):
 
 @pytest.mark.parametrize("head", ["committee", "embeddings"])
 def test_where_no_label_is_told_there_is_nothing_to_attack(stream, head):
-    with pytest.raises(StudyError, match="nobody is told anything about single labels"):
+    with raises(StudyError, "ST005"):
         returned_by(fitted(stream, head, epsilon=1.0), people(60), 10, stream=stream)
 
 
@@ -202,7 +203,7 @@ def test_embeddings_alone_are_seen_of_those_who_tell_them(stream):
     inside = np.tile(np.arange(60) % 2 == np.arange(2)[:, None], (4, 1))
     found = infer_membership(Shadows(np.tile(seen, (8, 1)), inside), sees="what bank tells about each person")
     assert found.needed.startswith("the attacker needed what bank tells about each person")
-    with pytest.raises(StudyError, match="only shares"):
+    with raises(StudyError, "ST009"):
         nearness_of("bank")(fitted(stream, "committee", epsilon=1.0), pool)
 
 

@@ -23,6 +23,7 @@ from colonnade.protocols.moments.task import Moments
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.randomness import Stream
 from colonnade.tables.places import Places
+from tests.errors import raises
 from tests.protocols import kit
 
 TRUST = kit.trust_of(("left", "right"))
@@ -172,17 +173,17 @@ def test_a_party_may_have_the_label_alone() -> None:
 def test_embeddings_are_checked() -> None:
     joint, made = joint_of(), encoders()
     rows, labels = people(10)
-    with pytest.raises(StudyError, match="another width than was planned"):
+    with raises(StudyError, "ST239"):
         joint.rows("right", kit.Rows(rows["right"]), made["left"])
-    with pytest.raises(StudyError, match="left brings the label"):
+    with raises(StudyError, "ST240", "left"):
         joint.rows("right", kit.Rows(rows["right"]), made["right"], labels)
     odd = of_one_length(np.array([[np.nan, 1.0, 0.0], [np.inf, 0.0, 0.0], [0.0, 2.0, 0.0]]))
     np.testing.assert_array_equal(odd, [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 1.0, 0.0]])  # nobody is refused
     made["left"].width = 11
-    with pytest.raises(DataError, match="another shape"):
+    with raises(DataError, "DA085"):
         embedded(made["left"], rows["left"])
     made["left"].width = 12
-    with pytest.raises(DataError, match="another number of labels"):
+    with raises(DataError, "DA084"):
         joint.rows("left", kit.Rows(rows["left"]), made["left"], np.append(labels, 0)).matrix()
     assert not of_one_length(np.zeros((2, 3))).any()
     np.testing.assert_allclose(np.linalg.norm(of_one_length(np.diag([1e-200, 1e200, 3.0])), axis=1), 1.0)
@@ -286,7 +287,7 @@ def test_directions_that_skip_the_label_or_repeat_are_an_error_and_not_nonsense(
     joint = joint_of()
     task = joint.directions(TRUST, parse_budgets({"analyst": 20.0}, 1e-5, TRUST), rounds=3, rows_at_most=1000)
     seen = exact_products(task, {name: each.matrix() for name, each in brought(joint, rows, labels).items()})
-    with pytest.raises(ProtocolError, match="did not ask for the label"):
+    with raises(ProtocolError, "MS020"):
         joint.finish(replace(seen, asked=(np.zeros_like(seen.asked[0]), *seen.asked[1:])))
-    with pytest.raises(ProtocolError, match="the same directions again"):
+    with raises(ProtocolError, "MS021"):
         joint.finish(replace(seen, asked=(*seen.asked[:2], seen.asked[1])))

@@ -7,6 +7,7 @@ import pytest
 
 from colonnade.errors import StudyError
 from colonnade.kinds.split.heads import Head, Sums, head_from
+from tests.errors import raises
 
 
 def clouds(rows: int = 4000, width: int = 6, classes: int = 3) -> tuple[np.ndarray, np.ndarray]:
@@ -91,11 +92,11 @@ def test_little_noise_changes_little() -> None:
 def test_what_makes_no_sense_is_refused() -> None:
     rows, labels = clouds(rows=50)
     sums = sums_of(rows, labels, 3)
-    with pytest.raises(StudyError, match="solver must be one of"):
+    with raises(StudyError, "ST280"):
         head_from(sums, classes=3, solver="forest")
-    with pytest.raises(StudyError, match="a number is predicted by"):
+    with raises(StudyError, "ST281"):
         head_from(sums, classes=0, solver="discriminant")
-    with pytest.raises(StudyError, match="ridge must be"):
+    with raises(StudyError, "ST205"):
         head_from(sums, classes=3, ridge=-1.0)
-    with pytest.raises(ValueError, match="do not belong together"):
+    with raises(ValueError, "VA067"):
         Head(np.zeros((3, 2)), np.zeros(2), "ridge")

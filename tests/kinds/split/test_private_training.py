@@ -20,6 +20,7 @@ from colonnade.privacy import Observer, Trust, parse_budgets
 from colonnade.privacy.accountant import epsilon
 from colonnade.privacy.events import views
 from colonnade.privacy.releases import Repeated
+from tests.errors import raises
 
 TRUST = Trust(("bank", "shop"), (), 0)
 Matrix = NDArray[np.float64]
@@ -120,23 +121,23 @@ def test_without_rows_that_pull_only_noise_moves_the_encoder() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"batches": 11}, "cannot be split into 11 batches"),
-        ({"epochs": 0}, "between 1 and 10,000 epochs"),
-        ({"parameters": 0}, "nothing to learn"),
-        ({"clip": 0.0}, "a clip and a rate above 0"),
-        ({"rate": math.inf}, "a clip and a rate above 0"),
-        ({"momentum": 1.0}, "a momentum below 1"),
-        ({"noise": 0}, "and noise"),
+        ({"batches": 11}, ("ST322", "11")),
+        ({"epochs": 0}, ("ST323", "10,000")),
+        ({"parameters": 0}, "ST324"),
+        ({"clip": 0.0}, "ST325"),
+        ({"rate": math.inf}, "ST325"),
+        ({"momentum": 1.0}, "ST325"),
+        ({"noise": 0}, "ST325"),
     ],
 )
 def test_a_plan_that_cannot_be_is_refused(change: dict[str, Any], said: str) -> None:
-    with pytest.raises(StudyError, match=said):
+    with raises(StudyError, said):
         PrivateTraining(**({"owner": "bank", "rows": 10, "parameters": 3, "epochs": 2} | change))
 
 
 def test_a_plan_for_another_encoder_is_refused() -> None:
     learner = OverRows(encoder_from({"kind": "linear", "width": 3}, 4), np.zeros((5, 4)))
-    with pytest.raises(StudyError, match="has 15 parameters, and the plan is for 3"):
+    with raises(StudyError, "ST327", "15", "3"):
         train(learner, lambda places, found: found, PrivateTraining("bank", 5, 3, 1), seeded(0))
 
 
@@ -151,7 +152,7 @@ def test_without_a_person_one_batch_moves_by_that_persons_part() -> None:
         sums.append((before - learner.encoder.arrays()["offsets"]) * 10)
     assert 0 < np.linalg.norm(sums[0] - sums[1]) <= 0.5
     several = PrivateTraining("bank", 10, learner.parameters, 1, 2)
-    with pytest.raises(StudyError, match="as many must be there"):
+    with raises(StudyError, "ST326"):
         train(learner, lambda places, found: found, several, seeded(0), rows=8)
 
 
@@ -178,7 +179,7 @@ def test_slopes_that_mix_people_are_refused() -> None:
     learner = OverRows(encoder_from({"kind": "linear", "width": 3}, 4), np.random.default_rng(0).uniform(0, 1, (8, 4)))
     plan = plan_for(learner, 8)
     for wrong in (lambda _, found: found - found.mean(axis=0), lambda _, found: found[:, :2]):
-        with pytest.raises(StudyError, match="whoever stands beside it"):
+        with raises(StudyError, "ST328"):
             train(learner, wrong, plan, seeded(0))
 
 

@@ -9,6 +9,7 @@ from colonnade.kinds.synthesis.fit import fit
 from colonnade.kinds.synthesis.intervals import combine, redraw, refits
 from colonnade.kinds.tables.residuals import centred
 from colonnade.testing.seeded import seeded
+from tests.errors import raises
 from tests.kinds.tables.releases import Codes, people, release, sets_of
 
 Floats = NDArray[np.float64]
@@ -88,11 +89,11 @@ def test_an_interval_without_people_is_students() -> None:
 
 
 def test_what_cannot_be_combined_is_refused() -> None:
-    with pytest.raises(StudyError, match="3 refits or more"):
+    with raises(StudyError, "ST358", "3"):
         combine([1.0, 2.0], [1.0, 1.0])
-    with pytest.raises(StudyError, match="finite"):
+    with raises(StudyError, "ST359"):
         combine([1.0] * 4, [1.0, 1.0, 1.0, -1.0])
-    with pytest.raises(StudyError, match="level"):
+    with raises(StudyError, "ST360"):
         combine([1.0] * 4, [1.0] * 4, level=95)
-    with pytest.raises(StudyError, match="at least 3"):
+    with raises(StudyError, "ST357", "3"):
         refits(fit((2,), 10, [], components=1, steps=1), 10, [], 1, seeded(1))

@@ -9,6 +9,7 @@ import pytest
 from colonnade.errors import StudyError
 from colonnade.kinds.synthesis.pgm import Network, fit_pgm
 from colonnade.testing.seeded import seeded
+from tests.errors import raises
 from tests.kinds.tables.releases import histogram, people, release, sets_of
 
 SIZES = (3, 2, 4)
@@ -47,15 +48,15 @@ def test_numbers_are_kept_exactly() -> None:
     again = Network.from_arrays(model.arrays())
     assert (again.order, again.parents) == (model.order, model.parents)
     assert all((a == b).all() for a, b in zip(again.tables, model.tables, strict=True))
-    with pytest.raises(StudyError, match="before it"):
+    with raises(StudyError, "ST376"):
         Network.from_arrays(model.arrays() | {"order": np.array([0.0, 1.0, 2.0])})
-    with pytest.raises(StudyError, match="incomplete"):
+    with raises(StudyError, "ST375"):
         Network.from_arrays({"table_0": model.tables[0]})
 
 
 @pytest.mark.skipif(installed, reason="private-pgm is installed")
 def test_without_private_pgm_the_fit_is_refused() -> None:
-    with pytest.raises(StudyError, match="not installed"):
+    with raises(StudyError, "ST377"):
         fit_pgm((2,), 10.0, [])
 
 

@@ -8,6 +8,7 @@ import pytest
 from colonnade.errors import StudyError
 from colonnade.kinds.synthesis.products import Products, apportioned, systematic
 from colonnade.testing.seeded import seeded
+from tests.errors import raises
 
 SIZES = (3, 2, 4)
 
@@ -89,21 +90,21 @@ def test_numbers_are_kept_exactly() -> None:
     again = Products.from_arrays(model.arrays())
     assert (again.weights == model.weights).all()
     assert all((a == b).all() for a, b in zip(again.tables, model.tables, strict=True))
-    with pytest.raises(StudyError, match="incomplete"):
+    with raises(StudyError, "ST385"):
         Products.from_arrays({"table_0": model.tables[0]})
 
 
 def test_what_does_not_fit_is_refused() -> None:
     model = mixture()
-    with pytest.raises(StudyError, match="probabilities"):
+    with raises(StudyError, "ST383"):
         Products(np.array([0.5]), (np.array([[1.0]]),))
-    with pytest.raises(StudyError, match="one weight"):
+    with raises(StudyError, "ST382"):
         Products(np.array([1.0]), (np.ones((2, 1)),))
-    with pytest.raises(StudyError, match="different columns"):
+    with raises(StudyError, "ST386"):
         model.marginal((0, 0))
-    with pytest.raises(StudyError, match="beyond the values"):
+    with raises(StudyError, "ST389"):
         model.log_likelihood(np.array([[0, 2, 0]]))
-    with pytest.raises(StudyError, match="3 columns"):
+    with raises(StudyError, "ST388", "3"):
         model.log_likelihood(np.array([[0, 1]]))
-    with pytest.raises(StudyError, match="at least one row"):
+    with raises(StudyError, "ST384"):
         model.sample(0, seeded(1))

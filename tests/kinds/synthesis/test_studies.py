@@ -17,6 +17,7 @@ from colonnade.kinds import Synthesizer
 from colonnade.study import PartyConfig, Study, preflight
 from colonnade.study.local import folder_of
 from colonnade.tables import population
+from tests.errors import raises
 from tests.study.conftest import play, runnable_text, scatter, study_text
 
 ROWS = 400
@@ -120,7 +121,7 @@ def test_a_policy_that_does_not_name_the_kind_refuses_it(place):
     path = place.folder / "shop" / "party.toml"
     text = path.read_text()
     path.write_text(text.replace('tasks = ["synthetic"]', 'tasks = ["pca"]'))
-    with pytest.raises(PolicyError, match="synthetic"):
+    with raises(PolicyError, "PO015", "synthetic"):
         PartyConfig.load(path).check(study)
     path.write_text(text)
 

@@ -19,6 +19,7 @@ from colonnade.protocols import align
 from colonnade.protocols.align import join
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.tables.keys import Key, KeyColumn, KeyPlan, Keys, collect_keys
+from tests.errors import raises
 
 from .. import kit
 from ..kit import align_task as make_task
@@ -84,7 +85,7 @@ def test_the_result_is_the_plaintext_join(mode, hidden, data):
     expected = align.reference([keys.values for keys in lists.values()])
     task = make_task(owners, mode=mode, hidden=hidden)
     if not expected and not hidden:
-        with pytest.raises(AlignmentError, match="nobody is common"):
+        with raises(AlignmentError, "AL001"):
             execute(task, lists)
         return
     found = execute(task, lists)
@@ -519,7 +520,7 @@ def test_padded_lists_have_one_length_and_the_same_members(mode, hidden):
     assert found["a"].size == (100 if hidden else 5)
     assert "no lengths" in task.leakage[0].learns
     assert "lengths" not in task.sentence
-    with pytest.raises(CapacityError, match="raise pad_to"):
+    with raises(CapacityError, "CA015", "pad_to"):
         execute(make_task(("a", "b"), mode=mode, hidden=hidden, pad_to=29), lists)
 
 
@@ -584,20 +585,20 @@ def test_what_does_not_belong_there_is_refused(monkeypatch, kind, change):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"mode": "psi"}, "modes ot, dh, helper, fuzzy"),
-        ({"hidden": "no"}, "hidden must be"),
-        ({"at_least": 0}, "at_least"),
-        ({"at_least": 5, "hidden": True}, "takes no at_least"),
-        ({"mode": "fuzzy", "hidden": True}, "cannot hide"),
-        ({"similarity": 0.0}, "similarity"),
-        ({"similarity": "x"}, "similarity"),
-        ({"pad_to": 0}, "pad_to"),
-        ({"mode": "fuzzy", "pad_to": 10}, "cannot pad"),
-        ({"keys": ()}, "at least one column"),
+        ({"mode": "psi"}, ("ST421", "ot", "dh", "helper", "fuzzy")),
+        ({"hidden": "no"}, "ST422"),
+        ({"at_least": 0}, "ST423"),
+        ({"at_least": 5, "hidden": True}, "ST424"),
+        ({"mode": "fuzzy", "hidden": True}, "ST425"),
+        ({"similarity": 0.0}, "ST426"),
+        ({"similarity": "x"}, "ST426"),
+        ({"pad_to": 0}, "ST427"),
+        ({"mode": "fuzzy", "pad_to": 10}, "ST428"),
+        ({"keys": ()}, "ST607"),
     ],
 )
 def test_settings_are_checked(changes, words):
-    with pytest.raises(StudyError, match=words):
+    with raises(StudyError, words):
         make_task(("a", "b"), **changes)
 
 
@@ -605,7 +606,7 @@ def test_settings_are_checked(changes, words):
 def test_lists_that_are_too_long_are_refused_without_telling_how_long(changes):
     task = make_task(("a", "b"), **changes)
     task.check_length(50_000)
-    with pytest.raises(CapacityError, match="50001 keys") as caught:
+    with raises(CapacityError, "CA015", "50001") as caught:
         task.check_length(50_001)
     assert "50001" not in caught.value.for_peers
 

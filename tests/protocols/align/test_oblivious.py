@@ -18,6 +18,7 @@ from colonnade.protocols import align
 from colonnade.protocols.align import join, oblivious
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.tables.keys import Key, KeyColumn, KeyPlan, collect_keys
+from tests.errors import raises
 
 from .. import kit
 from ..kit import align_task
@@ -52,7 +53,7 @@ def test_lists_in_several_pieces_and_an_empty_one(monkeypatch):
     task = make_task(("a", "b"))
     assert set(common_of(task, lists, execute(task, lists))) == set(lists["b"].values[:50])
     lists["a"] = plain_keys([])
-    with pytest.raises(AlignmentError, match="nobody is common"):
+    with raises(AlignmentError, "AL001", "b"):
         execute(task, lists)
 
 
@@ -64,7 +65,7 @@ def test_padded_lists_have_one_length_and_the_same_members(hidden):
     assert set(common_of(task, lists, found)) == set(lists["b"].values)
     assert found[COORDINATOR].sizes == {"a": 50, "b": 50}
     assert found["a"].size == (100 if hidden else 5)
-    with pytest.raises(CapacityError, match="raise pad_to"):
+    with raises(CapacityError, "CA015", "pad_to"):
         execute(make_task(("a", "b"), pad_to=29, hidden=hidden), lists)
 
 
@@ -295,10 +296,10 @@ def test_a_leader_that_asks_for_everybody_at_once_asks_for_nobody(monkeypatch):
 @pytest.mark.parametrize(
     ("side", "step", "said"),
     [
-        ("Listed", "__init__", "the own list, as it is laid out for the others, does not fit into memory"),
-        ("Asker", "values", "the own list, as it is laid out for the others, does not fit into memory"),
-        ("Holder", "__init__", "what a sends for a list of the length that it declared does not fit into memory"),
-        ("Holder", "values", "what a sends for a list of the length that it declared does not fit into memory"),
+        ("Listed", "__init__", "CA013"),
+        ("Asker", "values", "CA013"),
+        ("Holder", "__init__", "CA013"),
+        ("Holder", "values", "CA013"),
     ],
 )
 def test_a_list_for_which_memory_does_not_suffice_ends_with_a_sentence(monkeypatch, side, step, said):
@@ -307,7 +308,7 @@ def test_a_list_for_which_memory_does_not_suffice_ends_with_a_sentence(monkeypat
 
     monkeypatch.setattr(getattr(function, side), step, too_much)
     lists = {name: plain_keys(["p1", "p2"]) for name in "ab"}
-    with pytest.raises(CapacityError, match=said):
+    with raises(CapacityError, said):
         execute(make_task(("a", "b")), lists)
 
 

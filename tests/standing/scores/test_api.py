@@ -23,6 +23,7 @@ from colonnade.standing.scores.service import ScoresService
 from colonnade.standing.scores.serving import make_app, serve
 from colonnade.standing.scores.settings import Standing
 from tests.console.kit import access, signed_in
+from tests.errors import raises
 from tests.study.conftest import play
 
 from . import kit
@@ -225,21 +226,21 @@ def test_a_study_that_changed_or_is_of_another_kind_is_refused(house):
     config = place.config("shop")
     study = place.study("changed")
     said = {"models": [{"study": f"../{study.path.name}", "digest": "0" * 64}]}
-    with pytest.raises(PolicyError, match="agrees to another study"):
+    with raises(PolicyError, "PO009"):
         ScoresService(config, said, config.path.parent / "agent")
-    with pytest.raises(StudyError, match=r"agent\.scores\.models"):
+    with raises(StudyError, "ST548", "agent.scores.models"):
         ScoresService(config, {"models": []}, config.path.parent / "agent")
     levels = place.study("levels", ('answers = "levels"\n', kit.NOISY[1]))
-    with pytest.raises(StudyError, match="noise"):
+    with raises(StudyError, "ST547"):
         Standing.of(levels)
     not_allowed = place.allow("shop", exact="")
     said["models"][0]["digest"] = study.digest
-    with pytest.raises(PolicyError, match="exact"):
+    with raises(PolicyError, "PO022"):
         ScoresService(not_allowed, said, config.path.parent / "agent")
     place.allow("shop")
     token = services["bank"].token_file
     token.chmod(0o644)
     if os.name == "posix":
-        with pytest.raises(StorageError, match="chmod 600"):
+        with raises(StorageError, "SO031"):
             services["bank"].token()
     token.chmod(0o600)

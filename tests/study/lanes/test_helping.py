@@ -16,6 +16,7 @@ from colonnade.study.lanes import helping
 from colonnade.study.lanes.words import Help
 from colonnade.tables.sources import pieces
 from colonnade.tables.spool import partitions, repeated
+from tests.errors import raises
 
 from .conftest import Laned, Watched, error_of
 
@@ -163,6 +164,6 @@ def test_work_with_which_every_worker_is_lost_ends_the_study() -> None:
             return super().heard(seconds)
 
     workers: Any = Alone()
-    with pytest.raises(EngineError, match="4 workers were lost with the same part of the table: it was killed"):
+    with raises(EngineError, "EN029", "4"):
         list(helping.shared(workers, [None, None], lambda: None))  # type: ignore[list-item]
     assert workers.given == [0, 0, 0, 0]

@@ -18,6 +18,7 @@ from colonnade.kinds.glm.kept_scores.task import KeptScoresTask, Sender
 from colonnade.privacy import Statement, parse_budgets
 from colonnade.privacy.additive import AdditiveNoise
 from colonnade.protocols.roles import COORDINATOR
+from tests.errors import raises
 from tests.protocols import kit
 from tests.protocols.kit import kept_scores_task
 
@@ -73,20 +74,20 @@ def test_only_the_planned_scores_are_told_and_only_to_the_party_with_the_label()
 
 def test_other_people_too_many_people_and_rows_that_do_not_fit_are_refused():
     task, new = kept_scores_task(*SENDERS, rows_at_most=20), new_people(20)
-    with pytest.raises(StudyError, match="do not hold the same people"):
+    with raises(StudyError, "ST532"):
         execute(task, new | {"mid": replace(new["mid"], ids=[f"x{i}" for i in range(20)])})
-    with pytest.raises(CapacityError, match="raise rows_at_most"):
+    with raises(CapacityError, "CA030", "rows_at_most"):
         execute(task, new_people(21))
-    with pytest.raises(DataError, match="right must have one finite score"):
+    with raises(DataError, "DA126", "right"):
         execute(task, new | {"right": replace(new["right"], weights=np.array([np.nan, 0, 0]))})
-    with pytest.raises(DataError, match="mid must have one finite score"):
+    with raises(DataError, "DA126", "mid"):
         execute(task, new | {"mid": replace(new["mid"], rows=new["mid"].rows[:-1])})
 
 
 def test_tasks_that_make_no_sense():
-    with pytest.raises(ValueError, match="sender"):
+    with raises(ValueError, "VA134"):
         KeptScoresTask(kept_scores_task().trust, "left", (), 5)
-    with pytest.raises(StudyError, match="finite numbers"):
+    with raises(StudyError, "ST454"):
         kept_scores_task(Sender("right", 4, 1.5, 0.0, 0.1))
 
 
@@ -137,5 +138,5 @@ def test_the_budget_is_kept_whatever_the_bounds(epsilon, clip, drift):
 
 def test_noise_that_does_not_fit_is_refused():
     draft = kept_scores_task(Sender("right", 4, 1.5, 1e6, 0.1), rows_at_most=50)
-    with pytest.raises(CapacityError, match="raise epsilon"):
+    with raises(CapacityError, "CA024"):
         draft.calibrated(parse_budgets(1e-6, 1e-6, draft.trust))

@@ -23,6 +23,7 @@ from colonnade.privacy.calibrate import with_least_noise
 from colonnade.privacy.noise.response import MOST_EPSILON
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.testing.seeded import seeded
+from tests.errors import raises
 from tests.protocols import kit
 from tests.protocols.kit import levels_task
 
@@ -105,17 +106,17 @@ def test_a_coalition_is_charged_for_those_outside_of_it():
 
 def test_refusals():
     task, new = levels_task(rows_at_most=20), parts(20)
-    with pytest.raises(StudyError, match="do not hold the same people"):
+    with raises(StudyError, "ST532"):
         execute(task, new | {"mid": replace(new["mid"], ids=[f"x{i}" for i in range(20)])})
-    with pytest.raises(CapacityError, match="raise rows_at_most"):
+    with raises(CapacityError, "CA030", "rows_at_most"):
         execute(task, parts(21))
-    with pytest.raises(DataError, match="mid must have one finite score"):
+    with raises(DataError, "DA127", "mid"):
         execute(task, new | {"mid": replace(new["mid"], values=new["mid"].values * np.nan)})
-    with pytest.raises(StudyError, match="can be told to one of left, mid, other, right, not to 'nobody'"):
+    with raises(StudyError, "ST458", "left", "mid", "other", "right", "nobody"):
         levels_task(to="nobody")
-    with pytest.raises(ValueError, match="in order"):
+    with raises(ValueError, "VA141"):
         levels_task(asked=(Respondent("left", (0,)),))
-    with pytest.raises(ValueError, match="one above the other"):
+    with raises(ValueError, "VA140"):
         Respondent("mid", (3, 3))
 
 

@@ -14,6 +14,7 @@ from colonnade.kinds.prediction.scores.standing import StandingScores, Verdict
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.session import Played, play
 from colonnade.wire import Room
+from tests.errors import raises
 from tests.protocols import kit
 from tests.protocols.kit import scores_task as make_task
 
@@ -169,7 +170,7 @@ def test_a_question_that_was_not_planned_is_not_opened():
 
     def program(me):
         if me.hand.seated and me.name == "o0":
-            with pytest.raises(PrivacyError, match="not in the plan"):
+            with raises(PrivacyError, "PR138"):
                 me.reveal(None, to=("o0",), event=task.event, shape=(1, 2), bound=task.bound, degree=1)
 
     kit.results(session, dict.fromkeys((*task.owners, COORDINATOR), program))

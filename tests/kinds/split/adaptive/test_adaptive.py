@@ -20,6 +20,7 @@ from colonnade.privacy.additive import AdditiveNoise
 from colonnade.protocols.messages import NOISE_UNIT
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.randomness import Stream
+from tests.errors import raises
 from tests.kinds.split.adaptive.stand_ins import Array, LinearEncoder, SoftmaxHead, adaptive_task, people
 from tests.protocols import kit
 
@@ -159,9 +160,9 @@ def test_nothing_is_promised_to_those_who_see_messages() -> None:
     assert "rescaling" not in adaptive_task(rescale=False).reason
     assert adaptive_task(**MODES["unprotected"]).reason.startswith("not protected: ")
     assert task.facts["guarantee"] == task.reason
-    with pytest.raises(StudyError, match="no noise keeps an epsilon"):
+    with raises(StudyError, "ST419"):
         task.calibrated([])
-    with pytest.raises(StudyError, match="no noise keeps an epsilon"):
+    with raises(StudyError, "ST419"):
         task.adjustable(None)
 
 
@@ -173,7 +174,7 @@ def test_the_honest_sum_over_epochs_stands_beside_the_published_figure(case: dic
     honest = task.frozen_epsilon(case["delta"])
     assert honest == pytest.approx(case["eps_true_vanilla_fixed_encoder"], rel=1e-4)
     assert adaptive_task(**MODES["unprotected"]).frozen_epsilon(0.01) == math.inf
-    with pytest.raises(PrivacyError, match="epsilon above 0"):
+    with raises(PrivacyError, "PR107"):
         Adaptive.published_noise(0, 0.01)
 
 
@@ -195,18 +196,18 @@ def test_noise_is_that_of_the_clip() -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"batches": 61}, "cannot be split into 61 batches"),
-        ({"epochs": 0}, "at least one epoch"),
-        ({"noise": 0}, "set rescale = false"),
-        ({"classes": 0}, "set adjust = false"),
-        ({"rate": 0.0}, "rate of the encoders' steps"),
-        ({"confidence": 1.5}, "between 0 and 1"),
-        ({"senders": (Sender("left", 4, 0.0), Sender("right", 4, 1.0))}, "a clip above 0"),
-        ({"senders": (Sender("left", 1 << 25, 1.0), Sender("right", 4, 1.0))}, "take more batches"),
+        ({"batches": 61}, ("ST411", "61")),
+        ({"epochs": 0}, "ST413"),
+        ({"noise": 0}, "ST414"),
+        ({"classes": 0}, "ST415"),
+        ({"rate": 0.0}, "ST416"),
+        ({"confidence": 1.5}, "ST417"),
+        ({"senders": (Sender("left", 4, 0.0), Sender("right", 4, 1.0))}, "ST410"),
+        ({"senders": (Sender("left", 1 << 25, 1.0), Sender("right", 4, 1.0))}, "ST418"),
     ],
 )
 def test_a_task_that_cannot_be_is_refused(changes: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(StudyError, match=sentence):
+    with raises(StudyError, sentence):
         adaptive_task(**changes)
 
 
@@ -219,13 +220,13 @@ def test_an_owner_checks_what_it_holds_before_it_says_anything() -> None:
 
     rows = kit.Rows(np.zeros((task.rows, 1)))
     cases: list[tuple[tuple[Any, ...], type[ColonnadeError], str]] = [
-        ((encoders["left"], kit.Rows(np.zeros((59, 1))), task), StudyError, "another number of rows"),
-        ((encoders["left"], rows, task, head), DataError, "held by bank"),
-        ((None, rows, task), DataError, "needs an encoder"),
-        ((LinearEncoder(np.zeros((60, 5)), 3), rows, task), DataError, "embeddings of 4 numbers"),
+        ((encoders["left"], kit.Rows(np.zeros((59, 1))), task), StudyError, "ST408"),
+        ((encoders["left"], rows, task, head), DataError, ("DA110", "bank")),
+        ((None, rows, task), DataError, "DA109"),
+        ((LinearEncoder(np.zeros((60, 5)), 3), rows, task), DataError, ("DA112", "4")),
     ]
     for given, kind, sentence in cases:
-        with pytest.raises(kind, match=sentence):
+        with raises(kind, sentence):
             adaptive.owner(Me(), *given)  # type: ignore[arg-type]
 
 
@@ -233,13 +234,13 @@ def test_numbers_that_are_not_finite_are_refused_with_a_sentence() -> None:
     task = adaptive_task()
     encoders, head, _, _ = _parts(task)
     encoders["left"].weights[0, 0] = np.inf
-    with pytest.raises(DataError, match="lower its rate"):
+    with raises(DataError, "DA111"):
         adaptive.simulate(encoders, head, task, Stream(bytes(32)))
     encoders, head, _, _ = _parts(task)
     head.weights[0, 0] = np.nan
-    with pytest.raises(DataError, match="head's slopes"):
+    with raises(DataError, "DA114"):
         adaptive.simulate(encoders, head, task, Stream(bytes(32)))
-    with pytest.raises(ValueError, match="after embeddings"):
+    with raises(ValueError, "VA125"):
         PassiveSide(encoders["left"], "left", task).learn(np.zeros((3, 4)))
 
 
@@ -253,5 +254,5 @@ def test_the_reason_names_everything_that_slopes_are_made_of() -> None:
     )
     assert with_columns.agreement != adaptive_task().agreement
     encoders, head, _, _ = _parts(with_columns, own=True)
-    with pytest.raises(DataError, match="does not say that bank has columns of its own"):
+    with raises(DataError, "DA113", "bank"):
         adaptive.simulate(encoders, head, adaptive_task(), Stream(bytes(32)))

@@ -20,6 +20,7 @@ from colonnade.privacy import Observer, Statement, epsilon, parse_budgets, views
 from colonnade.privacy.noise.response import odds_for
 from colonnade.privacy.releases import DiscreteGaussianRelease, NonPrivate, RandomisedResponse, Repeated
 from colonnade.protocols.messages import NOISE_UNIT
+from tests.errors import raises
 from tests.kinds.split.embeddings.learners import embeddings_task
 
 VECTORS = json.loads((Path(__file__).parents[3] / "privacy" / "vectors.json").read_text())["hdp_fm_afe"]
@@ -129,7 +130,7 @@ def test_labels_without_protection_are_said_to_have_none_and_do_not_change_the_n
     assert 1.9 < statement.epsilon("bank") <= 2
     hidden = replace(told, label_odds=odds_for(1.0)).calibrated(budgets)
     assert hidden.noise == calibrated.noise
-    with pytest.raises(PrivacyError, match="no amount of noise"):
+    with raises(PrivacyError, "PR020"):
         replace(told, label_odds=odds_for(3.0)).calibrated(budgets)
 
 
@@ -150,37 +151,37 @@ def test_new_people_are_told_once_exactly_or_under_the_same_noise() -> None:
     assert [type(event) for event in clear.events] == [NonPrivate]
     assert clear.deviation("shop") == clear.noise_std == 0
     assert noised.adjustable(None) == noised
-    with pytest.raises(StudyError, match="none to adjust"):
+    with raises(StudyError, "ST445"):
         clear.adjustable(None)
-    with pytest.raises(StudyError, match="told once"):
+    with raises(StudyError, "ST444"):
         NewEmbeddings(trust, "bank", senders, 100, releases=2)
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"releases": 0}, "between 1 and"),
-        ({"training": "rounds", "releases": 1}, "in every epoch"),
-        ({"training": "labels", "classes": 0}, "trained against classes"),
-        ({"training": "labels", "batches": 31}, "cannot be split"),
-        ({"training": "none", "epochs": 2}, "others none"),
-        ({"classes": 1}, "at least two classes"),
-        ({"training": "labels", "label_odds": Fraction(1)}, "chance alone"),
-        ({"share": Fraction(1)}, "share must lie"),
-        ({"learning_rate": 0.0}, "learning_rate must be"),
-        ({"contrast": math.nan}, "contrast must be"),
-        ({"senders": (Sender("shop", 0, 1.0),)}, "width of at least 1"),
-        ({"senders": (Sender("shop", 2, 1e9),)}, "does not fit"),
-        ({"senders": (Sender("shop", 2, 1.0, 0),), "training": "labels"}, "nothing to learn"),
+        ({"releases": 0}, "ST441"),
+        ({"training": "rounds", "releases": 1}, "ST443"),
+        ({"training": "labels", "classes": 0}, "ST432"),
+        ({"training": "labels", "batches": 31}, "ST440"),
+        ({"training": "none", "epochs": 2}, "ST442"),
+        ({"classes": 1}, "ST431"),
+        ({"training": "labels", "label_odds": Fraction(1)}, "ST433"),
+        ({"share": Fraction(1)}, ("ST434", "share")),
+        ({"learning_rate": 0.0}, ("ST435", "learning_rate")),
+        ({"contrast": math.nan}, "ST436"),
+        ({"senders": (Sender("shop", 0, 1.0),)}, "ST437"),
+        ({"senders": (Sender("shop", 2, 1e9),)}, "ST438"),
+        ({"senders": (Sender("shop", 2, 1.0, 0),), "training": "labels"}, "ST439"),
     ],
 )
 def test_tasks_that_make_no_sense_are_refused_in_a_sentence(changes: dict[str, Any], words: str) -> None:
-    with pytest.raises(StudyError, match=words):
+    with raises(StudyError, words):
         embeddings_task(**changes)
 
 
 def test_noise_that_does_not_fit_is_refused_before_the_run() -> None:
-    with pytest.raises(CapacityError, match="raise epsilon"):
+    with raises(CapacityError, "CA024"):
         embeddings_task().calibrated(parse_budgets({"bank": 1e-12}, 1e-12))
 
 

@@ -25,6 +25,7 @@ from colonnade.protocols.task import check_complete
 from colonnade.randomness import Stream
 from colonnade.tables.places import Places
 from colonnade.wire import codec
+from tests.errors import raises
 from tests.kinds.synthesis.mixture import learners
 from tests.kinds.synthesis.mixture.learners import Flags, dealt_in, flags, mixture_task
 from tests.protocols import kit
@@ -172,7 +173,7 @@ def test_a_drawn_batch_has_room(rows, batch):
 def test_a_batch_beyond_its_room_ends_the_study(monkeypatch):
     monkeypatch.setattr(programs, "batches", lambda task, rows, drawn: iter([np.arange(rows)] * task.rounds))
     task = mixture_task(rows=400, batch=3)
-    with pytest.raises(ProtocolError, match="larger than any"):
+    with raises(ProtocolError, "MS039"):
         execute(task, flags(task, 400))
 
 
@@ -223,31 +224,31 @@ def test_the_distance_of_masks_is_what_the_arithmetic_adds_up(joint_clip, monkey
 
 
 WRONG = [
-    ({"batch": 41}, "a batch holds 1 to 40"),
-    ({"rounds": 0}, "positive whole numbers"),
-    ({"components": 0}, "positive whole numbers"),
-    ({"sampling": "some"}, "samples poisson"),
-    ({"vectors": "moments"}, "sums statistics or derivatives"),
-    ({"bits": 27}, "fractional bits"),
-    ({"vectors": "linear", "vector_bits": 20}, "linear derivatives need"),
-    ({"floor": 0.0}, "positive numbers"),
-    ({"fraction": 16, "bits": 8, "components": 5000}, "more fractional bits"),
-    ({"parts": ()}, "two owners"),
-    ({"joint_clip": -1.0}, "positive numbers"),
-    ({"bits": 8, "components": 20}, "more bits of responsibilities"),
+    ({"batch": 41}, ("PR124", "40")),
+    ({"rounds": 0}, "PR125"),
+    ({"components": 0}, "PR125"),
+    ({"sampling": "some"}, "PR122"),
+    ({"vectors": "moments"}, "PR122"),
+    ({"bits": 27}, "PR126"),
+    ({"vectors": "linear", "vector_bits": 20}, "PR123"),
+    ({"floor": 0.0}, "PR129"),
+    ({"fraction": 16, "bits": 8, "components": 5000}, "PR127"),
+    ({"parts": ()}, "PR121"),
+    ({"joint_clip": -1.0}, "PR129"),
+    ({"bits": 8, "components": 20}, "PR128"),
 ]
 
 
 @pytest.mark.parametrize(("changes", "said"), WRONG)
 def test_tasks_that_make_no_sense_are_refused(changes, said):
-    with pytest.raises(PrivacyError, match=said):
+    with raises(PrivacyError, said):
         mixture_task(**changes)
 
 
-@pytest.mark.parametrize(("changes", "raised"), [({}, "rows, of which"), ({"rows_at_most": 50}, "rows_at_most$")])
+@pytest.mark.parametrize(("changes", "raised"), [({}, "rows, of which"), ({"rows_at_most": 50}, "rows_at_most")])
 def test_more_rows_than_allowed_name_what_to_raise(changes, raised):
     task = mixture_task(rounds=1, **changes)
-    with pytest.raises(CapacityError, match=rf"more rows than the study allows \({task.rows_limit}\): raise {raised}"):
+    with raises(CapacityError, "CA030", task.rows_limit, raised):
         execute(task, flags(task, 200))
 
 
@@ -256,12 +257,12 @@ def test_tables_with_hidden_members_are_refused():
     tables = {
         owner: kit.Rows(rows, places=Places(np.arange(20), 30, bytes(16))) for owner, rows in flags(task, 20).items()
     }
-    with pytest.raises(StudyError, match="plan the study with hidden = true"):
+    with raises(StudyError, "ST531"):
         execute(task, tables)
 
 
 def test_sums_that_do_not_fit_are_refused():
-    with pytest.raises(CapacityError, match="lower bits"):
+    with raises(CapacityError, "CA025"):
         _ = mixture_task(noise=3 * 2**120).committee
 
 

@@ -17,6 +17,7 @@ from colonnade.kinds.synthesis.sensitivity import vector_square
 from colonnade.privacy import Observer, accountant, parse_budgets
 from colonnade.privacy.events import views
 from colonnade.privacy.routes.gaussian import gaussian_epsilon
+from tests.errors import raises
 from tests.kinds.synthesis.mixture.learners import mixture_task
 
 VECTORS = json.loads((Path(__file__).parents[3] / "privacy" / "vectors.json").read_text())
@@ -117,17 +118,17 @@ def test_a_joint_clip_that_never_bites_counts_its_own_truncation():
 
 
 def test_clips_that_the_arithmetic_cannot_hold_are_refused_when_planning():
-    with pytest.raises(PrivacyError, match="too many bits to be compared"):
+    with raises(PrivacyError, "PR120"):
         mixture_task(joint_clip=1e6)
     wide = mixture_task(vectors="derivatives")
     for clip in (1e5, 1e6):
-        with pytest.raises(PrivacyError, match="too few bits for a joint norm"):
+        with raises(PrivacyError, "PR119"):
             replace(wide, joint_clip=1.0, parts=tuple(replace(part, clip=clip) for part in wide.parts))
-    with pytest.raises(PrivacyError, match="4,001 numbers for each component, and 4,000 is the most"):
+    with raises(PrivacyError, "PR130", "4,001", "4,000"):
         replace(wide, parts=(replace(wide.parts[0], width=4001), *wide.parts[1:]))
 
 
 def test_what_no_noise_can_mend_is_named():
     task = replace(paper(2.0), rounds=20_000)
-    with pytest.raises(PrivacyError, match=r"is lost to masks and full batches in all rounds .* fewer rounds"):
+    with raises(PrivacyError, "PR020"):
         task.calibrated(parse_budgets({"analyst": 1.0}, 1e-12, task.trust))

@@ -21,6 +21,7 @@ from colonnade.protocols.batches import batches
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.task import check_complete
 from colonnade.testing.seeded import seeded
+from tests.errors import raises
 from tests.kinds.synthesis.mixture import starts
 from tests.kinds.synthesis.mixture.learners import Flags, dealt_in, flags
 from tests.kinds.synthesis.mixture.starts import started_task
@@ -80,7 +81,7 @@ def test_a_start_out_of_range_is_refused(monkeypatch, wrong):
     real = starts.begin
     monkeypatch.setattr(starts, "begin", lambda task, counted: np.full_like(real(task, counted), wrong))
     task = started_task((1, 1, 1))
-    with pytest.raises(ProtocolError, match="o0"):
+    with raises(ProtocolError, "MS049", "o0"):
         kit.execute(starts, task, flags(task.second, 20))
 
 
@@ -142,16 +143,16 @@ def test_it_keeps_the_contract():
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"share": Fraction(0)}, "between 0 and 1, not 0"),
-        ({"share": Fraction(1)}, "between 0 and 1, not 1"),
-        ({"first": replace(started_task().first, law="discrete-gaussian")}, "noise of the same law"),
-        ({"first": started_task((2, 2)).first}, "same participants"),
-        ({"first": replace(started_task().first, rows_at_most=9)}, "same number of people"),
-        ({"first": replace(started_task().first, hidden=True)}, "cannot hide them"),
+        ({"share": Fraction(0)}, ("ST499", "0")),
+        ({"share": Fraction(1)}, ("ST499", "1")),
+        ({"first": replace(started_task().first, law="discrete-gaussian")}, "ST501"),
+        ({"first": started_task((2, 2)).first}, "ST501"),
+        ({"first": replace(started_task().first, rows_at_most=9)}, "ST502"),
+        ({"first": replace(started_task().first, hidden=True)}, "ST500"),
     ],
 )
 def test_what_does_not_fit_together_is_refused(changes, said):
-    with pytest.raises(StudyError, match=said):
+    with raises(StudyError, said):
         replace(started_task(), **changes)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import pytest
 
 from colonnade.errors import StudyError
 from colonnade.kinds.synthesis.mixture.components import OwnComponents
@@ -13,6 +12,7 @@ from colonnade.kinds.synthesis.mixture.model import MixtureModel
 from colonnade.kinds.synthesis.mixture.starting import merged, start_from
 from colonnade.tables.columns import category, flag, number
 from colonnade.tables.schema import Schema
+from tests.errors import raises
 
 SCHEMA = Schema(
     {
@@ -88,5 +88,5 @@ def test_a_mixture_of_one_component_has_the_chances_of_all() -> None:
 
 def test_too_few_components_are_refused() -> None:
     weights, tables = products(np.random.default_rng(3), 2)
-    with pytest.raises(StudyError, match="a fit of 2 components cannot start a mixture of 3"):
+    with raises(StudyError, "ST503", "2", "3"):
         merged(weights, tables, 3)
