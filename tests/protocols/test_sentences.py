@@ -12,14 +12,18 @@ from colonnade import errors
 from colonnade.protocols.rows import mismatch
 
 ROOT = Path(colonnade.__file__).parent
-PLANNED = {f"protocols/{name}" for name in (
-    "align/task.py", "cost.py", "directions/task.py", "embeddings/schedule.py", "embeddings/task.py",
-    "exchange/bounds.py", "exchange/task.py", "gradients/task.py", "kept_scores/task.py", "losses/families.py",
-    "losses/labels.py", "marginals/blocks.py", "marginals/merging.py", "marginals/stages.py", "marginals/task.py",
-    "messages.py", "mixture/families.py", "mixture/learners.py", "mixture/started.py", "mixture/task.py",
-    "moments/limits.py", "moments/protection.py", "moments/task.py", "on_shares.py", "polynomial/circuit.py",
-    "polynomial/expressions.py", "polynomial/task.py", "scores/task.py", "sketch.py", "task.py",
-)}  # fmt: skip
+PLANNED = {
+    "kinds/glm/exchange/bounds.py", "kinds/glm/exchange/task.py", "kinds/glm/kept_scores/task.py",
+    "kinds/glm/losses/families.py", "kinds/glm/losses/labels.py", "kinds/pca/directions/task.py",
+    "kinds/polynomial/circuit.py", "kinds/polynomial/expressions.py", "kinds/polynomial/task.py",
+    "kinds/prediction/scores/task.py", "kinds/regression/gradients/task.py", "kinds/sketch/task.py",
+    "kinds/split/embeddings/schedule.py", "kinds/split/embeddings/task.py", "kinds/synthesis/mixture/families.py",
+    "kinds/synthesis/mixture/learners.py", "kinds/synthesis/mixture/started.py", "kinds/synthesis/mixture/task.py",
+    "kinds/tables/marginals/blocks.py", "kinds/tables/marginals/merging.py", "kinds/tables/marginals/stages.py",
+    "kinds/tables/marginals/task.py", "protocols/align/task.py", "protocols/cost.py", "protocols/messages.py",
+    "protocols/moments/limits.py", "protocols/moments/protection.py", "protocols/moments/task.py",
+    "protocols/on_shares.py", "protocols/task.py",
+}  # fmt: skip
 """Modules about a study before it begins: whatever they complain of is in the study file, which everybody has."""
 ALONE = {
     "cli/console.py", "cli/initialise.py", "cli/showing.py", "console/serve.py", "standing/federation.py",
