@@ -274,6 +274,18 @@ def ledger(tmp_path, study):
     return book
 
 
+def test_an_earlier_ledger_is_converted_once_and_its_old_file_is_named(colonnade, tmp_path):
+    path = tmp_path / "ledger.sqlite"
+    shutil.copyfile(EXAMPLE.parents[1] / "tests" / "fixtures" / "ledger" / "ledger-1.db", path)
+    head = colonnade("ledger", "show", path, "--json")["head"]
+    said = colonnade("ledger", "convert", path)
+    assert f"head {head}; before, it had no chain, so compare it with the run records" in said
+    assert said.strip().endswith("ledger.sqlite.version-1")
+    assert "nothing was changed" in colonnade("ledger", "convert", path)
+    assert colonnade("ledger", "convert", path, "--json") == {"ledger": str(path), "converted": False, "head": head}
+    assert "no ledger" in colonnade("ledger", "convert", tmp_path / "none", code=LedgerError.exit_code)
+
+
 def test_a_ledger_is_shown_with_its_head_and_what_is_left(colonnade, ledger, study):
     config = study.parent / "bank" / "party.toml"
     config.write_text(config.read_text() + "[[policy.periods]]\ndays = 30\nepsilon = { analyst = 2.0 }\n")

@@ -15,6 +15,7 @@ from colonnade.errors import LedgerError
 from colonnade.privacy import Ledger
 from colonnade.privacy.ledger import convert as converting
 from colonnade.privacy.ledger.convert import convert
+from tests.errors import raises
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "ledger"
 EARLIER = {1: "ledger-1.db", 2: "earlier-ledger.db"}
@@ -65,14 +66,14 @@ def test_an_earlier_copy_is_never_written_over(earlier: tuple[int, Path]) -> Non
     number, path = earlier
     kept = path.with_name(f"{path.name}.version-{number}")
     kept.write_bytes(b"the only copy")
-    with pytest.raises(LedgerError):
+    with raises(LedgerError, "LE042", "version-"):
         convert(path)
     assert kept.read_bytes() == b"the only copy"
     assert version(path) == number
 
 
 def test_where_there_is_none_none_is_made(tmp_path: Path) -> None:
-    with pytest.raises(LedgerError):
+    with raises(LedgerError, "LE012"):
         convert(tmp_path / "none.sqlite")
     assert list(tmp_path.iterdir()) == []
 
@@ -109,7 +110,7 @@ def test_another_process_that_was_first_is_named(earlier: tuple[int, Path], monk
     before = converting.version_of
     found = iter([before, lambda base: 3])  # the version at first, and that of the copy
     monkeypatch.setattr(converting, "version_of", lambda base: next(found)(base))
-    with pytest.raises(LedgerError):
+    with raises(LedgerError, "LE041"):
         convert(path)
 
 
@@ -144,7 +145,7 @@ def test_an_altered_ledger_is_refused_and_stays_as_it_is(tmp_path: Path) -> None
     shutil.copyfile(FIXTURES / EARLIER[2], path)
     with closing(sqlite3.connect(path)) as base:
         base.executescript("DROP TRIGGER entries_stay; UPDATE entries SET study = 'another' WHERE id = 1;")
-    with pytest.raises(LedgerError):
+    with raises(LedgerError, "LE020"):
         convert(path)
     assert version(path) == 2
     assert list(tmp_path.glob("*version-2")) == []
@@ -155,7 +156,7 @@ def test_a_failure_half_way_changes_nothing(earlier: tuple[int, Path], monkeypat
     before = Ledger(path).entries()
     calls = iter("ab")  # the copy and the ledger seem to have different heads
     monkeypatch.setattr(converting, "head", lambda base: next(calls))
-    with pytest.raises(LedgerError):
+    with raises(LedgerError, "LE040"):
         convert(path)
     assert version(path) == number
     assert Ledger(path).entries() == before
