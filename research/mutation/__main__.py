@@ -14,7 +14,7 @@ from research.mutation.moved import Names, renames, translated
 from research.mutation.mutants import Tree, read_mutants, write_mutants
 from research.mutation.probing import PROBE, instrument
 from research.mutation.reach import Reach, choose
-from research.mutation.running import Copy, failing, read_results, run_all, totals
+from research.mutation.running import Copy, read_results, run_all, totals
 from research.mutation.sampling import SEED, sample
 
 HERE = Path(__file__).parent
@@ -44,10 +44,6 @@ def _probe(words: argparse.Namespace) -> None:
         command = [sys.executable, "-m", "pytest", "-p", PROBE, *SUITE]
         subprocess.run(command, check=False, cwd=copy.tree, env=os.environ | {"PYTHONPATH": path})  # noqa: S603
     reach = choose(mutants, notes)
-    with Copy(words.root, words.scratch / "checked") as copy:
-        bad = failing(copy, reach.seconds, reach.seconds, say)
-    reach.tests = {name: [test for test in tests if test not in bad] for name, tests in reach.tests.items()}
-    reach = reach.kept()
     reach.write(words.reach)
     without = sum(not tests for tests in reach.tests.values())
     say(f"{len(reach.seconds)} tests reach {len(reach.tests) - without} mutants; none reaches {without}")

@@ -84,20 +84,26 @@ class Tree:
     def locate(self, mutant: Mutant) -> Place | None:
         """The one place where the mutant belongs, or None: it is gone, or there is more than one such place.
 
-        First the function with its name in its own file, then the only function of the tree with its name and its
-        body, then the only one with its name that has its statement.
+        First the function with its name and its body: in its own file, or else the only one of the tree. Then, if its
+        body has changed, the function with its name that has its statement: in its own file, or else the only one.
         """
         here = [function for function in self.functions(mutant.module) if function.qualname == mutant.qualname]
-        same = [function for function in here if function.digest == mutant.body]
-        if place := _only(same or here, mutant, "same file"):
+        if place := _only(_same(here, mutant), mutant, "same file"):
             return place
         others = self._by_qualname.get(mutant.qualname, [])
-        same = [function for function in others if function.digest == mutant.body]
-        return _only(same, mutant, "moved") or _only(others, mutant, "moved and changed")
+        return (
+            _only(_same(others, mutant), mutant, "moved")
+            or _only(here, mutant, "changed")
+            or _only(others, mutant, "moved and changed")
+        )
 
     def applied(self, mutant: Mutant, place: Place) -> str:
         """The text of the file with the mutant in it."""
         return edited((self.source / place.function.module).read_text(encoding="utf-8"), place.statement, mutant)
+
+
+def _same(candidates: list[Found], mutant: Mutant) -> list[Found]:
+    return [function for function in candidates if function.digest == mutant.body]
 
 
 def _only(candidates: list[Found], mutant: Mutant, how: str) -> Place | None:

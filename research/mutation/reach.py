@@ -12,7 +12,7 @@ from pathlib import Path
 
 from research.mutation.mutants import Mutant
 
-MOST, MOST_SECONDS = 40, 25.0
+MOST, MOST_SECONDS = 40, 15.0
 OF_A_FUNCTION, OF_A_FILE = 3, 12
 BESIDE, BESIDE_SECONDS = 12, 5.0
 

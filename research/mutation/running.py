@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -23,7 +24,7 @@ from research.mutation.functions import PACKAGE
 from research.mutation.mutants import Mutant, Tree
 from research.mutation.reach import Reach, file_of
 
-FIRST = 6
+FIRST, BATCH, CANDIDATES = 6, 60, 10
 PATIENCE, TIMES = 30.0, 5.0
 KILLED, SURVIVED, LATE, UNREACHED, GONE = "killed", "survived", "timeout", "unreached", "gone"
 CAUGHT = (KILLED, LATE)
@@ -116,12 +117,12 @@ def _forget_bytecode(path: Path) -> None:
         old.unlink(missing_ok=True)
 
 
-def by_file(tests: Iterable[str]) -> list[str]:
+def by_file(tests: Iterable[str]) -> list[list[str]]:
     """The tests of one file together, files in the order of their first ones."""
     files: dict[str, list[str]] = defaultdict(list)
     for test in tests:
         files[file_of(test)].append(test)
-    return [test for together in files.values() for test in together]
+    return list(files.values())
 
 
 def tried(copy: Copy, mutant: Mutant, tests: Sequence[str], seconds: dict[str, float]) -> Result:
@@ -131,7 +132,7 @@ def tried(copy: Copy, mutant: Mutant, tests: Sequence[str], seconds: dict[str, f
         if not part:
             continue
         limit = PATIENCE + TIMES * sum(seconds.get(test, 1.0) for test in part)
-        said = copy.run(by_file(part), limit, "-x")
+        said = copy.run([*chain(*by_file(part))], limit, "-x")
         ran += said["ran"]
         spent = round(spent + said["seconds"], 2)
         if said["late"]:
@@ -141,43 +142,49 @@ def tried(copy: Copy, mutant: Mutant, tests: Sequence[str], seconds: dict[str, f
     return Result(mutant.id, SURVIVED if ran else UNREACHED, "", ran, spent)
 
 
-def proved(copy: Copy, tests: Sequence[str]) -> None:
+def proved(copy: Copy, candidates: Iterable[str]) -> None:
     """The harness itself: a file that cannot be imported fails a test, and does not once it is as before."""
     module = f"{PACKAGE}/__init__.py"
     code = (copy.tree / "src" / module).read_text(encoding="utf-8")
     nothing = Mutant("check", module, "", "", "", "", 0, "")
-
-    def once() -> Result:
-        return tried(copy, nothing, tests, {})
-
+    for test in candidates:
+        once = partial(tried, copy, nothing, [test], {})
+        if once().result == SURVIVED:
+            break
+    else:
+        raise RuntimeError("no test passes here without a mutant")
     bad, good = "\nraise RuntimeError\n", "\nNotAnError = 12345\n"  # as long as each other
-    ends = [once().result]
-    ends += [copy.with_change(module, code + more, once).result for more in (bad, good, bad)]
+    ends = [copy.with_change(module, code + more, once).result for more in (bad, good, bad)]
     ends.append(once().result)
-    if ends != [SURVIVED, KILLED, SURVIVED, KILLED, SURVIVED]:
+    if ends != [KILLED, SURVIVED, KILLED, SURVIVED]:
         raise RuntimeError(f"what is run is not what was written: {ends}")
 
 
+def suspects(results: Iterable[Result], reach: Reach) -> set[str]:
+    """The tests that killed mutants; where a whole file could not be read, one of its tests."""
+    found = set()
+    for result in results:
+        if result.result == KILLED:
+            own = [test for test in reach.tests[result.id] if file_of(test) == result.killer]
+            found.add(own[0] if own else result.killer)
+    return {test for test in found if "::" in test}
+
+
 def failing(copy: Copy, tests: Iterable[str], seconds: dict[str, float], say: Callable[[str], None]) -> set[str]:
-    """Which tests fail here without any mutant: they can say nothing."""
-    files: dict[str, list[str]] = defaultdict(list)
-    for test in sorted(set(tests)):
-        files[file_of(test)].append(test)
-    bad: set[str] = set()
+    """Which tests, or whole files, fail here without any mutant: they can say nothing."""
     batches: list[list[str]] = [[]]
-    for together in files.values():
-        if len(batches[-1]) + len(together) > 150:
+    for together in by_file(sorted(tests)):
+        if len(batches[-1]) + len(together) > BATCH:
             batches.append([])
         batches[-1] += together
+    bad: set[str] = set()
     for number, batch in enumerate(batches):
-        said = copy.run(batch, 60 + TIMES * sum(seconds.get(test, 1.0) for test in batch))
-        if said["late"] or said["code"] not in (0, 1, 5):
-            for test in batch:
-                alone = copy.run([test], PATIENCE + TIMES * seconds.get(test, 1.0))
-                if alone["late"] or alone["failed"] or alone["code"] not in (0, 5):
-                    bad.add(test)
+        said = copy.run(batch, 2 * PATIENCE + TIMES * sum(seconds.get(test, 1.0) for test in batch))
         bad.update(said["failed"])
-        say(f"without mutants: {number + 1} of {len(batches)} batches, {len(bad)} tests fail")
+        if said["late"] or said["code"] not in (0, 1, 5):
+            alone = {test: copy.run([test], PATIENCE + TIMES * seconds.get(test, 1.0)) for test in batch}
+            bad.update(test for test, end in alone.items() if end["late"] or end["code"] not in (0, 5))
+        say(f"without mutants: {number + 1} of {len(batches)} batches of tests, {len(bad)} fail")
     return bad
 
 
@@ -185,7 +192,28 @@ def run_all(
     root: Path, mutants: Sequence[Mutant], reach: Reach, out: Path, scratch: Path, workers: int,
     say: Callable[[str], None],
 ) -> list[Result]:  # fmt: skip
-    """All mutants of the list that ``out`` does not have yet; each result is written as it comes."""
+    """All mutants of the list that ``out`` does not have yet; each result is written as it comes.
+
+    In the end every test that killed a mutant is run without any. One that fails then is left out, and what it killed
+    is run again.
+    """
+    while True:
+        results = _run_left(root, mutants, reach, out, scratch, workers, say)
+        with Copy(root, scratch / "plain") as copy:
+            bad = failing(copy, suspects(results, reach), reach.seconds, say)
+        if not bad:
+            return results
+        for name in sorted(bad):
+            say(f"fails without mutants, and is left out: {name}")
+        for mutant, tests in reach.tests.items():
+            reach.tests[mutant] = [test for test in tests if test not in bad and file_of(test) not in bad]
+        write_results(out, [result for result in results if result.killer not in bad])
+
+
+def _run_left(
+    root: Path, mutants: Sequence[Mutant], reach: Reach, out: Path, scratch: Path, workers: int,
+    say: Callable[[str], None],
+) -> list[Result]:  # fmt: skip
     done = {result.id: result for result in read_results(out)} if out.exists() else {}
     tree = Tree(root / "src")
     left: queue.SimpleQueue[Mutant] = queue.SimpleQueue()
@@ -202,7 +230,7 @@ def run_all(
 
     def work(number: int) -> None:
         with Copy(root, scratch / f"worker{number}") as copy:
-            proved(copy, min((tests for tests in reach.tests.values() if tests), key=lambda t: reach.seconds[t[0]])[:1])
+            proved(copy, sorted(reach.seconds, key=lambda test: (reach.seconds[test], test))[:CANDIDATES])
             while (mutant := _next(left)) is not None:
                 tests, place = reach.tests.get(mutant.id, []), tree.locate(mutant)
                 if place is None:

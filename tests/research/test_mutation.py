@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,7 +18,7 @@ from research.mutation.moved import Names, renames, translated
 from research.mutation.mutants import Mutant, Tree, difference, read_mutants, write_mutants
 from research.mutation.probing import instrument
 from research.mutation.reach import Reach, choose
-from research.mutation.running import Copy, Result, proved, read_results, run_all, totals
+from research.mutation.running import Result, read_results, run_all, totals
 from research.mutation.sampling import cosmic_changes, own_changes, sound
 
 KEPT = Path(__file__).parents[2] / "research" / "mutation"
@@ -187,42 +188,54 @@ def test_tests_that_have_moved_are_run_under_their_new_names(tmp_path):
 
 
 def test_a_run_in_a_private_copy(tmp_path, monkeypatch):
-    """Killed, survived, too late, reached by nothing, and gone."""
-    code = "def f(a):\n    while a > 9:\n        a -= 1\n    return a > 2\n\n\ndef g():\n    return 1\n"
-    root = tmp_path / "root"
+    """Killed, survived, reached by nothing and gone; a test that fails anyway kills nothing."""
+    monkeypatch.setattr(running, "WARM", ())
+    code = "def f(a):\n    return a > 2\n\n\ndef g():\n    return 1\n"
+    root, module, out = tmp_path / "root", "colonnade/__init__.py", tmp_path / "out.csv"
     here = tree(root, {"__init__.py": code})
     (root / "tests").mkdir()
     (root / "tests" / "test_f.py").write_text(
-        "from colonnade import f\n\n\ndef test_f():\n    assert f(3)\n\n\ndef test_many():\n    assert f(10)\n",
+        "from colonnade import f\n\n\ndef test_bad():\n    assert f(0)\n\n\ndef test_good():\n    assert f(3)\n",
         encoding="utf-8",
     )
     git(root, "init")
     git(root, "add", ".")
-    module, tests = "colonnade/__init__.py", ["tests/test_f.py::test_f", "tests/test_f.py::test_many"]
-    f, g = functions(ast.parse(code), module)
     rows = [
-        ("f", "return a > 2", "return a > 3"), ("f", "return a > 2", "return a >= 2"), ("f", "a -= 1", "pass"),
+        ("f", "return a > 2", "return a > 3"), ("f", "return a > 2", "return a >= 2"),
         ("g", "return 1", "return None"), ("h", "return 1", "return None"),
     ]  # fmt: skip
+    bodies = {found.qualname: found.digest for found in functions(ast.parse(code), module)}
     mutants = [
-        Mutant(f"m{n}", module, name, "", line, becomes, 0, (f if name == "f" else g).digest)
+        Mutant(f"m{n}", module, name, "", line, becomes, 0, bodies.get(name, ""))
         for n, (name, line, becomes) in enumerate(rows)
     ]
-    assert all(sound(here, mutant) for mutant in mutants[:4])
-    monkeypatch.setattr(running, "PATIENCE", 5.0)
-    monkeypatch.setattr(running, "WARM", ())
-    reach = Reach(dict.fromkeys(tests, 0.1), {mutant.id: tests for mutant in mutants if mutant.qualname != "g"})
+    assert [sound(here, mutant) for mutant in mutants] == [True, True, True, False]
+    bad, good = "tests/test_f.py::test_bad", "tests/test_f.py::test_good"
+    reach = Reach({bad: 0.1, good: 0.2}, {"m0": [bad, good], "m1": [good], "m3": [good]})
     said: list[str] = []
-    out = tmp_path / "out.csv"
     results = run_all(root, mutants, reach, out, tmp_path / "scratch", 1, said.append)
-    assert [result.result for result in results] == ["killed", "survived", "timeout", "unreached", "gone"]
-    assert results[0].killer == tests[0]
+    assert [result.result for result in results] == ["killed", "survived", "unreached", "gone"]
+    assert results[0].killer == good
+    assert f"fails without mutants, and is left out: {bad}" in said
     assert read_results(out) == results
-    assert run_all(root, mutants, reach, out, tmp_path / "scratch", 1, said.append) == results
-    assert len(said) == len(mutants)
     assert totals(mutants, results)["colonnade"]["killed"] == 1
-    with Copy(root, tmp_path / "again") as copy, pytest.raises(RuntimeError, match="not what was written"):
-        proved(copy, ["tests/test_f.py::test_nothing"])
+
+
+@pytest.mark.parametrize(
+    ("answers", "result"),
+    [
+        ([{"code": 0}, {"late": True}], "timeout"),
+        ([{"code": 0}, {"code": 1, "failed": ["a"]}], "killed"),
+        ([{"code": None}], "killed"),
+        ([{"code": 0}, {"code": 0}], "survived"),
+        ([{"code": 5, "ran": 0}, {"code": 5, "ran": 0}], "unreached"),
+    ],
+)
+def test_how_a_mutant_ends(mutant, answers, result):
+    left = [{"ran": 1, "seconds": 1.0, "late": False, "failed": [], "code": 0, **answer} for answer in answers]
+    copy = SimpleNamespace(run=lambda *_: left.pop(0))
+    assert running.tried(copy, mutant, [f"tests/test_a.py::test_{n}" for n in range(9)], {}).result == result
+    assert left == []
 
 
 def test_a_comparison_lists_what_has_changed(mutant):
