@@ -161,9 +161,14 @@ def proved(copy: Copy, candidates: Iterable[str]) -> None:
 
 
 def suspects(results: Iterable[Result], reach: Reach) -> set[str]:
-    """The tests that killed mutants; where a whole file could not be read, one of its tests."""
-    found = set()
+    """The tests that killed mutants, and those that ran when time was up.
+
+    Where a whole file could not be read, one of its tests.
+    """
+    found: set[str] = set()
     for result in results:
+        if result.result == LATE:
+            found.update(reach.tests[result.id][:FIRST])
         if result.result == KILLED:
             own = [test for test in reach.tests[result.id] if file_of(test) == result.killer]
             found.add(own[0] if own else result.killer)
@@ -197,17 +202,24 @@ def run_all(
     In the end every test that killed a mutant is run without any. One that fails then is left out, and what it killed
     is run again.
     """
+    fine: set[str] = set()
     while True:
         results = _run_left(root, mutants, reach, out, scratch, workers, say)
         with Copy(root, scratch / "plain") as copy:
-            bad = failing(copy, suspects(results, reach), reach.seconds, say)
+            checked = suspects(results, reach) - fine
+            bad = failing(copy, checked, reach.seconds, say)
         if not bad:
             return results
+        fine |= checked - bad
         for name in sorted(bad):
             say(f"fails without mutants, and is left out: {name}")
-        for mutant, tests in reach.tests.items():
-            reach.tests[mutant] = [test for test in tests if test not in bad and file_of(test) not in bad]
-        write_results(out, [result for result in results if result.killer not in bad])
+        hit = {
+            name for name, tests in reach.tests.items() if any(test in bad or file_of(test) in bad for test in tests)
+        }
+        for name in hit:
+            reach.tests[name] = [test for test in reach.tests[name] if test not in bad and file_of(test) not in bad]
+        again = {r.id for r in results if r.killer in bad or (r.result == LATE and r.id in hit)}
+        write_results(out, [result for result in results if result.id not in again])
 
 
 def _run_left(
