@@ -22,7 +22,7 @@ def changes(before: Iterable[Result], after: Iterable[Result]) -> Changes:
     """Which mutants tests do not notice any more, which they do now, and which are not there any more."""
     old = {result.id: result.result for result in before}
     new = {result.id: result.result for result in after}
-    both = [(name, old[name], new.get(name, GONE)) for name in old]
+    both = [(name, old[name], new[name]) for name in old if name in new]
     return Changes(
         [name for name, was, now in both if was in CAUGHT and now not in (*CAUGHT, GONE)],
         [name for name, was, now in both if was not in CAUGHT and now in CAUGHT],

@@ -241,6 +241,7 @@ def test_how_a_mutant_ends(mutant, answers, result):
 def test_a_comparison_lists_what_has_changed(mutant):
     before = [Result("m001", "killed"), Result("m002", "survived"), Result("m003", "timeout"), Result("m004", "killed")]
     after = [Result("m001", "unreached"), Result("m002", "killed", "a test"), Result("m003", "killed")]
+    after.append(Result("m004", "gone"))
     found = changes(before, after)
     assert (found.survived, found.killed, found.gone) == (["m001"], ["m002"], ["m004"])
     mutants = [Mutant(f"m00{n}", *list(mutant.__dict__.values())[1:]) for n in (1, 2, 3, 4)]
