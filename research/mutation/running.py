@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -126,20 +126,31 @@ def by_file(tests: Iterable[str]) -> list[list[str]]:
 
 
 def tried(copy: Copy, mutant: Mutant, tests: Sequence[str], seconds: dict[str, float]) -> Result:
-    """Run a few of the tests, then the others, until one fails."""
+    """Run a few of the tests, then the others, until one fails.
+
+    Where a test is no longer there with its parameters, all of its parameters are tried in the end.
+    """
     ran, spent = 0, 0.0
-    for part in (tests[:FIRST], tests[FIRST:]):
+    parts = [tests[:FIRST], tests[FIRST:], []]
+    for part in parts:
         if not part:
             continue
         limit = PATIENCE + TIMES * sum(seconds.get(test, 1.0) for test in part)
         said = copy.run([*chain(*by_file(part))], limit, "-x")
         ran += said["ran"]
         spent = round(spent + said["seconds"], 2)
+        if part is not parts[-1]:
+            parts[-1] += [name for name in dict.fromkeys(_bare(said["missing"])) if name not in parts[-1]]
         if said["late"]:
             return Result(mutant.id, LATE, "", ran, spent)
         if said["failed"] or said["code"] not in (0, 5):
             return Result(mutant.id, KILLED, (said["failed"] or [f"exit {said['code']}"])[0], ran, spent)
     return Result(mutant.id, SURVIVED if ran else UNREACHED, "", ran, spent)
+
+
+def _bare(tests: Iterable[str]) -> Iterator[str]:
+    """The functions of tests that have parameters."""
+    return (test.partition("[")[0] for test in tests if "[" in test)
 
 
 def proved(copy: Copy, candidates: Iterable[str]) -> None:

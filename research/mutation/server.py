@@ -46,12 +46,14 @@ class Watch:
         for name in self._wanted:
             if name in here:
                 chosen[name] = here[name]
-            elif others := functions.get(name.partition("[")[0]):  # a parameter has another name now
+                continue
+            self.missing.append(name)
+            if others := functions.get(name.partition("[")[0]):  # a parameter has another name now
+                if "[" not in name:  # all of them are wanted
+                    chosen |= {item.nodeid: item for item in others}
                 others = [item for item in others if item.nodeid not in chosen and item.nodeid not in self._wanted]
                 if others:
                     chosen[others[0].nodeid] = others[0]
-            else:
-                self.missing.append(name)
         items[:] = chosen.values()
 
     def pytest_collectreport(self, report: Any) -> None:

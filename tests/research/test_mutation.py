@@ -229,10 +229,14 @@ def test_a_run_in_a_private_copy(tmp_path, monkeypatch):
         ([{"code": None}], "killed"),
         ([{"code": 0}, {"code": 0}], "survived"),
         ([{"code": 5, "ran": 0}, {"code": 5, "ran": 0}], "unreached"),
+        ([{"missing": ["tests/test_a.py::test_0[old]"]}, {}, {"code": 1, "failed": ["test_0[new]"]}], "killed"),
     ],
 )
 def test_how_a_mutant_ends(mutant, answers, result):
-    left = [{"ran": 1, "seconds": 1.0, "late": False, "failed": [], "code": 0, **answer} for answer in answers]
+    left = [
+        {"ran": 1, "seconds": 1.0, "late": False, "failed": [], "missing": [], "code": 0, **answer}
+        for answer in answers
+    ]
     copy = SimpleNamespace(run=lambda *_: left.pop(0))
     assert running.tried(copy, mutant, [f"tests/test_a.py::test_{n}" for n in range(9)], {}).result == result
     assert left == []
