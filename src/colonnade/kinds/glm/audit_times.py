@@ -31,7 +31,7 @@ from colonnade.tables import number
 
 _PAIRS = 16
 _SPREAD = 2.0
-_HOME = str(Path(__file__).parents[1])
+_HOME = str(Path(__file__).parents[2])
 
 
 def steps_of(work: Callable[[], object]) -> int:
