@@ -131,7 +131,7 @@ def tried(copy: Copy, mutant: Mutant, tests: Sequence[str], seconds: dict[str, f
     Where a test is no longer there with its parameters, all of its parameters are tried in the end.
     """
     ran, spent = 0, 0.0
-    parts = [tests[:FIRST], tests[FIRST:], []]
+    parts: list[list[str]] = [[*tests[:FIRST]], [*tests[FIRST:]], []]
     for part in parts:
         if not part:
             continue
