@@ -14,7 +14,7 @@ import ast
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -59,7 +59,7 @@ _ABOUT = {
 }
 _HEAD = """# Error codes
 
-Every sentence of an error ends with a code in brackets, such as `[{example}]`: two letters for the class and a number. The number stays the same when the sentence is improved, so it is what to search for, to write to others and to test for. With `--json` it is the field `code`; in Python it is `error.code`. Where a sentence quotes another, the code is that of the quoted one, which says where the trouble began.
+Every sentence of an error ends with a code in brackets, such as `[{example}]`: two letters for the class and a number. The number stays the same when the sentence is improved, so it is what to search for, to write to others and to test for. With `--json` it is the field `code`; in Python it is `error.code`. Where a sentence quotes another, the code is that of the quoted one, which says where the trouble began; class and exit code are those of the sentence that quotes it. What the command line itself does not understand (exit code 2) has no code, and neither has what Python, numpy or another library says by itself.
 
 [Errors and exit codes](errors.md) says what each class means and what to do. Words in braces stand for what differs from case to case.
 
@@ -100,20 +100,41 @@ def _coded(path: Path, text: str) -> Iterator[Coded]:
     nodes = _nodes(text)
     comments = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}  # docstrings, too
     parts = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+    constants = _constants(text)
     for node in nodes:
         if id(node) in comments or id(node) in parts or not isinstance(node, ast.Constant | ast.JoinedStr):
             continue
-        said = _shown(node)
+        said = _shown(node, constants)
         for letters, number in _CODE.findall(said):
             place = f"{path.relative_to(ROOT).as_posix()}:{node.lineno}"
             yield Coded(letters + number, " ".join(_CODE.sub("", said).split()), place)
 
 
-def _shown(node: ast.Constant | ast.JoinedStr) -> str:
-    """A literal as readers see it, with words in braces for what is put in."""
+@cache
+def _constants(text: str) -> dict[str, str]:
+    """The texts that a module names once for all, in capitals."""
+    found = {}
+    for node in _nodes(text):
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=str(said))) if name.isupper():
+                found[name] = _CODE.sub("", said)
+    return found
+
+
+def _shown(node: ast.Constant | ast.JoinedStr, constants: Mapping[str, str]) -> str:
+    """A literal as readers see it, with words in braces for what is put in, unless that is always the same."""
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, str) else ""
-    return "".join(str(part.value) if isinstance(part, ast.Constant) else f"{{{_word(part)}}}" for part in node.values)
+    shown = []
+    for part in node.values:
+        match part:
+            case ast.Constant(value=value):
+                shown.append(str(value))
+            case ast.FormattedValue(value=ast.Name(id=name)) if name in constants:
+                shown.append(constants[name])
+            case _:
+                shown.append(f"{{{_word(part)}}}")
+    return "".join(shown)
 
 
 def _word(node: ast.AST) -> str:
@@ -186,7 +207,7 @@ def uncoded() -> list[str]:
             if name not in letters:
                 continue
             for literal in _literals(node.args[0]):
-                codes = _CODE.findall(_shown(literal))
+                codes = _CODE.findall(_shown(literal, {}))
                 if [code[0] for code in codes] != [letters[name]]:
                     place = f"{path.relative_to(ROOT).as_posix()}:{literal.lineno}"
                     found.append(f"{place}: a {name} ends with a code [{letters[name]}{_NEW}]")

@@ -159,7 +159,7 @@ def edited(code: str, statement: ast.stmt, mutant: Mutant) -> str:
     assert old.end_lineno is not None
     assert old.end_col_offset is not None
     if not way and hasattr(statement, "body"):
-        raise ValueError(f"{mutant.id} changes all of a compound statement")
+        raise ValueError(f"{mutant.id} changes all of a compound statement [VA279]")
     words = f"({ast.unparse(new)})" if way else ast.unparse(new)
     lines = code.encode().splitlines(keepends=True)
     start = sum(map(len, lines[: old.lineno - 1])) + old.col_offset

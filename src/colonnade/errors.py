@@ -4,10 +4,10 @@ Each class has an exit code, documented in ``docs/reference/errors.md``. A messa
 wrong, where, and what to do; it never carries a value from a party's table, a share or a key. The other participants
 are told a fixed sentence in its place, unless the message is *public*.
 
-A sentence ends with its code, such as ``[ST104]``: two letters for the class and a number that stays the same however
-the sentence is improved. ``docs/reference/error-codes.md`` lists all of them. The code stands in the literal itself,
-so it goes wherever the sentence goes. Where a sentence quotes another, the code of the quoted one is kept, at the end:
-it says where the trouble began.
+A sentence ends with its code, such as ``[ST104]``: two letters for the class that first says it, and a number that
+stays the same however the sentence is improved. ``docs/reference/error-codes.md`` lists all of them. The code stands
+in the literal itself, so it goes wherever the sentence goes. Where a sentence quotes another, the code of the quoted
+one is kept, at the end: it says where the trouble began.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PREFIXES = (
     *("ID", "CN", "PE", "MS", "DI", "FE", "EN", "CA", "SH", "VA", "CO"),
 )
 """How codes begin."""
-_CODE = re.compile(rf" \[((?:{'|'.join(PREFIXES)})\d{{3}})\]")
+_CODE = re.compile(rf" \[((?:{'|'.join(PREFIXES)})\d{{3}})\](?=$|[;:,)\s]|\.(?:\s|$))")  # not within a name of a file
 
 NO_PART = "it does not take part in this study; only its own log says why"
 """What the others are told by a party of which no share has left, whatever its reason: a reason may tell about data."""

@@ -230,7 +230,7 @@ def test_the_command_writes_what_the_model_writes(federation, tmp_path):
     told = tmp_path / "told.json"
     assert CliRunner().invoke(app, ["export", str(saved), "--to", "json", "--out", str(told)]).exit_code == 0
     assert "how_to_score" in told.read_text()
-    with raises(StorageError, "SO008"):
+    with raises(StorageError, "SO008", "--force"):
         CliRunner().invoke(app, ["export", str(saved), "--out", str(out)], catch_exceptions=False)
     with raises(StudyError, "ST032", "onnx", "json"):
         CliRunner().invoke(app, ["export", str(saved), "--to", "pmml", "--out", "x"], catch_exceptions=False)

@@ -320,7 +320,7 @@ def test_the_observer_furthest_over_its_cap_comes_first(path: Path) -> None:
 def test_asking_first_writes_nothing(path: Path) -> None:
     ledger = Ledger(path)
     ledger.check("s", [EVENT], TWO, cap("analyst", one("analyst") * 1.01))
-    with raises(BudgetError, "BU002"):
+    with raises(BudgetError, "BU002", "analyst"):
         ledger.check("s", [EVENT], TWO, cap("analyst", one("analyst") / 2))
     assert ledger.entries() == ()
 

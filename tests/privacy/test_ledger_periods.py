@@ -65,7 +65,7 @@ def test_a_period_refuses_and_says_when_it_will_not(ledger: Ledger, wall: Wall) 
         wall.shows(day)
         reserve(ledger, month(3))
     wall.shows(25)
-    with raises(BudgetError, "BU002", "30", "1") as no:
+    with raises(BudgetError, "BU002", "30", "1", "analyst", "30 days") as no:
         reserve(ledger, month(3))
     assert "enough will have aged out on 2031-03-31 at 12:00 UTC" in str(no.value)
     wall.shows(29.9999)

@@ -236,10 +236,10 @@ def test_questions_that_have_no_answer(study):
         epsilons(study(PCA), Amount(error=1.0))
     with raises(StudyError, "ST209"):
         epsilons(study(), Amount(error=1.0), rows=10)
-    with raises(StudyError, "ST567"):
+    with raises(StudyError, "ST567", "--error"):
         least_rows(study(PCA), Amount(multiplier=1.0))
     for wrong in ({}, {"error": 1.0, "multiplier": 1.0}, {"error": -1.0}, {"multiplier": math.inf}):
-        with raises(StudyError, "ST564|ST565"):
+        with raises(StudyError, "ST564|ST565", "--error"):
             Amount(**wrong)
 
 

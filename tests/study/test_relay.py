@@ -112,7 +112,7 @@ def test_what_a_relay_cannot_serve(trial: Any) -> None:
     with raises(StudyError, "ST580"), relay(trial.study(), trial.key):
         pass
     two = trial.study("127.0.0.1:1", "127.0.0.1:2")
-    with raises(StudyError, "ST581", "2"), relay(two, trial.key):
+    with raises(StudyError, "ST581", "2", "--listen"), relay(two, trial.key):
         pass
     other = trial.folder / "a" / "a.key"
     with (

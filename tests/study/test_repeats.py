@@ -72,7 +72,7 @@ def test_who_must_say_yes_to_a_repetition(bank):
     strict = config(again="false")
     by_digest = ByDigest(study.digest)
     for approve in (None, by_digest):
-        with raises(PolicyError, "PO028"):
+        with raises(PolicyError, "PO028", "--again"):
             check_repeat(study, strict, approve, False)
     assert "already ran" in check_repeat(study, strict, by_digest, True)
     asked = []
@@ -82,7 +82,7 @@ def test_who_must_say_yes_to_a_repetition(bank):
     assert check_repeat(study, strict, lambda *_: True, False)  # a program that is asked about every study
     folder.edit("bank/party.toml", "^again = false\n", "")
     folder.edit("bank/party.toml", r'^approval = "auto-within-budget"', 'approval = "ask"')
-    with raises(PolicyError, "PO028"):
+    with raises(PolicyError, "PO028", "--again"):
         check_repeat(study, config(), by_digest, False)
     assert check_repeat(study, config(again="true"), by_digest, False)
 

@@ -394,7 +394,7 @@ def test_the_store_of_azure(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_errors_of_a_store(store: str) -> None:
     with files(store).open_output_stream("lake/odd/0.csv") as sink:
         sink.write("person_id,age,city\np1,3,A\np2,4,Mün\n".encode("latin-1"))
-    with raises(DataError, "DA162", "s3://lake/odd/0.csv"):
+    with raises(DataError, "DA270", "s3://lake/odd/0.csv"):
         read_table(f"s3://lake/odd/{store}", SCHEMA)
     with raises(DataError, "DA229", "s3://lake/nothing/"):
         read_table(f"s3://lake/nothing/{store}", SCHEMA)

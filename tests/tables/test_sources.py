@@ -107,7 +107,7 @@ def test_text_files_of_a_folder_are_read_as_text(tmp_path: Path) -> None:
     equal(tmp_path / "d", ids)
     (tmp_path / "d" / "b.csv").write_bytes("person_id,age,city\n1,2,Mün\n".encode("latin-1"))
     for on_disk in (True, False):
-        with raises(DataError, "DA162", "b.csv"):
+        with raises(DataError, "DA270", "b.csv", "LATIN-1"):
             read_table(tmp_path / "d", SCHEMA, on_disk=on_disk)
     (tmp_path / "d" / "b.csv").write_text("person_id,age,city\n1,x,A\n")
     with raises(DataError, "DA200", "age", "2"):
@@ -187,7 +187,7 @@ def test_text_from_a_store_is_read_once_and_its_encoding_checked_on_the_way(tmp_
     assert set_of(good).read(["city"])["city"].to_pylist() == ["A", "Ä"]
     assert Counted.streams == 2  # the header, and the rows
     bad = stored(tmp_path, "b.csv", "person_id,age,city\np1,3,A\np2,Ä,A,1\n".encode("latin-1"))
-    with raises(DataError, "DA162", "b.csv"):
+    with raises(DataError, "DA270", "b.csv", "LATIN-1"):
         read_table(set_of(good, bad), SCHEMA)
 
 
@@ -197,10 +197,10 @@ def test_text_from_a_store_is_in_its_encoding_to_the_end(tmp_path: Path) -> None
     good = stored(tmp_path, "a.csv", whole.encode("latin-1"))
     assert set_of(good, text=latin).read(["city"])["city"].to_pylist() == ["A", "Ä"]
     other = stored(tmp_path, "b.csv", whole.encode())
-    with raises(DataError, "DA164", "b.csv"):
+    with raises(DataError, "DA270", "b.csv"):
         set_of(good, other, text=latin).read(["city"])
     cut = stored(tmp_path, "c.csv", "person_id,age,city\np1,3,Ä".encode()[:-1])
-    with raises(DataError, "DA162", "c.csv"):
+    with raises(DataError, "DA269", "c.csv"):
         set_of(cut).read(["city"])
 
 

@@ -14,7 +14,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from colonnade.errors import ColonnadeError, LedgerError
+from colonnade.errors import ColonnadeError, LedgerError, one_code
 from colonnade.standing import traces
 from colonnade.standing.children import Child, Limits, end_by_force, files_with, wait_for_end
 from colonnade.standing.filing import Filing
@@ -116,14 +116,14 @@ class Attempts:
         folder = attempt_folder(self._office.folder, study, number)
         ended, message = outcome_of(folder, status)
         if wanted and ended == "lost":
-            ended, message = "stopped", message or "it was ended here"
+            ended, message = "stopped", message or "it was ended here [CO044]"
         given_back = False
         with suppress(ColonnadeError):  # the party file may be damaged; what is reserved then stays so, and counts
             config = PartyConfig.load(self._party_file)
             clear(config.spool)  # where a head that was killed has left its table
             given_back = ended != "finished" and give_back(config, folder)
         if given_back:
-            message = f"{message or 'it ended'}; nothing had left, so its budget was given back"
+            message = one_code(f"{message or 'it ended [CO045]'}; nothing had left, so its budget was given back")
         self._office.end(study, number, ended, message)
         if ended == "finished" and not (folder / "report.html").exists():
             self.write_report(study, folder)

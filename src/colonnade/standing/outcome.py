@@ -28,9 +28,9 @@ def outcome_of(folder: Path, status: int | None) -> tuple[Ended, str | None]:
         return "finished", _message(folder)
     code, message = _code(folder), _message(folder)
     if status in _TOO_LONG:
-        return "stopped", "it took more processor time than a study may have here"
+        return "stopped", "it took more processor time than a study may have here [CO046]"
     if code is None:
-        return "lost", message or "the process ended without a word"
+        return "lost", message or "the process ended without a word [CO047]"
     return ("lost" if code in _LOST else "stopped"), message
 
 

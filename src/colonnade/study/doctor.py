@@ -38,6 +38,9 @@ class Check:
     level: Literal["good", "unsure", "bad"]
     detail: str
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "detail", one_code(self.detail))
+
 
 def examine(study_path: Path, config_path: Path | None) -> Iterator[Check]:
     """All checks, one after the other; a check that failed may leave out those after it, and is explained once."""
@@ -155,7 +158,7 @@ def _table(study: Study, config: PartyConfig) -> Iterator[Check]:
         table = config.table(study.roster.schemas[config.name], None if task is None else task.plan)
     except ColonnadeError as error:
         cure = f': write id = "COLUMN" in {config.path.name}' if LACKS_ID in str(error) else ""
-        yield Check("table", "bad", one_code(f"{error}{cure}"))
+        yield Check("table", "bad", f"{error}{cure}")
         return
     yield _fit(table, config)
     if task is None and study.task.rows_fixed:

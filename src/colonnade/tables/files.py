@@ -296,8 +296,10 @@ def _other_encoding(part: bytes, text: TextFormat) -> str:
     """What to do about bytes that are not in the encoding of their file."""
     said, likely = text.encoding or UTF_8, likely_encoding(part)
     if likely is None or codecs.lookup(likely).name == codecs.lookup(said).name:
-        return f"the file holds text that is not {said.upper()} and cannot be read; save it again as CSV in UTF-8"
-    return f"the text is not {said.upper()} but looks like {likely.upper()}; {advice({'encoding': likely})}"
+        return (
+            f"the file holds text that is not {said.upper()} and cannot be read; save it again as CSV in UTF-8 [DA269]"
+        )
+    return f"the text is not {said.upper()} but looks like {likely.upper()}; {advice({'encoding': likely})} [DA270]"
 
 
 def _text_header(path: At, name: str, text: TextFormat) -> list[str]:

@@ -89,7 +89,7 @@ def _power(field, base, exponent):
 def test_a_field_has_a_point_for_every_seat():
     assert [field_for(seats).m for seats in range(3, 8)] == [2, 3, 3, 3, 3]
     for seats in (2, 8):
-        with raises(ValueError, "VA087"):
+        with raises(ValueError, "VA087", "3 to 7"):
             field_for(seats)
 
 
