@@ -150,6 +150,17 @@ def test_more_than_the_window_is_a_flood() -> None:
         full_inbox().add(packet(5, MB))
 
 
+def test_counts_are_told_when_somebody_asked_and_there_is_news_and_not_before() -> None:
+    inbox = Inbox(Limits(window=4 * MB, backlog=20 * MB))
+    inbox.ask()
+    assert not inbox.report_due, "asked, and nothing has come"
+    assert inbox.add(packet(0, 100))
+    assert inbox.report_due
+    inbox.report()
+    assert inbox.add(packet(1, 100))
+    assert not inbox.report_due, "there is news, and nobody asked since"
+
+
 @pytest.mark.parametrize("make_room", [Inbox.take, Inbox.grant])
 def test_what_was_taken_or_granted_makes_room(make_room: Any) -> None:
     inbox = full_inbox()
