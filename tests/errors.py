@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -43,9 +42,20 @@ def _flat(said: Iterable[Any]) -> Iterator[str]:
             yield str(one)
 
 
-@contextmanager
-def raises(kind: type[Any] | tuple[type[Any], ...], *said: Any) -> Iterator[pytest.ExceptionInfo[Any]]:
-    """``pytest.raises``, and the error has the code and the names given: ``raises(StudyError, "ST104", "bank")``."""
-    with pytest.raises(kind) as failed:
-        yield failed
-    check_said(failed.value, *said)
+class raises:  # noqa: N801 - reads as pytest.raises does
+    """``pytest.raises``, and the error has the code and the names given: ``raises(StudyError, "ST104", "bank")``.
+
+    No generator: its frame would keep the error, and with it what the test opened, until garbage is collected.
+    """
+
+    def __init__(self, kind: type[Any] | tuple[type[Any], ...], *said: Any) -> None:
+        self._said, self._expected = said, pytest.raises(kind)
+
+    def __enter__(self) -> pytest.ExceptionInfo[Any]:
+        return self._expected.__enter__()
+
+    def __exit__(self, kind: Any, error: Any, where: Any) -> bool:
+        fits = bool(self._expected.__exit__(kind, error, where))
+        if fits:
+            check_said(error, *self._said)
+        return fits

@@ -20,7 +20,9 @@ PREFIXES = (
     *("ID", "CN", "PE", "MS", "DI", "FE", "EN", "CA", "SH", "VA", "CO"),
 )
 """How codes begin."""
-_CODE = re.compile(rf" \[((?:{'|'.join(PREFIXES)})\d{{3}})\](?=$|[;:,)\s]|\.(?:\s|$))")  # not within a name of a file
+_CODE = re.compile(
+    rf" \[((?:{'|'.join(PREFIXES)})\d{{3}})\](?=$|[;:,)\x22\s]|\.(?:\s|$))"
+)  # not within a name of a file
 
 NO_PART = "it does not take part in this study; only its own log says why"
 """What the others are told by a party of which no share has left, whatever its reason: a reason may tell about data."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -136,7 +137,7 @@ def _found() -> Iterator[tuple[str, str, str]]:
                 continue
             shown = [ast.unparse(part.value) for part in ast.walk(call) if isinstance(part, ast.FormattedValue)]
             beside = [text for text in call.args if not isinstance(text, ast.Constant | ast.JoinedStr)]
-            plain = [errors.without_code(ast.unparse(text)) for text in beside]
+            plain = [re.sub(r" \[[A-Z]{2}\d{3}\]", "", ast.unparse(text)) for text in beside]
             if where not in PLANNED | ALONE:
                 yield from ((where, call.func.id, each) for each in (*shown, *plain))
 
