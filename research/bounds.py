@@ -13,6 +13,7 @@ from fractions import Fraction
 from colonnade.errors import PrivacyError
 from colonnade.kinds.glm.sensitivity_exchange import Exchange
 from colonnade.kinds.regression.sensitivity import Program, score_bound
+from colonnade.kinds.split.sensitivity import embeddings_mu_squared
 from colonnade.privacy.observers import check_delta
 from colonnade.privacy.routes.gaussian import HAIR, log_gaussian_delta
 from colonnade.privacy.routes.renyi import _skellam_terms
@@ -158,3 +159,41 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
         left, right = high - shrink * (high - low), low + shrink * (high - low)
         low, high = (low, right) if cost(left) < cost(right) else (left, high)
     return max(0.0, cost((low + high) / 2) * (1 + HAIR))
+
+
+def two_stage_mu_squared(first: float, second: float) -> Fraction:
+    """Total mu^2 with a frozen encoder: one release to learn centre and scale, one to train on."""
+    return embeddings_mu_squared(1, first) + embeddings_mu_squared(1, second)
+
+
+def split_noise(mu: float, epochs: int, share: Real) -> tuple[float, float]:
+    """Noise multiples (embedding, update) that spend ``share`` of mu^2 on embeddings; rounded up."""
+    part = rational(share, "the share of the embeddings")
+    if not (0 < mu < math.inf and part <= 1):
+        raise PrivacyError(
+            "mu must be positive and finite, and the share of the embeddings lie between 0 and 1 [PR088]"
+        )
+    rounds = checked_whole(epochs, "the number of epochs", 1)
+    multiples = (rounds / (weight * Fraction(mu) ** 2) if weight else None for weight in (part, 1 - part))
+    embedding, update = (math.inf if square is None else float_up(root_up(square)) for square in multiples)
+    return embedding, update
+
+
+def noise_deviation(clip: Real, sigma: float) -> float:
+    """The standard deviation of the noise on vectors of norm at most ``clip``, which move by at most twice that."""
+    if math.isinf(sigma):
+        return math.inf
+    return float_up(2 * rational(clip, "a clip") * rational(sigma, "a noise multiple"))
+
+
+def noise_ratio(mu: float, releases: int, *, replace: bool = False, parties: int = 1, known: int = 0) -> float:
+    """Standard deviation over (add/remove) sensitivity so that all ``releases`` together are mu-Gaussian private.
+
+    An observer who knows ``known`` of ``parties`` equal shares sees less noise; a replaced row moves twice as far.
+    """
+    if not 0 <= known < checked_whole(parties, "the number of parties", 1):
+        raise PrivacyError("an observer who knows every share of the noise cannot be promised anything [PR094]")
+    if not 0 < mu < math.inf:
+        raise PrivacyError(f"mu must be positive and finite, not {mu} [PR095]")
+    square = Fraction(checked_whole(releases, "the number of releases", 1) * parties, parties - known)
+    return float_up(root_up((4 if replace else 1) * square / Fraction(mu) ** 2))

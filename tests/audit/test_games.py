@@ -7,6 +7,7 @@ import warnings
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache, cached_property
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -30,7 +31,7 @@ from tests.errors import raises
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
-    from colonnade.testing import twins as twins_module
+    from colonnade.testing import broken as breaking, twins as twins_module
     from colonnade.testing.broken import in_event, in_sampler
     from colonnade.testing.seeded import seeded
 
@@ -270,10 +271,11 @@ def test_names_are_taken_once_and_unknown_ones_are_listed():
 
 
 @pytest.mark.parametrize("module", [twins_module, *parts("twins").values()], ids=lambda module: module.__name__)
-def test_whoever_imports_twins_is_warned(module, monkeypatch):
-    monkeypatch.setattr(registry, "_TWINS", [])
-    with pytest.warns(UserWarning, match=f"{module.__name__} holds mechanisms that are broken on purpose"):
-        runpy.run_path(module.__file__)
+def test_whoever_imports_twins_is_warned(module):
+    """All of them come by the module that breaks games, which warns."""
+    assert f"from {breaking.__name__} import" in Path(module.__file__).read_text(encoding="utf-8")
+    with pytest.warns(UserWarning, match="makes mechanisms that are broken on purpose"):
+        runpy.run_path(breaking.__file__)
 
 
 @pytest.mark.slow

@@ -6,7 +6,6 @@ end of this one.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -31,11 +30,6 @@ from colonnade.testing.broken import (
     in_event,
     in_sampler,
     secret_coins,
-)
-
-warnings.warn(
-    "colonnade.testing.twins holds mechanisms that are broken on purpose; it is for tests only",
-    stacklevel=2,
 )
 
 Additive = TypeVar("Additive", SkellamRelease, DiscreteGaussianRelease)

@@ -13,13 +13,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from colonnade.errors import PrivacyError
-from colonnade.kinds.split.sensitivity import (
-    embeddings_mu_squared,
-    noise_deviation,
-    split_noise,
-    two_stage_mu_squared,
-)
+from colonnade.kinds.split.sensitivity import embeddings_mu_squared
 from colonnade.privacy.routes.gaussian import gaussian_epsilon, gaussian_mu
+from research.bounds import noise_deviation, split_noise, two_stage_mu_squared
 from research.formulas import classic_gaussian_sigma
 from tests.errors import raises
 

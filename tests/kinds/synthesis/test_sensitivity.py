@@ -13,11 +13,11 @@ from hypothesis import given, settings, strategies as st
 from colonnade.errors import PrivacyError
 from colonnade.kinds.synthesis.sensitivity import (
     mixture_sensitivity,
-    noise_ratio,
     responsibilities_square,
     vector_square,
 )
 from colonnade.privacy.routes.gaussian import gaussian_mu
+from research.bounds import noise_ratio
 from tests.errors import raises
 
 EXTRA = json.loads((Path(__file__).parents[2] / "privacy" / "vectors.json").read_text())["extra"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,11 +12,6 @@ from colonnade.kinds.glm.audit_messages import NewScores, Transcript
 from colonnade.kinds.glm.audit_times import StepsTaken
 from colonnade.randomness import Stream
 from colonnade.testing.broken import EVERY_EPOCH, HALF, in_sampler, quieter
-
-warnings.warn(
-    "colonnade.kinds.glm.audit_twins holds mechanisms that are broken on purpose; it is for tests only",
-    stacklevel=2,
-)
 
 _ANYTHING = 1e9
 _FAR = 30.0  # a score so large that clipping would change it, and so small that its exponential is a number

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 
 from colonnade.audit import register_twin
 from colonnade.kinds.pca.audit_directions import Products
 from colonnade.kinds.pca.audit_moments import Entries
 from colonnade.testing.broken import HALF, ONE_OWNER, TO_PARTY, as_analyst, in_sampler, one_owner, quieter
-
-warnings.warn(
-    "colonnade.kinds.pca.audit_twins holds mechanisms that are broken on purpose; it is for tests only",
-    stacklevel=2,
-)
 
 PCA_HALF = in_sampler(Entries, lambda s: quieter(s, 2))
 register_twin("pca", "analyst", HALF, PCA_HALF)

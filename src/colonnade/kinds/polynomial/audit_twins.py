@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
-
 from colonnade.audit import register_twin
 from colonnade.audit.samplers import Weighed
 from colonnade.testing.broken import ONE_OWNER, TO_PARTY, as_analyst, in_sampler, one_owner
-
-warnings.warn(
-    "colonnade.kinds.polynomial.audit_twins holds mechanisms that are broken on purpose; it is for tests only",
-    stacklevel=2,
-)
 
 register_twin("polynomial", "analyst", ONE_OWNER, in_sampler(Weighed, one_owner))
 register_twin("polynomial", "party", TO_PARTY, as_analyst)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -16,11 +15,6 @@ from colonnade.kinds.prediction.levels.task import Respondent
 from colonnade.privacy.noise.response import randomised_response
 from colonnade.randomness import Stream
 from colonnade.testing.broken import ONE_OWNER, in_sampler, one_owner
-
-warnings.warn(
-    "colonnade.kinds.prediction.audit_twins holds mechanisms that are broken on purpose; it is for tests only",
-    stacklevel=2,
-)
 
 
 @dataclass(frozen=True)

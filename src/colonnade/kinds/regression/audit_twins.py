@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 
 from colonnade.audit import register_twin
@@ -20,11 +19,6 @@ from colonnade.testing.broken import (
     one_owner,
     quieter,
     secret_coins,
-)
-
-warnings.warn(
-    "colonnade.kinds.regression.audit_twins holds mechanisms that are broken on purpose; it is for tests only",
-    stacklevel=2,
 )
 
 SQM_HALF = in_sampler(OpenedGradients, lambda s: quieter(s, 2))

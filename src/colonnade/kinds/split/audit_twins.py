@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -19,11 +18,6 @@ from colonnade.kinds.split.encoders import Encoder, OverRows, Trainable
 from colonnade.protocols.rounds import Draw
 from colonnade.randomness import Stream
 from colonnade.testing.broken import EVERY_EPOCH, HALF, TO_PARTY, as_analyst, charged_once, in_sampler, quieter
-
-warnings.warn(
-    "colonnade.kinds.split.audit_twins holds mechanisms that are broken on purpose; it is for tests only",
-    stacklevel=2,
-)
 
 _PEOPLE = 8
 _NEAR = 0.02  # how far apart the others are, in parts of the clip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,11 +23,6 @@ from colonnade.testing.broken import (
     one_owner,
     quieter,
     secret_coins,
-)
-
-warnings.warn(
-    "colonnade.kinds.synthesis.audit_twins holds mechanisms that are broken on purpose; it is for tests only",
-    stacklevel=2,
 )
 
 

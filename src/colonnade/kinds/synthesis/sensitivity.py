@@ -11,8 +11,7 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
-from colonnade.errors import PrivacyError
-from colonnade.privacy.sensitivity.exact import Real, Sensitivity, checked_whole, float_up, rational, root_up
+from colonnade.privacy.sensitivity.exact import Real, Sensitivity, checked_whole, rational
 
 
 def responsibilities_square(bits: int, slack: Real) -> int:
@@ -36,16 +35,3 @@ def mixture_sensitivity(
     """Sensitivity of the sums of ``weight r_k`` and ``r_k J_k`` over all components, ``dimension`` numbers in all."""
     row = vector_square(vector_bits, weight) + sum(vector_square(vector_bits, clip) for clip in clips)
     return Sensitivity.from_l2(responsibilities_square(bits, slack) * row, dimension)
-
-
-def noise_ratio(mu: float, releases: int, *, replace: bool = False, parties: int = 1, known: int = 0) -> float:
-    """Standard deviation over (add/remove) sensitivity so that all ``releases`` together are mu-Gaussian private.
-
-    An observer who knows ``known`` of ``parties`` equal shares sees less noise; a replaced row moves twice as far.
-    """
-    if not 0 <= known < checked_whole(parties, "the number of parties", 1):
-        raise PrivacyError("an observer who knows every share of the noise cannot be promised anything [PR094]")
-    if not 0 < mu < math.inf:
-        raise PrivacyError(f"mu must be positive and finite, not {mu} [PR095]")
-    square = Fraction(checked_whole(releases, "the number of releases", 1) * parties, parties - known)
-    return float_up(root_up((4 if replace else 1) * square / Fraction(mu) ** 2))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -12,11 +11,6 @@ from numpy.typing import NDArray
 from colonnade.audit import register_twin
 from colonnade.kinds.tables.audit_marginals import Cells, Codes
 from colonnade.testing.broken import HALF, ONE_OWNER, TO_PARTY, as_analyst, in_sampler, one_owner, quieter
-
-warnings.warn(
-    "colonnade.kinds.tables.audit_twins holds mechanisms that are broken on purpose; it is for tests only",
-    stacklevel=2,
-)
 
 
 @dataclass(frozen=True)
