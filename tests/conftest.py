@@ -26,7 +26,7 @@ from hypothesis import HealthCheck, settings
 
 from colonnade.errors import ColonnadeError
 from colonnade.randomness import Stream
-from tests.repeatable import repeat
+from tests.support.repeatable import repeat
 
 repeat()
 _ANY_SPEED: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "print_blob": True}
@@ -203,3 +203,51 @@ def in_threads(programs: Mapping[str, Callable[[dict[str, QueueLink]], Any]]) ->
 @pytest.fixture(name="in_threads", scope="session")
 def _in_threads() -> Callable[..., dict[str, Any]]:
     return in_threads
+
+
+@pytest.fixture(scope="session")
+def aligned() -> Callable[..., Any]:
+    """A federation that had to find its people first: ``aligned(tables, schemas, id)``."""
+    from tests.support.federations import aligned
+
+    return aligned
+
+
+@pytest.fixture(scope="session")
+def unaligned() -> Callable[..., Any]:
+    """Tables with people whom other parties lack."""
+    from tests.support.federations import unaligned
+
+    return unaligned
+
+
+@pytest.fixture
+def nearest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounding without coins."""
+    from tests.support import protocols
+
+    protocols.nearest(monkeypatch)
+
+
+@pytest.fixture
+def exact(monkeypatch: pytest.MonkeyPatch, nearest: None) -> None:
+    """Protocols without noise and without the coins of rounding, so that the sums can be compared."""
+    from tests.support import protocols
+
+    protocols.no_noise(monkeypatch)
+
+
+@pytest.fixture
+def trial(tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    """Study folders of bank, shop and clinic: ``trial(rows)``."""
+    from tests.support.studies import Trial
+
+    made: list[Trial] = []
+
+    def make(rows: int = 200, **kwargs: Any) -> Trial:
+        made.append(Trial(tmp_path / f"study{len(made)}", rows, **kwargs))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.clean_up()

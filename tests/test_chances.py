@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.chances import BY_CHANCE, CHANCES
+from tests.support.chances import BY_CHANCE, CHANCES
 
 ROOT = Path(__file__).parents[1]
 

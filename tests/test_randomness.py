@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from colonnade.randomness import Stream
-from tests.errors import raises
+from tests.support.errors import raises
 
 
 def test_bytes_written_into_an_array_are_the_next_ones(stream: Stream) -> None:

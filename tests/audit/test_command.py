@@ -13,7 +13,7 @@ from colonnade.audit import MOST_SAMPLES, games, registry, subjects
 from colonnade.audit.verdict import judge
 from colonnade.errors import StorageError, StudyError
 from colonnade.report.audit_plot import render_audit
-from tests.pages import Page
+from tests.support.pages import Page
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "three-organisations"
 FEW = ("--samples", "20000", "--seed", "1")

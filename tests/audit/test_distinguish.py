@@ -14,7 +14,7 @@ from colonnade.audit.distinguish import EPSILONS, _at_least, epsilon_lower_bound
 from colonnade.errors import PrivacyError
 from colonnade.privacy.routes.gaussian import gaussian_mu
 from research.bounds import gaussian_delta
-from tests.errors import raises
+from tests.support.errors import raises
 
 MU = gaussian_mu(1.0, 1e-5)
 

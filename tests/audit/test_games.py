@@ -27,7 +27,7 @@ from colonnade.protocols.moments import integers as moments
 from colonnade.protocols.moments.programs import reference
 from colonnade.protocols.moments.task import Moments
 from colonnade.tables import Schema, number
-from tests.errors import raises
+from tests.support.errors import raises
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

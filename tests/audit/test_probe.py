@@ -12,7 +12,7 @@ from colonnade.audit import Change, games, neighbours_in_ball, sensitivity_probe
 from colonnade.errors import PrivacyError
 from colonnade.privacy.sensitivity import moments_sensitivity, rounded_norm_squared
 from colonnade.protocols.moments.integers import OwnBlock, exact_gram
-from tests.errors import raises
+from tests.support.errors import raises
 
 
 def gram(rows):

@@ -53,9 +53,8 @@ from colonnade.wire import codec
 from tests.kinds.split.adaptive import stand_ins as adaptive_made
 from tests.kinds.split.embeddings import learners as embeddings
 from tests.kinds.synthesis.mixture import learners as mixture, starts
-
-from ..protocols import kit
-from ..protocols.kit import Array
+from tests.support import protocols as kit
+from tests.support.protocols import Array
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

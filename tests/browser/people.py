@@ -8,7 +8,7 @@ from typing import Any
 from playwright.sync_api import Browser, Page, expect
 
 from colonnade.study.console_part import Role
-from tests.standing.kit import Standing
+from tests.support.standing import Standing
 
 WIDTHS = (1280, 390)
 PATIENCE = 240_000.0

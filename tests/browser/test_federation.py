@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.standing.kit import HUB, PARTIES, Standing, standing
+from tests.support.standing import HUB, PARTIES, Standing, standing
 
 pytest.importorskip("playwright.sync_api", reason="no playwright: pip install 'colonnade[dev]'")
 from playwright.sync_api import expect

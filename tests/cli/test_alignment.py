@@ -16,7 +16,7 @@ from colonnade.cli import show
 from colonnade.cli.output import about, complain, speak_json
 from colonnade.errors import AlignmentError, DataError, IdentityError, PolicyError, StudyError
 from colonnade.study import PartyConfig, Study
-from tests.ports import free_port
+from tests.support.ports import free_port
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "three-organisations"
 PARTIES = ("bank", "shop", "clinic")

@@ -26,7 +26,7 @@ from colonnade.privacy import Ledger, Observer, SkellamRelease, Trust
 from colonnade.study import Study
 from colonnade.tables import Schema, population
 from colonnade.wire import Certificate
-from tests.ports import free_port
+from tests.support.ports import free_port
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "three-organisations"
 

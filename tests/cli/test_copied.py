@@ -19,9 +19,9 @@ from colonnade.errors import Interrupted
 from colonnade.study import Study, spec
 from colonnade.study.forks import Forks, spawned
 from colonnade.study.local import folder_of
-from tests.errors import raises
-from tests.study.conftest import Trial
 from tests.study.test_forks import PATIENCE, said_by
+from tests.support.errors import raises
+from tests.support.studies import Trial
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere every process is started anew")
 OWNERS = ("bank", "shop", "clinic")

@@ -11,7 +11,7 @@ import pytest
 
 from colonnade.cli import examples
 from colonnade.errors import StorageError
-from tests.errors import check_said, raises
+from tests.support.errors import check_said, raises
 
 ROOT = Path(__file__).parents[2]
 NAMES = sorted(page.parent.name for page in (ROOT / "examples").glob("*/README.md"))

@@ -25,7 +25,7 @@ from colonnade.privacy import Ledger
 from colonnade.study import Study
 from colonnade.tables import Schema
 from colonnade.wire import Identity
-from tests.errors import raises
+from tests.support.errors import raises
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "three-organisations"
 

@@ -14,7 +14,7 @@ import pytest
 from colonnade.errors import DataError, SchemaError, StorageError, StudyError
 from colonnade.models import Estimator
 from colonnade.models.predicted import Beside
-from tests.pages import Page
+from tests.support.pages import Page
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 PARTIES = ("bank", "shop", "clinic")

@@ -12,7 +12,7 @@ import pyarrow.parquet
 import pytest
 
 from colonnade.errors import DataError
-from tests.pages import Page
+from tests.support.pages import Page
 
 
 def people(rows: int, seed: int) -> pa.Table:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.standing.kit import descendants, environment, until
+from tests.support.standing import descendants, environment, until
 
 STUCK_SECONDS = 400.0
 LINK = re.compile(r"(https?://\S+/enter\?link=[0-9a-f]+)")

@@ -11,7 +11,7 @@ from colonnade.errors import DataError, FederationError, LedgerError, PolicyErro
 from colonnade.study import PartyConfig, Study
 from colonnade.study.spec import TRIAL
 from colonnade.tables import Schema
-from tests.errors import raises
+from tests.support.errors import raises
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from colonnade.console.guard import HEADERS
 from colonnade.console.serve import Served, serve
 from colonnade.errors import ConnectError
 from colonnade.study.console_part import ConsolePart
-from tests.errors import raises
+from tests.support.errors import raises
 
 from .kit import PAGES, Notebook
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from tests.ports import free_port
+from tests.support.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "three-organisations"

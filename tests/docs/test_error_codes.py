@@ -11,7 +11,7 @@ from colonnade import errors
 from colonnade.cli.output import complain
 from colonnade.disk.reading import short
 from colonnade.harmless import harmless
-from tests.errors import check_said, raises
+from tests.support.errors import check_said, raises
 from tools import error_codes
 
 WITHOUT = {

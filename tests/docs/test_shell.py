@@ -21,7 +21,7 @@ import pytest
 import typer
 
 from colonnade.cli.app import app
-from tests.ports import free_port
+from tests.support.ports import free_port
 
 from .book import ROOT, blocks, named, pages
 

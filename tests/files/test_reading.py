@@ -27,7 +27,7 @@ from colonnade.study.alignment.store import Store
 from colonnade.study.record import read_facts
 from colonnade.tables import Schema, draft_schema, read_table
 from colonnade.wire import Certificate, Identity
-from tests.errors import raises
+from tests.support.errors import raises
 
 from .mutations import DEEP
 from .subjects import FIXTURES

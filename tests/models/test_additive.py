@@ -18,7 +18,7 @@ from colonnade.models.federation import Roster
 from colonnade.protocols.lanes.lane import why_not
 from colonnade.protocols.moments import programs as moments
 from colonnade.tables import Schema, flag, number, read_table
-from tests.errors import raises
+from tests.support.errors import raises
 
 SCHEMAS = {
     "bank": Schema({"income": number(0, 10), "ill": flag()}),

@@ -13,7 +13,7 @@ from sklearn.metrics import brier_score_loss, log_loss, precision_score, recall_
 from colonnade.errors import DataError
 from colonnade.models.assessment import assess
 from colonnade.report.reliability import reliability_plot, roc_plot
-from tests.errors import raises
+from tests.support.errors import raises
 
 
 def made_up(rows=4000, slope=1.0, seed=1):

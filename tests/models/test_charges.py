@@ -11,7 +11,7 @@ from colonnade.errors import BudgetError, ColonnadeError, PrivacyError, StudyErr
 from colonnade.models.charges import Charges, Total
 from colonnade.privacy import Ledger, Observer, SkellamRelease, Statement, Trust
 from colonnade.privacy.observers import COORDINATOR
-from tests.errors import raises
+from tests.support.errors import raises
 
 TRUST = Trust(("bank", "shop", "clinic"), ("bank", "shop", "clinic"), 1)
 

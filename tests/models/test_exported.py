@@ -13,7 +13,7 @@ from colonnade.errors import DataError, StorageError, StudyError
 from colonnade.models.onnx_graph import Graph, encoded
 from colonnade.models.raw_encoder import RawEncoder
 from colonnade.tables import Schema, category, date, flag, number
-from tests.errors import raises
+from tests.support.errors import raises
 
 onnxruntime = pytest.importorskip("onnxruntime")
 

@@ -23,7 +23,7 @@ from colonnade import (
 from colonnade.errors import AlignmentError, CapacityError, ColonnadeError, DataError, StudyError
 from colonnade.tables.keys import Key, KeyColumn
 from colonnade.wire import Network
-from tests.errors import raises
+from tests.support.errors import raises
 
 PEOPLE = 60
 HELD = {"bank": range(0, 45), "shop": range(10, 60), "clinic": (*range(5, 30), *range(50, 60))}

@@ -17,7 +17,7 @@ from colonnade.errors import StudyError
 from colonnade.models import Estimator, registry
 from colonnade.models.files import ARRAYS, pack_arrays, packed, read_arrays, read_json, unpack_arrays, write_together
 from colonnade.models.registry import Kind
-from tests.errors import raises
+from tests.support.errors import raises
 
 HELD = {
     "components": np.random.default_rng(1).normal(size=(4, 7)),

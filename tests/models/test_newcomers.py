@@ -28,7 +28,7 @@ from colonnade import (
 from colonnade.errors import DataError, StudyError
 from colonnade.models.base import Estimator
 from colonnade.testing.seeded import seeded
-from tests.errors import raises
+from tests.support.errors import raises
 
 pd = pytest.importorskip("pandas")
 

@@ -32,7 +32,7 @@ from colonnade import (
 )
 from colonnade.errors import DataError, StudyError
 from colonnade.tables.dates import MONTHS
-from tests.errors import raises
+from tests.support.errors import raises
 
 PEOPLE = 2000
 BANK = Schema(

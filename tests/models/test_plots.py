@@ -35,8 +35,8 @@ from colonnade.models.pictures.estimated import digits, strongest
 from colonnade.models.predicted import JointScores
 from colonnade.pictures.look import LIGHT
 from colonnade.randomness import Stream
-from tests.errors import raises
 from tests.pictures.reading import colour, intervals, lengths, notes, written
+from tests.support.errors import raises
 
 SCHEMAS = {
     "bank": Schema({"age": number(18, 90), "married": flag()}),

@@ -8,7 +8,7 @@ from colonnade.errors import StudyError
 from colonnade.models import registry
 from colonnade.models.planner import Planner
 from colonnade.models.registry import Kind
-from tests.errors import raises
+from tests.support.errors import raises
 
 NEW = """
 from colonnade.models.registry import Kind

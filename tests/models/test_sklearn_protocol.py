@@ -34,8 +34,8 @@ from colonnade import (
 from colonnade.errors import StudyError
 from colonnade.kinds import KeptScores
 from colonnade.models import Estimator
-from tests.errors import raises
-from tests.pages import Page
+from tests.support.errors import raises
+from tests.support.pages import Page
 
 pd = pytest.importorskip("pandas")
 

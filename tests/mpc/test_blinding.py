@@ -10,7 +10,7 @@ import pytest
 from colonnade.errors import ProtocolError
 from colonnade.mpc.blinding import POINT_BYTES, Blind, Blinds, hashed
 from colonnade.randomness import Stream
-from tests.errors import raises
+from tests.support.errors import raises
 
 KEYS = [f"person {n}".encode() for n in range(300)]
 

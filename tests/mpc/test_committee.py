@@ -11,7 +11,7 @@ from colonnade.errors import PeerLost, ProtocolError, ShareError
 from colonnade.mpc import PRIMES, Committee, Hand, ResidueSystem, Shares
 from colonnade.mpc.shamir import complete, interpolate
 from colonnade.randomness import Stream, new_key
-from tests.errors import raises
+from tests.support.errors import raises
 
 from .conftest import make
 

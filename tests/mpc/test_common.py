@@ -14,7 +14,7 @@ from colonnade.mpc.common import CommonKeys, groups
 from colonnade.mpc.residues import FEW
 from colonnade.mpc.shamir import combine, interpolate
 from colonnade.randomness import Stream
-from tests.errors import raises
+from tests.support.errors import raises
 
 from .conftest import make
 

@@ -13,7 +13,7 @@ from colonnade.mpc.digests import digests
 from colonnade.mpc.keyvalue import Store, cells_for, stored
 from colonnade.mpc.subsets import Subsets
 from colonnade.randomness import Stream
-from tests.errors import raises
+from tests.support.errors import raises
 
 
 @settings(max_examples=60, deadline=None)

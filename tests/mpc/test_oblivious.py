@@ -15,7 +15,7 @@ from colonnade.mpc.oblivious.code import DISTANCE, MESSAGE, ROW_WORDS, WIDTH, Co
 from colonnade.mpc.oblivious.function import Asker, Holder, Listed, bits_of, new_secret, pieces
 from colonnade.mpc.oblivious.matrices import Pieces, columns_of, rows_of
 from colonnade.randomness import Stream
-from tests.errors import raises
+from tests.support.errors import raises
 
 ALL = function._ALL
 CONTEXT = function.context_of(b"a study", "bank", "shop")

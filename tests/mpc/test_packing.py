@@ -9,7 +9,7 @@ from colonnade.mpc import PRIMES, ResidueSystem
 from colonnade.mpc.packing import SMALL, pack, packed, unpack
 from colonnade.mpc.residues import CHUNK
 from colonnade.received import Message
-from tests.errors import raises
+from tests.support.errors import raises
 
 SYSTEM = ResidueSystem(PRIMES[:3])
 

@@ -10,7 +10,7 @@ from colonnade.mpc.parts import around, on_polynomial, split
 from colonnade.mpc.residues import CHUNK, FEW
 from colonnade.mpc.shamir import interpolate
 from colonnade.randomness import Stream
-from tests.errors import raises
+from tests.support.errors import raises
 
 from .conftest import make
 

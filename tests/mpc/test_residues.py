@@ -9,7 +9,7 @@ from scipy import stats
 from colonnade.errors import CapacityError, ShareError
 from colonnade.mpc.residues import BLOCK_ROWS, FEW, PRIMES, ResidueSystem, centred, reduce
 from colonnade.randomness import Stream
-from tests.errors import raises
+from tests.support.errors import raises
 
 systems = st.integers(1, 6).map(lambda k: ResidueSystem(PRIMES[:k]))
 

@@ -17,7 +17,7 @@ from colonnade.pictures.cells import Cell, Cells
 from colonnade.pictures.columns import Columns
 from colonnade.pictures.lines import Line, Lines
 from colonnade.pictures.look import DARK, LIGHT, Sheet
-from tests.errors import raises
+from tests.support.errors import raises
 
 from .reading import colour, intervals, lengths, notes, written
 

@@ -27,7 +27,7 @@ from colonnade.privacy.releases import Repeated
 from colonnade.privacy.routes import gaussian, renyi, transfer
 from colonnade.privacy.sensitivity import Sensitivity
 from research.bounds import gaussian_delta, rdp_to_delta, rdp_to_epsilon, skellam_rdp, zcdp_epsilon
-from tests.errors import raises
+from tests.support.errors import raises
 
 V: dict[str, Any] = json.loads((Path(__file__).parent / "vectors.json").read_text())
 ADD = Adjacency.ADD_REMOVE

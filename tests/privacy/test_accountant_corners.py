@@ -34,7 +34,7 @@ from colonnade.privacy.routes.losses import MOST_ROUNDS, LossDistribution
 from colonnade.privacy.routes.rounds import Rounds
 from colonnade.privacy.rows import rounded_up
 from colonnade.privacy.statement import Statement
-from tests.errors import raises
+from tests.support.errors import raises
 
 THREE = Trust(("a", "b", "c"), ("a", "b", "c"), 1)
 SKELLAM = SkellamRelease("x", tuple((name, Fraction(10)) for name in "abc"), 1, 100, 100, 200, 400)

@@ -20,7 +20,7 @@ from colonnade.privacy.routes.losses import LossDistribution
 from colonnade.privacy.routes.renyi import Renyi
 from colonnade.privacy.sensitivity import Sensitivity, moments_sensitivity, rounded_norm_squared
 from colonnade.privacy.statement import Statement
-from tests.errors import raises
+from tests.support.errors import raises
 
 VECTORS = json.loads((Path(__file__).parent / "vectors.json").read_text())
 THREE = Trust(("bank", "shop", "clinic"), ("bank", "shop", "clinic"), 1)

@@ -23,7 +23,7 @@ from colonnade.privacy.releases import (
     Repeated,
     SkellamRelease,
 )
-from tests.errors import raises
+from tests.support.errors import raises
 
 TRUST = Trust(("bank", "shop", "clinic"), ("bank", "shop", "clinic"), 1)
 BIG = 10**40 + 7

@@ -17,7 +17,7 @@ from colonnade.privacy.events import check_sources
 from colonnade.privacy.releases import DiscreteLaplaceRelease, PostProcessing, Repeated, SkellamRelease
 from colonnade.privacy.routes.losses import LossDistribution
 from colonnade.privacy.routes.rounds import Rounds, one_round
-from tests.errors import raises
+from tests.support.errors import raises
 
 THREE = Trust(("a", "b", "c"), ("a", "b", "c"), 1)
 SHARES = tuple((name, Fraction(10_000)) for name in THREE.owners)

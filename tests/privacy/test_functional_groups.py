@@ -15,7 +15,7 @@ from colonnade.errors import PrivacyError
 from colonnade.privacy.sensitivity.functional import Radii, grouped_l1, grouped_replace_l1
 from colonnade.privacy.sensitivity.moments import changed_columns_sensitivity, moments_sensitivity
 from research.functional import linear_party_l1
-from tests.errors import raises
+from tests.support.errors import raises
 
 EXTRA = json.loads((Path(__file__).parent / "vectors.json").read_text())["extra"]
 Groups = list[tuple[int, int]]

@@ -14,7 +14,7 @@ from scipy import stats
 from colonnade.errors import CapacityError, DataError, PrivacyError
 from colonnade.privacy.noise.grid import FLOAT_SLACK, Grid
 from colonnade.randomness import Stream
-from tests.errors import raises
+from tests.support.errors import raises
 
 reals = st.floats(-1e6, 1e6)
 bits = st.integers(0, 40)

@@ -19,7 +19,7 @@ from colonnade.privacy.accountant import epsilon
 from colonnade.privacy.events import NonPrivate, SkellamRelease, views
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.observers import Budget, Observer, Trust
-from tests.errors import raises
+from tests.support.errors import raises
 
 from .conftest import EVENT, TRUST as TWO
 

@@ -20,7 +20,7 @@ from colonnade.privacy.ledger.caps import Period, with_others
 from colonnade.privacy.ledger.groups import ALL_OTHERS, Sight
 from colonnade.privacy.ledger.people import People, Told
 from colonnade.privacy.observers import Budget, Observer, Trust, parse_budgets
-from tests.errors import raises
+from tests.support.errors import raises
 
 DELTA = 1e-5
 NOISE = Fraction(10**13)

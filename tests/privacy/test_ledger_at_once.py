@@ -14,7 +14,7 @@ import pytest
 from colonnade.errors import LedgerError
 from colonnade.privacy.ledger import Ledger, file
 from colonnade.privacy.ledger.file import at_once
-from tests.errors import raises
+from tests.support.errors import raises
 
 from .conftest import EVENT, TRUST
 

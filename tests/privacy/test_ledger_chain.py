@@ -17,7 +17,7 @@ from colonnade.errors import LedgerError
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.ledger.chain import GENESIS
 from colonnade.privacy.observers import Observer
-from tests.errors import raises
+from tests.support.errors import raises
 
 from .conftest import EVENT, TRUST
 

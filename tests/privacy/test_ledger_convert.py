@@ -15,7 +15,7 @@ from colonnade.errors import LedgerError
 from colonnade.privacy import Ledger
 from colonnade.privacy.ledger import convert as converting
 from colonnade.privacy.ledger.convert import convert
-from tests.errors import raises
+from tests.support.errors import raises
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "ledger"
 EARLIER = {1: "ledger-1.db", 2: "earlier-ledger.db"}

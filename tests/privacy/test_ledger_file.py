@@ -23,7 +23,7 @@ from colonnade.privacy.ledger.file import add, append
 from colonnade.privacy.ledger.layout import into_wal
 from colonnade.privacy.ledger.without import check_without_ledger
 from colonnade.privacy.observers import Budget, Observer
-from tests.errors import raises
+from tests.support.errors import raises
 
 from .conftest import EVENT, TRUST
 

@@ -16,7 +16,7 @@ from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.ledger.caps import Period, ahead, dates
 from colonnade.privacy.ledger.file import add, append
 from colonnade.privacy.observers import Budget, Observer
-from tests.errors import raises
+from tests.support.errors import raises
 
 from .conftest import EVENT, TRUST
 

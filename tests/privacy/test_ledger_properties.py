@@ -15,7 +15,7 @@ from colonnade.errors import LedgerError
 from colonnade.privacy.events import SkellamRelease
 from colonnade.privacy.ledger import Entry, Ledger
 from colonnade.privacy.observers import Observer, Trust
-from tests.errors import raises
+from tests.support.errors import raises
 
 NAMES = ("bank", "clinic", "insurer", "shop")
 OBSERVERS = [Observer.analyst(), Observer.coordinator(), *map(Observer.party, NAMES)]

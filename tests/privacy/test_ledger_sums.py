@@ -38,7 +38,7 @@ from colonnade.privacy.ledger.groups import Across, Sight, seen_by, seen_by_anyb
 from colonnade.privacy.ledger.people import Told
 from colonnade.privacy.ledger.sums import BLOCK, NEWEST, Sums
 from colonnade.privacy.observers import Adjacency, Budget, Observer, Trust, parse_budgets
-from tests.errors import raises
+from tests.support.errors import raises
 
 DELTA = 1e-5
 OWNERS = ("bank", "clinic", "shop")

@@ -35,7 +35,7 @@ from colonnade.privacy import (
 from colonnade.privacy.additive import LAPLACE, AdditiveNoise, Law
 from colonnade.privacy.observers import COORDINATOR, most_known
 from colonnade.privacy.rows import NO_GUARANTEE, PROVEN
-from tests.errors import raises
+from tests.support.errors import raises
 
 from .conftest import EVENT, TRUST as TWO
 

@@ -13,7 +13,7 @@ from colonnade.errors import CapacityError, PrivacyError
 from colonnade.privacy.noise import discrete_gaussian, discrete_laplace, discrete_laplace_share, skellam, strips
 from colonnade.randomness import Stream
 from research.bounds import share_of
-from tests.errors import raises
+from tests.support.errors import raises
 
 Samples = NDArray[np.int64]
 PASS, FAIL = 1e-4, 1e-9

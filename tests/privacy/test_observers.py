@@ -11,7 +11,7 @@ from colonnade.errors import PrivacyError
 from colonnade.privacy import DiscreteGaussianRelease, Repeated, Statement
 from colonnade.privacy.events import alike, view
 from colonnade.privacy.observers import Adjacency, Budget, Observer, Trust, parse_budgets
-from tests.errors import raises
+from tests.support.errors import raises
 
 TWO = Trust(("bank", "shop"), ("bank", "shop", "coordinator"), 1)
 FIVE = Trust(("a", "b", "c", "d", "e"), ("a", "b", "c", "d", "e"), 2)

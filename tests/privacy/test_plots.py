@@ -15,8 +15,8 @@ from colonnade.privacy.observers import Observer
 from colonnade.privacy.pictures import promises, spending
 from colonnade.privacy.rows import rounded_up
 from colonnade.privacy.statement import Statement
-from tests.errors import raises
 from tests.pictures.reading import lengths, notes, places, written
+from tests.support.errors import raises
 
 from .conftest import EVENT, TRUST
 

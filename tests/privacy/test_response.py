@@ -17,7 +17,7 @@ from scipy import stats
 from colonnade.errors import CapacityError, DataError, PrivacyError
 from colonnade.privacy.noise.response import _below, odds_for, randomised_response
 from colonnade.randomness import Stream
-from tests.errors import raises
+from tests.support.errors import raises
 
 VECTORS = json.loads((Path(__file__).parent / "vectors.json").read_text())["hdp_fm_afe"]["rr"]
 PASS, FAIL = 1e-4, 1e-9

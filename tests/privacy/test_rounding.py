@@ -14,7 +14,7 @@ from colonnade.privacy.noise.rounding import (
 )
 from colonnade.privacy.sensitivity.norms import conditional_norm_squared
 from colonnade.randomness import Stream
-from tests.errors import raises
+from tests.support.errors import raises
 
 
 def test_integers_stay(stream: Stream) -> None:

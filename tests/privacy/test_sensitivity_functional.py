@@ -23,7 +23,7 @@ from research.functional import (
     logistic_l1,
     logistic_party_l1,
 )
-from tests.errors import raises
+from tests.support.errors import raises
 
 VECTORS = json.loads((Path(__file__).parent / "vectors.json").read_text())
 FM, EXTRA = VECTORS["hdp_fm_afe"], VECTORS["extra"]

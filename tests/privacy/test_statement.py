@@ -13,7 +13,7 @@ from colonnade.privacy.observers import Adjacency, Observer, Trust
 from colonnade.privacy.releases import PoissonSampled, Repeated
 from colonnade.privacy.rows import NO_GUARANTEE, PROVEN, PUBLISHED, rounded_up
 from colonnade.privacy.statement import Statement
-from tests.errors import raises
+from tests.support.errors import raises
 
 from .conftest import EVENT, TRUST as TWO
 

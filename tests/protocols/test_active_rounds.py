@@ -23,9 +23,9 @@ from colonnade.mpc.shamir import interpolate
 from colonnade.protocols import proving
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.randomness import Stream
-from tests.errors import raises
+from tests.support import protocols as kit
+from tests.support.errors import raises
 
-from . import kit
 from .test_lost_seats import SwitchedOff, run, vanish_before_opening
 
 SEATINGS = [(3, 1), (4, 1), (5, 2), (7, 3)]

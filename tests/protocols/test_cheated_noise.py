@@ -19,9 +19,8 @@ from colonnade.kinds.prediction.scores.programs import Parts
 from colonnade.kinds.regression.gradients import programs as gradients
 from colonnade.kinds.tables.marginals import programs as marginals
 from colonnade.protocols.moments import programs as moments
-from tests.errors import raises
-
-from . import kit
+from tests.support import protocols as kit
+from tests.support.errors import raises
 
 Array = np.ndarray[Any, Any]
 

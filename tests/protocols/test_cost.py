@@ -14,8 +14,7 @@ from colonnade.protocols.cost import BASE_MEMORY, seconds_on_wire, seconds_per_c
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.wire import encode
-
-from . import kit
+from tests.support import protocols as kit
 
 ROWS = 5000  # so many that shares are packed
 MANY = {"rows_at_most": 10_000}

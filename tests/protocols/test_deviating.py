@@ -31,8 +31,7 @@ from colonnade.received import received
 from colonnade.tables import flag
 from colonnade.tables.columns import Number
 from colonnade.wire import Room
-
-from . import kit, malice
+from tests.support import malice, protocols as kit
 
 NUMBERS = {"slopes", "scores", "share", "opening", "levels", "embeddings", "weights"}
 

@@ -13,8 +13,7 @@ from colonnade.privacy import DiscreteGaussianRelease, Repeated
 from colonnade.privacy.events import innermost
 from colonnade.protocols.messages import told_event
 from colonnade.protocols.on_shares import OnShares
-
-from .kit import active, directions_task, gradients_task, marginals_task, moments_task
+from tests.support.protocols import active, directions_task, gradients_task, marginals_task, moments_task
 
 
 @pytest.mark.parametrize(("numbers", "square"), [(1, 1), (3, 7), (10, 4), (1000, 10**12)])

@@ -16,8 +16,7 @@ from colonnade.mpc import Shares
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.session import spare
-
-from .kit import (
+from tests.support.protocols import (
     directions_task,
     gradients_task,
     integers,

@@ -8,8 +8,7 @@ from itertools import groupby
 import pytest
 
 from colonnade.protocols.session import Played
-
-from . import malice
+from tests.support import malice
 
 SCENES = pytest.mark.parametrize("name", malice.SCENES)
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 from colonnade.errors import ProtocolError, without_code
 from colonnade.received import Array, Items, Message, Octets, OneOf, Real, Text, Truth, UpTo, Whole, received
 from colonnade.wire import codec
-from tests.errors import raises
+from tests.support.errors import raises
 
 
 class Kept:

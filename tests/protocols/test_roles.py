@@ -15,9 +15,8 @@ from colonnade.protocols.roles import COORDINATOR, Owner
 from colonnade.protocols.session import partners
 from colonnade.protocols.task import Playable
 from colonnade.wire import encode
-from tests.errors import raises
-
-from .kit import results
+from tests.support.errors import raises
+from tests.support.protocols import results
 
 SYSTEM = ResidueSystem(PRIMES[:1])
 NOBODY = Committee((), 0, SYSTEM)

@@ -6,7 +6,7 @@ import numpy as np
 
 from colonnade.errors import ProtocolError
 from colonnade.protocols.rounds import EarlyStop, NextNoise, Rounds
-from tests.errors import raises
+from tests.support.errors import raises
 
 
 def went(turns, every, last=None):

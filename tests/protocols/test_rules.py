@@ -14,7 +14,7 @@ from colonnade.mpc.fixed import functions, masks
 from colonnade.mpc.oblivious import function
 from colonnade.protocols import rules, vocabulary
 from colonnade.tables import days, normal, parse
-from tests.errors import check_said, raises
+from tests.support.errors import check_said, raises
 
 # Equal with every supported Python, numpy and pyarrow. Change a line only together with the rule: participants of
 # releases in which it differs refuse each other.

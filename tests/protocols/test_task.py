@@ -17,9 +17,8 @@ from colonnade.protocols.moments.integers import noise_share
 from colonnade.protocols.moments.task import Moments
 from colonnade.protocols.task import Adjustable, Priced, Task, check_complete
 from colonnade.randomness import KEY_BYTES, Stream
-from tests.errors import raises
-
-from .kit import LAWS, exchange_task, grouped_moments_task, kept_scores_task, moments_task
+from tests.support.errors import raises
+from tests.support.protocols import LAWS, exchange_task, grouped_moments_task, kept_scores_task, moments_task
 
 MOMENTS = moments_task()
 

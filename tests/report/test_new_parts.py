@@ -14,8 +14,7 @@ from colonnade.privacy import Ledger, SkellamRelease, Statement, Trust
 from colonnade.privacy.releases import RandomisedResponse
 from colonnade.report.glossary import WORDS, linked
 from colonnade.report.markup import Html
-
-from .conftest import make_model, make_run, make_statement, rendered
+from tests.support.reports import make_model, make_run, make_statement, rendered
 
 OWN = {
     "party": "bank",

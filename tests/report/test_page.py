@@ -22,10 +22,9 @@ from colonnade.report import write_report
 from colonnade.report.section import Section
 from colonnade.tables import Schema, category, flag, number
 from colonnade.tables.keys import Key
-from tests.errors import raises
-from tests.pages import Page
-
-from .conftest import COLUMNS, as_fitted, make_model, make_run, make_statement, rendered
+from tests.support.errors import raises
+from tests.support.pages import Page
+from tests.support.reports import COLUMNS, as_fitted, make_model, make_run, make_statement, rendered
 
 HOSTILE = "<script>alert(1)</script>\"'&amp;<img src=http://evil.example/x>"
 

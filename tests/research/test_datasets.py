@@ -10,8 +10,8 @@ import pytest
 from colonnade.errors import DatasetError
 from colonnade.tables import read_table
 from research.datasets import dataset_names, load_dataset
-from tests.errors import raises
-from tests.people import width_of
+from tests.support.errors import raises
+from tests.support.people import width_of
 
 SIZES = {
     "breast-cancer": (569, 30, 3),

@@ -22,7 +22,7 @@ from colonnade.errors import DatasetError
 from research.datasets import FETCHED, convert, fetch_dataset
 from research.datasets.fetch import fetch_file
 from research.datasets.sources import DataFile, Download, digest, matches, stored
-from tests.errors import raises
+from tests.support.errors import raises
 
 ADULT = b"39, State-gov, 77516, Bachelors, 13, Never-married, ?, Wife, White, Male, 2174, 0, 40, Cuba, %s\n"
 NAMES = b"age, workclass, fnlwgt\n"

@@ -14,7 +14,7 @@ import pytest
 
 from colonnade.errors import DatasetError
 from research.datasets import load_halves, picture_files
-from tests.errors import raises
+from tests.support.errors import raises
 
 
 def _png(pixels: np.ndarray, kinds: list[int]) -> bytes:

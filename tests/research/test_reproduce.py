@@ -30,8 +30,8 @@ from research.reproduce.command import reproduce
 from research.reproduce.options import Options
 from research.reproduce.page import render_reproduction
 from research.reproduce.results import CURATOR, NONE, PROVEN, PUBLISHED, Group, markdown, read_csv, write_csv
-from tests.errors import raises
-from tests.protocols.kit import gradients_task
+from tests.support.errors import raises
+from tests.support.protocols import gradients_task
 
 VECTORS = json.loads((Path(__file__).parents[1] / "privacy" / "vectors.json").read_text(encoding="utf-8"))["sqm"]
 

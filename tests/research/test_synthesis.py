@@ -17,7 +17,7 @@ from research.synthesis import command, table
 from research.synthesis.layouts import DATA, bench
 from research.synthesis.ours import WAYS, tables
 from research.synthesis.scores import Score, ideal, scored
-from tests.errors import raises
+from tests.support.errors import raises
 
 COLUMNS = {"adult": 15, "credit-default": 24, "acs-income": 11}
 

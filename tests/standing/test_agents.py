@@ -14,8 +14,7 @@ import pytest
 
 from colonnade.disk import writing
 from colonnade.models import Estimator
-
-from .organisations import PARTIES, Organisations
+from tests.support.organisations import PARTIES, Organisations
 
 TRIES = 5
 

@@ -18,9 +18,8 @@ from colonnade.standing import assess
 from colonnade.standing.children import Limits
 from colonnade.standing.proposing import proposal_of
 from colonnade.study import PartyConfig, Study
-from tests.errors import raises
-
-from .organisations import Organisations
+from tests.support.errors import raises
+from tests.support.organisations import Organisations
 
 
 @pytest.fixture(scope="module")

@@ -18,9 +18,8 @@ from colonnade.standing.children import Child, Limits, end_by_force, is_alive, w
 from colonnade.standing.outcome import outcome_of
 from colonnade.study import PartyConfig, Study
 from colonnade.study.forks import Forks
-from tests.errors import check_said, raises
-
-from .organisations import Organisations
+from tests.support.errors import check_said, raises
+from tests.support.organisations import Organisations
 
 PATIENCE = 120.0
 
@@ -35,7 +34,7 @@ def until(is_so: Callable[[], Any], what: str) -> None:
 @pytest.fixture(scope="module")
 def waiting(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A coordinator's command that waits for parties which never come."""
-    from tests.study.conftest import Trial
+    from tests.support.studies import Trial
 
     trial = Trial(tmp_path_factory.mktemp("trial") / "study", 50)
     return trial.file, trial.folder / "coordinator" / "coordinator.key"

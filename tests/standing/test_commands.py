@@ -22,8 +22,7 @@ from colonnade.standing.proposing import deadline_of, proposal_of
 from colonnade.study import PartyConfig
 from colonnade.study.forks import Forks
 from colonnade.wire import Identity
-
-from .organisations import Organisations
+from tests.support.organisations import Organisations
 
 Command = Callable[..., tuple[int, str, str]]
 PURPOSE = "<b>why</b>\x1b[31m"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.standing.kit import HUB, free_port, standing, until
+from tests.support.standing import HUB, free_port, standing, until
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))

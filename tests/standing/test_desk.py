@@ -16,7 +16,7 @@ from colonnade.standing.desk import Desk
 from colonnade.standing.federation import HubPart
 from colonnade.standing.proposal import Answer, Ended, Outcome, Withdrawal, id_of
 from colonnade.standing.verdict import FINAL
-from tests.errors import raises
+from tests.support.errors import raises
 
 from .club import NOON, Club, club
 

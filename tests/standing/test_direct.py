@@ -6,9 +6,8 @@ import json
 from pathlib import Path
 
 from colonnade.study.network import bytes_by_way
-from tests.ports import free_port
-
-from .kit import HUB, PARTIES, standing
+from tests.support.ports import free_port
+from tests.support.standing import HUB, PARTIES, standing
 
 
 def test_agents_pass_on_what_files_say_of_links(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from colonnade.errors import FederationError, IdentityError
 from colonnade.standing.federation import HubPart, Members, size_of
 from colonnade.standing.verdict import FINAL, STATES
 from colonnade.wire import Identity
-from tests.errors import raises
+from tests.support.errors import raises
 
 from .club import club, identity
 

@@ -16,7 +16,7 @@ from colonnade.standing.proposal import Outcome
 from colonnade.standing.service import DeskService
 from colonnade.standing.signed import seal, written
 from colonnade.standing.talk import files_in, heard, packed
-from tests.errors import raises
+from tests.support.errors import raises
 
 from .club import NOON, Club, club, identity
 from .test_desk import Talk

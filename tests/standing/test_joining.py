@@ -14,8 +14,8 @@ from colonnade.errors import FederationError
 from colonnade.standing.federation import Members
 from colonnade.standing.words import six_words, words
 from colonnade.study import PartyConfig
-from tests.errors import raises
-from tests.ports import free_port
+from tests.support.errors import raises
+from tests.support.ports import free_port
 
 
 def started(*said: object) -> subprocess.Popen[str]:

@@ -6,7 +6,7 @@ import os
 import signal
 from pathlib import Path
 
-from tests.standing.kit import HUB, standing, until
+from tests.support.standing import HUB, standing, until
 
 
 def test_a_check_that_was_killed_is_made_again(tmp_path: Path) -> None:

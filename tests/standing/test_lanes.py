@@ -19,12 +19,11 @@ from colonnade.standing.line import Line
 from colonnade.standing.proposing import deadline_of, proposal_of
 from colonnade.study.forks import Forks
 from colonnade.wire import Certificate, Identity
-from tests.ports import free_port
 from tests.study.lanes.conftest import Laned
 from tests.study.lanes.recovery import events_of
-
-from .kit import descendants
-from .organisations import PARTIES, Organisations
+from tests.support.organisations import PARTIES, Organisations
+from tests.support.ports import free_port
+from tests.support.standing import descendants
 
 TRIES = 5
 HUB = """

@@ -11,7 +11,7 @@ import pytest
 from colonnade.errors import OfficeError
 from colonnade.standing.office import Office
 from colonnade.standing.output import OUTPUT
-from tests.errors import raises
+from tests.support.errors import raises
 
 SOON = (datetime.now(UTC) + timedelta(days=1)).isoformat()
 PAST = (datetime.now(UTC) - timedelta(seconds=1)).isoformat()

@@ -14,7 +14,7 @@ from colonnade.standing.federation import Members
 from colonnade.standing.proposal import MOST_BYTES, MOST_PACKED, Answer, Outcome, Proposal, Withdrawal, id_of
 from colonnade.standing.signed import canonical, seal
 from colonnade.wire import Identity
-from tests.errors import raises
+from tests.support.errors import raises
 
 from .club import NOON, Club, club, study_text
 

@@ -11,7 +11,7 @@ from colonnade.errors import FederationError
 from colonnade.standing import desk as desks, pruning
 from colonnade.standing.filing import Filing
 from colonnade.standing.proposal import STUDY_FILE, Proposal
-from tests.errors import raises
+from tests.support.errors import raises
 
 from .club import Club, club
 from .test_desk import Talk

@@ -27,8 +27,8 @@ from colonnade.standing.signed import seal
 from colonnade.standing.talk import METHOD, SERVICE, files_in, heard, packed, studies_in, unpacked, with_files
 from colonnade.study.spec import is_party_file
 from colonnade.wire import Identity
-from tests.errors import raises
-from tests.ports import free_port
+from tests.support.errors import raises
+from tests.support.ports import free_port
 
 from .club import club
 

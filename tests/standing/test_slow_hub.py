@@ -20,9 +20,9 @@ from colonnade.standing.agent import Agent
 from colonnade.standing.fetched import Fetched
 from colonnade.standing.proposal import STUDY_FILE, Outcome, Proposal
 from colonnade.wire import Identity
+from tests.support.organisations import PARTIES, Organisations
 
 from .club import study_text
-from .organisations import PARTIES, Organisations
 
 UNKNOWN = "ab" * 16
 

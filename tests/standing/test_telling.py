@@ -13,7 +13,7 @@ from colonnade.errors import StudyError
 from colonnade.privacy.ledger.caps import Left
 from colonnade.standing import logs, traces
 from colonnade.standing.metrics import AgentMetrics, HubMetrics
-from tests.errors import raises
+from tests.support.errors import raises
 
 LOG = logging.getLogger("colonnade.standing.somewhere")
 

@@ -14,7 +14,7 @@ import pytest
 from colonnade.standing import keeper as keepers
 from colonnade.standing.desk import Running
 from colonnade.tidy import settle, tidy
-from tests.ports import free_port
+from tests.support.ports import free_port
 
 from .club import club
 

@@ -13,8 +13,7 @@ from colonnade.errors import FederationError
 from colonnade.standing.line import Line
 from colonnade.study.policy import PartyConfig
 from tests.docs.book import ROOT
-
-from .kit import HUB, PARTIES, Standing, standing, until
+from tests.support.standing import HUB, PARTIES, Standing, standing, until
 
 pytest.importorskip("prometheus_client")
 pytest.importorskip("opentelemetry.sdk")

@@ -19,9 +19,8 @@ from colonnade.study.alignment.section import KeyPart
 from colonnade.study.alignment.store import Store
 from colonnade.tables import Schema, number, read_table
 from colonnade.tables.keys import Key, KeyPlan
-from tests.errors import raises
-
-from .conftest import study_text
+from tests.support.errors import raises
+from tests.support.studies import study_text
 
 STUDY = study_text()
 ALIGN = '[align]\non = ["name", "born"]\n'

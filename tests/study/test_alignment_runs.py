@@ -11,8 +11,7 @@ import pytest
 from colonnade import PCA
 from colonnade.errors import NO_PART, AlignmentError, CapacityError
 from colonnade.study import Study
-
-from .conftest import Trial, outcomes, play
+from tests.support.studies import Trial, outcomes, play
 
 ROWS = 300
 HELD = ROWS * 19 // 20

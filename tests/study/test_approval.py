@@ -13,7 +13,7 @@ import pytest
 from colonnade.errors import NO_PART, BudgetError, PolicyError
 from colonnade.privacy import Ledger
 from colonnade.study import PartyConfig, run_party
-from tests.errors import raises
+from tests.support.errors import raises
 
 
 def asking(study):

@@ -14,7 +14,7 @@ from colonnade.study.engine import ray_connection
 from colonnade.study.engine.on_ray import OnRay
 from colonnade.study.engine.processes import Processes
 from colonnade.study.engine.ray_door import CERTIFICATES, check_guarded, is_loopback
-from tests.errors import raises
+from tests.support.errors import raises
 
 SHARED = {"spool": "/mnt/spool"}
 

@@ -26,8 +26,8 @@ from colonnade.study import PartyConfig, Study, local, run_local
 from colonnade.study.local import Child, first_cause
 from colonnade.study.run import _given_back
 from colonnade.wire import Hub, Identity
-from tests.errors import raises
-from tests.ports import free_port
+from tests.support.errors import raises
+from tests.support.ports import free_port
 
 OTHERS = ("coordinator", "shop", "clinic")
 

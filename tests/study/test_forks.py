@@ -191,7 +191,7 @@ def test_where_no_process_can_be_forked_one_is_started(monkeypatch: pytest.Monke
 @pytest.fixture(scope="module")
 def waiting(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """A command that waits for parties which never come."""
-    from tests.study.conftest import Trial
+    from tests.support.studies import Trial
 
     trial = Trial(tmp_path_factory.mktemp("trial") / "study", 50)
     key = trial.folder / "coordinator" / "coordinator.key"

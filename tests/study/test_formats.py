@@ -45,7 +45,7 @@ from colonnade.tables import Schema, number
 from colonnade.wire import Identity, envelope, packet, tls
 from colonnade.wire.codec import encode
 from colonnade.wire.offer import Offer
-from tests.errors import raises
+from tests.support.errors import raises
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 HELD = FIXTURES / "formats"

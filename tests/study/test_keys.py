@@ -11,7 +11,7 @@ from colonnade.errors import StudyError
 from colonnade.models import registry
 from colonnade.models.parameters import LIMITS_ROWS, NAMES_LABEL
 from colonnade.study.keys import keys_of, parse_task
-from tests.errors import raises
+from tests.support.errors import raises
 
 LEAST = {
     "pca": {},

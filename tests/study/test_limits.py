@@ -21,8 +21,7 @@ from colonnade.wire.packet import MAX_PACKET, Kind, Packet
 from colonnade.wire.stream import Inbox, Outbox
 from colonnade.wire.values import MAX_FRAME
 from colonnade.wire.watch import Limits
-
-from .conftest import study_text
+from tests.support.studies import study_text
 
 NEW = ("attempt", "handshake", "heartbeat", "stall", "excuse", "closing", "window", "backlog")
 SCHEMA = '[columns.{0}]\ntype = "number"\nlow = 0\nhigh = 1\n'

@@ -18,12 +18,11 @@ from colonnade.study.doctor import Check, examine
 from colonnade.study.local import folder_of
 from colonnade.study.network import NetworkPart, bytes_by_way
 from colonnade.wire.direct import Direct
-from tests import repeatable
-from tests.errors import raises
-from tests.ports import free_port
+from tests.support import repeatable
+from tests.support.errors import raises
+from tests.support.ports import free_port
+from tests.support.studies import play
 from tests.wire.conftest import Wire
-
-from .conftest import play
 
 
 class Fuse(Wire):

@@ -20,9 +20,8 @@ from colonnade.privacy.rows import rounded_up
 from colonnade.study import PartyConfig, Study, preflight
 from colonnade.study.local import folder_of
 from colonnade.tables import population
-from tests.errors import raises
-
-from .conftest import play, runnable_text, scatter
+from tests.support.errors import raises
+from tests.support.studies import play, runnable_text, scatter
 
 ROWS = 600
 PARTIES = ("bank", "shop", "clinic")

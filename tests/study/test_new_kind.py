@@ -42,7 +42,7 @@ from colonnade.report.markup import Html, tag
 from colonnade.report.section import Run, Section
 from colonnade.study import PartyConfig, Study, preflight, run_local
 from colonnade.tables import Schema, Table, number
-from tests.errors import raises
+from tests.support.errors import raises
 
 ROWS = 60
 

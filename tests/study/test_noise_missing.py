@@ -10,9 +10,8 @@ from colonnade.kinds.pca.model import PCA
 from colonnade.models.federation import Roster
 from colonnade.study import Study, preflight
 from colonnade.tables import Schema, number
-from tests.errors import raises
-
-from .conftest import study_text
+from tests.support.errors import raises
+from tests.support.studies import study_text
 
 SCHEMAS = {name: Schema({f"{name}x": number(0, 1), f"{name}y": number(-1, 1)}) for name in "abc"}
 TASK = 'kind = "pca"\nmethod = "moments"\nrows_at_most = 10_000\n'

@@ -14,9 +14,8 @@ from colonnade.privacy import PoissonSampled, Repeated, Statement
 from colonnade.study import Study, preflight
 from colonnade.study.plan import Amount, epsilons, least_rows, most_rounds
 from colonnade.tables import Schema, flag, number
-from tests.errors import raises
-
-from .conftest import study_text
+from tests.support.errors import raises
+from tests.support.studies import study_text
 
 BUDGET = "epsilon = { analyst = 1.0 }\n"
 TASK = """\

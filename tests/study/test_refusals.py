@@ -30,9 +30,8 @@ from colonnade.study.doctor import examine
 from colonnade.study.local import folder_of
 from colonnade.tables import Schema
 from colonnade.wire.channel import Channel
-from tests.errors import raises
-
-from .conftest import InThread, outcomes, runnable_text
+from tests.support.errors import raises
+from tests.support.studies import InThread, outcomes, runnable_text
 
 ROWS = 30
 PARTIES = ("bank", "shop", "clinic")

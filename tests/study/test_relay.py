@@ -22,10 +22,9 @@ from colonnade.study.spec import write_pins
 from colonnade.tables import Schema, number
 from colonnade.wire import Hub, Identity, dial
 from colonnade.wire.workers import WorkerKeys, introduce
-from tests.errors import raises
-from tests.ports import free_port
-
-from .conftest import study_text
+from tests.support.errors import raises
+from tests.support.ports import free_port
+from tests.support.studies import study_text
 
 
 @pytest.fixture

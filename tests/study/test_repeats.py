@@ -13,7 +13,7 @@ from colonnade.errors import PolicyError
 from colonnade.study import PartyConfig
 from colonnade.study.policy import ByDigest
 from colonnade.study.repeats import Earlier, check_repeat
-from tests.errors import raises
+from tests.support.errors import raises
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from colonnade import errors, versions
-from tests.errors import check_said
+from tests.support.errors import check_said
 
 DECOMPOSES = """
 from functools import partial

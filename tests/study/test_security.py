@@ -21,9 +21,8 @@ from colonnade.study.doctor import examine
 from colonnade.study.local import folder_of
 from colonnade.study.record import read_facts
 from colonnade.tables import Schema, flag, number
-from tests.errors import raises
-
-from .conftest import play, study_text
+from tests.support.errors import raises
+from tests.support.studies import play, study_text
 
 OWNERS = ("a", "b", "c")
 SCHEMAS = {name: Schema({f"{name}x": number(0, 1), f"{name}y": number(-1, 1)}) for name in OWNERS}

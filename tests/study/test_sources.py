@@ -22,8 +22,8 @@ from colonnade.errors import DataError
 from colonnade.tables import reading
 from colonnade.tables.cells import OnDisk
 from colonnade.tables.sources import stores
-from tests.errors import raises
-from tests.servers import PASSWORD, azure, google, postgresql, s3
+from tests.support.errors import raises
+from tests.support.servers import PASSWORD, azure, google, postgresql, s3
 
 SCHEMA = Schema({"age": number(0, 100), "city": category(["A", "B"], missing="none")}, description="people")
 

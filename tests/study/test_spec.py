@@ -25,9 +25,8 @@ from colonnade.study.run import _reservation, public_facts
 from colonnade.study.spec import write_pins
 from colonnade.tables import Schema, date, number
 from colonnade.wire import Certificate, Identity, certificates
-from tests.errors import raises
-
-from .conftest import study_text
+from tests.support.errors import raises
+from tests.support.studies import study_text
 
 GOOD = study_text() + 'columns = ["y"]\n'
 PARTY = """\

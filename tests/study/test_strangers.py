@@ -16,9 +16,9 @@ from colonnade.cli.approve import Question
 from colonnade.cli.output import speak_json
 from colonnade.study import Study, run_party
 from colonnade.study.doctor import examine
-from tests.errors import raises
+from tests.support.errors import raises
+from tests.support.studies import outcomes, runnable_text
 
-from .conftest import outcomes, runnable_text
 from .test_refusals import PCA, ROWS, World
 
 BUDGET = "[budget]\nepsilon = 5.0\n"

@@ -8,7 +8,7 @@ from colonnade.errors import StudyError
 from colonnade.models.design import owner_of
 from colonnade.study import Study
 from colonnade.tables import Schema, flag, number
-from tests.errors import raises
+from tests.support.errors import raises
 
 TAIL = """
 [coordinator]

@@ -12,7 +12,7 @@ from hypothesis import given, settings, strategies as st
 from colonnade.errors import DataError, SchemaError
 from colonnade.tables import Schema, Table, category, flag, number, read_table
 from colonnade.tables.centred import Centred, Norm
-from tests.errors import raises
+from tests.support.errors import raises
 
 COLUMNS = {
     "age": number(0, 100),

@@ -11,7 +11,7 @@ from colonnade.errors import DataError, SchemaError
 from colonnade.randomness import Stream
 from colonnade.tables import Number, Schema, category, encode_columns, flag, number, read_table
 from colonnade.tables.coding import Coding, coding_of, decode_codes, joint_names
-from tests.errors import raises
+from tests.support.errors import raises
 
 PEOPLE = Schema(
     {

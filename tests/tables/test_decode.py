@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 from colonnade.errors import DataError, SchemaError
 from colonnade.randomness import Stream
 from colonnade.tables import Number, Schema, category, decode, encode_columns, flag, number
-from tests.errors import raises
+from tests.support.errors import raises
 
 BASE = Schema({"age": number(0, 100), "city": category(["A", "B"], missing="none"), "smoker": flag()})
 

@@ -8,7 +8,7 @@ import pytest
 
 from colonnade.errors import DataError, SchemaError
 from colonnade.tables import Schema, draft_schema, read_table
-from tests.errors import raises
+from tests.support.errors import raises
 
 CSV = """person_id,income,city,smoker,note,empty,ratio
 007,73519,A,yes,one,,0.25

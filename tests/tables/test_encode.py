@@ -13,7 +13,7 @@ from colonnade.errors import DataError, SchemaError
 from colonnade.tables import Schema, category, decode_number, encode_columns, flag, number
 from colonnade.tables.encode import encode_column
 from colonnade.tables.parse import Place
-from tests.errors import raises
+from tests.support.errors import raises
 
 BASE = Schema({"age": number(0, 100), "city": category(["A", "B"]), "smoker": flag()})
 

@@ -12,7 +12,7 @@ from colonnade import Party, Schema, category, flag, number, read_table
 from colonnade.errors import DataError, SchemaError
 from colonnade.tables import draft_schema
 from colonnade.tables.formats import TextFormat
-from tests.errors import raises
+from tests.support.errors import raises
 
 GERMAN = "person_id;größe;stadt;neu\r\nä1;1,75;Köln;ja ist\r\nß2;1,8;Ulm;nein\r\nü3;-2,5e-1;Köln;nein\r\n"
 COLUMNS = {"größe": number(-1, 3), "stadt": category(["Köln", "Ulm"])}

@@ -6,7 +6,7 @@ from hypothesis import given, strategies as st
 
 from colonnade.errors import SchemaError
 from colonnade.tables import Column, Schema, category, flag, number, violations
-from tests.errors import raises
+from tests.support.errors import raises
 
 COLUMNS: dict[str, Column] = {
     "age": number(0, 120, whole=True, missing="none"),

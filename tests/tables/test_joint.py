@@ -22,7 +22,7 @@ from colonnade.tables import (
     number,
     violations,
 )
-from tests.errors import raises
+from tests.support.errors import raises
 
 SCHEMAS = {
     "bank": Schema(

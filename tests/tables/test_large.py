@@ -26,7 +26,7 @@ from colonnade.tables.cells import OnDisk, regrouped
 from colonnade.tables.ids import Ids, packed
 from colonnade.tables.spill import Spill
 from colonnade.tables.table import Table
-from tests.errors import raises
+from tests.support.errors import raises
 
 SCHEMA = Schema(
     {"age": number(0, 100), "city": category(["A", "B"], missing="none"), "smoker": flag()}, description="people"

@@ -13,7 +13,7 @@ from hypothesis import given, settings, strategies as st
 from colonnade.errors import DataError
 from colonnade.tables import Schema, category, encode_columns, flag, number, read_table
 from colonnade.tables.centred import Centred
-from tests.errors import raises
+from tests.support.errors import raises
 
 MAPPED = [
     (number(0, 10), ["1", "many"], [0.0]),

@@ -20,7 +20,7 @@ from colonnade.tables import Query, Schema, category, files, number, read_table
 from colonnade.tables.sources.memory import plain_batch, plain_type
 from colonnade.tables.sources.opening import opened
 from colonnade.tables.sources.stores import holds_rows, shown
-from tests.errors import raises
+from tests.support.errors import raises
 
 SCHEMA = Schema({"age": number(0, 100, missing=50)}, description="people")
 HEAD = "person_id,age\n"

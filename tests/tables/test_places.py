@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from colonnade.errors import DataError
 from colonnade.tables import Key, KeyPlan, Places, Schema, Spread, Table, flag, number, read_table
 from colonnade.tables.centred import Centred
-from tests.errors import raises
+from tests.support.errors import raises
 
 SCHEMA = Schema({"age": number(0, 100), "smoker": flag()})
 TOKEN = bytes(16)

@@ -7,7 +7,7 @@ import numpy as np
 
 from colonnade.errors import DatasetError
 from colonnade.tables import Schema, population, read_table
-from tests.errors import raises
+from tests.support.errors import raises
 
 
 def test_same_seed_same_people() -> None:

@@ -9,7 +9,7 @@ from hypothesis import assume, given, strategies as st
 
 from colonnade.errors import SchemaError
 from colonnade.tables import Column, Schema, category, flag, number
-from tests.errors import raises
+from tests.support.errors import raises
 
 PEOPLE = Schema(
     {

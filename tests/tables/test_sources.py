@@ -32,7 +32,7 @@ from colonnade.tables.sources.opening import opened
 from colonnade.tables.sources.stored import StoredFile
 from colonnade.tables.sources.stores import check_address, matcher
 from colonnade.tables.survey import survey
-from tests.errors import raises
+from tests.support.errors import raises
 
 SCHEMA = Schema({"age": number(0, 100), "city": category(["A", "B"], missing="none")}, description="people")
 PARTY = """\

@@ -27,7 +27,7 @@ from colonnade.tables.cells import InMemory, OnDisk
 from colonnade.tables.encode import Misfits
 from colonnade.tables.keys import Duplicates
 from colonnade.tables.spool import Gathered, Spool, copying, gather, partitions, room, split
-from tests.errors import raises
+from tests.support.errors import raises
 
 SCHEMA = Schema(
     {

@@ -18,7 +18,7 @@ from colonnade.tables import Key, KeyColumn, KeyPlan, Query, Schema, Table, cate
 from colonnade.tables.encode import Misfits, Report
 from colonnade.tables.keys import Duplicates
 from colonnade.tables.spool import Gathered, Spool, copying, gather, partitions
-from tests.errors import raises
+from tests.support.errors import raises
 
 SPREAD = Partitions(4, bytes(range(32)))
 NUMBERS = ["1", " 2.50 ", "-0", "1e3", ".5", "5.", "+7", "1e999", "", "NA", "nan", "inf", "1,5", "1 000", "x", "007"]

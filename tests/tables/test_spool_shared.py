@@ -31,7 +31,7 @@ from colonnade.tables.spool import Spool, copying, gather, partitions, repeated
 from colonnade.tables.spool.chores import Chore, Hands, all_done
 from colonnade.tables.spool.fingerprints import Fingerprints
 from colonnade.tables.spool.room import Room, whole
-from tests.errors import check_said, raises
+from tests.support.errors import check_said, raises
 
 SCHEMA = Schema({"age": number(0, 99, missing="none"), "ill": flag(missing=False)})
 PLAN = KeyPlan((Key("person_id"),))

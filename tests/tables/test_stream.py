@@ -14,7 +14,7 @@ from colonnade.tables import Schema, files, number, read_table
 from colonnade.tables.formats import TextFormat
 from colonnade.tables.sources.opening import opened as source_of
 from colonnade.tables.stream import TextStream
-from tests.errors import raises
+from tests.support.errors import raises
 
 SCHEMA = Schema({"age": number(0, 100)})
 CELLS = st.text(st.sampled_from('ab"\n\r,; é😀'), max_size=4)

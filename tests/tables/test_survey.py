@@ -9,7 +9,7 @@ import pytest
 from colonnade.errors import DataError
 from colonnade.tables import Schema, category, date, flag, number, read_table
 from colonnade.tables.survey import BARS, Survey, says, survey
-from tests.errors import raises
+from tests.support.errors import raises
 
 SCHEMA = Schema(
     {

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from colonnade.errors import DataError, SchemaError
 from colonnade.tables import Schema, category, flag, number, read_table
-from tests.errors import raises
+from tests.support.errors import raises
 
 SCHEMA = Schema({"age": number(0, 100), "city": category(["A", "B"]), "smoker": flag()})
 CSV = "note,person_id,smoker,city,age\nx,007,yes,B,0\ny,010,0,A,50\nz,0001,TRUE,A,100\n"

@@ -16,7 +16,7 @@ import pytest
 from colonnade.wire import Certificate, Endpoint, Hub, Identity, Room, RoomPlace, dial
 from colonnade.wire.direct import Direct
 from colonnade.wire.envelope import names
-from tests.ports import free_port
+from tests.support.ports import free_port
 
 from .switchboard import Switchboard
 

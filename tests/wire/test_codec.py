@@ -13,7 +13,7 @@ from colonnade.errors import ProtocolError
 from colonnade.wire import codec
 from colonnade.wire.codec import decode, encode
 from colonnade.wire.values import MAGIC, MAX_DEPTH, MAX_FRAME, MAX_VALUES, Reader, Writer
-from tests.errors import raises
+from tests.support.errors import raises
 
 DTYPES = ["?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8"]
 

@@ -13,7 +13,7 @@ import pytest
 from colonnade.errors import ConnectError, IdentityError, PeerLost, PeerStopped, ProtocolError
 from colonnade.wire import Channel, Endpoint, Identity
 from colonnade.wire.packet import Kind, unpack
-from tests.errors import raises
+from tests.support.errors import raises
 
 
 def test_messages_arrive_in_order(world: Any) -> None:

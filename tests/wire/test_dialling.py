@@ -14,7 +14,7 @@ import pytest
 from colonnade.errors import ColonnadeError, ConnectError, PeerLost
 from colonnade.wire import Hub, Identity, dial, hub_carrier
 from colonnade.wire.watch import Limits
-from tests.errors import raises
+from tests.support.errors import raises
 
 FOR_EVER = 60.0
 """Seconds after which a dial that should take two counts as one that never ends."""

@@ -14,7 +14,7 @@ from colonnade.wire import Endpoint, Identity
 from colonnade.wire.channel import _LENGTH
 from colonnade.wire.packet import Kind
 from colonnade.wire.watch import PROGRESS, Limits, Watch
-from tests.errors import raises
+from tests.support.errors import raises
 
 from .switchboard import Switchboard
 

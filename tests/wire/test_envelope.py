@@ -17,7 +17,7 @@ from colonnade.wire.circle import Connection
 from colonnade.wire.hub_carrier import _bundles, _HubCarrier
 from colonnade.wire.post import Post
 from colonnade.wire.watch import Limits
-from tests.errors import raises
+from tests.support.errors import raises
 
 packets = st.binary(max_size=40).map(lambda body: envelope.prefix("bank", "shop") + body)
 

@@ -21,7 +21,7 @@ from colonnade.wire.hub_carrier import _Line
 from colonnade.wire.packet import MAX_PACKET, Kind, Packet, pack
 from colonnade.wire.stream import FloodError, Inbox, Outbox
 from colonnade.wire.watch import Limits
-from tests.errors import raises
+from tests.support.errors import raises
 
 MB = 1 << 20
 NAMES = ("bank", "coordinator", "shop")

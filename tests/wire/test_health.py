@@ -11,7 +11,7 @@ import pytest
 from colonnade.errors import ConnectError
 from colonnade.wire import Hub, Identity, Service
 from colonnade.wire.hub_carrier import open_channel
-from tests.errors import raises
+from tests.support.errors import raises
 
 health_pb2 = pytest.importorskip("grpc_health.v1.health_pb2")
 health_pb2_grpc = pytest.importorskip("grpc_health.v1.health_pb2_grpc")

@@ -17,7 +17,7 @@ import pytest
 
 from colonnade.errors import ConnectError, IdentityError, PeerLost
 from colonnade.wire import Certificate, Hub, Identity, certificates, dial, hub_probe, probe, tls
-from tests.errors import raises
+from tests.support.errors import raises
 
 NAMES = ("bank", "coordinator", "shop")
 

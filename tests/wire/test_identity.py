@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 
 from colonnade.errors import IdentityError
 from colonnade.wire import Certificate, Identity
-from tests.errors import raises
+from tests.support.errors import raises
 
 
 def test_files_round_trip(tmp_path: Path) -> None:

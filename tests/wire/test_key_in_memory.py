@@ -16,7 +16,7 @@ import pytest
 from colonnade.errors import IdentityError
 from colonnade.wire import Hub, Identity, dial
 from colonnade.wire.identity import load_key
-from tests.errors import raises
+from tests.support.errors import raises
 
 AGAIN_AND_AGAIN = """
 import sys

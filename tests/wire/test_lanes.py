@@ -27,7 +27,7 @@ from colonnade.wire.packet import MAX_PACKET
 from colonnade.wire.quota import UNLIMITED, Account, Refusal
 from colonnade.wire.rooms import LaneLimits, Rooms
 from colonnade.wire.workers import Admission, WorkerKeys, introduce
-from tests.errors import raises
+from tests.support.errors import raises
 
 NAMES = ("bank", "clinic", "coordinator", "shop")
 TOPIC = b"digest of a study"

@@ -30,8 +30,8 @@ from colonnade.wire.offer import (
     is_address,
 )
 from colonnade.wire.packet import Kind, unpack
-from tests.errors import raises
-from tests.ports import free_port
+from tests.support.errors import raises
+from tests.support.ports import free_port
 
 from .conftest import LinkWorld
 

@@ -22,7 +22,7 @@ from colonnade.wire.packet import MAX_PACKET, Kind, pack
 from colonnade.wire.quota import Bucket
 from colonnade.wire.services import pieces
 from colonnade.wire.watch import Limits
-from tests.errors import raises
+from tests.support.errors import raises
 
 MB = 1 << 20
 NAMES = ("bank", "clinic", "coordinator", "gym", "shop")

@@ -13,7 +13,7 @@ import pytest
 
 from colonnade.errors import ConnectError, IdentityError, PeerLost, PeerStopped, ProtocolError, StudyError
 from colonnade.wire import Network, Room
-from tests.errors import raises
+from tests.support.errors import raises
 
 
 def test_whoever_is_not_named_has_no_place() -> None:

@@ -19,7 +19,7 @@ from colonnade.wire.packet import MAX_PACKET
 from colonnade.wire.quota import UNLIMITED, Account, Refusal
 from colonnade.wire.rooms import LaneLimits, Rooms
 from colonnade.wire.workers import WorkerKeys, introduce
-from tests.errors import raises
+from tests.support.errors import raises
 
 from .test_lanes import closed, talk, until_open
 

@@ -15,7 +15,7 @@ import pytest
 from colonnade.errors import ConnectError, IdentityError, ProtocolError
 from colonnade.wire import Caller, Certificate, Endpoint, Hub, Identity, Service, dial, register
 from colonnade.wire.quota import Memory
-from tests.errors import raises
+from tests.support.errors import raises
 
 NAMES = ("bank", "clinic", "coordinator", "shop")
 ROOMS = ("one.1", "two.1")

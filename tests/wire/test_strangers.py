@@ -21,7 +21,7 @@ from colonnade.errors import ConnectError
 from colonnade.wire import Hub, Identity, dial, strangers
 from colonnade.wire.door import Door, _listeners
 from colonnade.wire.strangers import Crowd, Stranger, begins_tls, neighbourhood, places_for_lanes, places_for_strangers
-from tests.errors import raises
+from tests.support.errors import raises
 
 DESCRIPTORS = 256
 NAMES = ("bank", "coordinator", "shop")

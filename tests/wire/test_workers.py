@@ -21,7 +21,7 @@ from colonnade.errors import IdentityError
 from colonnade.wire import Identity, certificates, workers
 from colonnade.wire.lanes import is_lane, lane_room, lane_topic
 from colonnade.wire.workers import LONGEST, MOST_BYTES, Introduction, WorkerKeys, check_introduction, introduce
-from tests.errors import raises
+from tests.support.errors import raises
 
 TOPIC = b"digest of a study"
 

@@ -15,7 +15,7 @@ from colonnade.errors import DataError, StudyError
 from colonnade.models.federation import Roster
 from colonnade.models.newcomers import same_people
 from colonnade.tables import Schema
-from tests.pages import Page
+from tests.support.pages import Page
 
 NUMBER = '[columns.{}]\ntype = "number"\nlow = 0\nhigh = 1\n'
 FEW = ("--shadows", 8)

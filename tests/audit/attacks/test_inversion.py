@@ -11,8 +11,8 @@ from colonnade.audit.attacks import Views, invert
 from colonnade.audit.attacks.inversion import recognised
 from colonnade.errors import DataError, StudyError
 from colonnade.report.attacks import render_attack
-from tests.errors import raises
-from tests.pages import Page
+from tests.support.errors import raises
+from tests.support.pages import Page
 
 SHAPE = (8, 6)
 

@@ -12,8 +12,8 @@ from colonnade.audit.attacks import Returned, infer_labels
 from colonnade.audit.attacks.labels import matched
 from colonnade.errors import DataError
 from colonnade.report.attacks import render_attack
-from tests.errors import raises
-from tests.pages import Page
+from tests.support.errors import raises
+from tests.support.pages import Page
 
 WIDTH = 12
 

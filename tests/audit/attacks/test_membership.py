@@ -24,7 +24,7 @@ from colonnade.errors import DataError, StudyError
 from colonnade.models.federation import Roster
 from colonnade.models.newcomers import same_people
 from colonnade.tables import Schema
-from tests.errors import raises
+from tests.support.errors import raises
 
 
 def schema(names, label=""):

@@ -8,7 +8,7 @@ import pytest
 from colonnade.audit.attacks import psnr, ssim
 from colonnade.audit.attacks.pictures import as_pictures
 from colonnade.errors import DataError
-from tests.errors import raises
+from tests.support.errors import raises
 
 
 def by_hand(first, second, side, span):

@@ -24,7 +24,7 @@ from colonnade.privacy.noise import discrete_gaussian
 from colonnade.privacy.sensitivity import root_up
 from colonnade.protocols.rows import Block
 from colonnade.tables import flag, number
-from tests.protocols.kit import exchange_task
+from tests.support.protocols import exchange_task
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

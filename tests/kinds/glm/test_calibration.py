@@ -16,7 +16,7 @@ from colonnade.kinds.glm.model import GLM
 from colonnade.models.assessment import assess
 from colonnade.randomness import Stream
 from colonnade.testing.seeded import seeded
-from tests.errors import raises
+from tests.support.errors import raises
 
 pd = pytest.importorskip("pandas")
 

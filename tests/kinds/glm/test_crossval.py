@@ -12,7 +12,7 @@ from colonnade.kinds.glm import crossval
 from colonnade.kinds.glm.crossval import CrossValidation, cross_validate
 from colonnade.models.metrics import accuracy, area, explained
 from colonnade.protocols.roles import Role
-from tests.errors import raises
+from tests.support.errors import raises
 
 pd = pytest.importorskip("pandas")
 

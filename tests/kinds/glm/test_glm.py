@@ -30,7 +30,7 @@ from colonnade.kinds.glm.model import GLM
 from colonnade.models import Estimator, Roster
 from colonnade.privacy.additive import AdditiveNoise
 from colonnade.protocols.messages import NOISE_UNIT
-from tests.errors import raises
+from tests.support.errors import raises
 
 pd = pytest.importorskip("pandas")
 

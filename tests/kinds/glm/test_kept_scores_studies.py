@@ -21,8 +21,8 @@ from colonnade.privacy import Ledger, Observer
 from colonnade.study import PartyConfig, Study, preflight, run_coordinator, run_party
 from colonnade.study.local import folder_of, run_local
 from colonnade.tables.centred import Centred
-from tests.errors import raises
-from tests.study.conftest import InThread, outcomes, people_of, play, runnable_text
+from tests.support.errors import raises
+from tests.support.studies import InThread, outcomes, people_of, play, runnable_text
 
 ROWS, NEW = 120, 40
 PARTIES = ("bank", "shop")

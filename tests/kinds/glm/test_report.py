@@ -10,8 +10,8 @@ from colonnade.kinds.glm.model import GLM
 from colonnade.models import Roster
 from colonnade.privacy.rows import rounded_up
 from colonnade.tables import population
-from tests.pages import Page
-from tests.report.conftest import make_run, rendered
+from tests.support.pages import Page
+from tests.support.reports import make_run, rendered
 
 PARTIES = ("bank", "shop", "clinic")
 

@@ -19,7 +19,7 @@ from colonnade.kinds.glm.sensitivity_alternating import (
     passive_fits_squared,
     passive_fits_weights,
 )
-from tests.errors import raises
+from tests.support.errors import raises
 
 Array = np.ndarray[Any, Any]
 MANY, ROUNDS = 250, 3

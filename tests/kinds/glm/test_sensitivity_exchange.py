@@ -14,7 +14,7 @@ from colonnade.kinds.glm.sensitivity_exchange import Exchange, active_squared, p
 from colonnade.privacy.routes.gaussian import gaussian_mu
 from research import formulas as published
 from research.bounds import closed_form_squared, logistic_own_slope
-from tests.errors import raises
+from tests.support.errors import raises
 
 VECTORS = json.loads((Path(__file__).parents[2] / "privacy" / "vectors.json").read_text())["hdp_fm_afe"]["hdp"]
 Array = np.ndarray[Any, Any]

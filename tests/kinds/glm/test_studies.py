@@ -25,8 +25,8 @@ from colonnade.models import Estimator
 from colonnade.privacy import Ledger, Observer
 from colonnade.study import PartyConfig, Study, preflight, run_coordinator, run_party
 from colonnade.study.local import folder_of
-from tests.errors import raises
-from tests.study.conftest import InThread, outcomes, people_of, play, runnable_text, scatter
+from tests.support.errors import raises
+from tests.support.studies import InThread, outcomes, people_of, play, runnable_text, scatter
 
 ROWS = 120
 PARTIES = ("bank", "shop")

@@ -11,7 +11,7 @@ from colonnade.kinds.pca.model import published, top_eigenvectors
 from colonnade.models.estimates import Estimate
 from colonnade.models.federation import Roster
 from colonnade.testing.seeded import seeded
-from tests.errors import raises
+from tests.support.errors import raises
 
 ROWS, WIDTH = 2000, 16
 DEVIATIONS = (0.4, 0.3, 0.12, 0.119)

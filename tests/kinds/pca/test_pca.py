@@ -16,8 +16,8 @@ from colonnade.privacy import Trust
 from colonnade.protocols.moments.programs import simulate
 from colonnade.tables import read_table
 from colonnade.tables.people import population as made_up
-from tests.errors import raises
-from tests.people import width_of
+from tests.support.errors import raises
+from tests.support.people import width_of
 
 pd = pytest.importorskip("pandas")
 

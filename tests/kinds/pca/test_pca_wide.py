@@ -15,7 +15,7 @@ from colonnade.kinds.pca.evaluation import captured_by_pca
 from colonnade.kinds.pca.model import WIDE, published
 from colonnade.models import Roster
 from colonnade.protocols.moments.task import Moments
-from tests.errors import raises
+from tests.support.errors import raises
 
 pd = pytest.importorskip("pandas")
 ROWS = 1500

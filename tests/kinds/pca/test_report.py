@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.pages import Page
-from tests.report.conftest import make_model, make_run, make_statement, rendered
+from tests.support.pages import Page
+from tests.support.reports import make_model, make_run, make_statement, rendered
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from scipy.stats import norm as normal
 from colonnade.errors import PrivacyError
 from colonnade.kinds.pca.sensitivity import changed_products_sensitivity, products_sensitivity
 from colonnade.privacy.sensitivity.moments import changed_columns_sensitivity, moments_sensitivity
-from tests.errors import raises
+from tests.support.errors import raises
 
 seeds = st.integers(0, 2**31)
 

@@ -12,8 +12,8 @@ from colonnade.errors import StudyError
 from colonnade.kinds.pca.directions.task import Directions
 from colonnade.study import preflight
 from colonnade.study.plan import Amount, epsilons
-from tests.errors import raises
 from tests.study.test_model_studies import NOISY, PARTIES, Place
+from tests.support.errors import raises
 
 TASK = 'kind = "pca"\nn_components = 1\nrows_at_most = 10_000\nmethod = "power"\n'
 

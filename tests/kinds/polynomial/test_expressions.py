@@ -7,7 +7,7 @@ from hypothesis import given, settings, strategies as st
 
 from colonnade.errors import StudyError
 from colonnade.kinds.polynomial.expressions import added, degree, from_coefficients, multiplied, parse, written
-from tests.errors import raises
+from tests.support.errors import raises
 
 NAMES = ("bank.income", "shop.spend", "clinic.bmi", "shop.city=Utrecht", "shop.city=The Hague", "my-bank.it's")
 INCOME, SPEND, BMI = (("bank.income", 1),), (("shop.spend", 1),), (("clinic.bmi", 1),)

@@ -15,7 +15,7 @@ from colonnade.models.base import Estimator
 from colonnade.privacy import epsilon, views
 from colonnade.tables import read_table
 from colonnade.tables.people import population as made_up
-from tests.errors import raises
+from tests.support.errors import raises
 
 pd = pytest.importorskip("pandas")
 

@@ -18,9 +18,9 @@ from colonnade.privacy.noise.rounding import MODES
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.moments.task import Block, Moments
 from colonnade.protocols.roles import COORDINATOR, Owner
-from tests.errors import raises
-from tests.protocols import kit
-from tests.protocols.kit import polynomial_task as make_task, tables_of
+from tests.support import protocols as kit
+from tests.support.errors import raises
+from tests.support.protocols import polynomial_task as make_task, tables_of
 
 execute = partial(kit.execute, polynomial)
 

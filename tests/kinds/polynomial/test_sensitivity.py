@@ -18,7 +18,7 @@ from colonnade.kinds.polynomial.sensitivity import (
 from colonnade.privacy.sensitivity.moments import moments_sensitivity
 from colonnade.privacy.sensitivity.norms import conditional_norm_squared, enforced_norm_squared, party_norm_squared
 from research.bounds import polynomial_sensitivity, upper_moments_sensitivity
-from tests.errors import raises
+from tests.support.errors import raises
 
 
 def value(terms, row):

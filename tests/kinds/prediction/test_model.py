@@ -22,7 +22,7 @@ from colonnade.models.predicted import JointScores
 from colonnade.privacy import parse_budgets
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.testing.seeded import seeded
-from tests.errors import raises
+from tests.support.errors import raises
 
 pd = pytest.importorskip("pandas")
 

@@ -33,7 +33,7 @@ from colonnade.protocols.moments.integers import OwnBlock, exact_gram, noise_sha
 from colonnade.protocols.moments.published import NoisyMoments
 from colonnade.tables import read_table
 from colonnade.testing.seeded import seeded
-from tests.errors import raises
+from tests.support.errors import raises
 
 pd = pytest.importorskip("pandas")
 

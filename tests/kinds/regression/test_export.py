@@ -16,7 +16,7 @@ from colonnade.models import Roster
 from colonnade.models.saved import finite
 from colonnade.tables import read_table
 from colonnade.tables.people import population as made_up
-from tests.errors import raises
+from tests.support.errors import raises
 
 pd = pytest.importorskip("pandas")
 

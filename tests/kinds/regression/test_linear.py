@@ -10,7 +10,7 @@ from colonnade.models import Roster
 from colonnade.models.design import Design
 from colonnade.tables import read_table
 from colonnade.tables.people import population
-from tests.errors import raises
+from tests.support.errors import raises
 
 pd = pytest.importorskip("pandas")
 

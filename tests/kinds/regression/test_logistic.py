@@ -14,8 +14,8 @@ from colonnade.models import Roster
 from colonnade.protocols.moments.task import Moments
 from colonnade.tables.people import population as made_up
 from research.datasets import load_dataset
-from tests.errors import raises
-from tests.people import width_of
+from tests.support.errors import raises
+from tests.support.people import width_of
 
 pd = pytest.importorskip("pandas")
 

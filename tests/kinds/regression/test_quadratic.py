@@ -18,7 +18,7 @@ from colonnade.kinds.regression.quadratic import (
     solve,
     steepness,
 )
-from tests.errors import raises
+from tests.support.errors import raises
 
 CONSTANT = 0.7
 

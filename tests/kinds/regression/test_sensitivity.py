@@ -24,7 +24,7 @@ from colonnade.privacy.sensitivity.moments import moments_sensitivity
 from colonnade.privacy.sensitivity.norms import party_norm_squared
 from research import formulas as published
 from research.bounds import Polynomial, bombieri_squares, gradient_norm, polynomial_sensitivity
-from tests.errors import raises
+from tests.support.errors import raises
 
 VECTORS = json.loads((Path(__file__).parents[2] / "privacy" / "vectors.json").read_text())
 PROGRAMS: tuple[Program, ...] = ("linear", "logistic", "cubic", "published")

@@ -11,7 +11,7 @@ from colonnade.kinds.sketch.task import Sketch
 from colonnade.privacy import Observer, Sensitivity, epsilon, views
 from colonnade.privacy.events import innermost
 from colonnade.protocols.roles import COORDINATOR
-from tests.protocols import kit
+from tests.support import protocols as kit
 
 COMMITTEES = {
     "two owners and the coordinator": (2, None),

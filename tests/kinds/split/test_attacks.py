@@ -27,8 +27,8 @@ from colonnade.models.newcomers import same_people
 from colonnade.privacy import Trust
 from colonnade.report.attacks import render_attack
 from colonnade.tables import Schema
-from tests.errors import raises
-from tests.pages import Page
+from tests.support.errors import raises
+from tests.support.pages import Page
 
 COLUMNS = {"bank": [f"a{k}" for k in range(6)], "shop": [f"b{k}" for k in range(6)]}
 LABEL = '[columns.kind]\ntype = "category"\nvalues = ["x", "y", "z"]\n'

@@ -36,7 +36,7 @@ from colonnade.privacy.noise import discrete_gaussian
 from colonnade.privacy.noise.response import odds_for
 from colonnade.protocols.messages import own_noise
 from colonnade.tables import Schema, flag, number
-from tests.errors import raises
+from tests.support.errors import raises
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

@@ -23,8 +23,8 @@ from colonnade.protocols.moments.task import Moments
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.randomness import Stream
 from colonnade.tables.places import Places
-from tests.errors import raises
-from tests.protocols import kit
+from tests.support import protocols as kit
+from tests.support.errors import raises
 
 TRUST = kit.trust_of(("left", "right"))
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
 from colonnade.kinds.split.encoders import encoder_from, from_bytes, load_encoder, runs_code, save_encoder, to_bytes
-from tests.errors import raises
+from tests.support.errors import raises
 
 SPECS: dict[str, dict[str, Any]] = {
     "cosine": {"kind": "cosine", "width": 5, "normalise": True},

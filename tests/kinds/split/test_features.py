@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from colonnade.errors import ColonnadeError, DataError, StudyError
 from colonnade.kinds.split.encoders import Encoder, OverRows, encoder_from
 from colonnade.kinds.split.options import directions
-from tests.errors import raises
+from tests.support.errors import raises
 
 SPECS = {
     "cosine": {"kind": "cosine", "width": 40},

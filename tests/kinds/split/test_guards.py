@@ -19,8 +19,8 @@ from colonnade.models import Estimator, Roster
 from colonnade.privacy import Statement
 from colonnade.tables import Schema, number
 from colonnade.testing.seeded import seeded
-from tests.errors import raises
 from tests.kinds.split.people import federation, roster, schemas_for, tables
+from tests.support.errors import raises
 
 pytestmark = pytest.mark.filterwarnings("ignore:colonnade.testing.seeded")
 LINEAR = {"bank": {"kind": "linear", "width": 2}, "shop": {"kind": "linear", "width": 2}}

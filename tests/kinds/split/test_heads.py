@@ -7,7 +7,7 @@ import pytest
 
 from colonnade.errors import StudyError
 from colonnade.kinds.split.heads import Head, Sums, head_from
-from tests.errors import raises
+from tests.support.errors import raises
 
 
 def clouds(rows: int = 4000, width: int = 6, classes: int = 3) -> tuple[np.ndarray, np.ndarray]:

@@ -9,7 +9,7 @@ import pytest
 
 from colonnade.errors import StudyError
 from colonnade.kinds.split.learned_heads import SoftmaxHead, TorchHead, fit, loss_and_pulls
-from tests.errors import raises
+from tests.support.errors import raises
 
 
 def made(kind: str, labels: Any, width: int, classes: int, **more: Any) -> Any:

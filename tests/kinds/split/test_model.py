@@ -17,8 +17,8 @@ from colonnade.kinds.split.encoders import encoder_from
 from colonnade.models import Estimator
 from colonnade.protocols.moments.task import Moments
 from colonnade.testing.seeded import seeded
-from tests.errors import raises
 from tests.kinds.split.people import arrow, federation, roster, schemas_for, tables
+from tests.support.errors import raises
 
 pytestmark = pytest.mark.filterwarnings("ignore:colonnade.testing.seeded")
 ROWS = 1500

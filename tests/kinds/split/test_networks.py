@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
 from colonnade.kinds.split.encoders import OverRows, Trainable, encoder_from
-from tests.errors import raises
+from tests.support.errors import raises
 
 torch = pytest.importorskip("torch")
 nn = torch.nn

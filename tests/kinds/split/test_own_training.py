@@ -21,9 +21,9 @@ from colonnade.privacy.events import innermost
 from colonnade.protocols.moments import programs
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.randomness import Stream
-from tests.errors import raises
 from tests.kinds.split import people
-from tests.protocols import kit
+from tests.support import protocols as kit
+from tests.support.errors import raises
 
 TRUST = kit.trust_of(("left", "right"))
 JOINT = Joint((("left", 2), ("right", 3)), "left", 3)

@@ -11,8 +11,8 @@ from colonnade.errors import StudyError
 from colonnade.kinds.split import choice
 from colonnade.kinds.split.adaptive.task import Adaptive
 from colonnade.kinds.split.embeddings.task import Embeddings
-from tests.errors import raises
 from tests.kinds.split.people import federation, roster, tables
+from tests.support.errors import raises
 
 ROWS = 120
 HEADS: dict[str, dict[str, Any]] = {

@@ -20,7 +20,7 @@ from colonnade.privacy import Observer, Trust, parse_budgets
 from colonnade.privacy.accountant import epsilon
 from colonnade.privacy.events import views
 from colonnade.privacy.releases import Repeated
-from tests.errors import raises
+from tests.support.errors import raises
 
 TRUST = Trust(("bank", "shop"), (), 0)
 Matrix = NDArray[np.float64]

@@ -8,8 +8,8 @@ from colonnade import SplitClassifier
 from colonnade.models import Roster
 from colonnade.tables import read_table
 from colonnade.tables.people import population
-from tests.pages import Page
-from tests.report.conftest import rendered
+from tests.support.pages import Page
+from tests.support.reports import rendered
 
 LINEAR = {"kind": "linear", "width": 4}
 PUBLISHED = {"head": "published", "epochs": 2, "batches": 2}

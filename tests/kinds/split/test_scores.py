@@ -13,8 +13,8 @@ from colonnade.errors import StudyError
 from colonnade.kinds.prediction.scores.task import Scores
 from colonnade.kinds.split.embeddings.task import NewEmbeddings
 from colonnade.testing.seeded import seeded
-from tests.errors import raises
 from tests.kinds.split.people import federation, roster, tables
+from tests.support.errors import raises
 
 pytestmark = pytest.mark.filterwarnings("ignore:colonnade.testing.seeded")
 HEADS = ("committee", "embeddings")

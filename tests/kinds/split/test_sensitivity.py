@@ -17,7 +17,7 @@ from colonnade.kinds.split.sensitivity import embeddings_mu_squared
 from colonnade.privacy.routes.gaussian import gaussian_epsilon, gaussian_mu
 from research.bounds import noise_deviation, split_noise, two_stage_mu_squared
 from research.formulas import classic_gaussian_sigma
-from tests.errors import raises
+from tests.support.errors import raises
 
 AFE = json.loads((Path(__file__).parents[2] / "privacy" / "vectors.json").read_text())["hdp_fm_afe"]
 

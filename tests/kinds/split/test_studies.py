@@ -21,8 +21,8 @@ from colonnade.models import Estimator
 from colonnade.privacy import Ledger, Observer
 from colonnade.study import PartyConfig, Study, preflight
 from colonnade.study.local import folder_of, run_local
-from tests.errors import raises
-from tests.study.conftest import people_of, play, runnable_text
+from tests.support.errors import raises
+from tests.support.studies import people_of, play, runnable_text
 
 ROWS = 300
 PARTIES = ("bank", "shop")

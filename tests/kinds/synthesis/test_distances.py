@@ -19,7 +19,7 @@ from colonnade.kinds.synthesis.distances import (
     distance,
     total_variation,
 )
-from tests.errors import raises
+from tests.support.errors import raises
 
 
 def table(**columns: object) -> pa.Table:

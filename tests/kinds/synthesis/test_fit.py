@@ -7,8 +7,8 @@ from colonnade.errors import StudyError
 from colonnade.kinds.synthesis.fit import fit, nearest_chances, wanted_misfit
 from colonnade.kinds.synthesis.products import Products
 from colonnade.kinds.tables.residuals import Residual, misfit, noisy_marginal
-from tests.errors import raises
 from tests.kinds.tables.releases import histogram, people, release, sets_of
+from tests.support.errors import raises
 
 SIZES = (4, 3, 5, 2, 6)
 LABEL = 3

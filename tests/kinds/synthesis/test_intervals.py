@@ -9,8 +9,8 @@ from colonnade.kinds.synthesis.fit import fit
 from colonnade.kinds.synthesis.intervals import combine, redraw, refits
 from colonnade.kinds.tables.residuals import centred
 from colonnade.testing.seeded import seeded
-from tests.errors import raises
 from tests.kinds.tables.releases import Codes, people, release, sets_of
+from tests.support.errors import raises
 
 Floats = NDArray[np.float64]
 

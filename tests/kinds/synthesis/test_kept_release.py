@@ -15,7 +15,7 @@ from colonnade.errors import DataError, StudyError
 from colonnade.kinds.synthesis.fitting import Unfitted
 from colonnade.tables import read_table
 from colonnade.testing.seeded import seeded
-from tests.errors import raises
+from tests.support.errors import raises
 
 ROWS = 800
 SCHEMAS = {

@@ -9,8 +9,8 @@ import pytest
 from colonnade.errors import StudyError
 from colonnade.kinds.synthesis.pgm import Network, fit_pgm
 from colonnade.testing.seeded import seeded
-from tests.errors import raises
 from tests.kinds.tables.releases import histogram, people, release, sets_of
+from tests.support.errors import raises
 
 SIZES = (3, 2, 4)
 installed = importlib.util.find_spec("mbi") is not None

@@ -8,7 +8,7 @@ import pytest
 from colonnade.errors import StudyError
 from colonnade.kinds.synthesis.products import Products, apportioned, systematic
 from colonnade.testing.seeded import seeded
-from tests.errors import raises
+from tests.support.errors import raises
 
 SIZES = (3, 2, 4)
 

@@ -14,7 +14,7 @@ from colonnade.errors import DataError
 from colonnade.kinds.synthesis.attack import advantage_at_most, area_and_deviation, attacks, closeness
 from colonnade.kinds.synthesis.comparable import comparable
 from colonnade.kinds.synthesis.usefulness import usefulness
-from tests.errors import raises
+from tests.support.errors import raises
 
 
 def people(rows: int, seed: int) -> pa.Table:

@@ -18,7 +18,7 @@ from colonnade.kinds.synthesis.sensitivity import (
 )
 from colonnade.privacy.routes.gaussian import gaussian_mu
 from research.bounds import noise_ratio
-from tests.errors import raises
+from tests.support.errors import raises
 
 EXTRA = json.loads((Path(__file__).parents[2] / "privacy" / "vectors.json").read_text())["extra"]
 

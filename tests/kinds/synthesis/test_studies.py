@@ -17,8 +17,8 @@ from colonnade.kinds import Synthesizer
 from colonnade.study import PartyConfig, Study, preflight
 from colonnade.study.local import folder_of
 from colonnade.tables import population
-from tests.errors import raises
-from tests.study.conftest import play, runnable_text, scatter, study_text
+from tests.support.errors import raises
+from tests.support.studies import play, runnable_text, scatter, study_text
 
 ROWS = 400
 PARTIES = ("bank", "shop", "clinic")

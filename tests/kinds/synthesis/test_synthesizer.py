@@ -18,7 +18,7 @@ from colonnade.kinds.tables.marginals import programs as marginals
 from colonnade.models import Roster
 from colonnade.models.conventions import ParameterError
 from colonnade.testing.seeded import seeded
-from tests.errors import raises
+from tests.support.errors import raises
 
 ROWS = 3_000
 SCHEMAS = {

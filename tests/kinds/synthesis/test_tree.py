@@ -9,8 +9,8 @@ from colonnade.errors import StudyError
 from colonnade.kinds.synthesis.tree import Tree, fit_tree
 from colonnade.kinds.tables.residuals import Residual
 from colonnade.testing.seeded import seeded
-from tests.errors import raises
 from tests.kinds.tables.releases import histogram, release, sets_of
+from tests.support.errors import raises
 
 SIZES = (3, 2, 4, 3)
 

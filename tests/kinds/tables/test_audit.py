@@ -14,7 +14,7 @@ from colonnade.kinds.tables.marginals.merging import Merge
 from colonnade.kinds.tables.marginals.programs import reference
 from colonnade.kinds.tables.marginals.stages import StagedMarginals
 from colonnade.privacy import Observer, parse_budgets
-from tests.protocols.kit import marginals_task
+from tests.support.protocols import marginals_task
 
 
 @pytest.fixture(scope="module")

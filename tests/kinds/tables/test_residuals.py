@@ -7,8 +7,8 @@ import pytest
 
 from colonnade.errors import StudyError
 from colonnade.kinds.tables.residuals import Residual, centred, check, misfit, noisy_marginal, subsets
-from tests.errors import raises
 from tests.kinds.tables.releases import histogram, people, release
+from tests.support.errors import raises
 
 SIZES = (3, 2, 4)
 

@@ -6,7 +6,7 @@ import pytest
 
 from colonnade.errors import StudyError
 from colonnade.kinds.tables.weights import RESOLUTION, blocks
-from tests.errors import raises
+from tests.support.errors import raises
 
 SIZES = (5, 2, 30, 1, 3)
 

@@ -19,7 +19,7 @@ from colonnade.mpc.accelerator.choice import LOOK, SETTING, pays
 from colonnade.mpc.accelerator.device import Accelerator
 from colonnade.mpc.accelerator.held import HeldRows
 from colonnade.mpc.residues import PRIMES, ResidueSystem
-from tests.errors import raises
+from tests.support.errors import raises
 
 Array = NDArray[np.float64]
 

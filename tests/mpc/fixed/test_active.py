@@ -13,7 +13,7 @@ from colonnade.mpc.fixed import functions
 from colonnade.mpc.fixed.arithmetic import FixedPoint
 from colonnade.mpc.shamir import weights
 from colonnade.mpc.shares import Shares
-from tests.errors import raises
+from tests.support.errors import raises
 
 from ..conftest import make as committee_of
 from ..verify.tampering import Tampering

@@ -17,7 +17,7 @@ from colonnade.mpc.fixed import arithmetic as fixedpoint, functions
 from colonnade.mpc.fixed.arithmetic import FixedPoint
 from colonnade.mpc.fixed.binary import BitHand
 from colonnade.mpc.fixed.masks import Masks, system_for
-from tests.errors import raises
+from tests.support.errors import raises
 
 from ..conftest import make as committee_of
 

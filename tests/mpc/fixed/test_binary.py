@@ -11,7 +11,7 @@ from colonnade.errors import ProtocolError, ShareError
 from colonnade.mpc.common import groups
 from colonnade.mpc.fixed.binary import BinaryField, BitShares, field_for, slice_bits, words_for
 from colonnade.randomness import Stream
-from tests.errors import raises
+from tests.support.errors import raises
 
 from ..conftest import make
 from .bits import join_bits, random_bits

@@ -16,7 +16,7 @@ from colonnade.mpc.packing import pack, pack_words, quarter_of
 from colonnade.mpc.residues import centred
 from colonnade.mpc.shamir import weights
 from colonnade.mpc.shares import Shares
-from tests.errors import raises
+from tests.support.errors import raises
 
 from .test_arithmetic import compute, make
 

@@ -13,7 +13,7 @@ from colonnade.mpc.fixed import cutting, functions
 from colonnade.mpc.fixed.arithmetic import FixedPoint
 from colonnade.mpc.shamir import weights
 from colonnade.mpc.shares import Shares
-from tests.errors import raises
+from tests.support.errors import raises
 
 from .test_arithmetic import OPERATIONS, compute, differences, make, views
 

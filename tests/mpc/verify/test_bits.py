@@ -15,7 +15,7 @@ from colonnade.mpc.fixed.binary import BinaryField, BitHand, BitShares, slice_bi
 from colonnade.mpc.verify import bits as verification, large_field as field
 from colonnade.mpc.verify.bits import BitClaims, error
 from colonnade.randomness import Stream
-from tests.errors import raises
+from tests.support.errors import raises
 
 from ..conftest import make
 from ..fixed.bits import join_bits, random_bits

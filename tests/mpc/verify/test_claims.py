@@ -10,7 +10,7 @@ from colonnade.mpc import PRIMES, Committee, Hand, ResidueSystem, Shares
 from colonnade.mpc.shamir import combine
 from colonnade.mpc.verify import claims, folding
 from colonnade.mpc.verify.agreement import Transcript
-from tests.errors import raises
+from tests.support.errors import raises
 
 COMMITTEES = [(3, 1), (4, 1), (5, 2), (7, 3), (5, 1)]
 ROWS, LEFT, RIGHT = 300, 5, 4

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from colonnade.mpc.verify.four_squares import LARGEST, four_squares
-from tests.errors import raises
+from tests.support.errors import raises
 
 
 def check(numbers, below=LARGEST):

@@ -14,7 +14,7 @@ from colonnade.mpc.verify.inputs import InputProofs
 from colonnade.mpc.verify.prover import Prover
 from colonnade.mpc.verify.ranges import Ranges, exactly, one_high, smallest_idempotent, two_values, within
 from colonnade.mpc.verify.window import Window, signs
-from tests.errors import raises
+from tests.support.errors import raises
 
 from .clear import AnyRows
 from .test_cheating_owners import SplitBits

@@ -12,7 +12,7 @@ from colonnade.mpc.shamir import combine, weights
 from colonnade.mpc.verify.agreement import Agreement
 from colonnade.mpc.verify.claims import Claims
 from colonnade.received import received
-from tests.errors import raises
+from tests.support.errors import raises
 
 CHEAT = "n0"
 

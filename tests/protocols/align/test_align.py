@@ -19,10 +19,9 @@ from colonnade.protocols import align
 from colonnade.protocols.align import join
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.tables.keys import Key, KeyColumn, KeyPlan, Keys, collect_keys
-from tests.errors import raises
-
-from .. import kit
-from ..kit import align_task as make_task
+from tests.support import protocols as kit
+from tests.support.errors import raises
+from tests.support.protocols import align_task as make_task
 
 BOTH = pytest.mark.parametrize("mode", ["dh", "helper"])
 SEEN_OR_NOT = pytest.mark.parametrize("hidden", [False, True], ids=["visible", "hidden"])

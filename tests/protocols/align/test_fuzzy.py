@@ -15,9 +15,8 @@ from colonnade.errors import CapacityError, ProtocolError, StudyError
 from colonnade.protocols.align import Aligning, fuzzy, similarity
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.tables.keys import Key, KeyColumn, KeyPlan, collect_keys
-from tests.errors import raises
-
-from .. import kit
+from tests.support import protocols as kit
+from tests.support.errors import raises
 
 KEYS = (Key("first", case="fold"), Key("last", case="fold"), Key("born", kind="date"))
 SECRET = bytes(range(32))

@@ -18,10 +18,10 @@ from colonnade.protocols import align
 from colonnade.protocols.align import join, oblivious
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.tables.keys import Key, KeyColumn, KeyPlan, collect_keys
-from tests.errors import raises
+from tests.support import protocols as kit
+from tests.support.errors import raises
+from tests.support.protocols import align_task
 
-from .. import kit
-from ..kit import align_task
 from .test_align import common_of, execute, plain_keys, pooled_tags, programs_of, received, rows_in, told_in_shapes
 
 

@@ -21,8 +21,7 @@ from colonnade.protocols.roles import COORDINATOR
 from colonnade.tables import Schema, number, read_table
 from colonnade.tables.keys import Key, KeyPlan, Keys
 from colonnade.wire import Room
-
-from .. import kit
+from tests.support import protocols as kit
 
 Deaths = Mapping[tuple[str, Lane], int]
 """Whose worker dies in which lane, and after how many messages; at zero before it meets anybody."""

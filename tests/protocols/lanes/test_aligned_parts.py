@@ -14,9 +14,8 @@ from colonnade.protocols.align import join
 from colonnade.protocols.lanes.partitions import Partitions, filled_length
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.tables.keys import Keys
-from tests.errors import raises
-
-from .. import kit
+from tests.support import protocols as kit
+from tests.support.errors import raises
 
 KEY = bytes(range(32))
 

@@ -25,7 +25,7 @@ from colonnade.protocols.lanes.arbiter import (
 from colonnade.protocols.lanes.crew import Done, Failed, Free, Here, Lost
 from colonnade.protocols.lanes.workers import Workers
 from colonnade.protocols.sums import Sums
-from tests.errors import raises
+from tests.support.errors import raises
 
 from ...docs.book import ROOT
 

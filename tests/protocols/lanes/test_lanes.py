@@ -32,9 +32,9 @@ from colonnade.protocols.lanes.workers import Workers, _digest
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.session import spare
-from tests.errors import raises
+from tests.support import protocols as kit
+from tests.support.errors import raises
 
-from .. import kit
 from .crews import LATE, Held, Study, ThreadCrew, common, laned
 
 EXPRESSIONS = ("o0.c0 * o1.c0 * 3 + o0.c0^2", "o1.c0 * o0.c1 - 2 * o1.c0 + 5", "o0.c1")

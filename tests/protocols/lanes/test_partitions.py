@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 from colonnade.errors import CapacityError, StudyError
 from colonnade.protocols.lanes import partitions
 from colonnade.protocols.lanes.partitions import MOST_PARTITIONS, Partitions, check_fits, filled_length
-from tests.errors import raises
+from tests.support.errors import raises
 
 KEY = bytes(range(32))
 

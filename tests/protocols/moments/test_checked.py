@@ -14,9 +14,8 @@ from colonnade.protocols import roles
 from colonnade.protocols.moments import programs as moments, task as task_module
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.received import received
-
-from .. import kit
-from ..kit import active, integers, moments_task, tables_of
+from tests.support import protocols as kit
+from tests.support.protocols import active, integers, moments_task, tables_of
 
 execute = partial(kit.execute, moments)
 

@@ -26,10 +26,9 @@ from colonnade.protocols.moments.task import Block, Moments
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.tables import Schema, category, flag, number, read_table
 from colonnade.tables.places import Places
-from tests.errors import raises
-
-from .. import kit
-from ..kit import LAWS, grouped_rows as random_rows, hidden_moments_task as make_task
+from tests.support import protocols as kit
+from tests.support.errors import raises
+from tests.support.protocols import LAWS, grouped_rows as random_rows, hidden_moments_task as make_task
 
 TOKEN = bytes(16)
 

@@ -21,10 +21,9 @@ from colonnade.protocols.moments.integers import OwnBlock
 from colonnade.protocols.moments.published import NoisyMoments
 from colonnade.protocols.moments.task import Block
 from colonnade.protocols.roles import COORDINATOR
-from tests.errors import raises
-
-from .. import kit
-from ..kit import LAWS, grouped_rows as random_rows, integers, moments_task_of_law as make_task
+from tests.support import protocols as kit
+from tests.support.errors import raises
+from tests.support.protocols import LAWS, grouped_rows as random_rows, integers, moments_task_of_law as make_task
 
 OWN = (5, 11, 5)
 

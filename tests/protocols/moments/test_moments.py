@@ -12,10 +12,9 @@ from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.moments.integers import OwnBlock
 from colonnade.protocols.moments.published import NoisyMoments
 from colonnade.protocols.roles import COORDINATOR, Owner
-from tests.errors import raises
-
-from .. import kit
-from ..kit import Rows, integers, moments_task as make_task, tables_of
+from tests.support import protocols as kit
+from tests.support.errors import raises
+from tests.support.protocols import Rows, integers, moments_task as make_task, tables_of
 
 execute = partial(kit.execute, moments)
 

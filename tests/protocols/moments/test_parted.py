@@ -11,10 +11,9 @@ from colonnade.mpc import Hand
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.moments.parted import PartedSeat
 from colonnade.protocols.roles import COORDINATOR
-from tests.errors import raises
-
-from .. import kit
-from ..kit import integers, moments_task as make_task, tables_of
+from tests.support import protocols as kit
+from tests.support.errors import raises
+from tests.support.protocols import integers, moments_task as make_task, tables_of
 
 execute = partial(kit.execute, moments)
 

@@ -10,9 +10,8 @@ from hypothesis import given, settings, strategies as st
 from colonnade.errors import PrivacyError, StudyError
 from colonnade.privacy import Observer, epsilon, views
 from colonnade.protocols.moments.protection import protection, with_own_budgets
-from tests.errors import raises
-
-from ..kit import LAWS, uneven_moments_task as make_task
+from tests.support.errors import raises
+from tests.support.protocols import LAWS, uneven_moments_task as make_task
 
 OWNERS = ("bank", "shop", "clinic")
 DELTA = 1e-6

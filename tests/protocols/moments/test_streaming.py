@@ -18,8 +18,7 @@ from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.rows import digest
 from colonnade.tables import Schema, Table, number, read_table
 from colonnade.tables.ids import Ids
-
-from ..kit import execute, integers, moments_task
+from tests.support.protocols import execute, integers, moments_task
 
 SALT = bytes(range(32))
 MANY = [f"p{i:06d}" for i in range(40_000)]

@@ -17,7 +17,7 @@ from colonnade.standing.federation import Members
 from colonnade.standing.scores.allowance import Allowance
 from colonnade.standing.scores.settings import Standing
 from colonnade.wire import Certificate
-from tests.ports import free_port
+from tests.support.ports import free_port
 
 from . import kit
 

@@ -11,7 +11,7 @@ import pytest
 from colonnade.privacy import Ledger, Observer, Repeated
 from colonnade.standing.scores.questions import Refused
 from colonnade.standing.scores.settings import Standing
-from tests.study.conftest import play
+from tests.support.studies import play
 
 from . import kit
 

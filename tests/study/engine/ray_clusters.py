@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from tests.ports import free_port
+from tests.support.ports import free_port
 
 from .test_engines import COUNTER, PATIENCE
 

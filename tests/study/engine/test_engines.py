@@ -21,7 +21,7 @@ from colonnade.study.engine.processes import Processes
 from colonnade.study.engine.ray_connection import LOCAL
 from colonnade.study.forks import Forks
 from colonnade.wire import Identity
-from tests.errors import raises
+from tests.support.errors import raises
 
 COUNTER = "tests.study.engine.roles:counter"
 PATIENCE = 300.0

@@ -16,7 +16,7 @@ from colonnade.study.engine import processes
 from colonnade.study.engine.contract import Gone, Said
 from colonnade.study.engine.processes import Processes
 from colonnade.study.forks import Forks
-from tests.errors import raises
+from tests.support.errors import raises
 
 from .test_engines import COUNTER, PATIENCE, ends, is_alive, told
 

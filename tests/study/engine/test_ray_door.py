@@ -13,8 +13,8 @@ import pytest
 
 from colonnade.errors import EngineError
 from colonnade.study.engine.ray_door import check_answers, why_not
-from tests.errors import check_said, raises
-from tests.ports import free_port
+from tests.support.errors import check_said, raises
+from tests.support.ports import free_port
 
 from .ray_clusters import Wire, called, certified, own_address, plain_environment, serving
 from .test_engines import COUNTER, PATIENCE, ends

@@ -24,7 +24,7 @@ from colonnade.study.lanes.asked import Asked
 from colonnade.study.lanes.crew import EngineCrew
 from colonnade.study.local import folder_of, run_local
 from colonnade.study.meeting import ALONE, Place
-from tests.study.conftest import InThread, Trial
+from tests.support.studies import InThread, Trial
 
 TASK = """\
 kind = "polynomial"

@@ -16,7 +16,7 @@ from colonnade.study.lanes import helping
 from colonnade.study.lanes.words import Help
 from colonnade.tables.sources import pieces
 from colonnade.tables.spool import partitions, repeated
-from tests.errors import raises
+from tests.support.errors import raises
 
 from .conftest import Laned, Watched, error_of
 

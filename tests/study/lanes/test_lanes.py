@@ -24,8 +24,8 @@ from colonnade.study.local import local_commands
 from colonnade.study.meeting import Place, load_identity
 from colonnade.wire import Hub, HubLimits
 from colonnade.wire.rooms import LaneLimits
-from tests.errors import raises
-from tests.ports import free_port
+from tests.support.errors import raises
+from tests.support.ports import free_port
 
 from .conftest import Laned, Watched, error_of
 from .recovery import events_of

@@ -16,7 +16,7 @@ from colonnade.study.doctor import Check, examine
 from colonnade.study.lanes.links import WorkerLinks, together
 from colonnade.study.local import folder_of
 from colonnade.wire.direct import Direct, Way
-from tests.ports import free_port
+from tests.support.ports import free_port
 
 from .conftest import Laned, Watched
 

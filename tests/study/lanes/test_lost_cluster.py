@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.ports import free_port
 from tests.study.engine.ray_clusters import Wire, serving
 from tests.study.engine.test_engines import PATIENCE
+from tests.support.ports import free_port
 
 from .conftest import Laned
 

@@ -10,7 +10,7 @@ import pytest
 from colonnade.errors import StudyError
 from colonnade.study.scale import BUILT_IN, Constants, Measured, measure
 from colonnade.study.scale.constants import UNITS, in_words
-from tests.errors import raises
+from tests.support.errors import raises
 
 TINY = measure.Sizes(table=300, joint=2048, ids=300, draws=1 << 10, messages=2, rounds=5, repeats=1)
 SAVED = Measured(BUILT_IN.constants, "2026-11-01T10:00:00+00:00", 8, "x86_64, 8 processors", "0.1.0")

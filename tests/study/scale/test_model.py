@@ -16,7 +16,7 @@ from colonnade.study.scale import BUILT_IN, Constants, Estimate, Fleet, estimate
 from colonnade.study.scale.model import ALIGNED_ID, KEPT, MEETING, PHASES, SPLIT_BASE, Part, Work
 from colonnade.tables.keys import Key
 from colonnade.tables.spool.partitions import run_bytes
-from tests.errors import raises
+from tests.support.errors import raises
 
 OWNERS = ("bank", "clinic", "shop")
 WIDTHS = {"bank": 30, "clinic": 20, "shop": 10}

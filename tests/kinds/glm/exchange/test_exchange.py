@@ -20,9 +20,9 @@ from colonnade.privacy import Observer, Statement, Trust, epsilon, parse_budgets
 from colonnade.privacy.additive import AdditiveNoise
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.randomness import Stream
-from tests.errors import raises
-from tests.protocols import kit
-from tests.protocols.kit import Array, exchange_task as _task
+from tests.support import protocols as kit
+from tests.support.errors import raises
+from tests.support.protocols import Array, exchange_task as _task
 
 
 def _data(task: Exchange, seed: int = 1) -> tuple[dict[str, Array], Array]:

@@ -20,8 +20,8 @@ from colonnade.kinds.glm.tuning import suggest
 from colonnade.privacy import Trust, parse_budgets
 from colonnade.protocols.rows import Block
 from colonnade.tables.columns import Column, Flag, Number
-from tests.protocols import kit
-from tests.protocols.kit import Array
+from tests.support import protocols as kit
+from tests.support.protocols import Array
 
 TRUST = Trust(("bank", "shop"), (), 0)
 ZIGZAG = (18, 20, 33)

@@ -20,7 +20,7 @@ from colonnade.models.assessment import assess
 from colonnade.privacy import Trust
 from colonnade.protocols.rows import Block
 from colonnade.tables.columns import Flag, Number
-from tests.protocols.kit import Array
+from tests.support.protocols import Array
 
 TRUST = Trust(("bank", "shop"), (), 0)
 SIDE = Side("shop", 0.01, 10.0, 6.0, 1.0)

@@ -18,9 +18,9 @@ from colonnade.kinds.glm.kept_scores.task import KeptScoresTask, Sender
 from colonnade.privacy import Statement, parse_budgets
 from colonnade.privacy.additive import AdditiveNoise
 from colonnade.protocols.roles import COORDINATOR
-from tests.errors import raises
-from tests.protocols import kit
-from tests.protocols.kit import kept_scores_task
+from tests.support import protocols as kit
+from tests.support.errors import raises
+from tests.support.protocols import kept_scores_task
 
 SENDERS = (Sender("mid", 2, 1.5, 0.4, 0.1), Sender("right", 3, 2.0, 1.5, 0.25))
 execute = partial(kit.execute, kept_scores)

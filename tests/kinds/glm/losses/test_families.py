@@ -15,7 +15,7 @@ from colonnade.kinds.glm.losses.labels import NAMES, Family, family_for, labels_
 from colonnade.kinds.glm.sensitivity_exchange import Exchange
 from colonnade.tables.columns import category, flag, number
 from research.bounds import logistic_own_slope
-from tests.errors import raises
+from tests.support.errors import raises
 
 EXAMPLES = {
     "logistic": family_for("logistic", flag()),

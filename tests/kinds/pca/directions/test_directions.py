@@ -16,9 +16,9 @@ from colonnade.privacy import Observer, Statement, parse_budgets
 from colonnade.protocols.moments.task import Moments
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.randomness import Stream
-from tests.errors import raises
-from tests.protocols import kit
-from tests.protocols.kit import directions_task as make_task, integers as whole, tables_of as make_tables
+from tests.support import protocols as kit
+from tests.support.errors import raises
+from tests.support.protocols import directions_task as make_task, integers as whole, tables_of as make_tables
 
 settings_ = st.sampled_from(
     [

@@ -23,9 +23,9 @@ from colonnade.privacy.calibrate import with_least_noise
 from colonnade.privacy.noise.response import MOST_EPSILON
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.testing.seeded import seeded
-from tests.errors import raises
-from tests.protocols import kit
-from tests.protocols.kit import levels_task
+from tests.support import protocols as kit
+from tests.support.errors import raises
+from tests.support.protocols import levels_task
 
 execute = partial(kit.execute, levels)
 

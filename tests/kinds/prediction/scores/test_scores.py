@@ -18,9 +18,9 @@ from colonnade.kinds.prediction.scores.task import Part, Scores
 from colonnade.privacy import NonPrivate, SkellamRelease, Statement
 from colonnade.privacy.events import from_json
 from colonnade.protocols.roles import COORDINATOR, Owner
-from tests.errors import raises
-from tests.protocols import kit
-from tests.protocols.kit import scores_task as make_task
+from tests.support import protocols as kit
+from tests.support.errors import raises
+from tests.support.protocols import scores_task as make_task
 
 GAMMA = 256
 execute = partial(kit.execute, scores)

@@ -14,9 +14,9 @@ from colonnade.kinds.prediction.scores.standing import StandingScores, Verdict
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.session import Played, play
 from colonnade.wire import Room
-from tests.errors import raises
-from tests.protocols import kit
-from tests.protocols.kit import scores_task as make_task
+from tests.support import protocols as kit
+from tests.support.errors import raises
+from tests.support.protocols import scores_task as make_task
 
 
 @dataclass

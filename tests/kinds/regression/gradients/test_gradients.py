@@ -20,9 +20,9 @@ from colonnade.protocols.batches import COIN, disjoint
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.randomness import Stream
 from colonnade.wire import codec
-from tests.errors import raises
-from tests.protocols import kit
-from tests.protocols.kit import Rows, gradients_task as make_task, tables_of
+from tests.support import protocols as kit
+from tests.support.errors import raises
+from tests.support.protocols import Rows, gradients_task as make_task, tables_of
 
 execute = partial(kit.execute, gradients)
 

@@ -20,9 +20,9 @@ from colonnade.privacy.additive import AdditiveNoise
 from colonnade.protocols.messages import NOISE_UNIT
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.randomness import Stream
-from tests.errors import raises
 from tests.kinds.split.adaptive.stand_ins import Array, LinearEncoder, SoftmaxHead, adaptive_task, people
-from tests.protocols import kit
+from tests.support import protocols as kit
+from tests.support.errors import raises
 
 VECTORS = json.loads((Path(__file__).parents[3] / "privacy" / "vectors.json").read_text(encoding="utf-8"))
 MODES: dict[str, dict[str, Any]] = {

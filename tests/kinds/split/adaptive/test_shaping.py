@@ -24,8 +24,8 @@ from colonnade.kinds.split.adaptive.sides import PassiveSide, shaped
 from colonnade.kinds.split.adaptive.steps import Steps
 from colonnade.kinds.split.adaptive.task import Adaptive, Sender
 from colonnade.privacy import Trust
-from tests.errors import raises
 from tests.kinds.split.adaptive.stand_ins import Array, LinearEncoder, adaptive_task
+from tests.support.errors import raises
 
 
 def _numeric(value: Callable[[Array], float], at: Array, step: float = 1e-6) -> Array:

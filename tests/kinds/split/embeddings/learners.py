@@ -10,7 +10,7 @@ import numpy as np
 from colonnade.kinds.split.embeddings import programs
 from colonnade.kinds.split.embeddings.task import Embeddings, Sender
 from colonnade.privacy import Trust
-from tests.protocols.kit import Array
+from tests.support.protocols import Array
 
 
 class Product:

@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 from colonnade.kinds.split.embeddings.anchors import anchors, centroids, contrastive
 from colonnade.kinds.split.embeddings.clipping import whole_within, within
 from colonnade.kinds.split.embeddings.scaling import Scaling
-from tests.protocols.kit import Array
+from tests.support.protocols import Array
 
 
 @settings(max_examples=200, deadline=None)

@@ -20,8 +20,8 @@ from colonnade.privacy import Observer, Statement, epsilon, parse_budgets, views
 from colonnade.privacy.noise.response import odds_for
 from colonnade.privacy.releases import DiscreteGaussianRelease, NonPrivate, RandomisedResponse, Repeated
 from colonnade.protocols.messages import NOISE_UNIT
-from tests.errors import raises
 from tests.kinds.split.embeddings.learners import embeddings_task
+from tests.support.errors import raises
 
 VECTORS = json.loads((Path(__file__).parents[3] / "privacy" / "vectors.json").read_text())["hdp_fm_afe"]
 THREE = ("bank", "clinic", "shop")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError
 from colonnade.kinds.split.embeddings.gradients import split_radius, whole_rows, whole_sum, whole_sum_of_products
-from tests.errors import raises
+from tests.support.errors import raises
 
 Matrix = NDArray[np.float64]
 RADIUS = 1 << 30

@@ -11,8 +11,8 @@ from colonnade.errors import DataError
 from colonnade.kinds.split.embeddings.heads import Statistics, chances, discriminant, of_classes, ridge
 from colonnade.privacy.noise.response import randomised_response
 from colonnade.randomness import Stream
-from tests.errors import raises
-from tests.protocols.kit import Array
+from tests.support.errors import raises
+from tests.support.protocols import Array
 
 ROWS = 40_000
 

@@ -25,8 +25,8 @@ from colonnade.privacy.events import innermost
 from colonnade.randomness import Stream
 from tests.kinds.split.embeddings.learners import Product, embeddings_task, encoders, labels_of
 from tests.kinds.split.embeddings.test_told_embeddings import SCHEDULES, parts
-from tests.protocols import kit
-from tests.protocols.kit import Array
+from tests.support import protocols as kit
+from tests.support.protocols import Array
 
 TURNED = ([1e6, -5.0, 3.0], [0.0, 0.0, 0.0], [np.nan, 1.0, 1.0])
 

@@ -22,10 +22,10 @@ from colonnade.privacy.noise.response import odds_for
 from colonnade.protocols.messages import NOISE_UNIT
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.randomness import Stream
-from tests.errors import raises
 from tests.kinds.split.embeddings.learners import Product, embeddings_task, encoders, labels_of
-from tests.protocols import kit
-from tests.protocols.kit import Array
+from tests.support import protocols as kit
+from tests.support.errors import raises
+from tests.support.protocols import Array
 
 OWNERS = (("bank", "shop"), ("clinic", "bank", "shop"), ("clinic", "bank", "shop", "lab"))
 SCHEDULES: tuple[dict[str, Any], ...] = (

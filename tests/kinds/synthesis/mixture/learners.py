@@ -11,7 +11,7 @@ import numpy as np
 from colonnade.kinds.synthesis.mixture import programs
 from colonnade.kinds.synthesis.mixture.learner import Linear
 from colonnade.kinds.synthesis.mixture.task import Mixture, Part
-from tests.protocols import kit
+from tests.support import protocols as kit
 
 Array = np.ndarray[Any, Any]
 

@@ -16,7 +16,7 @@ from colonnade.kinds.synthesis.mixture.task import Mixture
 from colonnade.kinds.tables.marginals.published import NoisyMarginals
 from colonnade.randomness import Stream
 from tests.kinds.synthesis.mixture.learners import Array, Flags, mixture_task
-from tests.protocols import kit
+from tests.support import protocols as kit
 
 
 def started_task(

@@ -15,11 +15,11 @@ from colonnade.mpc import Hand, Shares
 from colonnade.protocols import roles
 from colonnade.protocols.batches import batches
 from colonnade.wire import codec
-from tests.errors import raises
 from tests.kinds.synthesis.mixture import learners
 from tests.kinds.synthesis.mixture.learners import Flags, dealt_in, flags, mixture_task
 from tests.kinds.synthesis.mixture.test_mixture import apart
-from tests.protocols import kit
+from tests.support import protocols as kit
+from tests.support.errors import raises
 
 execute = partial(kit.execute, learners)
 ROWS = 70

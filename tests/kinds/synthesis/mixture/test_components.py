@@ -12,8 +12,8 @@ from colonnade.kinds.synthesis.mixture.components import LIMIT, OwnComponents
 from colonnade.kinds.synthesis.mixture.families import INSIDE, families_of
 from colonnade.tables.columns import category, flag, number
 from colonnade.tables.schema import Schema
-from tests.errors import raises
 from tests.kinds.synthesis.mixture.people import FAMILIES, SCHEMA, encoded
+from tests.support.errors import raises
 
 OWN = OwnComponents(SCHEMA, FAMILIES)
 SEEDS = st.integers(0, 2**32 - 1)

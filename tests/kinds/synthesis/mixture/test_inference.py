@@ -14,8 +14,8 @@ from colonnade.kinds.synthesis.mixture.inference import Variational
 from colonnade.kinds.synthesis.mixture.learners import VariationalLearner
 from colonnade.kinds.synthesis.mixture.model import MixtureModel
 from colonnade.testing.seeded import seeded
-from tests.errors import raises
 from tests.kinds.synthesis.mixture.people import FAMILIES, SCHEMA, encoded, groups, owners
+from tests.support.errors import raises
 
 LEFT, RIGHT = SCHEMA.select(["age", "city", "income"]), SCHEMA.without(["age", "city", "income"])
 OWNS = OwnComponents(LEFT), OwnComponents(RIGHT, FAMILIES)

@@ -25,10 +25,10 @@ from colonnade.protocols.task import check_complete
 from colonnade.randomness import Stream
 from colonnade.tables.places import Places
 from colonnade.wire import codec
-from tests.errors import raises
 from tests.kinds.synthesis.mixture import learners
 from tests.kinds.synthesis.mixture.learners import Flags, dealt_in, flags, mixture_task
-from tests.protocols import kit
+from tests.support import protocols as kit
+from tests.support.errors import raises
 
 execute = partial(kit.execute, learners)
 KEY = bytes(range(32))

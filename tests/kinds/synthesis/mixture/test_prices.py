@@ -17,8 +17,8 @@ from colonnade.kinds.synthesis.sensitivity import vector_square
 from colonnade.privacy import Observer, accountant, parse_budgets
 from colonnade.privacy.events import views
 from colonnade.privacy.routes.gaussian import gaussian_epsilon
-from tests.errors import raises
 from tests.kinds.synthesis.mixture.learners import mixture_task
+from tests.support.errors import raises
 
 VECTORS = json.loads((Path(__file__).parents[3] / "privacy" / "vectors.json").read_text())
 DPVI, EM = VECTORS["dpvi"]["dpvi"], VECTORS["extra"]["em_sigma"]

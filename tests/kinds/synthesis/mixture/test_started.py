@@ -21,12 +21,12 @@ from colonnade.protocols.batches import batches
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.task import check_complete
 from colonnade.testing.seeded import seeded
-from tests.errors import raises
 from tests.kinds.synthesis.mixture import starts
 from tests.kinds.synthesis.mixture.learners import Flags, dealt_in, flags
 from tests.kinds.synthesis.mixture.starts import started_task
 from tests.kinds.synthesis.mixture.test_mixture import apart
-from tests.protocols import kit
+from tests.support import protocols as kit
+from tests.support.errors import raises
 
 KEY = bytes(range(32))
 

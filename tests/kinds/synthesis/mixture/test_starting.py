@@ -12,7 +12,7 @@ from colonnade.kinds.synthesis.mixture.model import MixtureModel
 from colonnade.kinds.synthesis.mixture.starting import merged, start_from
 from colonnade.tables.columns import category, flag, number
 from colonnade.tables.schema import Schema
-from tests.errors import raises
+from tests.support.errors import raises
 
 SCHEMA = Schema(
     {

@@ -20,8 +20,8 @@ from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.session import Played
 from tests.kinds.tables.marginals import test_hidden as hidden
 from tests.kinds.tables.marginals.test_marginals import tasks, without_noise
-from tests.protocols import kit
-from tests.protocols.kit import active, codes_of, marginals_task
+from tests.support import protocols as kit
+from tests.support.protocols import active, codes_of, marginals_task
 
 INPUTS = st.sampled_from(["unproven", "covert", "proven"])
 few = partial(settings, deadline=None, suppress_health_check=[HealthCheck.too_slow])

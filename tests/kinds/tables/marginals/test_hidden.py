@@ -11,10 +11,10 @@ from colonnade.errors import StudyError
 from colonnade.kinds.tables.marginals import programs as marginals
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.tables.places import Places
-from tests.errors import raises
 from tests.kinds.tables.marginals.test_marginals import without_noise
-from tests.protocols import kit
-from tests.protocols.kit import marginals_task
+from tests.support import protocols as kit
+from tests.support.errors import raises
+from tests.support.protocols import marginals_task
 
 TOKEN = bytes(16)
 

@@ -15,9 +15,9 @@ from colonnade.kinds.tables.marginals import programs as marginals, task as task
 from colonnade.kinds.tables.marginals.integers import OwnColumns
 from colonnade.mpc import Hand
 from colonnade.protocols.roles import COORDINATOR
-from tests.errors import raises
-from tests.protocols import kit
-from tests.protocols.kit import codes_of, marginals_task as make_task
+from tests.support import protocols as kit
+from tests.support.errors import raises
+from tests.support.protocols import codes_of, marginals_task as make_task
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

@@ -17,10 +17,10 @@ from colonnade.kinds.tables.marginals.task import Coded
 from colonnade.privacy import Observer, epsilon, parse_budgets, views
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.task import check_complete
-from tests.errors import raises
 from tests.kinds.tables.marginals.test_marginals import seeded
-from tests.protocols import kit
-from tests.protocols.kit import codes_of, marginals_task
+from tests.support import protocols as kit
+from tests.support.errors import raises
+from tests.support.protocols import codes_of, marginals_task
 
 FINE = (30, 2, 4, 12, 3)
 MERGES = (Merge(3), Merge(2), Merge(4), Merge(2), Merge(3))

@@ -13,8 +13,8 @@ from colonnade.kinds.tables.sensitivity import changed_cells_sensitivity
 from colonnade.privacy import Observer, epsilon, parse_budgets, views
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.task import check_complete
-from tests.errors import raises
-from tests.protocols.kit import marginals_task as make_task
+from tests.support.errors import raises
+from tests.support.protocols import marginals_task as make_task
 
 
 def test_it_keeps_the_contract():

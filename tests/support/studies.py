@@ -19,8 +19,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from colonnade.cli import initialise
 from colonnade.errors import ColonnadeError, PeerStopped
 from colonnade.models import Estimator
@@ -29,8 +27,8 @@ from colonnade.study import PartyConfig, Study, run_coordinator, run_party
 from colonnade.study.local import folder_of, local_configs
 from colonnade.tables import Dataset
 from research.datasets import load_dataset
-from tests.ports import free_port
-from tests.repeatable import named
+from tests.support.ports import free_port
+from tests.support.repeatable import named
 
 STUDY = """\
 name = "trial"
@@ -294,16 +292,3 @@ class Trial:
             if child.poll() is None:
                 child.kill()
             child.communicate()
-
-
-@pytest.fixture
-def trial(tmp_path):
-    made: list[Trial] = []
-
-    def make(rows: int = 200, **kwargs: Any) -> Trial:
-        made.append(Trial(tmp_path / f"study{len(made)}", rows, **kwargs))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.clean_up()

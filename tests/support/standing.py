@@ -32,7 +32,7 @@ from colonnade.standing.proposing import deadline_of, proposal_of
 from colonnade.study.console_part import Role
 from colonnade.wire import Identity
 from tests.docs.book import EXAMPLE
-from tests.ports import free_port
+from tests.support.ports import free_port
 
 Found = TypeVar("Found")
 PARTIES = ("bank", "shop", "clinic")

@@ -44,9 +44,8 @@ from colonnade.wire import Room, codec
 from tests.kinds.split.adaptive import stand_ins as adaptive_stand_ins
 from tests.kinds.split.embeddings import learners as embeddings
 from tests.kinds.synthesis.mixture import learners as mixture_learners, starts as mixture_starts
-
-from . import kit
-from .lanes.crews import IdleCrew
+from tests.protocols.lanes.crews import IdleCrew
+from tests.support import protocols as kit
 
 Program = Callable[[Any], Any]
 Sent = tuple[str, dict[str, Any]]

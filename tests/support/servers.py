@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.ports import free_port
+from tests.support.ports import free_port
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PASSWORD = "correct-horse-battery"  # noqa: S105 - of a server that lives as long as a test module
 ORDINARY = "nobody"
 

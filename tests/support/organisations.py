@@ -20,8 +20,8 @@ from colonnade.privacy import Ledger
 from colonnade.standing.federation import Members
 from colonnade.standing.office import Office
 from colonnade.wire import Certificate
-from tests.ports import free_port
-from tests.study.conftest import people_of, scatter
+from tests.support.ports import free_port
+from tests.support.studies import people_of, scatter
 
 PARTIES = ("bank", "shop", "clinic")
 STUDY = """\

@@ -5,7 +5,7 @@ keys in this process come from the name of the test, the name of the thread and 
 that test. Participants have threads of their own names (``named`` gives one), so what is drawn does not depend on who
 is faster. Threads without a name share their keys as they come; no test says anything about numbers made of those.
 Other processes that a test starts draw from the operating system as always: what is said about their numbers must hold
-but for a chance that the test states (``tests/chances.py``).
+but for a chance that the test states (``tests/support/chances.py``).
 """
 
 from __future__ import annotations
