@@ -1,7 +1,11 @@
 # `make demo` and `make test` do all the set-up on a fresh clone.
 PYTHON ?= python3
 BIN := .venv/bin
-READY := .venv/.ready
+# .venv grows by what is asked of it: what a user of the wheel installs; what lint and the quick suite need besides; what
+# clusters and notebooks need besides. Versions and hashes are in requirements/.
+LEAN := .venv/.core
+READY := .venv/.test
+WHOLE := .venv/.system
 BENCH := .venv/.bench
 
 # One BLAS thread: primes, blocks and processes run side by side instead.
@@ -14,6 +18,9 @@ unexport PYTHONDONTWRITEBYTECODE
 # Two workers, each with whole files: what a file sets up once is set up once. tests/conftest.py says which come first.
 ABREAST := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
+# `make test ONLY=glm`: the tests of one kind or folder, and of what depends on it.
+CHOOSE = $(if $(ONLY),chosen=$$($(BIN)/python tools/only.py $(ONLY)) &&)
+
 # What two versions could break: everything but models, pages, audits and research.
 CORE := tests/tables tests/wire tests/mpc tests/privacy tests/protocols tests/files tests/cli tests/study \
 	tests/models/test_federation.py tests/kinds/pca/test_pca.py tests/models/test_sklearn_protocol.py \
@@ -21,23 +28,24 @@ CORE := tests/tables tests/wire tests/mpc tests/privacy tests/protocols tests/fi
 LOWEST_PYTHON ?= python3.11
 PYTHONS ?= python3.11 python3.12 python3.13
 
-.PHONY: demo test again lint check docs questions screenshots notebooks slow lowest pythons core no-environment release bench reproduce audit clean drawings
+.PHONY: demo test system lint check docs questions screenshots notebooks slow lowest pythons core no-environment release bench reproduce audit clean drawings
 
-demo: $(READY)  ## three organisations, one private PCA, a report with pictures
+demo: $(LEAN)  ## three organisations, one private PCA, a report with pictures
 	$(BIN)/colonnade demo --out runs/demo
 
-test: $(READY) .venv-moto/.ready  ## the quick suite
-	$(BIN)/pytest $(ABREAST)
+test: $(READY)  ## the quick suite: what guards correctness and privacy (ONLY=glm: one kind and what depends on it)
+	$(CHOOSE) $(BIN)/pytest $(ABREAST) $$chosen
 
-again: $(READY)  ## what failed in the last run, once more and by itself
-	$(BIN)/pytest --last-failed --last-failed-no-failures none
+system: $(WHOLE) .venv-moto/.ready  ## processes, terminals, kills, clusters, browsers, notebooks, servers of tables
+	$(CHOOSE) $(BIN)/pytest -m 'system and not slow' $(ABREAST) $$chosen
 
-lint: $(READY)  ## style, format and types
+lint: $(READY)  ## style, format, types, and what source and pages must keep to
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/pytest --numprocesses 2 tools/checks
 
-check: lint test  ## every gate
+check: lint test system  ## every gate
 
 docs: .venv-docs/.ready  ## the site, into site/: every link and anchor is checked
 	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict
@@ -48,13 +56,13 @@ questions: $(READY)  ## what readers ask, typed into the search of site/: the an
 drawings:  ## the drawings of the documentation: the house, message flows, who sees what
 	$(PYTHON) -m tools.drawings
 
-screenshots: $(READY)  ## pictures of every page of the consoles, three of them for the documentation
+screenshots: $(WHOLE)  ## pictures of every page of the consoles, three of them for the documentation
 	$(BIN)/python tools/screenshots.py
 
-notebooks: $(READY)  ## run the notebooks of the documentation, and write their outputs into them
+notebooks: $(WHOLE)  ## run the notebooks of the documentation, and write their outputs into them
 	$(BIN)/python tools/notebooks.py
 
-slow: $(READY)  ## statistical and reproduction tests that take minutes, and examples that hypothesis has not tried
+slow: $(WHOLE)  ## statistical and reproduction tests that take minutes, and examples that hypothesis has not tried
 	$(BIN)/pytest -m slow --durations=10
 	$(BIN)/pytest -m 'hypothesis and not slow' --hypothesis-profile new $(ABREAST)
 
@@ -97,9 +105,21 @@ audit: $(READY)  ## attack every promise from below; mechanisms broken on purpos
 clean:
 	rm -rf .venv .venv-* runs dist site
 
-$(READY): pyproject.toml constraints.txt
+$(LEAN): requirements/core.txt pyproject.toml
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev,nn,console,onnx,traces,ray]"
+	$(BIN)/pip install --quiet --require-hashes --requirement requirements/core.txt
+	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	touch $@
+
+# Where pip finds no build of torch that runs by itself, everything that it asks for is installed.
+$(READY): $(LEAN) requirements/test.txt requirements/torch.txt
+	$(BIN)/pip install --quiet --require-hashes --requirement requirements/test.txt
+	$(BIN)/pip install --quiet --require-hashes --no-deps --requirement requirements/torch.txt
+	$(BIN)/python -c 'import torch' || $(BIN)/pip install --quiet --constraint constraints.txt torch
+	touch $@
+
+$(WHOLE): $(READY) requirements/system.txt
+	$(BIN)/pip install --quiet --require-hashes --requirement requirements/system.txt
 	touch $@
 
 # Servers that speak S3 and Google's protocol, for the tests. By themselves: what they are made of needs older packages
@@ -127,11 +147,12 @@ $(READY): pyproject.toml constraints.txt
 	.venv-release/bin/pip install --quiet --upgrade "pip>=24" "build>=1.2" "twine>=6.1" "cyclonedx-bom>=7"
 	touch $@
 
-.venv-python%/.ready: pyproject.toml constraints.txt
+.venv-python%/.ready: requirements/test.txt pyproject.toml
 	$(PYTHON) -m venv $(@D)
-	$(@D)/bin/pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	$(@D)/bin/pip install --quiet --require-hashes --requirement requirements/test.txt
+	$(@D)/bin/pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
 
-$(BENCH): $(READY)
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev,nn,bench]"
+$(BENCH): $(WHOLE)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[bench]"
 	touch $@

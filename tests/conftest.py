@@ -53,6 +53,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: places.get(item.path, len(places)))
 
 
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Where the time went, and what was left out; nothing of a run that chose tests by hand."""
+    from tests.support import summary
+
+    found = terminalreporter.stats
+    ran = [report for name in ("passed", "failed") for report in found.get(name, ()) if hasattr(report, "duration")]
+    for line in summary.left_out(found.get("skipped", [])):
+        terminalreporter.write_line(line)
+    if len(ran) > 200:
+        for line in summary.times(ran):
+            terminalreporter.write_line(line)
+
+
 gc.disable()  # nothing that collection makes goes away
 
 

@@ -13,17 +13,14 @@ import tomllib
 from pathlib import Path
 
 _FLOOR = re.compile(r"(?P<name>[A-Za-z0-9._-]+)>=(?P<version>[0-9][0-9.]*)(,<[0-9.]+)?")
-_FOR_STYLE = {"mypy", "pandas-stubs", "ruff"}
 
 
 def floors() -> dict[str, str]:
     """The lowest version of each package."""
-    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = project["optional-dependencies"]
-    found = {}
-    for wanted in (*project["dependencies"], *extras["fuzzy"], *extras["dev"]):
-        if re.split("[<>=]", wanted)[0] in _FOR_STYLE:
-            continue
+    settings = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
+    project, found = settings["project"], {}
+    wanted_here = (*project["dependencies"], *project["optional-dependencies"]["fuzzy"])
+    for wanted in (*wanted_here, *settings["dependency-groups"]["test"]):
         parts = _FLOOR.fullmatch(wanted)
         if parts is None:
             raise SystemExit(f"{wanted!r} in pyproject.toml names no lowest version: write name>=version")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from .book import copy_example
+from tests.support.examples import copy_example
 
 
 @pytest.fixture

@@ -20,7 +20,8 @@ from pathlib import Path
 
 import pytest
 
-from .book import ROOT, Block, blocks, chain, continued, copy_example, named, pages
+from tests.support.examples import copy_example
+from tools.pages import ROOT, Block, blocks, chain, continued, named, pages
 
 ELSEWHERE = "run by "
 CHANGING = [

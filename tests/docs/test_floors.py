@@ -12,7 +12,7 @@ from itertools import zip_longest
 
 import pytest
 
-from .book import ROOT
+from tools.pages import ROOT
 
 
 def floors() -> dict[str, str]:

@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from .book import ROOT
+from tools.pages import ROOT
 
 HEAVY = {"pyarrow", "scipy", "flint", "grpc", "sklearn", "pydantic", "pandas", "matplotlib"}
 TABLES = ("columns", "schema", "toml", "draft", "encode", "decode", "centred", "keys", "normal", "places", "table")

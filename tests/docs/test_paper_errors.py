@@ -24,8 +24,7 @@ from colonnade.randomness import Stream
 from research import formulas as published
 from research.bounds import gaussian_delta
 from research.functional import blocks_epsilon, linear_l1, linear_party_l1, logistic_l1
-
-from .book import ROOT
+from tools.pages import ROOT
 
 VECTORS = json.loads((ROOT / "tests" / "privacy" / "vectors.json").read_text(encoding="utf-8"))
 Array = np.ndarray[Any, Any]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from .book import blocks, chain, continued, named, pages
+from tools.pages import blocks, chain, continued, named, pages
 
 PAGES = [page for page in pages() if any(block.language == "python" for block in blocks(page))]
 FIRST = [page for page in pages() if not continued(page) and any(part in PAGES for part in chain(page))]

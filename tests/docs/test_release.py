@@ -1,4 +1,4 @@
-"""What a release consists of: the tool that checks it, the files beside the code, and the workflow that runs it."""
+"""What a release consists of, and the tool that checks it."""
 
 from __future__ import annotations
 
@@ -8,18 +8,13 @@ import sys
 import tomllib
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
 import colonnade
 from tools import release
+from tools.pages import ROOT
 
-from .book import ROOT
-
-TEMPLATES = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.md"))
-WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 KNOWN = ["src/colonnade/__init__.py", *(f"src/{name}" for name in release.NEEDED if "/examples/" not in name)]
 KNOWN += ["examples/three-organisations/STUDY.toml", "tests/test_chances.py", "docs/README.md"]
 WHEEL = ["colonnade/__init__.py", *release.NEEDED, "colonnade-0.2.0.dist-info/METADATA"]
@@ -109,70 +104,3 @@ def test_hashes_are_written_beside_the_files(tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "dist").iterdir()) == ["SHA256SUMS", "a.whl"]
     done = subprocess.run(["sha256sum", "--check", "SHA256SUMS"], cwd=tmp_path / "dist", capture_output=True, text=True)
     assert done.stdout == "a.whl: OK\n"
-
-
-def test_pythons_are_the_same_everywhere() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    named = [text.rpartition(" :: ")[2] for text in project["classifiers"] if "Python :: 3." in text]
-    made = re.search(r"^PYTHONS \?= (.+)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
-    assert made is not None
-    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))
-    assert list(release.PYTHONS) == named == made[1].replace("python", "").split()
-    assert workflow["jobs"]["test"]["strategy"]["matrix"]["python"] == named
-
-
-# --- beside the code
-
-
-def targets() -> set[str]:
-    return set(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
-
-
-@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
-def test_a_workflow_runs_targets_that_there_are(path: Path) -> None:
-    content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    assert content["permissions"] == {"contents": "read"}
-    steps = [step for job in content["jobs"].values() for step in job["steps"]]
-    said = [step["run"] for step in steps if "run" in step]
-    called = re.findall(r"\bmake ([\w-]+)", "\n".join(said))
-    assert {"lint", "test", "docs", "release"} <= set(called) <= targets()
-    assert all(re.fullmatch(r"make [\w-]+( \|\| make [\w-]+)?", line) for line in said), "what CI does, make does"
-    assert all(step["uses"].startswith("actions/") for step in steps if "uses" in step)
-
-
-def test_there_is_a_workflow_and_a_template_of_each_kind() -> None:
-    assert [path.stem for path in WORKFLOWS] == ["ci"]
-    assert [path.stem for path in TEMPLATES] == ["bug", "privacy-hole", "question"]
-    assert (ROOT / ".github" / "PULL_REQUEST_TEMPLATE.md").exists()
-
-
-@pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.name)
-def test_a_template_has_a_head(path: Path) -> None:
-    _, head, body = path.read_text(encoding="utf-8").split("---\n", 2)
-    assert set(yaml.safe_load(head)) == {"name", "about", "labels"}
-    assert body.strip()
-
-
-def test_whoever_opens_a_hole_in_public_is_sent_to_the_private_report() -> None:
-    for path in (TEMPLATES[1], ROOT / "SECURITY.md"):
-        assert "the repository's private vulnerability report" in path.read_text(encoding="utf-8").lower()
-
-
-def test_the_citation_names_the_five_papers() -> None:
-    content: dict[str, Any] = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
-    assert {"cff-version", "message", "title", "authors"} <= set(content)
-    assert (content["cff-version"], content["type"], content["license"]) == ("1.2.0", "software", "Apache-2.0")
-    assert len(content["references"]) == 5
-    for each in (content, *content["references"]):
-        assert {"type", "title", "authors"} <= set(each)
-        assert all(set(author) in ({"name"}, {"given-names", "family-names"}) for author in each["authors"])
-
-
-def test_the_sources_name_no_address_that_is_not_ours() -> None:
-    """Addresses of people and services are invented nowhere: neither in the pages at the root nor in the templates."""
-    beside = [*ROOT.glob("*.md"), ROOT / "CITATION.cff", *(ROOT / ".github").rglob("*.*")]
-    for path in beside:
-        text = path.read_text(encoding="utf-8")
-        assert not re.search(r"[\w.]+@[\w-]+\.[a-z]{2,}", text), path.name
-        if path.name not in ("README.md", "CHANGELOG.md"):
-            assert "http" not in text, path.name

@@ -9,8 +9,7 @@ import sys
 import pytest
 
 from colonnade.study.scale import BUILT_IN, Fleet
-
-from .book import ROOT
+from tools.pages import ROOT
 
 PAGE = ROOT / "docs" / "explanation" / "scale.md"
 MEASURED = ROOT / "docs" / "explanation" / "scale-measured.md"

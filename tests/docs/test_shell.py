@@ -1,6 +1,4 @@
-"""What pages tell people to type at several machines: every command exists as it is written, and the tutorial of a
-federation leads to a result when it is followed to the letter.
-"""
+"""The tutorial of a federation leads to a result when it is followed to the letter."""
 
 from __future__ import annotations
 
@@ -13,57 +11,17 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
-from colonnade.cli.app import app
 from tests.support.ports import free_port
-
-from .book import ROOT, blocks, named, pages
+from tools.pages import ROOT, blocks
 
 TUTORIAL = ROOT / "docs" / "tutorials" / "federation.md"
-TYPED = ("sh", "bash", "text")
+pytestmark = pytest.mark.system
 WAIT_SECONDS = 300
-
-
-def typed(text: str) -> list[list[str]]:
-    """The lines of a block that call Colonnade, as words; a line that ends with a backslash goes on."""
-    lines = (line.strip().removeprefix("$ ") for line in text.replace("\\\n", " ").splitlines())
-    return [shlex.split(line, comments=True)[1:] for line in lines if line.startswith("colonnade ")]
-
-
-def calls() -> list[Any]:
-    found = []
-    for page in pages():
-        for block in blocks(page):
-            if block.language in TYPED:
-                for words in typed(block.text):
-                    found.append(pytest.param(words, id=f"{named(page)}-{' '.join(words)[:40]}"))
-    return found
-
-
-@cache
-def group() -> Any:
-    return typer.main.get_command(app)
-
-
-@pytest.mark.parametrize("words", calls())
-def test_the_command_exists_with_these_options(words: list[str]) -> None:
-    command: Any = group()
-    context = command.context_class(command, info_name="colonnade")
-    while hasattr(command, "commands"):
-        assert words[0] in command.commands, "there is no such command"
-        command = command.commands[words[0]]
-        context = command.context_class(command, info_name=words[0], parent=context)
-        words = words[1:]
-    if words == ["..."]:
-        return
-    _, left, _ = command.make_parser(context).parse_args(list(words))  # raises at an option that does not exist
-    assert not left, "more arguments than the command takes"
 
 
 class Desk:

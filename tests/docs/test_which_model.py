@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from .book import ROOT
+from tools.pages import ROOT
 
 PAGE = ROOT / "docs" / "how-to" / "which-model.md"
 

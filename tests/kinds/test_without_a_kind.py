@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from tests.docs.test_architecture import KINDS, SOURCE, kinds_of_the_page
 
 NEEDED = set().union(*kinds_of_the_page().values())

@@ -12,8 +12,8 @@ import pytest
 from colonnade.errors import FederationError
 from colonnade.standing.line import Line
 from colonnade.study.policy import PartyConfig
-from tests.docs.book import ROOT
 from tests.support.standing import HUB, PARTIES, Standing, standing, until
+from tools.pages import ROOT
 
 pytest.importorskip("prometheus_client")
 pytest.importorskip("opentelemetry.sdk")

@@ -31,8 +31,8 @@ from colonnade.standing.office import Entry, Office
 from colonnade.standing.proposing import deadline_of, proposal_of
 from colonnade.study.console_part import Role
 from colonnade.wire import Identity
-from tests.docs.book import EXAMPLE
 from tests.support.ports import free_port
+from tools.pages import EXAMPLE
 
 Found = TypeVar("Found")
 PARTIES = ("bank", "shop", "clinic")

@@ -16,8 +16,8 @@ import pytest
 from colonnade import PartyConfig, Schema, Statement, Study, Synthesizer
 from colonnade.errors import BudgetError
 from colonnade.study.record import RunRecord
-from tests.docs.book import blocks
 from tests.support.ports import free_port
+from tools.pages import blocks
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "hospital"
 QUALITY = EXAMPLE.parents[1] / "docs" / "how-to" / "synthetic-quality.md"

@@ -26,8 +26,7 @@ from colonnade.protocols.lanes.crew import Done, Failed, Free, Here, Lost
 from colonnade.protocols.lanes.workers import Workers
 from colonnade.protocols.sums import Sums
 from tests.support.errors import raises
-
-from ...docs.book import ROOT
+from tools.pages import ROOT
 
 NAMES = ("a", "b", "coordinator")
 

@@ -6,16 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from .book import ROOT, named
-from .english import sentences, words_in, words_of
+from tools.checks.english import sentences, words_in, words_of
+from tools.pages import ROOT, named
 
 LONGEST_SENTENCE = 35
 LONGEST_PAGE = 1_500
 """In words; pages of theory may be longer."""
 MADE = ("docs/reference/error-codes.md",)
 """Lists that a tool makes from the source, to look something up in; nobody reads them from beginning to end."""
-NOT_YET: tuple[str, ...] = ()
-"""Pages that are still too long or have sentences that are. A page that no longer is comes off this list."""
 
 
 def read_pages() -> list[Path]:
@@ -37,17 +35,9 @@ def too_long(name: str, text: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("page", [page for page in read_pages() if named(page) not in NOT_YET], ids=named)
-def test_pages_and_sentences_are_short(page: Path) -> None:
-    found = too_long(named(page), page.read_text(encoding="utf-8"))
+def test_pages_and_sentences_are_short() -> None:
+    found = [words for page in read_pages() for words in too_long(named(page), page.read_text(encoding="utf-8"))]
     assert not found, f"at most {LONGEST_SENTENCE} words a sentence, {LONGEST_PAGE:,} a page:\n" + "\n".join(found)
-
-
-@pytest.mark.parametrize("name", NOT_YET)
-def test_what_is_not_yet_short_is_still_there_and_long(name: str) -> None:
-    page = ROOT / name
-    assert page in read_pages(), f"{name} is no page any more; take it off NOT_YET"
-    assert too_long(name, page.read_text(encoding="utf-8")), f"{name} is short now; take it off NOT_YET"
 
 
 def test_all_pages_are_read() -> None:

@@ -9,15 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from tools.checks.test_architecture import GROUND, MAY_IMPORT, PILLARS, SOURCE
 from tools.drawings.__main__ import FOLDER, files, sheets
 from tools.drawings.canvas import Box, Sheet, width, wrapped
 from tools.drawings.flows import FLOWS
 from tools.drawings.house import FLOORS
 from tools.drawings.sequence import LOOK, Flow
 from tools.drawings.tables import ROLES, SEEN
-
-from .book import ROOT, pages
-from .test_architecture import GROUND, MAY_IMPORT, PILLARS, SOURCE
+from tools.pages import ROOT, pages
 
 DRAWN = sheets()
 IMAGES = ROOT / "docs" / "images"

@@ -1,20 +1,16 @@
-"""What the documentation tests share: the pages, their code blocks, and a copy of the example to run them in."""
+"""The pages of the documentation and their code blocks, for whatever checks or runs them."""
 
 from __future__ import annotations
 
 import re
-import shutil
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from tests.support.ports import free_port
-
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "examples" / "three-organisations"
 CODES = ROOT / "docs" / "reference" / "error-codes.md"
 _FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```\s*$", re.MULTILINE | re.DOTALL)
-_MADE = ("certs", "runs", "coordinator", "*.key", "*.crt", "ledger.sqlite*", "alignments")
 
 
 @dataclass(frozen=True)
@@ -70,13 +66,3 @@ def text_of(*patterns: str) -> str:
 def named(path: Path) -> str:
     """A page as it is called in test names."""
     return path.relative_to(ROOT).as_posix()
-
-
-def copy_example(folder: Path) -> tuple[Path, int]:
-    """A fresh copy of the example without anything made in it, and a port that is free in place of 7443."""
-    shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns(*_MADE))
-    port = free_port()
-    for study in folder.glob("*.toml"):
-        text = study.read_text(encoding="utf-8").partition("\n[pins]")[0]
-        study.write_text(text.replace(":7443", f":{port}"), encoding="utf-8")
-    return folder, port

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
-import pytest
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from .book import ROOT, named
+from tools.pages import ROOT, named
 
 _PARSER = MarkdownIt("commonmark").enable("table")
 _TAG = re.compile(r"</?[A-Za-z][^<>@]*>")
@@ -31,10 +29,11 @@ def taken_for_marks(text: str) -> list[str]:
     return begun + [tag for part in found if part.type == "text" for tag in _TAG.findall(part.content)]
 
 
-@pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=named)
-def test_formulas_are_not_taken_for_marks(page: Path) -> None:
-    found = taken_for_marks(page.read_text(encoding="utf-8"))
-    assert not found, f"{named(page)}: write \\_ for an underscore, ⟨ ⟩ for an inner product: {found}"
+def test_formulas_are_not_taken_for_marks() -> None:
+    pages = sorted((ROOT / "docs").rglob("*.md"))
+    found = {named(page): taken_for_marks(page.read_text(encoding="utf-8")) for page in pages}
+    wrong = {name: marks for name, marks in found.items() if marks}
+    assert not wrong, f"write \\_ for an underscore, ⟨ ⟩ for an inner product: {wrong}"
 
 
 def test_what_is_taken_for_marks_is_found() -> None:

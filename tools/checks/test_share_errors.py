@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from .book import ROOT
+from tools.pages import ROOT
 
 SOURCES = sorted((ROOT / "src" / "colonnade").rglob("*.py"))
 

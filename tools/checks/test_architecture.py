@@ -12,8 +12,7 @@ from statistics import median
 import pytest
 
 from colonnade.models import registry
-
-from .book import ROOT, text_of
+from tools.pages import ROOT, text_of
 
 SOURCE = ROOT / "src" / "colonnade"
 GROUND = {"disk", "errors", "harmless", "lazy", "pictures", "randomness", "received", "tidy", "versions"}
