@@ -6,9 +6,19 @@ import platform
 import unicodedata
 from functools import cache
 
-_LIBRARIES = ("numpy", "scipy", "pyarrow", "scikit-learn", "cryptography", "grpcio", "python-flint", "rbcl", "pydantic")
+_LIBRARIES = (
+    "numpy",
+    "scipy",
+    "pyarrow",
+    "scikit-learn",
+    "cryptography",
+    "grpcio",
+    "python-flint",
+    "pynacl",
+    "pydantic",
+)
 _OPTIONAL = ("torch", "clkhash")
-_TOLD = ("colonnade", "Python", "numpy", "pyarrow", "rbcl")
+_TOLD = ("colonnade", "Python", "numpy", "pyarrow", "pynacl")
 
 
 @cache

@@ -54,7 +54,7 @@ def test_exactly_these_names_are_exported() -> None:
 
 
 def test_importing_loads_nothing_that_only_some_need() -> None:
-    large = {"torch", "pandas", "clkhash", "rbcl", "matplotlib"}
+    large = {"torch", "pandas", "clkhash", "nacl", "matplotlib"}
     models = "from colonnade import GLM, PCA, Ledger, SplitClassifier, Statement, Synthesizer, assess"
     program = f"import colonnade, sys; {models}; sys.exit(' '.join({large} & set(sys.modules)) or 0)"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)

@@ -1,14 +1,14 @@
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+from hypothesis import given, strategies as st
 
 from colonnade.errors import ProtocolError
-from colonnade.mpc.blinding import POINT_BYTES, Blind, Blinds, hashed
+from colonnade.mpc.blinding import FIELD, ORDER, POINT_BYTES, Blind, Blinds, _for_x25519, hashed
 from colonnade.randomness import Stream
 from tests.support.errors import raises
 
@@ -38,15 +38,63 @@ def test_hashing_is_a_function_of_the_key_alone_and_separates_keys():
     assert points.shape == (len(KEYS), POINT_BYTES)
 
 
-def test_hashing_uses_the_one_way_map_of_the_standard():
-    """RFC 9496, appendix A.3: the 64 bytes are the SHA-512 of these words."""
-    import hashlib
+def on_curve(u: int) -> bool:
+    """Whether there is a point of the curve with this coordinate, and not one of its twist."""
+    return pow(u**3 + 486662 * u**2 + u, (FIELD - 1) // 2, FIELD) in (0, 1)
 
-    import rbcl
 
-    words = b"Ristretto is traditionally a short shot of espresso coffee"
-    expected = "3066f82a1a747d45120d1740f14358531a8f04bbffe6a819f86dfe50f44a0a46"
-    assert rbcl.crypto_core_ristretto255_from_hash(hashlib.sha512(words).digest()).hex() == expected
+def vanishes(u: int, scalar: int) -> bool:
+    """Whether this multiple of a point is the neutral element: Montgomery's ladder (RFC 7748), in the clear."""
+    x, z, x_next, z_next = 1, 0, u, 1
+    for place in reversed(range(scalar.bit_length())):
+        bit = scalar >> place & 1
+        if bit:
+            x, z, x_next, z_next = x_next, z_next, x, z
+        sums, differences = (x + z) % FIELD, (x - z) % FIELD
+        crossed, other = sums * (x_next - z_next) % FIELD, differences * (x_next + z_next) % FIELD
+        x_next, z_next = (crossed + other) ** 2 % FIELD, u * (crossed - other) ** 2 % FIELD
+        e = sums**2 - differences**2
+        x, z = sums**2 * differences**2 % FIELD, e * (sums**2 + 121665 * e) % FIELD
+        if bit:
+            x, z, x_next, z_next = x_next, z_next, x, z
+    return z == 0
+
+
+def test_hashes_are_on_the_curve_and_in_the_subgroup_of_prime_order():
+    for point in hashed(KEYS[:20]):
+        u = int.from_bytes(point.tobytes(), "little")
+        assert on_curve(u)
+        assert vanishes(u, ORDER)
+        assert not vanishes(u, 8)
+    assert not on_curve(2)
+    assert not vanishes(9, ORDER - 1)
+
+
+def test_products_are_those_of_the_standard():
+    """RFC 7748, section 5.2; the number is written down as X25519 takes it."""
+    scalar = bytes.fromhex("a046e36bf0527c9d3b16154b82465edd62144c0ac1fc5a18506a2244ba449a44")
+    u = bytes.fromhex("e6db6867583030db3594c1a424b15f7c726624ec26b3353b10a903a6d0ab1c4c")
+    product = "c3da55379de9c6908e94ea4df28d084f32eccf03491c71f754b4075577a28552"
+    number = int.from_bytes(scalar, "little") % ORDER
+    for form in (number, ORDER - number):
+        blind = Blind(form.to_bytes(32, "little"))
+        assert blind.on(np.frombuffer(u, np.uint8)[None]).tobytes().hex() == product
+
+
+@given(st.integers(2**129, ORDER - 2**129))
+def test_every_scalar_has_a_form_that_the_library_takes_as_it_is(scalar):
+    form = int.from_bytes(_for_x25519(scalar.to_bytes(32, "little")), "little")
+    assert form % 8 == 0
+    assert 2**254 <= form < 2**255
+    assert form % ORDER in (scalar, ORDER - scalar)
+
+
+def test_what_a_peer_adds_of_small_order_is_cleared():
+    """1/u belongs to the same point, but for one of order two: neither the product nor the scalar's remainder tells."""
+    points = hashed(KEYS[:5])
+    turned = [pow(int.from_bytes(point.tobytes(), "little"), -1, FIELD).to_bytes(32, "little") for point in points]
+    blind = Blind.fresh(Stream.fresh())
+    np.testing.assert_array_equal(blind.on(np.frombuffer(b"".join(turned), np.uint8).reshape(5, 32)), blind.on(points))
 
 
 def test_no_keys_are_no_points():
@@ -54,10 +102,16 @@ def test_no_keys_are_no_points():
     assert Blind.fresh(Stream.fresh()).on(hashed([])).shape == (0, POINT_BYTES)
 
 
-@pytest.mark.parametrize("bad", [bytes(POINT_BYTES), b"\xff" * POINT_BYTES, b"\x01" + bytes(POINT_BYTES - 1)])
+EIGHTH = 325606250916557431795983626356110631294008115727848805560023387167927233504
+OTHER_EIGHTH = 39382357235489614581723060781553021112529911719440698176882885853963445705823
+
+
+@pytest.mark.parametrize(
+    "bad", [0, 1, FIELD - 1, EIGHTH, OTHER_EIGHTH, FIELD, FIELD + 1, FIELD + 9, 2**255 + 9, 2**256 - 1]
+)
 def test_what_is_no_element_of_the_group_is_refused(bad):
-    """Zero bytes are the neutral element, which would make all tags equal; the others are no encodings at all."""
-    points = np.vstack([hashed(KEYS[:3]), np.frombuffer(bad, np.uint8)[None]])
+    """Points of small order, which would make all tags equal, and numbers that stand for smaller ones."""
+    points = np.vstack([hashed(KEYS[:3]), np.frombuffer(bad.to_bytes(32, "little"), np.uint8)[None]])
     with raises(ProtocolError, "MS001", "bank"):
         Blind.fresh(Stream.fresh()).on(points, "bank")
 
@@ -68,23 +122,6 @@ def test_a_secret_is_not_shown():
 
 
 def test_the_library_is_loaded_only_when_it_is_needed():
-    code = "import colonnade, sys; print('rbcl' in sys.modules, 'clkhash' in sys.modules)"
+    code = "import colonnade, sys; print('nacl' in sys.modules, 'clkhash' in sys.modules)"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert said.stdout.strip() == "False False"
-
-
-def test_nothing_is_left_among_temporary_files(tmp_path):
-    """rbcl unpacks libsodium into a temporary file when it is imported, and leaves it there."""
-    program = "from colonnade.mpc.blinding import hashed; print(hashed([b'one']).tobytes().hex())"
-    said = [
-        subprocess.run(
-            [sys.executable, "-c", program],
-            env={**os.environ, "TMPDIR": str(tmp_path)},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for _ in range(2)
-    ]
-    assert said[0] == said[1] == hashed([b"one"]).tobytes().hex() + "\n"
-    assert list(tmp_path.iterdir()) == []

@@ -29,7 +29,7 @@ DIGESTS = {
     "text": "5882e8f66c53a6e9",
     "numbers": "fea519cec3437624",
     "dates": "1855e25e6aa21b42",
-    "group": "d07f146f9ea6f5e1",
+    "group": "13a016c39635392a",
     "transfers": "01db0904962021c8",
 }
 

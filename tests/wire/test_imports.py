@@ -11,7 +11,7 @@ import pytest
 import colonnade
 from colonnade import wire
 
-HEAVY = ("grpc", "cryptography.x509", "flint", "rbcl", "torch", "scipy", "pyarrow", "pandas", "pydantic")
+HEAVY = ("grpc", "cryptography.x509", "flint", "nacl", "torch", "scipy", "pyarrow", "pandas", "pydantic")
 ALONE = """
 import sys, types
 sys.modules["colonnade"] = types.ModuleType("colonnade")

@@ -14,11 +14,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from colonnade.errors import ProtocolError
-from colonnade.mpc.blinding import POINT_BYTES, Points, sodium, spread
+from colonnade.mpc.blinding import POINT_BYTES, Points, scalar, sodium, spread
 from colonnade.randomness import KEY_BYTES, Stream
 
-_DOMAIN = b"colonnade transfers of keys, version 1:"
-_UNIFORM = 64
+_DOMAIN = b"colonnade transfers of keys, version 2:"
 
 
 class Offer:
@@ -26,8 +25,8 @@ class Offer:
 
     def __init__(self, context: bytes, stream: Stream) -> None:
         self._context = context
-        self._scalar = _scalar(stream)
-        self.point: bytes = sodium().crypto_scalarmult_ristretto255_base(self._scalar)
+        self._scalar = scalar(stream)
+        self.point: bytes = sodium().crypto_scalarmult_ed25519_base_noclamp(self._scalar)
 
     def keys(self, choices: Points, source: str) -> list[tuple[bytes, bytes]]:
         """Both keys for each choice; an error names ``source`` if something is not a pair of elements."""
@@ -37,9 +36,9 @@ class Offer:
             _check(sent[number])
             place, index = divmod(number, 2)
             hashed = _hashed(self._context, place, index, sent[number ^ 1])
-            joined = sodium().crypto_core_ristretto255_add(sent[number], hashed)
+            joined = sodium().crypto_core_ed25519_add(sent[number], hashed)
             pair = sent[2 * place] + sent[2 * place + 1]
-            product = sodium().crypto_scalarmult_ristretto255(self._scalar, joined)
+            product = sodium().crypto_scalarmult_ed25519_noclamp(self._scalar, joined)
             return _key(self._context, place, index, pair, self.point, product)
 
         try:
@@ -60,14 +59,14 @@ class Choice:
     def __init__(self, context: bytes, bits: Sequence[int], stream: Stream) -> None:
         library = sodium()
         self._context, self._bits = context, list(bits)
-        self._scalars = [_scalar(stream) for _ in bits]
-        drawn = [stream.bytes(_UNIFORM) for _ in bits]
-        others = spread(library.crypto_core_ristretto255_from_hash, drawn)
+        self._scalars = [scalar(stream) for _ in bits]
+        # Uniform elements, as the chosen ones are: one from a hash would be told from them.
+        others = spread(library.crypto_scalarmult_ed25519_base_noclamp, [scalar(stream) for _ in bits])
 
         def own(place: int) -> bytes:
-            known = library.crypto_scalarmult_ristretto255_base(self._scalars[place])
+            known = library.crypto_scalarmult_ed25519_base_noclamp(self._scalars[place])
             hashed = _hashed(context, place, bits[place], others[place].tobytes())
-            point: bytes = library.crypto_core_ristretto255_sub(known, hashed)
+            point: bytes = library.crypto_core_ed25519_sub(known, hashed)
             return point
 
         places, chosen = np.arange(len(bits)), np.asarray(bits)
@@ -77,7 +76,7 @@ class Choice:
 
     def keys(self, offered: bytes, source: str) -> list[bytes]:
         """The chosen keys, from the element that the other side offers."""
-        product = sodium().crypto_scalarmult_ristretto255
+        product = sodium().crypto_scalarmult_ed25519_noclamp
 
         def key(place: int) -> bytes:
             pair = self.points[place].tobytes()
@@ -96,15 +95,12 @@ class Choice:
         return "Choice(...)"
 
 
-def _scalar(stream: Stream) -> bytes:
-    scalar: bytes = sodium().crypto_core_ristretto255_scalar_reduce(stream.bytes(_UNIFORM))
-    return scalar
-
-
 def _hashed(context: bytes, place: int, index: int, point: bytes) -> bytes:
     """An element of the group whose logarithm nobody knows; another for every context, place, index and point."""
     said = _DOMAIN + b"point" + context + place.to_bytes(4, "little") + bytes([index]) + point
-    element: bytes = sodium().crypto_core_ristretto255_from_hash(hashlib.sha512(said).digest())
+    drawn, library = hashlib.sha512(said).digest(), sodium()
+    first, second = (library.crypto_core_ed25519_from_uniform(half) for half in (drawn[:32], drawn[32:]))
+    element: bytes = library.crypto_core_ed25519_add(first, second)  # one of them alone would not be uniform
     return element
 
 
@@ -115,6 +111,6 @@ def _key(context: bytes, place: int, index: int, pair: bytes, offered: bytes, pr
 
 
 def _check(point: bytes) -> None:
-    """Refuse what is no element: the library does not look before it adds, and overlooks the highest bit."""
-    if point[POINT_BYTES - 1] & 0x80 or not sodium().crypto_core_ristretto255_is_valid_point(point):
+    """Refuse what is no element of the subgroup of prime order: the library does not look for that before it adds."""
+    if not sodium().crypto_core_ed25519_is_valid_point(point):
         raise RuntimeError("not an element of the group")
