@@ -3,6 +3,7 @@
     python tools/locks.py           # are the locks true to pyproject.toml?
     python tools/locks.py --write   # lock anew; needs uv (pip install uv)
     python tools/locks.py --upgrade # the same with the newest versions
+    python tools/locks.py --wheels  # is there a wheel of everything, for every Python and platform that we name?
 
 ``core.txt`` is what the wheel needs, and what builds it. ``test.txt`` has what lint and the quick suite need besides,
 ``system.txt`` also what clusters and notebooks need; each holds all of the one before. They are good for every Python
@@ -31,6 +32,9 @@ LOCKS = {
 
 TORCH_NEEDS = ("filelock", "fsspec", "jinja2", "networkx", "sympy")
 """What torch asks for on every platform."""
+
+PYTHONS = ("3.11", "3.12", "3.13")
+PLATFORMS = ("x86_64-manylinux_2_28", "aarch64-manylinux_2_28", "aarch64-apple-darwin")
 
 _PIN = re.compile(r"^(?P<name>[\w.-]+)==(?P<version>[\w.+!]+)(?: ;[^\\\n]*)?(?P<hashes>(?: ?\\\n +--hash=\S+)*)", re.M)
 
@@ -92,14 +96,26 @@ def problems() -> Iterator[str]:
         held = locked
 
 
+def wheels() -> None:
+    """Ask the index, for every Python and platform, for a wheel of everything in the core; nothing is installed."""
+    for python in PYTHONS:
+        for platform in PLATFORMS:
+            command = ["uv", "pip", "install", "--dry-run", "--quiet", "--only-binary", ":all:", "--require-hashes"]
+            command += ["--python-version", python, "--python-platform", platform, "--target", "no-such-folder"]
+            subprocess.run([*command, "--requirement", str(path_of("core"))], check=True, cwd=ROOT)  # noqa: S603
+
+
 def main() -> None:
     """Check the locks, or make them anew."""
     words = argparse.ArgumentParser(description="The versions that a clone installs.")
     words.add_argument("--write", action="store_true", help="lock anew, keeping what fits")
     words.add_argument("--upgrade", action="store_true", help="lock anew, with the newest versions")
+    words.add_argument("--wheels", action="store_true", help="look for wheels for every Python and platform")
     asked = words.parse_args()
     if asked.write or asked.upgrade:
         write(asked.upgrade)
+    if asked.wheels:
+        wheels()
     if found := list(problems()):
         raise SystemExit("\n".join((*found, "run python tools/locks.py --write")))
 

@@ -8,6 +8,15 @@ from collections import Counter
 import pytest
 
 SLOWEST = 20
+INSTALLED_BY = {
+    "ray": "make system",
+    "nbformat": "make system",
+    "cosmic_ray": "pip install --no-deps cosmic-ray",
+    "phe": "make bench",
+    "mbi": "pip install private-pgm",
+}
+"""What installs a module, where it is not ``make test``."""
+_MISSING = re.compile(r"could not import '([\w]+)[\w.]*'.*")
 
 
 def times(reports: list[pytest.TestReport]) -> list[str]:
@@ -34,5 +43,9 @@ def left_out(reports: list[pytest.TestReport]) -> list[str]:
     reasons = Counter[str]()
     for report in reports:
         said = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
-        reasons[re.sub(r"^Skipped: ", "", said)] += 1
+        reasons[_MISSING.sub(_command, re.sub(r"^Skipped: ", "", said))] += 1
     return [f"{count} left out: {reason}" for reason, count in reasons.most_common()]
+
+
+def _command(missing: re.Match[str]) -> str:
+    return f"no {missing[1]}: {INSTALLED_BY.get(missing[1], 'make test')} installs it"
