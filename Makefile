@@ -8,6 +8,9 @@ READY := .venv/.test
 WHOLE := .venv/.system
 BENCH := .venv/.bench
 
+# Most of what is installed is never imported: a module is compiled when it is.
+INSTALL := $(BIN)/pip install --quiet --no-compile
+
 # One BLAS thread: primes, blocks and processes run side by side instead.
 export OPENBLAS_NUM_THREADS := 1
 export OMP_NUM_THREADS := 1
@@ -107,19 +110,19 @@ clean:
 
 $(LEAN): requirements/core.txt pyproject.toml
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --require-hashes --requirement requirements/core.txt
-	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	$(INSTALL) --require-hashes --requirement requirements/core.txt
+	$(INSTALL) --no-deps --no-build-isolation --editable .
 	touch $@
 
 # Where pip finds no build of torch that runs by itself, everything that it asks for is installed.
 $(READY): $(LEAN) requirements/test.txt requirements/torch.txt
-	$(BIN)/pip install --quiet --require-hashes --requirement requirements/test.txt
-	$(BIN)/pip install --quiet --require-hashes --no-deps --requirement requirements/torch.txt
-	$(BIN)/python -c 'import torch' || $(BIN)/pip install --quiet --constraint constraints.txt torch
+	$(INSTALL) --require-hashes --requirement requirements/test.txt
+	$(INSTALL) --require-hashes --no-deps --requirement requirements/torch.txt
+	$(BIN)/python -c 'import torch' || $(INSTALL) --constraint constraints.txt torch
 	touch $@
 
 $(WHOLE): $(READY) requirements/system.txt
-	$(BIN)/pip install --quiet --require-hashes --requirement requirements/system.txt
+	$(INSTALL) --require-hashes --requirement requirements/system.txt
 	touch $@
 
 # Servers that speak S3 and Google's protocol, for the tests. By themselves: what they are made of needs older packages
@@ -154,5 +157,5 @@ $(WHOLE): $(READY) requirements/system.txt
 	touch $@
 
 $(BENCH): $(WHOLE)
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[bench]"
+	$(INSTALL) --constraint constraints.txt --editable ".[bench]"
 	touch $@
