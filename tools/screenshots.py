@@ -24,7 +24,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 from tests.browser.conftest import FLAGS
 from tests.browser.people import Person, sign_in
-from tests.standing.kit import HUB, PARTIES, standing
+from tests.support.standing import HUB, PARTIES, standing
 
 ROOT = Path(__file__).parents[1]
 WIDTHS = (1280, 390)
