@@ -69,6 +69,32 @@ def test_a_public_name_brings_only_what_it_is_made_of(name: str) -> None:
     assert ended.returncode == 0, ended.stderr
 
 
+COMMAND = """
+import sys
+from colonnade.cli.app import built
+found = sorted(built({first!r}).commands)
+assert not {later!r} & set(sys.modules), sorted({later!r} & set(sys.modules))
+print(*found)
+"""
+
+
+def built(first: str) -> list[str]:
+    """Which commands are read where this one is named; no large library is imported for that."""
+    later = LIBRARIES - {"typer"} | {"numpy", "colonnade.study", "colonnade.models", "colonnade.cli.screen"}
+    program = COMMAND.format(first=first, later=later)
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout.split()
+
+
+def test_a_command_that_is_named_is_read_alone() -> None:
+    assert built("run") == ["run"]
+    assert built("ledger") == ["ledger"]
+    everything = built("")
+    assert {"run", "party", "ledger", "demo"} < set(everything)
+    assert built("no-such-command") == everything
+
+
 @pytest.mark.parametrize("pillar", ["colonnade.tables", "colonnade.privacy"])
 def test_every_exported_name_is_listed_and_found(pillar: str) -> None:
     package = importlib.import_module(pillar)
