@@ -27,7 +27,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from colonnade.privacy import Ledger
-from tests.standing.kit import HUB, PARTIES, Standing, standing, until
+from tests.support.standing import HUB, PARTIES, Standing, standing, until
 
 RESULTS = Path(__file__).parent / "results" / "kills.md"
 HEAD = """# Random kills

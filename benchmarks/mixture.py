@@ -27,7 +27,7 @@ from colonnade.kinds.synthesis.mixture.inference import Variational
 from colonnade.kinds.synthesis.mixture.learners import VariationalLearner
 from colonnade.kinds.synthesis.mixture.model import Matrix, MixtureModel
 from colonnade.kinds.synthesis.mixture.task import Mixture, Part
-from colonnade.models.federation import Roster
+from colonnade.models.roster import Roster
 from colonnade.privacy import parse_budgets
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.session import play

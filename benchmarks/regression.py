@@ -39,7 +39,7 @@ from colonnade.cli.demo import write_study
 from colonnade.errors import DatasetError
 from colonnade.kinds.regression.logistic import LogisticRegression
 from colonnade.models.design import weighted_rows
-from colonnade.models.federation import Roster
+from colonnade.models.roster import Roster
 from colonnade.protocols.moments.integers import OwnBlock
 from colonnade.protocols.moments.task import Moments
 from colonnade.protocols.roles import COORDINATOR

@@ -22,7 +22,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.standing.kit import HUB, PARTIES, Standing, standing
+from tests.support.standing import HUB, PARTIES, Standing, standing
 
 RESULTS = Path(__file__).parent / "results"
 NAMES = (HUB, *PARTIES)

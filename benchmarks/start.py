@@ -9,6 +9,7 @@ a study is of all its processes together: the command, whatever it forks or star
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import resource
 import shutil
@@ -100,6 +101,40 @@ Measured = tuple[float, float]
 """Seconds of processor time, and by the clock."""
 
 
+def agents(tree: Path = TREE) -> Measured:
+    """A study of the example through agents, from the last yes until every party has the result; the second of two.
+
+    The processor time is that of the hub, the agents and everything that they started, in between.
+    """
+    kit = importlib.import_module("tests.support.standing")  # it starts the package that this process imports
+    os.environ["PYTHONPATH"] = kit._PATH = os.pathsep.join((str(tree / "src"), str(TREE)))
+    with tempfile.TemporaryDirectory() as place, kit.standing(Path(place), cap=300.0) as federation:
+        found = (0.0, 0.0)
+        for name in ("first", "second"):
+            proposed = federation.propose(federation.study_named(name))
+            federation.wait_all(proposed, "waiting")
+            *most, last = kit.PARTIES
+            for party in most:
+                federation.office(party).approve(proposed, "pat")
+            ours = [process.pid for process in federation.running.values()]
+            used, clock = sum(map(used_by, ours)), time.perf_counter()
+            federation.office(last).approve(proposed, "pat")
+            federation.wait_all(proposed, "done")
+            clock = time.perf_counter() - clock
+            found = (sum(map(used_by, ours)) - used, clock)
+        return found
+
+
+def used_by(pid: int) -> float:
+    """Processor time of a process that runs, and of those below it, also of those that have ended."""
+    pids = [pid, *importlib.import_module("tests.support.standing").descendants(pid)]
+    ticks = 0
+    for each in pids:
+        fields = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
+        ticks += sum(map(int, fields[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def whole(arguments: list[str], folder: Path, tree: Path) -> Measured:
     """A command from its start to its end."""
     start = time.perf_counter()
@@ -153,10 +188,12 @@ def main() -> None:
     found = {name: median(seconds(arguments) for _ in range(RUNS)) for name, arguments in PROGRAMS.items()}
     found["colonnade run STUDY.toml"] = study()
     found["colonnade demo --rows 1000"] = demo(1000)
+    found["study through agents"], clock = agents()
     print("| program | seconds | times `import numpy` |")
     print("|---|---:|---:|")
     for name, taken in found.items():
         print(f"| `{name}` | {taken:.2f} | {taken / found[NUMPY]:.2f} |")
+    print(f"\nThrough agents the result was there {clock:.2f} s after the last yes.")
     return None
 
 

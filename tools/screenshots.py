@@ -21,10 +21,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from playwright.sync_api import Browser, sync_playwright
-from tests.standing.kit import HUB, PARTIES, standing
 
 from tests.browser.conftest import FLAGS
 from tests.browser.people import Person, sign_in
+from tests.support.standing import HUB, PARTIES, standing
 
 ROOT = Path(__file__).parents[1]
 WIDTHS = (1280, 390)

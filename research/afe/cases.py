@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from colonnade.models.federation import Roster
+from colonnade.models.roster import Roster
 from colonnade.privacy import Trust
 from colonnade.tables import Category, Dataset, Schema, Table, category, number
 from colonnade.tables.centred import Centred

@@ -25,7 +25,7 @@ from colonnade.kinds.synthesis.mixture.starting import start_from
 from colonnade.kinds.synthesis.mixture.statistics import OwnStatistics
 from colonnade.kinds.synthesis.mixture.task import Mixture, Part
 from colonnade.kinds.synthesis.products import Products
-from colonnade.models.federation import Roster
+from colonnade.models.roster import Roster
 from colonnade.privacy import Budget, Event
 from colonnade.privacy.calibrate import least_noise
 from colonnade.tables.coding import decode_codes

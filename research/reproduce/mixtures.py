@@ -19,7 +19,8 @@ from colonnade.kinds.synthesis.mixture.inference import Variational
 from colonnade.kinds.synthesis.mixture.learners import VariationalLearner
 from colonnade.kinds.synthesis.mixture.model import Matrix, MixtureModel
 from colonnade.kinds.synthesis.mixture.task import Mixture, Part
-from colonnade.models.federation import Federation, Party, Roster
+from colonnade.models.federation import Federation, Party
+from colonnade.models.roster import Roster
 from colonnade.privacy import Budget
 from colonnade.tables.dataset import PERSON_ID, Dataset
 from research.datasets.catalog import ADULT, Layout

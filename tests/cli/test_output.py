@@ -19,7 +19,8 @@ from hypothesis import given, strategies as st
 from rich.console import Console
 
 from colonnade import __version__, versions
-from colonnade.cli.output import bars_on, pace, piped, present
+from colonnade.cli.output import piped, present
+from colonnade.cli.screen import bars_on, pace
 from colonnade.errors import BudgetError, IdentityError, LedgerError, PolicyError, StorageError
 from colonnade.privacy import Ledger
 from colonnade.study import Study

@@ -1,4 +1,4 @@
-"""Tables and privacy are imported without the large libraries, which come with the first use that needs them."""
+"""Names are imported without the large libraries, which come with the first use that needs them."""
 
 from __future__ import annotations
 
@@ -35,6 +35,64 @@ def test_large_libraries_are_left_until_they_are_needed(pillar: str, modules: tu
     program = PROGRAM.format(source=str(ROOT / "src" / "colonnade"), names=names, heavy=HEAVY)
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert ended.returncode == 0, ended.stderr
+
+
+# What a public name does not import: libraries, and the modules of Colonnade that bring much with them.
+LIBRARIES = HEAVY | {"ssl", "sqlite3", "threadpoolctl", "annotated_types", "cryptography.x509", "importlib.metadata"}
+LIBRARIES |= {"typer", "rich", "asyncio", "email"}
+LATER = {
+    "models.exported",
+    "models.design",
+    "privacy.accountant",
+    "privacy.ledger",
+    "pictures",
+    "tables.sources.opening",
+}
+LATER |= {"protocols.session", "protocols.rules", "protocols.align.programs", "wire.tls", "wire.channel"}
+LATER |= {"study.sections", "study.keys", "study.policy", "study.alignment.figures"}
+NAMES = {
+    "PCA": LATER | {"models.federation", "study"},
+    "LinearRegression": (LATER | {"models.federation", "study"})
+    - {"models.design", "models.exported", "pictures", "privacy.accountant"},
+    "Federation": (LATER | {"models.base", "models.charges", "study"}) - {"tables.sources.opening"},
+    "Study": LATER | {"models.base", "models.federation", "protocols.on_shares"},
+    "Ledger": {"models", "protocols", "mpc", "study", "pictures"},
+    "Schema": {"models", "protocols", "mpc", "privacy", "study", "wire", "pictures"},
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_public_name_brings_only_what_it_is_made_of(name: str) -> None:
+    later = LIBRARIES - ({"sqlite3"} if name == "Ledger" else set()) | {f"colonnade.{each}" for each in NAMES[name]}
+    program = f"import sys; from colonnade import {name}; sys.exit(' '.join(sorted({later} & set(sys.modules))) or 0)"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 0, ended.stderr
+
+
+COMMAND = """
+import sys
+from colonnade.cli.app import built
+found = sorted(built({first!r}).commands)
+assert not {later!r} & set(sys.modules), sorted({later!r} & set(sys.modules))
+print(*found)
+"""
+
+
+def built(first: str) -> list[str]:
+    """Which commands are read where this one is named; no large library is imported for that."""
+    later = LIBRARIES - {"typer"} | {"numpy", "colonnade.study", "colonnade.models", "colonnade.cli.screen"}
+    program = COMMAND.format(first=first, later=later)
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout.split()
+
+
+def test_a_command_that_is_named_is_read_alone() -> None:
+    assert built("run") == ["run"]
+    assert built("ledger") == ["ledger"]
+    everything = built("")
+    assert {"run", "party", "ledger", "demo"} < set(everything)
+    assert built("no-such-command") == everything
 
 
 @pytest.mark.parametrize("pillar", ["colonnade.tables", "colonnade.privacy"])

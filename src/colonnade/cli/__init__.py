@@ -16,14 +16,16 @@ def main() -> None:
         os.environ.setdefault(variable, "1")
     # A process with one thread can be forked; an allocator that pyarrow brings, and does not use, starts another.
     os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
-    from colonnade.cli.app import command_line
-    from colonnade.cli.lean import end, few_arenas, keep_memory
+    from colonnade.cli.lean import collect_rarely, end, few_arenas, keep_memory
     from colonnade.cli.process import BeginAgain, running
 
     if sys.argv[1:] and sys.argv[1] in _STANDING:
         few_arenas()
     else:
         keep_memory()
+        collect_rarely()
+    from colonnade.cli.app import command_line
+
     with running():
         try:
             while True:

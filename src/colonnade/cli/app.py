@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Callable
+from copy import copy
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 from typer.core import TyperGroup
+from typer.models import CommandInfo
 
 from colonnade.cli import agents, audits, console, examples, groups, hubs, participants, scaling
 from colonnade.cli.groups import StudyPath
@@ -379,9 +381,22 @@ def doctor(
 
 
 @cache
-def built() -> Callable[[], Any]:
-    """All commands, as read from the functions here: that takes a tenth of a second, so it is done once."""
-    return typer.main.get_command(app)
+def built(first: str = "") -> Callable[[], Any]:
+    """A command, or a group of them, as read from the functions here; all of them where there is none of this name.
+
+    To read all takes a tenth of a second, and whoever names one needs no other.
+    """
+    commands = [one for one in app.registered_commands if _name_of(one) == first]
+    members = [one for one in app.registered_groups if one.name == first]
+    if not commands and not members:
+        return typer.main.get_command(app)
+    alone = copy(app)
+    alone.registered_commands, alone.registered_groups = commands, members
+    return typer.main.get_command(alone)
+
+
+def _name_of(command: CommandInfo) -> str:
+    return command.name or typer.main.get_command_name(getattr(command.callback, "__name__", ""))
 
 
 def command_line() -> None:
@@ -390,7 +405,7 @@ def command_line() -> None:
         if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # so that nohup still works
             signal.signal(number, _interrupted)
     try:
-        built()()
+        built(sys.argv[1] if len(sys.argv) > 1 else "")()
     except (Interrupted, Exception) as error:
         sys.exit(complain(error))
 

@@ -62,7 +62,7 @@ address = "127.0.0.1:{port}"
 def run_demo(out: Path, rows: int, progress: Progress) -> dict[str, Any]:
     """Invent people, write the study, run it in separate processes, and measure the quality of the result."""
     _make_room(out)
-    forks = copied()  # before there are tables and keys: nobody shall inherit those of others
+    forks = copied(kinds=("pca",))  # before there are tables and keys: nobody shall inherit those of others
     people = population(rows)
     mode = alignment_mode(people, rows)
     template = _STUDY.replace("{mode}", mode).replace("{security}\n", line_for("pca") + "\n")

@@ -20,7 +20,8 @@ def main() -> None:
     usual = deaf()
     gc.disable()  # what is imported here is left out of garbage collections, as all that follows
     import_module("colonnade.standing.assess")
-    built()
+    for participant in ("party", "coordinator"):
+        built(participant)
     prepare(registry.expected())
     serve(control)
     hearing(usual)

@@ -43,16 +43,19 @@ _PARTICIPANT = (
 """What every participant imports; any other module is imported by whoever needs it."""
 
 
-def copied(study: Study | None = None) -> Forks:
+def copied(study: Study | None = None, kinds: Iterable[str] = ()) -> Forks:
     """A fork server that is a copy of this process, which has looked at public files only; with a study, if loaded.
 
     A participant that is forked from it unwinds the command that runs here, and begins again in ``cli.main``. In a
-    program that did not begin there, such as a test, the server is started anew.
+    program that did not begin there, such as a test, the server is started anew. What studies of these ``kinds``
+    import is imported before, for a command that needs it as much as its participants.
     """
     if not began():
         return Forks()
     if study is not None:
         study.hand_on()
+    if kinds:
+        prepare(kinds)
     return Forks.of_this_process(partial(_serve_as_copy, study))
 
 

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import errno
 import json
-import math
 import os
 import shlex
 import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
-from rich.table import Column
-from rich.text import Text
 
 from colonnade.errors import AlignmentError, ColonnadeError, Interrupted, StorageError, StudyError, code_of
 from colonnade.harmless import harmless, harmless_lines
@@ -28,23 +23,10 @@ if TYPE_CHECKING:
     from colonnade.protocols.roles import Progress as Report
 
 INTERNAL_ERROR = 70
-_FEW = 10  # with fewer steps no rate is shown
-_BAR_WIDTH = 20
 _LONGEST_SENTENCE = 2000
 _LONGEST_LINE = 4000
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE, errno.EROFS)
 """Errors of a machine that cannot write; they are neither a user's mistake nor a fault of Colonnade."""
-
-
-class _Console(Console):
-    """A console that raises an error when its reader has closed the pipe."""
-
-    def on_broken_pipe(self) -> None:
-        """Raise the error, so that it is reported like any other."""
-        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
-
-
-console = _Console(highlight=False, soft_wrap=True)
 
 
 class _State:
@@ -71,6 +53,8 @@ def about(study: Path, *configs: Path | str) -> None:
 def say(text: str) -> None:
     """Print text for a person, unless this process prints JSON."""
     if not _State.json:
+        from colonnade.cli.screen import console
+
         with _standard_output():
             console.print(harmless_lines(text, _LONGEST_LINE), markup=False)
 
@@ -159,40 +143,16 @@ def _looking(error: BaseException) -> dict[str, Any]:
     return ({"examples": len(error.examples)} if error.examples else {}) | {"try": list(_State.keys)}
 
 
-class Pace(ProgressColumn):
-    """The steps done, the steps in a second, and the time that is left."""
-
-    def render(self, task: Task) -> Text:
-        """Such as ``4,096/100,000  2,310/s  left 0:00:41``."""
-        took, passed = task.finished_time, task.finished_time or task.elapsed
-        so_far = task.completed / passed if passed else None
-        return Text(pace(task.completed, task.total, so_far if took else task.speed or so_far, took))
-
-
-def pace(done: float, total: float | None, speed: float | None, took: float | None = None) -> str:
-    """The steps done of all steps, steps in a second, and the time left or, at the end, the time that it took."""
-    parts = [f"{done:,.0f}/{'?' if total is None else f'{total:,.0f}'}"]
-    if speed and (total is None or total >= _FEW) and (took is None or took >= 1):
-        parts.append(f"{speed:,.0f}/s" if speed >= 10 else f"{speed:.2g}/s")
-    if took is not None:
-        parts.append(f"took {timedelta(seconds=round(took))}")
-    elif speed and total is not None:
-        parts.append(f"left {timedelta(seconds=math.ceil(max(total - done, 0) / speed))}")
-    return "  ".join(parts)
-
-
-def bars_on(screen: Console) -> Progress:
-    """Progress bars, each on one line; on a narrow screen the bar itself becomes shorter."""
-    steps = Pace(table_column=Column(no_wrap=True))
-    return Progress(TextColumn("{task.description:>10}"), BarColumn(_BAR_WIDTH), steps, console=screen)
-
-
 @contextmanager
 def progress_bar(enabled: bool) -> Iterator[Report]:
     """A progress bar for each phase, with the steps done, their rate and the time left."""
     if not enabled:
         yield lambda phase, done, total: None
         return
+    from rich.console import Console
+
+    from colonnade.cli.screen import bars_on
+
     bars = bars_on(Console(stderr=True))
     tasks: dict[str, Any] = {}
 

@@ -6,11 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from textwrap import wrap
+from typing import TYPE_CHECKING
 
 from colonnade.errors import StudyError
-from colonnade.protocols.align import Aligning, Leak, Matched
+from colonnade.protocols.align import Aligning, Leak
 from colonnade.tables import Table
 from colonnade.tables.keys import Key, Keys
+
+if TYPE_CHECKING:
+    from colonnade.protocols.align import Matched
 
 _WIDTHS = (12, 48, 48)
 

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from colonnade.errors import DataError
-from colonnade.models.pictures.assessed import assessed
 
 Vector = NDArray[np.float64]
 _SMALLEST = 1e-15  # a probability of 0 that turned out wrong costs no more than this one
@@ -86,6 +85,7 @@ class Assessment:
 
     def plot(self, ax: Any = None) -> Any:
         """Draw ranking and calibration, and return the matplotlib ``Figure``."""
+        from colonnade.models.pictures.assessed import assessed
         from colonnade.pictures.canvas import drawn
 
         return drawn(assessed(self.roc, self.auc, [(b.probability, b.share) for b in self.reliability]), ax)

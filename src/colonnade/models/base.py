@@ -16,10 +16,9 @@ from typing_extensions import TypeVar
 
 from colonnade.errors import DataError, StudyError
 from colonnade.models import files, notebook, registry
-from colonnade.models.assessment import Assessment
 from colonnade.models.conventions import Conventions
-from colonnade.models.federation import Federation, Roster
 from colonnade.models.planner import Planner
+from colonnade.models.roster import Roster
 from colonnade.privacy import Event, Statement, Trust, parse_budgets
 from colonnade.privacy.calibrate import unspent
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
@@ -30,6 +29,8 @@ from colonnade.randomness import Stream
 from colonnade.tables import Schema, Table
 
 if TYPE_CHECKING:
+    from colonnade.models.assessment import Assessment
+    from colonnade.models.federation import Federation
     from colonnade.models.newcomers import Given
     from colonnade.pictures.look import Sheet
 
@@ -166,6 +167,8 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
 
     def fit(self, people: Federation) -> Self:
         """Learn from all parties of a federation, each in a thread of this process."""
+        from colonnade.models.federation import Federation
+
         if not isinstance(people, Federation):
             raise StudyError(
                 f"fit takes a Federation, not {type(people).__name__}: "

@@ -27,7 +27,6 @@ from colonnade.privacy.ledger.caps import Left, Spending
 from colonnade.privacy.ledger.groups import MOST_NAMED, Across, Sight
 from colonnade.privacy.ledger.people import Told
 from colonnade.privacy.observers import COORDINATOR, OTHERS, check_delta
-from colonnade.privacy.pictures import promises
 from colonnade.privacy.rows import Row, as_html, as_text
 from colonnade.privacy.statement import row_of
 
@@ -68,6 +67,7 @@ class Total:
         if not self.rows:
             raise PrivacyError("nothing was revealed yet, so there is nothing to draw: fit a model first [PR013]")
         from colonnade.pictures.canvas import drawn
+        from colonnade.privacy.pictures import promises
 
         return drawn(promises(self.rows, self.left), ax)
 

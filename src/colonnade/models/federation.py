@@ -5,30 +5,30 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from threadpoolctl import threadpool_limits
-
-from colonnade.disk.reading import short
 from colonnade.errors import AlignmentError, PeerLost, PeerStopped, SchemaError, StudyError
 from colonnade.models import notebook
 from colonnade.models.alignment import Summary, keys_of, keys_on
-from colonnade.models.charges import Charges, Total
-from colonnade.privacy import Ledger, Trust
-from colonnade.privacy.observers import INPUTS, SECURITIES, Inputs, Security
-from colonnade.protocols import align
-from colonnade.protocols.align import Aligning, Matched, Mode
+from colonnade.models.roster import Roster
+from colonnade.protocols.align import Aligning, Mode
 from colonnade.protocols.roles import COORDINATOR, Owner, Progress, silent
-from colonnade.protocols.session import Played, partners, play
-from colonnade.protocols.task import Playable
 from colonnade.tables import Schema, Table, read_table
 from colonnade.tables.formats import TextFormat
 from colonnade.tables.keys import Duplicates, Key, KeyColumn, KeyPlan, key_columns
-from colonnade.wire import Network, Room, check_name
+from colonnade.wire import Network, check_name
+
+if TYPE_CHECKING:
+    from colonnade.models.charges import Total
+    from colonnade.privacy import Ledger
+    from colonnade.privacy.observers import Inputs, Security
+    from colonnade.protocols.align import Matched
+    from colonnade.protocols.session import Played
+    from colonnade.protocols.task import Playable
 
 
 class Party:
@@ -96,68 +96,6 @@ class Party:
         return notebook.party(self.name, self.schema)
 
 
-@dataclass(frozen=True)
-class Roster:
-    """The public description of who takes part: each owner's schema, and the committee.
-
-    With ``hidden`` no owner knows which of its people the others hold too; only some protocols allow this.
-    ``assumptions`` are sentences for the privacy statement, such as what an alignment told. ``security`` and ``inputs``
-    are what was asked for, if anything was: ``None`` means what the task usually has (:meth:`Planner.as_asked`).
-    """
-
-    schemas: Mapping[str, Schema]
-    trust: Trust
-    hidden: bool = False
-    assumptions: tuple[str, ...] = ()
-    security: Security | None = "semi-honest"
-    inputs: Inputs | None = None
-
-    @classmethod
-    def of(
-        cls,
-        schemas: Mapping[str, Schema],
-        committee: Sequence[str] = (),
-        threshold: int | None = None,
-        hidden: bool = False,
-        *,
-        security: Security | None = "semi-honest",
-        inputs: Inputs | None = None,
-        noise_missing: int | None = None,
-    ) -> Roster:
-        """A roster; if no committee is given, it is the first seven owners, or two owners and the coordinator."""
-        if security not in (None, *SECURITIES):
-            raise StudyError(
-                f"security is {' or '.join(map(repr, SECURITIES))}, not {short(repr(security), 40)} [ST078]"
-            )
-        if inputs not in (None, *INPUTS):
-            raise StudyError(f"inputs is one of {', '.join(map(repr, INPUTS))}, not {short(repr(inputs), 40)} [ST079]")
-        if inputs in ("covert", "proven") and security == "semi-honest":
-            raise StudyError(
-                f'inputs = "{inputs}" means that owners prove their bounds to seats that check: it needs '
-                'security = "active" [ST080]'
-            )
-        owners = tuple(schemas)
-        if len(owners) < 2:
-            raise StudyError("a study needs at least two parties: one alone has nothing to compute together [ST081]")
-        seats = tuple(committee) or (owners[:7] if len(owners) > 2 else (*owners, COORDINATOR))
-        most = max(1, (len(seats) - 1) // 2)
-        trust = Trust(owners, seats, most if threshold is None else threshold, noise_missing=noise_missing)
-        return cls(dict(schemas), trust, hidden, security=security, inputs=inputs)
-
-    def checked(self, inputs: Inputs) -> Roster:
-        """The same with seats that check each other."""
-        return replace(self, trust=replace(self.trust, security="active", inputs=inputs))
-
-    def require_known_members(self, what: str) -> None:
-        """Raise an error if the alignment was hidden: ``what`` needs to know which rows all parties hold."""
-        if self.hidden:
-            raise StudyError(
-                f"{what} does not work after a hidden alignment, in which nobody learns whom all parties hold: hidden "
-                "alignment works with pca, linear and logistic (one-shot, functional) and synthetic (marginals); use "
-                "one of those, or hidden = false [ST082]"
-            )
-
-
 class Federation:
     """Parties that hold different columns about the same people, or about people that :meth:`align` finds.
 
@@ -192,6 +130,8 @@ class Federation:
         inputs: Inputs | None = None,
         noise_missing: int | None = None,
     ) -> None:
+        from colonnade.models.charges import Charges
+
         if not all(isinstance(party, Party) for party in parties):
             raise StudyError("a Federation is made of Party objects: Party(name, table, schema=..., id=...) [ST083]")
         if not isinstance(network, Network | None):
@@ -250,12 +190,13 @@ class Federation:
 
     def _match(self, task: Aligning, tables: Mapping[str, Table]) -> tuple[Matched, dict[str, Table]]:
         """What the coordinator found, and everyone's aligned table."""
+        from colonnade.protocols.align import programs  # here, and not by every thread at once
 
         def owner(me: Owner, table: Table) -> Table:
-            return align.owner(me, keys_of(table), task).table(table)
+            return programs.owner(me, keys_of(table), task).table(table)
 
         try:
-            results = self._play(task, tables, owner, lambda me: align.coordinator(me, task))
+            results = self._play(task, tables, owner, lambda me: programs.coordinator(me, task))
         except AlignmentError as error:
             error.examples = keys_of(next(iter(tables.values()))).examples
             raise
@@ -346,6 +287,11 @@ class Federation:
         coordinator: Callable[[Any], object],
         spend: Callable[[], None],
     ) -> dict[str, Any]:
+        from threadpoolctl import threadpool_limits
+
+        from colonnade.protocols.session import partners, play
+        from colonnade.wire import Room
+
         programs: dict[str, Callable[[Any], object]] = {COORDINATOR: coordinator}
         for name, table in tables.items():
             programs[name] = _bound(owner, table)

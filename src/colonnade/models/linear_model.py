@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import copy
 from pathlib import Path
-from typing import Any, ClassVar, Self, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from colonnade.models.base import Result, RunTask
 from colonnade.models.design import Design, without_label
 from colonnade.models.estimates import Bars, Estimate
 from colonnade.models.exported import about, classes_scored, linear_to_onnx, numbers_scored, written
-from colonnade.models.federation import Federation
 from colonnade.models.newcomers import Given, Matrix, People, encoded_matrix, table_of
 from colonnade.models.onnx_graph import Graph
 from colonnade.models.pictures.weights import weights
@@ -26,6 +25,9 @@ from colonnade.privacy.rows import rounded_up
 from colonnade.tables import Number, Schema
 from colonnade.tables.centred import Centred, Norm
 from colonnade.tables.encode import Misfits
+
+if TYPE_CHECKING:
+    from colonnade.models.federation import Federation
 
 ESTIMANDS = {
     "one-shot": "what the same fit would give without noise and without a ridge that is only there for the noise",

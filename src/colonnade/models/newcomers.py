@@ -15,13 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError, without_code
-from colonnade.models.design import split_label
-from colonnade.models.federation import Federation
-from colonnade.tables import Schema, Table, read_table
+from colonnade.tables import Schema, Table
 from colonnade.tables.arrow import pa
 from colonnade.tables.encode import Misfits
 from colonnade.tables.files import LACKS_ID
-from colonnade.tables.sources.opening import read_columns
 from colonnade.tables.wording import listed
 
 Matrix = NDArray[np.float64]
@@ -64,6 +61,8 @@ def gathered(
     misfits: Misfits = "refuse",
 ) -> SamePeople:
     """The tables of the wanted columns, with the same people in each row; ``what`` needs them, in words."""
+    from colonnade.models.federation import Federation
+
     if encoded:
         raise DataError(f"encoded=True is for one matrix of encoded columns, and {what} takes tables here [DA060]")
     if not isinstance(X, Mapping | Federation):
@@ -151,6 +150,9 @@ def _from_one(
     misfits: Misfits,
 ) -> SamePeople:
     """The parties' tables out of one table that has all their columns."""
+    from colonnade.tables import read_table
+    from colonnade.tables.sources.opening import read_columns
+
     if not hasattr(X, "columns") and not isinstance(X, pa.RecordBatch):
         raise DataError(
             f"nothing says what the columns of this {type(X).__name__} are: pass tables as the parties hold them (a "
@@ -205,6 +207,8 @@ def _sources(there: set[str], wanted: Mapping[str, Schema], schemas: Mapping[str
 
 def encoded_matrix(source: Any, names: Sequence[str]) -> Matrix:
     """The matrix of these encoded columns; columns with names, as in a data frame, are chosen by name."""
+    from colonnade.models.federation import Federation
+
     if isinstance(source, Federation | Mapping):
         raise DataError(
             "encoded=True is for one matrix of encoded columns; tables are encoded by the model itself [DA070]"
@@ -240,6 +244,8 @@ def table_of(
 ) -> Table:
     """A table with the columns of a schema, from a table or from anything that can be read as one."""
     if not isinstance(source, Table):
+        from colonnade.tables import read_table
+
         try:
             name = None if isinstance(source, str | Path) else party
             return read_table(source, schema, id=id, name=name, misfits=misfits)
@@ -258,6 +264,9 @@ def table_of(
 
 def labels_of(X: People, schemas: Mapping[str, Schema], label: str | None) -> Matrix:
     """The encoded label of people, where X has a table with the label column."""
+    from colonnade.models.design import split_label
+    from colonnade.models.federation import Federation
+
     owner, column = split_label(label, tuple(schemas))
     if isinstance(X, Mapping | Federation) and owner not in (X.parties if isinstance(X, Federation) else X):
         raise DataError(f"the true labels are not in what was given: pass y, or a table of {owner} [DA078]")

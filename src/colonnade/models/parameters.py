@@ -1,16 +1,14 @@
 """Marks on the parameters of models: what study files, too, must know about a parameter.
 
 The keys of ``[task]`` in a study file are the names, defaults and annotations of a model's parameters. These marks
-are written in ``Annotated[...]``, beside the limits of ``annotated_types``.
+are written in ``Annotated[...]``. A limit may also be one of ``annotated_types``, which takes a while to import.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
-
-from annotated_types import Ge, Gt, MinLen
+from typing import Annotated, Any, NamedTuple
 
 from colonnade.errors import PrivacyError, StudyError
 from colonnade.privacy.observers import check_epsilon
@@ -33,6 +31,33 @@ class Checked:
     check: Callable[[Any], None]
 
 
+class Limit(NamedTuple):
+    """A limit on the value, with the name that ``annotated_types`` has for it."""
+
+    name: str
+    value: float
+
+
+def at_least(value: float) -> Limit:
+    """The value is this, or more."""
+    return Limit("Ge", value)
+
+
+def above(value: float) -> Limit:
+    """The value is more than this."""
+    return Limit("Gt", value)
+
+
+def at_most(value: float) -> Limit:
+    """The value is this, or less."""
+    return Limit("Le", value)
+
+
+def not_shorter_than(length: int) -> Limit:
+    """The value has so many characters, or members, or more."""
+    return Limit("MinLen", length)
+
+
 class Mark:
     """A property of a parameter that has no value of its own."""
 
@@ -51,9 +76,9 @@ FINITE = Mark()
 STRICT = Mark()
 """The value must have the right type; a text such as "true" is not converted."""
 
-Count = Annotated[int, Ge(1)]
-RowsAtMost = Annotated[int, Ge(1), LIMITS_ROWS]
-Positive = Annotated[float, Gt(0), FINITE]
+Count = Annotated[int, at_least(1)]
+RowsAtMost = Annotated[int, at_least(1), LIMITS_ROWS]
+Positive = Annotated[float, above(0), FINITE]
 
 
 def dotted(label: Any) -> None:
@@ -74,7 +99,7 @@ def each_positive(given: Any) -> None:
 Label = Annotated[str | None, InFile(Annotated[str, Checked(dotted)]), NAMES_LABEL]
 EpsilonByParty = Annotated[
     Mapping[str, float] | None,
-    InFile(Annotated[dict[str, float] | None, MinLen(1), Checked(each_positive)], None),
+    InFile(Annotated[dict[str, float] | None, not_shorter_than(1), Checked(each_positive)], None),
     NAMES_PARTIES,
     SETS_PRICE,
 ]

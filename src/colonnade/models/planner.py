@@ -14,8 +14,8 @@ from colonnade.privacy.statement import UNMATCHED
 from colonnade.protocols.task import Adjustable, Priced
 
 if TYPE_CHECKING:
-    from colonnade.models.federation import Roster
     from colonnade.models.outlook import Outlook
+    from colonnade.models.roster import Roster
     from colonnade.privacy import Statement
 
 AnyTask = TypeVar("AnyTask", bound=Priced, default=Any)

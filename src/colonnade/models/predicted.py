@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Annotated, Any, Generic, Self, Unpack
 
 import numpy as np
-from annotated_types import MinLen
 from numpy.typing import ArrayLike, NDArray
 from typing_extensions import TypeVar
 
 from colonnade.errors import StudyError
 from colonnade.models.base import Estimator, Result, RunTask
 from colonnade.models.newcomers import Given
-from colonnade.models.parameters import InFile
+from colonnade.models.parameters import InFile, not_shorter_than
 from colonnade.models.pictures import answers
 from colonnade.models.saved import numbers, texts
 from colonnade.pictures.look import Sheet
@@ -24,7 +23,7 @@ from colonnade.privacy import Budget, Statement, Trust, parse_budgets
 from colonnade.privacy.observers import unspoken
 from colonnade.tables.arrow import pa
 
-FILE_OF_MODEL = InFile(Annotated[str, MinLen(1)])
+FILE_OF_MODEL = InFile(Annotated[str, not_shorter_than(1)])
 """In a study file the public model is given by its path."""
 Scored = TypeVar("Scored", default=Any)
 """The fitted models that a question can be about."""

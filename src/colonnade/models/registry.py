@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module, metadata
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from colonnade.errors import StudyError
-from colonnade.protocols.task import check_complete
 
 if TYPE_CHECKING:
     from colonnade.models.planner import Planner
@@ -190,6 +189,7 @@ def row_of(kind: str) -> Kind:
 def load(kind: str) -> type[Planner]:
     """The model of a kind, complete with its tasks."""
     from colonnade.models.planner import Planner
+    from colonnade.protocols.task import check_complete
 
     row = row_of(kind)
     model, where = resolve(row.model), f"kind {kind!r}, {row.model}"
@@ -253,6 +253,8 @@ def resolve(name: str) -> Any:
 @cache
 def _installed() -> None:
     """Register the kinds of installed packages, once."""
+    from importlib import metadata
+
     for entry in metadata.entry_points(group=ENTRY_POINTS):
         try:
             register(entry.load())

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
-from colonnade.models.federation import Roster
+from colonnade.models.roster import Roster
 from colonnade.tables import Schema
 
 

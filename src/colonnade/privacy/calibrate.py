@@ -12,13 +12,19 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from colonnade.errors import PrivacyError
-from colonnade.privacy.accountant import Bound, epsilon, routes
+from colonnade.lazy import Later
 from colonnade.privacy.events import Event, View, alike, views
 from colonnade.privacy.observers import Budget, Observer, Trust
 from colonnade.privacy.rows import rounded_up
+
+if TYPE_CHECKING:
+    from colonnade.privacy import accountant as accountant
+    from colonnade.privacy.accountant import Bound
+else:  # imported by the first calibration, not by those who only plan one
+    accountant = Later("colonnade.privacy.accountant")
 
 Made = Event | Sequence[Event]
 Make = Callable[[int], Made]
@@ -98,7 +104,7 @@ def unspent(made: Made, trust: Trust, budgets: Sequence[Budget]) -> str:
 def binding(made: Made, trust: Trust, budgets: Sequence[Budget], *, quick: bool = False) -> Binding:
     """The observer that decides: no other uses a larger part of its budget."""
     rough = [
-        (Binding(observer, budget, epsilon(seen, budget.delta, quick=True)), seen)
+        (Binding(observer, budget, accountant.epsilon(seen, budget.delta, quick=True)), seen)
         for observer, budget, seen in _checks(made, trust, budgets)
     ]
     rough.sort(key=lambda pair: -pair[0].excess)
@@ -108,7 +114,7 @@ def binding(made: Made, trust: Trust, budgets: Sequence[Budget], *, quick: bool 
     for each, seen in rough:
         if worst is not None and each.excess <= worst.excess:
             break  # the slow routes never give a larger figure
-        exact = replace(each, bound=epsilon(seen, each.budget.delta))
+        exact = replace(each, bound=accountant.epsilon(seen, each.budget.delta))
         worst = exact if worst is None or exact.excess > worst.excess else worst
     assert worst is not None  # noqa: S101 - for the type checker; there is a budget
     return worst
@@ -229,14 +235,14 @@ class _Search:
 
         def excess(number: int) -> float:
             seen = views(_events(self.make(number)), one.observer, self.trust)
-            return Binding(one.observer, one.budget, epsilon(seen, one.budget.delta)).excess
+            return Binding(one.observer, one.budget, accountant.epsilon(seen, one.budget.delta)).excess
 
         return excess
 
     def _slow(self, number: int) -> bool:
         """Whether slow routes may prove more than the quick ones."""
         checks = _checks(self.make(number), self.trust, self.budgets)
-        return any(not route.quick for _, _, seen in checks for route in routes(seen))
+        return any(not route.quick for _, _, seen in checks for route in accountant.routes(seen))
 
 
 def _narrow(excess: Excess, bad: _Point, good: _Point, bits: int) -> tuple[_Point, _Point]:

@@ -10,16 +10,20 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from colonnade.disk import reading
 from colonnade.errors import PrivacyError
-from colonnade.privacy import accountant
+from colonnade.lazy import Later
 from colonnade.privacy.events import Event, View, alike, from_dict, innermost, views
 from colonnade.privacy.observers import COORDINATOR, Adjacency, Inputs, Observer, Trust, check_delta
-from colonnade.privacy.pictures import by_event, promises
 from colonnade.privacy.releases import NonPrivate, PoissonSampled, Repeated
 from colonnade.privacy.rows import MISSING, NO_GUARANTEE, PROVEN, PUBLISHED, Row, as_html, as_text
+
+if TYPE_CHECKING:
+    from colonnade.privacy import accountant as accountant
+else:  # imported by the first price, not by those who only name a statement
+    accountant = Later("colonnade.privacy.accountant")
 
 VERSION = 1
 UNMATCHED = "matching people between the parties is outside this statement"
@@ -133,6 +137,7 @@ class Statement:
         With ``events``, for each observer alone, what each event tells by itself. It needs the extra ``plots``.
         """
         from colonnade.pictures.canvas import drawn
+        from colonnade.privacy.pictures import by_event, promises
 
         if not events:
             return drawn(promises((*self.rows, *self.missing_noise)), ax)

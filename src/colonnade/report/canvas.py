@@ -6,6 +6,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Callable
+from functools import lru_cache
 
 from colonnade.report.markup import Html, tag
 
@@ -54,7 +55,7 @@ def rule(x1: float, y1: float, x2: float, y2: float, look: str) -> Html:
 
 def extent(text: str) -> float:
     """How wide a text is at most, in the units of a chart."""
-    return _EM * sum(_breadth(letter) for letter in text)
+    return _EM * sum(map(_breadth, text))
 
 
 def wrap(text: str, limit: float) -> list[str]:
@@ -95,6 +96,7 @@ def apart(wanted: list[float], gaps: list[float], low: float, high: float) -> li
     return placed
 
 
+@lru_cache(maxsize=4096)
 def _breadth(letter: str) -> float:
     if unicodedata.combining(letter):
         return 0.0

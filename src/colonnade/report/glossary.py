@@ -59,6 +59,7 @@ WORDS: dict[str, str] = {
 
 _SILENT = ("svg", "a", "h1", "h2", "h3", "code", "pre", "nav", "title", "style")
 _TAGS = re.compile(r"(<[^>]*>)")
+_NAME = re.compile(r"</*([^\s>/]*)")
 
 
 def linked(parts: Sequence[Html]) -> tuple[list[Html], Html | None]:
@@ -75,8 +76,7 @@ def _linked(text: str, found: dict[str, str]) -> str:
     depth, pieces = 0, []
     for piece in _TAGS.split(text):
         if piece.startswith("<"):
-            name = re.split(r"[\s>/]", piece.lstrip("</"), maxsplit=1)[0]
-            if name in _SILENT:
+            if (name := _NAME.match(piece)) and name[1] in _SILENT:
                 depth += -1 if piece.startswith("</") else 1
         elif not depth:
             piece = _PATTERN.sub(lambda match: _link(match, found), piece)

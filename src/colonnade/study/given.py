@@ -5,18 +5,22 @@ from __future__ import annotations
 import hashlib
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from colonnade.disk import reading
 from colonnade.errors import StudyError
-from colonnade.models.base import Estimator
-from colonnade.models.planner import Planner
 from colonnade.models.scorer import features
 from colonnade.tables import Schema
+
+if TYPE_CHECKING:
+    from colonnade.models.base import Estimator
+    from colonnade.models.planner import Planner
 
 
 def public_model(path: Path, kind: type[Planner], study: Path) -> Estimator:
     """The model in a file; an error if studies of this kind cannot use it."""
+    from colonnade.models.base import Estimator
+
     found = Estimator.load(path)
     if (why := kind.why_not_about(found)) is not None:
         raise StudyError(f"{study}: task.model - {path} {why} [ST551]")

@@ -9,11 +9,22 @@ from functools import lru_cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
+import annotated_types
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, create_model, model_validator
 
 from colonnade.errors import StudyError
 from colonnade.models import registry
-from colonnade.models.parameters import FINITE, NAMES_PARTIES, REQUIRED, SETS_PRICE, STRICT, Checked, InFile, Mark
+from colonnade.models.parameters import (
+    FINITE,
+    NAMES_PARTIES,
+    REQUIRED,
+    SETS_PRICE,
+    STRICT,
+    Checked,
+    InFile,
+    Limit,
+    Mark,
+)
 from colonnade.tables.wording import suggestion
 
 _LONGEST_PATH, _LONGEST_NAME = 4096, 255
@@ -135,6 +146,8 @@ def _validator(mark: Any) -> Any:
         return Field(allow_inf_nan=False)
     if mark is STRICT:
         return Strict()
+    if isinstance(mark, Limit):
+        return getattr(annotated_types, mark.name)(mark.value)
     if isinstance(mark, Checked):
         return BeforeValidator(_checking(mark))
     return None if isinstance(mark, Mark) else mark

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from colonnade.errors import CapacityError, StudyError
-from colonnade.models.outlook import Outlook
-from colonnade.models.planner import Details
-from colonnade.privacy import Statement
-from colonnade.privacy.calibrate import Binding
 from colonnade.protocols.cost import Load, Loaded
-from colonnade.protocols.lanes.partitions import filled_length
-from colonnade.protocols.task import Task
-from colonnade.study.alignment.figures import Alignment
-from colonnade.study.deviating import Deviating
-from colonnade.study.spec import Study
+
+if TYPE_CHECKING:
+    from colonnade.models.outlook import Outlook
+    from colonnade.models.planner import Details
+    from colonnade.privacy import Statement
+    from colonnade.privacy.calibrate import Binding
+    from colonnade.protocols.task import Task
+    from colonnade.study.alignment.figures import Alignment
+    from colonnade.study.deviating import Deviating
+    from colonnade.study.spec import Study
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,9 @@ class Preflight:
 
 def preflight(study: Study, rows: int | None = None) -> Preflight:
     """What a study would cost, for tables of ``rows`` rows (default: the number that it states or allows)."""
+    from colonnade.study.alignment.figures import Alignment
+    from colonnade.study.deviating import Deviating
+
     sized = rows_of(study, rows)
     return Preflight(
         study=study.name,
@@ -125,6 +129,8 @@ def outlook(study: Study, rows: int | None = None) -> Outlook | None:
 
 
 def _run(study: Study, rows: int) -> RunFigures | None:
+    from colonnade.protocols.lanes.partitions import filled_length
+
     if study.planner.why_not_run is not None:
         return None
     joint = rows

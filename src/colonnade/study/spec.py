@@ -10,33 +10,32 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
-
-from pydantic import ValidationError
+from typing import TYPE_CHECKING, Any, cast
 
 from colonnade.disk import reading
 from colonnade.errors import ColonnadeError, IdentityError, SchemaError, StudyError
 from colonnade.models import registry
-from colonnade.models.base import Estimator
-from colonnade.models.design import columns_of, owner_of
-from colonnade.models.federation import Roster
 from colonnade.models.files import write_whole
 from colonnade.models.parameters import NAMES_LABEL, NAMES_MODEL
-from colonnade.models.planner import Planner
+from colonnade.models.roster import Roster
 from colonnade.privacy import Budget, Event, Statement, Trust, parse_budgets
 from colonnade.privacy.calibrate import Binding, binding
-from colonnade.privacy.observers import Security
 from colonnade.privacy.statement import UNMATCHED
-from colonnade.protocols.align import Aligning
 from colonnade.protocols.roles import COORDINATOR
-from colonnade.protocols.task import Priced, Task
 from colonnade.study.given import digest_of, public_model, without_label
-from colonnade.study.keys import parse_task
-from colonnade.study.lanes.section import check_task
-from colonnade.study.sections import StudyFile
 from colonnade.tables import Schema
 from colonnade.tables.wording import full_suggestion, listed
 from colonnade.wire import Certificate
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
+    from colonnade.models.base import Estimator
+    from colonnade.models.planner import Planner
+    from colonnade.privacy.observers import Security
+    from colonnade.protocols.align import Aligning
+    from colonnade.protocols.task import Priced, Task
+    from colonnade.study.sections import StudyFile
 
 TRIAL = (
     "this is a trial: schemas may hold bounds and values that were taken from the data, and what these tell about it "
@@ -74,6 +73,11 @@ class Study:
 
     @classmethod
     def _load(cls, path: Path) -> Study:
+        from pydantic import ValidationError  # with it come the forms of all sections, which take long to make
+
+        from colonnade.study.keys import parse_task
+        from colonnade.study.sections import StudyFile
+
         raw = read_toml(path, "study file")
         if "policy" in raw and "task" not in raw:
             raise StudyError(f"{path} is a party's own file: name the study file in its place [ST593]")
@@ -179,6 +183,8 @@ class Study:
 
     def _check_label(self) -> None:
         """Raise an error unless the label is a column that its party brings to this study."""
+        from colonnade.models.design import columns_of, owner_of
+
         label = self.content.task.marked(NAMES_LABEL)
         if label is None:
             return
@@ -227,6 +233,8 @@ class Study:
         with naming(self.path):
             task: Task = self.planner.as_asked(self.roster)
             if self.content.lanes is not None:
+                from colonnade.study.lanes.section import check_task
+
                 check_task(task)
         return task
 

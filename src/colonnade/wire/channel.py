@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.errors import ColonnadeError, ProtocolError
-from colonnade.harmless import harmless
+from colonnade.errors import ColonnadeError
 from colonnade.wire import codec
 from colonnade.wire.carrier import Introductions
 from colonnade.wire.counters import Counters
+from colonnade.wire.due import check_size, message_in
 from colonnade.wire.identity import Certificate, Identity
 from colonnade.wire.packet import MAX_PACKET
 from colonnade.wire.post import Post
@@ -23,7 +23,6 @@ from colonnade.wire.watch import PROGRESS
 
 _LENGTH = struct.Struct("<Q")
 _RECORD = 1 << 14
-_LONGEST_KIND = 40
 _OVERHEAD = 64
 _MAX_PIECE = MAX_PACKET - (MAX_PACKET // _RECORD + 4) * _OVERHEAD
 """The most bytes whose sealed records always fit into one packet."""
@@ -228,29 +227,3 @@ def _cut(parts: Iterable[bytes | memoryview], limit: int) -> Iterator[list[memor
                 batch, room = [], limit
     if batch:
         yield batch
-
-
-def check_size(size: int, kind: str, peer: str, most: int) -> None:
-    """Refuse a frame that is longer than the message that is due."""
-    if size > min(most, MAX_FRAME):
-        raise ProtocolError(f"{peer} sent something longer than the message {kind!r} that was due can be [MS055]")
-
-
-def message_in(frame: bytes | memoryview, kind: str, peer: str) -> dict[str, Any]:
-    """The fields of the message in a frame from this peer, which must be of this kind."""
-    try:
-        value = codec.decode(frame)
-    except ProtocolError as error:
-        raise ProtocolError(f"{peer} sent something else than the message {kind!r}: {error} [MS056]") from None
-    if type(value) is not list or len(value) != 2 or type(value[0]) is not str or type(value[1]) is not dict:
-        raise ProtocolError(f"{peer} sent something that is not a message, and {kind!r} was due [MS057]")
-    got: str = value[0]
-    fields: dict[str, Any] = value[1]
-    check_kind(got, kind, peer)
-    return fields
-
-
-def check_kind(got: str, kind: str, peer: str) -> None:
-    """Refuse a message of another kind than the one that is due."""
-    if got != kind:
-        raise ProtocolError(f"expected {kind!r} from {peer}, got {harmless(got, _LONGEST_KIND)!r} [MS058]")

@@ -28,8 +28,8 @@ from colonnade.errors import (
     StudyError,
 )
 from colonnade.wire import codec
-from colonnade.wire.channel import check_kind, check_size, message_in
 from colonnade.wire.counters import Counters
+from colonnade.wire.due import check_kind, check_size, message_in
 from colonnade.wire.identity import check_name
 from colonnade.wire.values import MAX_FRAME
 from colonnade.wire.watch import Limits, marked_spare, not_joined, raise_anew, silent_peer, stopped_by

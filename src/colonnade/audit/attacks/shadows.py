@@ -13,7 +13,7 @@ from colonnade.audit.attacks.odds import confidence
 from colonnade.audit.attacks.views import See, views_of
 from colonnade.errors import DataError, StudyError
 from colonnade.models.base import Estimator
-from colonnade.models.federation import Roster
+from colonnade.models.roster import Roster
 from colonnade.protocols.roles import Progress, silent
 from colonnade.randomness import Stream
 from colonnade.tables import Table

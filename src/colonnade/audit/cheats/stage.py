@@ -15,7 +15,7 @@ from typing import Any
 
 from colonnade.errors import ColonnadeError, PeerLost
 from colonnade.wire import Counters, codec
-from colonnade.wire.channel import check_size, message_in
+from colonnade.wire.due import check_size, message_in
 from colonnade.wire.watch import marked_spare, raise_anew, stopped_by
 
 Part = Callable[["StagePlace"], Any]

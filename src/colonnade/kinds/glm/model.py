@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self, Unpack
 
 import numpy as np
-from annotated_types import Ge, Le
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError, StudyError
@@ -23,13 +22,25 @@ from colonnade.kinds.glm.losses.labels import labels_for
 from colonnade.kinds.glm.plan import Choices, FamilyOptions, Setting
 from colonnade.models.assessment import Assessment, assess
 from colonnade.models.design import split_label
-from colonnade.models.federation import Federation, Roster
+from colonnade.models.federation import Federation
 from colonnade.models.newcomers import Given, Matrix, People
 from colonnade.models.outlook import Outlook
-from colonnade.models.parameters import FINITE, LIMITS_ROWS, STRICT, Count, InFile, Label, Positive, check_whole
+from colonnade.models.parameters import (
+    FINITE,
+    LIMITS_ROWS,
+    STRICT,
+    Count,
+    InFile,
+    Label,
+    Positive,
+    at_least,
+    at_most,
+    check_whole,
+)
 from colonnade.models.planner import Details
 from colonnade.models.predicted import JointScores
 from colonnade.models.predicting import Threshold, check_threshold
+from colonnade.models.roster import Roster
 from colonnade.privacy import Statement, Trust, parse_budgets
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.randomness import Stream
@@ -87,7 +98,7 @@ class GLM(FittedGLM):
     rows: Annotated[int | None, InFile(Count), LIMITS_ROWS] = None
     penalty: Literal["l2", "l1", "elastic-net"] = "l2"
     strength: Positive | None = None
-    l1_ratio: Annotated[float, Ge(0), Le(1), FINITE] = 0.5
+    l1_ratio: Annotated[float, at_least(0), at_most(1), FINITE] = 0.5
     epochs: Count | None = None
     batch: Count | None = None
     learning_rate: Positive | None = None

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.kinds.pca.model import PCA, Task, published, top_eigenvectors
-from colonnade.models.federation import Roster
+from colonnade.models.roster import Roster
 from colonnade.privacy.noise.grid import Grid
 from colonnade.privacy.routes.gaussian import gaussian_mu
 from colonnade.randomness import Stream

@@ -10,10 +10,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Unpack
 
 import numpy as np
-from annotated_types import Ge
 from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError, StudyError
@@ -21,16 +20,13 @@ from colonnade.kinds.pca.component_errors import errors, mean_deviations, not_ap
 from colonnade.kinds.pca.directions import programs as power
 from colonnade.kinds.pca.directions.search import NoisyProducts
 from colonnade.kinds.pca.directions.task import Directions, reach_for
-from colonnade.kinds.pca.pictures import components
 from colonnade.models.estimates import Estimate
-from colonnade.models.exported import about, components_to_onnx, written
-from colonnade.models.federation import Roster
 from colonnade.models.newcomers import Given, Matrix, People, encoded_matrix, gathered, table_of
 from colonnade.models.outlook import ENOUGH_OF_A_SHARE, Outlook, operator_norm
-from colonnade.models.parameters import Count, RowsAtMost, check_whole
+from colonnade.models.parameters import Count, RowsAtMost, at_least, check_whole
 from colonnade.models.planner import Details
+from colonnade.models.roster import Roster
 from colonnade.models.saved import Saved, numbers, plain, size, texts
-from colonnade.pictures.look import Sheet
 from colonnade.privacy import Budget, Statement, parse_budgets
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.moments.published import NoisyMoments
@@ -40,6 +36,9 @@ from colonnade.protocols.rows import Rows
 from colonnade.protocols.sums import Additive
 from colonnade.randomness import Stream
 from colonnade.tables import Table
+
+if TYPE_CHECKING:
+    from colonnade.pictures.look import Sheet
 
 # A larger constant column gives more exact means and more noise elsewhere; exact means matter if they are subtracted.
 _CONSTANT_SHARE = {True: 0.5, False: 0.125}
@@ -101,7 +100,7 @@ class PCA(Saved[Task, Published]):
     epsilon: float | Mapping[str, float]
     delta: float = 1e-5
     center: bool = True
-    gamma: Annotated[int, Ge(2)] = 4096
+    gamma: Annotated[int, at_least(2)] = 4096
     rows_at_most: RowsAtMost = 2**24
     method: Method = "auto"
     iterations: Count | None = None
@@ -285,6 +284,8 @@ class PCA(Saved[Task, Published]):
 
     def to_onnx(self, path: str | Path) -> Path:
         """Write the components with the encoder as an ONNX file: raw columns in, scores out."""
+        from colonnade.models.exported import about, components_to_onnx, written
+
         self._check_fitted()
         return written(components_to_onnx(about(self.kind), self.schemas_, self.components_, self.mean_), path)
 
@@ -340,6 +341,8 @@ class PCA(Saved[Task, Published]):
 
     def pictured(self) -> Sheet:
         """Variances with their intervals, and loadings."""
+        from colonnade.kinds.pca.pictures import components
+
         kept = range(1, len(self.components_) + 1)
         loadings = [list(self.loadings(k).values()) for k in kept]
         ratios = self.explained_variance_ratio_.tolist()

@@ -7,7 +7,6 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from annotated_types import Ge, MinLen
 from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError, StudyError
@@ -15,9 +14,10 @@ from colonnade.kinds.polynomial import programs as polynomial
 from colonnade.kinds.polynomial.expressions import Terms, from_coefficients, parse, written
 from colonnade.kinds.polynomial.task import Holding, NoisySums, Polynomials, frozen
 from colonnade.models.estimates import Estimate
-from colonnade.models.federation import Federation, Roster
-from colonnade.models.parameters import InFile, RowsAtMost, check_whole
+from colonnade.models.federation import Federation
+from colonnade.models.parameters import InFile, RowsAtMost, at_least, check_whole, not_shorter_than
 from colonnade.models.pictures import answers
+from colonnade.models.roster import Roster
 from colonnade.models.saved import Saved, count, numbers, texts
 from colonnade.pictures.look import Sheet
 from colonnade.privacy import parse_budgets
@@ -62,11 +62,11 @@ class PolynomialSum(Saved[Polynomials, NoisySums]):
         "gamma": count,
     }
 
-    expressions: Annotated[Expression | Sequence[Expression], InFile(Annotated[tuple[str, ...], MinLen(1)])]
+    expressions: Annotated[Expression | Sequence[Expression], InFile(Annotated[tuple[str, ...], not_shorter_than(1)])]
     _: KW_ONLY
     epsilon: float | Mapping[str, float]
     delta: float = 1e-5
-    gamma: Annotated[int, Ge(2)] | None = None
+    gamma: Annotated[int, at_least(2)] | None = None
     rounding: RoundingMode = "stochastic"
     noise: Literal["skellam", "discrete-gaussian"] = "skellam"
     rows_at_most: RowsAtMost = 2**24

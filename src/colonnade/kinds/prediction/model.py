@@ -21,11 +21,12 @@ from colonnade.kinds.prediction.scores import programs as scores
 from colonnade.kinds.prediction.scores.programs import Parts
 from colonnade.kinds.prediction.scores.task import Part, Scores
 from colonnade.models.base import Estimator
-from colonnade.models.federation import Federation, Roster
+from colonnade.models.federation import Federation
 from colonnade.models.linear_model import LinearModel
 from colonnade.models.parameters import NAMES_MODEL, NAMES_PARTIES, SETS_PRICE, Count, RowsAtMost, check_whole
 from colonnade.models.planner import Details
 from colonnade.models.predicted import FILE_OF_MODEL, Beside, JointScores, Predicted, budgets_against, check_fitted
+from colonnade.models.roster import Roster
 from colonnade.models.scorer import Scorer, check_columns, digest, features
 from colonnade.privacy import Budget, Statement
 from colonnade.privacy.calibrate import with_least_noise

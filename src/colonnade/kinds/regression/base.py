@@ -8,7 +8,6 @@ from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
-from annotated_types import Ge
 
 from colonnade.errors import StudyError
 from colonnade.kinds.regression.forecast import expected
@@ -18,12 +17,12 @@ from colonnade.kinds.regression.gradients.task import Gradients
 from colonnade.kinds.regression.parts import PartLaw, part_laws, plain_laws, read_laws
 from colonnade.kinds.regression.quadratic import Fitted, Reading, check_ridge
 from colonnade.models.design import Design, label_weight, split_label, weighted_rows
-from colonnade.models.federation import Roster
 from colonnade.models.linear_model import LinearModel
 from colonnade.models.newcomers import Matrix
 from colonnade.models.outlook import ENOUGH_OF_A_PREDICTION, Outlook
-from colonnade.models.parameters import FINITE, check_whole
+from colonnade.models.parameters import FINITE, at_least, check_whole
 from colonnade.models.planner import Details
+from colonnade.models.roster import Roster
 from colonnade.models.saved import epsilons, numbers, size, size_if_any, texts, word
 from colonnade.privacy import Observer, Statement, epsilon, parse_budgets, views
 from colonnade.privacy.additive import LAPLACE, NORMAL_LAWS, Law, NormalLaw
@@ -42,7 +41,7 @@ from colonnade.tables.centred import Centred, Norm
 Task = Moments | Gradients
 Published = NoisyMoments | Learned
 PURE = 1e-30  # too small to help any accountant, and far above the distance of the samplers from their laws
-Ridge = Literal["auto"] | Annotated[float, Ge(0), FINITE]
+Ridge = Literal["auto"] | Annotated[float, at_least(0), FINITE]
 
 
 class Regression(LinearModel[Task, Published]):

@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Unpack
 
 import numpy as np
-from annotated_types import Ge
 from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
 from colonnade.kinds.regression import error_bars, quadratic
 from colonnade.kinds.regression.base import Published, Regression, Ridge
-from colonnade.models.federation import Roster
 from colonnade.models.newcomers import Given, Matrix, People
-from colonnade.models.parameters import EpsilonByParty, Label, RowsAtMost
+from colonnade.models.parameters import EpsilonByParty, Label, RowsAtMost, at_least
+from colonnade.models.roster import Roster
 from colonnade.protocols.moments.published import NoisyMoments
 from colonnade.protocols.moments.task import Moments
 from colonnade.tables import Column, Number, decode_number
@@ -57,7 +56,7 @@ class LinearRegression(Regression):
     ridge: Ridge = "auto"
     epsilon_by_party: EpsilonByParty = None
     intercept: bool = True
-    gamma: Annotated[int, Ge(2)] = 4096
+    gamma: Annotated[int, at_least(2)] = 4096
     rows_at_most: RowsAtMost = 2**24
 
     @property

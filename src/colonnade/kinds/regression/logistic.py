@@ -9,7 +9,6 @@ from fractions import Fraction
 from typing import Annotated, Any, Literal, Unpack
 
 import numpy as np
-from annotated_types import Ge, Gt, Le
 from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
@@ -19,10 +18,20 @@ from colonnade.kinds.regression.forecast import Forecast
 from colonnade.kinds.regression.gradients.descent import Learned
 from colonnade.kinds.regression.gradients.task import Gradients
 from colonnade.models.estimates import Bars
-from colonnade.models.federation import Roster
 from colonnade.models.newcomers import Given, Matrix, People
-from colonnade.models.parameters import Count, EpsilonByParty, Label, Positive, RowsAtMost, check_whole
+from colonnade.models.parameters import (
+    Count,
+    EpsilonByParty,
+    Label,
+    Positive,
+    RowsAtMost,
+    above,
+    at_least,
+    at_most,
+    check_whole,
+)
 from colonnade.models.predicting import Deciding, Threshold, check_threshold, shares_of
+from colonnade.models.roster import Roster
 from colonnade.models.saved import numbers
 from colonnade.protocols.moments.published import NoisyMoments
 from colonnade.protocols.moments.task import Moments
@@ -83,12 +92,12 @@ class LogisticRegression(Deciding[Task, Published], Regression):
     epsilon_by_party: EpsilonByParty = None
     expansion: Literal[1, 3] = 1
     sampling: Literal["poisson", "disjoint"] = "poisson"
-    rate: Annotated[float, Gt(0), Le(1)] = 0.01
+    rate: Annotated[float, above(0), at_most(1)] = 0.01
     epochs: Count = 10
     weight_bound: Positive | None = None
     learning_rate: Positive = 2.0
     intercept: bool = True
-    gamma: Annotated[int, Ge(2)] | None = None
+    gamma: Annotated[int, at_least(2)] | None = None
     rows_at_most: RowsAtMost = 2**24
     threshold: Threshold = 0.5
 

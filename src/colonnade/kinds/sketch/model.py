@@ -9,9 +9,9 @@ from typing import ClassVar
 
 from colonnade.errors import StudyError
 from colonnade.kinds.sketch.task import Sampling, Sketch
-from colonnade.models.federation import Roster
 from colonnade.models.parameters import Count, Positive, RowsAtMost
 from colonnade.models.planner import Details, Planner
+from colonnade.models.roster import Roster
 from colonnade.privacy import Statement, parse_budgets
 from colonnade.privacy.additive import LAPLACE, USUAL, Law
 from colonnade.privacy.calibrate import with_least_noise

@@ -19,8 +19,8 @@ from colonnade.kinds.split.encoders import Encoder, OverRows
 from colonnade.kinds.split.labels import targets
 from colonnade.kinds.split.ways import Arrays, Learned, Matrix, Model, Setting, Training, Way
 from colonnade.models.design import Design
-from colonnade.models.federation import Roster
 from colonnade.models.planner import Details
+from colonnade.models.roster import Roster
 from colonnade.privacy import Statement, Trust
 from colonnade.privacy.rows import rounded_up
 from colonnade.protocols.roles import Coordinator, Owner

@@ -20,7 +20,7 @@ from colonnade.kinds.split.embeddings import programs as telling
 from colonnade.kinds.split.embeddings.task import NewEmbeddings, Sender
 from colonnade.kinds.split.encoders import OverRows
 from colonnade.kinds.split.foretold import Foretold, centred
-from colonnade.models.federation import Roster
+from colonnade.models.roster import Roster
 from colonnade.privacy import Trust
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.randomness import Stream

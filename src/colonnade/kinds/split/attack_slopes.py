@@ -20,7 +20,7 @@ from colonnade.kinds.split.embeddings.sides import Passive, Teacher, batch
 from colonnade.kinds.split.embeddings.task import Embeddings
 from colonnade.kinds.split.encoders import OverRows
 from colonnade.kinds.split.labels import targets
-from colonnade.models.federation import Roster
+from colonnade.models.roster import Roster
 from colonnade.privacy.noise.response import randomised_response
 from colonnade.privacy.releases import RandomisedResponse
 from colonnade.protocols.messages import own_noise

@@ -20,7 +20,7 @@ from colonnade.kinds.split.attack_slopes import returned_slopes, told_about_labe
 from colonnade.kinds.split.base import SplitModel
 from colonnade.kinds.split.committee import Joint
 from colonnade.kinds.split.embeddings.task import Embeddings
-from colonnade.models.federation import Roster
+from colonnade.models.roster import Roster
 from colonnade.randomness import Stream
 from colonnade.tables import Table
 

@@ -13,10 +13,11 @@ from colonnade.kinds.split.own import own_encoder
 from colonnade.kinds.split.specified import check_specified
 from colonnade.kinds.split.ways import Learned, Setting, Way, together
 from colonnade.models.design import split_label
-from colonnade.models.federation import Federation, Roster
+from colonnade.models.federation import Federation
 from colonnade.models.outlook import Outlook
 from colonnade.models.parameters import check_whole
 from colonnade.models.planner import Details
+from colonnade.models.roster import Roster
 from colonnade.privacy import Statement
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
 from colonnade.protocols.task import Task

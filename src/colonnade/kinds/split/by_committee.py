@@ -20,10 +20,10 @@ from colonnade.kinds.split.labels import targets
 from colonnade.kinds.split.private_training import PrivateTraining
 from colonnade.kinds.split.ways import Learned, Matrix, Model, Setting, Training, Way
 from colonnade.models.design import Design, split_label
-from colonnade.models.federation import Roster
 from colonnade.models.outlook import ENOUGH_OF_A_PREDICTION, Outlook
 from colonnade.models.pictures import parties
 from colonnade.models.planner import Details
+from colonnade.models.roster import Roster
 from colonnade.pictures.look import Sheet
 from colonnade.privacy import Budget, Statement, Trust, parse_budgets
 from colonnade.protocols.moments.charged import ChargedMoments

@@ -20,8 +20,8 @@ from colonnade.kinds.split.given import learned, linear_over
 from colonnade.kinds.split.labels import targets
 from colonnade.kinds.split.ways import Arrays, Learned, Matrix, Model, Setting, Training, Way, classes_of
 from colonnade.models.design import Design
-from colonnade.models.federation import Roster
 from colonnade.models.planner import Details
+from colonnade.models.roster import Roster
 from colonnade.models.saved import count, size
 from colonnade.privacy import Statement, Trust, parse_budgets
 from colonnade.privacy.noise.response import odds_for

@@ -17,11 +17,12 @@ from colonnade.kinds.split.asked import Told
 from colonnade.kinds.split.base import SplitModel
 from colonnade.kinds.split.embeddings.task import NewEmbeddings
 from colonnade.kinds.split.given import OWN, supposed_of
-from colonnade.models.federation import Federation, Roster
+from colonnade.models.federation import Federation
 from colonnade.models.newcomers import Matrix
 from colonnade.models.parameters import NAMES_MODEL, NAMES_PARTIES, SETS_PRICE, Count, RowsAtMost, check_whole
 from colonnade.models.predicted import FILE_OF_MODEL, Beside, JointScores, Predicted, budgets_against, check_fitted
 from colonnade.models.predicting import Deciding
+from colonnade.models.roster import Roster
 from colonnade.models.scorer import check_columns, features
 from colonnade.privacy.calibrate import with_least_noise
 from colonnade.privacy.events import audience_of

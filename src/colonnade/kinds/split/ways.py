@@ -18,10 +18,10 @@ from colonnade.kinds.split import contract
 from colonnade.kinds.split.encoders import Encoder
 from colonnade.kinds.split.given import Given
 from colonnade.models.design import Design
-from colonnade.models.federation import Roster
 from colonnade.models.outlook import Outlook
 from colonnade.models.pictures import parties
 from colonnade.models.planner import Details
+from colonnade.models.roster import Roster
 from colonnade.pictures.look import Sheet
 from colonnade.privacy import Statement
 from colonnade.protocols.roles import Coordinator, Owner

@@ -22,8 +22,8 @@ from colonnade.kinds.tables.layout import Binning, Layout
 from colonnade.kinds.tables.marginals.published import NoisyMarginals
 from colonnade.kinds.tables.marginals.task import Marginals
 from colonnade.kinds.tables.release import Release
-from colonnade.models.federation import Roster
 from colonnade.models.planner import Details
+from colonnade.models.roster import Roster
 
 Learner = ExpectationLearner | VariationalLearner
 Start = Literal["none", "marginals"]

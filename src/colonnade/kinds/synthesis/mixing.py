@@ -26,8 +26,8 @@ from colonnade.kinds.synthesis.mixture.model import MixtureModel
 from colonnade.kinds.synthesis.mixture.statistics import OwnStatistics
 from colonnade.kinds.synthesis.mixture.task import Mixture, Part
 from colonnade.models.design import columns_of, owner_of
-from colonnade.models.federation import Roster
 from colonnade.models.planner import Details
+from colonnade.models.roster import Roster
 from colonnade.privacy.additive import NormalLaw
 from colonnade.randomness import Stream
 from colonnade.tables import Schema

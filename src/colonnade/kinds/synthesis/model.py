@@ -12,7 +12,6 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from annotated_types import Ge
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError, StudyError
@@ -46,7 +45,7 @@ from colonnade.kinds.tables.marginals.task import Marginals
 from colonnade.kinds.tables.release import Marginal, Release
 from colonnade.models.base import Estimator
 from colonnade.models.estimates import Estimate
-from colonnade.models.federation import Federation, Roster
+from colonnade.models.federation import Federation
 from colonnade.models.newcomers import same_people
 from colonnade.models.outlook import Outlook
 from colonnade.models.parameters import (
@@ -57,10 +56,12 @@ from colonnade.models.parameters import (
     InFile,
     Positive,
     RowsAtMost,
+    at_least,
     check_whole,
     dotted,
 )
 from colonnade.models.planner import Details
+from colonnade.models.roster import Roster
 from colonnade.pictures.look import Sheet
 from colonnade.privacy import Statement, parse_budgets
 from colonnade.privacy.additive import NormalLaw
@@ -74,7 +75,7 @@ from colonnade.tables.joint import check_rules, joint_rules
 
 Task = Marginals | StagedMarginals | Mixture | StartedMixture
 Published = NoisyMarginals | Staged | FittedMixture
-_Edges = Annotated[int, STRICT, Ge(1)] | list[float] | list[str]
+_Edges = Annotated[int, STRICT, at_least(1)] | list[float] | list[str]
 
 
 @dataclass(eq=False, repr=False)
@@ -124,8 +125,8 @@ class Synthesizer(Estimator[Task, Published]):
     delta: float = 1e-5
     method: Literal["marginals", "mixture"] = "marginals"
     focus: Annotated[Sequence[Sequence[str]], InFile(tuple[tuple[str, ...], ...], ())] = ()
-    bins: Annotated[Binning | None, InFile(Annotated[int, STRICT, Ge(1)] | dict[str, _Edges] | None, None)] = None
-    even_bins: Annotated[int, Ge(2)] | None = None
+    bins: Annotated[Binning | None, InFile(Annotated[int, STRICT, at_least(1)] | dict[str, _Edges] | None, None)] = None
+    even_bins: Annotated[int, at_least(2)] | None = None
     model: Literal["products", "tree", "pgm"] = "products"
     components: Count | None = None
     size: Count | None = None

@@ -15,9 +15,9 @@ from colonnade.kinds.tables.marginals.merging import Merge
 from colonnade.kinds.tables.marginals.stages import StagedMarginals
 from colonnade.kinds.tables.marginals.task import Asked, Coded, Marginals
 from colonnade.kinds.tables.weights import blocks
-from colonnade.models.federation import Roster
 from colonnade.models.outlook import ENOUGH_OF_A_MARGINAL, Outlook
 from colonnade.models.planner import Details
+from colonnade.models.roster import Roster
 from colonnade.privacy.additive import NormalLaw
 from colonnade.tables.coding import ColumnCoding
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -42,6 +41,8 @@ class HeldRows:
             except RuntimeError as error:
                 give_up(device, error)
                 self._refused, self._placed = True, []
+        from concurrent.futures import ThreadPoolExecutor
+
         with ThreadPoolExecutor(len(public)) as workers:
             return np.stack(list(workers.map(self._here, range(len(public)), public)))
 

@@ -6,12 +6,14 @@ other.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 Tensor = Any
 Bytes = NDArray[np.uint8]
@@ -53,7 +55,7 @@ class Memory:
         return out
 
     def _send(self, source: Bytes, target: Tensor) -> None:
-        with ThreadPoolExecutor(_THREADS) as pool:
+        with _pool() as pool:
             for index, start in enumerate(range(0, source.size, _BUFFER)):
                 buffer, view, done = self._buffer(index)
                 here = slice(start, min(start + _BUFFER, source.size))
@@ -72,7 +74,7 @@ class Memory:
             buffer[: here.stop - here.start].copy_(source[here], non_blocking=True)
             done.record()
 
-        with ThreadPoolExecutor(_THREADS) as pool:
+        with _pool() as pool:
             ask(0)
             for index, here in enumerate(parts):
                 if index + 1 < len(parts):
@@ -91,6 +93,12 @@ class Memory:
 
 def _bytes_of(array: NDArray[Any]) -> Bytes:
     return array.reshape(-1).view(np.uint8)
+
+
+def _pool() -> ThreadPoolExecutor:
+    from concurrent.futures import ThreadPoolExecutor
+
+    return ThreadPoolExecutor(_THREADS)
 
 
 def _copy(pool: ThreadPoolExecutor, target: Bytes, source: Bytes) -> None:

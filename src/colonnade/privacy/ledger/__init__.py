@@ -46,7 +46,6 @@ from colonnade.privacy.ledger.people import NOBODY_KNOWN, People, Told, read_tol
 from colonnade.privacy.ledger.sums import Dated, Kept, Sums
 from colonnade.privacy.ledger.without import refuse
 from colonnade.privacy.observers import Budget, Observer, Trust, parse_budgets
-from colonnade.privacy.pictures import spending
 
 
 @dataclass(frozen=True)
@@ -257,6 +256,7 @@ class Ledger:
         if not when:
             raise LedgerError(f"{self.path} counts no study yet, so there is nothing to draw [LE003]")
         from colonnade.pictures.canvas import drawn
+        from colonnade.privacy.pictures import spending
 
         known = () if caps is None else parse_budgets(caps, delta)
         return drawn(spending(when, found, self._clock(), delta, {cap.selector: cap.epsilon for cap in known}), ax)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import lru_cache
 from typing import Literal
 
 from colonnade.errors import PrivacyError
@@ -43,6 +44,7 @@ def _party_square(gamma: int, clip: float, width: int, rounding: Rounding) -> Fr
     return reach * reach + push * push * width + 2 * root_up(reach * reach * push * push * width)
 
 
+@lru_cache(maxsize=1024, typed=True)  # a search for the noise asks for the same norms again and again
 def party_norm_squared(gamma: int, clip: float, width: int, rounding: Rounding = "stochastic") -> int:
     """Largest squared norm of one party's rounded sub-row; a party checks its integers against this number.
 
@@ -80,7 +82,7 @@ def enforced_norm_squared(gamma: int, clip: float, width: int, sources: int, mod
     if mode == "conditional":
         ball = conditional_norm_squared(gamma, clip, width)
     else:
-        ball = party_norm_squared(gamma, clip, width, _MODES.get(mode, mode))  # type: ignore[arg-type]
+        ball = party_norm_squared(gamma, clip, width, _MODES.get(mode, mode))
     return min(ball, gamma * gamma * sources)
 
 

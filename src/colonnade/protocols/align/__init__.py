@@ -1,19 +1,26 @@
 """Who do the owners have in common? Private alignment of rows."""
 
-from __future__ import annotations
+from typing import TYPE_CHECKING
 
-from colonnade.protocols.align.programs import Aligned, Matched, coordinator, owner, reference
-from colonnade.protocols.align.task import MODES, NO_HELPER, Aligning, Leak, Mode
+from colonnade.lazy import exports
 
-__all__ = [
-    "MODES",
-    "NO_HELPER",
-    "Aligned",
-    "Aligning",
-    "Leak",
-    "Matched",
-    "Mode",
-    "coordinator",
-    "owner",
-    "reference",
-]
+if TYPE_CHECKING:
+    from colonnade.protocols.align.programs import (
+        Aligned as Aligned,
+        Matched as Matched,
+        coordinator as coordinator,
+        owner as owner,
+        reference as reference,
+    )
+    from colonnade.protocols.align.task import (
+        MODES as MODES,
+        NO_HELPER as NO_HELPER,
+        Aligning as Aligning,
+        Leak as Leak,
+        Mode as Mode,
+    )
+
+__all__, __getattr__, __dir__ = exports(
+    __name__,
+    {"programs": "Aligned Matched coordinator owner reference", "task": "MODES NO_HELPER Aligning Leak Mode"},
+)

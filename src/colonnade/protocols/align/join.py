@@ -14,8 +14,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from colonnade.errors import ProtocolError
@@ -38,6 +36,7 @@ from colonnade.protocols.align.tags import Tags, keyed
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner, Role
 from colonnade.randomness import Stream, new_key
 from colonnade.received import received
+from colonnade.tables.arrow import pa, pc
 
 _AT_ONCE = 1 << 16
 

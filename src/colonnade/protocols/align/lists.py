@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError, ProtocolError
@@ -17,6 +15,7 @@ from colonnade.protocols.align import vocabulary
 from colonnade.protocols.roles import Role
 from colonnade.randomness import Stream
 from colonnade.received import received
+from colonnade.tables.arrow import pa, pc
 
 _PIECE = 1 << 16
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import cache, partial
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from colonnade.errors import AlignmentError, PeerLost, PeerStopped, ProtocolError
@@ -28,6 +27,7 @@ from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
 from colonnade.randomness import KEY_BYTES, Stream
 from colonnade.received import received
 from colonnade.tables import Table
+from colonnade.tables.arrow import pa
 from colonnade.tables.keys import Keys
 
 _TOLD_APART = (

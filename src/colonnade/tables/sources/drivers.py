@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -193,6 +192,8 @@ class Sqlite(Driver):
     served = False
 
     def _connected(self) -> Any:
+        import sqlite3
+
         path = self._path()
         # A stream may be ended by another thread than the one that began it.
         opened = sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True, check_same_thread=False)

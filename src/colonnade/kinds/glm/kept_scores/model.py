@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from annotated_types import Ge, Le
 
 from colonnade.errors import StudyError
 from colonnade.kinds.glm import preflight
@@ -23,11 +22,12 @@ from colonnade.kinds.glm.kept_scores.answers import Weighed
 from colonnade.kinds.glm.kept_scores.programs import Answers, New
 from colonnade.kinds.glm.kept_scores.task import KeptScoresTask, Sender
 from colonnade.kinds.glm.plan import senders
-from colonnade.models.federation import Federation, Roster
+from colonnade.models.federation import Federation
 from colonnade.models.newcomers import Matrix
-from colonnade.models.parameters import LIMITS_ROWS, NAMES_MODEL, InFile, check_whole
+from colonnade.models.parameters import LIMITS_ROWS, NAMES_MODEL, InFile, at_least, at_most, check_whole
 from colonnade.models.planner import Details
 from colonnade.models.predicted import FILE_OF_MODEL, Beside, JointScores, Predicted, budgets_against, check_fitted
+from colonnade.models.roster import Roster
 from colonnade.models.scorer import check_columns, features
 from colonnade.privacy import Statement, Trust
 from colonnade.privacy.events import audience_of
@@ -60,7 +60,7 @@ class KeptScores(Predicted[KeptScoresTask, Answers | None, FittedGLM]):
     _: KW_ONLY
     epsilon: float | Mapping[str, float] = 1.0
     delta: float = 1e-5
-    rows_at_most: Annotated[int | None, InFile(Annotated[int, Ge(1), Le(2**31)], 2**20), LIMITS_ROWS] = None
+    rows_at_most: Annotated[int | None, InFile(Annotated[int, at_least(1), at_most(2**31)], 2**20), LIMITS_ROWS] = None
 
     @property
     def recipient(self) -> str:
