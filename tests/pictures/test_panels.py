@@ -158,6 +158,7 @@ def test_colours_follow_a_dark_style() -> None:
     assert ax.get_yticklabels()[0].get_color() == DARK.ink
 
 
+@pytest.mark.system
 def test_a_notebook_shows_a_picture_without_pyplot() -> None:
     program = (
         "import sys\n"

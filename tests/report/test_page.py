@@ -165,7 +165,7 @@ def _paths(value, before=()):
             yield from _paths(inner, (*before, key))
 
 
-MISSING = object()
+MISSING = "missing"
 
 
 @pytest.mark.parametrize(
