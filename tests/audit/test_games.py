@@ -40,7 +40,7 @@ with warnings.catch_warnings():
     from colonnade.testing.broken import in_event, in_sampler
     from colonnade.testing.seeded import seeded
 
-SAMPLES = 100_000
+SAMPLES = 200_000
 NAMES = [row.name for row in subjects()]
 TWINS = tuple(registry._TWINS)
 games_of = cache(games)
