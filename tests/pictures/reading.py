@@ -2,44 +2,42 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from matplotlib.colors import to_hex
 
 
-def places(ax: Any) -> dict[float, str]:
+def places(ax) -> dict[float, str]:
     """The labels of bars, by the height at which they stand."""
     return {float(at): label.get_text() for at, label in zip(ax.get_yticks(), ax.get_yticklabels(), strict=True)}
 
 
-def lengths(ax: Any) -> dict[str, float]:
+def lengths(ax) -> dict[str, float]:
     """How long each bar is; the last one drawn at a height is the bar itself."""
     names = places(ax)
     return {names[_middle(patch)]: patch.get_width() for patch in ax.patches}
 
 
-def colour(ax: Any, name: str) -> str:
+def colour(ax, name: str) -> str:
     """The colour of a bar."""
     names = places(ax)
     return [to_hex(patch.get_facecolor()) for patch in ax.patches if names[_middle(patch)] == name][-1]
 
 
-def intervals(ax: Any) -> dict[str, tuple[float, float]]:
+def intervals(ax) -> dict[str, tuple[float, float]]:
     """The ends of intervals, which are lines along a bar."""
     names = places(ax)
     level = [line for line in ax.lines if line.get_marker() == "|"]
     return {names[float(line.get_ydata()[0])]: tuple(map(float, line.get_xdata())) for line in level}
 
 
-def written(ax: Any) -> list[str]:
+def written(ax) -> list[str]:
     """The texts in a panel, besides its title and its axes."""
     return [text.get_text() for text in ax.texts]
 
 
-def notes(ax: Any) -> str:
+def notes(ax) -> str:
     """What stands below a panel, in one line."""
     return str(ax.get_xlabel()).replace("\n", " ")
 
 
-def _middle(patch: Any) -> float:
+def _middle(patch) -> float:
     return float(round(patch.get_y() + patch.get_height() / 2))

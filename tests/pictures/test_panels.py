@@ -17,7 +17,7 @@ from colonnade.pictures.cells import Cell, Cells
 from colonnade.pictures.columns import Columns
 from colonnade.pictures.lines import Line, Lines
 from colonnade.pictures.look import DARK, LIGHT, Sheet
-from tests.support.errors import raises
+from tests.support.refused import refused
 
 from .reading import colour, intervals, lengths, notes, written
 
@@ -142,15 +142,13 @@ def test_a_picture_on_given_axes_belongs_to_their_figure() -> None:
 
 @pytest.mark.parametrize("given", [3, "ax", Figure()])
 def test_what_is_no_axes_is_refused(given: object) -> None:
-    with raises(StudyError, "ST405"):
-        drawn(Sheet([BARS]), given)
+    refused(StudyError, "ST405", drawn, Sheet([BARS]), given)
 
 
 def test_axes_outside_of_a_grid_hold_one_panel() -> None:
     ax = Figure().add_axes((0.2, 0.2, 0.6, 0.6))
     assert lengths(drawn(Sheet([BARS]), ax).axes[0])["clear"] == 2.0
-    with raises(StudyError, "ST406"):
-        drawn(Sheet([BARS, LINES]), ax)
+    refused(StudyError, "ST406", drawn, Sheet([BARS, LINES]), ax)
 
 
 def test_colours_follow_a_dark_style() -> None:
@@ -160,6 +158,7 @@ def test_colours_follow_a_dark_style() -> None:
     assert ax.get_yticklabels()[0].get_color() == DARK.ink
 
 
+@pytest.mark.system
 def test_a_notebook_shows_a_picture_without_pyplot() -> None:
     program = (
         "import sys\n"

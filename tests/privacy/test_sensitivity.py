@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-import json
+import itertools
 import math
 from fractions import Fraction
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,13 +10,15 @@ from hypothesis import given, settings, strategies as st
 
 from colonnade.errors import PrivacyError
 from colonnade.privacy.sensitivity.exact import float_up, root_up
-from colonnade.privacy.sensitivity.moments import moments_sensitivity
+from colonnade.privacy.sensitivity.functional import Radii, grouped_l1, grouped_replace_l1
+from colonnade.privacy.sensitivity.moments import changed_columns_sensitivity, moments_sensitivity
 from colonnade.privacy.sensitivity.norms import (
     Rounding,
     conditional_norm_squared,
     party_norm_squared,
     rounded_norm_squared,
 )
+from research import formulas as published
 from research.bounds import (
     conditional_norm,
     label_reach,
@@ -27,16 +27,27 @@ from research.bounds import (
     upper_moments_sensitivity,
 )
 from research.formulas import paper_rounded_norm
+from research.functional import (
+    Pairs,
+    blocks_epsilon,
+    integer_l1,
+    linear_coefficients_sensitivity,
+    linear_l1,
+    linear_party_l1,
+    logistic_coefficients_sensitivity,
+    logistic_l1,
+    logistic_party_l1,
+)
+from tests.support.refused import refused
+from tests.support.vectors import VECTORS
 
-VECTORS = json.loads((Path(__file__).parent / "vectors.json").read_text())["extra"]["rounded_norm_bound"]
 
-
-def _even(case: dict[str, Any]) -> list[float]:
+def _even(case) -> list[float]:
     return [case["c"] / math.sqrt(len(case["parts"]))] * len(case["parts"])
 
 
-@pytest.mark.parametrize("case", VECTORS)
-def test_rounded_norms_match_the_vectors(case: dict[str, Any]) -> None:
+@pytest.mark.parametrize("case", VECTORS["extra"]["rounded_norm_bound"])
+def test_rounded_norms_match_the_vectors(case) -> None:
     gamma, parts, columns = case["gamma"], case["parts"], sum(case["parts"])
     near = {"rel": 1e-9}
     whole: tuple[list[float], list[int]] = ([case["c"]], [columns])
@@ -81,7 +92,7 @@ def test_a_huge_number_has_no_float() -> None:
     assert float_up(10**400) == math.inf
 
 
-ROUNDINGS: dict[Rounding, Any] = {
+ROUNDINGS = {
     "stochastic": lambda x, up: np.floor(x) + up,
     "nearest": lambda x, up: np.rint(x),
     "toward_zero": lambda x, up: np.trunc(x),
@@ -114,8 +125,16 @@ def test_no_clipped_and_rounded_row_leaves_the_ball(
     assert math.sqrt(total) <= rounded_norm(gamma, clips, widths, rounding)
 
 
-def _row(rng: np.random.Generator, columns: int, reach: int) -> np.ndarray[Any, Any]:
+def _row(rng: np.random.Generator, columns: int, reach: int):
     return rng.integers(-reach, reach + 1, size=columns).astype(object)
+
+
+def check_moved(bound, one, other) -> None:
+    """One row's numbers, and what replacing it by another changes, stay within the bound."""
+    assert (one**2).sum() <= bound.l2_squared
+    assert abs(one).sum() <= bound.l1
+    assert ((one - other) ** 2).sum() <= bound.replace_l2_squared
+    assert abs(one - other).sum() <= bound.replace_l1
 
 
 @settings(max_examples=200, deadline=None)
@@ -123,36 +142,16 @@ def _row(rng: np.random.Generator, columns: int, reach: int) -> np.ndarray[Any, 
 def test_moments_move_no_further_than_claimed(columns: int, reach: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     x, y = _row(rng, columns, reach), _row(rng, columns, reach)
-    square = max(int(x @ x), int(y @ y))
+    square, upper = max(int(x @ x), int(y @ y)), np.triu_indices(columns)
     bound = moments_sensitivity(square, columns)
-    one, other = np.outer(x, x), np.outer(y, y)
-    assert int((one**2).sum()) <= bound.l2_squared
-    assert int(abs(one).sum()) <= bound.l1
-    assert int(((one - other) ** 2).sum()) <= bound.replace_l2_squared == 2 * bound.l2_squared
-    assert int(abs(one - other).sum()) <= bound.replace_l1
+    assert bound.replace_l2_squared == 2 * bound.l2_squared
+    check_moved(bound, np.outer(x, x), np.outer(y, y))
+    check_moved(upper_moments_sensitivity(square, columns), np.outer(x, x)[upper], np.outer(y, y)[upper])
 
 
-def test_the_replacement_factor_is_reached() -> None:
-    bound = moments_sensitivity(25, 2)
+def test_the_bounds_of_moments_are_reached() -> None:
     gap = np.outer([5, 0], [5, 0]) - np.outer([0, 5], [0, 5])
-    assert (gap**2).sum() == bound.replace_l2_squared
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.integers(1, 6), st.integers(1, 50), st.integers(0, 2**32 - 1))
-def test_the_upper_triangle_moves_no_further_than_claimed(columns: int, reach: int, seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    x, y = _row(rng, columns, reach), _row(rng, columns, reach)
-    bound = upper_moments_sensitivity(max(int(x @ x), int(y @ y)), columns)
-    upper = np.triu_indices(columns)
-    one, gap = np.outer(x, x)[upper], (np.outer(x, x) - np.outer(y, y))[upper]
-    assert int((one**2).sum()) <= bound.l2_squared
-    assert int(abs(one).sum()) <= bound.l1
-    assert int((gap**2).sum()) <= bound.replace_l2_squared
-    assert int(abs(gap).sum()) <= bound.replace_l1
-
-
-def test_the_upper_triangle_reaches_its_bounds() -> None:
+    assert (gap**2).sum() == moments_sensitivity(25, 2).replace_l2_squared
     bound = upper_moments_sensitivity(36, 4)
     upper = np.triu_indices(4)
     assert (np.outer([6, 0, 0, 0], [6, 0, 0, 0])[upper] ** 2).sum() == bound.l2_squared
@@ -168,8 +167,8 @@ def test_a_label_is_one_more_bounded_column() -> None:
     assert abs(np.outer(z, z)).sum() <= bound.l1 == 150
 
 
-@pytest.mark.parametrize("case", json.loads((Path(__file__).parent / "vectors.json").read_text())["sqm"]["pca"])
-def test_principal_components_match_the_vectors(case: dict[str, Any]) -> None:
+@pytest.mark.parametrize("case", VECTORS["sqm"]["pca"])
+def test_principal_components_match_the_vectors(case) -> None:
     gamma, n, c = case["gamma"], case["n"], case["c"]
     norm_squared = rounded_norm_squared(gamma, [c], [n])
     assert rounded_norm(gamma, [c], [n]) ** 2 == pytest.approx(case["safe_d2"], rel=1e-9)
@@ -185,10 +184,337 @@ def test_principal_components_match_the_vectors(case: dict[str, Any]) -> None:
     [(0, 1.0, 1, "exact"), (2.0, 1.0, 1, "exact"), (2, -1.0, 1, "exact"), (2, math.nan, 1, "exact"),
      (2, 1.0, -1, "exact"), (2, 1.0, 1, "up")],
 )  # fmt: skip
-def test_senseless_bounds_are_refused(gamma: Any, clip: float, width: int, rounding: Any) -> None:
+def test_senseless_bounds_are_refused(gamma, clip: float, width: int, rounding) -> None:
     with pytest.raises(PrivacyError):
         party_norm_squared(gamma, clip, width, rounding)
     with pytest.raises(PrivacyError):
         moments_sensitivity(-1, 3)
     with pytest.raises(PrivacyError):
         conditional_norm_squared(4, 1.0, 3, beta=1.0)
+
+
+FM, EXTRA = VECTORS["hdp_fm_afe"], VECTORS["extra"]
+PAIRS: tuple[Pairs, ...] = ("full", "upper")
+
+
+@pytest.mark.parametrize("case", FM["fm"])
+def test_ordered_pairs_match_the_vectors(case) -> None:
+    linear, logistic = case["linear"], case["logistic"]
+    d = linear["d"]
+    assert published.paper_linear_l1(d) == linear["paper"]
+    assert linear_l1(d, "full") == linear["tight_replace"]
+    assert linear_l1(d, "full", replace=False) == linear["tight_addremove"]
+    assert published.paper_logistic_l1(d) == logistic["paper"]
+    assert logistic_l1(d, 4, "full") / 8 == logistic["tight_replace"]
+    assert logistic_l1(d, 4, "full", replace=False) / 8 == logistic["tight_addremove"]
+    for party in case["per_party"]:
+        label, held = party["party"] == 0, party["dk"]
+        assert published.paper_party_l1(d, held, label=label) == party["lin_paper"]
+        assert published.mended_party_l1(d, held, label=label) == party["lin_consistent"]
+        assert linear_party_l1(d + 1, held + label, "full") == party["lin_tight"]
+
+
+@pytest.mark.parametrize("case", FM["fm_scale"])
+def test_integer_scales_match_the_vectors(case) -> None:
+    d = case["d"]
+    real = linear_l1(d, "full") if case["task"] == "linear" else logistic_l1(d, 4, "full")
+    whole = integer_l1(real, case["gamma"])
+    assert whole == case["delta1_int"]
+    assert whole / case["eps"] == case["scale_t"]
+
+
+def test_the_upper_triangle_matches_the_vectors_also_by_groups() -> None:
+    for case in EXTRA["fm_upper_linear"]:
+        box = Radii((1,) * (case["d"] + 1))
+        found = linear_l1(case["d"]), linear_l1(case["d"], replace=False), grouped_replace_l1(box), grouped_l1(box)
+        assert set(found) == {case["delta1"]}
+    for case in EXTRA["fm_upper_party"]:
+        found = linear_party_l1(case["D"], case["m"])
+        assert float(found) == pytest.approx(case["delta1"], rel=1e-12)
+        assert grouped_replace_l1(Radii((1,) * case["m"]), case["D"] - case["m"]) == found
+    for case in EXTRA["fm_upper_logistic_w1"]:
+        # By groups, the label is a constant of weight one that does not change, its square not a coefficient.
+        box = Radii((1,) * case["d"])
+        for found in (logistic_l1(case["d"], case["w"]), grouped_replace_l1(box, case["w"])):
+            assert float(found) == pytest.approx(case["replace"], rel=1e-12)
+        found = logistic_l1(case["d"], case["w"], replace=False), grouped_l1(box, case["w"])
+        assert set(found) == {case["addremove"]}
+
+
+def _entries(z, pairs: Pairs) -> list[Fraction]:
+    return [z[a] * z[b] for a in range(len(z)) for b in range(len(z)) if pairs == "full" or a <= b]
+
+
+def _logistic(x, y: int, weight: Fraction, pairs: Pairs) -> list[Fraction]:
+    return _entries(x, pairs) + [weight * (1 - 2 * y) * v for v in x]
+
+
+def _l1(one: list[Fraction], other: list[Fraction]) -> Fraction:
+    return sum((abs(a - b) for a, b in zip(one, other, strict=True)), Fraction(0))
+
+
+def _corners(size: int):
+    return [tuple(map(Fraction, z)) for z in itertools.product((-1, 0, 1), repeat=size)]
+
+
+def _neighbours(size: int, held: int):
+    """Corners of the box that differ in the first ``held`` coordinates only."""
+    return [(z, (*own, *z[held:])) for z in _corners(size) for own in _corners(held)]
+
+
+@pytest.mark.parametrize("pairs", PAIRS)
+@pytest.mark.parametrize(("size", "held"), [(2, 1), (2, 2), (3, 1), (3, 2), (3, 3), (4, 1), (4, 2)])
+def test_corners_stay_within_the_bound_and_reach_it(size: int, held: int, pairs: Pairs) -> None:
+    bound = linear_party_l1(size, held, pairs)
+    seen = max(_l1(_entries(a, pairs), _entries(b, pairs)) for a, b in _neighbours(size, held))
+    assert seen <= bound
+    if pairs == "full" or 2 * held <= size - 1 or held == size:
+        assert seen == bound
+    else:
+        assert _l1(*(_entries(z, pairs) for z in _optimum(size, held, 0))) == bound
+
+
+def _optimum(size: int, held: int, weight: Fraction | int):
+    """The point of the proof: |v| equal on the changing coordinates, everything else in |u|, no signs."""
+    q = min(Fraction(size + 1 + weight, 2 * (held + 1)), Fraction(1))
+    rest = (Fraction(1),) * (size - held)
+    return (Fraction(1),) * held + rest, (1 - 2 * q,) * held + rest
+
+
+@pytest.mark.parametrize("pairs", PAIRS)
+@pytest.mark.parametrize("weight", [Fraction(1, 2), Fraction(1), Fraction(4)])
+@pytest.mark.parametrize(("size", "held"), [(1, 1), (2, 1), (2, 2), (3, 1), (3, 3)])
+def test_logistic_corners_stay_within_the_bound(size: int, held: int, weight: Fraction, pairs: Pairs) -> None:
+    near = _neighbours(size, held)
+    kept = max(_l1(_logistic(a, 0, weight, pairs), _logistic(b, 0, weight, pairs)) for a, b in near)
+    flipped = max(_l1(_logistic(a, 0, weight, pairs), _logistic(b, 1, weight, pairs)) for a, b in near)
+    passive = logistic_party_l1(size, held, weight, pairs)
+    active = logistic_party_l1(size, held, weight, pairs, label=True)
+    assert kept <= passive <= active
+    assert flipped <= active
+    if pairs == "upper":
+        at = _l1(*(_logistic(z, 0, weight, pairs) for z in _optimum(size, held, weight)))
+        assert at == passive
+    alone = max(sum(map(abs, _logistic(z, 1, weight, pairs))) for z in _corners(size))
+    assert alone == logistic_l1(size, weight, pairs, replace=False)
+
+
+def test_a_label_alone_moves_the_linear_part_twice() -> None:
+    assert logistic_party_l1(5, 0, 3, label=True) == 2 * 3 * 5
+    assert logistic_party_l1(5, 0, 3) == 0
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 14])
+def test_whole_rows_follow_the_closed_forms(d: int) -> None:
+    assert logistic_l1(d, 1) == Fraction(d * (d + 2) ** 2, 2 * (d + 1))
+    if d >= 2:
+        assert logistic_l1(d, 4, "full") == (d + 2) ** 2
+    assert logistic_party_l1(d, d, 1, label=True) == logistic_party_l1(d, d, 1)
+    assert linear_l1(d) == Fraction((d + 1) * (d + 2), 2)
+
+
+@pytest.mark.parametrize("d", [1, 2])
+def test_leaving_out_the_squared_label(d: int) -> None:
+    half = [tuple(map(Fraction, z)) for z in itertools.product((-1, 0, 1), repeat=d + 1)]
+
+    def released(z, pairs: Pairs) -> list[Fraction]:
+        return [v for v, square in zip(_entries(z, pairs), _entries(_mark(d), pairs), strict=True) if not square]
+
+    for pairs in PAIRS:
+        alone = max(sum(map(abs, released(z, pairs))) for z in half)
+        assert alone == linear_l1(d, pairs, replace=False, label_square=False)
+        pair = max(_l1(released(a, pairs), released(b, pairs)) for a in half for b in half)
+        bound = linear_l1(d, pairs, label_square=False)
+        assert pair <= bound <= linear_l1(d, pairs)
+        one, other = (released((*x, Fraction(1)), pairs) for x in _optimum(d, d, 1))
+        assert bound == (pair if pairs == "full" else _l1(one, other))
+
+
+def _mark(d: int):
+    return (Fraction(0),) * d + (Fraction(1),)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(1, 5), st.integers(1, 9), st.integers(0, 4), st.sampled_from(PAIRS), st.integers(0, 2**32 - 1))
+def test_integer_coefficients_move_no_further(d: int, gamma: int, weight: int, pairs: Pairs, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    one, other = (tuple(map(Fraction, map(int, rng.integers(-gamma, gamma + 1, d + 1)))) for _ in range(2))
+    if rng.random() < 0.5:
+        one, other = (tuple(Fraction(gamma * int(np.sign(v))) for v in z) for z in (one, other))
+    y, z = map(int, rng.integers(0, 2, 2))
+    cases = [
+        (linear_coefficients_sensitivity(d, gamma, pairs), _entries(one, pairs), _entries(other, pairs)),
+        (
+            logistic_coefficients_sensitivity(d, gamma, weight, pairs),
+            _logistic(one[:d], y, Fraction(weight * gamma), pairs),
+            _logistic(other[:d], z, Fraction(weight * gamma), pairs),
+        ),
+    ]
+    for bound, a, b in cases:
+        check_moved(bound, np.array(a), np.array(b))
+
+
+def test_gaussian_noise_is_the_better_choice_from_four_coordinates_on() -> None:
+    bound = linear_coefficients_sensitivity(3, 1, "full")
+    assert (bound.l2_squared, bound.replace_l2_squared) == (16, 32)
+
+
+def test_senseless_counts_are_refused() -> None:
+    refused(PrivacyError, "PR144", linear_party_l1, 3, 4)
+    refused(PrivacyError, "PR145", logistic_party_l1, 3, 4)
+    refused(PrivacyError, "PR143", linear_party_l1, 3, 2, "lower")
+    refused(PrivacyError, "PR089", Radii.of, [(0, 1)])
+    refused(PrivacyError, "PR090", Radii.of, [(1, -1)])
+    refused(PrivacyError, "PR146", blocks_epsilon, [1], [0])
+    assert blocks_epsilon([4, 12], [16, 16]) == 1
+
+
+# --- grouped L1 bounds, and L2 bounds where only some columns change: brute force, random rows, and the closed forms
+
+
+def _upper(z: np.ndarray) -> np.ndarray:
+    return np.outer(z, z)[np.triu_indices(len(z))]
+
+
+def _group_corners(width: int, radius: int) -> list[tuple[int, ...]]:
+    """Signed one-hots of a group, and zero; for one coordinate also the half-way points."""
+    if width == 1:
+        return [(value,) for value in sorted({-radius, -(radius // 2), 0, radius // 2, radius})]
+    hot = [
+        tuple(sign * radius if i == place else 0 for i in range(width)) for place in range(width) for sign in (-1, 1)
+    ]
+    return [*hot, (0,) * width]
+
+
+def _rows(groups) -> list[tuple[int, ...]]:
+    return [sum(parts, ()) for parts in itertools.product(*(_group_corners(*group) for group in groups))]
+
+
+def _largest_change(changing, fixed: list[int]) -> int:
+    """Over all corners of the changing groups, with everything fixed at its bound."""
+    rows = [_upper(np.array([*row, *fixed])) for row in _rows(changing)]
+    stacked = np.array(rows)
+    return max(int(np.abs(stacked - row).sum(axis=1).max()) for row in stacked)
+
+
+CASES = [
+    ([(1, 4), (1, 4)], []),
+    ([(1, 4), (1, 2), (1, 6)], []),
+    ([(1, 4)], [4, 2]),
+    ([(1, 4), (1, 2)], [4, 4, 2]),
+    ([(2, 4)], []),
+    ([(2, 4)], [3]),
+    ([(2, 4), (3, 2)], [2]),
+    ([(2, 4), (1, 4)], [2]),
+    ([(2, 2), (1, 4), (1, 2)], [2]),
+    ([(3, 4), (1, 2), (1, 2)], [1, 4]),
+]
+
+
+@pytest.mark.parametrize(("changing", "fixed"), CASES)
+def test_no_corner_moves_further_than_the_bound(changing, fixed: list[int]) -> None:
+    bound = grouped_replace_l1(Radii.of(changing), sum(fixed))
+    seen = _largest_change(changing, fixed)
+    assert seen <= bound
+    # What the mixed case loses is of the order of the squares of the single coordinates.
+    assert bound <= seen + sum(radius**2 for width, radius in changing if width == 1)
+    if all(width > 1 for width, _ in changing):
+        assert seen == bound
+    row = max(int(np.abs(_upper(np.array([*row, *fixed]))).sum()) for row in _rows(changing))
+    still = int(np.abs(_upper(np.array(fixed))).sum()) if fixed else 0
+    assert grouped_l1(Radii.of(changing), sum(fixed)) + still == row
+
+
+@pytest.mark.parametrize("radii", [(4, 4), (1, 2, 6), (3,), (5, 1, 1, 1)])
+@pytest.mark.parametrize("fixed", [0, 1, 7, 40])
+def test_single_coordinates_reach_the_bound(radii: tuple[int, ...], fixed: int) -> None:
+    """The rows of the proof: v is q on each coordinate and u the rest, all of one sign."""
+    bound = grouped_replace_l1(Radii(radii), fixed)
+    level = next(t for t in _levels(radii, fixed) if t + sum(min(t, radius) for radius in radii) == fixed)
+    q = [(min(level, radius) + radius) / 2 for radius in radii]
+    one = [Fraction(radius) for radius in radii]
+    other = [radius - 2 * moved for radius, moved in zip(radii, q, strict=True)]
+    moved = np.abs(_upper(np.array([*one, Fraction(fixed)])) - _upper(np.array([*other, Fraction(fixed)]))).sum()
+    assert moved == bound
+
+
+def _levels(radii: tuple[int, ...], fixed: int) -> list[Fraction]:
+    """Every candidate level: some of the smallest radii are full."""
+    ordered = sorted(radii)
+    return [Fraction(fixed - sum(ordered[:k]), 1 + len(radii) - k) for k in range(len(radii) + 1)]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(1, 3), st.integers(0, 9)), min_size=1, max_size=4),
+    st.lists(st.integers(-5, 5), max_size=3),
+    st.integers(0, 2**32 - 1),
+)
+def test_random_integer_rows_move_no_further(changing, fixed: list[int], seed: int) -> None:
+    rng = np.random.default_rng(seed)
+
+    def draw() -> list[int]:
+        row: list[int] = []
+        for width, radius in changing:
+            cuts = np.sort(rng.integers(0, radius + 1, width))
+            sizes = np.diff(cuts, prepend=0)
+            row += [int(v) for v in rng.permutation(sizes * rng.choice([-1, 1], width))]
+        return row
+
+    one, other = (_upper(np.array([*draw(), *fixed], dtype=np.int64)) for _ in range(2))
+    radii, rest = Radii.of(changing), sum(map(abs, fixed))
+    assert np.abs(one - other).sum() <= grouped_replace_l1(radii, rest)
+    still = np.abs(_upper(np.array(fixed, dtype=np.int64))).sum() if fixed else 0
+    assert np.abs(one).sum() <= grouped_l1(radii, rest) + still
+
+
+@given(st.integers(1, 30), st.data())
+def test_boxes_agree_with_the_closed_form(size: int, data: st.DataObject) -> None:
+    held = data.draw(st.integers(0, size))
+    assert grouped_replace_l1(Radii((1,) * held), size - held) == linear_party_l1(size, held)
+
+
+@given(st.lists(st.tuples(st.integers(1, 2), st.integers(0, 20)), max_size=6), st.integers(0, 50))
+def test_replacing_is_never_more_than_removing_and_adding(changing, fixed: int) -> None:
+    radii = Radii.of(changing)
+    assert grouped_replace_l1(radii, fixed) <= 2 * grouped_l1(radii, fixed)
+    assert grouped_replace_l1(radii, fixed) <= grouped_replace_l1(radii, fixed + 1)
+
+
+# --- L2, some columns
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(1, 3), st.integers(0, 3), st.integers(0, 2**32 - 1))
+def test_random_rows_with_fixed_columns_move_no_further(changing: int, fixed: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    reach = int(rng.integers(0, 8))
+    one, other = rng.integers(-reach, reach + 1, (2, changing))
+    if rng.random() < 0.5:
+        other = -one
+    rest = rng.integers(-6, 7, fixed)
+    columns = changing + fixed
+    l1, square = changed_columns_sensitivity(int(max(one @ one, other @ other)), int(rest @ rest), columns)
+    z, w = np.append(one, rest), np.append(other, rest)
+    change = np.outer(z, z) - np.outer(w, w)
+    assert (change**2).sum() <= square
+    assert np.abs(change).sum() <= l1
+
+
+@pytest.mark.parametrize(("radius", "rest"), [(3.0, 1.0), (2.0, 2.0), (1.0, 3.0), (5.0, 0.0)])
+def test_both_cases_are_reached(radius: float, rest: float) -> None:
+    cosine = -min(1.0, rest**2 / radius**2)
+    one = radius * np.array([1.0, 0.0])
+    other = radius * np.array([cosine, np.sqrt(1 - cosine**2)])
+    z, w = np.append(one, rest), np.append(other, rest)
+    _, square = changed_columns_sensitivity(round(radius**2), round(rest**2), 3)
+    assert ((np.outer(z, z) - np.outer(w, w)) ** 2).sum() == pytest.approx(square, rel=1e-12)
+
+
+@given(st.integers(0, 10**6), st.integers(0, 10**6), st.integers(1, 100))
+def test_fewer_columns_never_cost_more_than_a_whole_row(changing: int, fixed: int, columns: int) -> None:
+    whole = moments_sensitivity(changing + fixed, columns)
+    l1, square = changed_columns_sensitivity(changing, fixed, columns)
+    assert square <= whole.replace_l2_squared
+    assert l1 <= whole.replace_l1
+    assert (l1 == 0) == (square == 0) == (changing == 0)

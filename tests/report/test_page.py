@@ -1,165 +1,161 @@
+"""The page of a report: what it says of a run, a statement, a model and an evaluation, and how it is drawn."""
+
 from __future__ import annotations
 
 import copy
 import math
 import re
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from hypothesis import given, strategies as st
 
+from colonnade.cli.publish import _strongest, learned_of
 from colonnade.errors import StudyError
 from colonnade.kinds import PCA, JointPrediction, LogisticRegression, PolynomialSum
 from colonnade.kinds.pca.report import SECTION, noise_edge
-from colonnade.models import Estimator
+from colonnade.models import Estimator, Roster
+from colonnade.models.outlook import Outlook
 from colonnade.models.registry import rows, section_of
+from colonnade.privacy import Ledger, SkellamRelease
 from colonnade.privacy.events import NonPrivate
 from colonnade.privacy.observers import Trust
+from colonnade.privacy.releases import RandomisedResponse
 from colonnade.privacy.rows import rounded_up
 from colonnade.privacy.statement import Statement
 from colonnade.protocols.align import Aligning
-from colonnade.report import write_report
+from colonnade.report import canvas, charts, squares, words, write_report
+from colonnade.report.glossary import WORDS, linked
+from colonnade.report.markup import Html, escape, tag
 from colonnade.report.section import Section
 from colonnade.tables import Schema, category, flag, number
 from colonnade.tables.keys import Key
+from colonnade.tables.parse import Place
 from tests.support.errors import raises
 from tests.support.pages import Page
-from tests.support.reports import COLUMNS, as_fitted, make_model, make_run, make_statement, rendered
+from tests.support.reports import COLUMNS, as_fitted, make_evaluation, make_model, make_run, make_statement, rendered
 
 HOSTILE = "<script>alert(1)</script>\"'&amp;<img src=http://evil.example/x>"
+DOCS = Path(__file__).parents[2] / "docs"
+EVALUATION = make_evaluation()
+UNFITTED = PCA(3, epsilon=1.0)
+fitted = cache(make_model)
 
 
-@pytest.fixture
-def page(run, statement, model, evaluation):
-    return Page(rendered(run, statement, model, evaluation))
+@cache
+def whole():
+    return rendered(make_run(), make_statement(), fitted(), EVALUATION)
 
 
-def test_structure(page):
+def page_of(run=None, statement=None, model=None, **more):
+    """The page of a record with something more in it."""
+    record = make_run() if run is None else run
+    return Page(rendered(record | more, statement or make_statement(), model or fitted()))
+
+
+def sections(page):
+    return [section["id"] for section in page.all("section")]
+
+
+def check_says(page, *said, never=()):
+    """Everything that is said stands in the words of a page, and nothing else of these does."""
+    for text in said:
+        assert text in page.words, text
+    for text in never:
+        assert text not in page.words, text
+
+
+def figure_of(row):
+    return rounded_up(row.epsilon, 3) if math.isfinite(row.epsilon) else row.reason
+
+
+def test_structure_and_order():
+    page = Page(whole())
     assert page.all("html")[0]["lang"] == "en"
     assert any(meta.get("name") == "viewport" for meta in page.all("meta"))
-    assert page.headings[0] == 1
-    assert page.headings.count(1) == 1
+    assert (page.headings[0], page.headings.count(1)) == (1, 1)
     assert all(later <= earlier + 1 for earlier, later in zip(page.headings, page.headings[1:], strict=False))
     ids = [attrs["id"] for _, attrs in page.tags if "id" in attrs]
     assert len(ids) == len(set(ids))
     for link in page.all("a"):
         assert link["href"][0] == "#"
         assert link["href"][1:] in ids
+    assert sections(page) == ["privacy", "people", "seen", "result", "evaluation", "cost", "check"]
 
 
-def test_sections_come_in_order(page):
-    names = [section["id"] for section in page.all("section")]
-    assert names == ["privacy", "people", "seen", "result", "evaluation", "cost", "check"]
-
-
-def test_tables_and_charts_speak_to_a_screen_reader(page):
+def test_tables_and_charts_speak_to_a_screen_reader_and_nothing_is_fetched():
+    page = Page(whole())
     assert page.all("th")
     assert all(head["scope"] in ("col", "row") for head in page.all("th"))
-    charts = [svg for svg in page.all("svg") if svg.get("class") == "chart"]
-    assert len(charts) == 2 * 5
+    drawn = [svg for svg in page.all("svg") if svg.get("class") == "chart"]
+    assert len(drawn) == 2 * 5
     ids = {attrs.get("id"): tag for tag, attrs in page.tags}
-    for svg in charts:
+    for svg in drawn:
         assert svg["role"] == "img"
         assert [ids[name] for name in svg["aria-labelledby"].split()] == ["title", "desc"]
+    assert not re.search(r"https?:|@import|//[a-z]|<script", whole())
+    for name, attrs in page.tags:
+        assert name not in ("script", "link", "img", "iframe", "object", "base", "form")
+        assert not {"src", "style"} & set(attrs)
+    assert all(address.startswith("#") for address in re.findall(r"url\(([^)]*)\)", whole()))
 
 
-def test_nothing_is_fetched(page, run, statement, model, evaluation):
-    text = rendered(run, statement, model, evaluation)
-    assert not re.search(r"https?:|@import|//[a-z]", text)
-    assert "<script" not in text
-    for tag, attrs in page.tags:
-        assert tag not in ("script", "link", "img", "iframe", "object", "base", "form")
-        assert "src" not in attrs
-        assert "style" not in attrs
-    assert all(address.startswith("#") for address in re.findall(r"url\(([^)]*)\)", text))
-
-
-def test_the_opening_says_it_in_plain_words(page, statement):
-    worst = max(row.epsilon for row in statement.rows if math.isfinite(row.epsilon))
-    assert "bank, shop and clinic computed one PCA of 24 columns; nobody, the coordinator included" in page.words
-    for figure in (rounded_up(worst, 3), "10⁻⁵", "24", "5.2 s", "13.5 MB"):
-        assert figure in page.words
-
-
-def test_every_observer_has_its_line(page, statement):
-    for row in statement.rows:
+def test_it_says_in_plain_words_who_is_promised_what():
+    worst = max(row.epsilon for row in make_statement().rows if math.isfinite(row.epsilon))
+    page = Page(whole())
+    check_says(
+        page, "bank, shop and clinic computed one PCA of 24 columns; nobody, the coordinator included",
+        rounded_up(worst, 3), "10⁻⁵", "24", "5.2 s", "13.5 MB", "no promise", *make_statement().assumptions,
+        "counts as the coordinator", "not as the analyst",
+    )  # fmt: skip
+    for row in make_statement().rows:
         assert row.observer.label.replace("+", "") in page.words.replace("+ ", "").replace("+", "")
-        assert row.adjacency.value in page.words
-        assert (rounded_up(row.epsilon, 3) if math.isfinite(row.epsilon) else row.reason) in page.words
-    assert "no promise" in page.words
-    for row in statement.missing_noise:
-        assert row.condition in page.words
-        assert (rounded_up(row.epsilon, 3) if math.isfinite(row.epsilon) else row.reason) in page.words
-    for text in statement.assumptions:
-        assert text in page.words
+        check_says(page, row.adjacency.value, figure_of(row))
+    for row in make_statement().missing_noise:
+        check_says(page, row.condition, figure_of(row))
 
 
-def test_the_reader_counts_as_the_coordinator(page):
-    assert "counts as the coordinator" in page.words
-    assert "not as the analyst" in page.words
+def test_charts_hold_the_numbers():
+    page = Page(whole())
+    strongest = float(fitted().components_.flat[np.abs(fitted().components_).argmax()])
+    check_says(page, *(f"{100 * ratio:.1f} %" for ratio in fitted().explained_variance_ratio_), f"{abs(strongest):.2f}")
+    check_says(page, "multiply", "deal", "own block", "4.6 MB")
+    for line in EVALUATION["lines"]:
+        pairs = zip(line["mean"], line["std"], strict=True)
+        check_says(page, line["name"], *(f"{100 * mean:.1f} ± {100 * std:.1f} %" for mean, std in pairs))
 
 
-def test_charts_hold_the_numbers(page, model, evaluation):
-    for ratio in model.explained_variance_ratio_:
-        assert f"{100 * ratio:.1f} %" in page.words
-    strongest = float(model.components_.flat[np.abs(model.components_).argmax()])
-    assert f"{abs(strongest):.2f}" in page.words
-    for line in evaluation["lines"]:
-        assert line["name"] in page.words
-        for mean, std in zip(line["mean"], line["std"], strict=True):
-            assert f"{100 * mean:.1f} ± {100 * std:.1f} %" in page.words
-    for phase in ("multiply", "deal", "own block"):
-        assert phase in page.words
-    assert "4.6 MB" in page.words
-
-
-def test_many_columns_are_cut_to_the_strongest_and_said_so(run, statement, model):
-    assert "The 15 strongest of 24 columns" in Page(rendered(run, statement, model)).words
+def test_many_columns_are_cut_to_the_strongest_and_grouped_by_the_longest_fitting_party():
+    check_says(Page(whole()), "The 15 strongest of 24 columns")
     few = make_model({"bank": ["income"], "shop": ["visits"], "clinic": ["bmi"]}, n_components=1)
-    assert "strongest of" not in Page(rendered(run, statement, few)).words
-
-
-def test_columns_are_grouped_by_the_longest_fitting_party(run):
-    owners = ("bank", "bank.north", "shop")
+    check_says(page_of(model=few), never=["strongest of"])
     model = make_model({"bank": ["a"], "bank.north": ["b"], "shop": ["c.d"]}, n_components=1)
-    words = Page(rendered(run, make_statement(owners), model)).words
-    assert "bank.north, b:" in words
-    assert "shop, c.d:" in words
+    page = page_of(statement=make_statement(("bank", "bank.north", "shop")), model=model)
+    check_says(page, "bank.north, b:", "shop, c.d:")
 
 
-def test_names_of_others_stay_text(run, evaluation):
+def test_names_of_others_stay_text():
     owners = (HOSTILE, "shop", "clinic\u202e\x00")
     columns = {owner: [f"{HOSTILE}{k}" for k in range(3)] for owner in owners}
-    hostile = make_run(columns)
-    for key in ("study", "digest", "started", "ended", "platform"):
-        hostile[key] = HOSTILE
+    hostile = make_run(columns) | dict.fromkeys(("study", "digest", "started", "ended", "platform"), HOSTILE)
     hostile["task"] |= {"noise": HOSTILE, "law": HOSTILE, "gamma": HOSTILE, "primes": HOSTILE}
     hostile["parties"][HOSTILE]["phases"][HOSTILE] = {"wall": 3.0, "cpu": 1.0}
-    evaluation |= {"title": HOSTILE, "note": HOSTILE}
+    evaluation = make_evaluation() | {"title": HOSTILE, "note": HOSTILE}
     evaluation["lines"][0]["name"] = HOSTILE
     text = rendered(hostile, make_statement(owners), make_model(columns), evaluation)
     page = Page(text)
-    assert not page.all("script")
-    assert not page.all("img")
+    assert not page.all("script") + page.all("img")
     assert HOSTILE in page.words
-    assert "\u202e" not in text
-    assert "\x00" not in text
+    assert not {"\u202e", "\x00"} & set(text)
 
 
-def test_lone_surrogates_do_not_stop_the_file(tmp_path, run, statement, model):
-    run["study"] = "a \ud800 name"
-    assert "a \N{REPLACEMENT CHARACTER} name" in write_report(tmp_path, run, statement, model, SECTION).read_text(
-        "utf-8"
-    )
-
-
-def _without(value, path):
-    value = copy.deepcopy(value)
-    inner = value
-    for key in path[:-1]:
-        inner = inner[key]
-    del inner[path[-1]]
-    return value
+def test_lone_surrogates_do_not_stop_the_file(tmp_path):
+    target = write_report(tmp_path, make_run() | {"study": "a \ud800 name"}, make_statement(), fitted(), SECTION)
+    assert "a \N{REPLACEMENT CHARACTER} name" in target.read_text("utf-8")
 
 
 def _paths(value, before=()):
@@ -169,58 +165,37 @@ def _paths(value, before=()):
             yield from _paths(inner, (*before, key))
 
 
-def _small_run():
-    whole = make_run({"bank": ["income"]})
+MISSING = "missing"
+
+
+@pytest.mark.parametrize(
+    "odd", [MISSING, None, [], {}, "text", 10**400, -1, math.nan, True], ids=lambda odd: str(odd)[:8]
+)
+def test_any_part_of_the_record_may_be_missing_or_odd(odd):
+    """Of a few phases and observers: a page is written for every part of a record."""
+    whole, few = make_run({"bank": ["income"]}), make_statement(("bank", "shop"))
     phases = whole["parties"]["bank"]["phases"]
     whole["parties"]["bank"]["phases"] = {name: phases[name] for name in ("noise", "multiply")}
-    return whole
-
-
-def _small_statement():
-    """Of a few observers: a page is written for every part of a record, and what it says of them is the same."""
-    whole = make_statement(("bank", "shop"))
-    return replace(whole, rows=whole.rows[:3])
-
-
-def test_any_part_of_the_record_may_be_missing():
-    whole, statement, model = _small_run(), _small_statement(), PCA(3, epsilon=1.0)
-    for path in _paths(whole):
-        Page(rendered(_without(whole, path), statement, model))
-
-
-@pytest.mark.parametrize("odd", [None, [], {}, "text", 10**400, -1, math.nan, True], ids=lambda odd: str(odd)[:8])
-def test_any_part_of_the_record_may_be_odd(odd):
-    whole, statement, model = _small_run(), _small_statement(), PCA(3, epsilon=1.0)
-    for path in _paths(whole):
+    for *way, last in _paths(whole):
         damaged = copy.deepcopy(whole)
         inner = damaged
-        for key in path[:-1]:
+        for key in way:
             inner = inner[key]
-        inner[path[-1]] = odd
-        Page(rendered(damaged, statement, model))
+        if odd is MISSING:
+            del inner[last]
+        else:
+            inner[last] = odd
+        page_of(damaged, replace(few, rows=few.rows[:3]), UNFITTED)
 
 
-def test_rounds_and_bytes_are_told_by_phase(run, statement, model):
-    words = Page(rendered(run, statement, model)).words
-    assert "Rounds by phase A round is a wait for a message" in words
-    count = len(run["parties"])
-    assert f"deal 0 {32 * count} " in words
-    assert "receive 2 0 0 B" in words
-    assert "own block 0 0" not in words  # nothing was said in it
-
-
-def test_records_of_earlier_releases_say_nothing_of_rounds(run, statement, model):
+def test_rounds_and_bytes_are_told_by_phase_and_records_of_earlier_releases_have_none():
+    said = ["Rounds by phase A round is a wait for a message", "deal 0 96 ", "receive 2 0 0 B"]
+    check_says(page_of(), *said, never=["own block 0 0"])  # nothing was said in it
+    run = make_run()
     for party in run["parties"].values():
         party["traffic"].pop("rounds")
         party["phases"] = {name: {"wall": 1.0, "cpu": 0.5} for name in party["phases"]}
-    page = Page(rendered(run, statement, model))
-    assert "Rounds by phase" not in page.words
-    assert "Seconds by phase" in page.words
-
-
-def test_nothing_but_the_statement_is_needed(statement):
-    page = Page(rendered({}, statement, PCA(3, epsilon=1.0)))
-    assert [section["id"] for section in page.all("section")] == ["privacy", "seen", "check"]
+    check_says(page_of(run), "Seconds by phase", never=["Rounds by phase"])
 
 
 @pytest.mark.parametrize(
@@ -236,16 +211,13 @@ def test_nothing_but_the_statement_is_needed(statement):
         {"epsilons": [2, 1], "lines": [{"name": str(k), "mean": [0.9, 0.9]} for k in range(12)], "ceiling": 0.9},
     ],
 )
-def test_odd_evaluations(run, statement, model, odd):
-    Page(rendered(run, statement, model, odd))
+def test_odd_evaluations(odd):
+    Page(rendered(make_run(), make_statement(), fitted(), odd))
 
 
-def test_noise_over_everything_is_admitted(run, statement):
-    words = Page(rendered(run, statement, make_model(noise_std=1e9))).words
-    assert "None stands above what the noise alone would show" in words
-
-
-def test_the_noise_edge_is_where_the_spectrum_ends():
+def test_noise_over_everything_is_admitted_and_its_edge_is_where_the_spectrum_ends():
+    page = page_of(model=make_model(noise_std=1e9))
+    check_says(page, "None stands above what the noise alone would show")
     rng = np.random.default_rng(5)
     columns, std, count = 200, 3.0, 10.0
     above = np.triu(rng.normal(scale=std / math.sqrt(2), size=(columns, columns)), 1)
@@ -253,52 +225,37 @@ def test_the_noise_edge_is_where_the_spectrum_ends():
     assert np.linalg.eigvalsh(noise / count)[-1] == pytest.approx(noise_edge(std, columns, count), rel=0.08)
 
 
-def test_two_owners_seat_the_coordinator(run):
-    statement = make_statement(("bank", "shop"))
-    words = Page(rendered(run, statement, make_model({"bank": ["a"], "shop": ["b"]}, n_components=1))).words
-    assert "holds the third share" in words
-    assert "2 are needed to see anything" in words
-
-
-def test_a_thousand_owners_make_a_short_page(run):
+def test_two_owners_seat_the_coordinator_and_a_thousand_make_a_short_page():
+    model = make_model({"bank": ["a"], "shop": ["b"]}, n_components=1)
+    page = page_of(statement=make_statement(("bank", "shop")), model=model)
+    check_says(page, "holds the third share", "2 are needed to see anything")
     owners = tuple(f"owner{k:04d}" for k in range(1000))
-    text = rendered(run, make_statement(owners, threshold=3), make_model())
+    text = rendered(make_run(), make_statement(owners, threshold=3), fitted())
     assert "995 more" in Page(text).words
     assert len(text) < 200_000
 
 
-def test_no_promise_is_said_out_loud(run, model):
-    trust = Trust(("bank", "shop", "clinic"), ("bank", "shop", "clinic"), 1)
-    statement = Statement.of([NonPrivate("the raw sums were shown")], trust, 1e-5)
-    words = Page(rendered(run, statement, model)).words
-    assert "is promised nothing" in words
-    assert "the raw sums were shown" in words
+def test_what_is_not_promised_or_not_computed_is_said_out_loud():
+    statement = Statement.of([NonPrivate("the raw sums were shown")], make_statement().trust, 1e-5)
+    check_says(page_of(statement=statement), "is promised nothing", "the raw sums were shown")
+    failed = page_of(model=UNFITTED, status="failed", message="shop was lost")
+    check_says(failed, "This run failed: shop was lost", never=["computed one PCA"])
+    unfitted = page_of(model=UNFITTED)
+    check_says(unfitted, "one PCA of 24 columns")
+    assert "result" not in sections(unfitted)
+    assert sections(page_of({}, model=UNFITTED)) == ["privacy", "seen", "check"], "nothing but a statement is needed"
 
 
-def test_a_failed_run_does_not_claim_a_result(run, statement):
-    run |= {"status": "failed", "message": "shop was lost"}
-    words = Page(rendered(run, statement, PCA(3, epsilon=1.0))).words
-    assert "This run failed: shop was lost" in words
-    assert "computed one PCA" not in words
-
-
-def test_output_repeats(tmp_path, run, statement, model, evaluation):
-    first = rendered(run, statement, model, evaluation)
-    assert first == rendered(copy.deepcopy(run), make_statement(), make_model(), copy.deepcopy(evaluation))
-    target = write_report(tmp_path, run, statement, model, SECTION, evaluation)
+def test_output_repeats_also_of_a_model_that_was_saved(tmp_path):
+    assert rendered(make_run(), make_statement(), make_model(), make_evaluation()) == whole()
+    target = write_report(tmp_path, make_run(), make_statement(), fitted(), SECTION, EVALUATION)
     assert target == tmp_path / "report.html"
-    assert target.read_text("utf-8") == first
+    assert target.read_text("utf-8") == whole()
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
-
-
-def test_a_model_that_was_saved_makes_the_same_page_and_one_that_is_not_fitted_has_no_result(tmp_path, run, statement):
     model = make_model()
     model.schemas_ = {owner: Schema({name: number(0, 1) for name in held}) for owner, held in COLUMNS.items()}
     saved = Estimator.load(model.save(tmp_path / "model.json"))
-    assert rendered(run, statement, saved) == rendered(run, statement, model)
-    page = Page(rendered(run, statement, PCA(3, epsilon=1.0)))
-    assert "one PCA of 24 columns" in page.words
-    assert "result" not in [section["id"] for section in page.all("section")]
+    assert rendered(make_run(), make_statement(), saved, EVALUATION) == whole()
 
 
 def test_every_kind_of_model_has_a_section_and_other_kinds_are_refused():
@@ -314,129 +271,312 @@ def _regression(classes=1, **more):
     """A fitted logistic regression."""
     names = [f"{owner}.{column}" for owner, held in COLUMNS.items() for column in held]
     answers = category(["never", "late", "gone"][:classes]) if classes > 1 else flag()
-    model = LogisticRegression(label="bank.default", epsilon=1.0)
-    model.parameters_ = model.get_params()
-    model.privacy_, model.schemas_ = make_statement(), {"bank": Schema({"income": number(0, 1), "default": answers})}
-    model.restore(
-        {
-            "feature_names_in": names,
-            "coef": np.random.default_rng(3).normal(size=(classes, len(names))),
-            "intercept": np.linspace(-1.25, 1, classes),
-            "method": "one-shot",
-            "noise_std": 60.0,
-            "count": 4987.3,
-            "ridge": 123.4,
-            "clipped": 0,
-            "protection": {"bank": 1.23456, "shop": 0.7, "clinic": None},
-            **more,
-        }
-    )
-    return model
+    learned = {
+        "feature_names_in": names,
+        "coef": np.random.default_rng(3).normal(size=(classes, len(names))),
+        "intercept": np.linspace(-1.25, 1, classes),
+        "method": "one-shot",
+        "noise_std": 60.0,
+        "count": 4987.3,
+        "ridge": 123.4,
+        "clipped": 0,
+        "protection": {"bank": 1.23456, "shop": 0.7, "clinic": None},
+    }
+    schemas = {"bank": Schema({"income": number(0, 1), "default": answers})}
+    return as_fitted(LogisticRegression(label="bank.default", epsilon=1.0), learned | more, schemas)
 
 
-def test_a_regression_shows_coefficients_by_party_and_what_they_tell(run, statement):
+def test_a_regression_shows_coefficients_by_party_and_what_they_tell():
     model = _regression()
-    page = Page(rendered(run, statement, model))
-    sections = [section["id"] for section in page.all("section")]
-    assert sections == ["privacy", "people", "seen", "result", "cost", "check"]
-    strongest = max(model.coef_[0], key=abs)
-    for text in (
-        "one logistic regression on 24 columns", "of bank.default", "one-shot", "\N{MINUS SIGN}1.250", "123.4",
-        "skellam, deviation 60", "The 20 strongest of 24 columns", f"{abs(strongest):.2f}", "1.235", "0.700",
-        "no promise",
-    ):  # fmt: skip
-        assert text in page.words, text
-    assert "accuracy" not in page.words
-
-
-def test_a_regression_of_several_classes_and_an_odd_one(run, statement):
-    words = Page(rendered(run, statement, _regression(3))).words
-    for text in ("never", "late", "gone", "+1.000"):
-        assert text in words
-    run["task"] |= {"rounds": 400, "batch": 25, "sampling": "poisson"}
-    assert "poisson, 25 people" in Page(rendered(run, statement, _regression())).words
-    words = Page(rendered(run, statement, _regression(ridge=None, count=None))).words
-    assert "A logistic regression of bank.default on 24 columns" in words
-    assert "Ridge" not in words
-
-
-def test_signed_bars_stand_on_both_sides_of_zero(run, statement):
-    model = _regression()
+    page = page_of(model=model)
+    assert sections(page) == ["privacy", "people", "seen", "result", "cost", "check"]
+    check_says(
+        page, "one logistic regression on 24 columns", "of bank.default", "one-shot", "\N{MINUS SIGN}1.250", "123.4",
+        "skellam, deviation 60", "The 20 strongest of 24 columns", f"{abs(model.coef_[0]).max():.2f}", "1.235", "0.700",
+        "no promise", never=["accuracy"],
+    )  # fmt: skip
+    check_says(page_of(model=_regression(3)), "never", "late", "gone", "+1.000")
+    batches = make_run()["task"] | {"rounds": 400, "batch": 25, "sampling": "poisson"}
+    check_says(page_of(model=model, task=batches), "poisson, 25 people")
+    odd = page_of(model=_regression(ridge=None, count=None))
+    check_says(odd, "A logistic regression of bank.default on 24 columns", never=["Ridge"])
     model.coef_ = np.zeros((1, 24))
-    Page(rendered(run, statement, model))
-    model.coef_[0, :2] = 2.0, -1.0
-    looks = [rect.get("class") for rect in Page(rendered(run, statement, model)).all("rect")]
-    assert looks.count("neg") == 2  # one for a page and one for a phone
+    page_of(model=model)
+    model.coef_[0, :2] = 2.0, -1.0  # signed bars stand on both sides of zero
+    looks = [rect.get("class") for rect in page_of(model=model).all("rect")]
+    assert looks.count("neg") == 2, "one for a page and one for a phone"
     assert looks.count("pos") > 2
 
 
-def test_sums_are_shown_with_their_noise(run, statement):
+def test_sums_are_shown_with_their_noise_and_a_report_on_predictions_holds_none():
     texts = ["bank.a * shop.b", HOSTILE]
     learned = {"values": [-1234.5, 2.0], "deviations": [10.25, 0.5], "feature_names_in": ["bank.a", "shop.b"]}
     model = as_fitted(PolynomialSum(texts, epsilon=1.0), learned | {"expressions": texts, "gamma": 4096})
-    words = Page(rendered(run, statement, model)).words
-    for text in ("2 sums over the columns", "bank.a * shop.b", "\N{MINUS SIGN}1,234", "10.25", HOSTILE):
-        assert text in words, text
-
-
-def test_a_report_on_predictions_holds_none(run, statement):
+    check_says(page_of(model=model), "2 sums over the columns", *texts, "\N{MINUS SIGN}1,234", "10.25")
     told = {"ids": ["P1", "P2"], "scores": [[7.75], [1.0]], "predictions": [7.75, 1.0]}
-    model = as_fitted(JointPrediction(to="bank", exact=True), told)
-    page = Page(rendered(run, statement, model))
-    assert "predictions for bank" in page.words
-    assert "bank was told the exact scores of 2 people" in page.words
-    assert "P1" not in page.words
-    assert "7.75" not in page.words
-    heads = [text for text in page.text if text in ("Answers", "Published result")]
-    assert "Published result" not in heads
+    page = page_of(model=as_fitted(JointPrediction(to="bank", exact=True), told))
+    said = ["predictions for bank", "bank was told the exact scores of 2 people"]
+    check_says(page, *said, never=["P1", "7.75"])
+    assert "Published result" not in page.text
 
 
 # --- whom it is about
 
 
-def test_the_alignment_is_told_in_counts_with_who_learned_what(run, statement, model):
-    words = Page(rendered(run, statement, model)).words
-    for text in ("by name and birth: 4,990 people", "9,057", "9,101", "41", "1.8 s", "no helper is trusted"):
-        assert text in words, text
-    for leak in Aligning(statement.trust, (Key("x"),)).leakage:
-        for text in (leak.who, leak.learns, leak.beyond):
-            assert text in words
-    assert "tables below say" in words
-    assert "Besides what the alignment told" in words
+def test_the_alignment_is_told_in_counts_with_who_learned_what():
+    page = page_of()
+    check_says(page, "by name and birth: 4,990 people", "9,057", "9,101", "41", "1.8 s", "no helper is trusted")
+    for leak in Aligning(make_statement().trust, (Key("x"),)).leakage:
+        check_says(page, leak.who, leak.learns, leak.beyond)
+    check_says(page, "tables below say", "Besides what the alignment told")
+    again = make_run()["alignment"] | {"reused": True, "matched": None}
+    check_says(page_of(alignment=again), "by name and birth: 4,990 people")  # as a party knows
 
 
-def test_a_hidden_alignment_and_one_that_is_used_again(run, statement, model):
+def test_a_hidden_alignment_and_one_that_is_used_again():
+    run = make_run()
     run["alignment"] |= {"hidden": True, "reused": True, "matched": None}
     for facts in run["parties"].values():
         facts["alignment"]["matched"] = None
-    words = Page(rendered(run, statement, model)).words
-    said = ("No party knows which", "used again", "at most lengths of lists", "told only that no list had changed")
-    for text in said:
-        assert text in words, text
-    assert "That took" not in words
-    assert "people in common" not in words
-    (owner, *_) = Aligning(statement.trust, (Key("x"),), hidden=True).leakage
-    assert owner.learns in words
+    said = ["No party knows which", "used again", "at most lengths of lists", "told only that no list had changed"]
+    (owner, *_) = Aligning(make_statement().trust, (Key("x"),), hidden=True).leakage
+    check_says(page_of(run), owner.learns, *said, never=["That took", "people in common"])
 
 
-def test_of_an_alignment_that_is_used_again_a_party_knows_the_count(run, statement, model):
-    run["alignment"] |= {"reused": True, "matched": None}
-    assert "by name and birth: 4,990 people" in Page(rendered(run, statement, model)).words
-
-
-def test_runs_without_an_alignment_look_as_before(run, statement, model):
-    del run["alignment"]
-    for facts in run["parties"].values():
+def test_runs_without_an_alignment_look_as_before_and_a_mode_that_does_not_fit_has_no_table():
+    run = make_run()
+    for mode in ("fuzzy", "guess", None):
+        run["alignment"]["mode"] = mode
+        check_says(page_of(run), "4,990 people", never=["Who learned what from this"])
+    for facts in (run, *run["parties"].values()):
         del facts["alignment"]
-    page = Page(rendered(run, statement, model))
-    assert "people" not in [section["id"] for section in page.all("section")]
-    assert "alignment" not in page.words
-    assert "There was nothing else." in page.words
+    page = page_of(run)
+    assert "people" not in sections(page)
+    check_says(page, "There was nothing else.", never=["alignment"])
 
 
-@pytest.mark.parametrize("mode", ["fuzzy", "guess", None])
-def test_a_mode_that_does_not_fit_has_no_table(run, statement, model, mode):
-    run["alignment"]["mode"] = mode
-    words = Page(rendered(run, statement, model)).words
-    assert "4,990 people" in words
-    assert "Who learned what from this" not in words
+# --- what reports say since every party has one: the description, the forecast, the party's own part, and words
+
+
+def text_of(**more):
+    return rendered(make_run() | more, make_statement(), fitted())
+
+
+def test_a_record_without_the_new_facts_has_none_of_the_new_parts():
+    for word in ('id="own"', 'id="enough"', 'id="words"', 'class="about"', 'class="word"', 'class="long"'):
+        assert word not in text_of()
+    assert "the processor time of the same thread" in text_of()
+    text = text_of(description="Who pays? <b>not bold</b>")
+    assert '<p class="about">Who pays? &lt;b&gt;not bold&lt;/b&gt;</p>' in text
+
+
+def test_too_few_people_are_said():
+    few, enough, unknown = (
+        page_of(forecast=Outlook.falling("a predicted probability", 0.1, 400.0, people).to_dict())
+        for people in (1000, 9000, None)
+    )
+    check_says(
+        few, "With 1,000 people noise alone is expected to move a predicted probability by about 0.4.",
+        "An error of 0.1 takes about 4,000 people.", "There were too few people.",
+    )  # fmt: skip
+    check_says(enough, never=["too few"])
+    check_says(unknown, "How many people there were is not said here.")
+
+
+def test_a_party_reads_its_own_part():
+    own = {
+        "party": "bank",
+        "ledger": "bank/ledger.sqlite",
+        "studies": 2,
+        "totals": {"analyst": 0.7004, "shop+clinic": None, "others": 0.9},
+        "kept": "kept.json",
+        "keeps": "weights",
+    }
+    text = text_of(own=own, misfits={"age": 3}, rows_held=3000, ledger_head="ab" * 32, words=True)
+    for said in (
+        "For bank alone", "3,000", "bank/ledger.sqlite", "weights, in kept.json", "0.701", "no promise",
+        "sent by this party", "The last row is everybody but bank together",
+    ):  # fmt: skip
+        assert said in text, said
+    run = make_run()
+    people = {name: facts | {"processor_seconds": 123.0} for name, facts in run["parties"].items()}
+    page = page_of(parties=people, coordinator=run["coordinator"] | {"processor_seconds": 100.0})
+    check_says(page, "processor time of all threads", "2 min 3 s")
+
+
+def test_words_are_linked_once_and_explained_where_they_occur():
+    text = text_of(words=True)
+    anchors = re.findall(r'<a class="word" href="#(word-[^"]+)">', text)
+    assert anchors
+    assert len(set(anchors)) == len(anchors)
+    assert sorted(anchors) == sorted(re.findall(r'<dt id="(word-[^"]+)">', text))
+    assert "word-gaussian-transfer" in anchors
+    assert "word-ridge" not in anchors  # no word of this page
+
+
+def test_words_in_names_code_and_pictures_are_left_alone():
+    parts = [Html("<p>ridge_2 my-ridge <code>ridge</code><svg><text>ridge</text></svg></p><p>Ridges, ridge</p>")]
+    (done,), explained = linked(parts)
+    assert done.endswith('</p><p><a class="word" href="#word-ridge">Ridges</a>, ridge</p>')
+    assert done.count("<a ") == 1
+    assert WORDS["ridge"] in explained
+    assert linked([Html("<p>nothing</p>")]) == ([Html("<p>nothing</p>")], None)
+
+
+def test_the_pages_of_the_documentation_have_the_same_words():
+    """Each word stands on one of the two pages, with the report's sentence and two lines more."""
+    found = {}
+    for name in ("glossary.md", "glossary-machine.md"):
+        text = (DOCS / "reference" / name).read_text(encoding="utf-8")
+        lines = re.findall(r"^\| \*\*(.+?)\*\* \| (.+) \|$", text, re.MULTILINE)
+        named = [word for word, _ in lines]
+        assert named == sorted(named)
+        assert not found.keys() & set(named)
+        found |= {word: cells.split(" | ") for word, cells in lines}
+    assert {word: cells[0] for word, cells in found.items()} == WORDS
+    assert list(WORDS) == sorted(WORDS)
+    for word, (sentence, lawyer, engineer) in found.items():
+        assert len({sentence, lawyer, engineer}) == 3, word
+        assert min(len(lawyer), len(engineer)) > 15, word
+
+
+def test_a_party_reads_its_largest_weights_and_no_others():
+    models = Path(__file__).parents[1] / "fixtures" / "models"
+    assert _strongest(models / "glm.kept.bank.json") == ["Own weights: arrears +3.37, income -2.18."]
+    assert _strongest(models / "split.kept.bank.npz") == []
+
+
+def test_what_others_learned_from_all_studies_is_never_less_than_from_one(tmp_path):
+    owners = ("bank", "shop", "clinic")
+    committee, apart = Trust(owners, owners, 1), Trust(owners, (), 0)
+    sums = SkellamRelease("sums", tuple((name, 10**6) for name in owners), 4, 400, 40_000, 800, 160_000)
+    answers = [
+        RandomisedResponse(f"levels of {holder}", odds=8, categories=3, holder=holder, audience=(told,))
+        for holder, told in (("shop", "bank"), ("clinic", "shop"), ("bank", "clinic"))
+    ]
+    book = Ledger(tmp_path / "ledger.sqlite", owner="bank")
+    for trust, events in ((committee, [sums]), (apart, [event for event in answers if event.audience != ("bank",)])):
+        book.commit(book.reserve("a study", "00", events, trust, ()))
+    found = learned_of("bank", book.entries(), 1e-5)
+    assert not [who for who in found if "bank" in who.split("+")]  # what the bank was told is not in its ledger
+    for trust, events in ((committee, [sums]), (apart, answers)):
+        rows = {row.observer.label: row.epsilon for row in Statement.of(events, trust, 1e-5).rows}
+        for who in set(found) & set(rows):
+            total = math.inf if found[who] is None else found[who]
+            assert total >= rows[who] * (1 - 1e-9)
+    assert found["clinic+shop"] is None
+    assert 2.0 < found["others"] < math.inf
+
+
+# --- the guide to alignment says what the code says: who learns what, and what becomes of cells
+
+KINDS = [(mode, hidden) for hidden in (False, True) for mode in ("ot", "dh", "helper")] + [("fuzzy", False)]
+
+
+def in_two(learns: str) -> str:
+    """What an owner learns, as two sentences on the page, where it would be too long for one."""
+    return learns.replace("; who leads,", ". Who leads,")
+
+
+def leakage_table(owners: int) -> str:
+    """What the page prints for so many parties."""
+    trust = Roster.of({f"party{k}": Schema({"x": number(0, 1)}) for k in range(owners)}).trust
+    lines = ["| mode | who | learns | to learn more |", "|---|---|---|---|"]
+    for mode, hidden in KINDS:
+        if mode == "fuzzy" and owners != 2:
+            continue
+        leaks = Aligning(trust, (Key("id"),), mode=mode, hidden=hidden).leakage
+        assert (leaks[-1].who, leaks[-1].learns) == ("anybody else", "nothing")  # said once, below the tables
+        name = f"`{mode}`, hidden" if hidden else f"`{mode}`"
+        lines += [f"| {name} | {leak.who} | {in_two(leak.learns)} | {leak.beyond} |" for leak in leaks[:-1]]
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("owners", [2, 3])
+def test_the_leakage_tables_of_the_guide_are_those_of_the_code(owners):
+    page = (DOCS / "explanation" / "alignment-eyes.md").read_text(encoding="utf-8")
+    assert leakage_table(owners) in page, f"docs/explanation/alignment-eyes.md must hold\n\n{leakage_table(owners)}"
+    assert leakage_table(7) == leakage_table(3)
+
+
+def test_the_examples_of_rules_are_what_the_code_does():
+    guide = (DOCS / "how-to" / "alignment.md").read_text(encoding="utf-8")
+    examples = re.findall(r"^\| (`\w+ = .*?) \| (.+?) \| `(.*?)` \|$", guide, re.MULTILINE)
+    assert {"kind", "case", "blanks", "unicode", "accents"} <= {row[0].split()[0].strip("`") for row in examples}
+    for rule, cells, expected in examples:
+        key = Key("x", **dict(re.findall(r'(\w+) = "(\w+)"', rule)))
+        written = re.findall(r"`([^`]*)`", cells)
+        place = Place("page", "x", np.arange(1, len(written) + 1))
+        assert set(key.normalise(pa.array(written), place).to_pylist()) == {expected}, rule
+
+
+# --- words and charts
+
+
+@pytest.mark.parametrize(
+    ("shown", "cases"),
+    [
+        (words.seconds, {0: "0 s", 3.4: "3.4 s", 0.0123: "12 ms", 0.00123: "1.2 ms", 125: "2 min 5 s",
+                         4330: "1 h 12 min"}),
+        (words.size, {0: "0 B", 900: "900 B", 999.9: "1.0 kB", 1_234_567: "1.2 MB", 345e9: "345 GB"}),
+        (words.power, {1e-5: "10⁻⁵", 2.5e-6: "2.5·10⁻⁶", 0.05: "0.05", 3e-12: "3·10⁻¹²"}),
+        (words.listed, {"": "", "a": "a", "abc": "a, b and c", "abcdefgh": "a, b, c, d, e and 3 more"}),
+    ],
+    ids=["seconds", "sizes", "deltas", "lists"],
+)  # fmt: skip
+def test_words_for_numbers_and_lists(shown, cases):
+    assert {value: shown(value) for value in cases} == cases
+
+
+@given(st.floats(1e-6, 15))
+def test_epsilon_and_its_factor_are_never_rounded_down(value):
+    assert float(words.epsilon(value)) >= value
+    assert float(words.times(value).replace(",", "")) >= math.exp(value)
+
+
+def test_markup_escapes_what_is_not_markup():
+    assert tag("p", "<b>", Html("<i></i>"), title='"x"') == '<p title="&quot;x&quot;">&lt;b&gt;<i></i></p>'
+    assert escape("a\u2066b") == "a\ufffdb"
+
+
+@given(st.floats(-1e6, 1e6), st.floats(1e-6, 1e6), st.integers(2, 9))
+def test_ticks_span_the_interval(low, width, count):
+    marks = canvas.ticks(low, low + width, count)
+    assert marks[0] <= low + 1e-6 * width + 1e-9
+    assert marks[-1] >= low + width - 1e-6 * width - 1e-9
+    assert 2 <= len(marks) <= 2 * count + 3
+
+
+@given(st.text(min_size=1, max_size=80), st.integers(30, 300))
+def test_wrapped_text_is_whole_and_fits(text, limit):
+    lines = canvas.wrap(text, limit)
+    assert "".join("".join(lines).split()) == "".join(text.split())
+    assert all(canvas.extent(line) <= limit for line in lines)
+
+
+@given(st.lists(st.tuples(st.floats(0, 200), st.integers(1, 3)), min_size=1, max_size=6))
+def test_labels_do_not_overlap(given):
+    wanted = sorted(place for place, _ in given)
+    gaps = [15.0 * rows for _, rows in given]
+    placed = canvas.apart(wanted, gaps, 0, 330)
+    for k in range(1, len(placed)):
+        assert placed[k] >= placed[k - 1] + gaps[k - 1] - 1e-9
+    assert placed[0] >= -1e-9
+    assert placed[-1] + gaps[-1] <= 330 + 1e-9
+
+
+@pytest.mark.parametrize("width", [canvas.WIDE, canvas.NARROW])
+def test_drawn_rectangles_stay_inside(width):
+    items = [charts.Bar("a rather long label of a party " * k, v, f"{v}") for k, v in enumerate([0.5, 3.0, None], 1)]
+    drawn = charts.bars("k", width, items, title="t", description="d", high=2.0, band=(9.0, "noise"))
+    for x, wide in re.findall(r'<rect x="([-\d.e]+)" y="[^"]*" width="([-\d.e]+)"', drawn):
+        assert 0 <= float(x) <= float(x) + float(wide) <= width + 0.1
+
+
+def test_a_curve_on_logarithmic_scales_begins_where_the_scale_does():
+    points = [(0.0, 0.0), (0.00001, 0.002), (0.0005, 0.01), (0.01, 0.1), (1.0, 1.0)]
+    drawn = squares.rare_curves("k", 700, [squares.Curve("c", points)], x="x", y="y", title="t", description="d")
+    ((path,),) = [re.findall(r'<polyline points="([^"]*)"', drawn)]
+    across = [float(point.split(",")[0]) for point in path.split()]
+    assert len(across) == 3  # from the last point that lies before the scale
+    assert across == sorted(set(across))

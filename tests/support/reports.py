@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
 from colonnade.kinds import PCA
@@ -26,6 +28,7 @@ def rendered(run, statement, model, evaluation=None):
     return render(run, statement, model, section_of(model.kind), evaluation)
 
 
+@cache
 def make_statement(owners=("bank", "shop", "clinic"), seats=None, threshold=1, noise=10**13):
     seats = seats or (tuple(owners)[:7] if len(owners) > 2 else (*owners, COORDINATOR))
     event = SkellamRelease(
@@ -59,9 +62,9 @@ def make_model(columns=COLUMNS, n_components=3, seed=7, noise_std=60.0):
     return as_fitted(PCA(n_components, epsilon=1.0), learned)
 
 
-def as_fitted(model, learned):
+def as_fitted(model, learned, schemas=None):
     """A model that came out of some study with this result."""
-    model.parameters_, model.privacy_, model.schemas_ = model.get_params(), make_statement(), {}
+    model.parameters_, model.privacy_, model.schemas_ = model.get_params(), make_statement(), schemas or {}
     model.restore(learned)
     return model
 

@@ -42,7 +42,7 @@ _SECOND_MOMENTS = Links(
     ),
     (
         "tests/privacy/test_sensitivity.py::test_moments_move_no_further_than_claimed",
-        "tests/privacy/test_functional_groups.py::test_random_rows_with_fixed_columns_move_no_further",
+        "tests/privacy/test_sensitivity.py::test_random_rows_with_fixed_columns_move_no_further",
         "tests/protocols/moments/test_laws.py::test_one_person_moves_each_release_by_no_more_than_it_says",
     ),
 )
@@ -61,8 +61,8 @@ _GROUPS = Links(
         "colonnade.privacy.sensitivity.functional:grouped_replace_l1",
     ),
     (
-        "tests/privacy/test_functional_groups.py::test_no_corner_moves_further_than_the_bound",
-        "tests/privacy/test_functional_groups.py::test_random_integer_rows_move_no_further",
+        "tests/privacy/test_sensitivity.py::test_no_corner_moves_further_than_the_bound",
+        "tests/privacy/test_sensitivity.py::test_random_integer_rows_move_no_further",
     ),
 )
 _HIDDEN_GROUPS = Links(
@@ -100,7 +100,7 @@ _HIDDEN_SCALES = Links(
     ("tests/protocols/moments/test_hidden.py::test_every_record_moves_the_entries_of_all_scales",),
 )
 _FIXED = "fixed-batches#theorem"
-_EPOCHS = "tests/privacy/test_theory_coins.py::test_a_person_pays_for_epochs_not_for_openings"
+_EPOCHS = "tests/privacy/test_sampling.py::test_a_person_pays_for_epochs_not_for_openings"
 _BATCH_GRADIENTS = Links(
     (
         "gradient-sensitivity#1-one-row-added-or-removed|Theorem",
@@ -159,7 +159,7 @@ _TOTAL = Links(
     ("moments-sensitivity#9-other-sums",),
     ("colonnade.privacy.sensitivity.exact:Sensitivity.from_l2", "colonnade.kinds.sketch.task:Sketch.sensitivity"),
     (
-        "tests/privacy/test_formulas_of_figures.py::test_no_integer_vector_is_longer_than_its_sensitivity_says",
+        "tests/privacy/test_theory_losses.py::test_no_integer_vector_is_longer_than_its_sensitivity_says",
         "tests/kinds/sketch/test_sketch.py::test_a_sketch_of_gradients_costs_what_gradients_cost",
         "tests/kinds/sketch/test_sketch.py::test_a_sketch_of_one_full_round_costs_what_second_moments_cost",
     ),
@@ -398,7 +398,7 @@ CHARGED = (
                 "tests/kinds/prediction/levels/test_levels.py::"
                 "test_epsilon_is_shared_by_those_who_are_asked_and_never_exceeded",
                 "tests/kinds/prediction/levels/test_levels.py::test_a_coalition_is_charged_for_those_outside_of_it",
-                "tests/privacy/test_response.py::test_odds_are_the_largest_allowed",
+                "tests/privacy/test_noise_law.py::test_odds_are_the_largest_allowed",
             ),
         ),
     ),
@@ -517,7 +517,7 @@ CHARGED = (
                 "colonnade.privacy.releases:RandomisedResponse.epsilon",
             ),
             (
-                "tests/privacy/test_response.py::test_the_law_of_the_answers",
+                "tests/privacy/test_noise_law.py::test_the_law_of_the_answers",
                 "tests/kinds/split/embeddings/test_embeddings_task.py::"
                 "test_told_labels_cost_what_randomised_response_costs",
             ),

@@ -28,7 +28,7 @@ FIGURES = (
         Links(
             ("missing-noise#the-theorem|Theorem",),
             ("colonnade.privacy.events:view", "colonnade.privacy.statement:Statement.missing_noise"),
-            ("tests/privacy/test_missing_noise.py::test_no_set_of_owners_without_noise_tells_more_than_is_stated",),
+            ("tests/privacy/test_observers.py::test_no_set_of_owners_without_noise_tells_more_than_is_stated",),
             "arithmetic",
             ("tests/protocols/test_cheated_noise.py::test_what_is_opened_has_the_noise_of_all_others",),
         ),
@@ -40,8 +40,8 @@ FIGURES = (
             ("exact-samplers#the-sampler|Theorem", "exact-samplers#the-tail"),
             ("colonnade.privacy.additive:AdditiveNoise.release", "colonnade.privacy.additive:AdditiveNoise.draw"),
             (
-                "tests/privacy/test_additive.py::test_the_parts_of_all_owners_have_the_variance_that_is_claimed",
-                "tests/privacy/test_additive.py::test_a_release_says_what_each_owner_adds_and_how_far_a_person_moves_it",
+                "tests/privacy/test_events.py::test_the_parts_of_all_owners_have_the_variance_that_is_claimed",
+                "tests/privacy/test_events.py::test_a_release_says_what_each_owner_adds_and_how_far_a_person_moves_it",
                 "tests/privacy/test_noise_exact.py::test_every_value_comes_in_proportion_to_its_mass",
             ),
         ),
@@ -70,11 +70,11 @@ FIGURES = (
             ("colonnade.privacy.accountant:Pure",),
             (
                 "tests/privacy/test_sampling.py::test_the_curve_of_a_pure_release_is_that_of_randomised_response",
-                "tests/privacy/test_formulas_of_figures.py::test_the_curve_of_a_pure_epsilon_is_that_of_two_coins",
+                "tests/privacy/test_theory_losses.py::test_the_curve_of_a_pure_epsilon_is_that_of_two_coins",
             ),
             besides=(
-                "tests/privacy/test_theory_pure.py::test_binary_randomised_response_is_the_extreme_pair",
-                "tests/privacy/test_theory_pure.py::test_pure_epsilons_add_up",
+                "tests/privacy/test_theory_noise.py::test_binary_randomised_response_is_the_extreme_pair",
+                "tests/privacy/test_theory_noise.py::test_pure_epsilons_add_up",
             ),
         ),
         ("discrete-laplace", "randomised-response"),
@@ -91,7 +91,7 @@ FIGURES = (
             ("colonnade.privacy.events:view", "colonnade.privacy.routes.laplace:generalised_laplace_epsilon"),
             (
                 "tests/privacy/test_events.py::test_laplace_noise_protects_while_one_whole_variable_is_left",
-                "tests/privacy/test_theory_laplace.py::test_the_code_is_the_formula_rounded_up",
+                "tests/privacy/test_theory_noise.py::test_the_code_is_the_formula_rounded_up",
             ),
         ),
         ("discrete-laplace",),
@@ -155,7 +155,7 @@ FIGURES = (
                 "tests/privacy/test_sampling.py::test_known_coins_against_exact_sums",
                 "tests/privacy/test_sampling.py::test_a_known_batch_order_by_order",
             ),
-            besides=("tests/privacy/test_theory_coins.py::test_coins_in_the_view_average_the_hockey_sticks",),
+            besides=("tests/privacy/test_sampling.py::test_coins_in_the_view_average_the_hockey_sticks",),
         ),
         ("poisson-sampled", "sqm", "mixture"),
         ("gaussian transfer, averaged over known coins", "renyi, averaged over known coins"),
@@ -168,7 +168,7 @@ FIGURES = (
             ("colonnade.privacy.routes.renyi:secret_batch_rdp",),
             ("tests/privacy/test_sampling.py::test_a_secret_batch_of_skellam_noise",),
             besides=(
-                "tests/privacy/test_theory_sampling.py::test_removing_meets_the_formula_exactly_and_adding_stays_below",
+                "tests/privacy/test_sampling.py::test_removing_meets_the_formula_exactly_and_adding_stays_below",
             ),
         ),
         ("poisson-sampled", "sqm", "mixture"),
@@ -180,10 +180,10 @@ FIGURES = (
             ("fixed-batches#theorem", "fixed-batches#what-has-to-be-true-of-the-batches"),
             ("colonnade.privacy.releases:Repeated",),
             (
-                "tests/privacy/test_formulas_of_figures.py::test_a_repeated_release_costs_what_as_many_releases_cost",
+                "tests/privacy/test_theory_losses.py::test_a_repeated_release_costs_what_as_many_releases_cost",
                 "tests/kinds/regression/gradients/test_gradients.py::test_the_event_says_what_happens",
             ),
-            besides=("tests/privacy/test_theory_coins.py::test_a_person_pays_for_epochs_not_for_openings",),
+            besides=("tests/privacy/test_sampling.py::test_a_person_pays_for_epochs_not_for_openings",),
         ),
         ("sqm",),
     ),
@@ -201,11 +201,11 @@ FIGURES = (
                 "colonnade.privacy.routes.rounds:one_round",
             ),
             (
-                "tests/privacy/test_formulas_of_figures.py::test_losses_of_pure_rounds_are_those_of_binomial_sums",
-                "tests/privacy/test_formulas_of_figures.py::test_one_secret_round_covers_both_hockey_sticks_of_its_pair",
+                "tests/privacy/test_theory_losses.py::test_losses_of_pure_rounds_are_those_of_binomial_sums",
+                "tests/privacy/test_theory_losses.py::test_one_secret_round_covers_both_hockey_sticks_of_its_pair",
             ),
             besides=(
-                "tests/privacy/test_theory_losses.py::test_composition_agrees_with_dp_accounting",
+                "tests/privacy/test_sampling.py::test_agrees_with_dp_accounting",
                 "tests/privacy/test_theory_losses.py::test_the_error_of_the_fft_is_below_its_bound",
                 "tests/privacy/test_sampling.py::test_the_same_noise_by_loss_distributions",
             ),
@@ -221,7 +221,7 @@ FIGURES = (
             ("colonnade.privacy.accountant:Twice",),
             ("tests/privacy/test_sampling.py::test_replacing_with_secret_coins_costs_twice",),
             "arithmetic",
-            ("tests/privacy/test_theory_pure.py::test_replacing_costs_at_most_a_removal_and_an_addition",),
+            ("tests/privacy/test_theory_noise.py::test_replacing_costs_at_most_a_removal_and_an_addition",),
         ),
         routes=("renyi, twice", "privacy loss distribution, twice"),
     ),
@@ -247,7 +247,7 @@ FIGURES = (
             ("colonnade.privacy.accountant:Shifted", "colonnade.privacy.accountant:ceiling"),
             (
                 "tests/privacy/test_accountant.py::test_the_sampler_distance_is_charged",
-                "tests/privacy/test_ceiling.py::test_a_release_that_would_need_more_says_so",
+                "tests/privacy/test_calibrate.py::test_a_release_that_would_need_more_says_so",
             ),
             "arithmetic",
         ),
@@ -310,7 +310,7 @@ FIGURES = (
             ("colonnade.privacy.rows:rounded_up", "colonnade.report.words:epsilon"),
             (
                 "tests/privacy/test_statement.py::test_epsilon_is_rounded_up",
-                "tests/report/test_words_and_charts.py::test_epsilon_and_its_factor_are_never_rounded_down",
+                "tests/report/test_page.py::test_epsilon_and_its_factor_are_never_rounded_down",
             ),
             "arithmetic",
         ),
@@ -335,8 +335,8 @@ FIGURES = (
             ("beliefs#1-conclusions", "beliefs#2-odds|Proposition"),
             ("colonnade.privacy.beliefs:log_odds", "colonnade.privacy.beliefs:bound"),
             (
-                "tests/privacy/test_beliefs.py::test_the_bound_holds_for_normal_laws_and_epsilon_alone_would_not",
-                "tests/privacy/test_beliefs.py::test_a_statement_bounds_odds_for_every_observer",
+                "tests/privacy/test_statement.py::test_the_bound_holds_for_normal_laws_and_epsilon_alone_would_not",
+                "tests/privacy/test_statement.py::test_a_statement_bounds_odds_for_every_observer",
                 "tests/console/test_meaning.py::test_the_sentences_have_the_figures_of_their_theorems",
             ),
             "arithmetic",
@@ -423,7 +423,7 @@ FIGURES = (
             ("colonnade.privacy.ledger:Ledger.totals", "colonnade.privacy.ledger.groups:seen_by"),
             (
                 "tests/privacy/test_ledger.py::test_studies_compose_by_the_accountant_not_by_addition",
-                "tests/privacy/test_ledger_across.py::test_more_members_never_learn_less_and_all_others_learn_most",
+                "tests/privacy/test_ledger_caps.py::test_more_members_never_learn_less_and_all_others_learn_most",
                 "tests/models/test_charges.py::test_several_fits_add_up_as_one_statement_of_all_their_events",
             ),
             "arithmetic",
@@ -471,7 +471,7 @@ FIGURES = (
             ("colonnade.study.policy:PartyConfig.charged", "colonnade.privacy.events:check_sources"),
             (
                 "tests/study/test_model_studies.py::test_a_noisy_prediction_is_charged_to_those_who_tell",
-                "tests/privacy/test_formulas_of_figures.py::test_post_processing_is_free_only_for_those_who_received_its_source",
+                "tests/privacy/test_theory_losses.py::test_post_processing_is_free_only_for_those_who_received_its_source",
             ),
             "arithmetic",
             ("tests/privacy/test_events.py::test_what_was_sent_to_others_is_not_seen",),
@@ -504,8 +504,8 @@ FIGURES = (
                 "colonnade.audit.attacks.promises:label_accuracy",
             ),
             (
-                "tests/audit/attacks/test_rates_and_promises.py::test_one_epsilon_bounds_accuracy_and_hits",
-                "tests/audit/attacks/test_rates_and_promises.py::"
+                "tests/audit/test_attacks.py::test_one_epsilon_bounds_accuracy_and_hits",
+                "tests/audit/test_attacks.py::"
                 "test_randomised_response_gives_away_what_the_bound_says",
             ),
             "arithmetic",

@@ -1,0 +1,468 @@
+"""Caps over all studies, on everybody whom a ledger ever met, alone, in pairs and together; and caps per period."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from datetime import datetime, timedelta
+from fractions import Fraction
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from colonnade.errors import BudgetError, LedgerError, PrivacyError
+from colonnade.privacy.accountant import epsilon
+from colonnade.privacy.events import NonPrivate, SkellamRelease, views
+from colonnade.privacy.ledger import Ledger
+from colonnade.privacy.ledger.caps import Period, ahead, dates, with_others
+from colonnade.privacy.ledger.file import add, append
+from colonnade.privacy.ledger.groups import ALL_OTHERS, Sight
+from colonnade.privacy.ledger.people import People, Told
+from colonnade.privacy.observers import Budget, Observer, Trust, parse_budgets
+from tests.support.errors import raises
+from tests.support.ledgers import DELTA, EVENT, FREE, START, TRUST, Clock, altered, cap, cost, keys, release
+from tests.support.refused import refused
+
+NOISE = 10**13
+BANK = Observer.party("bank")
+
+
+def message(sender: str, to: str) -> SkellamRelease:
+    """What one party tells another about its own columns."""
+    return release((sender,), NOISE, 4, audience=(to,), about=(sender,))
+
+
+def pair_of(other: str) -> Trust:
+    return Trust(("me", other), (), 0)
+
+
+def play(ledger: Ledger, bank: str, caps=(), key: str | None = None, periods=()) -> None:
+    """A study of two, in which the own party tells a bank a noised number."""
+    known = keys("me", bank, **({bank: key} if key else {}))
+    ledger.reserve(f"with {bank}", "", [message("me", bank)], pair_of(bank), caps, periods, known)
+
+
+def one(times: int) -> float:
+    return cost("bank", times, message("me", "bank"), pair_of("bank"))
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger(tmp_path / "me.sqlite", owner="me")
+
+
+def room(times: int) -> float:
+    """Room for so many of these messages, and hardly more."""
+    return one(times) * 1.0001
+
+
+@pytest.mark.parametrize(
+    ("budgets", "accepted"),
+    [
+        ({"everyone": 2}, 2),
+        ({"pair": 1, "others": 100.0}, 1),
+        ({"analyst": 0.1, "party": 2}, 2),
+        ({"analyst": 0.1, "party": 2, "coordinator": 50.0}, 2),
+    ],
+    ids=["everyone", "pairs who never met", "all others have the largest cap", "but not that of one by name"],
+)
+def test_many_banks_do_not_get_many_budgets(ledger: Ledger, budgets, accepted: int) -> None:
+    """Whole numbers are counts of messages for which there is room."""
+    caps = parse_budgets({who: room(size) if isinstance(size, int) else size for who, size in budgets.items()}, DELTA)
+    for number in range(accepted):
+        play(ledger, f"bank{number}", caps)
+    for number in range(accepted, 4):
+        with raises(BudgetError, "BU002", ["others", f"{room(2):g}"] if accepted == 2 else "1") as refusal:
+            play(ledger, f"bank{number}", caps)
+        assert ("others" in str(refusal.value)) == (accepted == 2)
+    shown = {left.who: left.spent for left in ledger.left(parse_budgets(room(2), DELTA))}
+    assert (shown["bank0"], shown["others"]) == (one(1), one(accepted))
+    assert ledger.spent(Observer.others(), DELTA) == one(accepted)
+    if accepted == 2:
+        assert shown["bank0+bank1"] == one(2) == ledger.spent(Observer.parse("bank0+bank1"), DELTA)
+        play(ledger, "bank2", [*caps, Budget("others", room(3), DELTA)])
+
+
+def test_of_caps_by_name_all_others_have_the_largest() -> None:
+    assert with_others(parse_budgets({"bank": 1.0, "coordinator": 2.0}, DELTA))[-1] == Budget("others", 2.0, DELTA)
+    refused(PrivacyError, "PR060", parse_budgets, {"others": 1.0}, DELTA, pair_of("bank"))
+
+
+def test_a_period_for_everyone_counts_all_others_and_a_named_one_does_not(ledger: Ledger) -> None:
+    play(ledger, "bank0")
+    with raises(BudgetError, "BU002", "30", "others", "policy.periods"):
+        play(ledger, "bank1", periods=[Period(30, parse_budgets(one(1) * 1.01, DELTA))])
+    play(ledger, "bank1", periods=[Period(30, parse_budgets({"party": one(1) * 1.01}, DELTA))])
+
+
+def test_a_key_is_one_observer_whatever_it_calls_itself(ledger: Ledger) -> None:
+    caps = parse_budgets({"party": one(1) * 1.01, "others": 100.0}, DELTA)
+    play(ledger, "bank", caps)
+    refused(BudgetError, "BU002", play, ledger, "credit", caps, key="sha256:bank")
+    play(ledger, "credit", key="sha256:bank")
+    for name in ("bank", "credit", "bank+credit"):
+        assert ledger.spent(Observer.parse(name), DELTA) == one(2)
+    assert "bank" not in ledger.totals(DELTA)
+    assert ledger.totals(DELTA)["credit"] == one(2)
+    refused(BudgetError, "BU002", play, ledger, "third name", cap("bank", one(2)), key="sha256:bank")
+    play(ledger, "other", cap("bank", one(1)))  # tells the bank nothing
+
+
+@pytest.mark.parametrize("before", [0, 1], ids=["all with keys", "one without"])
+def test_one_name_under_two_keys_is_two_observers_and_entries_without_keys_count_for_both(
+    ledger: Ledger, before: int
+) -> None:
+    if before:
+        ledger.reserve("of before", "", [message("me", "bank")], pair_of("bank"), ())
+    play(ledger, "bank", key="sha256:aaaaaaaa")
+    play(ledger, "bank", key="sha256:bbbbbbbb")
+    shown = ledger.totals(DELTA)
+    assert shown["bank (aaaaaa)"] == shown["bank (bbbbbb)"] == one(1 + before)
+    assert shown["bank (aaaaaa)+bank (bbbbbb)"] == shown["others"] == one(2 + before)
+    assert ledger.spent(Observer.party("bank (aaaaaa)"), DELTA) == one(1 + before)
+    assert ledger.spent(BANK, DELTA) == one(2 + before), "a name means all who used it"
+    play(ledger, "shop")
+    assert (ledger.totals(DELTA)["shop"], ledger.totals(DELTA)["others"]) == (one(1), one(3 + before))
+
+
+def test_a_coordinator_is_recognised_as_a_party_elsewhere(ledger: Ledger) -> None:
+    trust = Trust(("me", "shop"), ("me", "shop", "coordinator"), 1)
+    event = release(trust.owners, NOISE, 4)
+    known = keys("me", "shop", coordinator="sha256:bank")
+    ledger.reserve("with the bank as coordinator", "", [event], trust, (), (), known)
+    play(ledger, "bank")
+    seen = list(views([event], Observer.coordinator(), trust))
+    as_party = views([message("me", "bank")], BANK, pair_of("bank"))
+    seen += [replace(each, adjacency=seen[0].adjacency) for each in as_party]
+    both = pytest.approx(epsilon(seen, DELTA).epsilon, rel=1e-12)
+    assert ledger.spent(BANK, DELTA) == both
+    assert ledger.totals(DELTA)["bank"] == both
+
+
+def test_who_the_own_party_is_is_taken_from_the_entries_or_else_nobody_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "l.sqlite"
+
+    def spent(owner: str = "") -> float:
+        return Ledger(path, owner=owner).spent(Observer.others(), DELTA)
+
+    told = [message("me", "bank"), message("bank", "shop")]
+    Ledger(path).reserve("of before", "", told, Trust(("me", "bank", "shop"), (), 0), ())
+    unknown = spent()
+    assert unknown == pytest.approx(one(2), rel=1e-9), "two of three, whichever two, see each message of the third"
+    assert (spent("me"), spent("nobody")) == (one(1), unknown)
+    play(Ledger(path, owner="me"), "bank")
+    assert spent() == one(2), "a later entry says whose ledger it is"
+
+
+def test_two_participants_with_one_key_and_incomplete_keys_are_refused(ledger: Ledger) -> None:
+    asked = ("s", "", [message("me", "bank")], pair_of("bank"), (), ())
+    with raises(LedgerError, "LE036", "bank", "coordinator"):
+        ledger.reserve(*asked, keys("me", "bank", coordinator="sha256:bank"))
+    refused(LedgerError, "LE035", ledger.reserve, *asked, {"me": "a", "bank": "b"})
+    refused(LedgerError, "LE034", "clinic", Ledger(ledger.path, owner="clinic").reserve, *asked, keys("me", "bank"))
+    assert ledger.entries() == ()
+    for known in ("[]", "{}", '{"own": 1, "keys": {}}', '{"own": "me", "keys": {"bank": 3}}'):
+        refused(PrivacyError, "PR038|PR039", People.from_json, known)
+
+
+def test_exact_answers_are_beside_the_cap_of_all_others_and_not_beside_those_that_name_who_got_them(
+    ledger: Ledger,
+) -> None:
+    exact = NonPrivate("scores without noise", "scores", ("bank",))
+    caps = [Budget("analyst", 1.0, DELTA)]
+    ledger.reserve("exact", "", [exact], pair_of("bank"), caps, (), keys("me", "bank"))
+    assert ledger.spent(Observer.others(), DELTA) == 0
+    assert ledger.spent(BANK, DELTA) == float("inf")
+    with raises(BudgetError, "BU002", "leak"):
+        ledger.reserve("leak", "", [NonPrivate("it leaked")], pair_of("bank"), [Budget("others", 9, DELTA)])
+
+
+def test_who_took_part_is_chained(ledger: Ledger) -> None:
+    play(ledger, "bank")
+    play(ledger, "shop")
+    (_, line), *_ = ledger.lines()
+    assert json.loads(line)["people"] == {"own": "me", "keys": keys("me", "bank")}
+    assert ledger.entries()[0].people == People("me", tuple(sorted(keys("me", "bank").items())))
+    whole = ledger.path.read_bytes()
+    for statement in (
+        "UPDATE people SET known = replace(known, 'sha256:bank', 'sha256:other') WHERE entry = 1",
+        "DELETE FROM people WHERE entry = 2",
+        "UPDATE people SET entry = 3 WHERE entry = 2",
+        "INSERT INTO people VALUES (77, '{}')",
+    ):
+        altered(ledger.path, statement)
+        refused(LedgerError, "LE018|LE022", ledger.verify)
+        ledger.path.write_bytes(whole)
+        ledger.verify()
+
+
+def test_thirty_parties_get_one_row_for_each_figure(ledger: Ledger) -> None:
+    for number in range(30):
+        play(ledger, f"bank{number}")
+    shown = ledger.totals(DELTA)
+    assert len(shown) < 12
+    assert shown["others"] == pytest.approx(one(30), rel=1e-9)
+    assert [total for who, total in shown.items() if who.count("+") == 1] == [one(1), one(2)]  # with the coordinator
+    caps = parse_budgets({"pair": room(2), "others": 100.0}, DELTA)
+    refused(BudgetError, "BU002", play, ledger, "bank7", caps)
+    play(ledger, "another", caps)
+
+
+def test_a_ledger_of_before_is_shown_by_these_rules_and_not_touched(tmp_path: Path) -> None:
+    path = tmp_path / "earlier.sqlite"
+    before = (Path(__file__).parents[1] / "fixtures" / "ledger" / "earlier-ledger.db").read_bytes()
+    path.write_bytes(before)
+    shown = Ledger(path).totals(DELTA)
+    assert {"analyst", "coordinator", "bank", "shop", "clinic", "bank+shop", "others"} <= set(shown)
+    assert shown["others"] >= max(total for who, total in shown.items() if who != "others")
+    assert 0 < Ledger(path, owner="shop").totals(DELTA)["others"] <= shown["others"]
+    assert path.read_bytes() == before
+    head = Ledger(path).head
+    play(Ledger(path, owner="me"), "bank")
+    Ledger(path).verify(head)
+    assert Ledger(path).entries()[0].people == People()
+
+
+# --- what holds for every history
+
+NAMES = ("bank", "clinic", "insurer", "shop")
+
+
+def told_by(event: SkellamRelease, trust: Trust) -> Told:
+    return Told((event,), trust, People.of("me", keys(*trust.owners), trust))
+
+
+@st.composite
+def published(draw: st.DrawFn) -> Told:
+    """A study whose result everybody sees, under noise of uneven shares."""
+    owners = ("me", *draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=4, unique=True)))
+    seats = (*owners, "coordinator") if len(owners) == 2 else draw(st.sampled_from([owners, owners[:3]]))
+    trust = Trust(owners, seats, draw(st.integers(1, (len(seats) - 1) // 2)))
+    shares = tuple((owner, Fraction(draw(st.integers(10**12, 10**14)))) for owner in owners)
+    l1, norm = draw(st.integers(1, 10**5)), draw(st.integers(1, 10**12))
+    return told_by(SkellamRelease("m", shares, 4, l1, norm, 2 * l1, 2 * norm, 1e-30, "t"), trust)
+
+
+@settings(max_examples=25)
+@given(st.lists(published(), min_size=1, max_size=4))
+def test_more_members_never_learn_less_and_all_others_learn_most(studies: list[Told]) -> None:
+    sight = Sight(studies, "me")
+    others = [who for who in sight.everybody.somebodies if not sight.everybody.is_own(who)]
+    most = sight.total(ALL_OTHERS, DELTA).epsilon * (1 + 1e-9)
+    figures = {
+        frozenset(group): sight.total(sight.group(group), DELTA).epsilon
+        for size in range(1, len(others) + 1)
+        for group in combinations(others, size)
+    }
+    for group, figure in figures.items():
+        assert figure <= most
+        for member in group:
+            assert len(group) == 1 or figures[group - {member}] <= figure * (1 + 1e-9)
+    for capped in ("party", "pair", "coalition", "everyone"):
+        for who in sight.capped(Budget(capped, 1.0, DELTA)):
+            own = who.tokens is not None and any(kind == "own" for kind, _ in who.tokens)
+            assert own or sight.total(who, DELTA).epsilon <= most
+    for who in sight.capped(Budget("pair", 1.0, DELTA)):  # what is shown of a pair is what is answered about it
+        honest = sight.total(sight.named(Observer.parse(who.label)), DELTA).epsilon
+        within = [(told.trust, sight.local(number, who)) for number, told in enumerate(studies)]
+        broken = any(names and trust.broken(Observer.coalition(*names)) for trust, names in within)
+        assert honest == (float("inf") if broken else sight.total(who, DELTA).epsilon)
+
+
+@settings(max_examples=5)
+@given(st.lists(published(), min_size=4, max_size=7), st.data())
+def test_one_pair_of_each_figure_stands_for_all(studies: list[Told], data: st.DataObject) -> None:
+    """With more parties than are listed one by one, no pair learns more than some pair that is listed."""
+    renamed = []
+    for number in range(len(studies)):  # the same few shapes, and a stranger in each
+        told = data.draw(st.sampled_from(studies[: number + 1]))
+        names = {name: f"{name}{data.draw(st.integers(0, 9))}" for name in told.trust.owners} | {"me": "me"}
+        owners = tuple(names[name] for name in told.trust.owners)
+        committee = tuple(names.get(name, name) for name in told.trust.committee)
+        (event,) = told.events
+        shares = tuple((names[owner], size) for owner, size in event.shares)
+        renamed.append(told_by(replace(event, shares=shares), Trust(owners, committee, told.trust.threshold)))
+    sight = Sight(renamed, "me")
+    listed = max((sight.total(who, DELTA).epsilon for who in sight.capped(Budget("pair", 1.0, DELTA))), default=0.0)
+    others = [who for who in sight.everybody.somebodies if not sight.everybody.is_own(who)]
+    for pair in combinations(others, 2):
+        who = sight.group(pair)
+        if sight._is_within_somewhere(who):
+            assert sight.total(who, DELTA).epsilon <= listed * (1 + 1e-9)
+
+
+# --- caps per period: a rolling window over the time of reservation, and clocks that are wrong
+
+
+@pytest.fixture
+def wall() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def timed(tmp_path: Path, wall: Clock) -> Ledger:
+    return Ledger(tmp_path / "ledger.sqlite", clock=wall)
+
+
+def month(times: int) -> Period:
+    """Thirty days, room for so many of our releases."""
+    return Period(30, (Budget("analyst", cost(times=times) * 1.0001, DELTA),))
+
+
+def reserve(ledger: Ledger, *periods: Period, caps: tuple[Budget, ...] = ()) -> None:
+    ledger.reserve("s", "", [EVENT], TRUST, caps, periods)
+
+
+def spent_in(ledger: Ledger, days: float | None = None) -> float:
+    return ledger.spent(Observer.analyst(), DELTA, days=days)
+
+
+def test_a_period_refuses_and_says_when_it_will_not(timed: Ledger, wall: Clock) -> None:
+    for day in (0, 10, 20):
+        wall.shows(day)
+        reserve(timed, month(3))
+    wall.shows(25)
+    with raises(BudgetError, "BU002", "30", "1", "analyst", "30 days") as no:
+        reserve(timed, month(3))
+    assert "enough will have aged out on 2031-03-31 at 12:00 UTC" in str(no.value)
+    wall.shows(29.9999)
+    with pytest.raises(BudgetError):
+        reserve(timed, month(3))
+    wall.shows(30)
+    reserve(timed, month(3))
+    assert (spent_in(timed), spent_in(timed, 30)) == (cost(times=4), cost(times=3))
+    assert len(timed.entries(days=30)) == 3
+
+
+def test_the_date_waits_for_as_many_as_are_needed_and_what_never_fits_has_none(timed: Ledger, wall: Clock) -> None:
+    with raises(BudgetError, "BU002", "7") as no:
+        reserve(timed, Period(7, (Budget("analyst", cost() / 2, DELTA),)))
+    assert "aged out" not in str(no.value)
+    for day in (0, 1, 2, 3):
+        wall.shows(day)
+        reserve(timed)
+    wall.shows(4)
+    with pytest.raises(BudgetError) as no:
+        reserve(timed, month(2))
+    said = re.search(r"aged out on (\S+) at (\d\d:\d\d) UTC", str(no.value))
+    assert said
+    wall.now = datetime.fromisoformat(f"{said[1]}T{said[2]}+00:00")
+    assert wall.now == START + timedelta(days=32)
+    reserve(timed, month(2))
+
+
+def test_the_cap_for_ever_stays_when_a_period_has_aged_out(timed: Ledger, wall: Clock) -> None:
+    ever = (Budget("analyst", cost(times=2) * 1.0001, DELTA), FREE)
+    for day in (0, 100):
+        wall.shows(day)
+        reserve(timed, month(1), caps=ever)
+    wall.shows(1000)
+    with pytest.raises(BudgetError) as no:
+        reserve(timed, month(1), caps=ever)
+    assert "days" not in str(no.value)
+
+
+def test_periods_by_observer_and_several_at_once(timed: Ledger, wall: Clock) -> None:
+    periods = [Period(7, (Budget("shop", cost("shop") * 1.0001, DELTA),)), month(2)]
+    for day, full in ((0, ""), (3, "7"), (8, ""), (16, "30")):
+        wall.shows(day)
+        if full:
+            with raises(BudgetError, "BU002", full) as no:
+                reserve(timed, *periods)
+            assert ("analyst" in str(no.value)) == (full == "30")
+        else:
+            reserve(timed, *periods)
+
+
+YES, NO, DATED, RELEASED = "accepted", "refused", "refused with a date", "reserved and released"
+
+
+@pytest.mark.parametrize(
+    ("room", "steps", "within"),
+    [
+        (2, [(0, YES), (0, YES), (-10, NO), (-400, NO), (0, NO)], 2),
+        (2, [(0, YES), (-4000, YES), (1, NO)], 2),
+        (1, [(26000, RELEASED), (0, YES), (29, DATED), (31, YES)], 1),
+        (2, [(26000, YES), (0, YES), (29, DATED), (30, YES)], 1),
+        (1, [(26000, YES), (0, NO), (0, "noted"), (29, DATED), (31, YES)], 1),
+    ],
+    ids=["set back it drops nothing", "no older than the one before", "released", "not full for decades", "noticed"],
+)
+def test_whatever_a_clock_did_nothing_counts_too_short_or_for_ever(
+    timed: Ledger, wall: Clock, room: int, steps: list[tuple[float, str]], within: int
+) -> None:
+    for day, step in steps:
+        wall.shows(day)
+        if step == RELEASED:
+            timed.release(timed.reserve("s", "", [EVENT], TRUST, ()))
+        elif step == "noted":  # and once is enough
+            assert [timed.note_time() for _ in range(2)] == [True, False]
+            timed.verify()
+        elif step == YES:
+            reserve(timed, month(room))
+        else:
+            refused(BudgetError, "BU002", "2031" if step == DATED else (), reserve, timed, month(room))
+    assert spent_in(timed, 30) == cost(times=within)
+    assert spent_in(timed) == cost(times=sum(step == YES for _, step in steps))
+    assert not timed.note_time()
+
+
+@given(st.lists(st.tuples(st.integers(0, 100), st.booleans()), max_size=8))
+def test_under_a_clock_that_only_ran_ahead_no_counted_entry_seems_older_than_it_is(
+    steps: list[tuple[int, bool]],
+) -> None:
+    """Entry i is written at day i by a right clock, or later by one that is ahead; now is day n."""
+    *written, now = [START + timedelta(days=day) for day in range(len(steps) + 1)]
+    stored = [(when + timedelta(days=error), released) for when, (error, released) in zip(written, steps, strict=True)]
+    for counts, when, (_, released) in zip(dates(stored, now), written, steps, strict=True):
+        assert released or counts >= when
+
+
+@given(st.lists(st.integers(-100, 0), max_size=8))
+def test_under_a_clock_that_was_set_back_no_entry_seems_older_than_the_one_before(errors: list[int]) -> None:
+    now = START + timedelta(days=len(errors))
+    stored = [(START + timedelta(days=day + error), False) for day, error in enumerate(errors)]
+    found = dates(stored, now)
+    assert found == sorted(found)
+    assert all(counts >= when for counts, (when, _) in zip(found, stored, strict=True))
+
+
+def test_what_is_left_in_a_period_and_a_period_has_a_length(timed: Ledger, wall: Clock) -> None:
+    reserve(timed)
+    wall.shows(40)
+    reserve(timed)
+    ever, others, thirty = timed.left([Budget("analyst", 50, DELTA)], [Period(30, (Budget("analyst", 20, DELTA),))])
+    assert (ever.days, ever.spent) == (None, cost(times=2))
+    assert (others.who, others.days, others.epsilon) == ("others", None, 50)
+    assert (thirty.days, thirty.spent) == (30, cost())
+    for days in (0, -1, float("nan"), float("inf"), 40000):
+        refused(PrivacyError, "PR036", Period, days, (Budget("analyst", 1, DELTA),))
+
+
+STATES = st.sampled_from(["reserved", "sent", "committed", "released"])
+
+
+@settings(max_examples=15)
+@given(st.lists(st.tuples(st.integers(-60, 60), STATES), max_size=8), st.integers(1, 40))
+def test_of_the_entries_before_a_period_nothing_is_needed(
+    tmp_path_factory: pytest.TempPathFactory, history: list[tuple[int, str]], days: int
+) -> None:
+    """Whatever the clock did, the same studies have ended early, and the same clock is ahead, as by all entries."""
+    ledger = Ledger(tmp_path_factory.mktemp("early") / "l.sqlite", clock=lambda: START)
+    with ledger._file.writing() as base:
+        for offset, state in history:
+            at = (START + timedelta(days=offset)).isoformat(timespec="milliseconds")
+            number = add(base, "s", "d", at, "[]", TRUST.to_json())
+            if state != "reserved":
+                append(base, number, state, at)
+    stored = [(START + timedelta(days=offset), state == "released") for offset, state in history]
+    early = [state != "committed" for _, state in history]
+    begin = START - timedelta(days=days)
+    within = [each for each, at in zip(early, dates(stored, START), strict=True) if at > begin]
+    assert ledger.ended_early(days=days) == sum(within)
+    assert ledger.ended_early() == sum(early)
+    late, after = ahead(stored, START)
+    assert ledger.note_time() == (late and after is None)
