@@ -16,9 +16,9 @@ from colonnade.console.guard import Guard
 from colonnade.console.hub import HubDesk
 from colonnade.models import Estimator
 from colonnade.privacy.rows import rounded_up
-from tests.standing.test_desk import EVERYBODY, Talk
+from tests.standing.club import Talk
 
-from .kit import HOST, signed_in
+from .kit import HOST, TestClient, hides, shows, signed_in
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "models"
 BAD = "<img src=x onerror=alert(1)>"
@@ -34,10 +34,8 @@ class Hub:
         self.results = folder / "results"
 
     def done(self, model: str = "pca.json", purpose: str = "to test") -> str:
-        study = self.talk.propose(name=purpose)
-        self.talk.agree(study)
-        for name in EVERYBODY:
-            self.talk.outcome(study, name, "finished")
+        study = self.talk.agreed(name=purpose)
+        self.talk.outcomes(study, "finished")
         folder = self.results / study
         folder.mkdir(parents=True)
         text = (FIXTURES / model).read_text()
@@ -46,56 +44,54 @@ class Hub:
         (folder / "report.html").write_text("<!DOCTYPE html><title>r</title><script>alert(1)</script>")
         return study
 
+    def person(self, name: str) -> TestClient:
+        """Somebody who has signed in to look."""
+        return signed_in(self.app, "viewer", name)
+
 
 @pytest.fixture
 def hub(tmp_path: Path) -> Hub:
     return Hub(tmp_path)
 
 
-def test_empty_pages_say_what_comes_next(hub: Hub) -> None:
+def test_empty_pages_say_what_comes_next_and_members_are_shown_with_their_keys(hub: Hub) -> None:
     client = signed_in(hub.app)
     assert client.get("/").headers["location"] == "/proposals"
-    assert "colonnade propose" in client.get("/proposals").text
-    assert "No study is done yet" in client.get("/results").text
-
-
-def test_members_are_shown_with_their_keys(hub: Hub) -> None:
-    text = signed_in(hub.app).get("/members").text
+    shows(client.get("/proposals").text, "colonnade propose")
+    shows(client.get("/results").text, "No study is done yet")
+    text = client.get("/members").text
     for name, pin in hub.talk.club.members.pins.items():
-        assert f'<th role="rowheader" scope="row">{name}</th>' in text
-        assert pin in text
-    assert text.count(">here<") == 2, "the hub and the bank"
-    assert text.count(">away<") == 3
+        shows(text, f'<th role="rowheader" scope="row">{name}</th>', pin)
+    assert (text.count(">here<"), text.count(">away<")) == (2, 3), "the hub and the bank are here"
 
 
 def test_answers_are_shown_as_they_come(hub: Hub) -> None:
-    client = signed_in(hub.app)
     before = hub.desk.pulse()
     study = hub.talk.propose(name=BAD)
     assert hub.desk.pulse() != before
     hub.talk.answer(study, "bank")
     hub.talk.answer(study, "shop", yes=False, why=BAD)
+    client = signed_in(hub.app, "viewer", BAD)
     page = client.get(f"/proposals/{study}").text
-    assert ">yes<" in page
-    assert ">no<" in page
-    assert ">not yet<" in page
-    assert ">declined<" in page
+    shows(page, ">yes<", ">no<", ">not yet<", ">declined<")
     for text in (page, client.get("/proposals").text):
-        assert "<img" not in text
-        assert "&lt;img src=x onerror=alert(1)&gt;" in text
+        shows(text, "&lt;img src=x onerror=alert(1)&gt;")
+        hides(text, "<img")
+    log = client.get("/log").text
+    shows(log, "signed in")
+    hides(log, "<img")
+    assert hub.desk.clicks(BAD, 1)[0].who == BAD
 
 
 def test_a_result_is_shown_with_its_report_in_a_frame(hub: Hub) -> None:
     study = hub.done()
     client = signed_in(hub.app)
     page = client.get(f"/proposals/{study}").text
-    for line in Estimator.load(FIXTURES / "pca.json").summary():
-        assert line.strip() in page
-    assert f'<iframe class="report" sandbox src="/proposals/{study}/report"' in page
-    report = client.get(f"/proposals/{study}/report")
-    assert report.headers["content-security-policy"] == FRAME_POLICY
-    assert report.headers["x-frame-options"] == "SAMEORIGIN"
-    assert "script" not in FRAME_POLICY
+    shows(page, *(line.strip() for line in Estimator.load(FIXTURES / "pca.json").summary()))
+    shows(page, f'<iframe class="report" sandbox src="/proposals/{study}/report"')
+    headers = client.get(f"/proposals/{study}/report").headers
+    assert (headers["content-security-policy"], headers["x-frame-options"]) == (FRAME_POLICY, "SAMEORIGIN")
+    hides(FRAME_POLICY, "script")
 
 
 def test_results_stand_side_by_side(hub: Hub) -> None:
@@ -106,54 +102,44 @@ def test_results_stand_side_by_side(hub: Hub) -> None:
     for model in ("pca.json", "linear.json"):
         for row in json.loads((FIXTURES / model).read_text())["privacy"]["rows"]:
             if row["epsilon"] is not None:
-                shown = f"{rounded_up(row['epsilon'])} (delta {row['delta']:g}; {row['adjacency']})"
-                assert str(escape(shown)) in page
+                shows(page, escape(f"{rounded_up(row['epsilon'])} (delta {row['delta']:g}; {row['adjacency']})"))
     assert client.get("/results?id=../../etc&id=%00").text.count(" checked>") == 0
 
 
-def test_a_member_sees_what_concerns_it_and_no_more(hub: Hub) -> None:
+def test_a_member_sees_what_concerns_it_and_is_told_no_counts_and_no_clicks_of_others(hub: Hub) -> None:
     study = hub.talk.propose("bank", "shop")
-    assert study in signed_in(hub.app, "viewer", "ana").get("/proposals").text
-    assert study in signed_in(hub.app, "viewer", "Olga of the hub").get("/proposals").text
-    clinic = signed_in(hub.app, "approver", "clinic")
-    assert study not in clinic.get("/proposals").text
-    hidden, unknown = clinic.get(f"/proposals/{study}"), clinic.get(f"/proposals/{'0' * 32}")
-    assert hidden.status_code == unknown.status_code == 409
-    assert "the hub knows no proposal" in hidden.text
-    assert hidden.text == unknown.text, "so that nobody learns what others propose"
+    people = {name: hub.person(name) for name in ("ana", "clinic", "Olga of the hub")}
+    concerned = {"ana": True, "clinic": False, "Olga of the hub": True}
+    for path, piece in (("/proposals", study), ("/members", "0 running, 1 waiting")):
+        assert {name: piece in client.get(path).text for name, client in people.items()} == concerned
+    hidden, unknown = (people["clinic"].get(f"/proposals/{each}") for each in (study, "0" * 32))
+    assert (hidden.status_code, hidden.text) == (409, unknown.text), "so that nobody learns what others propose"
+    shows(hidden.text, "the hub knows no proposal")
+    read = {name: {click.who for click in hub.desk.clicks(name)} for name in people}
+    assert read == {"ana": {"ana"}, "clinic": {"clinic"}, "Olga of the hub": set(people)}
+    for name in ("ana", "clinic"):
+        text = people[name].get("/log").text
+        shows(text, "signed in")
+        hides(text, "Olga")
 
 
 def test_the_report_is_for_parties_and_the_people_of_the_hub(hub: Hub) -> None:
     study = hub.done()
     for person, code in (("bank", 200), ("Olga of the hub", 200), ("ana", 409)):
-        client = signed_in(hub.app, "viewer", person)
-        page = client.get(f"/proposals/{study}")
-        assert page.status_code == 200
-        assert (f"/proposals/{study}/report" in page.text) == (code == 200), person
-        assert Estimator.load(FIXTURES / "pca.json").summary()[0].strip() in page.text
+        client = hub.person(person)
+        page = client.get(f"/proposals/{study}").text
+        assert (f"/proposals/{study}/report" in page) == (code == 200), person
+        shows(page, Estimator.load(FIXTURES / "pca.json").summary()[0].strip())
         assert client.get(f"/proposals/{study}/report").status_code == code, person
 
 
-def test_a_member_is_told_no_counts_and_no_clicks_of_others(hub: Hub) -> None:
-    hub.talk.propose("bank", "shop")
-    people = {name: signed_in(hub.app, "viewer", name) for name in ("ana", "clinic", "Olga of the hub")}
-    waiting = {name: "0 running, 1 waiting" in client.get("/members").text for name, client in people.items()}
-    assert waiting == {"ana": True, "clinic": False, "Olga of the hub": True}
-    read = {name: {click.who for click in hub.desk.clicks(name)} for name in people}
-    assert read == {"ana": {"ana"}, "clinic": {"clinic"}, "Olga of the hub": set(people)}
-    for name in ("ana", "clinic"):
-        text = people[name].get("/log").text
-        assert "signed in" in text
-        assert "Olga" not in text
-
-
-@pytest.mark.parametrize("id", ["..%2f..%2fetc", "%00", "' or 1=1", "x" * 5000, BAD.replace("/", "")])
-def test_ids_lead_to_no_file(hub: Hub, id: str) -> None:
+def test_ids_lead_to_no_file(hub: Hub) -> None:
     client = signed_in(hub.app)
-    for path in (f"/proposals/{id}", f"/proposals/{id}/report"):
-        answer = client.get(path)
-        assert answer.status_code in (404, 409)
-        assert "<img" not in answer.text
+    for name in ("..%2f..%2fetc", "%00", "' or 1=1", "x" * 5000, BAD.replace("/", "")):
+        for path in (f"/proposals/{name}", f"/proposals/{name}/report"):
+            answer = client.get(path)
+            assert answer.status_code in (404, 409)
+            hides(answer.text, "<img")
 
 
 def test_a_result_that_is_damaged_is_said_so(hub: Hub) -> None:
@@ -162,16 +148,6 @@ def test_a_result_that_is_damaged_is_said_so(hub: Hub) -> None:
     (hub.results / study / "privacy.json").write_text("[]")
     (hub.results / study / "report.html").unlink()
     client = signed_in(hub.app)
-    page = client.get(f"/proposals/{study}")
-    assert page.status_code == 200
-    assert "The model cannot be shown here" in page.text
-    assert client.get(f"/proposals/{study}/report").status_code == 409
-    assert client.get(f"/results?id={study}").status_code == 200
-
-
-def test_who_signed_in_is_written_down(hub: Hub) -> None:
-    client = signed_in(hub.app, "viewer", BAD)
-    text = client.get("/log").text
-    assert "signed in" in text
-    assert "<img" not in text
-    assert hub.desk.clicks(BAD, 1)[0].who == BAD
+    shows(client.get(f"/proposals/{study}").text, "The model cannot be shown here")
+    statuses = [client.get(path).status_code for path in (f"/proposals/{study}/report", f"/results?id={study}")]
+    assert statuses == [409, 200]
