@@ -23,13 +23,10 @@ class Person:
     url: str
 
     def open(self, path: str) -> None:
-        """Go to a page of the console."""
         found = self.page.goto(f"{self.url}{path}")
-        assert found is not None
         assert found.ok, (path, found.status)
 
     def reads(self, path: str) -> str:
-        """What a page says."""
         self.open(path)
         return self.page.locator("main").inner_text()
 
@@ -63,7 +60,6 @@ class Person:
         self.page.get_by_role("button", name="Decline").click()
 
     def read_the_report(self) -> None:
-        """Open the report of the study that ended last."""
         self.open("/history")
         self.page.get_by_role("link", name="Read the report").first.click()
         expect(self.page.frame_locator("iframe.report").get_by_role("heading").first).to_be_visible()

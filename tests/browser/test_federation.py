@@ -34,7 +34,6 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standing]:
 
 @pytest.fixture(scope="module")
 def people(federation: Standing, browser: Browser) -> dict[str, Person]:
-    """Somebody at each party's console, signed in."""
     from tests.browser.people import sign_in
 
     return {party: sign_in(browser, federation, party) for party in PARTIES}

@@ -41,8 +41,6 @@ BAD = '<script>alert("x")</script>'
 
 @dataclass(frozen=True)
 class Click:
-    """One line of the log, as offices keep them."""
-
     at: datetime
     who: str
     role: str
@@ -74,7 +72,6 @@ class Notebook:
 
 
 async def page(request: Request) -> Response:
-    """A page that says what was sent to it."""
     if request.method == "POST":
         request.app.state.desk.log(request.state.session.person, request.state.session.role, form(request)["what"])
     return refusal(request, 200, "The first page.")
@@ -110,7 +107,6 @@ def signed_in(app: Guard, role: Role = "approver", person: str = "Ada") -> TestC
 
 
 def csrf(client: TestClient, path: str = "/first", **headers: str) -> str:
-    """The token that the forms of this session carry."""
     return client.get(path, headers=headers).text.split('name="csrf" value="')[1].split('"')[0]
 
 
@@ -149,7 +145,6 @@ class Bank:
         return Study.load(study_file(entry))
 
     def receive(self, purpose: str = BAD, budget: str = BUDGET) -> Entry:
-        """A study as it comes from the analyst."""
         asked = self.three.proposal(self.three.study_named("what-we-share", budget=budget), purpose, "3d")
         proposal = Proposal.unpack(asked.pack(self.three.identity()), self.three.members())
         entry = self.office.receive(proposal)

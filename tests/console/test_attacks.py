@@ -37,7 +37,6 @@ ADA = {"x-remote-user": "Ada"}
 
 
 def asked(method: str, path: str, **headers: str) -> Scope:
-    """A request as the server hands it on."""
     named = {"host": HOST, **headers}
     return {
         "type": "http",
@@ -70,7 +69,6 @@ def keys(tmp_path: Path) -> Access:
 
 @pytest.fixture
 def ada(keys: Access, desk: Notebook) -> TestClient:
-    """Ada, an approver, who has signed in."""
     return signed_in(console(keys, desk))
 
 
@@ -225,7 +223,6 @@ def test_who_is_taken_out_of_the_file_is_out_at_once_and_all_sessions_can_be_end
     keys = Access(tmp_path, (HOST,), lambda: people, PROXY, clock=Hands())
     client = browser(console(keys), "192.0.2.7")
     token, session = csrf(client, **ADA), keys.by_proxy("192.0.2.7", "Ada")
-    assert session is not None
     assert keys.still(session)
     keys.leave_all()
     assert not keys.still(session)
@@ -233,7 +230,6 @@ def test_who_is_taken_out_of_the_file_is_out_at_once_and_all_sessions_can_be_end
     assert sent.status_code == 403, "a form from before"
     assert client.get("/first", headers=ADA).status_code == 200, "the proxy still lets her in, as the command says"
     session = keys.by_proxy("192.0.2.7", "Ada")
-    assert session is not None
     assert keys.still(session)
     people["Ada"] = "viewer"
     shows(client.get("/first", headers=ADA).text, "Signed in as Ada (viewer).")

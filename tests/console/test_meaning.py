@@ -10,7 +10,7 @@ from fractions import Fraction
 import pytest
 
 from colonnade.console import pictures
-from colonnade.console.meaning import CapLeft, Price, Prices, odds_of, one_in
+from colonnade.console.meaning import CapLeft, Prices, odds_of, one_in
 from colonnade.console.pages.failures import explained
 from colonnade.errors import ConnectError, DataError
 from colonnade.privacy.beliefs import afterwards, log_odds
@@ -40,15 +40,6 @@ def prices(statement: Statement) -> Prices:
     return Prices.of(kept, odds_of(kept), "bank")
 
 
-def exposed(prices: Prices) -> Price:
-    """The price against whoever learns most, with what its sentences need."""
-    found = prices.exposed
-    assert found is not None
-    assert found.rise is not None
-    assert found.odds is not None
-    return found
-
-
 def test_every_row_of_the_statement_has_its_price_and_who_learns_most_is_somebody_else(
     statement: Statement, prices: Prices
 ) -> None:
@@ -58,15 +49,13 @@ def test_every_row_of_the_statement_has_its_price_and_who_learns_most_is_somebod
         assert price.rise == pytest.approx(log_odds(statement, price.row.observer))
         assert price.ours == ("bank" in price.row.observer.names)
     others = [row for row in statement.rows if "bank" not in row.observer.names and math.isfinite(row.epsilon)]
-    assert exposed(prices).row.epsilon == max(row.epsilon for row in others)
+    assert prices.exposed.row.epsilon == max(row.epsilon for row in others)
     assert all("bank" not in price.row.observer.names for price in prices.unprotected)
 
 
 def test_the_largest_epsilon_is_that_of_the_report_and_who_pools_is_named(statement: Statement, prices: Prices) -> None:
     found = Largest.of(statement)
     assert prices.largest == found
-    assert found.row is not None
-    assert found.missing is not None
     assert found.row.epsilon == max(row.epsilon for row in statement.rows if math.isfinite(row.epsilon))
     assert found.missing.epsilon == max(row.epsilon for row in statement.missing_noise) > 0
     assert prices.figures == (
@@ -85,14 +74,13 @@ def test_three_owners_are_promised_something_without_the_noise_of_one() -> None:
     event = replace(EVENT, shares=tuple((name, Fraction(10**12)) for name in names))
     statement = Statement.of([event], Trust(names, names, 1), 1e-5)
     found = Largest.of(statement).missing
-    assert found is not None
     assert found.epsilon == max(row.epsilon for row in statement.missing_noise) < math.inf
     page = str(promise.privacy(statement))
     assert f"It is {words.epsilon(found.epsilon)}, for {found.who}, if 1 owner draws no noise." in page
 
 
 def test_the_sentences_have_the_figures_of_their_theorems(prices: Prices) -> None:
-    found, by_analyst = exposed(prices), prices.rows[0]
+    found, by_analyst = prices.exposed, prices.rows[0]
     shows(found.conclusion, f"at most {words.times(found.row.epsilon)} times what it would be", "plus 1 in 100,000")
     shows(found.odds, f"at most {words.times(found.rise)} times what they were")
     assert found.rise > found.row.epsilon, "odds are not bounded by e^epsilon"
@@ -111,7 +99,7 @@ def test_where_nothing_is_promised_the_reason_is_said(prices: Prices) -> None:
 
 
 def test_the_picture_says_in_words_what_it_draws(prices: Prices) -> None:
-    at_most = math.ceil(1000 * afterwards(0.5, exposed(prices).rise)) / 10
+    at_most = math.ceil(1000 * afterwards(0.5, prices.exposed.rise)) / 10
     shows(prices.picture or "", f"50 % before, at most {at_most:g} % after", 'role="img"', "aria-labelledby")
     hides(prices.picture or "", "style=")  # the console's policy allows no inline style
     bad = "<script>alert(1)</script>"
@@ -135,11 +123,9 @@ def test_chances_are_rounded_towards_the_larger_and_what_is_left_down() -> None:
 def test_a_failure_has_a_sentence_an_advice_and_a_code() -> None:
     record = {"status": "failed", "message": "the hub is gone", "exit_code": ConnectError.exit_code}
     found = explained(None, record)
-    assert found is not None
     assert (found.sentence, found.code) == ("the hub is gone", ConnectError.exit_code)
     assert "Doctor" in found.advice
     lost = explained("the machine was lost", {})
-    assert lost is not None
     assert lost.code is None
     assert explained("x", {"exit_code": DataError.exit_code}).advice.startswith("Our table")  # type: ignore[union-attr]
     assert explained(None, {"status": "finished"}) is None

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from colonnade.errors import ConnectError, IdentityError
+from colonnade.errors import ColonnadeError, ConnectError, FederationError, IdentityError, OfficeError
 from colonnade.standing.desk import Desk
 from colonnade.standing.federation import HubPart, Members
 from colonnade.standing.invitation import Invitations, Token
@@ -22,6 +22,7 @@ from colonnade.standing.keeper import Keeper
 from colonnade.standing.line import Line
 from colonnade.standing.proposal import STUDY_FILE, Answer, Ended, Outcome, Proposal, Withdrawal, id_of
 from colonnade.wire import Identity
+from tests.support.errors import raises
 from tests.support.ports import free_port
 from tests.support.standing import PARTIES, ROLES
 
@@ -37,8 +38,6 @@ def identity(name: str) -> Identity:
 
 @dataclass(frozen=True)
 class Club:
-    """Members, and the keys of all of them."""
-
     members: Members
     keys: Mapping[str, Identity]
 
@@ -51,8 +50,14 @@ class Club:
         return Proposal(**{"analyst": analyst, "digest": "0" * 64, "files": files, **given, **changes})  # type: ignore[arg-type]
 
     def packed(self, *parties: str, analyst: str = "ana", **changes: object) -> bytes:
-        """Such a proposal, signed."""
         return self.proposal(*parties, analyst=analyst, **changes).pack(self.keys[analyst])
+
+
+def refused(said: Any, act: Callable[..., object], *given: object, **named: Any) -> None:
+    """It is refused with this code: by the federation, or by an office."""
+    kind: type[ColonnadeError] = OfficeError if "OF" in str(said) else FederationError
+    with raises(kind, said):
+        act(*given, **named)
 
 
 def study_text(members: Members, parties: tuple[str, ...], kind: str = "pca") -> str:
@@ -64,7 +69,6 @@ def study_text(members: Members, parties: tuple[str, ...], kind: str = "pca") ->
 
 
 def club(folder: Path, address: str = "127.0.0.1:9300", **hub: object) -> Club:
-    """A federation whose FEDERATION.toml lies in this folder."""
     keys = {name: identity(name) for name in ROLES}
     certificates = {name: key.certificate for name, key in keys.items()}
     members = Members("three organisations", address, certificates, ROLES, HubPart(**hub), folder / "FEDERATION.toml")  # type: ignore[arg-type]
@@ -142,7 +146,6 @@ class Hub:
 
     @classmethod
     def of(cls, folder: Path) -> Hub:
-        """The hub of the members above."""
         ours = club(folder, f"127.0.0.1:{free_port()}")
         ours.keys["coordinator"].save(folder)
         ours.members.path.write_text(ours.members.path.read_text() + "\n[hub]\n")

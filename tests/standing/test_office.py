@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from colonnade.disk import writing
-from colonnade.errors import FederationError, OfficeError
+from colonnade.errors import OfficeError
 from colonnade.privacy.largest import Largest
 from colonnade.privacy.rows import rounded_up
 from colonnade.standing import pruning
@@ -26,10 +26,9 @@ from colonnade.standing.proposal import STUDY_FILE, Proposal
 from colonnade.standing.proposing import deadline_of, proposal_of
 from colonnade.study import PartyConfig
 from colonnade.study.forks import Forks
-from tests.support.errors import raises
 from tests.support.standing import HUB, Standing, make
 
-from .club import Club, Talk, club
+from .club import Club, Talk, club, refused
 
 MOST = 3
 GRACE, LONG = timedelta(hours=12), timedelta(days=90)
@@ -65,7 +64,6 @@ class Desk:
         return entry.folder
 
     def waiting(self, ago: timedelta = NOW) -> str:
-        """A study that waits for an answer."""
         study = self.filing.receive(self.asked(ago=ago)).id
         self.filing.assessed(study, {"refused": None}, "waiting", None)
         return study
@@ -87,16 +85,13 @@ def desk(tmp_path: Path, circle: Club) -> Desk:
 
 def test_an_answer_counts_once_and_a_yes_can_be_withdrawn_until_the_study_has_ended(desk: Desk) -> None:
     office, study = desk.filing, desk.waiting()
-    with raises(OfficeError, "OF006"):
-        office.withdraw(study, "eva", "second thoughts")
+    refused("OF006", office.withdraw, study, "eva", "second thoughts")
     assert office.approve(study[:8], "eva").state == "approved"
     for again in (lambda: office.approve(study, "max"), lambda: office.decline(study, "max", "no")):
-        with raises(OfficeError, "OF007", "approved"):
-            again()
+        refused(("OF007", "approved"), again)
     assert office.entry(study).answer_by == "eva"
     assert office.withdraw(study, "eva", "second thoughts").state == "cancelled"
-    with raises(OfficeError, "OF006", "cancelled"):
-        office.withdraw(study, "eva", "again")
+    refused(("OF006", "cancelled"), office.withdraw, study, "eva", "again")
     entry = Desk(office.folder / "other", desk.circle)
     declined = entry.filing.decline(entry.waiting(), "eva", " not our\npurpose ")
     assert (declined.state, declined.answer_by, declined.why) == ("declined", "eva", "not our\ufffdpurpose")
@@ -108,8 +103,7 @@ def test_only_what_waits_is_approved(desk: Desk, state: str) -> None:
     if state != "late":
         with desk.filing.file.writing() as file:
             file.execute("UPDATE studies SET state = ?", (state,))
-    with raises(OfficeError, "OF007", "expired" if state == "late" else ()):
-        desk.filing.approve(study, "eva")
+    refused(("OF007", "expired" if state == "late" else ()), desk.filing.approve, study, "eva")
     assert desk.state(study) == ("waiting" if state == "late" else state)
 
 
@@ -151,7 +145,6 @@ def test_progress_is_the_last_that_was_said(desk: Desk) -> None:
     lines = [{"progress": "share", "done": 1, "total": 4}, {"presence": presence}, {"progress": "open", "done": 2}]
     (folder / OUTPUT).write_text("".join(json.dumps(line) + "\n" for line in lines) + "a log line\n{\n")
     found = office.progress(study)
-    assert found is not None
     assert (found.phase, found.done, found.rounds, found.waited_for) == ("open", 2, 3, ["clinic"])
 
 
@@ -302,8 +295,7 @@ def test_propose_and_cancel_fills_nobodys_disk(desk: Desk, monkeypatch: pytest.M
     assert 2 <= len(kept) <= 4
     assert len(desk.filing.entries()) == 12, "the rows stay"
     waiting = desk.taken("this one waits", size=300_000)
-    with raises(FederationError, "FE087"):
-        desk.taken("one too many", size=300_000)
+    refused("FE087", desk.taken, "one too many", size=300_000)
     assert (waiting / "study" / STUDY_FILE).exists(), "what has not ended loses nothing"
 
 
@@ -311,15 +303,13 @@ def test_proposals_of_one_analyst_are_counted(desk: Desk, monkeypatch: pytest.Mo
     monkeypatch.setattr(pruning, "MOST_OPEN", 2)
     monkeypatch.setattr(pruning, "MOST_A_DAY", 4)
     opened = [desk.taken(f"open {number}").name for number in range(2)]
-    with raises(FederationError, "FE086"):
-        desk.taken("a third")
+    refused("FE086", desk.taken, "a third")
     pruning.make_room(desk.filing, desk.asked("of somebody else", analyst="bank"))
     for study in opened:
         desk.filing.heard(study, {}, "cancelled", None)
     for number in range(2):
         desk.taken(f"more {number}", "cancelled")
-    with raises(FederationError, "FE086", "4"):
-        desk.taken("a fifth")
+    refused(("FE086", "4"), desk.taken, "a fifth")
 
 
 def test_files_go_after_some_days_and_results_never(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -366,7 +356,6 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Standing:
 
 @pytest.fixture
 def waiting(three: Standing, tmp_path: Path) -> tuple[Filing, str, Path]:
-    """The bank's office, in which a study waits for an answer; the bank's party file names it."""
     proposal, cost = proposal_of(three.study, three.members(), "ana", "<b>why</b>\x1b[31m", deadline_of("1h"))
     party = three.of("bank") / f"{tmp_path.name}.toml"
     party.write_text(three.file("bank").read_text().replace('folder = "agent"', f'folder = "{tmp_path.name}"'))
@@ -417,6 +406,15 @@ def test_approve_shows_the_price_and_wants_a_clear_yes(
     assert (code, "is approved" in error) == (19, True)
     assert in_this_process("cancel", party, study[:6], "--why", "second thoughts")[0] == 0
     assert office.entry(study).state == "cancelled"
+
+
+def test_decline_keeps_the_reason(waiting: tuple[Filing, str, Path], in_this_process: Command) -> None:
+    office, study, party = waiting
+    assert in_this_process("decline", party, study[:6], "--why", "not our purpose")[0] == 0
+    entry = office.entry(study)
+    assert (entry.state, entry.why, [each.id for each in office.untold().answers]) == (
+        "declined", "not our purpose", [study],
+    )  # fmt: skip
 
 
 def test_logs_show_every_attempt_in_order(waiting: tuple[Filing, str, Path], in_this_process: Command) -> None:

@@ -1,4 +1,4 @@
-"""Proposals, what is said about them, and results: signed by whom they name, and nothing else is taken from a hub."""
+"""FEDERATION.toml, proposals, what is said about them, and results: only what is pinned or signed is taken."""
 
 from __future__ import annotations
 
@@ -13,17 +13,19 @@ from pathlib import Path
 
 import pytest
 
-from colonnade.errors import FederationError
-from colonnade.standing.federation import Members
+from colonnade.errors import FederationError, IdentityError
+from colonnade.standing.federation import HubPart, Members, size_of
 from colonnade.standing.fetched import Fetched, statements_in
 from colonnade.standing.proposal import MOST_BYTES, MOST_PACKED, Answer, Outcome, Proposal, Withdrawal, id_of
 from colonnade.standing.service import DeskService
 from colonnade.standing.signed import canonical, seal, written
 from colonnade.standing.talk import files_in, heard, packed
+from colonnade.standing.verdict import FINAL, STATES
+from colonnade.standing.words import six_words, words
 from colonnade.wire import Identity
 from tests.support.errors import raises
 
-from .club import NOON, PARTIES, Club, Talk, club, identity, study_text
+from .club import NOON, PARTIES, Club, Talk, club, identity, refused, study_text
 
 
 @pytest.fixture(scope="module")
@@ -70,8 +72,7 @@ def test_a_forged_proposal_is_refused(ours: Club) -> None:
             Proposal.unpack(each, ours.members)
     kept = {name: c for name, c in ours.members.certificates.items() if name != "ana"}
     others = Members("o", ours.members.address, kept, ours.members.roles, None, ours.members.path)
-    with raises(FederationError, "FE096", "o"):
-        Proposal.unpack(raw, others)  # a member of another federation is a stranger
+    refused(("FE096", "o"), Proposal.unpack, raw, others)  # a member of another federation is a stranger
 
 
 def test_a_body_is_written_in_one_way_only(ours: Club) -> None:
@@ -81,8 +82,7 @@ def test_a_body_is_written_in_one_way_only(ours: Club) -> None:
         content = other.encode()
         signature = ours.keys["ana"].sign(b"colonnade-signed-1 proposal ana\n" + content)
         raw = b"colonnade-signed-1 proposal ana " + b64encode(signature) + b"\n" + content
-        with raises(FederationError, "FE100"):
-            Proposal.unpack(raw, ours.members)
+        refused("FE100", Proposal.unpack, raw, ours.members)
     assert canonical({"b": 1, "a": "ü"}) == b'{"a":"\\u00fc","b":1}'
 
 
@@ -124,8 +124,7 @@ def test_sizes_and_moments_are_bounded(ours: Club) -> None:
     refuse(ours, "FE079", files={**files, "schemas/x.toml": large})
     refuse(ours, "FE102", "files", files={**files, **{f"f{i}": b"" for i in range(64)}})
     for size, code in ((1 << 26, ("FE095", "proposal")), (MOST_PACKED + 1, ("FE094",))):
-        with raises(FederationError, code):
-            Proposal.unpack(bytes(size), ours.members)
+        refused(code, Proposal.unpack, bytes(size), ours.members)
     columns = "columns = [" + ",".join(f'"c{i}"' for i in range(1_000_000)) + "]"
     text = study_text(ours.members, ("bank", "shop")).replace("[parties.", f"{columns}\n[parties.", 1)
     refuse(ours, "FE069", files={"study.toml": text.encode()})
@@ -137,15 +136,13 @@ def test_sizes_and_moments_are_bounded(ours: Club) -> None:
     found = Proposal.unpack(ours.packed(), ours.members)
     found.check_time(NOON)
     for moment, code in ((found.deadline, "FE071"), (NOON - timedelta(days=2), "FE072")):
-        with raises(FederationError, code):
-            found.check_time(moment)
+        refused(code, found.check_time, moment)
 
 
 def test_a_statement_of_millions_of_parts_is_refused_before_it_is_read(ours: Club) -> None:
     raw = seal("proposal", {"files": [[] for _ in range(300_000)]}, ours.keys["ana"])
     tracemalloc.start()
-    with raises(FederationError, "FE098"):
-        Proposal.unpack(raw, ours.members)
+    refused("FE098", Proposal.unpack, raw, ours.members)
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert most < 4 * len(raw)  # read, it would take dozens of times as much
@@ -162,14 +159,10 @@ def test_answers_outcomes_and_withdrawals_survive_and_cannot_be_forged(ours: Clu
         raw = each.pack(ours.keys[signer])
         assert type(each).unpack(raw, ours.members) == each
         for other in {Answer, Outcome, Withdrawal} - {type(each)}:
-            with raises(FederationError, "FE095"):
-                other.unpack(raw, ours.members)
-        with raises(FederationError, "FE084"):
-            each.pack(ours.keys["clinic"])
-        with raises(FederationError, "FE097"):
-            type(each).unpack(raw.replace(f" {signer} ".encode(), b" clinic ", 1), ours.members)
-    with raises(FederationError, "FE038"):  # an analyst has nothing to answer
-        Answer.unpack(Answer("0" * 32, "ana", True, "", 0, NOON).pack(ours.keys["ana"]), ours.members)
+            refused("FE095", other.unpack, raw, ours.members)
+        refused("FE084", each.pack, ours.keys["clinic"])
+        refused("FE097", type(each).unpack, raw.replace(f" {signer} ".encode(), b" clinic ", 1), ours.members)
+    refused("FE038", Answer.unpack, Answer("0" * 32, "ana", True, "", 0, NOON).pack(ours.keys["ana"]), ours.members)
 
 
 WRONG_OUTCOMES = [
@@ -189,8 +182,7 @@ def test_an_outcome_of_another_form_is_refused(ours: Club) -> None:
     plain = {"proposal": "0" * 32, "attempt": 1, "ended": "lost", "made": written(NOON)}
     assert Outcome.unpack(seal("outcome", plain, ours.keys["bank"]), ours.members).result is None
     for wrong in WRONG_OUTCOMES:
-        with raises(FederationError, "FE083|FE101|FE102"):
-            Outcome.unpack(seal("outcome", plain | wrong, ours.keys["bank"]), ours.members)
+        refused("FE083|FE101|FE102", Outcome.unpack, seal("outcome", plain | wrong, ours.keys["bank"]), ours.members)
 
 
 STUDY = "cd" * 16
@@ -231,8 +223,7 @@ def test_what_parties_signed_is_taken_and_whose_hash_is_missing_is_said(ours: Cl
     ids=["none", "another hash", "no hash", "of the hub", "of another study", "of another signer", "one differs"],
 )
 def test_what_the_hub_has_made_itself_is_not_taken(ours: Club, statements: list[bytes]) -> None:
-    with raises(FederationError, "FE041"):
-        Fetched(STUDY, FORGED_FILES, statements).compare(PARTIES, ours.members).check()
+    refused("FE041", Fetched(STUDY, FORGED_FILES, statements).compare(PARTIES, ours.members).check)
 
 
 def test_files_beside_the_model_are_taken_only_if_a_party_signed_them(ours: Club) -> None:
@@ -255,8 +246,7 @@ def test_arrays_are_those_that_the_model_names(ours: Club) -> None:
     found = Fetched(STUDY, {"model.json": model, "model.npz": b"arrays"}, [said("bank", sha256(model).hexdigest())])
     assert found.compare(PARTIES, ours.members).confirmed
     for files in ({"model.json": model}, {"model.json": model, "model.npz": b"others"}):
-        with raises(FederationError, "FE042"):
-            replace(found, files=files).compare(PARTIES, ours.members)
+        refused("FE042", replace(found, files=files).compare, PARTIES, ours.members)
 
 
 def test_the_hub_hands_out_what_parties_signed(tmp_path: Path) -> None:
@@ -273,3 +263,98 @@ def test_the_hub_hands_out_what_parties_signed(tmp_path: Path) -> None:
     found = Fetched(study, files_in(told, behind), statements_in(told["finished"]))
     compared = found.compare(PARTIES, talk.club.members)
     assert (compared.signed, compared.differs, compared.missing) == (("bank", "shop"), (), ("clinic",))
+
+
+# --- FEDERATION.toml
+
+
+def test_it_is_read_as_it_was_written_and_the_hubs_part_is_its_own(tmp_path: Path) -> None:
+    ours = club(tmp_path).members
+    found = Members.load(ours.path)
+    assert (found.name, found.address, found.roles, found.pins) == (ours.name, ours.address, ours.roles, ours.pins)
+    assert (found.parties, found.analysts, found.hub) == (PARTIES, (*PARTIES, "ana"), None)
+    assert found.digest == ours.digest
+    part = '\n[hub]\nkey = "k/coordinator.key"  # ours\nmemory = "2 GB"\nlanes = 8\n[hub.compute]\nworkers = 4\n'
+    ours.path.write_text(ours.path.read_text() + part)
+    found = Members.load(ours.path)
+    assert (found.hub.memory, found.hub.lanes) == (2 * 10**9, 8)
+    assert (found.hub.compute.workers, found.hub.compute.engine) == (4, "processes")
+    assert found.digest == ours.digest
+    found.with_member(identity("new").certificate, "party").append("new")
+    again = Members.load(ours.path)
+    assert (again.hub, again.roles["new"]) == (found.hub, "party")
+    assert again.digest != ours.digest
+    assert "# ours" in ours.path.read_text()
+
+
+def test_a_new_member_needs_a_name_and_a_key_of_its_own(tmp_path: Path) -> None:
+    members = club(tmp_path).members
+    for taken in ("bank", "others"):
+        refused("FE039", members.with_member, Identity.create(taken).certificate, "party")
+    for strangers in (["ana"], ["coordinator"], ["bank", "eve"]):
+        refused("FE038", members.check, strangers)
+
+
+WRONG = {
+    'role = "hub"': 'role = "party"',
+    'role = "analyst"': 'role = "hub"',
+    '[members."bank"]': '[members."b<b>ank"]',
+    '[members."shop"]': '[members."others"]',
+    'address = "127.0.0.1:9300"': 'address = "127.0.0.1"',
+    'name = "three organisations"': 'nam = "three"',
+    "sha256:": "sha256:x",
+    '[members."coordinator"]': '[members."dave"]',
+}
+WRONG_HUB = {
+    "lanes = 0": ("FE036", "hub.lanes"),
+    "[hub.compute]\nworkers = 0": ("FE036", "hub.compute.workers"),
+    '[hub.compute]\nengine = "somewhere"': ("VA182", "hub.compute.engine"),
+    '[hub.compute]\nengine = "ray"': ("VA159", "ray", "hub.compute"),
+    '[hub.compute]\nspool = "/tmp"': ("FE036", "hub.compute.spool"),
+}
+
+
+def test_a_wrong_file_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    path = club(tmp_path).members.path
+    text = path.read_text()
+    for old, new in WRONG.items():
+        path.write_text(text.replace(old, new))
+        refused(("ID031|VA158|VA161|VA162|VA195|VA235", "FEDERATION.toml"), Members.load, path)
+    for part, sentence in WRONG_HUB.items():
+        path.write_text(f"{text}\n[hub]\n{part}\n")
+        refused(sentence, Members.load, path)
+
+
+def test_a_certificate_must_be_the_pinned_one_and_carry_its_name(tmp_path: Path) -> None:
+    path = club(tmp_path).members.path
+    text, shop = path.read_text(), (tmp_path / "certs/shop.crt").read_bytes()
+    (tmp_path / "certs/bank.crt").write_bytes(shop)
+    with pytest.raises(IdentityError):
+        Members.load(path)
+    path.write_text(text.replace(identity("bank").fingerprint, identity("shop").fingerprint))
+    with raises(IdentityError, "ID006", "shop"):
+        Members.load(path)
+
+
+def test_the_page_names_every_state_and_every_key() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "federation.md").read_text("utf-8")
+    for name in (*STATES, *HubPart.model_fields, *Members.__dataclass_fields__.keys() & {"name", "address"}):
+        assert f"`{name}`" in page or f"\n{name} = " in page, name
+    assert set(FINAL) == {"done", "declined", "expired", "cancelled", "failed"}
+
+
+def test_sizes() -> None:
+    assert [size_of(given) for given in ("4 GB", "1.5GB", "512 MiB", "7", 9)] == [4 * 10**9, 15 * 10**8, 1 << 29, 7, 9]
+    for wrong in ("four", "1 TB", "-1", ""):
+        with raises(ValueError, "VA157"):
+            size_of(wrong)
+
+
+def test_six_words() -> None:
+    known = words()
+    assert len(set(known)) == len(known) == 2048
+    assert list(known) == sorted(known)
+    assert all(word.isascii() and word.islower() and 2 < len(word) < 11 for word in known)
+    said = six_words("sha256:aa", "b")
+    assert len(said.split()) == 6
+    assert said not in (six_words("sha256:a", "ab"), six_words("sha256:aa", "c"))

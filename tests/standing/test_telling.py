@@ -176,7 +176,6 @@ class Link:
 
 @pytest.fixture
 def by_hand():
-    """Nothing is collected but by what is tested."""
     gc.disable()
     yield
     gc.unfreeze()

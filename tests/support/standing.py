@@ -70,7 +70,6 @@ class Standing:
         return self.folder / name
 
     def file(self, name: str) -> Path:
-        """What a member's process is started with."""
         return self.of(name) / ("FEDERATION.toml" if name in (HUB, ANALYST) else "party.toml")
 
     @property
@@ -110,7 +109,6 @@ class Standing:
         return proposal_of(study or self.study, self.members(), ANALYST, purpose, deadline_of(until))[0]
 
     def change(self, name: str, old: str, new: str) -> None:
-        """Change the file of a party or of the hub, as with an editor."""
         path = self.file(name)
         text = path.read_text(encoding="utf-8")
         assert old in text, (path, old)
@@ -142,7 +140,6 @@ class Standing:
             assert self.running.pop(name).wait(60) == 0, self.log(name)
 
     def children(self, name: str) -> list[int]:
-        """The processes that a member's process has started and that still run."""
         return descendants(self.running[name].pid) if name in self.running else []
 
     def log(self, name: str) -> str:
@@ -181,7 +178,6 @@ class Standing:
         return None
 
     def approve(self, id: str) -> None:
-        """Everybody says yes, as the command does."""
         for party in PARTIES:
             self.office(party).approve(id, "pat")
 
@@ -207,7 +203,6 @@ class Standing:
         return proposed
 
     def told(self) -> dict[str, Mapping[str, Any]]:
-        """Every proposal as the hub tells the analyst, by its id."""
         with Line(self.members(), self.identity()) as line:
             return {study["id"]: study for study in line.studies()}
 
@@ -226,12 +221,9 @@ class Standing:
     # --- states
 
     def state(self, party: str, id: str) -> str | None:
-        """The state of a proposal at a party, if it has it."""
         return next((entry.state for entry in self.office(party).entries() if entry.id == id), None)
 
     def wait(self, party: str, id: str, *states: str) -> Entry:
-        """Wait until a proposal is in one of these states at a party."""
-
         def look() -> bool:
             self.check_alive()
             return self.state(party, id) in states
@@ -266,7 +258,6 @@ def environment() -> dict[str, str]:
 
 
 def descendants(pid: int) -> list[int]:
-    """The processes below a process, as the system lists them."""
     parents: dict[int, list[int]] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):

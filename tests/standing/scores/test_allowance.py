@@ -52,8 +52,6 @@ PEOPLE = ("anna", "berta", "carla")
 
 
 class Shop:
-    """An owner that answers, with its files."""
-
     def __init__(self, place: kit.Place, **limits: int) -> None:
         self.config = place.config("shop")
         self.standing = Standing.of(place.study("noisy", kit.NOISY), **limits)

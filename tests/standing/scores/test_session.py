@@ -43,7 +43,6 @@ def _fresh(place):
 def test_answers_are_exactly_those_of_a_study_about_the_same_people(place):
     study = place.study("once")
     want = play(study, place.folder / "runs" / "once")["bank"].joint
-    assert want.probabilities is not None
     with kit.standing_up(place, Standing.of(place.study("standing"), per_person=3)) as questions:
         some = [want.ids[7], "nobody of that name", want.ids[3], want.ids[7]]
         found = questions.ask(some).result(30)
