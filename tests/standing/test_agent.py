@@ -118,6 +118,7 @@ def test_a_cap_for_the_analyst_holds_for_a_member_who_watches_the_hub(three: Sta
     assert spent["analyst at the hub"] == pytest.approx(price["coordinator"])
 
 
+@pytest.mark.system
 def test_a_child_checks_it_within_its_limits(three: Standing, tmp_path: Path) -> None:
     asked = Written(three, tmp_path / "study")
 

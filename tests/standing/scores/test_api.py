@@ -30,9 +30,8 @@ from . import kit
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory):
+def house(place):
     """A bank that asks and a shop that answers, each with the service that its agent would keep."""
-    place = kit.Place.make(tmp_path_factory.mktemp("scores") / "s")
     study = place.study("who defaults")
     standing = Standing.of(study)
     said = {"models": [{"study": f"../{study.path.name}", "digest": study.digest, "per_person": 3, "per_day": 1000}]}

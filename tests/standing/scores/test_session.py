@@ -28,13 +28,9 @@ from . import kit
 NOON = datetime(2031, 5, 6, 12, tzinfo=UTC)
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    return kit.Place.make(tmp_path_factory.mktemp("scores") / "s")
-
-
 @pytest.fixture(autouse=True)
 def _fresh(place):
+    place.allow("shop")
     for name in kit.COLUMNS:
         for path in [*(place.folder / name).glob("ledger.sqlite*"), *(place.folder / name / "agent").glob("*")]:
             path.unlink()
@@ -82,17 +78,6 @@ def test_a_day_is_reserved_before_the_first_answer_and_kept_over_a_restart(place
         states = [entry.state for entry in Ledger(ledger).entries()]
         assert states == ["committed", "sent"]
         assert one_day < Ledger(ledger).spent(Observer.party("bank"), 1e-5) <= 2 * one_day
-
-
-def test_without_budget_everybody_is_refused_and_nothing_is_counted(place):
-    standing = Standing.of(place.study("noisy", kit.NOISY), per_person=3)
-    single = standing.study.statement.epsilon("bank")
-    place.allow("shop", exact="", epsilon=single)  # one question would do, three do not
-    with kit.standing_up(place, standing, lambda: NOON) as questions:
-        first = [*questions._places][:2]
-        assert all(isinstance(one, Refused) for one in questions.ask(first).result(30))
-    assert not Ledger(place.config("shop").ledger).entries()
-    place.allow("shop")
 
 
 def test_requests_that_come_together_are_one_question(place):
