@@ -257,23 +257,12 @@ def test_a_header_is_believed_from_the_proxy_alone(tmp_path: Path, desk: Noteboo
     assert alone.get("/first", headers=ADA).status_code == 303, "without a proxy a header says nothing"
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "../app.py",
-        "..%2fapp.py",
-        "%2e%2e/app.py",
-        "....//app.py",
-        "%2fetc%2fpasswd",
-        "style.css%00.html",
-        "base.html",
-        "",
-    ],
-)
-def test_no_path_leads_to_another_file(ada: TestClient, path: str) -> None:
-    answer = ada.get(f"/static/{path}")
-    assert answer.status_code == 404
-    hides(answer.text, "import", "root:")
+def test_no_path_leads_to_another_file(ada: TestClient) -> None:
+    tried = ["../app.py", "..%2fapp.py", "%2e%2e/app.py", "....//app.py", "%2fetc%2fpasswd", "style.css%00.html"]
+    for path in ("/static", *(f"/static/{name}" for name in (*tried, "base.html", ""))):
+        answer = ada.get(path)
+        assert answer.status_code == 404, path
+        hides(answer.text, "import", "root:")
 
 
 def test_signing_in_leads_nowhere_else(keys: Access) -> None:

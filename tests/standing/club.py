@@ -155,7 +155,7 @@ class Hub:
 
     def start(self) -> None:
         self.keeper, ready = Keeper(self.path), threading.Event()
-        self.thread = threading.Thread(target=self.keeper.run, args=(ready.set,))
+        self.thread = threading.Thread(target=self.keeper.run, args=(ready.set,), daemon=True)
         self.thread.start()
         assert ready.wait(60)
         self.members = Members.load(self.path)

@@ -309,14 +309,14 @@ def test_a_federation_from_nothing(
 ) -> None:
     """By commands: a hub, an invitation, six words at both ends that wait for each other, and a member."""
     said: list[dict[str, Any]] = []
-    told = commands.emit
+    real = commands.emit
 
     def command(*words: object, code: int = 0) -> Any:
         return colonnade(*words, "--json", code=code)
 
     def emit(facts: dict[str, Any]) -> None:
         said.append(facts)
-        told(facts)
+        real(facts)
 
     monkeypatch.setattr(commands, "emit", emit)
     monkeypatch.setattr(commands, "_LOOK_SECONDS", 0.05)
@@ -347,7 +347,9 @@ def test_a_federation_from_nothing(
         analyst = command("invite", path, "ana", "--role", "analyst", "--no-wait")["invitation"]
         again = command("join", analyst, "--out", tmp_path / "ana", "--no-wait")["words"]
         assert command("admit", path, "ana", "--words", again)["admitted"] == "ana"
-        colonnade("join", analyst, "--out", tmp_path / "ana")
+        told = colonnade("join", analyst, "--out", tmp_path / "ana")
+        assert again in told, "the same words when the command is run again"
+        assert six_words(lab.pins["lab"]) in told
         hers = Members.load(tmp_path / "ana" / "FEDERATION.toml")
         assert hers.roles == {"coordinator": "hub", "ana": "analyst"}, "the hub's word on others pins nobody"
         refused("FE038", hers.check, ["lab"])

@@ -230,8 +230,8 @@ def test_a_study_whose_participants_connect_to_each_other_is_counted_and_traced(
     """Agents pass on what the study file and their party files say of links."""
     pytest.importorskip("prometheus_client")
     pytest.importorskip("opentelemetry.sdk")
-    start(watched, *PARTIES)
     study = watched.propose(watched.study_named("direct", more='\n[coordinator]\nlinks = "direct"\n'))
+    start(watched, *PARTIES)  # those who were away when it was proposed hear of it now
     watched.wait_all(study, "waiting")
     watched.approve(study)
     watched.wait_all(study, "done")
