@@ -216,21 +216,19 @@ def test_what_parties_signed_is_taken_and_whose_hash_is_missing_is_said(ours: Cl
             statements_in(told)
 
 
-@pytest.mark.parametrize(
-    "statements",
-    [
-        [],
-        [said("bank"), said("shop")],
-        [said("bank", None)],
-        [said("coordinator", FORGED)],
-        [said("bank", FORGED, study="ef" * 16)],
-        [said("bank", FORGED).replace(b" bank ", b" shop ")],
-        [said("bank", FORGED), said("shop")],
-    ],
-    ids=["none", "another hash", "no hash", "of the hub", "of another study", "of another signer", "one differs"],
-)
-def test_what_the_hub_has_made_itself_is_not_taken(ours: Club, statements: list[bytes]) -> None:
-    refused("FE041", Fetched(STUDY, FORGED_FILES, statements).compare(PARTIES, ours.members).check)
+def test_what_the_hub_has_made_itself_is_not_taken(ours: Club) -> None:
+    statements = {
+        "none": [],
+        "another hash": [said("bank"), said("shop")],
+        "no hash": [said("bank", None)],
+        "of the hub": [said("coordinator", FORGED)],
+        "of another study": [said("bank", FORGED, study="ef" * 16)],
+        "of another signer": [said("bank", FORGED).replace(b" bank ", b" shop ")],
+        "one differs": [said("bank", FORGED), said("shop")],
+    }
+    for each in statements.values():
+        with raises(FederationError, "FE041"):
+            Fetched(STUDY, FORGED_FILES, each).compare(PARTIES, ours.members).check()
 
 
 def test_files_beside_the_model_are_taken_only_if_a_party_signed_them(ours: Club) -> None:
