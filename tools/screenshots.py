@@ -80,7 +80,7 @@ def of_consoles(chromium: Browser, place: Path) -> None:
     folder = ROOT / "runs" / "pictures"
     for needed in (folder, ROOT / "docs" / "pictures"):
         needed.mkdir(parents=True, exist_ok=True)
-    with standing(place / "federation", console=True) as federation:
+    with standing(place / "federation", small=False, console=True) as federation:
         people = [sign_in(chromium, federation, "bank", width=width, color_scheme="light") for width in WIDTHS]
         take(people, "/inbox", "inbox-empty", folder)
         proposed = federation.propose(purpose="Which of our columns say the same, so that a common score is worth it?")

@@ -19,9 +19,8 @@ FLAGS = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever stands in this folder needs a browser."""
     for item in items:
-        if item.path.parent.name == "browser":
+        if "browser" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.browser)
 
 
@@ -34,7 +33,7 @@ def browser() -> Iterator[Browser]:
     """
     program = os.environ.get("CHROMIUM") or shutil.which("chromium")
     if program is None:
-        pytest.skip("no browser: install Debian's package chromium, or name a Chromium in CHROMIUM")
+        pytest.skip("no browser: `apt install chromium`, or name a Chromium in CHROMIUM")
     play = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install 'colonnade[dev]'")
     with play.sync_playwright() as running:
         chromium = running.chromium.launch(executable_path=program, args=list(FLAGS))

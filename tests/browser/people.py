@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from colonnade.study.console_part import Role
 from tests.support.standing import Standing
@@ -23,16 +23,28 @@ class Person:
     url: str
 
     def open(self, path: str) -> None:
-        """Go to a page of the console."""
         found = self.page.goto(f"{self.url}{path}")
-        assert found is not None
         assert found.ok, (path, found.status)
+
+    def reads(self, path: str) -> str:
+        self.open(path)
+        return self.page.locator("main").inner_text()
+
+    def sees(self, *texts: str) -> None:
+        """Wait until all of these can be read; pages change by themselves."""
+        for text in texts:
+            expect(self.page.get_by_text(text).first).to_be_visible()
+
+    def heading(self, name: str, exact: bool = False) -> Locator:
+        return self.page.get_by_role("heading", name=name, exact=exact)
+
+    def section(self, name: str, exact: bool = False) -> Locator:
+        return self.page.locator("section", has=self.heading(name, exact))
 
     def open_study(self, name: str) -> None:
         """Wait until a study is in the inbox and can be answered, and open it."""
         self.open("/inbox")
-        asked = self.page.locator("section", has=self.page.get_by_role("heading", name=name, exact=True))
-        asked.get_by_role("link", name="Read it and answer").click()
+        self.section(name, exact=True).get_by_role("link", name="Read it and answer").click()
         expect(self.page.get_by_role("heading", level=1)).to_have_text(name)
 
     def approve(self, name: str) -> None:
@@ -42,39 +54,44 @@ class Person:
         self.page.get_by_role("button", name="Approve").click()
         expect(self.page.get_by_role("button", name="Approve")).to_have_count(0)
 
-    def looked(self, path: str) -> list[str]:
-        """What is wrong with a page at the width of a desk and of a telephone: what axe finds, and what is too wide."""
-        self.page.goto(f"{self.url}{path}")
-        if path.startswith("/table"):
-            self.page.locator("main table").first.wait_for()  # until the file has been read, it loads itself anew
-        found = []
-        for width in WIDTHS:
-            self.page.set_viewport_size({"width": width, "height": 900})
-            wrong = [*self.violations(), *(["it must be moved sideways to be read"] if self.too_wide() else [])]
-            found += [f"at {width}: {one}" for one in wrong]
+    def decline(self, name: str, why: str) -> None:
+        self.open_study(name)
+        self.page.get_by_role("textbox").fill(why)
+        self.page.get_by_role("button", name="Decline").click()
+
+    def read_the_report(self) -> None:
+        self.open("/history")
+        self.page.get_by_role("link", name="Read the report").first.click()
+        expect(self.page.frame_locator("iframe.report").get_by_role("heading").first).to_be_visible()
+
+    def looked(self, *paths: str) -> dict[str, list[str]]:
+        """What is wrong with pages at the width of a desk and of a telephone: what axe finds, and what is too wide."""
+        found: dict[str, list[str]] = {}
+        for path in paths:
+            self.page.goto(f"{self.url}{path}")
+            if path.startswith("/table"):
+                self.page.locator("main table").first.wait_for()  # until the file has been read, it loads itself anew
+            for width in WIDTHS:
+                self.page.set_viewport_size({"width": width, "height": 900})
+                for one in self.violations():
+                    found.setdefault(path, []).append(f"at {width}: {one}")
         return found
 
     def violations(self) -> list[str]:
-        """What axe finds on this page that keeps people out: serious and critical issues."""
+        """What keeps people out of this page: serious and critical issues of axe, and a page that is too wide."""
         from axe_playwright_python.sync_playwright import Axe
 
-        found: dict[str, Any] = Axe().run(self.page).response
-        return [
-            f"{one['id']} ({one['impact']}): {one['nodes'][0]['html'][:200]}"
-            for one in found["violations"]
-            if one["impact"] in ("serious", "critical")
-        ]
-
-    def too_wide(self) -> bool:
-        """Whether the page must be moved sideways to be read."""
-        return bool(self.page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"))
+        found: list[dict[str, Any]] = Axe().run(self.page).response["violations"]
+        worst = [one for one in found if one["impact"] in ("serious", "critical")]
+        wide = self.page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth")
+        said = [f"{one['id']} ({one['impact']}): {one['nodes'][0]['html'][:200]}" for one in worst]
+        return said + (["it must be moved sideways to be read"] if wide else [])
 
 
 def look_at_sign_in(browser: Browser, url: str) -> dict[str, list[str]]:
     """What is wrong with the page for those who are not signed in, with a link and without one."""
     context = browser.new_context()
-    stranger = Person(context.new_page(), url)
-    found = {path: stranger.looked(path) for path in ("/enter", "/enter?link=0123456789abcdef")}
+    found = Person(context.new_page(), url).looked("/enter", "/enter?link=0123456789abcdef")
     context.close()
     return found
 

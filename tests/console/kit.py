@@ -1,12 +1,14 @@
-"""A console with one page, and a browser that has signed in."""
+"""A console with one page, a browser that has signed in, and a party with a real office, ledger and table."""
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -15,7 +17,16 @@ from colonnade.console.access import Access, TrustedHeader
 from colonnade.console.app import make_app
 from colonnade.console.guard import Guard, form
 from colonnade.console.layout import refusal
+from colonnade.console.pages import PAGES as OF_A_PARTY
+from colonnade.console.party import PartyDesk, study_file
+from colonnade.privacy import Ledger
+from colonnade.standing import assess
+from colonnade.standing.filing import Filing
+from colonnade.standing.office import Entry, State
+from colonnade.standing.proposal import Proposal
+from colonnade.study import PartyConfig, Study
 from colonnade.study.console_part import Role
+from tests.support.standing import BUDGET, Standing, make
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it would rather have another client below it
@@ -23,13 +34,13 @@ with warnings.catch_warnings():
 
 HOST = "127.0.0.1:8471"
 ORIGIN = f"http://{HOST}"
+OURS = {"origin": ORIGIN}
 PAGES = (("/first", "First", __name__),)
+BAD = '<script>alert("x")</script>'
 
 
 @dataclass(frozen=True)
 class Click:
-    """One line of the log, as offices keep them."""
-
     at: datetime
     who: str
     role: str
@@ -61,7 +72,6 @@ class Notebook:
 
 
 async def page(request: Request) -> Response:
-    """A page that says what was sent to it."""
     if request.method == "POST":
         request.app.state.desk.log(request.state.session.person, request.state.session.role, form(request)["what"])
     return refusal(request, 200, "The first page.")
@@ -91,13 +101,77 @@ def browser(app: Guard, address: str = "127.0.0.1") -> TestClient:
 
 def signed_in(app: Guard, role: Role = "approver", person: str = "Ada") -> TestClient:
     client = browser(app)
-    link = app.access.link(person, role)
-    answer = client.post("/enter", data={"link": link}, headers={"origin": ORIGIN})
+    answer = client.post("/enter", data={"link": app.access.link(person, role)}, headers=OURS)
     assert answer.status_code == 303
     return client
 
 
-def csrf(client: TestClient) -> str:
-    """The token that the forms of this session carry."""
-    text = client.get("/first").text
-    return text.split('name="csrf" value="')[1].split('"')[0]
+def csrf(client: TestClient, path: str = "/first", **headers: str) -> str:
+    return client.get(path, headers=headers).text.split('name="csrf" value="')[1].split('"')[0]
+
+
+def shows(text: str, *pieces: str) -> None:
+    assert [piece for piece in pieces if piece not in text] == []
+
+
+def hides(text: str, *pieces: str) -> None:
+    assert [piece for piece in pieces if piece in text] == []
+
+
+@dataclass
+class Bank:
+    """The bank of a small federation, with its office, and studies that were proposed to it."""
+
+    three: Standing
+    office: Filing
+
+    @classmethod
+    def make(cls, folder: Path) -> Bank:
+        three = make(folder, called=f"three {BAD}")
+        return cls(three, Filing.open(three.of("bank") / "agent"))
+
+    @property
+    def config(self) -> PartyConfig:
+        return self.three.config("bank")
+
+    @property
+    def desk(self) -> PartyDesk:
+        return PartyDesk(self.config, self.office)
+
+    def app(self) -> Guard:
+        return make_app(self.desk, access(self.three.folder / "access"), OF_A_PARTY)
+
+    def study_of(self, entry: Entry) -> Study:
+        return Study.load(study_file(entry))
+
+    def receive(self, purpose: str = BAD, budget: str = BUDGET) -> Entry:
+        asked = self.three.proposal(self.three.study_named("what-we-share", budget=budget), purpose, "3d")
+        proposal = Proposal.unpack(asked.pack(self.three.identity()), self.three.members())
+        entry = self.office.receive(proposal)
+        proposal.write(study_file(entry).parent, self.three.members())
+        return entry
+
+    def propose(self, purpose: str = BAD, budget: str = BUDGET, state: State = "waiting") -> Entry:
+        """A study, checked as the agent checks it."""
+        entry = self.receive(purpose, budget)
+        found, study = assess.assess(study_file(entry), self.config, entry.name, entry.digest)
+        if study is not None:
+            found |= assess.own_eyes(study, self.config)
+        refused = found["refused"] is not None
+        self.office.assessed(entry.id, found, "refused" if refused else state, "the policy" if refused else None)
+        return self.office.entry(entry.id)
+
+    def spend(self, entry: Entry) -> Ledger:
+        """Charge a study to the bank's ledger, as a run does."""
+        study, book = self.study_of(entry), self.config.book()
+        kept = book.reserve(study.name, study.digest, self.config.charged(study), study.trust, (), (), study.keys())
+        book.commit(book.mark_sent(kept))
+        return book
+
+    def attempt(self, entry: Entry, number: int = 1, lines: Sequence[dict[str, Any]] = ()) -> Path:
+        """The folder of an attempt that runs, of which these lines came from its process."""
+        assert self.office.begin(entry.id, number, f"{entry.id}.{number}", 3, timedelta(hours=12))
+        folder = self.office.attempts(entry.id)[-1].folder
+        folder.mkdir(parents=True)
+        (folder / "output.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        return folder

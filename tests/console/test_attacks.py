@@ -1,4 +1,4 @@
-"""What other sites, other people and other machines try on a console, and that none of it comes through."""
+"""What other sites, other people and other machines try on a console, that none of it comes through, and its frame."""
 
 from __future__ import annotations
 
@@ -7,19 +7,36 @@ import re
 from pathlib import Path
 
 import pytest
+from httpx import Response
 from starlette.types import Message, Scope
 
 from colonnade.console.access import IDLE_SECONDS, LINK_SECONDS, MOST_SESSIONS, SESSION_SECONDS, Access, TrustedHeader
+from colonnade.console.app import make_app
 from colonnade.console.guard import HEADERS, LARGEST_FORM
 from colonnade.study.console_part import Role
 
-from .kit import HOST, ORIGIN, Hands, Notebook, access, browser, console, csrf, signed_in
+from .kit import (
+    HOST,
+    ORIGIN,
+    OURS,
+    PAGES,
+    Hands,
+    Notebook,
+    TestClient,
+    access,
+    browser,
+    console,
+    csrf,
+    hides,
+    shows,
+    signed_in,
+)  # fmt: skip
 
-OURS = {"origin": ORIGIN}
+PROXY = TrustedHeader("X-Remote-User", ("192.0.2.7", "2001:db8::/64"))
+ADA = {"x-remote-user": "Ada"}
 
 
 def asked(method: str, path: str, **headers: str) -> Scope:
-    """A request as the server hands it on."""
     named = {"host": HOST, **headers}
     return {
         "type": "http",
@@ -36,81 +53,72 @@ def asked(method: str, path: str, **headers: str) -> Scope:
     }
 
 
+def enter(keys: Access, link: str, **headers: str) -> Response:
+    return browser(console(keys)).post("/enter", data={"link": link}, headers=OURS | headers)
+
+
 @pytest.fixture
 def desk() -> Notebook:
     return Notebook()
 
 
-def test_a_link_works_once_and_for_ten_minutes(tmp_path: Path) -> None:
+@pytest.fixture
+def keys(tmp_path: Path) -> Access:
+    return access(tmp_path)
+
+
+@pytest.fixture
+def ada(keys: Access, desk: Notebook) -> TestClient:
+    return signed_in(console(keys, desk))
+
+
+def test_a_link_works_once_and_for_ten_minutes_and_no_other_text_is_one(tmp_path: Path) -> None:
     clock = Hands()
     keys = access(tmp_path, clock)
-    app = console(keys)
     link = keys.link("Ada", "approver")
     for _ in range(3):  # whoever looks ahead at a link uses nothing up
-        assert link in browser(app).get(f"/enter?link={link}").text
-    assert browser(app).post("/enter", data={"link": link}, headers=OURS).status_code == 303
-    replayed = browser(app).post("/enter", data={"link": link}, headers=OURS)
-    assert replayed.status_code == 403
-    assert "set-cookie" not in replayed.headers
+        shows(browser(console(keys)).get(f"/enter?link={link}").text, link)
+    for wrong in ("", "0" * 32, "' or 1=1 --", "\N{SNOWMAN}", "%00"):
+        assert enter(keys, wrong).status_code == 403
+    assert enter(keys, link).status_code == 303
+    replayed = enter(keys, link)
+    assert (replayed.status_code, "set-cookie" in replayed.headers) == (403, False)
     late = keys.link("Ada", "approver")
     clock.now += LINK_SECONDS + 1
-    assert browser(app).post("/enter", data={"link": late}, headers=OURS).status_code == 403
+    assert enter(keys, late).status_code == 403
     clock.now -= LINK_SECONDS
-    assert browser(app).post("/enter", data={"link": late}, headers=OURS).status_code == 403, "it was used up"
+    assert enter(keys, late).status_code == 403, "it was used up"
     assert len(link) * 4 >= 128
 
 
-@pytest.mark.parametrize("link", ["", "0" * 32, "' or 1=1 --", "\N{SNOWMAN}", "%00"])
-def test_no_other_text_is_a_link(tmp_path: Path, link: str) -> None:
-    keys = access(tmp_path)
-    keys.link("Ada", "approver")
-    assert browser(console(keys)).post("/enter", data={"link": link}, headers=OURS).status_code == 403
-
-
-def test_tokens_are_not_on_disk(tmp_path: Path) -> None:
-    keys = access(tmp_path)
-    client = signed_in(console(keys))
-    cookie = client.cookies[keys.cookie]
+def test_tokens_are_not_on_disk(tmp_path: Path, keys: Access, ada: TestClient) -> None:
     link = keys.link("Ada", "viewer")
     held = b"".join(path.read_bytes() for path in tmp_path.iterdir())
     assert b"Ada" in held
-    assert cookie.encode() not in held
-    assert link.encode() not in held
+    assert not any(secret.encode() in held for secret in (ada.cookies[keys.cookie], link))
     assert all(path.stat().st_mode & 0o077 == 0 for path in tmp_path.iterdir())
 
 
-def test_a_session_is_never_one_that_somebody_chose(tmp_path: Path) -> None:
+def test_a_session_is_never_one_that_somebody_chose(keys: Access) -> None:
     """Session fixation: whoever brings a cookie gets a new one, and the old one is worth nothing."""
-    keys = access(tmp_path)
-    app = console(keys)
-    client = browser(app)
-    client.cookies.set(keys.cookie, "chosen")
-    client.post("/enter", data={"link": keys.link("Ada", "approver")}, headers=OURS)
-    assert keys.session("chosen") is None
-    attacker = signed_in(app, person="Mallory")
-    victim = browser(app)
-    old = attacker.cookies[keys.cookie]
-    victim.cookies.set(keys.cookie, old)
-    answer = victim.post("/enter", data={"link": keys.link("Ada", "approver")}, headers=OURS)
-    assert keys.cookie in answer.headers["set-cookie"]
-    assert keys.session(old) is None
+    old = signed_in(console(keys), person="Mallory").cookies[keys.cookie]
+    for chosen in ("chosen", old):
+        victim = browser(console(keys))
+        victim.cookies.set(keys.cookie, chosen)
+        answer = victim.post("/enter", data={"link": keys.link("Ada", "approver")}, headers=OURS)
+        assert keys.cookie in answer.headers["set-cookie"]
+        assert keys.session(chosen) is None
 
 
-def test_cookies_are_for_this_site_alone(tmp_path: Path) -> None:
-    keys = access(tmp_path)
-    answer = browser(console(keys)).post("/enter", data={"link": keys.link("Ada", "viewer")}, headers=OURS)
-    flags = answer.headers["set-cookie"].lower()
+def test_cookies_are_for_this_site_alone(tmp_path: Path, keys: Access) -> None:
+    flags = enter(keys, keys.link("Ada", "viewer")).headers["set-cookie"].lower()
     assert {"httponly", "samesite=strict", "path=/"} <= {flag.strip() for flag in flags.split(";")}
-    assert "domain" not in flags
+    hides(flags, "domain")
     tls = Access(tmp_path / "tls", ("console.example.org",), secure=True)
-    client = browser(console(tls))
-    answer = client.post(
-        "/enter",
-        data={"link": tls.link("Ada", "viewer")},
-        headers={"host": "console.example.org", "origin": "https://console.example.org"},
-    )
-    assert answer.headers["set-cookie"].startswith("__Host-colonnade=")
-    assert "; secure" in answer.headers["set-cookie"].lower()
+    named = {"host": "console.example.org", "origin": "https://console.example.org"}
+    said = enter(tls, tls.link("Ada", "viewer"), **named).headers["set-cookie"]
+    assert said.startswith("__Host-colonnade=")
+    assert "; secure" in said.lower()
 
 
 def test_sessions_end(tmp_path: Path) -> None:
@@ -162,53 +170,41 @@ def test_whoever_is_not_signed_in_sees_nothing(tmp_path: Path) -> None:
         {"origin": ORIGIN, "sec-fetch-site": "same-site"},
     ],
 )
-def test_other_sites_cannot_send_forms(tmp_path: Path, desk: Notebook, headers: dict[str, str]) -> None:
-    keys = access(tmp_path)
-    client = signed_in(console(keys, desk))
-    token = csrf(client)
-    assert client.post("/first", data={"csrf": token, "what": "approved"}, headers=headers).status_code == 403
+def test_other_sites_cannot_send_forms(keys: Access, ada: TestClient, desk: Notebook, headers: dict[str, str]) -> None:
+    assert ada.post("/first", data={"csrf": csrf(ada), "what": "approved"}, headers=headers).status_code == 403
     assert [click.what for click in desk.written] == ["signed in"]
     link = keys.link("Mallory", "approver")
-    assert client.post("/enter", data={"link": link}, headers=headers).status_code == 403, "nor sign anybody in"
+    assert ada.post("/enter", data={"link": link}, headers=headers).status_code == 403, "nor sign anybody in"
 
 
-def test_a_form_carries_the_token_of_its_session(tmp_path: Path, desk: Notebook) -> None:
-    app = console(access(tmp_path), desk)
-    ada, bob = signed_in(app), signed_in(app, person="Bob")
-    for token in ("", "x", csrf(bob), "\N{SNOWMAN}"):
-        answer = ada.post("/first", data={"csrf": token, "what": "approved"}, headers=OURS)
-        assert answer.status_code == 403
-    assert ada.post("/first", data={"what": "approved"}, headers=OURS).status_code == 403
-    assert ada.post("/first", content=b"\xff\xfe", headers=OURS).status_code == 403
-    assert ada.post("/first", content=b"&".join([b"a=1"] * 200), headers=OURS).status_code == 403
+def test_a_form_carries_the_token_of_its_session(keys: Access, ada: TestClient, desk: Notebook) -> None:
+    bob = signed_in(console(keys, desk), person="Bob")
+    forms = [{"data": {"csrf": token, "what": "approved"}} for token in ("", "x", csrf(bob), "\N{SNOWMAN}")]
+    forms += [{"data": {"what": "approved"}}, {"content": b"\xff\xfe"}, {"content": b"&".join([b"a=1"] * 200)}]
+    for form in forms:
+        assert ada.post("/first", headers=OURS, **form).status_code == 403
     assert {click.what for click in desk.written} == {"signed in"}
     assert ada.post("/first", data={"csrf": csrf(ada), "what": "approved"}, headers=OURS).status_code == 200
     assert desk.written[0].what == "approved"
     assert csrf(ada) != ada.cookies["colonnade"]
 
 
-def test_viewers_decide_nothing(tmp_path: Path, desk: Notebook) -> None:
-    client = signed_in(console(access(tmp_path), desk), role="viewer")
+def test_viewers_decide_nothing(keys: Access, desk: Notebook) -> None:
+    client = signed_in(console(keys, desk), role="viewer")
     token = csrf(client)
     answer = client.post("/first", data={"csrf": token, "what": "approved"}, headers=OURS)
-    assert answer.status_code == 403
-    assert "approver" in answer.text
+    assert (answer.status_code, "approver" in answer.text) == (403, True)
     assert [click.what for click in desk.written] == ["signed in"]
     assert client.post("/leave", data={"csrf": token}, headers=OURS).status_code == 303, "but may sign out"
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:8471", "127.0.0.1", "127.0.0.1:8472", "", HOST + "."])
-def test_names_that_resolve_to_this_machine_lead_nowhere(tmp_path: Path, host: str) -> None:
+def test_names_that_resolve_to_this_machine_lead_nowhere(ada: TestClient, host: str) -> None:
     """DNS rebinding: a page of another site asks its own name, which now has this machine's address."""
-    client = signed_in(console(access(tmp_path)))
     for path in ("/first", "/static/style.css", "/enter", "/v1/scores", "/events"):
-        answer = client.get(path, headers={"host": host})
-        assert answer.status_code == 421
-        assert "Ada" not in answer.text
-    assert client.post("/first", headers={"host": host, "origin": f"http://{host}"}).status_code == 421
-
-
-PROXY = TrustedHeader("X-Remote-User", ("192.0.2.7",))
+        answer = ada.get(path, headers={"host": host})
+        assert (answer.status_code, "Ada" in answer.text) == (421, False)
+    assert ada.post("/first", headers={"host": host, "origin": f"http://{host}"}).status_code == 421
 
 
 def test_an_old_cookie_does_not_hide_what_the_proxy_says(tmp_path: Path) -> None:
@@ -216,111 +212,81 @@ def test_an_old_cookie_does_not_hide_what_the_proxy_says(tmp_path: Path) -> None
     client = browser(console(keys), "192.0.2.7")
     client.cookies.set(keys.cookie, "0" * 32)
     assert client.get("/first").status_code == 303, "the cookie itself is worth nothing"
-    assert "Signed in as Ada (approver)." in client.get("/first", headers={"x-remote-user": "Ada"}).text
+    shows(client.get("/first", headers=ADA).text, "Signed in as Ada (approver).")
     client.cookies.clear()
     client.post("/enter", data={"link": keys.link("Vera", "viewer")}, headers=OURS)
-    both = client.get("/first", headers={"x-remote-user": "Ada"})
-    assert "Signed in as Vera (viewer)." in both.text, "a session that goes on comes first"
+    shows(client.get("/first", headers=ADA).text, "Signed in as Vera (viewer).")  # a session that goes on comes first
 
 
-def test_who_is_taken_out_of_the_file_is_out_at_once(tmp_path: Path) -> None:
+def test_who_is_taken_out_of_the_file_is_out_at_once_and_all_sessions_can_be_ended(tmp_path: Path) -> None:
     people: dict[str, Role] = {"Ada": "approver"}
     keys = Access(tmp_path, (HOST,), lambda: people, PROXY, clock=Hands())
-    client, said = browser(console(keys), "192.0.2.7"), {"x-remote-user": "Ada"}
-    assert client.get("/first", headers=said).status_code == 200
-    session = keys.by_proxy("192.0.2.7", "Ada")
-    assert session is not None
+    client = browser(console(keys), "192.0.2.7")
+    token, session = csrf(client, **ADA), keys.by_proxy("192.0.2.7", "Ada")
     assert keys.still(session)
-    people["Ada"] = "viewer"
-    assert "Signed in as Ada (viewer)." in client.get("/first", headers=said).text
-    assert not keys.still(session), "open pages end with the role"
-    people.clear()
-    assert client.get("/first", headers=said).status_code == 303
-
-
-def test_ending_all_sessions_ends_open_forms_and_pages_of_people_at_the_proxy(tmp_path: Path) -> None:
-    keys = access(tmp_path, header=PROXY, Ada="approver")
-    client, said = browser(console(keys), "192.0.2.7"), {"x-remote-user": "Ada"}
-    token = client.get("/first", headers=said).text.split('name="csrf" value="')[1].split('"')[0]
-    session = keys.by_proxy("192.0.2.7", "Ada")
-    assert session is not None
     keys.leave_all()
     assert not keys.still(session)
-    sent = client.post("/first", data={"csrf": token, "what": "approved"}, headers=OURS | said)
+    sent = client.post("/first", data={"csrf": token, "what": "approved"}, headers=OURS | ADA)
     assert sent.status_code == 403, "a form from before"
-    assert client.get("/first", headers=said).status_code == 200, "the proxy still lets her in, as the command says"
+    assert client.get("/first", headers=ADA).status_code == 200, "the proxy still lets her in, as the command says"
+    session = keys.by_proxy("192.0.2.7", "Ada")
+    assert keys.still(session)
+    people["Ada"] = "viewer"
+    shows(client.get("/first", headers=ADA).text, "Signed in as Ada (viewer).")
+    assert not keys.still(session), "open pages end with the role"
+    people.clear()
+    assert client.get("/first", headers=ADA).status_code == 303
 
 
 def test_a_header_is_believed_from_the_proxy_alone(tmp_path: Path, desk: Notebook) -> None:
-    header = TrustedHeader("X-Remote-User", ("192.0.2.7", "2001:db8::/64"))
-    keys = access(tmp_path, header=header, Ada="approver", Vera="viewer")
-    app = console(keys, desk)
-    said = {"x-remote-user": "Ada"}
+    app = console(access(tmp_path, header=PROXY, Ada="approver", Vera="viewer"), desk)
     for address in ("127.0.0.1", "192.0.2.8", "::1", "testclient"):
         forged = browser(app, address)
-        assert forged.get("/first", headers=said | {"x-forwarded-for": "192.0.2.7"}).status_code == 303
+        assert forged.get("/first", headers=ADA | {"x-forwarded-for": "192.0.2.7"}).status_code == 303
     proxy = browser(app, "192.0.2.7")
-    page = proxy.get("/first", headers=said)
-    assert "Signed in as Ada (approver)." in page.text
-    assert browser(app, "2001:db8::9").get("/first", headers=said).status_code == 200
+    shows(proxy.get("/first", headers=ADA).text, "Signed in as Ada (approver).")
+    assert browser(app, "2001:db8::9").get("/first", headers=ADA).status_code == 200
     assert proxy.get("/first", headers={"x-remote-user": "Mallory"}).status_code == 303, "nobody of ours"
-    assert proxy.get("/first", headers=[("x-remote-user", "Vera"), ("x-remote-user", "Ada")]).status_code == 303
-    token = page.text.split('name="csrf" value="')[1].split('"')[0]
-    sent = {"csrf": token, "what": "approved"}
-    assert proxy.post("/first", data=sent, headers=said | OURS).status_code == 200
-    assert proxy.post("/first", data=sent, headers={"x-remote-user": "Vera"} | OURS).status_code == 403
-    assert proxy.post("/first", data={"what": "approved"}, headers=said | OURS).status_code == 403
+    assert proxy.get("/first", headers=[("x-remote-user", "Vera"), *ADA.items()]).status_code == 303
+    token = {"csrf": csrf(proxy, **ADA)}
+    for headers, fields, status in ((ADA, token, 200), ({"x-remote-user": "Vera"}, token, 403), (ADA, {}, 403)):
+        answer = proxy.post("/first", data={"what": "approved", **fields}, headers=headers | OURS)
+        assert answer.status_code == status
     assert [click.who for click in desk.written] == ["Ada"]
+    alone = browser(console(access(tmp_path / "alone", Ada="approver")))
+    assert alone.get("/first", headers=ADA).status_code == 303, "without a proxy a header says nothing"
 
 
-def test_a_header_without_a_proxy_says_nothing(tmp_path: Path) -> None:
-    client = browser(console(access(tmp_path, Ada="approver")))
-    assert client.get("/first", headers={"x-remote-user": "Ada"}).status_code == 303
+def test_no_path_leads_to_another_file(ada: TestClient) -> None:
+    tried = ["../app.py", "..%2fapp.py", "%2e%2e/app.py", "....//app.py", "%2fetc%2fpasswd", "style.css%00.html"]
+    for path in ("/static", *(f"/static/{name}" for name in (*tried, "base.html", ""))):
+        answer = ada.get(path)
+        assert answer.status_code == 404, path
+        hides(answer.text, "import", "root:")
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/static/../app.py",
-        "/static/..%2fapp.py",
-        "/static/%2e%2e/app.py",
-        "/static/....//app.py",
-        "/static/%2fetc%2fpasswd",
-        "/static/style.css%00.html",
-        "/static/base.html",
-        "/static/",
-        "/static",
-    ],
-)
-def test_no_path_leads_to_another_file(tmp_path: Path, path: str) -> None:
-    client = signed_in(console(access(tmp_path)))
-    answer = client.get(path)
-    assert answer.status_code == 404
-    assert "import" not in answer.text
-    assert "root:" not in answer.text
+def test_signing_in_leads_nowhere_else(keys: Access) -> None:
+    for where in ("//evil.example", "/\\evil.example", "https://evil.example", "/\nx", "javascript:1"):
+        fields = {"link": keys.link("Ada", "viewer"), "next": where}
+        assert browser(console(keys)).post("/enter", data=fields, headers=OURS).headers["location"] == "/"
 
 
-@pytest.mark.parametrize("where", ["//evil.example", "/\\evil.example", "https://evil.example", "/\nx", "javascript:1"])
-def test_signing_in_leads_nowhere_else(tmp_path: Path, where: str) -> None:
-    keys = access(tmp_path)
-    fields = {"link": keys.link("Ada", "viewer"), "next": where}
-    assert browser(console(keys)).post("/enter", data=fields, headers=OURS).headers["location"] == "/"
-
-
-def test_long_bodies_are_not_read(tmp_path: Path, desk: Notebook) -> None:
-    client = signed_in(console(access(tmp_path), desk))
-    long = {"csrf": csrf(client), "what": "x" * (LARGEST_FORM + 1)}
-    assert client.post("/first", data=long, headers=OURS).status_code == 413
-    assert client.post("/v1/scores", content=b"{}", headers={"origin": "http://evil.example"}).status_code == 403
+def test_long_bodies_and_other_methods_are_refused(ada: TestClient, desk: Notebook) -> None:
+    long = {"csrf": csrf(ada), "what": "x" * (LARGEST_FORM + 1)}
+    assert ada.post("/first", data=long, headers=OURS).status_code == 413
+    assert ada.post("/v1/scores", content=b"{}", headers={"origin": "http://evil.example"}).status_code == 403
     assert len(desk.written) == 1
+    for method in ("PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT"):
+        answer = ada.request(method, "/first", headers=OURS)
+        assert (answer.status_code, "access-control-allow-origin" in answer.headers) == (405, False), method
 
 
 @pytest.mark.parametrize("hangs_up", [True, False])
 def test_whoever_hangs_up_and_what_fails_leaves_no_traceback(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, hangs_up: bool
+    keys: Access, caplog: pytest.LogCaptureFixture, hangs_up: bool
 ) -> None:
     """A form of which half has come, and then the end of the connection or an error that holds data."""
-    app = console(access(tmp_path))
+    app = console(keys)
     left: list[Message] = [{"type": "http.request", "body": b"link=", "more_body": True}]
     sent: list[Message] = []
 
@@ -336,14 +302,13 @@ def test_whoever_hangs_up_and_what_fails_leaves_no_traceback(
 
     asyncio.run(app(asked("POST", "/enter", origin=ORIGIN), receive, send))
     assert sent[0]["status"] == (413 if hangs_up else 500)
-    assert [record.getMessage().startswith("a page failed: RuntimeError") for record in caplog.records] == (
-        [] if hangs_up else [True]
-    )
+    failed = [record.getMessage().startswith("a page failed: RuntimeError") for record in caplog.records]
+    assert failed == ([] if hangs_up else [True])
     assert "somebody" not in caplog.text + str(sent)
 
 
-def test_a_stream_that_is_cut_off_before_its_first_word_counts_no_more(tmp_path: Path) -> None:
-    app = console(access(tmp_path))
+def test_a_stream_that_is_cut_off_before_its_first_word_counts_no_more(keys: Access) -> None:
+    app = console(keys)
     token = signed_in(app).cookies["colonnade"]
     seen: list[int] = []
 
@@ -359,35 +324,20 @@ def test_a_stream_that_is_cut_off_before_its_first_word_counts_no_more(tmp_path:
     assert not app.app.state.pulse.listeners
 
 
-@pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT"])
-def test_other_methods_are_refused(tmp_path: Path, method: str) -> None:
-    answer = signed_in(console(access(tmp_path))).request(method, "/first", headers=OURS)
-    assert answer.status_code == 405
-    assert "access-control-allow-origin" not in answer.headers
-
-
-def test_every_response_carries_the_headers_and_none_is_kept(tmp_path: Path) -> None:
-    keys = access(tmp_path)
-    client = signed_in(console(keys))
+def test_every_response_carries_the_headers_and_none_is_kept(keys: Access, ada: TestClient) -> None:
+    paths = ("/", "/first", "/log", "/enter", "/nowhere", "/static/style.css", "/static/live.js")
     answers = [
-        client.get("/"),
-        client.get("/first"),
-        client.get("/log"),
-        client.get("/enter"),
-        client.get("/nowhere"),
-        client.get("/static/style.css"),
-        client.get("/static/live.js"),
-        client.get("/first", headers={"host": "evil.example"}),
-        client.post("/first", headers=OURS),
-        client.post("/first"),
-        client.put("/first"),
-        client.post("/v1/scores", content=b"{}"),
-        client.post("/enter", data={"link": keys.link("Ada", "viewer")}, headers=OURS),
+        *(ada.get(path) for path in paths),
+        ada.get("/first", headers={"host": "evil.example"}),
+        ada.post("/first", headers=OURS),
+        ada.post("/first"),
+        ada.put("/first"),
+        ada.post("/v1/scores", content=b"{}"),
+        ada.post("/enter", data={"link": keys.link("Ada", "viewer")}, headers=OURS),
     ]
     assert {answer.status_code for answer in answers} == {200, 303, 403, 404, 405, 421}
     for answer in answers:
-        for name, value in HEADERS.items():
-            assert answer.headers[name] == value, (answer.url, name)
+        assert {name: answer.headers[name] for name in HEADERS} == HEADERS, answer.url
         assert "server" not in answer.headers
     assert not re.search(r"unsafe|\*|https?:", HEADERS["content-security-policy"])
 
@@ -405,12 +355,51 @@ def test_no_template_holds_script_or_style_of_its_own() -> None:
                 assert re.search(r"token\(session\)|session\.csrf", post.split("</form>")[0]), template.name
 
 
-def test_a_fault_of_a_page_tells_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    client = signed_in(console(access(tmp_path)))
-    answer = client.post("/first", data={"csrf": csrf(client), "secret": "4711"}, headers=OURS)
+def test_a_fault_of_a_page_tells_nothing(ada: TestClient, caplog: pytest.LogCaptureFixture) -> None:
+    answer = ada.post("/first", data={"csrf": csrf(ada), "secret": "4711"}, headers=OURS)
     assert answer.status_code == 500
-    assert "4711" not in answer.text
-    assert "KeyError" not in answer.text
-    assert "KeyError" in caplog.text
-    assert "4711" not in caplog.text
+    hides(answer.text, "4711", "KeyError")
+    shows(caplog.text, "KeyError")
+    hides(caplog.text, "4711")
     assert answer.headers["content-security-policy"]
+
+
+# --- the frame of every page, for eyes, keyboards and screen readers
+
+
+def test_a_person_signs_in_and_finds_the_way(ada: TestClient) -> None:
+    home, page = ada.get("/"), ada.get("/first")
+    assert (home.status_code, home.headers["location"]) == (303, "/first")
+    assert (page.status_code, page.text.count("<h1>")) == (200, 1)
+    shows(
+        page.text,
+        '<html lang="en">',
+        '<a class="skip" href="#content">',
+        '<main id="content" tabindex="-1">',
+        '<a href="/first" aria-current="page">First</a>',
+        "Signed in as Ada (approver).",
+        "The hub is reached.",
+        'role="status"',
+    )
+    style = ada.get("/static/style.css")
+    assert style.headers["content-type"].startswith("text/css")
+    shows(style.text, "--accent", ".skip")
+    assert ada.get("/static/live.js").headers["content-type"].startswith("text/javascript")
+    hides(page.text.replace("http-equiv", ""), "http")
+
+
+def test_names_full_of_markup_stay_text(keys: Access) -> None:
+    bad = '"><script>alert(1)</script>\u202e'
+    desk = Notebook(name=bad, stands=(False, bad))
+    client = signed_in(console(keys, desk), person=bad)
+    desk.log(bad, "approver", bad, bad, bad)
+    for path in ("/first", "/log", "/nowhere"):
+        text = client.get(path).text
+        shows(text, "&lt;script&gt;alert")
+        hides(text, "<script>alert", "\u202e")
+
+
+def test_whoever_watches_the_process_needs_no_session_and_learns_no_more(keys: Access) -> None:
+    app = make_app(Notebook(), keys, PAGES, metrics=lambda: (b"colonnade_rooms 1\n", "text/plain; version=0.0.4"))
+    assert [browser(app).get(path).text for path in ("/health", "/metrics")] == ["serving\n", "colonnade_rooms 1\n"]
+    assert browser(console(keys)).get("/metrics").status_code == 404

@@ -20,6 +20,8 @@ from colonnade.privacy.observers import Trust
 from colonnade.privacy.statement import Statement
 from colonnade.report import promise, words
 
+from .kit import hides, shows
+
 TRUST = Trust(("bank", "shop"), ("bank", "shop", "coordinator"), 1)
 EVENT = SkellamRelease(
     "moments", (("bank", Fraction(10**12)), ("shop", Fraction(10**12))), 9, 10**6, 10**12, 2 * 10**6,
@@ -38,27 +40,22 @@ def prices(statement: Statement) -> Prices:
     return Prices.of(kept, odds_of(kept), "bank")
 
 
-def test_every_row_of_the_statement_has_its_price(statement: Statement, prices: Prices) -> None:
+def test_every_row_of_the_statement_has_its_price_and_who_learns_most_is_somebody_else(
+    statement: Statement, prices: Prices
+) -> None:
     assert [price.row for price in prices.rows] == list(statement.rows)
     assert [price.row for price in prices.missing] == list(statement.missing_noise)
     for price in prices.rows:
         assert price.rise == pytest.approx(log_odds(statement, price.row.observer))
         assert price.ours == ("bank" in price.row.observer.names)
-
-
-def test_who_learns_most_is_somebody_else(statement: Statement, prices: Prices) -> None:
-    exposed = prices.exposed
-    assert exposed is not None
     others = [row for row in statement.rows if "bank" not in row.observer.names and math.isfinite(row.epsilon)]
-    assert exposed.row.epsilon == max(row.epsilon for row in others)
+    assert prices.exposed.row.epsilon == max(row.epsilon for row in others)
     assert all("bank" not in price.row.observer.names for price in prices.unprotected)
 
 
 def test_the_largest_epsilon_is_that_of_the_report_and_who_pools_is_named(statement: Statement, prices: Prices) -> None:
     found = Largest.of(statement)
     assert prices.largest == found
-    assert found.row is not None
-    assert found.missing is not None
     assert found.row.epsilon == max(row.epsilon for row in statement.rows if math.isfinite(row.epsilon))
     assert found.missing.epsilon == max(row.epsilon for row in statement.missing_noise) > 0
     assert prices.figures == (
@@ -77,62 +74,43 @@ def test_three_owners_are_promised_something_without_the_noise_of_one() -> None:
     event = replace(EVENT, shares=tuple((name, Fraction(10**12)) for name in names))
     statement = Statement.of([event], Trust(names, names, 1), 1e-5)
     found = Largest.of(statement).missing
-    assert found is not None
     assert found.epsilon == max(row.epsilon for row in statement.missing_noise) < math.inf
     page = str(promise.privacy(statement))
     assert f"It is {words.epsilon(found.epsilon)}, for {found.who}, if 1 owner draws no noise." in page
 
 
 def test_the_sentences_have_the_figures_of_their_theorems(prices: Prices) -> None:
-    exposed = prices.exposed
-    assert exposed is not None
-    assert exposed.rise is not None
-    assert f"at most {words.times(exposed.row.epsilon)} times what it would be" in exposed.conclusion
-    assert "plus 1 in 100,000" in exposed.conclusion
-    assert exposed.odds is not None
-    assert f"at most {words.times(exposed.rise)} times what they were" in exposed.odds
-    assert exposed.rise > exposed.row.epsilon, "odds are not bounded by e^epsilon"
-    by_analyst = prices.rows[0]
-    assert "that one person is in the tables" in (by_analyst.odds or "")
-    assert "had been left out" in by_analyst.conclusion
-    for text in (exposed.conclusion, exposed.odds):
-        assert "safe" not in text
-        assert "anonym" not in text
+    found, by_analyst = prices.exposed, prices.rows[0]
+    shows(found.conclusion, f"at most {words.times(found.row.epsilon)} times what it would be", "plus 1 in 100,000")
+    shows(found.odds, f"at most {words.times(found.rise)} times what they were")
+    assert found.rise > found.row.epsilon, "odds are not bounded by e^epsilon"
+    shows(by_analyst.odds or "", "that one person is in the tables")
+    shows(by_analyst.conclusion, "had been left out")
+    hides(found.conclusion + found.odds, "safe", "anonym")
 
 
 def test_where_nothing_is_promised_the_reason_is_said(prices: Prices) -> None:
     together = next(price for price in prices.rows if price.row.observer.label == "bank+shop")
-    assert not together.promised
-    assert together.odds is None
-    assert together.factor == "no limit"
+    assert (together.promised, together.odds, together.factor) == (False, None, "no limit")
     assert together.conclusion.startswith("Nothing is promised against bank and shop, if they pool what they see: ")
     exact = Statement.of([NonPrivate("exact answers")], TRUST, 1e-5).to_dict()
     found = Prices.of(exact, odds_of(exact), "bank")
-    assert found.exposed is None
-    assert found.picture is None
-    assert found.unprotected
+    assert (found.exposed, found.picture, bool(found.unprotected)) == (None, None, True)
 
 
 def test_the_picture_says_in_words_what_it_draws(prices: Prices) -> None:
-    exposed, picture = prices.exposed, prices.picture
-    assert exposed is not None
-    assert picture is not None
-    assert exposed.rise is not None
-    at_most = math.ceil(1000 * afterwards(0.5, exposed.rise)) / 10
-    assert f"50 % before, at most {at_most:g} % after" in picture
-    assert 'role="img"' in picture
-    assert "aria-labelledby" in picture
-    assert "style=" not in picture, "the console's policy allows no inline style"
+    at_most = math.ceil(1000 * afterwards(0.5, prices.exposed.rise)) / 10
+    shows(prices.picture or "", f"50 % before, at most {at_most:g} % after", 'role="img"', "aria-labelledby")
+    hides(prices.picture or "", "style=")  # the console's policy allows no inline style
+    bad = "<script>alert(1)</script>"
+    drawn = pictures.surer(1.0, bad)
+    shows(drawn, "&lt;script&gt;")
+    hides(drawn, bad)
 
 
-def test_chances_are_rounded_towards_the_larger() -> None:
-    assert one_in(1e-5) == "1 in 100,000"
-    assert one_in(3e-6) == "1 in 333,333"
-    assert one_in(0.7) == "1 in 1"
-    assert one_in(0.0) == "nothing"
-
-
-def test_what_is_left_is_rounded_down_and_spent_up() -> None:
+def test_chances_are_rounded_towards_the_larger_and_what_is_left_down() -> None:
+    said = [one_in(chance) for chance in (1e-5, 3e-6, 0.7, 0.0)]
+    assert said == ["1 in 100,000", "1 in 333,333", "1 in 1", "nothing"]
     cap = CapLeft.of(
         {"observer": "others", "cap": 3.0, "period": 30, "spent": 1.00001, "after": 2.00001, "at_most": 2.5}
     )
@@ -142,21 +120,12 @@ def test_what_is_left_is_rounded_down_and_spent_up() -> None:
     assert (gone.after_text, gone.left_text, gone.percent, gone.span) == ("no promise", "nothing", 100, "for ever")
 
 
-def test_names_full_of_markup_stay_text_in_pictures() -> None:
-    bad = "<script>alert(1)</script>"
-    drawn = pictures.surer(1.0, bad)
-    assert bad not in drawn
-    assert "&lt;script&gt;" in drawn
-
-
 def test_a_failure_has_a_sentence_an_advice_and_a_code() -> None:
     record = {"status": "failed", "message": "the hub is gone", "exit_code": ConnectError.exit_code}
     found = explained(None, record)
-    assert found is not None
     assert (found.sentence, found.code) == ("the hub is gone", ConnectError.exit_code)
     assert "Doctor" in found.advice
     lost = explained("the machine was lost", {})
-    assert lost is not None
     assert lost.code is None
     assert explained("x", {"exit_code": DataError.exit_code}).advice.startswith("Our table")  # type: ignore[union-attr]
     assert explained(None, {"status": "finished"}) is None

@@ -1,4 +1,4 @@
-"""The pages of a party's console: each against a real office, ledger and table, and with figures of the library."""
+"""The pages of the consoles of a party and of a hub: against a real office, ledger, table and desk."""
 
 from __future__ import annotations
 
@@ -7,26 +7,34 @@ import io
 import json
 import math
 import re
-from datetime import timedelta
 from html import unescape
 from pathlib import Path
+from typing import Any
 
 import pytest
+from markupsafe import escape
 
+from colonnade.console.access import Access
+from colonnade.console.analyst import PAGES as HUB_PAGES
+from colonnade.console.app import make_app
+from colonnade.console.frames import FRAME_POLICY
+from colonnade.console.guard import Guard
+from colonnade.console.hub import HubDesk
 from colonnade.console.pages import history
 from colonnade.console.people import KeyAge
+from colonnade.models import Estimator
 from colonnade.privacy.beliefs import log_odds
 from colonnade.privacy.rows import rounded_up
 from colonnade.report import words
 from colonnade.standing.newcomers import keep
-from colonnade.standing.office import Office
+from colonnade.standing.office import Entry, Office
 from colonnade.standing.words import six_words
 from colonnade.study import book as ledger_text
 from colonnade.tables.survey import survey
 from colonnade.wire import Identity
+from tests.standing.club import Talk
 
-from .kit import ORIGIN, TestClient, signed_in
-from .party_kit import BAD, Bank
+from .kit import BAD, HOST, OURS, Bank, TestClient, csrf, hides, shows, signed_in
 
 
 @pytest.fixture(scope="module")
@@ -41,13 +49,18 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Bank:
 
 
 @pytest.fixture
+def waiting(asked: Bank) -> Entry:
+    (entry,) = asked.office.entries(("waiting",))
+    return entry
+
+
+@pytest.fixture
 def bank(tmp_path: Path) -> Bank:
     return Bank.make(tmp_path / "three")
 
 
-def post(client: TestClient, path: str, **fields: str):
-    token = client.get(path).text.split('name="csrf" value="')[1].split('"')[0]
-    return client.post(path, data={"csrf": token, **fields}, headers={"origin": ORIGIN})
+def post(client: TestClient, path: str, **fields: str) -> int:
+    return client.post(path, data={"csrf": csrf(client, "/inbox"), **fields}, headers=OURS).status_code
 
 
 EMPTY = {
@@ -65,156 +78,126 @@ def test_every_page_of_a_new_party_says_what_to_do_next(bank: Bank) -> None:
     client = signed_in(bank.app())
     for path, sentence in EMPTY.items():
         page = client.get(path)
-        assert page.status_code == 200, path
-        assert sentence in page.text
-        assert page.text.count("<h1>") == 1
-        assert "No agent runs here" in page.text
-        assert BAD not in page.text
+        assert (page.status_code, page.text.count("<h1>")) == (200, 1), path
+        shows(page.text, sentence, "No agent runs here")
+        hides(page.text, BAD)
     assert not bank.config.ledger.exists(), "looking makes no ledger"
 
 
-def test_the_inbox_says_who_asks_what_for_until_when_and_the_price(asked: Bank) -> None:
-    (entry,) = asked.office.entries(("waiting",))
+def test_the_inbox_says_who_asks_what_for_until_when_and_the_price(asked: Bank, waiting: Entry) -> None:
     text = signed_in(asked.app()).get("/inbox").text
-    assert BAD not in text
-    assert "&lt;script&gt;alert(" in text
-    assert f'href="/studies/{entry.id}"' in text
-    assert "ana, on" in text
-    assert "3 days left" in text
-    others = [row for row in asked.study_of(entry).statement.rows if "bank" not in row.observer.names]
+    others = [row for row in asked.study_of(waiting).statement.rows if "bank" not in row.observer.names]
     most = max(row.epsilon for row in others if math.isfinite(row.epsilon))
-    assert f"epsilon {words.epsilon(most)}" in text
+    price = f"epsilon {words.epsilon(most)}"
+    shows(text, "&lt;script&gt;alert(", f'href="/studies/{waiting.id}"', "ana, on", "3 days left", price)
+    hides(text, BAD)
 
 
-def test_the_page_of_a_study_has_the_figures_of_the_library(asked: Bank) -> None:
-    (entry,) = asked.office.entries(("waiting",))
-    study = asked.study_of(entry)
-    page = signed_in(asked.app()).get(f"/studies/{entry.id}").text
-    assert BAD not in page
+def test_the_page_of_a_study_has_the_figures_of_the_library(asked: Bank, waiting: Entry) -> None:
+    study = asked.study_of(waiting)
+    page = signed_in(asked.app()).get(f"/studies/{waiting.id}").text
+    hides(page, BAD)
     text = unescape(page)
     rows = re.findall(r'<tr role="row"[^>]*><th role="rowheader" scope="row">(.*?)</tr>', text, re.DOTALL)
     for row in study.statement.rows:
         (shown,) = [each for each in rows if each.startswith(f"{row.who}<")][:1]
-        assert f"<strong>{words.epsilon(row.epsilon)}</strong>" in shown
         rise = log_odds(study.statement, row.observer)
-        assert ("no limit" if math.isinf(rise) else f">{words.times(rise)} times<") in shown
-        assert row.adjacency.value in shown
-    for assumption in study.statement.assumptions:
-        assert assumption in text
-    for name in study.schemas["bank"].names:
-        assert f">{name}</th>" in text
+        odds = "no limit" if math.isinf(rise) else f">{words.times(rise)} times<"
+        shows(shown, f"<strong>{words.epsilon(row.epsilon)}</strong>", odds, row.adjacency.value)
+    shows(text, *study.statement.assumptions, *(f">{name}</th>" for name in study.schemas["bank"].names))
     for cap in asked.config.foreseen(study, 3):
-        assert words.epsilon(cap.after, 4) in text
-        assert words.epsilon(cap.before.spent, 4) in text
-    assert entry.digest in text
-    assert asked.members.pins["ana"] in text
-    assert "This text is sent to the analyst" in text
-    assert "for ana the row of the coordinator holds" in text
-    assert f'begins with <span class="mono">{entry.digest[:16]}</span>' in text
-    assert "people" in text
+        shows(text, words.epsilon(cap.after, 4), words.epsilon(cap.before.spent, 4))
+    shows(
+        text,
+        waiting.digest,
+        asked.three.members().pins["ana"],
+        "This text is sent to the analyst",
+        "for ana the row of the coordinator holds",
+        f'begins with <span class="mono">{waiting.digest[:16]}</span>',
+        "people",
+    )
 
 
 def test_an_approver_says_yes_to_what_was_shown(bank: Bank) -> None:
     entry = bank.propose()
     client = signed_in(bank.app())
-    path = f"/studies/{entry.id}"
-    assert post(client, path, answer="approve", digits=entry.digest[:16]).status_code == 400
-    assert post(client, path, answer="approve", digits="0" * 16, sure="yes").status_code == 400
+    path, yes = f"/studies/{entry.id}", {"answer": "approve", "digits": entry.digest[:16], "sure": "yes"}
+    assert post(client, path, answer="approve", digits=entry.digest[:16]) == 400
+    assert post(client, path, **yes | {"digits": "0" * 16}) == 400
     assert bank.office.entry(entry.id).state == "waiting"
-    assert post(client, path, answer="approve", digits=entry.digest[:16], sure="yes").status_code == 303
+    assert post(client, path, **yes) == 303
     known = bank.office.entry(entry.id)
     assert (known.state, known.answer_by) == ("approved", "Ada in the console")
-    again = client.post(
-        path, data={"csrf": _token(client), "answer": "approve", "digits": entry.digest[:16], "sure": "yes"},
-        headers={"origin": ORIGIN},
-    )  # fmt: skip
-    assert again.status_code == 409
+    assert post(client, path, **yes) == 409
     assert bank.office.clicks()[0].what == "approve"
-    assert "Waiting for the answer of" in client.get("/running").text
-    assert post(client, path, answer="withdraw", why="changed our mind").status_code == 303
+    shows(client.get("/running").text, "Waiting for the answer of")
+    assert post(client, path, answer="withdraw", why="changed our mind") == 303
     assert bank.office.entry(entry.id).state == "cancelled"
 
 
 def test_a_no_needs_a_reason_and_a_viewer_only_looks(bank: Bank) -> None:
     entry = bank.propose()
     path = f"/studies/{entry.id}"
-    viewer = signed_in(bank.app(), "viewer", "Vic")
+    viewer, client = signed_in(bank.app(), "viewer", "Vic"), signed_in(bank.app())
     text = viewer.get(path).text
-    assert "You may look, but not decide" in text
-    assert 'name="answer"' not in text
-    assert post(viewer, path, answer="approve", digits=entry.digest[:16], sure="yes").status_code == 403
-    client = signed_in(bank.app())
-    assert post(client, path, answer="decline", why="  ").status_code == 400
-    assert post(client, path, answer="dance").status_code == 400
-    assert post(client, path, answer="decline", why=f"no {BAD}").status_code == 303
+    shows(text, "You may look, but not decide")
+    hides(text, 'name="answer"')
+    assert post(viewer, path, answer="approve", digits=entry.digest[:16], sure="yes") == 403
+    assert post(client, path, answer="decline", why="  ") == 400
+    assert post(client, path, answer="dance") == 400
+    assert post(client, path, answer="decline", why=f"no {BAD}") == 303
     known = bank.office.entry(entry.id)
     assert (known.state, known.why) == ("declined", f"no {BAD}")
     text = client.get("/history").text
-    assert BAD not in text
-    assert "no &lt;script&gt;" in text
+    shows(text, "no &lt;script&gt;")
+    hides(text, BAD)
 
 
-def test_a_study_that_is_being_checked_has_its_page(bank: Bank) -> None:
-    entry = bank.receive(BAD)
+def test_a_study_that_is_being_checked_has_its_page_and_one_over_budget_its_sentence(bank: Bank) -> None:
+    checking, refused = bank.receive(), bank.propose(budget="{ analyst = 9.0 }")
     client = signed_in(bank.app())
-    assert "It is being checked" in client.get("/inbox").text
-    page = client.get(f"/studies/{entry.id}")
-    assert page.status_code == 200
-    assert "checking" in page.text
-    assert 'value="approve"' not in page.text
-    assert entry.digest in page.text
+    shows(client.get("/inbox").text, "It is being checked")
+    page = client.get(f"/studies/{checking.id}").text
+    shows(page, "checking", checking.digest)
+    hides(page, 'value="approve"')
     assert client.get("/doctor").status_code == 200
-
-
-def test_a_study_over_budget_is_refused_with_the_sentence(bank: Bank) -> None:
-    entry = bank.propose(change={"analyst = 1.0, coordinator = 1.5, party = 2.0": "analyst = 9.0"})
-    assert entry.state == "refused"
-    client = signed_in(bank.app())
-    for path in (f"/studies/{entry.id}", "/history"):
-        assert "over budget" in client.get(path).text
-    assert 'value="approve"' not in client.get(f"/studies/{entry.id}").text
+    assert refused.state == "refused"
+    for path in (f"/studies/{refused.id}", "/history"):
+        shows(client.get(path).text, "over budget")
+        hides(client.get(path).text, 'value="approve"')
 
 
 def test_what_runs_shows_phases_rounds_bytes_and_who_is_waited_for(bank: Bank) -> None:
     entry = bank.propose(state="approved")
-    lines = [
+    lines: list[dict[str, Any]] = [
         {"presence": {"rounds": 7, "bytes": 1_234_567, "here": ["bank", "coordinator"], "waited_for": [BAD]}},
         {"progress": "products", "done": 3, "total": 12},
     ]
     before = bank.desk.pulse()
-    bank.attempt(entry, lines)
+    bank.attempt(entry, lines=lines)
     text = signed_in(bank.app()).get("/running").text
-    assert BAD not in text
-    for piece in ("3 of 12", "1.2 MB", "bank, coordinator", "Waiting for &lt;script&gt;", "data-live", "<dd>7</dd>"):
-        assert piece in text
+    hides(text, BAD)
+    shows(text, "3 of 12", "1.2 MB", "bank, coordinator", "Waiting for &lt;script&gt;", "data-live", "<dd>7</dd>")
     assert bank.desk.pulse() != before
 
 
 def test_history_has_the_report_in_a_frame_of_its_own_and_says_why_attempts_failed(bank: Bank) -> None:
     entry = bank.propose(state="approved")
-    bank.attempt(entry, [])
-    folder = bank.office.attempts(entry.id)[0].folder
-    (folder / "run.json").write_text(json.dumps({"status": "failed", "exit_code": 22, "message": "clinic is gone"}))
+    failed = {"status": "failed", "exit_code": 22, "message": "clinic is gone"}
+    (bank.attempt(entry) / "run.json").write_text(json.dumps(failed))
     bank.office.end(entry.id, 1, "lost", "clinic was lost")
-    assert bank.office.begin(entry.id, 2, f"{entry.id}.2", 3, timedelta(hours=12))
-    second = bank.office.attempts(entry.id)[1].folder
-    second.mkdir(parents=True)
-    (second / "report.html").write_text(f"<h1>Result</h1>{BAD}")
+    (bank.attempt(entry, 2) / "report.html").write_text(f"<h1>Result</h1>{BAD}")
     bank.office.end(entry.id, 2, "finished", None)
     bank.office.heard(entry.id, {"bank": True}, "done", None)
     client = signed_in(bank.app())
     text = client.get(f"/history?study={entry.id}").text
-    assert "clinic was lost" in text
-    assert "tried again by itself" in text
-    assert "code 22 of docs/reference/errors.md" in text
-    assert f'src="/studies/{entry.id}/report" sandbox' in text
+    frame = f'src="/studies/{entry.id}/report" sandbox'
+    shows(text, "clinic was lost", "tried again by itself", "code 22 of docs/reference/errors.md", frame)
+    hides(text, "Result")
     framed = client.get(f"/studies/{entry.id}/report")
-    assert BAD in framed.text
-    policy = framed.headers["content-security-policy"]
-    assert "sandbox" in policy
-    assert "script-src" not in policy
-    assert "default-src 'none'" in policy
-    assert "Result" not in text
+    shows(framed.text, BAD)
+    shows(framed.headers["content-security-policy"], "sandbox", "default-src 'none'")
+    hides(framed.headers["content-security-policy"], "script-src")
 
 
 def test_history_reads_one_page_and_not_all_that_has_ended(bank: Bank, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,143 +206,239 @@ def test_history_reads_one_page_and_not_all_that_has_ended(bank: Bank, monkeypat
     monkeypatch.setattr(history, "PAGE", 2)
     client, read, entry = signed_in(bank.app()), [], Office._entry
     monkeypatch.setattr(Office, "_entry", lambda self, row: (read.append(row["id"]), entry(self, row))[1])
-    for place, shown in ((1, (4, 3)), (2, (2, 1)), (3, (0,)), (4, ())):
+    for place, shown in ((1, [4, 3]), (2, [2, 1]), (3, [0]), (4, [])):
         text = client.get(f"/history?page={place}").text
-        assert [number for number in (4, 3, 2, 1, 0) if f"number {number}" in text] == list(shown)
+        assert [number for number in (4, 3, 2, 1, 0) if f"number {number}" in text] == shown
     assert len(read) <= 3 + 3 + 1
 
 
-@pytest.mark.parametrize("id", ["..%2f..%2fetc", "0" * 32, "a", "", "%00", BAD])
-def test_studies_that_are_not_there_are_not_found(asked: Bank, id: str) -> None:
+def test_studies_that_are_not_there_are_not_found(asked: Bank) -> None:
     client = signed_in(asked.app())
-    assert client.get(f"/studies/{id}").status_code in (404, 400)
-    assert client.get(f"/studies/{id}/report").status_code in (404, 400)
+    for name in ("..%2f..%2fetc", "0" * 32, "a", "", "%00", BAD):
+        for path in (f"/studies/{name}", f"/studies/{name}/report"):
+            assert client.get(path).status_code in (404, 400), path
 
 
-def test_the_ledger_shows_what_the_library_says(asked: Bank) -> None:
-    client = signed_in(asked.app())
+def test_the_ledger_shows_what_the_library_says_and_leaves_as_a_file(asked: Bank) -> None:
+    client, config = signed_in(asked.app()), asked.config
     text = client.get("/ledger").text
-    config = asked.config
     facts = ledger_text.facts(config.book(), 1e-5, None, config)
     for who, total in facts["totals"].items():
         shown = words.epsilon(math.inf if total is None else total, 4)
-        assert f">{'all others together' if who == 'others' else who}</th>" in text
-        assert shown in text
+        shows(text, f">{'all others together' if who == 'others' else who}</th>", shown)
     for left in config.book().left(config.caps, config.periods):
-        assert f"{left.left:.4f} of {left.epsilon:g}" in text
-        assert rounded_up(left.spent) in text
-    assert facts["head"] in text
-    assert "<svg" in text
-    assert "1 entry in all" in text
-    assert "The ledger is whole" in client.get("/ledger?verify=1").text
-
-
-def test_a_cap_that_was_raised_is_seen_at_once(bank: Bank) -> None:
-    bank.spend(bank.propose())
-    client = signed_in(bank.app())
-    assert "of 3</td>" in client.get("/ledger").text
-    file = bank.folder / "bank" / "party.toml"
-    text = file.read_text()
-    file.write_text("not a party file")
-    assert "of 3</td>" in client.get("/ledger").text
-    file.write_text(text.replace("analyst = 3.0", "analyst = 4.5"))
-    assert "of 4.5</td>" in client.get("/ledger").text
-
-
-def test_the_ledger_leaves_as_a_file(asked: Bank) -> None:
-    client = signed_in(asked.app())
+        shows(text, f"{left.left:.4f} of {left.epsilon:g}", rounded_up(left.spent))
+    shows(text, facts["head"], "<svg", "1 entry in all")
+    shows(client.get("/ledger?verify=1").text, "The ledger is whole")
     for kind in ("csv", "jsonl"):
         found = client.get(f"/ledger/export.{kind}")
-        assert found.text == ledger_text.export(asked.config.book(), kind)[0]
+        assert found.text == ledger_text.export(config.book(), kind)[0]
         assert found.headers["content-disposition"] == f'attachment; filename="ledger.{kind}"'
     assert next(csv.reader(io.StringIO(client.get("/ledger/export.csv").text)))[0] == "change"
     assert client.get("/ledger/export.exe").status_code == 404
     assert asked.office.clicks()[0].what == "exported the ledger"
 
 
-def test_a_ledger_that_was_altered_does_not_verify(bank: Bank) -> None:
+def test_a_cap_that_was_raised_is_seen_at_once_and_a_ledger_that_was_altered_does_not_verify(bank: Bank) -> None:
     book = bank.spend(bank.propose())
-    with open(book.path, "r+b") as file:
-        content = file.read().replace(b"three-organisations", b"three-organisationz")
-        file.seek(0)
-        file.write(content)
-    text = signed_in(bank.app()).get("/ledger?verify=1").text
-    assert "The ledger is whole" not in text
+    client = signed_in(bank.app())
+    shows(client.get("/ledger").text, "of 3</td>")
+    file = bank.three.file("bank")
+    text = file.read_text()
+    file.write_text("not a party file")
+    shows(client.get("/ledger").text, "of 3</td>")
+    file.write_text(text.replace("analyst = 3.0", "analyst = 4.5"))
+    shows(client.get("/ledger?verify=1").text, "of 4.5</td>", "The ledger is whole")
+    before = book.path.read_bytes()
+    with open(book.path, "r+b") as stored:
+        stored.write(before.replace(b"what-we-share", b"what-we-sharf"))
+    assert book.path.read_bytes() != before
+    hides(client.get("/ledger?verify=1").text, "The ledger is whole")
 
 
-def test_our_table_is_counted_as_a_study_reads_it(asked: Bank) -> None:
-    (entry,) = asked.office.entries(("waiting",))
-    study, client = asked.study_of(entry), signed_in(asked.app())
-    page = read_table_page(client, entry.id)
-    found = survey(asked.config.data, study.schemas["bank"], ["person_id"])
-    text = unescape(page)
-    assert f"{found.rows:,} rows of bank.csv" in text
-    for each in found.columns:
-        assert f">{each.name}</th>" in text
-        assert each.says in text
-    assert "<svg" in text
-    assert "nothing on this page is sent" in text
-
-
-def test_a_table_that_does_not_fit_says_so(bank: Bank) -> None:
+def test_our_table_is_counted_as_a_study_reads_it_and_one_that_does_not_fit_says_so(bank: Bank) -> None:
     entry = bank.propose()
+    client = signed_in(bank.app())
+    text = unescape(read_table_page(client, entry.id))
+    found = survey(bank.config.data, bank.study_of(entry).schemas["bank"], ["person_id"])
+    shows(text, f"{found.rows:,} rows of bank.csv", "<svg", "nothing on this page is sent")
+    for each in found.columns:
+        shows(text, f">{each.name}</th>", each.says)
     bank.config.data.write_text("person_id,other\n1,2\n")
-    assert "not there" in read_table_page(signed_in(bank.app()), entry.id)
+    shows(read_table_page(client, entry.id), "not there")
 
 
 def test_people_and_keys(asked: Bank) -> None:
-    text = signed_in(asked.app()).get("/people").text
-    for name, pin in asked.members.pins.items():
-        assert f">{name}" in text
-        assert pin in text
-        assert six_words(pin) in text
-    assert "three &lt;script&gt;" in text
-    assert "this is us" in text
-    key = KeyAge.of(asked.members.certificates["bank"])
-    assert (key.days, "today" in text) == (0, True)
-    assert f"{key.left} more days" in text
-    assert key.advice is None
+    text, members = signed_in(asked.app()).get("/people").text, asked.three.members()
+    for name, pin in members.pins.items():
+        shows(text, f">{name}", pin, six_words(pin))
+    key = KeyAge.of(members.certificates["bank"])
+    assert (key.days, key.advice) == (0, None)
+    shows(text, "three &lt;script&gt;", "this is us", "today", f"{key.left} more days")
 
 
 def test_a_newcomer_is_accepted_by_a_person_who_compared_the_words(bank: Bank) -> None:
-    insurer, other = Identity.create("insurer").certificate, Identity.create("insurer").certificate
-    keep(bank.office.folder, bank.members.with_member(insurer, "party"))
+    insurer, other = (Identity.create("insurer").certificate for _ in range(2))
+    pin, members = insurer.fingerprint, bank.three.members("bank")
+    keep(bank.office.folder, members.with_member(insurer, "party"))
     client = signed_in(bank.app())
-    text = client.get("/people").text
-    assert "insurer wants to be known" in text
-    assert six_words(insurer.fingerprint) in text
-    assert post(client, "/people", name="insurer", pin=insurer.fingerprint).status_code == 400
-    assert post(client, "/people", name="insurer", pin=other.fingerprint, compared="yes").status_code == 409
+    shows(client.get("/people").text, "insurer wants to be known", six_words(pin))
+    assert post(client, "/people", name="insurer", pin=pin) == 400
+    assert post(client, "/people", name="insurer", pin=other.fingerprint, compared="yes") == 409
     assert "insurer" not in bank.desk.members().roles
-    assert post(client, "/people", name="insurer", pin=insurer.fingerprint, compared="yes").status_code == 303
-    assert bank.desk.members().pins["insurer"] == insurer.fingerprint
-    assert "wants to be known" not in client.get("/people").text
+    assert post(client, "/people", name="insurer", pin=pin, compared="yes") == 303
+    assert bank.desk.members().pins["insurer"] == pin
+    hides(client.get("/people").text, "wants to be known")
     assert bank.office.clicks()[0].what == "accepted a member"
-    keep(bank.office.folder, bank.members.with_member(other, "party"))
+    keep(bank.office.folder, members.with_member(other, "party"))
     text = client.get("/people").text
-    assert "insurer has another key at the hub" in text
-    assert "Accept insurer" not in text
+    shows(text, "insurer has another key at the hub")
+    hides(text, "Accept insurer")
 
 
-def test_doctor_says_what_the_command_says(asked: Bank) -> None:
-    (entry,) = asked.office.entries(("waiting",))
+def test_doctor_says_what_the_command_says(asked: Bank, waiting: Entry) -> None:
     client = signed_in(asked.app())
-    alone = client.get("/doctor?run=1").text
-    assert "This party alone" in alone
-    assert ">key</th>" in alone
-    text = unescape(client.get(f"/doctor?run=1&study={entry.id}").text)
-    for check in asked.desk.checks(entry):
-        assert f">{check.what}</th>" in text
-        if check.what not in ("clock", "ledger"):
-            assert check.detail in text
+    shows(client.get("/doctor?run=1").text, "This party alone", ">key</th>")
+    text = unescape(client.get(f"/doctor?run=1&study={waiting.id}").text)
+    for check in asked.desk.checks(waiting):
+        shows(text, f">{check.what}</th>", *(() if check.what in ("clock", "ledger") else (check.detail,)))
 
 
-def read_table_page(client: TestClient, id: str) -> str:
-    """The page of the table, once the table was read."""
-    while "refresh" in (page := client.get(f"/table?study={id}")).headers:
+def read_table_page(client: TestClient, study: str) -> str:
+    while "refresh" in (page := client.get(f"/table?study={study}")).headers:
         pass
     return page.text
 
 
-def _token(client: TestClient) -> str:
-    return client.get("/inbox").text.split('name="csrf" value="')[1].split('"')[0]
+# --- the hub: members, proposals with their answers, results side by side, and who may see which
+
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "models"
+IMAGE = "<img src=x onerror=alert(1)>"
+
+
+class Hub:
+    """A hub's console over a real desk, with members who speak to it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.talk = Talk(folder)
+        self.desk = HubDesk(self.talk.desk, folder / "results", lambda: ("bank",))
+        self.app: Guard = make_app(self.desk, Access(folder / "console", (HOST,)), HUB_PAGES)
+        self.results = folder / "results"
+
+    def done(self, model: str = "pca.json", purpose: str = "to test") -> str:
+        study = self.talk.agreed(name=purpose)
+        self.talk.outcomes(study, "finished")
+        folder = self.results / study
+        folder.mkdir(parents=True)
+        text = (FIXTURES / model).read_text()
+        (folder / "model.json").write_text(text)
+        (folder / "privacy.json").write_text(json.dumps(json.loads(text)["privacy"]))
+        (folder / "report.html").write_text("<!DOCTYPE html><title>r</title><script>alert(1)</script>")
+        return study
+
+    def person(self, name: str) -> TestClient:
+        return signed_in(self.app, "viewer", name)
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Hub:
+    return Hub(tmp_path)
+
+
+def test_empty_pages_say_what_comes_next_and_members_are_shown_with_their_keys(hub: Hub) -> None:
+    client = signed_in(hub.app)
+    assert client.get("/").headers["location"] == "/proposals"
+    shows(client.get("/proposals").text, "colonnade propose")
+    shows(client.get("/results").text, "No study is done yet")
+    text = client.get("/members").text
+    for name, pin in hub.talk.club.members.pins.items():
+        shows(text, f'<th role="rowheader" scope="row">{name}</th>', pin)
+    assert (text.count(">here<"), text.count(">away<")) == (2, 3), "the hub and the bank are here"
+
+
+def test_answers_are_shown_as_they_come(hub: Hub) -> None:
+    before = hub.desk.pulse()
+    study = hub.talk.propose(name=IMAGE)
+    assert hub.desk.pulse() != before
+    hub.talk.answer(study, "bank")
+    hub.talk.answer(study, "shop", yes=False, why=IMAGE)
+    client = signed_in(hub.app, "viewer", IMAGE)
+    page = client.get(f"/proposals/{study}").text
+    shows(page, ">yes<", ">no<", ">not yet<", ">declined<")
+    for text in (page, client.get("/proposals").text):
+        shows(text, "&lt;img src=x onerror=alert(1)&gt;")
+        hides(text, "<img")
+    log = client.get("/log").text
+    shows(log, "signed in")
+    hides(log, "<img")
+    assert hub.desk.clicks(IMAGE, 1)[0].who == IMAGE
+
+
+def test_a_result_is_shown_with_its_report_in_a_frame(hub: Hub) -> None:
+    study = hub.done()
+    client = signed_in(hub.app)
+    page = client.get(f"/proposals/{study}").text
+    shows(page, *(line.strip() for line in Estimator.load(FIXTURES / "pca.json").summary()))
+    shows(page, f'<iframe class="report" sandbox src="/proposals/{study}/report"')
+    headers = client.get(f"/proposals/{study}/report").headers
+    assert (headers["content-security-policy"], headers["x-frame-options"]) == (FRAME_POLICY, "SAMEORIGIN")
+    hides(FRAME_POLICY, "script")
+
+
+def test_results_stand_side_by_side(hub: Hub) -> None:
+    first, second = hub.done(), hub.done("linear.json", purpose="another")
+    client = signed_in(hub.app)
+    page = client.get(f"/results?id={first}&id={second}").text
+    assert page.count(" checked>") == 2
+    for model in ("pca.json", "linear.json"):
+        for row in json.loads((FIXTURES / model).read_text())["privacy"]["rows"]:
+            if row["epsilon"] is not None:
+                shows(page, escape(f"{rounded_up(row['epsilon'])} (delta {row['delta']:g}; {row['adjacency']})"))
+    assert client.get("/results?id=../../etc&id=%00").text.count(" checked>") == 0
+
+
+def test_a_member_sees_what_concerns_it_and_is_told_no_counts_and_no_clicks_of_others(hub: Hub) -> None:
+    study = hub.talk.propose("bank", "shop")
+    people = {name: hub.person(name) for name in ("ana", "clinic", "Olga of the hub")}
+    concerned = {"ana": True, "clinic": False, "Olga of the hub": True}
+    for path, piece in (("/proposals", study), ("/members", "0 running, 1 waiting")):
+        assert {name: piece in client.get(path).text for name, client in people.items()} == concerned
+    hidden, unknown = (people["clinic"].get(f"/proposals/{each}") for each in (study, "0" * 32))
+    assert (hidden.status_code, hidden.text) == (409, unknown.text), "so that nobody learns what others propose"
+    shows(hidden.text, "the hub knows no proposal")
+    read = {name: {click.who for click in hub.desk.clicks(name)} for name in people}
+    assert read == {"ana": {"ana"}, "clinic": {"clinic"}, "Olga of the hub": set(people)}
+    for name in ("ana", "clinic"):
+        text = people[name].get("/log").text
+        shows(text, "signed in")
+        hides(text, "Olga")
+
+
+def test_the_report_is_for_parties_and_the_people_of_the_hub(hub: Hub) -> None:
+    study = hub.done()
+    for person, code in (("bank", 200), ("Olga of the hub", 200), ("ana", 409)):
+        client = hub.person(person)
+        page = client.get(f"/proposals/{study}").text
+        assert (f"/proposals/{study}/report" in page) == (code == 200), person
+        shows(page, Estimator.load(FIXTURES / "pca.json").summary()[0].strip())
+        assert client.get(f"/proposals/{study}/report").status_code == code, person
+
+
+def test_ids_lead_to_no_file(hub: Hub) -> None:
+    client = signed_in(hub.app)
+    for name in ("..%2f..%2fetc", "%00", "' or 1=1", "x" * 5000, IMAGE.replace("/", "")):
+        for path in (f"/proposals/{name}", f"/proposals/{name}/report"):
+            answer = client.get(path)
+            assert answer.status_code in (404, 409)
+            hides(answer.text, "<img")
+
+
+def test_a_result_that_is_damaged_is_said_so(hub: Hub) -> None:
+    study = hub.done()
+    (hub.results / study / "model.json").write_text("{")
+    (hub.results / study / "privacy.json").write_text("[]")
+    (hub.results / study / "report.html").unlink()
+    client = signed_in(hub.app)
+    shows(client.get(f"/proposals/{study}").text, "The model cannot be shown here")
+    statuses = [client.get(path).status_code for path in (f"/proposals/{study}/report", f"/results?id={study}")]
+    assert statuses == [409, 200]

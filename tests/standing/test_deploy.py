@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.standing import HUB, free_port, standing, until
+from tests.support.ports import free_port
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
@@ -67,10 +66,14 @@ def test_units_are_valid_and_hardened(unit):
     assert rated.returncode == 0, rated.stdout[-400:]
 
 
-def test_both_units_run_the_commands_that_there_are():
+def test_units_and_image_run_what_there_is_as_an_ordinary_user():
     told = {unit.stem: unit.read_text() for unit in UNITS}
     assert "bin/colonnade agent party.toml" in told["colonnade-agent"]
     assert "bin/colonnade hub FEDERATION.toml" in told["colonnade-hub"]
+    lines = (DEPLOY / "container" / "Containerfile").read_text().splitlines()
+    copied = [line.split()[1:-1] for line in lines if line.startswith("COPY ") and "--from" not in line]
+    assert all((DEPLOY.parent / name).exists() for names in copied for name in names)
+    assert {"USER 10001", 'ENTRYPOINT ["colonnade"]'} <= set(lines)
 
 
 def test_the_compose_file_runs_a_hub_and_three_parties_without_privileges():
@@ -88,45 +91,18 @@ def test_the_compose_file_runs_a_hub_and_three_parties_without_privileges():
     assert [name for name, service in services.items() if service.get("ports")] == ["hub"]
 
 
-def test_the_health_check_of_the_compose_file_knows_a_hub_that_serves(tmp_path):
-    yaml = pytest.importorskip("yaml")
-    content = yaml.safe_load((DEPLOY / "container" / "compose.yaml").read_text())
-    _, _, flag, script = content["services"]["hub"]["healthcheck"]["test"]
-    port = free_port()
-    check = [sys.executable, flag, script.replace("127.0.0.1:9301", f"127.0.0.1:{port}")]
-
-    def healthy():
-        return not subprocess.run(check, capture_output=True, check=False).returncode
-
-    assert "127.0.0.1:9301" in script
-    assert not healthy(), "nobody serves yet"
-    with standing(tmp_path / "federation", [HUB], small=True, hub=f'health = "127.0.0.1:{port}"\n'):
-        until(healthy, "the hub to be healthy")
-
-
-def test_the_image_copies_files_that_there_are_and_runs_as_an_ordinary_user():
-    lines = (DEPLOY / "container" / "Containerfile").read_text().splitlines()
-    for line in lines:
-        if line.startswith("COPY ") and "--from" not in line:
-            for name in line.split()[1:-1]:
-                assert (DEPLOY.parent / name).exists(), name
-    assert "USER 10001" in lines
-    assert 'ENTRYPOINT ["colonnade"]' in lines
-
-
+@pytest.mark.system
 def test_a_study_runs_as_an_ordinary_user_on_a_read_only_root(tmp_path):
     if os.geteuid() != 0 or not all(map(shutil.which, ("unshare", "setpriv"))):
         pytest.skip("only root can make a read-only root and become another user")
     if subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode:
         pytest.skip("there are no mount namespaces here")
     folder = Path(shutil.copytree(DEPLOY.parent / "examples" / "three-organisations", tmp_path / "example"))
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
     for table in folder.glob("*/*.csv"):  # a few people: what is shown is that it runs
         head, *people = table.read_text().splitlines(keepends=True)
         table.write_text("".join([head, *sorted(people)[:400]]))
     study = folder / "STUDY.toml"
-    study.write_text(re.sub(r"127\.0\.0\.1:[0-9]+", f"127.0.0.1:{port}", study.read_text()))
+    study.write_text(re.sub(r"127\.0\.0\.1:[0-9]+", f"127.0.0.1:{free_port()}", study.read_text()))
     subprocess.run(
         [sys.executable, "-m", "colonnade", "init", "trial", "STUDY.toml"], cwd=folder, check=True, capture_output=True
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import signal
@@ -12,67 +13,54 @@ from typing import Any
 
 import pytest
 
-from colonnade.cli import initialise
 from colonnade.privacy import Ledger
-from colonnade.standing.federation import Members
-from colonnade.standing.line import Line
-from colonnade.standing.proposing import deadline_of, proposal_of
-from colonnade.study.forks import Forks
-from colonnade.wire import Certificate, Identity
-from tests.study.lanes.conftest import Laned
-from tests.study.lanes.recovery import events_of
-from tests.support.organisations import PARTIES, Organisations
-from tests.support.ports import free_port
-from tests.support.standing import descendants
+from tests.support.standing import ALIGNED, BUDGET, HUB, PARTIES, Standing, descendants, standing, until
+from tests.support.studies import scatter
 
 TRIES = 5
-HUB = """
-[hub]
-key = "coordinator/coordinator.key"
-folder = "hub"
-overdue = 20
-studies_per_party = 2
-lanes = 2
-
-[hub.compute]
-workers = 8
+PCA = 'kind = "pca"\nn_components = 1\n'
+TASK = """\
+kind = "polynomial"
+expressions = ["1", "bank.first * shop.second", "bank.first^2"]
+rounding = "nearest"
+gamma = 64
 """
-AGENT = """
-[agent]
-federation = "../FEDERATION.toml"
+OF_HUB = "overdue = 20\nstudies_per_party = 2\nlanes = 2\n\n[hub.compute]\nworkers = 8\n"
+OF_AGENT = """\
 studies_at_once = 2
+
 [network]
 listen = "127.0.0.1:20000-29999"
+
+[compute]
+workers = 2
 """
 
 
-class InLanes(Organisations):
-    """A federation of those who have a study in lanes, which was run at a hub of its own first."""
+class InLanes:
+    """A federation whose studies are in lanes, and what they must come to."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.processes = folder, {}
-        self.laned = Laned(folder, Forks(), rows=120)
-        self.alone = self.released(self.laned.in_processes()["bank"])
-        for name in PARTIES:
-            with open(self.party_file(name), "a") as file:
-                file.write(AGENT)
-        initialise.identity("ana", folder / "ana")
-        roles = {"coordinator": "hub", **dict.fromkeys(PARTIES, "party"), "ana": "analyst"}
-        certificates = {name: Certificate.load(folder / name / f"{name}.crt") for name in roles}
-        self.federation, address = folder / "FEDERATION.toml", f"127.0.0.1:{free_port()}"
-        Members("in lanes", address, certificates, roles, None, self.federation).save(self.federation)  # type: ignore[arg-type]
-        with open(self.federation, "a") as file:
-            file.write(HUB)
+    def __init__(self, three: Standing) -> None:
+        self.three = three
+        text = three.study.read_text().replace(PCA, TASK).replace(BUDGET, "{ analyst = 4.0 }")
+        three.study.write_text(f"{text}{ALIGNED}\n[lanes]\npartitions = 4\n")
+        tables = {}
+        for place, name in enumerate(PARTIES):
+            table = three.of(name) / f"{name}.csv"
+            scatter(table, place)
+            three.change(name, 'tasks = ["pca"]', 'tasks = ["polynomial"]')
+            three.change(name, "{ analyst = 3.0, coordinator = 3.0, party = 3.0 }", "{ analyst = 1000.0 }")
+            with open(table) as file:
+                tables[name] = {row["person_id"]: row for row in csv.DictReader(file)}
+        common = set.intersection(*(set(table) for table in tables.values()))
+        bank, shop = (tables[name] for name in ("bank", "shop"))
+        self.common = len(common)
+        products = sum(float(bank[one]["first"]) * float(shop[one]["second"]) for one in common)
+        self.expected = [self.common, products, sum(float(bank[one]["first"]) ** 2 for one in common)]
 
     def proposed(self, name: str, links: str = "hub") -> str:
         """The study under another name, proposed to all; nobody has to be asked."""
-        path, members, ana = self.folder / f"{name}.toml", self.members, self.folder / "ana" / "ana.key"
-        text = self.laned.file.read_text().replace('name = "trial"', f'name = "{name}"')
-        path.write_text(text.replace("[coordinator]\n", f'[coordinator]\nlinks = "{links}"\n'))
-        self.until(self._listens, "the hub listens")
-        proposal, _ = proposal_of(path, members, "ana", "to know", deadline_of("1h"))
-        with Line(members, Identity.load(ana, ana.with_suffix(".crt"))) as line:
-            return str(line.propose(proposal)["id"])
+        return self.three.propose(self.three.study_named(name, more=f'\n[coordinator]\nlinks = "{links}"\n'))
 
     def held_up(self, name: str, *studies: str) -> tuple[list[str], int, list[int]]:
         """Studies of which the first cannot end, since a worker of a party stands still in a lane.
@@ -85,8 +73,8 @@ class InLanes(Organisations):
             workers = workers_of(head)
             for worker in workers[:1]:
                 os.kill(worker, signal.SIGSTOP)
-            self.until(lambda: self.in_a_lane(name, found[0]) or self.state(name, found[0]) == "done", "lanes")  # noqa: B023
-            if len(workers) == 2 and self.state(name, found[0]) == "running":
+            until(lambda found=found: self.runs_or_is_done(name, found[0]), "lanes")
+            if len(workers) == 2 and self.three.state(name, found[0]) == "running":
                 return found, head, workers
             for study in found:
                 self.done(study)
@@ -94,140 +82,134 @@ class InLanes(Organisations):
 
     def head(self, name: str, study: str) -> int:
         """The process of a party's first attempt, once all its workers are there."""
-        folder = self.folder / name / "agent" / "studies" / study / "attempts" / "1"
-        self.until(
-            lambda: any(line["what"] == "all workers ready" for line in events_of(folder)), "workers", pause=0.02
-        )
-        return int((folder / "alive").read_text())
+        until(lambda: self.three.happened(name, study, "all workers ready"), "workers")
+        return int((self.three.of(name) / "agent" / "studies" / study / "attempts" / "1" / "alive").read_text())
 
-    def in_a_lane(self, name: str, study: str) -> bool:
+    def runs_or_is_done(self, name: str, study: str) -> bool:
         """Whether a party's worker has done a lane; then each of its workers has had one."""
-        progress = self.office(name).progress(study)
-        return progress is not None and progress.phase == "lanes" and progress.done > 0
+        progress = self.three.office(name).progress(study)
+        in_a_lane = progress is not None and progress.phase == "lanes" and progress.done > 0
+        return in_a_lane or self.three.state(name, study) == "done"
 
     def done(self, study: str, attempt: int = 1) -> dict[str, dict[str, Any]]:
         """What everybody recorded of a study that has ended well, with the result that it must have."""
-        places = {"coordinator": self.folder / "hub" / "attempts" / study / str(attempt)}
+        places = {HUB: self.three.of(HUB) / "hub" / "attempts" / study / str(attempt)}
+        self.three.wait_all(study, "done")
         for name in PARTIES:
-            self.until_state(name, study, "done")
-            places[name] = self.office(name).attempts(study)[attempt - 1].folder
-        self.until(lambda: all((place / "run.json").exists() for place in places.values()), "all have a record")
-        assert self.laned.values(places)
-        for ours, alone, most in zip(self.released(places["bank"]), self.alone, self.noise, strict=True):
-            assert abs(ours - alone) < most
-        return self.laned.facts(places)
+            places[name] = self.three.office(name).attempts(study)[attempt - 1].folder
+        until(lambda: all((place / "run.json").exists() for place in places.values()), "all have a record")
+        learned = [json.loads((place / "model.json").read_text())["learned"] for place in places.values()]
+        assert all(each["values"] == learned[0]["values"] for each in learned)
+        rounding = self.common / 64
+        for value, expected, deviation in zip(
+            learned[0]["values"], self.expected, learned[0]["deviations"], strict=True
+        ):
+            assert abs(value - expected) < 6 * deviation + rounding
+        return {name: json.loads((place / "run.json").read_text()) for name, place in places.items()}
 
-    def released(self, place: Path) -> list[float]:
-        """What a run has released, and the most by which two runs differ for their noise."""
-        learned = json.loads((place / "model.json").read_text())["learned"]
-        self.noise = [12 * deviation for deviation in learned["deviations"]]
-        return list(learned["values"])
+    def paid(self, study: str, *states: str) -> None:
+        """Wait until every ledger has these entries of a study: one an attempt."""
+        for name in PARTIES:
+            book, digest = Ledger(self.three.of(name) / "ledger.sqlite"), self.three.office(name).entry(study).digest
+            until(
+                lambda book=book, digest=digest: states == tuple(e.state for e in book.entries() if e.digest == digest),
+                f"{name} to have {states}",
+            )
 
-    def entries(self, name: str, *studies: str) -> list[str]:
-        """How the ledger's entries of these studies stand."""
-        digests = {self.office(name).entry(study).digest for study in studies}
-        return [
-            entry.state for entry in Ledger(self.folder / name / "ledger.sqlite").entries() if entry.digest in digests
-        ]
+    def left_behind(self) -> list[Path]:
+        return [*self.three.folder.rglob("*colonnade-spool*"), *self.three.folder.rglob("run-*.arrow")]
 
 
 def workers_of(head: int) -> list[int]:
     """The processes of a head's workers, below the one that forks them."""
-    below = descendants(head)
-    return [pid for pid in below if parent_of(pid) in below]
+    return [pid for forks in descendants(head) for pid in descendants(forks)]
 
 
-def parent_of(pid: int) -> int:
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    except OSError:
-        return 0
-
-
-def runs(pid: int) -> bool:
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    return False
+def gone(*pids: int) -> bool:
+    alive = []
+    for pid in pids:
+        with suppress(OSError):
+            alive.append(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z")
+    return not any(alive)
 
 
 @pytest.fixture(scope="module")
-def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InLanes]:
-    found = InLanes(tmp_path_factory.mktemp("lanes") / "federation")
-    found.start("hub", *PARTIES)
-    yield found
-    found.clean_up()
+def lanes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InLanes]:
+    how = {"approval": "auto-within-budget", "hub": OF_HUB, "agent": OF_AGENT}
+    with standing(tmp_path_factory.mktemp("lanes") / "f", start=(HUB,), **how) as three:
+        found = InLanes(three)
+        three.start(*PARTIES)
+        yield found
 
 
-def test_two_studies_at_once_and_a_worker_that_is_killed(three: InLanes) -> None:
-    (first, second), _, (victim, _) = three.held_up("shop", "first", "second")
-    three.until(lambda: three.in_a_lane("shop", second) or three.state("shop", second) == "done", "the other runs")
-    assert three.state("shop", first) == "running"
+@pytest.mark.system
+def test_two_studies_at_once_and_a_worker_that_is_killed(lanes: InLanes) -> None:
+    (first, second), _, (victim, _) = lanes.held_up("shop", "first", "second")
+    until(lambda: lanes.runs_or_is_done("shop", second), "the other runs")
+    assert lanes.three.state("shop", first) == "running"
     with suppress(ProcessLookupError):  # on a slow machine its head may have lost patience with it
         os.kill(victim, signal.SIGKILL)
-    facts = three.done(first)
-    for name, found in facts.items():
-        lanes = found["lanes"]
-        assert (lanes["partitions"], lanes["done"], lanes["workers"]) == (4, 4, 2), name  # the hub has two lanes for it
-        assert lanes["attempts"] > 4, name
+    for name, found in lanes.done(first).items():
+        said = found["lanes"]
+        assert (said["partitions"], said["done"], said["workers"]) == (4, 4, 2), name  # the hub has two lanes for it
+        assert said["attempts"] > 4, name
         assert (found["room"], found["attempt"]) == (f"{first}.1", 1)
-        assert bool(lanes["replaced_workers"]) == (name == "shop")
-        assert found["alignment"]["matched"] == three.laned.common
-    assert {found["lanes"]["done"] for found in three.done(second).values()} == {4}
-    for name in PARTIES:
-        three.until(lambda name=name: three.entries(name, first, second) == ["committed"] * 2, "one entry an attempt")
-    three.until(lambda: not three.laned.left_behind(), "no table is left")
+        assert bool(said["replaced_workers"]) == (name == "shop")
+        assert found["alignment"]["matched"] == lanes.common
+    assert {found["lanes"]["done"] for found in lanes.done(second).values()} == {4}
+    lanes.paid(first, "committed")
+    lanes.paid(second, "committed")
+    until(lambda: not lanes.left_behind(), "no table is left")
 
 
-def test_a_head_that_is_killed_takes_its_workers_along_and_the_next_attempt_is_exact(three: InLanes) -> None:
-    (study,), head, workers = three.held_up("bank", "third")
-    (left,) = (three.folder / "bank").glob(".colonnade-spool.*")
+@pytest.mark.system
+def test_a_head_that_is_killed_takes_its_workers_along_and_the_next_attempt_is_exact(lanes: InLanes) -> None:
+    (study,), head, workers = lanes.held_up("bank", "third")
+    (left,) = lanes.three.of("bank").glob(".colonnade-spool.*")
     os.kill(head, signal.SIGKILL)
     os.kill(workers[0], signal.SIGCONT)
-    three.until(lambda: not any(map(runs, workers)), "its workers end with it")
-    three.until(lambda: not left.exists(), "the agent removes the table that it left")
-    facts = three.done(study, attempt=2)
-    assert {found["lanes"]["attempts"] for found in facts.values()} == {4}
-    assert {found["room"] for found in facts.values()} == {f"{study}.2"}
-    for name in PARTIES:
-        three.until(lambda name=name: three.entries(name, study) == ["sent", "committed"], "one entry an attempt")
-    assert not three.laned.left_behind()
+    until(lambda: gone(*workers), "its workers end with it")
+    until(lambda: not left.exists(), "the agent removes the table that it left")
+    facts = lanes.done(study, attempt=2)
+    assert {(found["lanes"]["attempts"], found["room"]) for found in facts.values()} == {(4, f"{study}.2")}
+    lanes.paid(study, "sent", "committed")
+    assert not lanes.left_behind()
 
 
-def test_workers_connect_to_each_other_where_the_study_says_so(three: InLanes) -> None:
-    facts = three.done(three.proposed("linked", "direct"))
+@pytest.mark.system
+def test_workers_connect_to_each_other_where_the_study_says_so(lanes: InLanes) -> None:
+    facts = lanes.done(lanes.proposed("linked", "direct"))
     for name in PARTIES:
         ways = facts[name]["lanes"]["links"]
-        assert ways.keys() == {*PARTIES, "coordinator"} - {name}
+        assert ways.keys() == {*PARTIES, HUB} - {name}
         assert all(way["direct_sent"] > 0 for way in ways.values())  # perhaps not in every lane
 
 
 @pytest.mark.slow
-def test_a_hub_that_is_killed_takes_its_coordinator_along_and_the_next_attempt_is_exact(three: InLanes) -> None:
-    (study,), _, workers = three.held_up("shop", "hub dies")
-    heads = {name: three.head(name, study) for name in PARTIES}
-    parties = [*heads.values(), *(worker for head in heads.values() for worker in workers_of(head))]
-    coordinator = descendants(three.processes["hub"].pid)
+def test_a_hub_that_is_killed_takes_its_coordinator_along_and_the_next_attempt_is_exact(lanes: InLanes) -> None:
+    (study,), _, workers = lanes.held_up("shop", "hub dies")
+    heads = [lanes.head(name, study) for name in PARTIES]
+    parties = [*heads, *(worker for head in heads for worker in workers_of(head))]
+    coordinator = lanes.three.children(HUB)
     assert len(coordinator) > 2  # its head, and two workers
-    three.kill("hub")
+    lanes.three.kill(HUB)
     with suppress(ProcessLookupError):  # on a slow machine its head may have lost patience with it
         os.kill(workers[0], signal.SIGCONT)
-    three.until(lambda: not any(map(runs, coordinator)), "nothing is left of the hub")
-    three.start("hub")
-    three.until(lambda: not any(map(runs, parties)), "the attempt ends at the parties too")
-    facts = three.done(study, attempt=2)
+    until(lambda: gone(*coordinator), "nothing is left of the hub")
+    lanes.three.start(HUB)
+    until(lambda: gone(*parties), "the attempt ends at the parties too")
+    facts = lanes.done(study, attempt=2)
     assert {found["room"] for found in facts.values()} == {f"{study}.2"}
-    for name in PARTIES:
-        three.until(lambda name=name: three.entries(name, study) == ["sent", "committed"], "one entry an attempt")
-    three.until(lambda: not three.laned.left_behind(), "no table is left")
+    lanes.paid(study, "sent", "committed")
+    until(lambda: not lanes.left_behind(), "no table is left")
 
 
 @pytest.mark.slow
-def test_members_that_stop_leave_no_worker(three: InLanes) -> None:
-    (study,), *_ = three.held_up("clinic", "fourth")
-    heads = {name: three.head(name, study) for name in PARTIES}
-    workers = [worker for head in heads.values() for worker in workers_of(head)]
+def test_members_that_stop_leave_no_worker(lanes: InLanes) -> None:
+    (study,), *_ = lanes.held_up("clinic", "fourth")
+    heads = [lanes.head(name, study) for name in PARTIES]
+    workers = [worker for head in heads for worker in workers_of(head)]
     assert len(workers) == 6
-    for name in (*PARTIES, "hub"):
-        assert three.end(name) == 0
-    three.until(lambda: not any(map(runs, [*heads.values(), *workers])), "all processes end")
-    assert not three.laned.left_behind()
+    lanes.three.stop(*PARTIES, HUB)
+    until(lambda: gone(*heads, *workers), "all processes end")
+    assert not lanes.left_behind()

@@ -1,4 +1,4 @@
-"""A standing federation as real processes: a hub, three agents and an analyst, each in a folder of its own.
+"""A standing federation: a hub, three agents and an analyst, each in a folder of its own; their files, and processes.
 
 Nothing here waits for seconds to pass: whoever waits looks at a state until it is there. The limit of :func:`until` is
 only for a federation that is stuck.
@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,10 +25,13 @@ import numpy as np
 from colonnade.cli.console import whose
 from colonnade.console.serve import access_of, read_address, sign_in_address
 from colonnade.errors import ConnectError
+from colonnade.privacy import Ledger
 from colonnade.standing.federation import Members
 from colonnade.standing.line import Line
 from colonnade.standing.office import Entry, Office
+from colonnade.standing.proposal import Proposal
 from colonnade.standing.proposing import deadline_of, proposal_of
+from colonnade.study import PartyConfig
 from colonnade.study.console_part import Role
 from colonnade.wire import Identity
 from tests.support.ports import free_port
@@ -39,19 +42,18 @@ PARTIES = ("bank", "shop", "clinic")
 HUB, ANALYST = "coordinator", "ana"
 ROLES = {HUB: "hub", **dict.fromkeys(PARTIES, "party"), ANALYST: "analyst"}
 STUCK_SECONDS = 300.0
+BUDGET = "{ analyst = 0.5, coordinator = 0.5, party = 1.0 }"
+ALIGNED = '\n[align]\non = "person_id"\n'
 _PATH = os.pathsep.join(path for path in sys.path if path)
-_LOG = "process.log"
 
 
-def until(look: Callable[[], Found | None], what: str, seconds: float = STUCK_SECONDS) -> Found:
+def until(look: Callable[[], Found | None], what: str = "it", seconds: float = STUCK_SECONDS) -> Found:
     """Look until there is something; an error that says what was waited for, if there never is."""
     end = time.monotonic() + seconds
-    while True:
-        if found := look():
-            return found
-        if time.monotonic() > end:
-            raise AssertionError(f"{what}: nothing after {seconds:.0f} s")
-        time.sleep(0.05)
+    while not (found := look()):
+        assert time.monotonic() < end, f"{what}: nothing after {seconds:.0f} s"
+        time.sleep(0.02)
+    return found
 
 
 @dataclass
@@ -65,48 +67,48 @@ class Standing:
     # --- files
 
     def of(self, name: str) -> Path:
-        """The folder of a member."""
         return self.folder / name
 
     def file(self, name: str) -> Path:
-        """What a member's process is started with."""
         return self.of(name) / ("FEDERATION.toml" if name in (HUB, ANALYST) else "party.toml")
 
     @property
     def study(self) -> Path:
-        """The analyst's study."""
         return self.of(ANALYST) / "STUDY.toml"
 
     def key(self, name: str) -> Path:
-        """A member's key."""
         return self.of(name) / f"{name}.key"
+
+    def identity(self, name: str = ANALYST) -> Identity:
+        return Identity.load(self.key(name), self.key(name).with_suffix(".crt"))
 
     def members(self, name: str = ANALYST) -> Members:
         """The federation as a member knows it."""
         return Members.load(self.of(name) / "FEDERATION.toml")
 
+    def config(self, party: str) -> PartyConfig:
+        return PartyConfig.load(self.file(party))
+
     def office(self, party: str) -> Office:
-        """The store of a party's agent."""
         return Office.open(self.of(party) / "agent")
 
-    def ledger(self, party: str) -> Path:
-        """A party's ledger."""
-        return self.of(party) / "ledger.sqlite"
+    def ledger(self, party: str) -> list[str]:
+        """The states of the entries in a party's ledger."""
+        path = self.of(party) / "ledger.sqlite"
+        return [entry.state for entry in Ledger(path).entries()] if path.exists() else []
 
-    def table(self, party: str) -> Path:
-        """A party's table."""
-        return self.of(party) / f"{party}.csv"
-
-    def study_named(self, name: str) -> Path:
+    def study_named(self, name: str, *, budget: str = BUDGET, more: str = "") -> Path:
         """The analyst's study under another name: a study of its own, where one that ran would not run again."""
-        text = self.study.read_text(encoding="utf-8")
+        text = self.study.read_text(encoding="utf-8").replace(BUDGET, budget)
         first = next(line for line in text.splitlines() if line.startswith("name = "))
         path = self.study.with_name(f"{name}.toml")
-        path.write_text(text.replace(first, f'name = "{name}"'), encoding="utf-8")
+        path.write_text(text.replace(first, f'name = "{name}"') + more, encoding="utf-8")
         return path
 
+    def proposal(self, study: Path | None = None, purpose: str = "to know", until: str = "1d") -> Proposal:
+        return proposal_of(study or self.study, self.members(), ANALYST, purpose, deadline_of(until))[0]
+
     def change(self, name: str, old: str, new: str) -> None:
-        """Change the file of a party or of the hub, as with an editor."""
         path = self.file(name)
         text = path.read_text(encoding="utf-8")
         assert old in text, (path, old)
@@ -118,120 +120,91 @@ class Standing:
         """Start the processes of these members, or of all but the analyst."""
         for name in names or (HUB, *PARTIES):
             assert name not in self.running, name
-            command = "hub" if name == HUB else "agent"
-            with open(self.of(name) / _LOG, "ab") as log:
+            words = ["hub" if name == HUB else "agent", str(self.file(name))]
+            with open(self.of(name) / "process.log", "ab") as log:
                 self.running[name] = subprocess.Popen(
-                    [sys.executable, "-m", "colonnade", command, str(self.file(name))],
-                    cwd=self.of(name),
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    env=environment(),
-                )
+                    [sys.executable, "-m", "colonnade", *words], cwd=self.of(name), stdin=subprocess.DEVNULL,
+                    stdout=log, stderr=subprocess.STDOUT, env=environment(),
+                )  # fmt: skip
 
     def kill(self, name: str) -> None:
         """End a member's process as a failing machine would."""
-        self._end(name, signal.SIGKILL)
+        self.running[name].kill()
+        self.running.pop(name).wait()
 
     def stop(self, *names: str) -> None:
-        """Ask processes to end, and wait until they have."""
-        for name in names or tuple(self.running):
+        """Ask processes to end, and wait until they have, without a complaint."""
+        for name in names:
             self.running[name].send_signal(signal.SIGTERM)
-        for name in names or tuple(self.running):
-            self._end(name, signal.SIGTERM)
-
-    def _end(self, name: str, how: signal.Signals) -> None:
-        process = self.running.pop(name)
-        if process.poll() is None:
-            process.send_signal(how)
-        try:
-            process.wait(60)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-            raise AssertionError(f"{name} did not end:\n{self.log(name)}") from None
+        for name in names:
+            assert self.running.pop(name).wait(60) == 0, self.log(name)
 
     def children(self, name: str) -> list[int]:
-        """The processes that a member's process has started and that still run."""
         return descendants(self.running[name].pid) if name in self.running else []
 
     def log(self, name: str) -> str:
-        """What a member's process has printed, its last part."""
-        path = self.of(name) / _LOG
-        return path.read_text(encoding="utf-8", errors="replace")[-4000:] if path.exists() else ""
+        path = self.of(name) / "process.log"
+        return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
 
     def check_alive(self) -> None:
         """An error with its words, if a process has ended that nobody ended."""
         for name, process in self.running.items():
-            if process.poll() is not None:
-                raise AssertionError(f"{name} ended with {process.returncode}:\n{self.log(name)}")
+            assert process.poll() is None, f"{name} ended with {process.returncode}:\n{self.log(name)}"
+
+    def hold(self, party: str, id: str) -> int:
+        """Stop a party's process of a first attempt where it stands; it can go on with SIGCONT."""
+        file = self.of(party) / "agent" / "studies" / id / "attempts" / "1" / "alive"
+        pid = int(until(lambda: file.exists() and file.read_text().strip(), f"{party} to run"))
+        os.kill(pid, signal.SIGSTOP)
+        return pid
 
     # --- what people type
 
     def call(self, *words: object, name: str = ANALYST, code: int = 0) -> Any:
         """A command, typed in a member's folder: what its JSON says."""
-        found = subprocess.run(
-            [sys.executable, "-m", "colonnade", *map(str, words), "--json"],
-            cwd=self.of(name),
-            capture_output=True,
-            env=environment(),
-            check=False,
-        )
+        said = [sys.executable, "-m", "colonnade", *map(str, words), "--json"]
+        found = subprocess.run(said, cwd=self.of(name), capture_output=True, env=environment(), check=False)
         assert found.returncode == code, (words, found.returncode, found.stdout.decode(), found.stderr.decode())
         return json.loads(found.stdout or b"null")
 
     def propose(self, study: Path | None = None, *, purpose: str = "to see what the three have in common") -> str:
         """The analyst proposes a study, as the command does; returns the proposal's id."""
-        return until(lambda: self._proposed(study or self.study, purpose), "the hub to take a proposal")
+        proposal = self.proposal(study, purpose)
+        return until(lambda: self._proposed(proposal), "the hub to take a proposal")
 
-    def _proposed(self, study: Path, purpose: str) -> str | None:
-        """The id of a proposal, unless the hub is not there just now."""
-        members = self.members()
-        proposal, _ = proposal_of(study, members, ANALYST, purpose, deadline_of("1d"))
-        try:
-            with Line(members, self.identity) as line:
-                return str(line.propose(proposal)["id"])
-        except ConnectError:
-            return None
+    def _proposed(self, proposal: Proposal) -> str | None:
+        with suppress(ConnectError), Line(self.members(), self.identity()) as line:
+            return str(line.propose(proposal)["id"])
+        return None
 
     def approve(self, id: str) -> None:
-        """Everybody says yes, as the command does."""
         for party in PARTIES:
             self.office(party).approve(id, "pat")
 
     def beyond_the_budget(self, party: str) -> str:
         """A study that this party's check refuses, since its caps are small for a moment; the id of its proposal."""
         cap = next(line for line in self.file(party).read_text("utf-8").splitlines() if line.startswith("epsilon = "))
-        self.change(party, cap, "epsilon = { analyst = 0.01, coordinator = 0.01, party = 0.01 }")
+        little = "epsilon = { analyst = 0.01, coordinator = 0.01, party = 0.01 }"
+        self.change(party, cap, little)
         proposed = self.propose(self.study_named("beyond-the-budget"))
         self.wait(party, proposed, "refused")
-        self.change(party, "epsilon = { analyst = 0.01, coordinator = 0.01, party = 0.01 }", cap)
+        self.change(party, little, cap)
         return proposed
 
     def without_a_table(self, party: str) -> str:
         """A study that fails, because this party's table is away when it runs; the id of its proposal."""
         proposed = self.propose(self.study_named("without-a-table"))
         self.wait_all(proposed, "waiting")
-        away = self.table(party).rename(self.table(party).with_suffix(".away"))
+        table = self.of(party) / f"{party}.csv"
+        away = table.rename(table.with_suffix(".away"))
         self.approve(proposed)
         self.wait_all(proposed, "failed")
-        away.rename(self.table(party))
+        away.rename(table)
         return proposed
 
     def told(self) -> dict[str, Mapping[str, Any]]:
-        """Every proposal as the hub tells the analyst, by its id."""
-        found: dict[str, Mapping[str, Any]] = {}
-        with Line(self.members(), self.identity) as line:
-            serial = 0
-            while studies := (said := line.news(serial, wait=0.0))["studies"]:
-                found |= {study["id"]: study for study in studies}
-                serial = said["serial"]
-        return found
-
-    @property
-    def identity(self) -> Identity:
-        """The analyst's key and certificate."""
-        return Identity.load(self.key(ANALYST), self.key(ANALYST).with_suffix(".crt"))
+        with Line(self.members(), self.identity()) as line:
+            return {study["id"]: study for study in line.studies()}
 
     def link(self, name: str, role: Role = "approver") -> str:
         """A link that signs one person in at the console of a party or of the hub, as `colonnade console` makes it."""
@@ -247,44 +220,36 @@ class Standing:
 
     # --- states
 
-    def entry(self, party: str, id: str) -> Entry | None:
-        """What a party knows of a proposal, if it has it."""
-        return next((entry for entry in self.office(party).entries() if entry.id == id), None)
-
     def state(self, party: str, id: str) -> str | None:
-        """The state of a proposal at a party."""
-        found = self.entry(party, id)
-        return None if found is None else found.state
+        return next((entry.state for entry in self.office(party).entries() if entry.id == id), None)
 
     def wait(self, party: str, id: str, *states: str) -> Entry:
-        """Wait until a proposal is in one of these states at a party."""
-
-        def look() -> Entry | None:
+        def look() -> bool:
             self.check_alive()
-            found = self.entry(party, id)
-            return found if found is not None and found.state in states else None
+            return self.state(party, id) in states
 
         try:
-            return until(look, f"{party}'s {id[:8]} to be {' or '.join(states)}")
+            until(look, f"{party}'s {id[:8]} to be {' or '.join(states)}")
         except AssertionError as error:
             said = {name: self.state(name, id) for name in PARTIES}
-            logs = "\n".join(f"--- {name}\n{self.log(name)}" for name in (HUB, *PARTIES))
+            logs = "\n".join(f"--- {name}\n{self.log(name)[-4000:]}" for name in (HUB, *PARTIES))
             raise AssertionError(f"{error}; now {said}\n{logs}") from None
-
-    def wait_connected(self, id: str) -> None:
-        """Wait until the processes of a study have met at every party, or it is over."""
-        for party in PARTIES:
-            until(lambda party=party: self._connected(party, id), f"{party} to connect in {id[:8]}")
-
-    def _connected(self, party: str, id: str) -> bool:
-        self.check_alive()
-        notes = (attempt.folder / "events.jsonl" for attempt in self.office(party).attempts(id))
-        met = any('"connected"' in note.read_text(encoding="utf-8") for note in notes if note.exists())
-        return met or self.state(party, id) == "done"
+        return self.office(party).entry(id)
 
     def wait_all(self, id: str, *states: str) -> dict[str, Entry]:
         """The same at every party."""
         return {party: self.wait(party, id, *states) for party in PARTIES}
+
+    def happened(self, party: str, id: str, what: str, attempt: int = 1) -> bool:
+        """Whether a party's attempt has noted something."""
+        path = self.of(party) / "agent" / "studies" / id / "attempts" / str(attempt) / "events.jsonl"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return any(f'"what": "{what}"' in line for line in lines)
+
+    def finished(self, id: str) -> list[tuple[str, int]]:
+        """Who holds a result of its own, and of which attempt."""
+        attempts = [(name, attempt) for name in PARTIES for attempt in self.office(name).attempts(id)]
+        return [(name, attempt.number) for name, attempt in attempts if attempt.state == "finished"]
 
 
 def environment() -> dict[str, str]:
@@ -293,15 +258,12 @@ def environment() -> dict[str, str]:
 
 
 def descendants(pid: int) -> list[int]:
-    """The processes below a process, as the system lists them."""
     parents: dict[int, list[int]] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
+        with suppress(OSError):
             fields = path.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if fields[0] != "Z":
-            parents.setdefault(int(fields[1]), []).append(int(path.parent.name))
+            if fields[0] != "Z":
+                parents.setdefault(int(fields[1]), []).append(int(path.parent.name))
     found, below = [], [pid]
     while below:
         below = [child for parent in below for child in parents.get(parent, ())]
@@ -309,7 +271,7 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
-SMALL_STUDY = """
+SMALL_STUDY = f"""
 name = "small"
 
 [task]
@@ -318,8 +280,8 @@ n_components = 1
 rows_at_most = 1000
 
 [budget]
-delta = 1e-6
-epsilon = { analyst = 0.5, coordinator = 0.5, party = 1.0 }
+delta = 1e-5
+epsilon = {BUDGET}
 
 [committee]
 seats = ["bank", "shop", "clinic"]
@@ -363,21 +325,21 @@ def _small(folder: Path, rows: int = 60) -> None:
         cells = np.round(rng.uniform(-1, 1, (rows, 2)), 3)
         lines = ["person_id,first,second", *(f"p{i:04d},{a},{b}" for i, (a, b) in enumerate(cells))]
         (folder / party / f"{party}.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-        text = (EXAMPLE / party / "party.toml").read_text(encoding="utf-8")
-        (folder / party / "party.toml").write_text(text, encoding="utf-8")
+        shutil.copy(EXAMPLE / party / "party.toml", folder / party)
 
 
 def make(
     folder: Path,
     *,
-    small: bool = False,
+    called: str = "three organisations",
+    small: bool = True,
     approval: Mapping[str, str] | str = "ask",
     cap: float = 3.0,
     console: bool = False,
     agent: str = "",
     hub: str = "",
 ) -> Standing:
-    """Write the files of a federation: the example of three organisations, or three small tables."""
+    """Write the files of a federation: three small tables, or the example of three organisations."""
     source = folder / "source"
     if small:
         _small(source)
@@ -387,7 +349,7 @@ def make(
     keys = {name: Identity.create(name) for name in ROLES}
     certificates = {name: key.certificate for name, key in keys.items()}
     address = f"127.0.0.1:{ports[HUB]}"
-    members = Members("three organisations", address, certificates, ROLES, None, folder / "FEDERATION.toml")  # type: ignore[arg-type]
+    members = Members(called, address, certificates, ROLES, None, folder / "FEDERATION.toml")  # type: ignore[arg-type]
     for name, key in keys.items():
         (folder / name).mkdir()
         key.save(folder / name)
@@ -395,8 +357,7 @@ def make(
     with open(folder / HUB / "FEDERATION.toml", "a", encoding="utf-8") as file:
         served = f'console = "127.0.0.1:{ports["hub console"]}"\n' if console else ""
         file.write(f'\n[hub]\nkey = "{HUB}.key"\nfolder = "hub"\n{served}{hub}')
-    study = (source / "STUDY.toml").read_text(encoding="utf-8")
-    (folder / ANALYST / "STUDY.toml").write_text(study, encoding="utf-8")
+    shutil.copy(source / "STUDY.toml", folder / ANALYST)
     shutil.copytree(source / "schemas", folder / ANALYST / "schemas")
     for party in PARTIES:
         for path in (source / party).glob("*.csv"):
@@ -422,9 +383,7 @@ def standing(folder: Path, start: Sequence[str] = (), **how: Any) -> Iterator[St
         yield found
     finally:
         for name in tuple(found.running):
-            for pid in (*found.children(name), found.running[name].pid):
-                try:
+            for pid in found.children(name):
+                with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    continue
-            found.running.pop(name).wait()
+            found.kill(name)

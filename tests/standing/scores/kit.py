@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from colonnade.standing.scores.session import Answering, Asking, Stay, counts_fi
 from colonnade.standing.scores.settings import Standing
 from colonnade.study import PartyConfig, Study
 from colonnade.tables import population
+from tests.support.standing import until
 from tests.support.studies import runnable_text, scatter
 
 ROWS = 400
@@ -104,8 +104,5 @@ def standing_up(place: Place, standing: Standing, clock: Callable | None = None)
         yield questions
 
 
-def until_ready(questions: Questions, seconds: float = 60.0) -> None:
-    ends = time.monotonic() + seconds
-    while not questions.ready:
-        assert time.monotonic() < ends, "the session did not begin"
-        time.sleep(0.02)
+def until_ready(questions: Questions) -> None:
+    until(lambda: questions.ready, "the session to begin")

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 import threading
+from contextlib import suppress
 from datetime import UTC, datetime
 
+import httpx
 import numpy as np
 import pytest
 
 from colonnade.privacy import Ledger, Observer, Repeated
+from colonnade.standing.federation import Members
+from colonnade.standing.scores.allowance import Allowance
 from colonnade.standing.scores.questions import Refused
 from colonnade.standing.scores.settings import Standing
+from colonnade.wire import Certificate
+from tests.support import standing as processes
+from tests.support.ports import free_port
 from tests.support.studies import play
 
 from . import kit
@@ -18,13 +28,9 @@ from . import kit
 NOON = datetime(2031, 5, 6, 12, tzinfo=UTC)
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    return kit.Place.make(tmp_path_factory.mktemp("scores") / "s")
-
-
 @pytest.fixture(autouse=True)
 def _fresh(place):
+    place.allow("shop")
     for name in kit.COLUMNS:
         for path in [*(place.folder / name).glob("ledger.sqlite*"), *(place.folder / name / "agent").glob("*")]:
             path.unlink()
@@ -33,7 +39,6 @@ def _fresh(place):
 def test_answers_are_exactly_those_of_a_study_about_the_same_people(place):
     study = place.study("once")
     want = play(study, place.folder / "runs" / "once")["bank"].joint
-    assert want.probabilities is not None
     with kit.standing_up(place, Standing.of(place.study("standing"), per_person=3)) as questions:
         some = [want.ids[7], "nobody of that name", want.ids[3], want.ids[7]]
         found = questions.ask(some).result(30)
@@ -75,17 +80,6 @@ def test_a_day_is_reserved_before_the_first_answer_and_kept_over_a_restart(place
         assert one_day < Ledger(ledger).spent(Observer.party("bank"), 1e-5) <= 2 * one_day
 
 
-def test_without_budget_everybody_is_refused_and_nothing_is_counted(place):
-    standing = Standing.of(place.study("noisy", kit.NOISY), per_person=3)
-    single = standing.study.statement.epsilon("bank")
-    place.allow("shop", exact="", epsilon=single)  # one question would do, three do not
-    with kit.standing_up(place, standing, lambda: NOON) as questions:
-        first = [*questions._places][:2]
-        assert all(isinstance(one, Refused) for one in questions.ask(first).result(30))
-    assert not Ledger(place.config("shop").ledger).entries()
-    place.allow("shop")
-
-
 def test_requests_that_come_together_are_one_question(place):
     standing = Standing.of(place.study("standing"), per_person=100)
     with kit.standing_up(place, standing, lambda: NOON) as questions:
@@ -99,3 +93,87 @@ def test_requests_that_come_together_are_one_question(place):
     assert [len(one) for one in asked] == [20]
     assert [[row["id"] for row in one] for one in found] == [[one, ids[0]] for one in ids]
     assert threading.active_count() < 50
+
+
+@pytest.mark.system
+def test_a_count_is_on_disk_before_the_process_is_killed(place, tmp_path):
+    """An owner is killed right after it decided about a question: the next process still counts it."""
+    study = place.study("who defaults")
+    script = f"""
+import os, signal
+import numpy as np
+from pathlib import Path
+from colonnade.standing.scores.allowance import Allowance
+from colonnade.standing.scores.settings import Standing
+from colonnade.study import PartyConfig, Study
+config = PartyConfig.load({str(place.config("shop").path)!r})
+allowance = Allowance(Standing.of(Study.load({str(study.path)!r}), 2), config, Path({str(tmp_path / "scores.db")!r}))
+gate = allowance.opened(("anna", "berta"))
+print([gate(np.array([0])).refused.tolist() for _ in range(2)], flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    words = [sys.executable, "-c", script]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=180, check=False)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    assert ended.stdout.strip() == "[[False], [False]]"
+    allowance = Allowance(Standing.of(study, 2), place.config("shop"), tmp_path / "scores.db")
+    gate = allowance.opened(("anna", "berta"))
+    assert [gate(np.array([who])).refused.tolist() for who in (0, 1)] == [[True], [False]]
+    allowance.close()
+    (entry,) = Ledger(place.config("shop").ledger).entries()  # one day, reserved once
+    assert entry.state == "sent"
+
+
+@pytest.mark.slow
+def test_a_federation_of_processes_answers_and_comes_back_after_a_kill(place):
+    study, console = place.study("who defaults"), free_port()
+    roles = {"coordinator": "hub", "bank": "party", "shop": "party"}
+    certificates = {name: Certificate.load(place.key(name).with_suffix(".crt")) for name in roles}
+    path = place.folder / "coordinator" / "FEDERATION.toml"
+    Members("two", f"127.0.0.1:{free_port()}", certificates, roles, None, path).save(path)
+    with open(path, "a") as file:
+        file.write(f'\n[hub]\nkey = "coordinator.key"\nscores = ["../{study.path.name}"]\n')
+    for name in kit.COLUMNS:
+        served = f'console = "127.0.0.1:{console}"\n' if name == "bank" else ""
+        model = f'{{ study = "../{study.path.name}", digest = "{study.digest}", per_person = 2 }}'
+        with open(place.config(name).path, "a") as file:
+            file.write('\n[agent]\nfederation = "../coordinator/FEDERATION.toml"\n')
+            file.write(f"{served}\n[agent.scores]\nmodels = [{model}]\n")
+    two = processes.Standing(place.folder, {})
+
+    def ask(person: str) -> httpx.Response:
+        def answered() -> httpx.Response | None:
+            two.check_alive()
+            with suppress(httpx.TransportError, FileNotFoundError):
+                token = (place.folder / "bank" / "agent" / "scores.token").read_text().strip()
+                answer = httpx.post(
+                    f"http://127.0.0.1:{console}/v1/scores",
+                    json={"ids": [person]},
+                    headers={"authorization": f"Bearer {token}"},
+                    timeout=60,
+                )
+                return [answer] if answer.status_code != 503 else None
+            return None
+
+        return processes.until(answered, "an answer")[0]
+
+    def people(name: str) -> set[str]:
+        lines = (place.folder / "tables" / f"{name}.csv").read_text().splitlines()[1:]
+        return {line.split(",")[0].strip('"') for line in lines}
+
+    person = min(people("bank") & people("shop"))
+    two.start("coordinator", "bank", "shop")
+    try:
+        first = ask(person)
+        assert first.json()["scores"][0]["id"] == person
+        for name, expected in (("shop", 200), ("coordinator", 429)):
+            two.kill(name)
+            two.start(name)
+            again = ask(person)
+            assert (again.status_code, again.json().get("scores", first.json()["scores"])) == (
+                expected, first.json()["scores"],
+            )  # fmt: skip
+        assert ask(person).status_code == 429
+        assert len(Ledger(place.config("shop").ledger).entries()) == 1
+    finally:
+        two.stop(*two.running)

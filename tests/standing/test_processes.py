@@ -1,0 +1,367 @@
+"""Agents, hubs and their children as real processes: killed, held up, watched, and cancelled while they run."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from colonnade.disk import writing
+from colonnade.errors import FederationError, OfficeError
+from colonnade.standing.children import Child, Limits, end_by_force, is_alive, wait_for_end
+from colonnade.standing.line import Line
+from colonnade.standing.outcome import outcome_of
+from colonnade.study.forks import Forks
+from colonnade.study.network import bytes_by_way
+from tests.docs.book import ROOT
+from tests.support.errors import check_said, raises
+from tests.support.ports import free_port
+from tests.support.standing import ALIGNED, HUB, PARTIES, Standing, standing, until
+from tests.support.studies import Trial
+
+TRIES = 5
+PATIENCE = 120.0
+
+# --- child processes
+
+
+@pytest.fixture(scope="module")
+def waiting(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """A coordinator's command that waits for parties which never come."""
+    trial = Trial(tmp_path_factory.mktemp("trial") / "study", 50)
+    key = trial.folder / "coordinator" / "coordinator.key"
+    return ["coordinator", str(trial.file), "--key", str(key), "--pipe", "--while-open", "--out"]
+
+
+def listening(folder: Path) -> bool:
+    path = folder / "events.jsonl"
+    return path.exists() and '"connected"' in path.read_text()
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("how", ["forked", "spawned"])
+def test_a_child_that_is_stopped_says_so_and_one_that_takes_too_long_is_ended(
+    waiting: list[str], tmp_path: Path, how: str
+) -> None:
+    forks, slow = Forks() if how == "forked" else None, tmp_path / "slow"
+    try:
+        child = Child.start([*waiting, str(tmp_path)], tmp_path, Limits(4 * 10**9, 600), forks)
+        until(lambda: listening(tmp_path), "it listens")
+        assert is_alive(tmp_path)
+        with raises(OfficeError, "OF005"):
+            Child.start(["--version"], tmp_path)
+        assert child.stop() == 130
+        assert not is_alive(tmp_path)
+        ended, said = outcome_of(tmp_path, 130)
+        assert ended == "lost"
+        check_said(said, "CO041")
+        slow.mkdir()
+        late = Child.start([*waiting, str(slow)], slow, Limits(seconds=0.5), forks)
+        until(lambda: late.poll() is not None, "it was ended")
+        assert late.overran
+    finally:
+        if forks is not None:
+            forks.close()
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("how", ["None", "Forks()"])
+def test_a_child_ends_when_its_parent_is_killed(waiting: list[str], tmp_path: Path, how: str) -> None:
+    script = f"""
+import time
+from pathlib import Path
+from colonnade.standing.children import Child
+from colonnade.study.forks import Forks
+child = Child.start({[*waiting, str(tmp_path)]!r}, Path({str(tmp_path)!r}), forks={how})
+time.sleep(600)
+"""
+    parent = subprocess.Popen([sys.executable, "-c", script])
+    try:
+        until(lambda: listening(tmp_path), "it listens")
+    finally:
+        parent.kill()
+        parent.wait()
+    assert wait_for_end(tmp_path, PATIENCE)
+    assert outcome_of(tmp_path, None)[0] == "lost"
+
+
+@pytest.mark.system
+def test_a_child_that_does_not_end_is_killed_by_the_next_parent(tmp_path: Path) -> None:
+    """Standard input stays open in this test's hands, as if the child had not noticed that its parent is gone."""
+    holding = f"""
+import fcntl, os, time
+file = open({str(tmp_path / "alive")!r}, "w")
+fcntl.flock(file, fcntl.LOCK_EX)
+file.write(str(os.getpid()))
+file.flush()
+print("held", flush=True)
+time.sleep(600)
+"""
+    with subprocess.Popen([sys.executable, "-c", holding], stdout=subprocess.PIPE) as started:
+        assert started.stdout.readline() == b"held\n"
+        assert is_alive(tmp_path)
+        assert not wait_for_end(tmp_path, 0.1)
+        end_by_force(tmp_path)
+        assert started.wait(timeout=PATIENCE) == -9
+    assert not is_alive(tmp_path)
+
+
+# --- a federation that is watched
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standing]:
+    """A hub with everything for those who watch it; agents are started by tests."""
+    port = free_port()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OTEL_TRACES_EXPORTER", "console")
+        hub = f'health = "127.0.0.1:{port}"\ndial = false\n'
+        folder = tmp_path_factory.mktemp("watched") / "f"
+        with standing(folder, start=(HUB,), console=True, cap=2.0, hub=hub) as found:
+            found.ports["health"] = port
+            for party in ("bank", "shop"):
+                port = free_port()
+                with open(found.file(party), "a", encoding="utf-8") as file:
+                    file.write(f'\n[network]\nlisten = "127.0.0.1:{port}-{port + 9}"\n')
+            yield found
+
+
+def start(found: Standing, *names: str) -> None:
+    found.start(*(name for name in names if name not in found.running))
+
+
+def named(where: str) -> set[str]:
+    """The metrics that the page for operators names for an agent or for a hub, without their labels."""
+    page = (ROOT / "docs" / "how-to" / "operations.md").read_text(encoding="utf-8")
+    found = re.findall(r"^\| (`(?:colonnade|process)_[^|]*) \| ([a-z, ]+) \|", page, re.MULTILINE)
+    rows = [(name.strip("`").partition("{")[0], places.split(", ")) for name, places in found]
+    assert len(rows) == 13
+    return {name.rstrip("*") for name, places in rows if where in places}
+
+
+def samples(found: Standing, name: str) -> dict[str, float]:
+    port = found.ports["hub console" if name == HUB else name]
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+        lines = answer.read().decode().splitlines()
+    told = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    return {name: float(value) for name, value in told}
+
+
+def spans(text: str) -> list[dict[str, object]]:
+    """The spans that a process has printed among other lines, each as an object over several lines."""
+    return [json.loads(block) for block in re.findall(r"^\{$.*?^\}$", text, re.MULTILINE | re.DOTALL)]
+
+
+@pytest.mark.system
+def test_the_health_check_of_the_compose_file_knows_a_hub_that_serves(watched: Standing) -> None:
+    yaml = pytest.importorskip("yaml")
+    content = yaml.safe_load((ROOT / "deploy" / "container" / "compose.yaml").read_text())
+    _, _, flag, script = content["services"]["hub"]["healthcheck"]["test"]
+    assert "127.0.0.1:9301" in script
+
+    def healthy(port: int) -> bool:
+        check = [sys.executable, flag, script.replace("127.0.0.1:9301", f"127.0.0.1:{port}")]
+        return not subprocess.run(check, capture_output=True, check=False).returncode
+
+    assert not healthy(free_port()), "nobody serves there"
+    until(lambda: healthy(watched.ports["health"]), "the hub to be healthy")
+
+
+@pytest.mark.system
+def test_every_metric_of_the_page_has_a_sample_where_it_belongs(watched: Standing) -> None:
+    pytest.importorskip("prometheus_client")
+    pytest.importorskip("opentelemetry.sdk")
+    start(watched, "bank")
+    study = watched.propose()
+    watched.wait("bank", study, "waiting")
+    with Line(watched.members(), watched.identity()) as line, pytest.raises(FederationError):
+        line.result(study)
+    refused = 'colonnade_refused_total{why="question"}'
+    until(lambda: samples(watched, HUB)[refused], "the hub to count a refusal")
+    told = {"hub": samples(watched, HUB), "agent": samples(watched, "bank")}
+    for where, other in (("hub", "agent"), ("agent", "hub")):
+        found, beyond = told[where], named(other) - named(where)
+        assert all(any(sample.startswith(name) for sample in found) for name in named(where)), (sorted(found), where)
+        assert beyond
+        assert not any(sample.startswith(name) for sample in found for name in beyond)
+    expected = {
+        "colonnade_connected": 1,
+        'colonnade_studies{state="waiting"}': 1,
+        'colonnade_studies{state="done"}': 0,
+        "colonnade_assessment_seconds_count": 1,
+        'colonnade_epsilon_left{days="0",observer="analyst"}': 2,
+        'colonnade_sent_bytes_total{way="direct"}': 0,
+    }
+    assert {name: told["agent"][name] for name in expected} == expected
+    assert told["hub"]['colonnade_studies{state="open"}'] == 1
+    assert told["hub"]["colonnade_members_present"] >= 1
+    watched.office("bank").decline(study, "eva", "not now")
+    assert samples(watched, "bank")['colonnade_studies{state="waiting"}'] == 0
+    watched.stop("bank")
+    (check,) = spans(watched.log("bank"))
+    assert check["name"] == "check"
+    assert check["attributes"] == {"colonnade.study": study[:8], "colonnade.state": "waiting"}
+
+
+@pytest.mark.system
+def test_a_check_that_was_killed_is_made_again(watched: Standing) -> None:
+    """A machine that kills the check of a proposal says nothing about the study."""
+    start(watched, "bank")
+    proposed = watched.propose(watched.study_named("killed check"))
+    # One is the server from which others are forked; it is killed too.
+    until(lambda: len(watched.children("bank")) > 1 or watched.state("bank", proposed) == "waiting", "a check")
+    for pid in watched.children("bank"):
+        os.kill(pid, signal.SIGKILL)
+    found = watched.wait("bank", proposed, "waiting", "refused")
+    assert (found.state, (found.assessment or {})["refused"]) == ("waiting", None)
+
+
+@pytest.mark.system
+def test_a_study_whose_participants_connect_to_each_other_is_counted_and_traced(watched: Standing) -> None:
+    """Agents pass on what the study file and their party files say of links."""
+    pytest.importorskip("prometheus_client")
+    pytest.importorskip("opentelemetry.sdk")
+    study = watched.propose(watched.study_named("direct", more='\n[coordinator]\nlinks = "direct"\n'))
+    start(watched, *PARTIES)  # those who were away when it was proposed hear of it now
+    watched.wait_all(study, "waiting")
+    watched.approve(study)
+    watched.wait_all(study, "done")
+    record = watched.office("bank").attempts(study)[0].folder / "run.json"
+    (relayed_by,) = watched.of(HUB).glob(f"hub/attempts/{study}/*/run.json")
+    run, coordinator = (json.loads(path.read_text(encoding="utf-8")) for path in (record, relayed_by))
+    assert {(way["way"], way["why"]) for peer, way in coordinator["links"].items() if peer != "clinic"} == {
+        ("hub", "this participant does not dial, and the other has not dialled")
+    }
+    assert {peer: way["way"] for peer, way in run["links"].items()} == {
+        "shop": "direct", "clinic": "direct", "coordinator": "hub"
+    }  # fmt: skip
+    sent, relayed = bytes_by_way(run)
+    assert sent == run["links"]["shop"]["direct_sent"] + run["links"]["clinic"]["direct_sent"] > 0
+    assert relayed > 0
+    for name in (*PARTIES, HUB):
+        ended = 'colonnade_attempts_total{ended="finished"}'
+        until(lambda name=name, ended=ended: samples(watched, name).get(ended) == 1, f"{name} to count its attempt")
+    until(lambda: samples(watched, HUB)["colonnade_relayed_bytes_total"] > 0, "the hub to count what it carried")
+    left, config = samples(watched, "shop"), watched.config("shop")
+    least = min(cap.left for cap in config.book().left(config.caps) if cap.who == "analyst")
+    assert left['colonnade_epsilon_left{days="0",observer="analyst"}'] == least < 2.0
+    watched.stop("shop")
+    made = spans(watched.log("shop"))
+    by_name = {str(span["name"]): span for span in made}
+    whole = by_name["attempt"]
+    assert (whole["attributes"]["colonnade.status"], whole["attributes"]["colonnade.study"]) == ("finished", study[:8])  # type: ignore[index]
+    inside = {span["parent_id"] for span in made if span["parent_id"] is not None}
+    assert inside == {whole["context"]["span_id"]}  # type: ignore[index]
+    assert "check" in by_name
+
+
+@pytest.mark.system
+def test_an_agent_removes_tables_that_nobody_uses_and_nothing_else(watched: Standing) -> None:
+    bank, kept = watched.of("bank"), watched.folder / "kept"
+    if "bank" in watched.running:
+        watched.stop("bank")
+    left, used, almost = (bank / f".colonnade-spool.{name}.new" for name in ("abcdefgh", "stuvwxyz", "short"))
+    for folder in (left, used, almost, kept):
+        folder.mkdir()
+        (folder / "run-0.arrow").write_bytes(b"rows")
+    (bank / ".colonnade-spool.pointing.new").symlink_to(kept)
+    with writing.locked(used):  # as the head of another attempt does
+        watched.start("bank")
+        until(lambda: not left.exists(), "the table that was left is gone")
+        watched.stop("bank")
+    assert all((folder / "run-0.arrow").exists() for folder in (used, almost, kept))
+
+
+# --- attempts that are lost, and studies that do not run
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standing]:
+    """Two policies say yes by themselves, and the clinic asks."""
+    approval = {"bank": "auto-within-budget", "shop": "auto-within-budget", "clinic": "ask"}
+    with standing(tmp_path_factory.mktemp("three") / "f", approval=approval, cap=30.0) as found:
+        yield found
+
+
+def approved(three: Standing, name: str) -> str:
+    """A study that the clinic has approved too, and that finds its people first."""
+    study = three.propose(three.study_named(name, more=ALIGNED))
+    three.wait("clinic", study, "waiting")
+    three.office("clinic").approve(study, "pat")
+    return study
+
+
+def paid_for(three: Standing, study: str, before: dict[str, int]) -> None:
+    """What left is counted, at every party: an attempt whose first share was noted has an entry that stays."""
+    for name in PARTIES:
+        attempts = three.office(name).attempts(study)
+        noted = sum(three.happened(name, study, "first share", attempt.number) for attempt in attempts)
+        states = three.ledger(name)[before[name] :]
+        assert sum(state in ("sent", "committed") for state in states) >= noted, (name, states, noted)
+        assert states.count("committed") <= 1
+
+
+@pytest.mark.slow
+def test_cancelled_while_it_runs(three: Standing) -> None:
+    before = {name: len(three.ledger(name)) for name in PARTIES}
+    study = approved(three, "cancelled")
+    held = three.hold("shop", study)
+    three.wait("bank", study, "running")
+    three.call("cancel", three.file("bank"), study[:8], "--why", "second thoughts")
+    assert three.state("bank", study) == "cancelled"
+    os.kill(held, signal.SIGCONT)
+    three.wait_all(study, "cancelled")
+    assert (three.told()[study]["state"], three.finished(study)) == ("cancelled", [])
+    assert [len(three.office(name).attempts(study)) for name in PARTIES] == [1, 1, 1], "it is not tried again"
+    paid_for(three, study, before)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("who", ["bank", HUB])
+def test_killed_in_the_middle_and_tried_again(three: Standing, who: str) -> None:
+    """A second attempt by itself: what had left is counted twice, the alignment is used again, there is one result."""
+    for number in range(TRIES):  # a kill may come too late, when the result is there already
+        before = {name: len(three.ledger(name)) for name in PARTIES}
+        study = approved(three, f"{who} dies {number}")
+        until(lambda study=study: three.happened("bank", study, "first share"), "shares leave")
+        three.kill(who)
+        three.start(who)
+        three.wait_all(study, "done")
+        assert three.told()[study]["state"] == "done"
+        holders = three.finished(study)
+        assert len({attempt for _, attempt in holders}) == 1, "one result"
+        paid_for(three, study, before)
+        for name in PARTIES:
+            until(lambda name=name, study=study: three.office(name).report(study), f"{name} has a report")
+        if holders[0][1] == 2:
+            break
+    else:
+        pytest.fail(f"{TRIES} kills came too late")
+    assert three.ledger("bank")[before["bank"] :] == ["sent", "committed"]
+    assert all(three.happened(name, study, "alignment used again", 2) for name in PARTIES)
+
+
+@pytest.mark.slow
+def test_killed_before_anything_left_costs_nothing(three: Standing) -> None:
+    before = {name: len(three.ledger(name)) for name in PARTIES}
+    study = approved(three, "early")
+    held = three.hold("clinic", study)
+    until(lambda: three.happened("bank", study, "connected"), "bank waits for clinic")
+    three.kill("bank")
+    three.start("bank")
+    with suppress(ProcessLookupError):  # the others may have lost patience with it
+        os.kill(held, signal.SIGCONT)
+    three.wait_all(study, "done")
+    paid = {name: three.ledger(name)[before[name] :] for name in PARTIES}
+    assert {states[-1] for states in paid.values()} == {"committed"}
+    assert len(paid["bank"]) > 1
+    assert set(paid["bank"][:-1]) == {"released"}
