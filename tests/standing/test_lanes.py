@@ -19,8 +19,7 @@ from colonnade.standing.line import Line
 from colonnade.standing.proposing import deadline_of, proposal_of
 from colonnade.study.forks import Forks
 from colonnade.wire import Certificate, Identity
-from tests.study.lanes.conftest import Laned
-from tests.study.lanes.recovery import events_of
+from tests.study.lanes.conftest import Laned, events_of
 from tests.support.organisations import PARTIES, Organisations
 from tests.support.ports import free_port
 from tests.support.standing import descendants

@@ -21,7 +21,10 @@ from colonnade.study.forks import Forked, Forks, Process, Wanted, spawned
 from colonnade.versions import own_version
 
 PATIENCE = 120.0
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere every process is started anew")
+pytestmark = [
+    pytest.mark.system,
+    pytest.mark.skipif(sys.platform != "linux", reason="elsewhere every process is started anew"),
+]
 
 # The server itself, whose processes tell about themselves instead of running a command.
 TELLING = """
@@ -56,11 +59,9 @@ def telling() -> Iterator[forks._Server]:
     assert process.returncode == 0
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Forks]:
-    found = Forks()
-    yield found
-    found.close()
+@pytest.fixture(name="server")
+def _server(request: pytest.FixtureRequest) -> Forks:
+    return request.getfixturevalue("forks")
 
 
 def said_by(start: Callable[[Wanted], Process | None], command: list[str], **more: Any) -> tuple[int, str]:

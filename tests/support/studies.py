@@ -70,6 +70,15 @@ def runnable_text(
     return text + ("[pins]\n" + "".join(f'{who} = "{pin}"\n' for who, pin in pins.items()) if pins else "")
 
 
+def edit(path: Path, *changes: tuple[str, str]) -> None:
+    """Replace texts in a file, all of which must be there."""
+    text = path.read_text()
+    for old, new in changes:
+        assert old in text, f"{old!r} is not in {path}"
+        text = text.replace(old, new)
+    path.write_text(text)
+
+
 def check_words(text: str, *words: str) -> None:
     """Fail unless a text holds every one of these words."""
     for word in words:

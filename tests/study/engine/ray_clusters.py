@@ -76,6 +76,11 @@ def plain_environment() -> dict[str, str]:
     return kept | {"PYTHONPATH": path, "GRPC_ENABLE_FORK_SUPPORT": "0", "RAY_USAGE_STATS_ENABLED": "0"}
 
 
+def unguarded(folder: Path) -> dict[str, str]:
+    """Settings of a cluster on loopback that keeps its files in a folder and asks for no token."""
+    return {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": "disabled", "RAY_TMPDIR": str(folder)}
+
+
 def processes_of(folder: str) -> list[int]:
     """Every process of a cluster: its folder stands in its command line, or in that of the process that started it."""
     found = []

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.study.engine.ray_clusters import Wire, serving
+from tests.study.engine.ray_clusters import Wire, serving, unguarded
 from tests.study.engine.test_engines import PATIENCE
 from tests.support.ports import free_port
 
@@ -22,13 +20,6 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="starts clusters as on Linux"),
 ]
 ENGINE_ERROR = 27
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    found = Path(tempfile.mkdtemp(prefix="ray-"))  # a short path, as sockets need it
-    yield found
-    shutil.rmtree(found, ignore_errors=True)
 
 
 def on_cluster(study: Laned, address: str) -> None:
@@ -51,8 +42,7 @@ def test_a_cluster_that_is_not_there(laned: Callable[..., Laned], way: str) -> N
 
 def test_a_cluster_that_goes_away(laned: Callable[..., Laned], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     study = laned(rows=200, partitions=64, join=PATIENCE)
-    settings = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": "disabled", "RAY_TMPDIR": str(folder)}
-    port = free_port()
+    settings, port = unguarded(folder), free_port()
     study.start("coordinator", "shop", "clinic")
     with serving("127.0.0.1", port, settings):
         wire = Wire(port)
