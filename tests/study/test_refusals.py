@@ -10,11 +10,10 @@ from __future__ import annotations
 import io
 import json
 import re
-import shutil
 import sys
 import threading
-import time
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -26,19 +25,18 @@ from colonnade import errors
 from colonnade.cli import initialise
 from colonnade.cli.approve import Question
 from colonnade.privacy import Ledger
-from colonnade.study import PartyConfig, Study, book, run, run_party
+from colonnade.study import Study, book, run_party
 from colonnade.study.doctor import examine
 from colonnade.study.local import folder_of
 from colonnade.tables import Schema
 from colonnade.wire.channel import Channel
 from tests.support.errors import raises
-from tests.support.studies import InThread, outcomes, runnable_text
+from tests.support.studies import Ended, Trial, check_ended, edit, outcomes, runnable_text
 
 ROWS = 30
 PARTIES = ("bank", "shop", "clinic")
 OTHERS = ("coordinator", "shop", "clinic")
 NO_PART = "bank stopped the study: it does not take part in this study; only its own log says why [PE019]"
-STOPPED = dict.fromkeys(OTHERS, (errors.PeerStopped.exit_code, f"colonnade: {NO_PART}\n"))
 
 # The bank's cells are everybody's but the last person's, whose row a test may write otherwise.
 SCHEMA = """\
@@ -67,6 +65,9 @@ ODD = {
     "missing": {"age": ""},
 }
 PCA = 'kind = "pca"\n'
+ASK = ('approval = "auto-within-budget"', 'approval = "ask"')
+FEW_FAILURES = ("# [policy.failures]\n# at_most = 20\n# days = 30", "[policy.failures]\nat_most = 2\ndays = 7")
+UNPINNED = '# schemas = ["DIGEST"] '
 BUDGET = "[budget]\nepsilon = 5.0\n"
 BOTH = '[align]\non = ["id", "work"]\n'
 GLM = f'kind = "glm"\nrows = {ROWS}\nmethod = "gradient"\nbatch = 30\nepochs = 2\nlabel = "bank.'
@@ -80,17 +81,18 @@ LABELS = {
 }
 
 
-class World:
+class World(Trial):
     """Three parties, the bank's table with a last person of one's choice, and the study of a stranger."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.table = folder, folder / "bank" / "bank.csv"
+        self.folder, self.file, self.table = folder, folder / "STUDY.toml", folder / "bank" / "bank.csv"
+        self.parties, self.children, self._planned = PARTIES, {}, {}
         (folder / "schemas").mkdir(parents=True)
         rng = np.random.default_rng(5)
         for name in PARTIES:
             initialise.party(name, folder / name, f"{name}.csv", "id", "auto-within-budget")
-            self.edit(name, 'tasks = ["pca"]', 'tasks = ["pca", "logistic", "glm"]')
-            self.edit(name, "3.0", "3000.0")
+            self.change('tasks = ["pca"]', 'tasks = ["pca", "logistic", "glm"]', name)
+            self.change("3.0", "3000.0", name)
             rows = "".join(f"p{n:03},{value:.3f}\n" for n, value in enumerate(rng.uniform(0, 9, ROWS)))
             (folder / name / f"{name}.csv").write_text("id,spend\n" + rows)
             (folder / "schemas" / f"{name}.toml").write_text('[columns.spend]\ntype = "number"\nlow = 0\nhigh = 9\n')
@@ -107,29 +109,20 @@ class World:
         lines.append(",".join([f"p{ROWS - 1:03}", *(USUAL | cells).values()]))
         self.table.write_text("\n".join(lines) + "\n")
 
-    def edit(self, name: str, old: str, new: str) -> None:
+    def change(self, old: str, new: str, name: str = "bank") -> None:
         """Change a party's own file."""
-        path = self.folder / name / "party.toml"
-        assert old in path.read_text()
-        path.write_text(path.read_text().replace(old, new))
+        edit(self.folder / name / "party.toml", (old, new))
 
-    def ask(self) -> None:
-        self.edit("bank", 'approval = "auto-within-budget"', 'approval = "ask"')
-
-    def limit_failures(self) -> None:
-        unsaid = "# [policy.failures]\n# at_most = 20\n# days = 30"
-        self.edit("bank", unsaid, "[policy.failures]\nat_most = 2\ndays = 7")
-
-    def pin(self, digest: str) -> None:
-        self.edit("bank", '# schemas = ["DIGEST"] ', f'schemas = ["{digest}"] ')
-
-    def study(self, task: str = PCA, excuse: float = 5.0, align: str = "", bank: tuple[str, ...] = (*USUAL,)) -> Study:
+    def written(
+        self, task: str = PCA, excuse: float = 5.0, align: str = "", bank: tuple[str, ...] = (*USUAL,)
+    ) -> Study:
+        """The study as a stranger writes it."""
         columns = {"bank": list(bank), "shop": ["spend"], "clinic": ["spend"]}
-        path = self.folder / "STUDY.toml"
         limits = f"reconnect = 2\nexcuse = {excuse}\n"
-        path.write_text(runnable_text("probe", task, align + BUDGET, columns, limits))
-        initialise.trial(path)
-        found = Study.load(path)
+        self.file.write_text(runnable_text("probe", task, align + BUDGET, columns, limits))
+        initialise.trial(self.file)
+        self._planned.clear()
+        found = self.study()
         assert found.statement.rows  # planned once for all threads
         return found
 
@@ -140,60 +133,28 @@ class World:
             head, *rows = path.read_text().splitlines()
             if "work" not in head:
                 path.write_text("\n".join([f"{head},work", *(f"{row},{value}" for row in rows)]) + "\n")
-        return self.study(excuse=0.1, align=align, bank=("age",))
-
-    @property
-    def config(self) -> PartyConfig:
-        return PartyConfig.load(self.folder / "bank" / "party.toml")
+        return self.written(excuse=0.1, align=align, bank=("age",))
 
     @property
     def digest(self) -> str:
         return Schema.load(self.folder / "schemas" / "bank.toml").digest
 
     def checks(self, study: Study) -> dict:
-        return {check.what: check for check in examine(study.path, self.config.path)}
+        return {check.what: check for check in examine(study.path, self.config().path)}
 
-    def coordinator(self, study: Study) -> InThread:
-        key = self.folder / "coordinator" / "coordinator.key"
-        return InThread(lambda: run.run_coordinator(study, key, self.folder / "run"))
-
-    def ends_with_bank_last(self, study: Study) -> tuple[BaseException | None, dict[str, tuple[int | None, str]]]:
-        """How the bank ends, which joins when all others wait for it, and how they end."""
-        out, error = self.folder / "run", None
-        shutil.rmtree(out, ignore_errors=True)
-        others = {"coordinator": self.coordinator(study)}
-        for name in ("shop", "clinic"):
-            config = PartyConfig.load(self.folder / name / "party.toml")
-            others[name] = InThread(lambda config=config, name=name: run_party(study, config, folder_of(out, name)))
-        until = time.monotonic() + 300
-        while not all("connected" in whats(folder_of(out, name)) for name in others):
-            assert time.monotonic() < until
-            time.sleep(0.01)
-        try:
-            run_party(study, self.config, folder_of(out, "bank"))
-        except BaseException as found:
-            error = found
-        said = {name: other.communicate(timeout=300)[1] for name, other in others.items()}
-        return error, {name: (others[name].returncode, said[name]) for name in others}
-
-    def states(self, name: str) -> list[str]:
-        return [entry.state for entry in Ledger(self.folder / name / "ledger.sqlite").entries()]
+    def refused_by_bank(self) -> Ended:
+        """How the bank ends, which joins when all others wait for it; they see nothing but that it takes no part."""
+        self.start_bank_last(threads=True)
+        ended = self.ends()
+        stopped = Ended(errors.PeerStopped.exit_code, f"colonnade: {NO_PART}\n")
+        assert [ended[name] for name in OTHERS] == [stopped] * 3
+        return ended["bank"]
 
     def checked_table(self) -> dict:
-        """What the bank has written down about its table."""
-        (found,) = [
-            line for line in happened(folder_of(self.folder / "run", "bank")) if line["what"] == "table checked"
-        ]
+        """What the bank has written down about its table in the last run of all."""
+        lines = (folder_of(self.folder / "run", "bank") / "events.jsonl").read_text().splitlines()
+        (found,) = [line for line in map(json.loads, lines) if line["what"] == "table checked"]
         return found
-
-
-def happened(folder: Path) -> list[dict]:
-    path = folder / "events.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
-def whats(folder: Path) -> list[str]:
-    return [line["what"] for line in happened(folder)]
 
 
 def outline(value: object) -> object:
@@ -233,15 +194,17 @@ def seen(monkeypatch):
 
 
 @pytest.fixture
-def world(tmp_path) -> World:
-    return World(tmp_path)
+def world(tmp_path) -> Iterator[World]:
+    found = World(tmp_path)
+    yield found
+    found.clean_up()
 
 
 # --- what nobody sees
 
 
 def test_no_value_of_a_feature_shows(world, seen):
-    study = world.study()
+    study = world.written()
     usual = seen(world, study)
     assert set(usual["ends"].values()) == {"PCA"}
     assert len(usual["messages"]) >= 6
@@ -257,7 +220,7 @@ def test_no_value_of_a_feature_shows(world, seen):
 @pytest.mark.parametrize("name", LABELS)
 def test_no_value_of_a_label_shows(world, seen, name):
     task, cells = LABELS[name]
-    study = world.study(task)
+    study = world.written(task)
     usual = seen(world, study)
     assert not any("stopped" in end for end in usual["ends"].values()), usual["ends"]
     world.person(cells)
@@ -267,24 +230,20 @@ def test_no_value_of_a_label_shows(world, seen, name):
 
 def test_a_party_may_refuse_for_itself_alone_and_tells_nobody_why(world):
     """Two reasons, one that lies in the table and one that does not: the others see the same."""
-    world.edit("bank", '# misfits = "refuse"', 'misfits = "refuse"')
+    world.change('# misfits = "refuse"', 'misfits = "refuse"')
     world.person(ODD["category"])
-    study = world.study()
-    first, seen_first = world.ends_with_bank_last(study)
-    assert isinstance(first, errors.DataError)
-    assert "column 'work', row 30" in str(first)
-    last = whats(folder_of(world.folder / "run", "bank"))[-2:]
+    study = world.written()
+    check_ended({"bank": world.refused_by_bank()}, ["bank"], [errors.DataError], "column 'work', row 30")
+    last = [line["what"] for line in world.happened("bank")][-2:]
     assert last == ["budget released: no share had left", "failed"]
-    assert world.states("bank") == ["released"]
-    world.edit("bank", 'columns = "all"', 'columns = ["age"]')
-    second, seen_second = world.ends_with_bank_last(study)
-    assert isinstance(second, errors.PolicyError)
-    assert seen_first == seen_second == STOPPED
-    assert world.states("shop") == ["released", "released"]
-    hub = world.coordinator(study)  # and before the others come it says the same
+    world.check_states("released")
+    world.change('columns = "all"', 'columns = ["age"]')
+    check_ended({"bank": world.refused_by_bank()}, ["bank"], [errors.PolicyError])
+    world.check_states("released", "released", names=["shop"])
+    world.start("coordinator", threads=True)  # and before the others come it says the same
     with pytest.raises(errors.PolicyError):
-        run_party(study, world.config, folder_of(world.folder / "run", "bank"))
-    assert hub.communicate(timeout=300)[1] == f"colonnade: {NO_PART}\n"
+        run_party(study, world.config(), world.out("bank"))
+    assert world.children["coordinator"].communicate(timeout=300)[1] == f"colonnade: {NO_PART}\n"
 
 
 class UnforeseenError(Exception):
@@ -293,8 +252,7 @@ class UnforeseenError(Exception):
 
 @pytest.mark.parametrize("error", [errors.CapacityError("7 rows"), errors.DataError("row 7"), UnforeseenError("7")])
 def test_a_party_that_stops_in_the_session_before_its_first_share_tells_nobody_why(world, monkeypatch, error):
-    study = world.study()
-    kind = type(study.estimator())
+    kind = type(world.written().estimator())
     real = kind.owner
 
     def owner(self, me, table, task):
@@ -303,28 +261,28 @@ def test_a_party_that_stops_in_the_session_before_its_first_share_tells_nobody_w
         return real(self, me, table, task)
 
     monkeypatch.setattr(kind, "owner", owner)
-    assert world.ends_with_bank_last(study) == (error, STOPPED)
-    assert world.states("bank") == ["released"]
+    assert str(error) in world.refused_by_bank().text
+    world.check_states("released", names=["bank"])
 
 
 def test_nothing_of_the_table_is_read_before_the_study_is_approved_and_reserved(world):
     world.table.unlink()
-    study, out = world.study(excuse=0.1), world.folder / "run"
-    world.ask()
+    study, out = world.written(excuse=0.1), world.folder / "run"
+    world.change(*ASK)
     with raises(errors.PolicyError, "PO012"):
-        run_party(study, world.config, out)
-    assert not world.config.ledger.exists()
+        run_party(study, world.config(), out)
+    assert not world.config().ledger.exists()
     with raises(errors.DataError, "DA160"):
-        run_party(study, world.config, out, approve=lambda *_: True)
+        run_party(study, world.config(), out, approve=lambda *_: True)
     assert world.states("bank") == ["released"]
-    said = whats(out)
+    said = [json.loads(line)["what"] for line in (out / "events.jsonl").read_text().splitlines()]
     assert said.index("approved") < said.index("budget reserved") < said.index("failed")
     assert "table checked" not in said
 
 
 def test_the_owner_is_shown_what_does_not_fit(world):
     world.person({"work": "convict", "age": ""})
-    table = world.checks(world.study())["table"]
+    table = world.checks(world.written())["table"]
     assert table.level == "unsure"
     assert "work: 1 cell not in the schema, mapped; age: 1 cell not in the schema, mapped" in table.detail
     assert "convict" not in table.detail
@@ -334,44 +292,44 @@ def test_the_owner_is_shown_what_does_not_fit(world):
 
 
 def test_a_policy_names_the_schemas_that_a_party_agrees_to(world):
-    study, digest = world.study(), world.digest
+    study, digest = world.written(), world.digest
     schema = world.checks(study)["schema"]
     assert schema.level == "unsure"
     assert digest in schema.detail
-    world.pin(digest)
+    world.change(UNPINNED, f'schemas = ["{digest}"] ')
     checks = world.checks(study)
     assert (checks["schema"].level, checks["policy"].level) == ("good", "good")
-    world.config.check(study)
-    world.config.check(world.study(bank=("age",)))  # for fewer of its columns
+    world.config().check(study)
+    world.config().check(world.written(bank=("age",)))  # for fewer of its columns
     path = world.folder / "schemas" / "bank.toml"
     path.write_text(SCHEMA.replace('"employed", "retired"', '"employed"'))
     other = Study.load(study.path)
     with raises(errors.PolicyError, "PO020", "schemas/bank.toml", other.schemas["bank"].digest):
-        world.config.check(other)
+        world.config().check(other)
 
 
 def test_a_party_can_insist_on_seats_that_check_each_other(world):
-    unchecked = world.study()
-    world.edit("bank", '# security = "active" ', 'security = "active" ')
+    unchecked = world.written()
+    world.change('# security = "active" ', 'security = "active" ')
     with raises(errors.PolicyError, "PO018", "bank"):
-        world.config.check(unchecked)
+        world.config().check(unchecked)
     assert world.checks(unchecked)["policy"].level == "bad"
     unchecked.path.write_text('security = "active"\n' + unchecked.path.read_text())
-    world.config.check(Study.load(unchecked.path))
+    world.config().check(Study.load(unchecked.path))
 
 
 @pytest.mark.parametrize(
     ("old", "new", "code"),
     [
         ('# security = "active" ', 'security = "covert" ', "ST573"),
-        *(('# schemas = ["DIGEST"] ', f'schemas = ["{digest}"] ', "VA205") for digest in ("abc", "g" * 64, "A" * 64)),
+        *((UNPINNED, f'schemas = ["{digest}"] ', "VA205") for digest in ("abc", "g" * 64, "A" * 64)),
     ],
     ids=["security", "short", "no digits", "capitals"],
 )
 def test_a_policy_cannot_insist_on_what_there_is_not(world, old, new, code):
-    world.edit("bank", old, new)
+    world.change(old, new)
     with raises(errors.StudyError, code):
-        world.config.content  # noqa: B018 - reads the file
+        world.config().content  # noqa: B018 - reads the file
 
 
 @pytest.fixture
@@ -380,17 +338,17 @@ def shown(world, monkeypatch, capsys):
 
     def show(study: Study) -> str:
         monkeypatch.setattr(sys, "stdin", io.StringIO("n\n"))
-        assert not Question((world.config,))(study, study.statement)
+        assert not Question((world.config(),))(study, study.statement)
         return capsys.readouterr().out
 
     return show
 
 
 def test_whoever_approves_is_shown_the_schema_and_whether_it_is_new(world, shown):
-    study, digest = world.study(), world.digest
-    world.ask()
+    study, digest = world.written(), world.digest
+    world.change(*ASK)
     assert f"is new: party.toml does not name {digest} under `schemas`, so read schemas/bank.toml" in shown(study)
-    world.pin(digest)
+    world.change(UNPINNED, f'schemas = ["{digest}"] ')
     assert f"bank's schema in this study, {digest}, is one that party.toml names" in shown(study)
 
 
@@ -398,28 +356,28 @@ def test_whoever_approves_is_shown_the_schema_and_whether_it_is_new(world, shown
 
 
 def test_whoever_approves_is_shown_the_columns_that_are_compared(world, shown):
-    world.edit("bank", "# [keys]\n", '[keys]\nwork = "member"\n')
+    world.change("# [keys]\n", '[keys]\nwork = "member"\n')
     assert "outside every epsilon: id in 'id', work in 'member'" in shown(world.matched(BOTH))
     assert "compared exactly" not in shown(world.matched(""))
 
 
 @pytest.mark.parametrize("columns", ['"all"', '["age"]', '["age", "work"]'])
 def test_a_column_is_no_key_because_a_study_names_it(world, columns):
-    world.edit("bank", 'columns = "all"', f"columns = {columns}")
+    world.change('columns = "all"', f"columns = {columns}")
     world.table.unlink()
     with raises(errors.PolicyError, "PO025", "work", "party.toml"):
-        run_party(world.matched(BOTH), world.config, world.folder / "run")
-    assert not world.config.ledger.exists()
+        run_party(world.matched(BOTH), world.config(), world.folder / "run")
+    assert not world.config().ledger.exists()
 
 
 def test_a_party_agrees_to_a_key_by_its_id_or_by_name(world):
     for on in ('"id"', '"person"'):
-        world.config.check(world.matched(f"[align]\non = {on}\n"))
-    world.edit("bank", "# [keys]\n", '[keys]\nwork = "work"\n')
-    world.config.check(world.matched(BOTH))
-    world.edit("bank", 'id = "id" ', "# ")
+        world.config().check(world.matched(f"[align]\non = {on}\n"))
+    world.change("# [keys]\n", '[keys]\nwork = "work"\n')
+    world.config().check(world.matched(BOTH))
+    world.change('id = "id" ', "# ")
     with raises(errors.PolicyError, "PO025", "person"):
-        world.config.check(world.matched('[align]\non = "person"\n'))
+        world.config().check(world.matched('[align]\non = "person"\n'))
 
 
 @pytest.mark.parametrize(
@@ -435,8 +393,8 @@ def test_a_party_agrees_to_a_key_by_its_id_or_by_name(world):
 def test_a_list_without_keys_is_one_without_common_people(world, lists, ends):
     """One cell of the bank is a number, or none: then its table has no key at all."""
     for name in PARTIES:
-        world.edit(name, "# [keys]\n", '[keys]\nwork = "work"\n')
-        world.edit(name, 'align = ["ot", "dh"]', 'align = ["ot", "dh", "helper"]')
+        world.change("# [keys]\n", '[keys]\nwork = "work"\n', name)
+        world.change('align = ["ot", "dh"]', 'align = ["ot", "dh", "helper"]', name)
     asked = world.matched(f'{BOTH}{lists}[align.keys.work]\nkind = "number"\n', value="7")
     seen = []
     for cells in ({"work": "8"}, {}):
@@ -454,40 +412,40 @@ def test_a_list_without_keys_is_one_without_common_people(world, lists, ends):
 
 
 def test_studies_that_end_early_are_counted_and_limited(world):
-    world.limit_failures()
+    world.change(*FEW_FAILURES)
     world.table.write_text(world.table.read_text().replace("id,", "no,", 1))
-    study = world.study(excuse=0.1)
+    study = world.written(excuse=0.1)
     for failed in (0, 1):
-        assert world.config.failed == failed
+        assert world.config().failed == failed
         with pytest.raises(errors.DataError):
-            run_party(study, world.config, world.folder / "run")
+            run_party(study, world.config(), world.folder / "run")
     with raises(errors.PolicyError, "PO007", "2", "bank", "7"):
-        run_party(study, world.config, world.folder / "run")
+        run_party(study, world.config(), world.folder / "run")
     assert world.states("bank") == ["released"] * 2
-    ledger = Ledger(world.config.ledger)
+    ledger = Ledger(world.config().ledger)
     ledger.commit(ledger.reserve("well", study.digest, study.events, study.trust, []))
-    assert world.config.failed == 2
-    shown = book.facts(ledger, 1e-5, None, world.config)
+    assert world.config().failed == 2
+    shown = book.facts(ledger, 1e-5, None, world.config())
     assert (shown["ended_early"], shown["failures"]) == (2, {"days": 7, "at_most": 2, "ended_early": 2})
     assert "\n2 of these ended early, or have not ended\n" in book.text(ledger, 1e-5, None, None)
-    assert "2 of at most 2 studies ended early in 7 days" in book.text(ledger, 1e-5, None, world.config)
+    assert "2 of at most 2 studies ended early in 7 days" in book.text(ledger, 1e-5, None, world.config())
     later = Ledger(ledger.path, clock=lambda: datetime.now(UTC) + timedelta(days=8))
     assert (later.ended_early(days=7), later.ended_early()) == (0, 2)
 
 
 def test_no_more_studies_may_fail_because_they_were_asked_about_at_once(world):
     """Six studies wait for an answer together; the policy lets two of them open the table."""
-    world.limit_failures()
-    world.ask()
+    world.change(*FEW_FAILURES)
+    world.change(*ASK)
     world.table.unlink()
-    asked, together = world.study(excuse=0.1), threading.Barrier(6)
+    asked, together = world.written(excuse=0.1), threading.Barrier(6)
 
     def answered(*_: object) -> bool:
         return together.wait(60) >= 0
 
     def ended(number: int) -> type[BaseException] | None:
         try:
-            run_party(asked, world.config, world.folder / f"run{number}", approve=answered)
+            run_party(asked, world.config(), world.folder / f"run{number}", approve=answered)
         except errors.ColonnadeError as error:
             return type(error)
         return None
