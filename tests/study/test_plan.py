@@ -35,8 +35,7 @@ FULL = ('sampling = "poisson"\nbatch = 50\n', 'sampling = "full"\n')
 @pytest.fixture
 def study(tmp_path):
     for name in "abc":
-        hit = {"hit": flag()} if name == "a" else {}
-        Schema({"x": number(0, 1), "y": number(0, 1)} | hit).save(tmp_path / f"{name}.toml")
+        Schema({"x": number(0, 1), "y": number(0, 1), "hit": flag()}).save(tmp_path / f"{name}.toml")
 
     def load(text: str = SKETCH, *changes: tuple[str, str]) -> Study:
         for old, new in changes:
