@@ -98,6 +98,9 @@ def test_what_somebody_made_in_a_clone_is_not_copied(tmp_path, monkeypatch):
     monkeypatch.setattr(examples, "_INSTALLED", clone)
     examples.examples()["three-organisations"].copy(tmp_path / "copy")
     assert b"private" not in {path.read_bytes() for path in (tmp_path / "copy").rglob("*") if path.is_file()}
-    monkeypatch.setattr(examples, "_INSTALLED", tmp_path / "nowhere")
+
+
+def test_an_installation_without_examples_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(examples, "_INSTALLED", tmp_path)
     with raises(StorageError, "SO006"):
         examples.examples()

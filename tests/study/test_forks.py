@@ -103,8 +103,8 @@ def test_random_generators_are_fresh_and_nothing_of_others_is_open(telling: fork
 
 
 def test_a_forked_process_says_and_ends_as_a_new_one(server: Forks) -> None:
-    for command in (["--version"], ["no-such-command"], ["privacy", "no-such-file.toml", "--json"]):
-        assert said_by(server.start, command)[0] == said_by(spawned, command)[0]
+    command = ["privacy", "no-such-file.toml", "--json"]
+    assert said_by(server.start, command) == said_by(spawned, command)
     status, text = said_by(server.start, ["--version"])
     assert (status, text.splitlines()[0]) == (0, f"colonnade {own_version()}")
 

@@ -286,7 +286,7 @@ tell(ray.is_initialized())
 
 
 @pytest.mark.system
-@pytest.mark.parametrize("way", ["", "ray://"])
+@pytest.mark.parametrize("way", [pytest.param("", marks=pytest.mark.slow), "ray://"])  # Ray waits for 40 seconds
 def test_an_address_at_which_nobody_listens_or_not_ray(way: str) -> None:
     with raises(EngineError, "EN021", "127.0.0.1", way):
         check_answers(f"{way}127.0.0.1:{free_port()}", 0.0)

@@ -34,6 +34,8 @@ gamma = 64
 rows_at_most = 100_000
 """
 """Rounded in one way only, so that without noise there is one result."""
+PORTS = "127.0.0.1:20000-29999"
+"""Below those that the system gives to whoever asks for any."""
 Hook = Callable[["Watched", str, Lane], None]
 
 
@@ -143,6 +145,12 @@ class Laned(Trial):
 
     def replace(self, old: str, new: str) -> None:
         edit(self.file, (old, new))
+
+    def connect(self, **networks: str) -> None:
+        """Let the study's participants connect, and these parties listen."""
+        self.replace("[coordinator]\n", '[coordinator]\nlinks = "direct"\n')
+        for name, network in networks.items():
+            self.edit(f"{name}/party.toml", r"\Z", f"\n[network]\n{network}\n")
 
     def in_processes(self, name: str = "lanes") -> dict[str, Path]:
         """Run it as `colonnade run` does."""

@@ -30,7 +30,7 @@ from tests.support.errors import raises
 from tests.support.ports import free_port
 from tests.support.studies import check_words, edit
 
-from .conftest import Laned, Watched, error_of, events_of
+from .conftest import PORTS, Laned, Watched, error_of, events_of
 
 Make = Callable[..., Laned]
 PCA = 'kind = "pca"\nn_components = 2\nrows_at_most = 100_000\n'
@@ -39,7 +39,9 @@ system = pytest.mark.system
 
 @system
 def test_a_study_in_processes(laned: Make) -> None:
+    """All of them listen, and workers connect to each other."""
     study = laned(rows=100)
+    study.connect(**dict.fromkeys(study.parties, f'listen = "{PORTS}"'))
     out = study.in_processes()
     count, *_ = study.values(out)
     model = json.loads((out["bank"] / "model.json").read_text())["learned"]
@@ -48,7 +50,10 @@ def test_a_study_in_processes(laned: Make) -> None:
         lanes = facts["lanes"]
         assert (lanes["partitions"], lanes["done"], lanes["attempts"], lanes["workers"]) == (4, 4, 4, 2)
         assert (lanes["lost_workers"], lanes["replaced_workers"]) == (0, 0)
-        assert lanes["sent"] > 0
+        ways = lanes["links"].values()
+        assert {way["lanes"] for way in ways} == {4}
+        assert sum(way["direct_sent"] for way in ways) > 0
+        assert lanes["sent"] == sum(way["direct_sent"] + way["hub_sent"] for way in ways)
         assert facts["alignment"]["matched"] == study.common
         assert facts["alignment"]["partitions"] == 4
         learned = {leak.who: leak.learns for leak in leakage(facts["alignment"], study.study().trust)}
@@ -117,16 +122,6 @@ def test_a_worker_holds_nothing_of_a_lane_that_is_over(
     # This worker counts what is gone as claims: a table, its keys and its cells in each of two lanes.
     gone = {name: each.claims for name, each in crews.all.items()}
     assert gone == dict.fromkeys(study.parties, 6) | {"coordinator": 0}
-
-
-@system
-@pytest.mark.usefixtures("without_noise")
-def test_a_coordinator_with_a_seat(laned: Make, crews: type[Watched]) -> None:
-    study = laned(parties=2)
-    assert "coordinator" in study.study().task.trust.committee
-    expected = study.values(study.in_threads(study.plain))
-    assert study.values(study.in_threads()) == expected
-    assert expected[0] == study.common
 
 
 @system

@@ -19,18 +19,9 @@ from colonnade.wire.direct import Direct, Way
 from tests.support.ports import free_port
 from tests.support.studies import check_words
 
-from .conftest import Laned, Watched, events_of
+from .conftest import PORTS, Laned, Watched, events_of
 
 Make = Callable[..., Laned]
-PORTS = "127.0.0.1:20000-29999"
-"""Below those that the system gives to whoever asks for any."""
-
-
-def direct(study: Laned, **networks: str) -> None:
-    """Let the study's participants connect, and these parties listen."""
-    study.replace("[coordinator]\n", '[coordinator]\nlinks = "direct"\n')
-    for name, network in networks.items():
-        study.edit(f"{name}/party.toml", r"\Z", f"\n[network]\n{network}\n")
 
 
 def everywhere(study: Laned) -> dict[str, str]:
@@ -47,7 +38,7 @@ def test_sums_are_the_same_by_direct_links_also_if_a_worker_is_killed(laned: Mak
     study = laned(rows=100)
     expected = study.values(study.in_threads(study.plain))
     assert expected[0] == study.common
-    direct(study, **everywhere(study))
+    study.connect(**everywhere(study))
     killed = crews.kill_at("shop", "meet", Lane(1))
     out = study.in_threads()
     assert killed == [True]
@@ -62,28 +53,12 @@ def test_sums_are_the_same_by_direct_links_also_if_a_worker_is_killed(laned: Mak
 
 
 @pytest.mark.system
-def test_processes_whose_workers_connect(laned: Make) -> None:
-    study = laned(rows=100, partitions=2)
-    direct(study, **everywhere(study))
-    out = study.in_processes()
-    count, *_ = study.values(out)
-    model = json.loads((out["bank"] / "model.json").read_text())["learned"]
-    assert abs(count - study.common) < 8 * model["deviations"][0]
-    found = links(study, out)
-    for name in study.parties:
-        assert {peer: way["lanes"] for peer, way in found[name].items()} == dict.fromkeys(found[name], 2)
-        assert sum(way["direct_sent"] for way in found[name].values()) > 0
-        lanes = study.facts(out)[name]["lanes"]
-        assert lanes["sent"] == sum(way["direct_sent"] + way["hub_sent"] for way in found[name].values())
-
-
-@pytest.mark.system
 @pytest.mark.usefixtures("without_noise")
 def test_whoever_is_not_reached_is_met_through_the_hub(laned: Make, crews: type[Watched]) -> None:
     study = laned(rows=100, partitions=2)
     # The bank is not where it says, the clinic has one port for its head, and the shop listens nowhere.
     unreached = f'listen = "{PORTS}"\nadvertise = "127.0.0.2"'
-    direct(study, bank=unreached, clinic=f'listen = "127.0.0.1:{free_port()}"')
+    study.connect(bank=unreached, clinic=f'listen = "127.0.0.1:{free_port()}"')
     out = study.in_threads()
     assert study.values(out)[0] == study.common
     found, facts = links(study, out), study.facts(out)
@@ -100,10 +75,13 @@ def test_whoever_is_not_reached_is_met_through_the_hub(laned: Make, crews: type[
 @pytest.mark.system
 @pytest.mark.usefixtures("without_noise")
 def test_a_coordinator_whose_workers_do_not_dial(laned: Make, crews: type[Watched]) -> None:
-    study = laned(rows=60, parties=2, partitions=2)  # it has a seat
-    direct(study, **everywhere(study))
+    study = laned(rows=60, parties=2, partitions=2)
+    assert "coordinator" in study.study().task.trust.committee  # it has a seat
+    expected = study.values(study.in_threads(study.plain))
+    study.connect(**everywhere(study))
     out = study.in_threads(dial=False)
-    assert study.values(out)[0] == study.common
+    assert study.values(out) == expected
+    assert expected[0] == study.common
     found = links(study, out)
     assert found["coordinator"]["bank"]["way"] == found["bank"]["coordinator"]["way"] == "hub"
     assert found["coordinator"]["bank"]["why"] == "this participant does not dial, and the other has not dialled"
@@ -117,7 +95,7 @@ def test_doctor_counts_ports_and_says_how_workers_were_reached(laned: Make, monk
         return {check.what: check for check in examine(study.file, study.folder / "bank" / "party.toml")}
 
     assert "ports of workers" not in checks()
-    direct(study, bank='listen = "127.0.0.1:20000-20001"')
+    study.connect(bank='listen = "127.0.0.1:20000-20001"')
     two = "has 2 ports, and the head and each of 2 workers take one: a worker that finds none only dials"
     for ports, level, said in (
         ("20000-20001", "unsure", two),
@@ -195,7 +173,7 @@ def test_workers_on_ray_connect_too(laned: Make, crews: type[Watched]) -> None:
     if importlib.util.find_spec("ray") is None:
         pytest.skip("Ray is not installed: pip install colonnade[ray]")
     study = laned(rows=100, partitions=2, join=90)
-    direct(study, **everywhere(study))
+    study.connect(**everywhere(study))
     study.edit("shop/party.toml", r"^\[compute\]", '[compute]\nengine = "ray"\nspool = "spool"')
     out = study.in_threads()
     assert study.values(out)[0] == study.common
