@@ -210,7 +210,7 @@ def page(case: studies.Case, command: str, kills: list[Kill], costs: Sequence[Co
         f"{case.partitions} partitions, with {case.workers} workers of each participant, every one a process. "
         f"{len(kills)} workers were killed at random ({whose}). "
         f"All people were found, and each ledger has one entry. "
-        "That sums are exact then is [tested](../../tests/study/lanes/test_many_kills.py), without noise.",
+        "That sums are exact then is [tested](../../tests/study/lanes/test_lanes.py), without noise.",
         "",
         f"Of the workers, {len(having)} had a lane, and {attempts - case.partitions} lanes were run again.",
         "",
