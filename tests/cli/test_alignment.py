@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -16,31 +14,29 @@ from colonnade.cli import show
 from colonnade.cli.output import about, complain, speak_json
 from colonnade.errors import AlignmentError, DataError, IdentityError, PolicyError, StudyError
 from colonnade.study import PartyConfig, Study
-from tests.support.ports import free_port
+from tests.support.studies import check_words, edit
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "three-organisations"
 PARTIES = ("bank", "shop", "clinic")
+OT, ON = 'mode = "ot" ', 'on = "person_id" '
 
 
 @pytest.fixture
-def study(tmp_path):
-    """The example with short tables, of which the bank's is the shortest."""
-    made = shutil.ignore_patterns("certs", "alignments", "*.key", "*.crt", "*.sqlite*")
-    shutil.copytree(EXAMPLE, tmp_path / "s", ignore=made)
+def study(study):
+    """The example with short tables, of which the bank's is the shortest, that begin with ten people whom all hold."""
+    tables = {name: study.parent / name / f"{name}.csv" for name in PARTIES}
+    whole = {name: table.read_text().splitlines(keepends=True) for name, table in tables.items()}
+    held = {name: {line.split(",")[0]: line for line in lines[1:]} for name, lines in whole.items()}
+    common = sorted(set.intersection(*map(set, held.values())))[:10]
     for name, rows in zip(PARTIES, (20, 30, 40), strict=True):
-        table = tmp_path / "s" / name / f"{name}.csv"
-        table.write_text("".join(table.read_text().splitlines(keepends=True)[: 1 + rows]))
-    path = tmp_path / "s" / "STUDY.toml"
-    path.write_text(path.read_text().replace("7443", str(free_port())))
-    return path
+        others = [line for person, line in held[name].items() if person not in common]
+        chosen = [held[name][person] for person in common] + others[: rows - 10]
+        tables[name].write_text("".join([whole[name][0], *chosen]))
+    return study
 
 
-def edit(path, *changes):
-    text = path.read_text()
-    for old, new in changes:
-        assert old in text
-        text = text.replace(old, new)
-    path.write_text(text)
+def people(study, name):
+    lines = (study.parent / name / f"{name}.csv").read_text().splitlines()[1:]
+    return [line.split(",")[0].strip('"') for line in lines]
 
 
 def hint(study, *configs):
@@ -52,95 +48,88 @@ def hint(study, *configs):
 
 
 def test_privacy_says_how_people_are_matched_and_who_learns_what(colonnade, study):
-    text = colonnade("privacy", study, "--rows", 3000)
-    found = text.partition("ALIGNMENT, mode ot")[2]
-    for words in (
-        "person_id, as text",
-        "equal keys in two rows",
-        "for lists of 3,000: about",
-        "on the wire",
-        "used again",
-    ):
-        assert words in found, words
+    found = colonnade("privacy", study, "--rows", 3000).partition("ALIGNMENT, mode ot")[2]
+    told = ("person_id, as text", "equal keys in two rows", "for lists of 3,000: about", "on the wire", "used again")
+    check_words(found, *told)
     facts = colonnade("privacy", study, "--rows", 3000, "--json")["alignment"]
-    assert facts["keys"] == [
-        {"name": "person_id", "kind": "text", "case": "keep", "blanks": "trim", "unicode": "NFC", "accents": "keep"}
-    ]
+    rules = {"kind": "text", "case": "keep", "blanks": "trim", "unicode": "NFC", "accents": "keep"}
+    assert facts["keys"] == [{"name": "person_id", **rules}]
     assert (facts["mode"], facts["rows"], facts["hidden"]) == ("ot", 3000, False)
-    for leak in facts["leakage"]:
-        for cell in leak.values():
-            assert set(cell.split()) <= set(found.split())
+    assert {word for leak in facts["leakage"] for cell in leak.values() for word in cell.split()} <= set(found.split())
 
 
 def test_either_exact_mode_says_what_the_other_would_take_and_promise(colonnade, study):
     pooled = "the coordinator and any one owner who pool what they see can try out every key on every list"
-    slow, fast = [], []
-    edit(study, ('mode = "ot" ', 'mode = "dh" '))
-    for mode, took in (("dh", slow), ("helper", fast)):
-        edit(study, ('mode = "dh" ', f'mode = "{mode}" '))
-        took += [colonnade("privacy", study), colonnade("privacy", study, "--json")["alignment"]["seconds"]]
-    ratio = slow[1] / fast[1]
+    said, took, before = {}, {}, OT
+    for mode in ("dh", "helper"):
+        edit(study, (before, f'mode = "{mode}" '))
+        before, said[mode] = f'mode = "{mode}" ', colonnade("privacy", study)
+        took[mode] = colonnade("privacy", study, "--json")["alignment"]["seconds"]
+        assert f"for lists of 100,000: about {took[mode]:,.1f} s" in said[mode]
+    ratio = took["dh"] / took["helper"]
     assert ratio > 2
     times = f"{ratio:,.0f} times" if ratio >= 10 else f"{ratio:.1f} times"
-    assert f"for lists of 100,000: about {slow[1]:,.1f} s" in slow[0]
-    assert f"mode helper would take about {fast[1]:,.1f} s ({times} faster), but there {pooled}" in slow[0]
-    assert f"for lists of 100,000: about {fast[1]:,.1f} s" in fast[0]
-    cannot = f"in mode dh they cannot, and it would take about {slow[1]:,.1f} s ({times} as long)"
-    assert f"here {pooled}; {cannot}" in fast[0]
+    assert f"mode helper would take about {took['helper']:,.1f} s ({times} faster), but there {pooled}" in said["dh"]
+    cannot = f"in mode dh they cannot, and it would take about {took['dh']:,.1f} s ({times} as long)"
+    assert f"here {pooled}; {cannot}" in said["helper"]
 
 
-def test_padded_lists_are_priced_as_such(colonnade, study):
-    edit(study, ('mode = "ot" ', 'pad_to = 5_000\nmode = "ot" '))
-    assert "for lists padded to 5,000: about" in colonnade("privacy", study, "--rows", 360)
+OTHER_RULES = [
+    (ON, 'hidden = true\nduplicates = "drop"\nreuse = false\non = ["who", "birth"] '),
+    (
+        "[committee]",
+        '[align.keys.who]\ncase = "fold"\naccents = "strip"\n\n[align.keys.birth]\nkind = "date"\n\n[committee]',
+    ),
+]
+FUZZY = [
+    (OT, 'similarity = 0.9\nmode = "fuzzy" '),
+    ('[parties.clinic]\nschema = "schemas/clinic.toml"\n', ""),
+    (', "clinic"]', ', "coordinator"]'),
+]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ([(OT, f"pad_to = 5_000\n{OT}")], ["for lists padded to 5,000: about"]),
+        (
+            FUZZY,
+            [
+                "mode fuzzy: first the parties pair the people whose keys are similar, 0.9 of 1 or more",
+                "weaker than the exact modes: the coordinator compares Bloom filters",
+                "for lists of 50,000: about",
+            ],
+        ),
+        (
+            OTHER_RULES,
+            [
+                "and nobody learns who they are",
+                "who, as text: capitals as small letters, without blanks at the ends, without accents, Unicode NFC",
+                "birth, as a date, yyyy-mm-dd",
+                "no row stays",
+                "nobody is told whether anybody matched",
+            ],
+        ),
+    ],
+    ids=["padded", "fuzzy", "hidden"],
+)
+def test_other_alignments_are_said_to_be_such(colonnade, study, changes, words):
+    edit(study, *changes)
+    found = colonnade("privacy", study).partition("ALIGNMENT")[2]
+    check_words(found, *words)
+    assert ("used again" in found) == (changes is not OTHER_RULES)
 
 
 def test_a_party_sees_what_alignment_tells_before_it_is_asked(colonnade, study, tmp_path):
-    edit(study, ('mode = "ot" ', 'mode = "helper" '))
+    edit(study, (OT, 'mode = "helper" '))
     words = ["party", study, study.parent / "bank" / "party.toml", "--out", tmp_path / "out"]
     said = colonnade(*words, code=IdentityError.exit_code)  # nobody has made keys, which is the first thing looked for
     shown, _, refused = said.partition("colonnade: ")
-    assert "bank in 'three-organisations': this is what it costs" in shown
-    assert "ALIGNMENT, mode helper" in shown
-    assert "who pool what they see can try out every key" in shown
+    told = ("bank in 'three-organisations': this is what it costs", "ALIGNMENT, mode helper")
+    check_words(shown, *told, "who pool what they see can try out every key")
     for leak in Study.load(study).aligning.leakage:
-        for cell in (leak.who, leak.learns, leak.beyond):
-            assert set(cell.split()) <= set(shown.split())
+        assert set(f"{leak.who} {leak.learns} {leak.beyond}".split()) <= set(shown.split())
     assert "certificate" in refused
-
-
-def test_fuzzy_is_said_to_be_weaker(colonnade, study):
-    edit(
-        study,
-        ('mode = "ot" ', 'similarity = 0.9\nmode = "fuzzy" '),
-        ('[parties.clinic]\nschema = "schemas/clinic.toml"\n', ""),
-        (', "clinic"]', ', "coordinator"]'),
-    )
-    said = colonnade("privacy", study)
-    assert "mode fuzzy: first the parties pair the people whose keys are similar, 0.9 of 1 or more" in said
-    assert "weaker than the exact modes: the coordinator compares Bloom filters" in said
-    assert "for lists of 50,000: about" in said
-
-
-def test_hidden_members_and_other_rules(colonnade, study):
-    edit(
-        study,
-        (
-            'on = "person_id" ',
-            'hidden = true\nduplicates = "drop"\nreuse = false\non = ["who", "birth"] ',
-        ),
-        (
-            "[committee]",
-            '[align.keys.who]\ncase = "fold"\naccents = "strip"\n\n[align.keys.birth]\nkind = "date"\n\n[committee]',
-        ),
-    )
-    found = colonnade("privacy", study).partition("ALIGNMENT")[2]
-    for words in (
-        "and nobody learns who they are", "who, as text: capitals as small letters, without blanks at the ends, "
-        "without accents, Unicode NFC", "birth, as a date, yyyy-mm-dd", "no row stays",
-        "nobody is told whether anybody matched",
-    ):  # fmt: skip
-        assert words in found, words
-    assert "used again" not in found
 
 
 def test_without_alignment_nothing_is_said_of_it(colonnade, study):
@@ -154,141 +143,116 @@ def test_without_alignment_nothing_is_said_of_it(colonnade, study):
 
 def test_a_party_is_shown_its_own_keys(colonnade, study):
     config, table = study.parent / "bank" / "party.toml", study.parent / "bank" / "bank.csv"
-    head, first, second, third, *rest = table.read_text().splitlines(keepends=True)
-    ids = [line.split(",")[0].strip('"') for line in (first, second, third)]
-    spoilt = [first.replace(ids[0], ""), second.replace(ids[1], f"  {ids[1]} "), third, *rest]
-    table.write_text("".join([head, *spoilt]))
-    edit(study, ('on = "person_id" ', 'duplicates = "first"\non = "person_id" '))
-    text = colonnade("keys", study, config)
-    assert f"20 rows of {table}, 19 keys; rows left out: 1 without a full key" in text
-    assert f"  person_id '{ids[1]}'\n  person_id '{ids[2]}'" in text
-    table.write_text("".join([head, *spoilt, third]))
-    facts = colonnade("keys", study, config, "--json")
-    assert facts["examples"][0] == f"person_id '{ids[1]}'"
-    assert len(facts.pop("examples")) == 3
+    words, (first, second, third, *_) = ("keys", study, config), people(study, "bank")
+    edit(table, (first, ""), (second, f"  {second} "))
+    edit(study, (ON, f'duplicates = "first"\n{ON}'))
+    left = f"20 rows of {table}, 19 keys; rows left out: 1 without a full key"
+    check_words(colonnade(*words), left, f"  person_id '{second}'\n  person_id '{third}'")
+    table.write_text(table.read_text() + table.read_text().splitlines(keepends=True)[3])
+    facts = colonnade(*words, "--json")
+    examples = facts.pop("examples")
+    assert (examples[0], len(examples)) == (f"person_id '{second}'", 3)
     expected = {"party": "bank", "on": ["person_id"], "rows": 21, "keys": 19, "missing": 1, "repeated": 1}
     assert facts == {"study": "three-organisations", **expected}
     edit(study, ('duplicates = "first"', 'duplicates = "refuse"'))
-    assert "occurs more than once" in colonnade("keys", study, config, code=DataError.exit_code)
+    assert "occurs more than once" in colonnade(*words, code=DataError.exit_code)
     edit(config, ('name = "bank"', 'name = "baker"'))
-    assert "is not a party" in colonnade("keys", study, config, code=PolicyError.exit_code)
+    assert "is not a party" in colonnade(*words, code=PolicyError.exit_code)
 
 
 def test_the_doctor_reads_a_table_once_and_says_what_is_wrong_once(colonnade, study, monkeypatch):
-    reads = []
-    table = PartyConfig.table
+    reads, table = [], PartyConfig.table
     monkeypatch.setattr(PartyConfig, "table", lambda *given: reads.append(given) or table(*given))
-    config = study.parent / "bank" / "party.toml"
-    found = checks(colonnade, study, config)
-    assert (found["table"]["level"], found["keys"]["level"]) == ("good", "good")
-    assert "20 keys, person_id in column 'person_id' (ot); rows left out: none" in found["keys"]["detail"]
-    edit(study, ('mode = "ot" ', 'pad_to = 19\nmode = "ot" '))
-    found = checks(colonnade, study, config)
-    assert (found["table"]["level"], found["keys"]["level"]) == ("good", "bad")
-    edit(study, ('on = "person_id" ', 'on = ["name", "birth"] '))
-    found = checks(colonnade, study, config)
-    assert found["table"]["level"] == "bad"
-    assert "keys" not in found
+    found = []
+    for change in (("", ""), (OT, f"pad_to = 19\n{OT}"), (ON, 'on = ["name", "birth"] ')):
+        edit(study, change)
+        told = colonnade("doctor", study, study.parent / "bank" / "party.toml", "--json", code=1)  # there are no keys
+        found.append({check["what"]: check for check in told["checks"] if check["what"] in ("table", "keys")})
+    levels = [{what: check["level"] for what, check in each.items()} for each in found]
+    assert levels == [{"table": "good", "keys": "good"}, {"table": "good", "keys": "bad"}, {"table": "bad"}]
+    assert "20 keys, person_id in column 'person_id' (ot); rows left out: none" in found[0]["keys"]["detail"]
     assert len(reads) == 3
-
-
-def checks(colonnade, study, config):
-    """What the doctor finds; it is never content here, where nobody has made keys."""
-    return {check["what"]: check for check in colonnade("doctor", study, config, "--json", code=1)["checks"]}
 
 
 def test_a_new_configuration_shows_where_keys_are_named(colonnade, tmp_path):
     path = Path(colonnade("init", "party", "carl", "--out", tmp_path / "carl", "--json")["config"])
-    fresh = PartyConfig.load(path)
-    assert fresh.content.keys == {}
-    edit(
-        path,
-        ("# [keys]", "[keys]"),
-        ("# name = ", "name = "),
-        ("# birth = ", "birth = "),
-        ("# hidden = true ", "hidden = true "),
-        ('id = "person_id" ', "# "),
-    )
+    fresh = PartyConfig.load(path).content
+    assert (fresh.keys, fresh.policy.hidden) == ({}, False)
+    shown = [("# [keys]", "[keys]"), ("# name = ", "name = "), ("# birth = ", "birth = ")]
+    edit(path, *shown, ("# hidden = true ", "hidden = true "), ('id = "person_id" ', "# "))
     named = PartyConfig.load(path).content
-    assert {key: (part.column, part.format) for key, part in named.keys.items()} == {
-        "name": ("client", None),
-        "birth": ("born", "%d.%m.%Y"),
-    }
-    assert named.id is None
-    assert named.policy.hidden is True
-    assert fresh.content.policy.hidden is False
+    found = {key: (part.column, part.format) for key, part in named.keys.items()}
+    assert found == {"name": ("client", None), "birth": ("born", "%d.%m.%Y")}
+    assert (named.id, named.policy.hidden) == (None, True)
 
 
 def test_a_table_without_ids_can_be_checked(colonnade, study):
-    table, schema = study.parent / "bank" / "bank.csv", study.parent / "schemas" / "bank.toml"
-    facts = colonnade("schema", "check", table, schema, "--json")
+    table = study.parent / "bank" / "bank.csv"
+    check = ("schema", "check", table, study.parent / "schemas" / "bank.toml")
+    facts = colonnade(*check, "--json")
     assert (facts["rows"], facts["id"]) == (20, "person_id")
-    lines = table.read_text().splitlines(keepends=True)
-    table.write_text("".join([*lines, lines[-1]]))
-    assert "person_id" in colonnade("schema", "check", table, schema, code=DataError.exit_code)
+    table.write_text(table.read_text() + table.read_text().splitlines(keepends=True)[-1])
+    assert "person_id" in colonnade(*check, code=DataError.exit_code)
     edit(table, ("person_id", "client"))
-    assert "21 rows fit; without an id column" in colonnade("schema", "check", table, schema)
-    assert colonnade("schema", "check", table, schema, "--json")["id"] is None
-    assert "client" in colonnade("schema", "check", table, schema, "--id", "client", code=DataError.exit_code)
-    assert "'nobody'" in colonnade("schema", "check", table, schema, "--id", "nobody", code=DataError.exit_code)
+    assert "21 rows fit; without an id column" in colonnade(*check)
+    assert colonnade(*check, "--json")["id"] is None
+    for column in ("client", "nobody"):
+        assert column in colonnade(*check, "--id", column, code=DataError.exit_code)
 
 
 # --- afterwards
 
 
-def record(**facts):
-    return {"alignment": {"matched": None, "reused": False, "hidden": False, **facts}}
+ALL = "bank, shop, clinic"
 
 
 @pytest.mark.parametrize(
-    ("run", "text"),
+    ("facts", "text"),
     [
-        (record(matched=2630), ["2,630 people are common to bank, shop, clinic"]),
-        (record(matched=1), ["1 person is common to bank, shop, clinic"]),
-        (
-            record(matched=283, reused=True),
-            ["283 people are common to bank, shop, clinic; an earlier alignment was used again"],
-        ),
-        (record(reused=True), ["an earlier alignment of bank, shop, clinic was used again"]),
-        (record(hidden=True), ["no party learns who is common to bank, shop, clinic, nor how many are"]),
-        ({}, []),
+        ({"matched": 2630}, [f"2,630 people are common to {ALL}"]),
+        ({"matched": 1}, [f"1 person is common to {ALL}"]),
+        ({"matched": 283, "reused": True}, [f"283 people are common to {ALL}; an earlier alignment was used again"]),
+        ({"reused": True}, [f"an earlier alignment of {ALL} was used again"]),
+        ({"hidden": True}, [f"no party learns who is common to {ALL}, nor how many are"]),
+        (None, []),
     ],
 )
-def test_after_a_run_it_is_said_how_many_are_common(study, run, text):
+def test_after_a_run_it_is_said_how_many_are_common(study, facts, text):
+    run = {} if facts is None else {"alignment": {"matched": None, "reused": False, "hidden": False, **facts}}
     assert show.common(Study.load(study), run) == text
 
 
-def shared(study):
-    """Whom the short tables have in common, once each of them begins with ten people that all of them hold."""
-    whole = {name: (EXAMPLE / name / f"{name}.csv").read_text().splitlines(keepends=True) for name in PARTIES}
-    held = {name: {line.split(",")[0]: line for line in lines[1:]} for name, lines in whole.items()}
-    common = sorted(set.intersection(*map(set, held.values())))[:10]
-    tables = {}
-    for name, lines in held.items():
-        path = study.parent / name / f"{name}.csv"
-        head, *rest = path.read_text().splitlines(keepends=True)
-        kept = [line for line in rest if line.split(",")[0] not in common]
-        path.write_text("".join([head, *(lines[person] for person in common), *kept]))
-        tables[name] = {line.split(",")[0] for line in path.read_text().splitlines()[1:]}
-    return len(set.intersection(*tables.values()))
+def all_ended(study, errors=subprocess.PIPE, shop=(), coordinator=()):
+    """What four processes printed and complained of, and how they ended; the bank may complain elsewhere."""
+    folder = study.parent
+    key = folder / "coordinator" / "coordinator.key"
+    words = {"coordinator": ["coordinator", study, "--key", key, "--out", folder / "out", *coordinator]}
+    words |= {name: ["party", study, folder / name / "party.toml", "--out", folder / "out" / name] for name in PARTIES}
+    words["shop"] += shop
+    children = {}
+    for name, given in words.items():
+        command = [sys.executable, "-m", "colonnade", *map(str, given)]
+        where = {"stdout": subprocess.PIPE, "stderr": errors if name == "bank" else subprocess.PIPE}
+        children[name] = subprocess.Popen(command, stdin=subprocess.DEVNULL, text=True, **where)
+    try:
+        said = {name: child.communicate(timeout=300) for name, child in children.items()}
+    finally:
+        for child in children.values():
+            child.kill()
+    return said, {child.returncode for child in children.values()}
 
 
+@pytest.mark.system
 def test_everyone_says_how_many_are_common_and_that_it_was_known(colonnade, study):
-    folder, count = study.parent, shared(study)
+    count = len(set.intersection(*(set(people(study, name)) for name in PARTIES)))
     assert count >= 10
     colonnade("init", "trial", study)
-    sentence = f"{count} people are common to bank, shop, clinic"
-    said = colonnade("run", study, "--out", folder / "first")
-    assert f"{sentence}\n" in said
-    key = folder / "coordinator" / "coordinator.key"
-    words = {"coordinator": ["coordinator", study, "--key", key, "--out", folder / "out"]}
-    words |= {name: ["party", study, folder / name / "party.toml", "--out", folder / "out" / name] for name in PARTIES}
-    words["shop"].append("--json")
-    children = {name: start(*given, stderr=subprocess.PIPE) for name, given in words.items()}
-    seen = finish(children)
+    sentence = f"{count} people are common to {ALL}"
+    assert f"{sentence}\n" in colonnade("run", study, "--out", study.parent / "first")
+    seen, _ = all_ended(study, shop=["--json"])
     for name in ("bank", "clinic"):
         assert f"{sentence}; an earlier alignment was used again\n" in seen[name][0], name
-    assert "\nan earlier alignment of bank, shop, clinic was used again\n" in seen["coordinator"][0]
+    assert f"\nan earlier alignment of {ALL} was used again\n" in seen["coordinator"][0]
     facts = json.loads(seen["shop"][0])["alignment"]
     assert (facts["matched"], facts["reused"]) == (count, True)
 
@@ -296,67 +260,40 @@ def test_everyone_says_how_many_are_common_and_that_it_was_known(colonnade, stud
 # --- when nothing matches
 
 
-def start(*words, **options):
-    command = [sys.executable, "-m", "colonnade", *map(str, words)]
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, **options)
-
-
-def finish(children):
-    """What they printed; whatever happens, none is left behind."""
-    try:
-        return {name: child.communicate(timeout=60) for name, child in children.items()}
-    finally:
-        for child in children.values():
-            child.kill()
-
-
+@pytest.mark.system
 def test_each_party_sees_its_own_keys_on_its_own_screen_and_nowhere_else(colonnade, study):
     """Four real processes; the bank, whose list is the shortest, has a terminal."""
-    folder = study.parent
+    folder, (near, far) = study.parent, os.openpty()
     edit(folder / "shop" / "shop.csv", ('"P', '"Q'))
     colonnade("init", "trial", study)
-    example = f"person_id '{(folder / 'bank' / 'bank.csv').read_text().splitlines()[1].split(',')[0].strip(chr(34))}'"
-    key, screen = folder / "coordinator" / "coordinator.key", os.openpty()
-    words = {"coordinator": ["coordinator", study, "--key", key, "--out", folder / "out", "--json"]}
-    words |= {name: ["party", study, folder / name / "party.toml", "--out", folder / "out" / name] for name in PARTIES}
-    errors = {"bank": screen[1]}
-    children = {name: start(*said, stderr=errors.get(name, subprocess.PIPE)) for name, said in words.items()}
-    seen = finish(children)
-    shown = read(screen)
-    assert {child.returncode for child in children.values()} == {StudyError.exit_code}
-    assert "nobody is common to bank, shop, clinic" in shown
-    assert f"some of our own keys, as they were compared:\r\n  {example}\r\n" in shown
-    assert shown.replace("\r\n", "\n").endswith(hint(study, folder / "bank" / "party.toml"))
-    assert "person_id 'Q" not in shown
-    everything = "".join(str(text) for texts in seen.values() for text in texts)
+    seen, codes = all_ended(study, errors=far, coordinator=["--json"])
+    os.close(far)
+    shown = b""
+    try:
+        while piece := os.read(near, 65536):
+            shown += piece
+    except OSError:  # all of it is read, and nobody can write any more
+        os.close(near)
+    text = shown.decode().replace("\r\n", "\n")
+    example = f"person_id '{people(study, 'bank')[0]}'"
+    assert codes == {StudyError.exit_code}
+    check_words(text, f"nobody is common to {ALL}", f"some of our own keys, as they were compared:\n  {example}\n")
+    assert text.endswith(hint(study, folder / "bank" / "party.toml"))
+    assert "person_id 'Q" not in text
+    everything = "".join(str(said) for texts in seen.values() for said in texts)
     everything += "".join(path.read_text() for path in (folder / "out").rglob("*.json*"))
-    assert "person_id 'P" not in everything
-    assert "person_id 'Q" not in everything
+    assert not any(secret in everything for secret in ("person_id 'P", "person_id 'Q"))
     told = json.loads(seen["coordinator"][0])
     assert (told["exit_code"], told["try"]) == (13, [f"colonnade keys {study} PARTY.toml"])
     assert "examples" not in told
 
 
-def read(screen):
-    near, far = screen
-    os.close(far)
-    time.sleep(0.1)
-    text = b""
-    try:
-        while piece := os.read(near, 65536):
-            text += piece
-    except OSError:  # all of it is read, and nobody can write any more
-        pass
-    os.close(near)
-    return text.decode()
-
-
+@pytest.mark.system
 def test_all_on_one_machine_get_the_sentence_and_where_to_look(colonnade, study):
     edit(study.parent / "shop" / "shop.csv", ('"P', '"Q'))
     colonnade("init", "trial", study)
     text = colonnade("run", study, "--out", study.parent / "out", code=StudyError.exit_code)
-    assert "nobody is common to bank, shop, clinic (at_least = 1)" in text
-    assert "nothing was spent" in text
+    check_words(text, f"nobody is common to {ALL} (at_least = 1)", "nothing was spent")
     assert text.endswith(hint(study, *(study.parent / name / "party.toml" for name in PARTIES)))
     assert "person_id '" not in text
 
@@ -367,15 +304,12 @@ def test_programs_and_logs_get_the_number_of_examples_at_most(capsys, told_as_js
     error.examples = ("name 'anna'", "name 'bob'")
     speak_json(told_as_json)
     about(Path("my studies/STUDY.toml"), Path("bank/party.toml"))
-    try:
-        assert complain(error) == StudyError.exit_code
-    finally:
-        speak_json(False)
+    assert complain(error) == StudyError.exit_code
     out, err = capsys.readouterr()
     assert "anna" not in out + err
     if told_as_json:
         facts = json.loads(out)
-        assert facts["examples"] == 2
-        assert facts["try"] == ["colonnade keys 'my studies/STUDY.toml' bank/party.toml"]
+        asked = ["colonnade keys 'my studies/STUDY.toml' bank/party.toml"]
+        assert (facts["examples"], facts["try"]) == (2, asked)
     else:
         assert err == f"colonnade: nobody is common\n{hint(repr('my studies/STUDY.toml'), 'bank/party.toml')}"

@@ -24,6 +24,7 @@ from tests.support.errors import raises
 from tests.support.studies import Trial
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere every process is started anew")
+system = pytest.mark.system
 OWNERS = ("bank", "shop", "clinic")
 EVERYBODY = (*OWNERS, "coordinator")
 
@@ -78,39 +79,37 @@ class Seen:
         return events[: events.index(("os.fork", ""))]
 
 
-def watched(folder: Path, *command: str) -> tuple[subprocess.CompletedProcess[str], Path]:
+def watched(folder: Path, study: Path, *command: str) -> Seen:
+    """A command in whose processes nobody but one opens a participant's files, and that after the fork."""
     log = folder / "opened.log"
-    words = [sys.executable, "-c", WATCHED, str(log), *command]
-    return subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, cwd=folder), log
-
-
-def test_nothing_of_a_party_is_opened_before_the_fork_or_by_another(tmp_path: Path) -> None:
-    trial = Trial(tmp_path / "study", 60)
-    ended, log = watched(tmp_path, "run", str(trial.file), "--out", "run", "--json")
+    words = [sys.executable, "-c", WATCHED, str(log), *command, "--json"]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, cwd=folder)
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    seen = Seen(log, tmp_path, trial.folder)
+    seen = Seen(log, folder, study)
     assert seen.owners_of(seen.before_the_fork()) == set()
-    assert any(path.endswith("STUDY.toml") for _, path in seen.before_the_fork())
     assert seen.owners_of(seen.by_process[seen.copy]) == set(), "the copy looks at public files only"
     each = [seen.owners_of(seen.by_process[pid]) for pid in seen.participants]
     assert sorted(map(sorted, each)) == sorted([name] for name in EVERYBODY), "everybody opens its own folder alone"
+    return seen
+
+
+@system
+def test_nothing_of_a_party_is_opened_before_the_fork_or_by_another(tmp_path: Path) -> None:
+    trial = Trial(tmp_path / "study", 60)
+    seen = watched(tmp_path, trial.folder, "run", str(trial.file), "--out", "run")
+    assert any(path.endswith("STUDY.toml") for _, path in seen.before_the_fork())
     for name in OWNERS:
         having = {pid for pid, events in seen.by_process.items() for _, path in events if path.endswith(f"{name}.key")}
         assert len(having) == 1, "one process reads a key"
         assert seen.first not in having
-    models = [(folder_of(tmp_path / "run", name) / "model.json").read_text() for name in EVERYBODY]
-    assert len(set(models)) == 1
-    assert "components" in json.loads(models[0])["learned"]
+    models = {(folder_of(tmp_path / "run", name) / "model.json").read_text() for name in EVERYBODY}
+    assert len(models) == 1
+    assert "components" in json.loads(models.pop())["learned"]
 
 
+@system
 def test_the_demonstration_forks_before_it_makes_people_and_keys(tmp_path: Path) -> None:
-    ended, log = watched(tmp_path, "demo", "--rows", "100", "--out", "demo", "--json")
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    seen = Seen(log, tmp_path, tmp_path / "demo" / "study")
-    assert seen.owners_of(seen.before_the_fork()) == set()
-    assert seen.owners_of(seen.by_process[seen.copy]) == set()
-    each = [seen.owners_of(seen.by_process[pid]) for pid in seen.participants]
-    assert sorted(map(sorted, each)) == sorted([name] for name in EVERYBODY)
+    watched(tmp_path, tmp_path / "demo" / "study", "demo", "--rows", "100", "--out", "demo")
 
 
 # A copy is made, then a party's file is read; the copy's processes wait to be looked at.
@@ -158,6 +157,7 @@ def in_memory(pid: int, text: bytes) -> bool:
     return False
 
 
+@system
 def test_what_is_read_after_the_copy_is_not_in_the_memory_of_others(tmp_path: Path) -> None:
     secret = sha256(b"a cell of the bank's table").hexdigest()
     (tmp_path / "bank.csv").write_text(secret)
@@ -204,8 +204,8 @@ def any_of_group(number: int) -> bool:
     return True
 
 
-def test_an_interrupted_run_leaves_nobody_behind(tmp_path: Path) -> None:
-    trial = Trial(tmp_path / "study", 60)
+@system
+def test_an_interrupted_run_leaves_nobody_behind(trial: Trial, tmp_path: Path) -> None:
     command = [sys.executable, "-c", WAITING, "run", str(trial.file), "--out", str(tmp_path / "run"), "--json"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
     until = time.monotonic() + PATIENCE
@@ -220,15 +220,17 @@ def test_an_interrupted_run_leaves_nobody_behind(tmp_path: Path) -> None:
     while any_of_group(process.pid):
         assert time.monotonic() < until
         time.sleep(0.02)
-    found = {party: trial.states(party) for party in trial.parties}
-    assert set(map(tuple, found.values())) == {("released",)}, found
+    trial.check_states("released")
 
 
-def test_a_study_is_handed_on_as_long_as_its_files_are_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trial:
+    """A study, where none was handed on."""
     monkeypatch.setattr(spec, "_HANDED_ON", {})
-    trial = Trial(tmp_path / "study", 60)
+    return Trial(tmp_path / "study", 60)
+
+
+def test_a_study_is_handed_on_as_long_as_its_files_are_the_same(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = Study.load(trial.file)
     assert Study.load(trial.file).task is not loaded.task
     loaded.hand_on()
@@ -236,14 +238,12 @@ def test_a_study_is_handed_on_as_long_as_its_files_are_the_same(
     again = Study.load("STUDY.toml")
     assert again.task is loaded.task
     assert again.statement is loaded.statement
-    assert again.path == Path("STUDY.toml")
-    assert loaded.path == trial.file
+    assert (again.path, loaded.path) == (Path("STUDY.toml"), trial.file)
     schema = trial.folder / "schemas" / "bank.toml"
     whole = schema.read_text()
-    schema.write_text(whole + "\n")
-    assert Study.load("STUDY.toml").task is not loaded.task
-    schema.write_text(whole)
-    assert Study.load("STUDY.toml").task is loaded.task
+    for text, handed_on in ((whole + "\n", False), (whole, True)):
+        schema.write_text(text)
+        assert (Study.load("STUDY.toml").task is loaded.task) == handed_on
     trial.edit("STUDY.toml", r"^n_components = 2", "n_components = 3")
     assert Study.load("STUDY.toml").digest != loaded.digest
     trial.file.unlink()
@@ -251,11 +251,7 @@ def test_a_study_is_handed_on_as_long_as_its_files_are_the_same(
         Study.load("STUDY.toml")
 
 
-def test_a_file_that_changes_between_loading_and_handing_on_is_noticed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(spec, "_HANDED_ON", {})
-    trial = Trial(tmp_path / "study", 60)
+def test_a_file_that_changes_between_loading_and_handing_on_is_noticed(trial: Trial) -> None:
     loaded = Study.load(trial.file)
     trial.edit("STUDY.toml", r"^n_components = 2", "n_components = 3")
     loaded.hand_on()
@@ -265,8 +261,7 @@ def test_a_file_that_changes_between_loading_and_handing_on_is_noticed(
     assert Study.load(trial.file).task is loaded.task
 
 
-def test_a_file_that_is_read_twice_must_be_the_same_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    trial = Trial(tmp_path / "study", 60)
+def test_a_file_that_is_read_twice_must_be_the_same_twice(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
     trial.edit("STUDY.toml", r'schema = "schemas/shop.toml"', 'schema = "schemas/bank.toml"')
     schema, real = trial.folder / "schemas" / "bank.toml", spec.reading.read_bytes
 
@@ -289,18 +284,16 @@ def said_of(ended: tuple[int, str]) -> dict[str, object]:
     return {key: said[key] for key in ("digest", "statement", "binding", "noise_std", "rounds", "value_bits")}
 
 
-def test_a_server_plans_a_study_once_and_says_what_a_new_process_says(tmp_path: Path) -> None:
-    trial = Trial(tmp_path / "study", 60)
-    server = Forks()
+@system
+def test_a_server_plans_a_study_once_and_says_what_a_new_process_says(trial: Trial) -> None:
+    server, command = Forks(), ["privacy", str(trial.file), "--json"]
     try:
-        server.plan(tmp_path / "no-such-file.toml")
+        server.plan(trial.folder / "no-such-file.toml")
         server.plan(trial.file)
-        command = ["privacy", str(trial.file), "--json"]
         first = said_of(said_by(server.start, command))
         assert first == said_of(said_by(spawned, command))
         trial.edit("STUDY.toml", r"analyst = 1.0", "analyst = 0.5")
         second = said_of(said_by(server.start, command))
-        assert second == said_of(said_by(spawned, command))
-        assert second != first
+        assert first != second == said_of(said_by(spawned, command))
     finally:
         server.close()

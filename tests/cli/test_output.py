@@ -7,7 +7,6 @@ import io
 import json
 import os
 import resource
-import shutil
 import sqlite3
 import subprocess
 import sys
@@ -27,22 +26,15 @@ from colonnade.study import Study
 from colonnade.tables import Schema
 from colonnade.wire import Identity
 from tests.support.errors import raises
-
-EXAMPLE = Path(__file__).parents[2] / "examples" / "three-organisations"
-
-
-@pytest.fixture(scope="module")
-def study(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("s") / "s"
-    shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns("certs", "*.key", "*.crt", "*.sqlite*"))
-    return Study.load(folder / "STUDY.toml")
+from tests.support.studies import check_words, edit
 
 
 @pytest.fixture
 def book(tmp_path, study):
-    ledger = Ledger(tmp_path / "book.sqlite")
+    """A ledger of two studies, of which one is reserved and one was sent."""
+    ledger, loaded = Ledger(tmp_path / "book.sqlite"), Study.load(study)
     for n in range(2):
-        ledger.reserve(f"s{n}", study.digest, study.events, study.roster.trust, [])
+        ledger.reserve(f"s{n}", loaded.digest, loaded.events, loaded.roster.trust, [])
     ledger.mark_sent(ledger.entries()[1])
     return ledger
 
@@ -65,6 +57,7 @@ def said_in_one_line(text):
     return text
 
 
+@pytest.mark.system
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 @pytest.mark.parametrize(
     "words", [["show"], ["show", "--json"], ["export"], ["export", "--json"], ["verify"]], ids=" ".join
@@ -75,6 +68,7 @@ def test_a_full_disk_behind_standard_output(book, words):
     assert "standard output cannot be written: No space left" in one_sentence(ended, StorageError.exit_code)
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("words", [["show"], ["export", "--json"], ["--help"]], ids=" ".join)
 def test_nobody_reads_on(book, words):
     near, far = os.pipe()
@@ -92,16 +86,19 @@ def no_files():
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
 
 
-def test_an_export_that_does_not_fit_leaves_nothing_behind(book, tmp_path):
-    ended = call("ledger", "export", book.path, "--out", tmp_path / "chain.jsonl", preexec_fn=no_files)
-    assert "chain.jsonl cannot be written: File too large" in one_sentence(ended, StorageError.exit_code)
+@pytest.mark.system
+def test_files_that_do_not_fit_are_named_and_leave_nothing_behind(book, study, tmp_path):
+    bank = study.parent / "bank"
+    drafted, chain, run = tmp_path / "draft.toml", tmp_path / "chain.jsonl", tmp_path / "run"
+    for words, path in (
+        (["ledger", "export", book.path, "--out", chain], chain),
+        (["schema", "draft", bank / "bank.csv", "--out", drafted], drafted),
+        (["party", study, bank / "party.toml", "--out", run], "run.json"),
+    ):
+        ended = call(*words, preexec_fn=no_files)
+        assert f"{path} cannot be written: File too large" in one_sentence(ended, StorageError.exit_code)
     assert not list(tmp_path.glob("chain*"))
-
-
-def test_a_draft_that_does_not_fit_is_named(study, tmp_path):
-    drafted = tmp_path / "draft.toml"
-    ended = call("schema", "draft", study.folder / "bank" / "bank.csv", "--out", drafted, preexec_fn=no_files)
-    assert f"{drafted} cannot be written: File too large" in one_sentence(ended, StorageError.exit_code)
+    assert not (bank / "ledger.sqlite").exists()
 
 
 @pytest.fixture
@@ -143,10 +140,9 @@ def test_a_key_without_room_for_its_certificate_overwrites_neither(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["party.toml", "STUDY.toml", "certs/bank.crt", "schema.toml"])
-def test_files_that_do_not_fit_leave_the_earlier_ones(name, study, tmp_path, colonnade, no_room):
-    folder = tmp_path / "s"
-    shutil.copytree(study.folder, folder, ignore=shutil.ignore_patterns("runs", "*.sqlite*"))
-    colonnade("init", "trial", folder / "STUDY.toml")
+def test_files_that_do_not_fit_leave_the_earlier_ones(name, study, colonnade, no_room):
+    folder = study.parent
+    colonnade("init", "trial", study)
     schema = Schema.load(folder / "schemas" / "bank.toml")
     schema.save(folder / "schema.toml")
     place = folder / "new" / name if name == "party.toml" else folder / name
@@ -156,7 +152,7 @@ def test_files_that_do_not_fit_leave_the_earlier_ones(name, study, tmp_path, col
         with raises(StorageError, "SO043", "schema.toml"):
             schema.save(place)
     else:
-        words = ["party", "x", "--out", place.parent] if name == "party.toml" else ["trial", folder / "STUDY.toml"]
+        words = ["party", "x", "--out", place.parent] if name == "party.toml" else ["trial", study]
         said = colonnade("init", *words, code=StorageError.exit_code)
         assert f"{place} cannot be written: No space left on device" in said
     assert (place.read_bytes() if place.exists() else None) == before
@@ -179,13 +175,6 @@ def test_the_version_is_shown(colonnade):
     assert lines[1:] == [f"{name} {version}" for name, version in list(versions.installed().items())[1:]]
 
 
-def test_a_run_directory_without_room(study, tmp_path):
-    words = ["party", study.path, study.folder / "bank" / "party.toml", "--out", tmp_path / "run"]
-    ended = call(*words, preexec_fn=no_files)
-    assert "run.json cannot be written: File too large" in one_sentence(ended, StorageError.exit_code)
-    assert not (study.folder / "bank" / "ledger.sqlite").exists()
-
-
 def test_an_entry_is_released_by_hand_only_if_it_was_never_sent(book, colonnade):
     release = ("ledger", "release", book.path)
     assert "--yes" in said_in_one_line(colonnade(*release, 1, code=PolicyError.exit_code))
@@ -197,6 +186,7 @@ def test_an_entry_is_released_by_hand_only_if_it_was_never_sent(book, colonnade)
     assert [entry.state for entry in book.entries()] == ["released", "sent"]
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(("answer", "state"), [(b"y\n", "released"), (b"n\n", "reserved")])
 def test_a_release_is_confirmed_at_the_terminal(book, answer, state):
     person, process = os.openpty()
@@ -211,11 +201,8 @@ def test_a_release_is_confirmed_at_the_terminal(book, answer, state):
 
 def test_a_ledger_of_the_first_version_is_shown_and_not_touched(book, colonnade):
     base = sqlite3.connect(book.path, isolation_level=None)
-    base.execute("DROP TABLE chain")
-    base.execute("DROP TABLE people")
-    base.execute("DROP TABLE sums")
-    base.execute("PRAGMA user_version = 1")
-    base.execute("PRAGMA journal_mode = DELETE")
+    tables = "DROP TABLE chain; DROP TABLE people; DROP TABLE sums"
+    base.executescript(f"{tables}; PRAGMA user_version = 1; PRAGMA journal_mode = DELETE")
     base.close()
     before = book.path.read_bytes()
     assert "not chained yet" in colonnade("ledger", "show", book.path)
@@ -226,25 +213,21 @@ def test_a_ledger_of_the_first_version_is_shown_and_not_touched(book, colonnade)
 
 
 def test_a_new_ledger_is_said_to_be_one(study, colonnade):
-    checks = json.loads(call("doctor", study.path, study.folder / "bank" / "party.toml", "--json").stdout)["checks"]
-    (said,) = [check for check in checks if check["what"] == "ledger"]
-    assert said["level"] == "unsure"
-    assert "new ledger" in said["detail"]
-    assert "nothing on record before this study" in said["detail"]
-    (digest,) = [check for check in checks if check["what"] == "study"]
-    assert study.digest in digest["detail"]
-    assert study.digest in colonnade("privacy", study.path)
-    ended = call("party", study.path, study.folder / "bank" / "party.toml", "--out", study.folder / "runs" / "x")
-    assert "new ledger" in ended.stdout
+    config, digest = study.parent / "bank" / "party.toml", Study.load(study).digest
+    checks = {check["what"]: check for check in colonnade("doctor", study, config, "--json", code=1)["checks"]}
+    assert checks["ledger"]["level"] == "unsure"
+    check_words(checks["ledger"]["detail"], "new ledger", "nothing on record before this study")
+    assert digest in checks["study"]["detail"]
+    assert digest in colonnade("privacy", study)
+    said = colonnade("party", study, config, "--out", study.parent / "x", code=IdentityError.exit_code)
+    assert "new ledger" in said
 
 
-def test_a_local_run_that_a_party_refuses_starts_nobody(study, tmp_path):
-    config = study.folder / "shop" / "party.toml"
-    text = config.read_text()
-    config.write_text(text.replace("analyst = 3.0", "analyst = 0.1"))
-    ended = call("run", study.path, "--out", tmp_path / "run")
-    config.write_text(text)
-    assert "shop: study 'three-organisations' is over budget" in one_sentence(ended, BudgetError.exit_code)
+def test_a_local_run_that_a_party_refuses_starts_nobody(study, tmp_path, in_this_process):
+    edit(study.parent / "shop" / "party.toml", ("analyst = 3.0", "analyst = 0.1"))
+    code, _, complaint = in_this_process("run", study, "--out", tmp_path / "run")
+    assert code == BudgetError.exit_code
+    assert "shop: study 'three-organisations' is over budget" in said_in_one_line(complaint)
     assert not (tmp_path / "run").exists()
 
 
@@ -275,8 +258,9 @@ def test_a_bar_never_promises_too_little_time(done, total, speed):
         assert 3600 * hours + 60 * minutes + seconds >= (total - done) / speed
 
 
-@pytest.mark.parametrize("width", [80, 100, 200])
-@pytest.mark.parametrize(("steps", "speed"), [(30_000, 1721), (1_000_000, 2310), (10_000_000, 99)])
+@pytest.mark.parametrize(
+    ("width", "steps", "speed"), [(80, 30_000, 1721), (100, 1_000_000, 2310), (200, 10_000_000, 99)]
+)
 def test_every_bar_keeps_to_one_line(width, steps, speed):
     clock = [0.0]
     screen = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)

@@ -15,6 +15,7 @@ from colonnade.errors import DataError, SchemaError, StorageError, StudyError
 from colonnade.models import Estimator
 from colonnade.models.predicted import Beside
 from tests.support.pages import Page
+from tests.support.studies import check_words
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 PARTIES = ("bank", "shop", "clinic")
@@ -45,14 +46,25 @@ def rewritten(tmp_path: Path, party: str, change) -> Path:
     return target
 
 
+LOGISTIC = ("predict", model_at("logistic"))
+
+
 @pytest.fixture
 def out(tmp_path: Path) -> Path:
     return tmp_path / "predictions.csv"
 
 
+@pytest.fixture
+def expected(colonnade, tmp_path: Path) -> list[dict[str, str]]:
+    """What the model predicts from everybody's own files."""
+    path = tmp_path / "expected.csv"
+    colonnade(*LOGISTIC, *tables(), "--out", path)
+    return rows_of(path)
+
+
 def test_a_file_of_predictions_holds_ids_classes_and_chances(colonnade, tmp_path, out) -> None:
     turned = rewritten(tmp_path, "shop", lambda rows: rows[::-1])
-    told = colonnade("predict", model_at("logistic"), *tables(shop=turned), "--out", out, "--json")
+    told = colonnade(*LOGISTIC, *tables(shop=turned), "--out", out, "--json")
     found, model = rows_of(out), Estimator.load(model_at("logistic"))
     people = {party: file_of(party) for party in PARTIES}
     assert told == {"model": model_at("logistic"), "people": len(found), "out": str(out)}
@@ -66,7 +78,7 @@ def test_a_file_of_predictions_holds_ids_classes_and_chances(colonnade, tmp_path
 
 def test_an_assessment_is_printed_and_drawn_where_labels_are_known(colonnade, tmp_path, out) -> None:
     page = tmp_path / "page.html"
-    given = ["predict", model_at("logistic"), *tables(), "--out", out, "--threshold", "0.3"]
+    given = [*LOGISTIC, *tables(), "--out", out, "--threshold", "0.3"]
     told = colonnade(*given, "--page", page, "--json")
     model = Estimator.load(model_at("logistic"))
     expected = model.assess({party: file_of(party) for party in PARTIES}, id="person_id")
@@ -85,9 +97,7 @@ def test_an_assessment_is_printed_and_drawn_where_labels_are_known(colonnade, tm
     assert "at the threshold 0.3" in text
 
 
-def test_one_file_of_all_columns_and_other_names_of_ids(colonnade, tmp_path, out) -> None:
-    colonnade("predict", model_at("logistic"), *tables(), "--out", out)
-    expected = rows_of(out)
+def test_one_file_of_all_columns_and_other_names_of_ids(colonnade, tmp_path, out, expected) -> None:
     joined, names = [], []
     for party in PARTIES:
         header, *rows = csv.reader(file_of(party).read_text(encoding="utf-8").splitlines())
@@ -96,52 +106,40 @@ def test_one_file_of_all_columns_and_other_names_of_ids(colonnade, tmp_path, out
     whole = tmp_path / "all.csv"
     with whole.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([names, *joined])
-    colonnade("predict", model_at("logistic"), "--table", whole, "--out", out, "--force")
+    colonnade(*LOGISTIC, "--table", whole, "--out", out, "--force")
     assert rows_of(out) == expected
     renamed = tmp_path / "renamed.csv"
     renamed.write_text(file_of("shop").read_text(encoding="utf-8").replace("person_id", "customer"), encoding="utf-8")
-    colonnade("predict", model_at("logistic"), *tables(shop=renamed), "--id", "shop=customer", "--out", out, "--force")
+    given = (*LOGISTIC, *tables(shop=renamed), "--out", out, "--force")
+    told = " ".join(colonnade(*given, code=DataError.exit_code).split())
+    columns = ["customer", *next(csv.reader(file_of("shop").read_text(encoding="utf-8").splitlines()))[1:]]
+    check_words(told, *map(repr, columns), "name the one that holds ids with --id shop=COLUMN")
+    colonnade(*given, "--id", "shop=customer")
     assert [row["prediction"] for row in rows_of(out)] == [row["prediction"] for row in expected]
     assert [row["id"] for row in rows_of(out)] == [row["person_id"] for row in expected]
-    colonnade("predict", model_at("logistic"), *tables(), "--same-order", "--out", out, "--force")
+    colonnade(*LOGISTIC, *tables(), "--same-order", "--out", out, "--force")
     assert list(rows_of(out)[0]) == ["prediction", "probability_false", "probability_true"]
 
 
-def test_how_new_files_are_written_is_said_by_options(colonnade, tmp_path, out) -> None:
-    colonnade("predict", model_at("logistic"), *tables(), "--out", out)
-    expected, text = rows_of(out), file_of("shop").read_text(encoding="utf-8")
+def test_how_new_files_are_written_is_said_by_options(colonnade, tmp_path, out, expected) -> None:
+    text = file_of("shop").read_text(encoding="utf-8")
     other = tmp_path / "shop.csv"
     other.write_text(text.replace(",", ";"), encoding="utf-16")
-    given = ["predict", model_at("logistic"), *tables(shop=other), "--out", out, "--force"]
-    told = colonnade(*given, code=DataError.exit_code)
-    assert "looks like UTF-16; give --encoding 'shop=utf-16'" in told
-    told = colonnade(*given, "--encoding", "shop=utf-16", code=DataError.exit_code)
-    assert "give --separator 'shop=;'" in told
-    colonnade(*given, "--encoding", "shop=utf-16", "--separator", "shop=;")
+    given = [*LOGISTIC, *tables(shop=other), "--out", out, "--force"]
+    utf16 = ("--encoding", "shop=utf-16")
+    assert "looks like UTF-16; give --encoding 'shop=utf-16'" in colonnade(*given, code=DataError.exit_code)
+    assert "give --separator 'shop=;'" in colonnade(*given, *utf16, code=DataError.exit_code)
+    colonnade(*given, *utf16, "--separator", "shop=;")
     assert rows_of(out) == expected
     other.write_text("\n".join(re.sub(r"(\d)\.(\d)", r"\1,\2", line.replace(",", ";")) for line in text.split("\n")))
     colonnade(*given, "--separator", "shop=;", "--decimal", "shop=,")
     assert rows_of(out) == expected
-    assert "encoding must be one that Python knows" in colonnade(
-        *given, "--encoding", "klingon", code=SchemaError.exit_code
-    )
+    told = colonnade(*given, "--encoding", "klingon", code=SchemaError.exit_code)
+    assert "encoding must be one that Python knows" in told
 
 
-def test_another_name_of_the_id_is_answered_with_the_option(colonnade, tmp_path, out) -> None:
-    text = file_of("shop").read_text(encoding="utf-8")
-    renamed = tmp_path / "renamed.csv"
-    renamed.write_text(text.replace("person_id", "customer"), encoding="utf-8")
-    told = colonnade("predict", model_at("logistic"), *tables(shop=renamed), "--out", out, code=DataError.exit_code)
-    told = " ".join(told.split())
-    for column in ("customer", *next(csv.reader(text.splitlines()))[1:]):
-        assert repr(column) in told
-    assert "name the one that holds ids with --id shop=COLUMN" in told
-
-
-def test_only_the_people_whom_all_files_hold(colonnade, tmp_path, out) -> None:
-    colonnade("predict", model_at("logistic"), *tables(), "--out", out)
-    expected = rows_of(out)
-    given = ["predict", model_at("logistic"), "--out", out, "--force"]
+def test_only_the_people_whom_all_files_hold(colonnade, tmp_path, out, expected) -> None:
+    given = [*LOGISTIC, "--out", out, "--force"]
     given += tables(shop=rewritten(tmp_path, "shop", lambda rows: rows[:1:-1]))
     assert "say --common" in colonnade(*given, code=DataError.exit_code)
     told = colonnade(*given, "--common", "--json")
@@ -155,24 +153,10 @@ def test_only_the_people_whom_all_files_hold(colonnade, tmp_path, out) -> None:
 def test_models_of_other_kinds(colonnade, out) -> None:
     colonnade("predict", model_at("linear"), *tables(), "--out", out)
     assert list(rows_of(out)[0]) == ["person_id", "prediction"]
-    colonnade("predict", model_at("logistic-classes"), *tables(), "--out", out, "--force")
-    assert [name for name in rows_of(out)[0] if name.startswith("probability_")] == [
-        "probability_none",
-        "probability_silver",
-        "probability_gold",
-    ]
-    told = colonnade(
-        "predict",
-        model_at("logistic-classes"),
-        *tables(),
-        "--assess",
-        "--class",
-        "gold",
-        "--out",
-        out,
-        "--force",
-        "--json",
-    )
+    given = ("predict", model_at("logistic-classes"), *tables(), "--out", out, "--force")
+    told = colonnade(*given, "--assess", "--class", "gold", "--json")
+    chances = [name for name in rows_of(out)[0] if name.startswith("probability_")]
+    assert chances == ["probability_none", "probability_silver", "probability_gold"]
     assert told["at_threshold"] is None
     assert 0 < told["assessment"]["auc"] <= 1
     kept = [word for party in PARTIES for word in ("--kept", FIXTURES / "models" / f"glm.kept.{party}.json")]
@@ -249,7 +233,7 @@ def test_what_cannot_be_predicted_is_one_sentence_and_no_file(colonnade, out, na
 
 def test_other_people_are_refused_and_nothing_is_overwritten(colonnade, tmp_path, out) -> None:
     fewer = rewritten(tmp_path, "clinic", lambda rows: rows[2:])
-    given = ["predict", model_at("logistic"), "--out", out]
+    given = [*LOGISTIC, "--out", out]
     text = colonnade(*given, *tables(clinic=fewer), code=DataError.exit_code)
     assert "bank and clinic do not hold the same people: of 6 and 4 rows 4 have the same ids" in text
     assert "P0000" not in text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -10,15 +9,10 @@ import pytest
 from colonnade.cli.scaling import bytes_a_second, clock, constants, fit, plain_seconds, size
 from colonnade.errors import StorageError, StudyError
 from colonnade.study.scale import BUILT_IN, Measured, measure
+from tests.support.studies import check_words, edit
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 TINY = measure.Sizes(table=200, joint=1024, ids=200, draws=1 << 8, messages=1, rounds=2, repeats=1)
-
-
-@pytest.fixture
-def study(tmp_path):
-    shutil.copytree(EXAMPLES / "three-organisations", tmp_path / "s", ignore=shutil.ignore_patterns("*.sqlite*"))
-    return tmp_path / "s" / "STUDY.toml"
 
 
 def test_bench_measures_and_plan_uses_it(colonnade, study, tmp_path, monkeypatch):
@@ -39,15 +33,14 @@ def test_bench_measures_and_plan_uses_it(colonnade, study, tmp_path, monkeypatch
 
 
 def test_constants_are_shown_with_their_units():
-    lines = constants(BUILT_IN).splitlines()
-    assert "  multiply two shares               200 ps" in lines
-    assert "  begin an alignment                370 ms" in lines
-    assert "  a worker's memory                 138 MB" in lines
+    shown = ("multiply two shares               200 ps\n", "begin an alignment                370 ms\n")
+    check_words(constants(BUILT_IN) + "\n", *shown, "a worker's memory                 138 MB\n")
 
 
 def test_plan_says_what_a_run_takes(colonnade, study):
     text = colonnade("plan", study, "--workers", 64, "--hubs", 4, "--bandwidth", "10Gbit", "--rows-given", 10**9)
-    for words in (
+    check_words(
+        text,
         "1,000,000,000 in every table (parquet)",
         "2,048 (chosen for this estimate)",
         "64 for each participant, each with a core",
@@ -57,54 +50,44 @@ def test_plan_says_what_a_run_takes(colonnade, study):
         "core-hours",
         "each hub",
         "alignment",
-    ):
-        assert words in text
+    )
     said = colonnade("plan", study, "--cost", "--rows-given", 5000, "--partitions", 16, "--json")
-    assert said["estimate"]["partitions"] == 16
-    assert said["rows"] == 5000
+    assert (said["estimate"]["partitions"], said["rows"], said["constants_from"]) == (16, 5000, BUILT_IN.source)
     assert [party["name"] for party in said["estimate"]["parties"]] == ["bank", "shop", "clinic", "coordinator"]
-    assert said["constants_from"] == BUILT_IN.source
     assert {"seconds", "bytes_sent", "worker_memory", "disk", "core_hours"} <= said["estimate"]["parties"][0].keys()
 
 
 def test_links_are_those_of_the_study_or_as_asked(colonnade, study):
-    through = colonnade("plan", study, "--workers", 4, "--rows-given", 10**7, "--json")
-    direct = colonnade("plan", study, "--workers", 4, "--rows-given", 10**7, "--links", "direct", "--json")
+    asked = ("plan", study, "--workers", 4, "--rows-given", 10**7, "--json")
+    through, direct = colonnade(*asked), colonnade(*asked, "--links", "direct")
     assert (through["fleet"]["links"], direct["fleet"]["links"]) == ("hub", "direct")
     assert direct["estimate"]["hub"]["bytes_passed"] < through["estimate"]["hub"]["bytes_passed"] / 100
     assert direct["estimate"]["seconds"] < through["estimate"]["seconds"]
-    study.write_text(study.read_text().replace("[coordinator]\n", '[coordinator]\nlinks = "direct"\n'))
-    assert colonnade("plan", study, "--workers", 4, "--rows-given", 10**7, "--json")["estimate"] == direct["estimate"]
+    edit(study, ("[coordinator]\n", '[coordinator]\nlinks = "direct"\n'))
+    assert colonnade(*asked)["estimate"] == direct["estimate"]
     assert "direct: hubs carry what comes before direct links" in colonnade("plan", study, "--cost")
     assert "hub: hubs carry everything" in colonnade("plan", study, "--links", "hub")
 
 
 def test_plan_without_lanes_and_on_one_machine(colonnade, study):
     text = colonnade("plan", study, "--cost", "--one-machine", "--table", "csv", "--round-trip", 20)
-    assert "none: one process for each participant does everything" in text
-    assert "on one machine with 2 processors" in text
-    assert "(csv)" in text
+    alone = "none: one process for each participant does everything"
+    check_words(text, alone, "on one machine with 2 processors", "(csv)")
+    messages = EXAMPLES / "private-regression" / "MESSAGES.toml"  # a kind that is no sum
+    found = colonnade("plan", messages, "--workers", 4, "--json")["estimate"]
+    assert found["partitions"] == 1
+    assert all(party["phases"]["dealing"] == 0 for party in found["parties"])
+    assert found["bytes_total"] > 0
+    sketch = EXAMPLES / "iterative-sketch" / "STUDY.toml"
+    assert "a sketch is priced, not run" in colonnade("plan", sketch, "--cost", code=StudyError.exit_code)
 
 
 def test_pre_flight_says_it_too_if_asked(colonnade, study):
     assert "ESTIMATES" not in colonnade("privacy", study)
     assert "ESTIMATES" in colonnade("privacy", study, "--workers", 8)
-    said = colonnade("privacy", study, "--rows", 4000, "--hubs", 2, "--json")
-    assert said["scale"]["fleet"]["hubs"] == 2
-    assert said["scale"]["rows"] == 4000
+    said = colonnade("privacy", study, "--rows", 4000, "--hubs", 2, "--json")["scale"]
+    assert (said["fleet"]["hubs"], said["rows"]) == (2, 4000)
     assert "scale" not in colonnade("privacy", study, "--json")
-
-
-def test_kinds_that_are_no_sums_are_planned_without_lanes(colonnade):
-    said = colonnade("plan", EXAMPLES / "private-regression" / "MESSAGES.toml", "--workers", 4, "--json")
-    assert said["estimate"]["partitions"] == 1
-    assert all(party["phases"]["dealing"] == 0 for party in said["estimate"]["parties"])
-    assert said["estimate"]["bytes_total"] > 0
-
-
-def test_a_study_that_cannot_be_run_takes_nothing_that_could_be_said(colonnade):
-    sketch = EXAMPLES / "iterative-sketch" / "STUDY.toml"
-    assert "a sketch is priced, not run" in colonnade("plan", sketch, "--cost", code=StudyError.exit_code)
 
 
 @pytest.mark.parametrize(
@@ -123,25 +106,17 @@ def test_wrong_questions_are_one_sentence(colonnade, study, options, sentence):
     assert sentence in colonnade("plan", study, *options, code=StudyError.exit_code)
 
 
-def test_bandwidths_are_read_in_bits_and_bytes():
-    assert bytes_a_second("10Gbit") == 1.25e9
-    assert bytes_a_second("100 Mbit/s") == 12.5e6
-    assert bytes_a_second("1.5Gbitps") == 1.875e8
-    assert bytes_a_second("50MB/s") == 50e6
+def test_what_is_typed_and_shown_in_words():
+    typed = {"10Gbit": 1.25e9, "100 Mbit/s": 12.5e6, "1.5Gbitps": 1.875e8, "50MB/s": 50e6}
+    assert {text: bytes_a_second(text) for text in typed} == typed
     for wrong in ("", "10", "10 Gbyte", "-1Gbit", "0Gbit", "1e3bit"):
         with pytest.raises(StudyError):
             bytes_a_second(wrong)
-
-
-def test_partitions_fit_rows_and_workers():
-    assert fit(2_000_000, 1) == 1
-    assert fit(100, 4) == 16
-    assert fit(10**9, 1) == fit(10**9, 64) == 2048
-    assert fit(10**5, 100) == 512
-    assert fit(10**12, 10**5) == 1 << 16
-
-
-def test_times_and_sizes_in_words():
     assert [clock(t) for t in (0.25, 41, 720, 12_240)] == ["0.25 s", "41 s", "12 min", "3.4 h"]
     assert [plain_seconds(t) for t in (0, 8.2e-6, 0.0136, 73.7, 14_000)] == ["0", "<0.001", "0.0136", "73.7", "14,000"]
     assert [size(n) for n in (12, 3.2e6, 2.11e12, 5e15)] == ["12 B", "3.2 MB", "2.11 TB", "5 PB"]
+
+
+def test_partitions_fit_rows_and_workers():
+    asked = ((2_000_000, 1), (100, 4), (10**9, 1), (10**9, 64), (10**5, 100), (10**12, 10**5))
+    assert [fit(rows, workers) for rows, workers in asked] == [1, 16, 2048, 2048, 512, 1 << 16]

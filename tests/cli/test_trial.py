@@ -10,8 +10,9 @@ import pytest
 from colonnade.errors import DataError, FederationError, LedgerError, PolicyError, PrivacyError, SchemaError, StudyError
 from colonnade.study import PartyConfig, Study
 from colonnade.study.spec import TRIAL
-from colonnade.tables import Schema
+from colonnade.tables import Days, Schema
 from tests.support.errors import raises
+from tests.support.studies import check_words, edit
 
 
 @pytest.fixture
@@ -43,18 +44,13 @@ def trial(colonnade, *more, **kwargs):
 
 def test_too_few_people_are_said_before_anything_is_spent(colonnade, files):
     made = trial(colonnade, "--id", "shop=customer", "--label", "bank.default")
-    assert "FORECAST for 360 people" in made
-    assert "TOO FEW PEOPLE" in made
+    check_words(made, "FORECAST for 360 people", "TOO FEW PEOPLE")
     for name in ("bank", "shop"):
-        config = files / name / "party.toml"
-        config.write_text(config.read_text().replace('"auto-within-budget"\n', '"ask"\n'))
-    few = "at most 360 people can match, as many as {} rows\nFORECAST for 360 people"
-    told = colonnade("run", "study.toml", code=PolicyError.exit_code)
-    assert few.format("the shortest table has") in told
-    assert "TOO FEW PEOPLE" in told
-    told = colonnade("party", "study.toml", "bank/party.toml", code=PolicyError.exit_code)
-    assert few.format("bank's table has") in told
-    assert "TOO FEW PEOPLE" in told
+        edit(files / name / "party.toml", ('"auto-within-budget"\n', '"ask"\n'))
+    for words, whose in ((["run"], "the shortest table has"), (["party", "bank/party.toml"], "bank's table has")):
+        told = colonnade(words[0], "study.toml", *words[1:], code=PolicyError.exit_code)
+        few = f"at most 360 people can match, as many as {whose} rows\nFORECAST for 360 people"
+        check_words(told, few, "TOO FEW PEOPLE")
     assert "people can match" not in colonnade("privacy", "study.toml")  # from public numbers alone
 
 
@@ -81,13 +77,10 @@ def test_drafts_are_for_trials_alone(colonnade, files):
     study = Study.load("study.toml")
     with raises(SchemaError, "SC084"):
         Schema.load("schemas/bank.toml")
-    for file, mark, error in (("study.toml", "trial = true", SchemaError), ("bank/party.toml", "trial = true", None)):
-        text = (files / file).read_text()
-        (files / file).write_text(text.replace(mark, f"# {mark}"))
-        if error is not None:
-            with pytest.raises(error):
-                Study.load("study.toml")
-            (files / file).write_text(text)
+    for file in ("study.toml", "bank/party.toml"):
+        edit(files / file, ("trial = true", "# trial = true"))
+    with pytest.raises(SchemaError):
+        Study.load("study.toml")
     with raises(PolicyError, "PO019"):
         PartyConfig.load("bank/party.toml").check(study)
 
@@ -135,13 +128,10 @@ def test_keys_and_configurations_that_are_missing_are_made_for_a_study_file(colo
     for name in ("bank", "shop"):
         (files / name / "party.toml").unlink()
     text = colonnade("run", "study.toml", code=StudyError.exit_code)
-    assert "there is no configuration of bank at bank/party.toml" in text
-    assert "`colonnade init trial study.toml`" in text
+    check_words(text, "there is no configuration of bank at bank/party.toml", "`colonnade init trial study.toml`")
     pins = Study.load("study.toml").content.pins
-    text = colonnade("init", "trial", "study.toml")
-    assert (
-        "next: put bank's table at bank/bank.csv; put shop's table at shop/shop.csv; colonnade run study.toml" in text
-    )
+    first = "next: put bank's table at bank/bank.csv; put shop's table at shop/shop.csv; colonnade run study.toml"
+    assert first in colonnade("init", "trial", "study.toml")
     study = Study.load("study.toml")
     assert study.content.pins == pins
     for name in ("bank", "shop"):
@@ -152,51 +142,83 @@ def test_keys_and_configurations_that_are_missing_are_made_for_a_study_file(colo
 
 def test_a_file_of_another_kind_is_named(colonnade, files):
     trial(colonnade, "--id", "shop=customer")
-    text = colonnade("privacy", "bank/party.toml", code=StudyError.exit_code)
-    assert "bank/party.toml is a party's own file: name the study file in its place" in text
-    text = colonnade("privacy", "schemas/bank.toml", code=StudyError.exit_code)
-    assert "schemas/bank.toml is a schema: name the study file in its place" in text
-    text = colonnade("schema", "check", "schemas/bank.toml", "bank.csv", code=StudyError.exit_code)
-    assert "schemas/bank.toml is a schema: name the party's own file in its place" in text
-    text = colonnade("hub", "study.toml", code=FederationError.exit_code)
-    assert "study.toml is a study file: name FEDERATION.toml in its place" in text
-    text = colonnade("members", "bank/party.toml", code=StudyError.exit_code)
-    assert "bank/party.toml has no [agent] section" in text
-    text = colonnade("party", "study.toml", "study.toml", code=StudyError.exit_code)
-    assert "study.toml is a study file: name the party's own file in its place" in text
-    text = colonnade("ledger", "show", "study.toml", code=LedgerError.exit_code)
-    assert "study.toml is no ledger: name the file that `ledger` says in party.toml" in text
-
-
-def test_a_party_of_another_name_is_told_who_takes_part(colonnade, files):
-    trial(colonnade, "--id", "shop=customer")
     (files / "bank/other.toml").write_text((files / "bank/party.toml").read_text().replace('"bank"', '"bnak"', 1))
-    text = colonnade("party", "study.toml", "bank/other.toml", code=PolicyError.exit_code)
-    assert "bnak is not a party of study 'study'; those are bank, shop" in text
+    for words, error, said in (
+        ("privacy bank/party.toml", StudyError, "bank/party.toml is a party's own file: name the study file"),
+        ("privacy schemas/bank.toml", StudyError, "schemas/bank.toml is a schema: name the study file"),
+        ("schema check schemas/bank.toml bank.csv", StudyError, "is a schema: name the party's own file in its place"),
+        ("hub study.toml", FederationError, "study.toml is a study file: name FEDERATION.toml in its place"),
+        ("members bank/party.toml", StudyError, "bank/party.toml has no [agent] section"),
+        ("party study.toml study.toml", StudyError, "study.toml is a study file: name the party's own file"),
+        ("ledger show study.toml", LedgerError, "is no ledger: name the file that `ledger` says in party.toml"),
+        ("party study.toml bank/other.toml", PolicyError, "bnak is not a party of study 'study'; those are bank, shop"),
+    ):
+        assert said in colonnade(*words.split(), code=error.exit_code)
     assert not (files / "bank/ledger.sqlite").exists()
 
 
-def test_a_committee_that_cannot_be_is_named_with_its_file(colonnade, files):
+@pytest.mark.parametrize(
+    ("committee", "said"),
+    [
+        ("threshold = 2", "study.toml: the threshold of a committee of 3 must be 1, not 2"),
+        ('seats = ["bank", "shp"]', "study.toml: the committee names shp, who takes no part in the study"),
+    ],
+    ids=["threshold", "seats"],
+)
+def test_a_committee_that_cannot_be_is_named_with_its_file(colonnade, files, committee, said):
     trial(colonnade, "--id", "shop=customer")
-    study = files / "study.toml"
-    written = study.read_text()
-    study.write_text(written.replace("[coordinator]", "[committee]\nthreshold = 2\n\n[coordinator]"))
-    text = colonnade("privacy", "study.toml", code=PrivacyError.exit_code)
-    assert "study.toml: the threshold of a committee of 3 must be 1, not 2" in text
-    study.write_text(written.replace("[coordinator]", '[committee]\nseats = ["bank", "shp"]\n\n[coordinator]'))
-    text = colonnade("privacy", "study.toml", code=PrivacyError.exit_code)
-    assert "study.toml: the committee names shp, who takes no part in the study" in text
+    edit(files / "study.toml", ("[coordinator]", f"[committee]\n{committee}\n\n[coordinator]"))
+    assert said in colonnade("privacy", "study.toml", code=PrivacyError.exit_code)
 
 
 def test_what_goes_together(colonnade, files):
-    colonnade("init", "trial", code=StudyError.exit_code)
-    text = colonnade("init", "trial", "--party", "bank=bank.csv", code=StudyError.exit_code)
-    assert "two parties or more" in text
+    one = ("init", "trial", "--party", "bank=bank.csv")
+    assert "two parties or more" in colonnade(*one, code=StudyError.exit_code)
     trial(colonnade, "--id", "shop=customer")
-    assert "is there already" in trial(colonnade, "--id", "shop=customer", code=StudyError.exit_code)
-    text = colonnade("init", "trial", "study.toml", "--label", "bank.age", code=StudyError.exit_code)
-    assert "go with --party" in text
-    text = colonnade("init", "trial", "study.toml", "--epsilon", "3", code=StudyError.exit_code)
-    assert "--epsilon go with --party" in text
-    text = trial(colonnade, "other.toml", "--id", "shop=customer", code=StudyError.exit_code)
-    assert "schemas/bank.toml is there already" in text
+    both = "--party bank=bank.csv --party shop=shop.csv --id shop=customer"
+    for words, said in (
+        ("", ""),
+        (both, "is there already"),
+        (f"{both} other.toml", "schemas/bank.toml is there already"),
+        ("study.toml --label bank.age", "go with --party"),
+        ("study.toml --epsilon 3", "--epsilon go with --party"),
+    ):
+        assert said in colonnade("init", "trial", *words.split(), code=StudyError.exit_code)
+
+
+# --- other separators, encodings and decimal signs, and dates
+
+BANK = "Name;eröffnet;umsatz\r\n" + "".join(
+    f"Jörg {n};{1 + n % 28:02}.{1 + n % 12:02}.20{10 + n % 9};{n},5\r\n" for n in range(60)
+)
+SHOP = "Name,Ort\n" + "".join(f"Jörg {n},{'Köln' if n % 3 else 'Ulm'}\n" for n in range(60))
+
+
+@pytest.fixture
+def foreign(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bank.csv").write_bytes(BANK.encode("latin-1"))
+    (tmp_path / "shop.csv").write_bytes(SHOP.encode("utf-16"))
+    return tmp_path
+
+
+def test_a_draft_is_enough_to_read_the_file(colonnade, foreign):
+    colonnade("schema", "draft", "bank.csv", "--id", "Name")
+    edit(foreign / "bank.toml", ("drafted = true\n", ""))
+    check = ("schema", "check", "bank.csv", "bank.toml", "--id")
+    assert "60 rows fit" in colonnade(*check, "Name")
+    assert "did you mean 'Name'?" in colonnade(*check, "Nme", code=DataError.exit_code)
+
+
+def test_a_trial_of_such_files(colonnade, foreign):
+    text = colonnade(
+        *("init", "trial", "--party", "bank=bank.csv", "--party", "shop=shop.csv", "--id", "Name"),
+        *("--label", "bank.umsatz"),
+    )
+    assert "linear of bank.umsatz" in text
+    study = Study.load("study.toml")
+    assert isinstance(study.roster.schemas["bank"].columns["eröffnet"], Days)
+    for name in ("bank", "shop"):
+        table = PartyConfig.load(f"{name}/party.toml").table(study.roster.schemas[name], study.aligning.plan)
+        assert table.rows == 60
+        assert not table.report.misfits

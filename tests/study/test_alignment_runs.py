@@ -34,12 +34,8 @@ def first(tmp_path_factory):
         study.edit(f"{name}/party.toml", r"^epsilon = .*", "epsilon = { analyst = 100.0 }")
         study.edit(f"{name}/party.toml", r"^align = \[[^]]*\]", 'align = ["ot", "dh", "helper"]')
     study.start_all(threads=True)
-    try:
-        ended = study.ends()
-        assert all(end.code == 0 for end in ended.values()), ended
-        yield study
-    finally:
-        study.clean_up()
+    study.end_well()
+    return study
 
 
 def written(study, name, *edits):
@@ -66,6 +62,11 @@ def events(study, name, who):
     return [json.loads(line)["what"] for line in lines]
 
 
+def kept(study):
+    """The files of alignments, with their contents."""
+    return {path: path.read_bytes() for path in study.folder.glob("*/alignments/*")}
+
+
 def sent_to_owners(run):
     return sum(counts["payload_sent"] for peer, counts in run["traffic"].items() if peer != "coordinator")
 
@@ -82,15 +83,13 @@ def test_people_are_found_and_counted(first):
         assert facts == settings | {"rows": HELD, "missing": 0, "repeated": 0}
         whats = [line["what"] for line in first.happened(name)]
         assert whats.index("connected") < whats.index("aligned") < whats.index("first share")
-        (kept,) = (first.folder / name / "alignments").iterdir()
-        assert stat.S_IMODE(kept.stat().st_mode) == 0o600
-    facts = first.run_json("coordinator")["alignment"]
-    assert facts["matched"] == common(first) < HELD
-    assert facts["rows"] == dict.fromkeys(first.parties, HELD)
-    assert "align" in first.run_json("coordinator")["phases"]
-
-
-def test_nothing_of_a_table_or_key_is_in_what_participants_write_down(first):
+        (file,) = (first.folder / name / "alignments").iterdir()
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    run = first.run_json("coordinator")
+    assert run["alignment"]["matched"] == common(first) < HELD
+    assert run["alignment"]["rows"] == dict.fromkeys(first.parties, HELD)
+    assert "align" in run["phases"]
+    # nothing of a table or key is in what participants write down
     secrets = [*people(first, "bank"), (first.folder / "bank" / "bank.key").read_text().splitlines()[1]]
     for path in (first.folder / "runs").rglob("*"):
         if path.is_file():
@@ -107,23 +106,21 @@ def test_a_later_study_uses_the_alignment_again_in_whatever_order(first):
         assert runs[name]["alignment"]["reused"]
         assert runs[name]["alignment"]["matched"] == common(first)
         assert "alignment used again" in events(first, "again", name)
-        before = sent_to_owners(first.run_json(name))
-        assert sent_to_owners(runs[name]) < before - 32 * common(
-            first
-        )  # one group element of 32 bytes a person, at least
+        least = 32 * common(first)  # one group element of 32 bytes a person
+        assert sent_to_owners(runs[name]) < sent_to_owners(first.run_json(name)) - least
     assert runs["coordinator"]["alignment"]["reused"]
 
 
 def test_a_study_that_wants_no_earlier_alignment_makes_its_own(first):
-    kept = {path: path.read_bytes() for path in first.folder.glob("*/alignments/*")}
+    before = kept(first)
     runs = later(first, "anew", ('on = "person_id"', 'on = "person_id"\nreuse = false'))
     assert not any(run["alignment"]["reused"] for run in runs.values())
-    assert kept == {path: path.read_bytes() for path in first.folder.glob("*/alignments/*")}
+    assert kept(first) == before
 
 
 def test_a_damaged_file_or_other_people_mean_a_new_alignment_for_all(first):
-    (kept,) = (first.folder / "bank" / "alignments").iterdir()
-    kept.write_bytes(kept.read_bytes()[:1000])
+    (file,) = (first.folder / "bank" / "alignments").iterdir()
+    file.write_bytes(file.read_bytes()[:1000])
     table = first.folder / "clinic" / "clinic.csv"
     lines = table.read_text().splitlines(keepends=True)
     table.write_text("".join(lines[:-1]))
@@ -178,8 +175,7 @@ def test_a_study_in_which_nobody_learns_who_matched(first, mode):
 def test_a_hidden_alignment_does_not_tell_whether_anybody_s_keys_have_changed(first, reuse):
     """A second study of the same lists and one after a party's list has changed are the same to all the others."""
     hidden = ('on = "person_id"', f'on = "person_id"\nhidden = true\n{reuse}')
-    kept = {path: path.read_bytes() for path in first.folder.glob("*/alignments/*")}
-    name = f"hidden{len(reuse)}"
+    before, name = kept(first), f"hidden{len(reuse)}"
     later(first, f"{name}-first", hidden)
     same = later(first, f"{name}-same", hidden)
     table = first.folder / "clinic" / "clinic.csv"
@@ -193,10 +189,9 @@ def test_a_hidden_alignment_does_not_tell_whether_anybody_s_keys_have_changed(fi
         assert seen[0] == seen[1]
         assert not seen[0]["reused"]
         said = [
-            {peer: counts["messages_received"] for peer, counts in run[who]["traffic"].items()}
-            for run in (same, changed)
+            {peer: seen["messages_received"] for peer, seen in run[who]["traffic"].items()} for run in (same, changed)
         ]
         assert said[0] == said[1]
     for who in ("bank", "shop"):
         assert events(first, f"{name}-same", who) == events(first, f"{name}-changed", who)
-    assert kept == {path: path.read_bytes() for path in first.folder.glob("*/alignments/*")}
+    assert kept(first) == before

@@ -284,16 +284,14 @@ def changed(held: Any, found: Any, grows: bool, where: str = "") -> Iterator[str
 @pytest.mark.parametrize("name", FORMATS)
 def test_what_is_written_is_what_is_held_for_its_number(name: str, tmp_path: Path) -> None:
     number = FORMATS[name].number
-    path = HELD / f"{name}-{number}.json"
+    path, held = (
+        HELD / f"{name}-{number}.json",
+        {int(each.stem.rpartition("-")[2]) for each in HELD.glob(f"{name}-*.json")},
+    )
     assert path.exists(), f"{name} has the new number {number}: add fixtures by tests/fixtures/make.py"
+    assert held == set(range(FORMATS[name].oldest, number + 1)), "every number that is read has its fixture"
     differ = list(changed(json.loads(path.read_bytes()), today(name, tmp_path), FORMATS[name].grows))
     assert not differ, f"{name} is written otherwise than under number {number}; raise the number: {differ}"
-
-
-@pytest.mark.parametrize("name", FORMATS)
-def test_every_number_that_is_read_has_its_fixture(name: str) -> None:
-    held = {int(path.stem.rpartition("-")[2]) for path in HELD.glob(f"{name}-*.json")}
-    assert held == set(range(FORMATS[name].oldest, FORMATS[name].number + 1))
 
 
 def test_a_change_is_noticed() -> None:
@@ -357,8 +355,10 @@ def test_ledgers_of_every_number_are_read_and_written_on(number: int, tmp_path: 
     assert 0 < spent < 100
     caps = parse_budgets({"analyst": 1000.0}, 1e-5)
     entry = found.reserve("another", "d" * 64, before[0].events, before[0].trust, caps)
+    head = found.head
     found.commit(found.mark_sent(entry))
-    found.verify()
+    found.verify(head)
+    assert found.head != head
     assert found.entries()[:-1] == before
     assert found.spent(Observer.analyst(), 1e-5) > spent
     assert form_of_base(path)["user_version"] == FORMATS["ledger"].number
@@ -374,39 +374,32 @@ def test_events_of_the_first_number_are_those_of_its_ledger() -> None:
         assert events.from_dict(each).to_dict()["version"] == FORMATS["event"].number
 
 
-def test_a_desk_is_opened_again(tmp_path: Path) -> None:
-    shutil.copyfile(HELD / "desk-1.db", tmp_path / "desk.db")
+def test_files_of_hubs_and_agents_are_opened_again(tmp_path: Path) -> None:
+    for held, name in (
+        ("desk-1.db", "desk.db"),
+        ("agent-1.db", "agent.db"),
+        ("scores-1.db", "counts.db"),
+        ("scores-1.scores", "ledger.sqlite.scores"),
+    ):
+        shutil.copyfile(HELD / held, tmp_path / name)
     members = Members.load(HELD / "federation" / "FEDERATION.toml")
     assert sorted(members.certificates) == ["ana", "bank", "clinic", "coordinator", "shop"]
-    found = Desk(tmp_path, members, HubPart())
-    assert found.count()["done"] == 1
-    shown = {study["state"]: study["id"] for study in found.news("ana", 0)["studies"]}
+    desk = Desk(tmp_path, members, HubPart())
+    assert desk.count()["done"] == 1
+    shown = {study["state"]: study["id"] for study in desk.news("ana", 0)["studies"]}
     assert sorted(shown) == ["declined", "done", "open"]
-    proposal = Proposal.unpack(found.packed(shown["open"], "ana"), members)
+    proposal = Proposal.unpack(desk.packed(shown["open"], "ana"), members)
     assert (proposal.analyst, proposal.purpose) == ("ana", "to be open")
-
-
-def test_an_office_is_opened_again(tmp_path: Path) -> None:
-    shutil.copyfile(HELD / "agent-1.db", tmp_path / "agent.db")
-    found = Office.open(tmp_path)
-    (entry,) = found.entries()
+    office = Office.open(tmp_path)
+    (entry,) = office.entries()
     assert (entry.state, entry.answer_by, entry.name) == ("approved", "eva", "survey")
-    assert [(click.who, click.what) for click in found.clicks()] == [("eva", "approved")]
-    assert found.fact("seen") == "7"
-
-
-def test_counts_of_scores_are_opened_again(tmp_path: Path) -> None:
-    for name in ("counts.db", "ledger.sqlite.scores"):
-        shutil.copyfile(HELD / f"scores-1.{name.rpartition('.')[2]}", tmp_path / name)
+    assert [(click.who, click.what) for click in office.clicks()] == [("eva", "approved")]
+    assert office.fact("seen") == "7"
     assert asked_on(tmp_path / "counts.db", "d" * 64, "2026-11-01") == 5
     for file, table in ((counts(tmp_path / "counts.db"), "people"), (marks(tmp_path / "ledger.sqlite"), "marks")):
         with file.writing(lambda: None) as base:
-            found = base.execute(f"SELECT count(*) FROM {table}")  # noqa: S608
-            assert found.fetchone()[0] == 1
+            assert base.execute(f"SELECT count(*) FROM {table}").fetchone()[0] == 1  # noqa: S608
         file.close()
-
-
-def test_constants_of_a_machine_are_read_again() -> None:
     assert Measured.load(HELD / "saved-bench-2.json").constants == BUILT_IN.constants
 
 

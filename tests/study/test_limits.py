@@ -1,4 +1,4 @@
-"""``[limits]``: every key reaches what it limits, and studies that name none stay the studies they were."""
+"""``[limits]`` of a study and ``[compute]`` of a party: what they may say, and what comes of it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,18 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
-from colonnade.errors import StudyError
+from colonnade.errors import EngineError, StudyError
 from colonnade.study import Study
+from colonnade.study.compute import ComputePart, size_of
+from colonnade.study.engine import ray_connection
+from colonnade.study.engine.on_ray import OnRay
+from colonnade.study.engine.processes import Processes
+from colonnade.study.engine.ray_door import CERTIFICATES, check_guarded, is_loopback
 from colonnade.study.limits import LimitsPart
 from colonnade.wire import Hub, Identity, dial
 from colonnade.wire.channel import Channel
@@ -21,6 +28,7 @@ from colonnade.wire.packet import MAX_PACKET, Kind, Packet
 from colonnade.wire.stream import Inbox, Outbox
 from colonnade.wire.values import MAX_FRAME
 from colonnade.wire.watch import Limits
+from tests.support.errors import raises
 from tests.support.studies import study_text
 
 NEW = ("attempt", "handshake", "heartbeat", "stall", "excuse", "closing", "window", "backlog")
@@ -34,17 +42,14 @@ def study(folder: Path, limits: str = "") -> Study:
     return Study.load(folder / "STUDY.toml")
 
 
-def test_the_digest_is_that_of_a_study_that_names_no_limits(tmp_path: Path) -> None:
-    digest = study(tmp_path).digest
-    named = "\n".join(f"{key} = {LimitsPart.model_fields[key].default}" for key in LimitsPart.model_fields)
-    assert study(tmp_path, named).digest == digest
-    assert study(tmp_path).content.limits.agreed == {"join": 120.0, "reconnect": 30.0, "silence": 600.0}
-
-
-@pytest.mark.parametrize("key", LimitsPart.model_fields)
-def test_participants_agree_on_every_limit(tmp_path: Path, key: str) -> None:
-    changed = LimitsPart.model_fields[key].default + (-7 if key == "window" else 7)
-    assert study(tmp_path, f"{key} = {changed}").digest != study(tmp_path).digest
+def test_participants_agree_on_every_limit_that_is_not_the_usual_one(tmp_path: Path) -> None:
+    unsaid, known = study(tmp_path), LimitsPart.model_fields
+    named = "\n".join(f"{key} = {known[key].default}" for key in known)
+    assert study(tmp_path, named).digest == unsaid.digest
+    assert unsaid.content.limits.agreed == {"join": 120.0, "reconnect": 30.0, "silence": 600.0}
+    for key in known:
+        changed = known[key].default + (-7 if key == "window" else 7)
+        assert study(tmp_path, f"{key} = {changed}").digest != unsaid.digest, key
 
 
 @pytest.mark.parametrize(
@@ -67,9 +72,8 @@ def test_participants_agree_on_every_limit(tmp_path: Path, key: str) -> None:
     ],
 )
 def test_limits_without_sense(tmp_path: Path, limits: str, said: str) -> None:
-    with pytest.raises(StudyError) as refused:
+    with pytest.raises(StudyError, match=said):
         study(tmp_path, limits)
-    assert said in str(refused.value)
 
 
 def test_every_key_has_its_place() -> None:
@@ -113,6 +117,95 @@ def test_two_who_send_each_other_the_longest_message_at_once_go_on(window: int, 
         inbox.add(Packet(Kind.DATA, 1, sequence, 0, 0, body))
         left -= size
 
+
+# --- [compute]
+
+SHARED = {"spool": "/mnt/spool"}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"engine": "dask"}, 'must be "processes", "ray"'),
+        ({"engine": "ray://"}, 'must be "processes", "ray"'),
+        ({"engine": "ray://head", **SHARED}, 'must be "processes", "ray"'),
+        ({"engine": "head.example.org:99999", **SHARED}, 'must be "processes", "ray"'),
+        ({"engine": "head.example.org:6379"}, "spool must name a folder that all of them see"),
+        ({"engine": "ray://head.example.org:10001", "spool": "here"}, "spool must name a folder that all of them see"),
+        ({"workers": 0}, "greater than or equal to 1"),
+        ({"workers": 10**6}, "less than or equal to 4096"),
+        ({"workers": 2.5}, "valid integer"),
+        ({"memory": "plenty"}, "must be a size such as"),
+        ({"memory": 10**9}, "must be a size such as"),
+        ({"memory": "100 MB"}, "at least 300 MB"),
+        ({"spool": " "}, "must be a path"),
+        ({"worker": 3}, "workers"),
+    ],
+)
+def test_what_is_wrong_in_compute_is_named(wrong: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValidationError, match=sentence):
+        ComputePart.model_validate(wrong)
+
+
+def test_engines_follow_from_what_is_said() -> None:
+    assert isinstance(ComputePart().opened(), Processes)
+    part = ComputePart.model_validate({"engine": "ray", "workers": 3, "memory": "1GB", "spool": "spool"})
+    assert (part.workers, part.memory, part.spool, part.address) == (3, 10**9, "spool", None)
+    assert isinstance(part.opened(), OnRay)
+    near = ComputePart.model_validate({"engine": "ray://127.0.0.1:10001", **SHARED})
+    assert near.address == "ray://127.0.0.1:10001"
+    assert isinstance(near.opened(), OnRay)
+
+
+def test_sizes_and_addresses() -> None:
+    assert [size_of(text) for text in ("1 GB", "1.5GB", "800 MB", "2 TB")] == [10**9, 15 * 10**8, 8 * 10**8, 2 * 10**12]
+    assert [size_of(text) for text in ("1", "GB", "1 gb", "-1 GB", None, 5)] == [None] * 6
+    near = ("localhost:1", "127.0.0.1:6379", "127.8.8.8:1", "[::1]:6379", "ray://127.0.0.1:10001")
+    assert all(map(is_loopback, near))
+    far = (
+        "10.0.0.1:6379",
+        "localhost.example.org:1",
+        "[2001:db8::5]:6379",
+        "ray://head:10001",
+        "127.0.0.1.example.org:1",
+    )
+    assert not any(map(is_loopback, far))
+
+
+def test_a_cluster_over_a_network_needs_a_token_and_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "RAY_USE_TLS", *CERTIFICATES)
+    for name in names:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    part = ComputePart.model_validate({"engine": "ray://head.example.org:10001", **SHARED})
+    with raises(EngineError, "EN*", "RAY_AUTH_MODE=token", "RAY_AUTH_TOKEN_PATH", "RAY_USE_TLS=1", *CERTIFICATES):
+        part.opened()
+    file = tmp_path / "some.pem"
+    file.write_text("x")
+    whole = dict.fromkeys(CERTIFICATES, str(file)) | {"RAY_USE_TLS": "1", "RAY_AUTH_MODE": "token"}
+    tokens = ({"RAY_AUTH_TOKEN": "secret"}, {"RAY_AUTH_TOKEN_PATH": str(file)})
+    for token in tokens:
+        check_guarded("head.example.org:6379", whole | token)
+    for missing in whole:
+        lacking = {name: value for name, value in whole.items() if name != missing} | tokens[0]
+        with raises(EngineError, "EN016", missing) as caught:
+            check_guarded("head.example.org:6379", lacking)
+        assert "secret" not in str(caught.value)
+    with raises(EngineError, "EN016"):
+        check_guarded("head.example.org:6379", whole | {"HOME": str(tmp_path)})
+    check_guarded("127.0.0.1:6379", {})
+
+
+def test_without_ray_a_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(name: str) -> None:
+        raise ImportError(name)
+
+    monkeypatch.setattr(ray_connection, "import_module", absent)
+    with raises(EngineError, "EN014"):
+        OnRay("local").start("tests.study.engine.roles:counter", (), 1)
+
+
+# --- strangers
 
 RUN = """
 import resource, runpy, sys

@@ -12,11 +12,11 @@ import pytest
 from pydantic import ValidationError
 
 from colonnade.cli import show
-from colonnade.cli.publish import publish
-from colonnade.study import Study, preflight, run_local
+from colonnade.study import preflight
 from colonnade.study.doctor import Check, examine
 from colonnade.study.local import folder_of
-from colonnade.study.network import NetworkPart, bytes_by_way
+from colonnade.study.network import NetworkPart
+from colonnade.study.record import read_facts
 from colonnade.wire.direct import Direct
 from tests.support import repeatable
 from tests.support.errors import raises
@@ -57,21 +57,16 @@ def again(trial: Any) -> tuple[Any, dict[str, Any]]:
     models = play(trial.study(), out)
     found = [model.components_ for model in models.values()]
     assert all(np.array_equal(each, found[0]) for each in found)
-    records = {
-        name: json.loads((folder_of(out, name) / "run.json").read_text()) for name in ("coordinator", *trial.parties)
-    }
-    return found[0], {name: record.get("links", {}) for name, record in records.items()}
+    return found[0], {name: read_facts(folder_of(out, name)).get("links", {}) for name in models}
 
 
 def test_the_result_is_the_same_by_every_way(trial: Any) -> None:
     study = trial(rows=2000, match=False)
-    original = study.file.read_text()
-    files = {name: (study.folder / name / "party.toml").read_text() for name in study.parties}
+    files = {path: path.read_text() for path in (study.file, *study.folder.glob("*/party.toml"))}
 
     def afresh(**networks: str) -> None:
-        study.file.write_text(original)
-        for name, text in files.items():
-            (study.folder / name / "party.toml").write_text(text)
+        for path, text in files.items():
+            path.write_text(text)
         direct(study, **networks)
 
     by_hub, links = again(study)
@@ -82,16 +77,17 @@ def test_the_result_is_the_same_by_every_way(trial: Any) -> None:
     found, links = again(study)
     assert np.array_equal(found, by_hub)
     for name in study.parties:
-        for peer, way in links[name].items():
-            assert (way["way"], way["connections"], "why" in way) == ("direct", 1, False), (name, peer, way)
+        assert {(way["way"], way["connections"], "why" in way) for way in links[name].values()} == {
+            ("direct", 1, False)
+        }
     assert links["shop"]["bank"]["direct_sent"] > 10 * links["shop"]["bank"]["hub_sent"]
 
     afresh(shop=listening(ports["shop"]), bank=listening(ports["bank"], told=free_port()))
     found, links = again(study)  # nobody is where the bank says, and the clinic listens nowhere
     assert np.array_equal(found, by_hub)
-    assert links["clinic"]["bank"]["way"] == "hub"
-    assert "was not reached: Connection refused" in links["clinic"]["bank"]["why"]
-    assert links["clinic"]["bank"]["direct_sent"] == 0
+    unreached = links["clinic"]["bank"]
+    assert (unreached["way"], unreached["direct_sent"]) == ("hub", 0)
+    assert "was not reached: Connection refused" in unreached["why"]
     assert links["clinic"]["shop"]["way"] == links["bank"]["shop"]["way"] == "direct"
 
     fuse = Fuse(ports["shop"], most=100_000)
@@ -103,40 +99,7 @@ def test_the_result_is_the_same_by_every_way(trial: Any) -> None:
     assert np.array_equal(found, by_hub)
     assert fuse.left <= 0
     assert "both" in {links[name]["shop"]["way"] for name in ("bank", "clinic", "coordinator")}
-    assert "hung up" in json.dumps(links) or "broke" in json.dumps(links) or "reset" in json.dumps(links)
-
-
-def test_a_coordinator_that_does_not_dial(trial: Any) -> None:
-    study = trial(rows=400, match=False)
-    direct(study, bank=listening(free_port()), clinic=listening(free_port()))
-    study.start("coordinator", dial=False)
-    study.start(*study.parties, threads=True)
-    assert {ended.code for ended in study.ends().values()} == {0}
-    links = {
-        name: json.loads((study.out(name) / "run.json").read_text())["links"]
-        for name in ("coordinator", *study.parties)
-    }
-    for party in ("bank", "clinic"):
-        assert links["coordinator"][party]["way"] == links[party]["coordinator"]["way"] == "hub"
-        assert links["coordinator"][party]["why"] == "this participant does not dial, and the other has not dialled"
-    assert links["bank"]["clinic"]["way"] == links["shop"]["bank"]["way"] == "direct"
-
-
-def test_processes_that_connect_to_each_other(trial: Any) -> None:
-    study = trial(rows=600, match=False)
-    direct(study, bank=listening(free_port()), clinic=listening(free_port()))
-    out = study.folder / "out"
-    folders = run_local(study.study(), out)
-    bank = json.loads((folders["bank"] / "run.json").read_text())
-    assert bank["links"]["clinic"]["way"] == bank["links"]["shop"]["way"] == "direct"
-    events = [json.loads(line) for line in (folders["bank"] / "events.jsonl").read_text().splitlines()]
-    assert {said["peer"]: said["way"] for said in events if said["what"] == "way to a peer"}["clinic"] == "directly"
-    sent, relayed = bytes_by_way(bank)
-    assert sent > relayed > 0
-    assert sent + relayed == sum(peer["sealed_sent"] for peer in bank["traffic"].values())
-    page = publish(study.study(), out, folders)
-    assert page["run"]["parties"]["bank"]["links"]["shop"]["way"] == "direct"
-    assert "Sent through the hub" in (out / "report.html").read_text()
+    assert any(word in json.dumps(links) for word in ("hung up", "broke", "reset"))
 
 
 def test_a_file_that_says_nothing_of_links_is_the_study_that_it_was(trial: Any) -> None:
@@ -146,6 +109,7 @@ def test_a_file_that_says_nothing_of_links_is_the_study_that_it_was(trial: Any) 
     assert study.study().digest == before
     study.edit("STUDY.toml", 'links = "hub"', 'links = "direct"')
     assert study.study().digest != before
+    assert study.study().content.coordinator.links == "direct"
     study.edit("STUDY.toml", 'links = "direct"', 'links = "none"')
     with raises(Exception, "ST595", "coordinator.links"):
         study.study()
@@ -178,8 +142,9 @@ def test_doctor_and_preflight_speak_of_links(trial: Any, monkeypatch: pytest.Mon
         return {check.what: check for check in examine(study.file, study.folder / "bank" / "party.toml")}
 
     assert not {"listening", "links"} & checks().keys()
-    assert "links" not in show.preflight(preflight(study.study()))
-    assert "links" not in preflight(study.study()).to_dict()
+    before = preflight(study.study())
+    assert "links" not in show.preflight(before)
+    assert "links" not in before.to_dict()
     port = free_port()
     direct(study, bank=listening(port, told=4711))
     found = checks()
@@ -195,9 +160,3 @@ def test_doctor_and_preflight_speak_of_links(trial: Any, monkeypatch: pytest.Mon
     (run / "run.json").write_text(json.dumps({"started": "then", "links": links}))
     said = "in the run of then: shop directly; clinic through the hub (neither of the two listens)"
     assert checks()["links"] == Check("links", "unsure", said)
-
-
-def test_a_study_is_loaded_as_it_is_written(trial: Any) -> None:
-    study = trial(match=False)
-    direct(study)
-    assert Study.load(study.file).content.coordinator.links == "direct"

@@ -21,7 +21,7 @@ from colonnade.study import PartyConfig, Study, preflight
 from colonnade.study.local import folder_of
 from colonnade.tables import population
 from tests.support.errors import raises
-from tests.support.studies import play, runnable_text, scatter
+from tests.support.studies import check_words, play, runnable_text, scatter
 
 ROWS = 600
 PARTIES = ("bank", "shop", "clinic")
@@ -84,6 +84,15 @@ class Place:
         publish(study, out, {name: folder_of(out, name) for name in models})
         return models
 
+    def played(self, name: str, task: str, budget: str) -> tuple[Study, dict[str, Estimator], str]:
+        """A study, everybody's model and the page."""
+        study = self.study(name, task, budget)
+        return study, self.run(study), self.report(study)
+
+    def spent(self, name: str) -> float:
+        """What the bank may have learned from this party."""
+        return Ledger(self.folder / name / "ledger.sqlite").spent(Observer.party("bank"), 1e-5)
+
     def common(self) -> set[str]:
         """Whom all parties hold."""
         tables = [(self.folder / "tables" / f"{name}.csv").read_text().split()[1:] for name in PARTIES]
@@ -125,105 +134,74 @@ def regression(place) -> Study:
 
 def test_a_one_shot_regression(place, regression):
     out = place.folder / "runs" / regression.name
-    models = [Estimator.load(out / "model.json")]
-    models += [Estimator.load(out / "parties" / name / "model.json") for name in PARTIES]
-    for model in models:
-        assert model.coef_.shape == (1, 6)
-        assert np.array_equal(model.coef_, models[0].coef_)
-        assert model.privacy_.epsilon("analyst") <= 4.0
+    places = [out, *(out / "parties" / name for name in PARTIES)]
+    first, *others = [Estimator.load(each / "model.json") for each in places]
+    assert all(np.array_equal(model.coef_, first.coef_) for model in others)
+    assert first.coef_.shape == (1, 6)
+    assert first.privacy_.epsilon("analyst") <= 4.0
     facts = place.facts(regression)["task"]
     assert (facts["law"], facts["columns"], facts["label"]) == ("skellam", 7, "bank.default")
     assert int(facts["noise"]) == regression.task.noise
-    text = "\n".join(models[0].summary())
-    assert "logistic regression of bank.default on 6 columns, by one-shot" in text
-    assert "intercept" in text
-    for name in PARTIES:
-        assert f"{name} {rounded_up(models[0].protection_[name])}" in text
-    page = place.report(regression)
-    for words in ("one logistic regression on 6 columns", "Coefficients", "Intercept", "Ridge", "bank.default"):
-        assert words in page
+    protected = [f"{name} {rounded_up(first.protection_[name])}" for name in PARTIES]
+    told = ("logistic regression of bank.default on 6 columns, by one-shot", "intercept")
+    check_words("\n".join(first.summary()), *told, *protected)
+    shown = ("one logistic regression on 6 columns", "Coefficients", "Intercept", "Ridge", "bank.default")
+    check_words(place.report(regression), *shown)
     assert all(Ledger(place.folder / name / "ledger.sqlite").entries()[0].state == "committed" for name in PARTIES)
 
 
 def test_an_iterative_regression_opens_a_gradient_a_round(place):
-    study = place.study("sqm", SQM, NOISY)
+    study, models, page = place.played("sqm", SQM, NOISY)
     answer = preflight(study)
     assert answer.details.facts == {"steps": 10, "sampling": "poisson", "batch": 60, "people": ROWS}
-    assert answer.run.rows == ROWS
-    assert answer.run.rounds > 10
+    assert (answer.run.rows, answer.run.rounds > 10) == (ROWS, True)
     assert "10 openings, each about a random batch of 60 of 600 people" in show.preflight(answer)
-    models = place.run(study)
-    for model in models.values():
-        assert np.array_equal(model.coef_, models["coordinator"].coef_)
-    facts = place.facts(study)
-    assert (facts["task"]["rounds"], facts["task"]["sampling"]) == (10, "poisson")
-    page = place.report(study)
-    for words in ("Rounds", "poisson, 60 people", "sqm"):
-        assert words in page
+    assert all(np.array_equal(model.coef_, models["coordinator"].coef_) for model in models.values())
+    task = place.facts(study)["task"]
+    assert (task["rounds"], task["sampling"]) == (10, "poisson")
+    check_words(page, "Rounds", "poisson, 60 people", "sqm")
 
 
 def test_the_functional_mechanism_at_prices_of_the_parties(place):
-    study = place.study("functional", FUNCTIONAL, "")
-    answer = preflight(study)
-    assert answer.binding is None
+    study, models, page = place.played("functional", FUNCTIONAL, "")
+    answer, model = preflight(study), models["coordinator"]
+    assert answer.binding is answer.to_dict()["binding"] is None
     assert answer.run.law == "discrete-laplace"
-    assert answer.to_dict()["binding"] is None
-    model = place.run(study)["coordinator"]
     for name, allowed in (("bank", 3.0), ("shop", 2.0), ("clinic", 1.0)):
         assert 0 < model.protection_[name] <= allowed
     assert math.isfinite(model.privacy_.epsilon("bank"))
-    page = place.report(study)
-    assert "What the result tells about each party" in page
-    assert "discrete-laplace" in page
+    check_words(page, "What the result tells about each party", "discrete-laplace")
 
 
-def test_a_linear_regression(place):
-    study = place.study("linear", LINEAR, NOISY)
-    model = place.run(study)["shop"]
-    assert model.kind == "linear"
-    assert "shop.basket" not in model.feature_names_in_
-    assert "one linear regression on 6 columns" in place.report(study)
-
-
-# --- sums of polynomials
-
-
-def test_sums_of_polynomials(place):
-    study = place.study("sums", POLYNOMIAL, NOISY)
-    model = place.run(study)["clinic"]
-    assert len(model.values_) == len(model.deviations_) == 2
-    assert all(deviation > 0 for deviation in model.deviations_)
-    text = "\n".join(model.summary())
-    page = place.report(study)
-    for expression in model.expressions_:
-        assert expression in text
-        assert expression in page
-    assert "2 sums over the columns of all parties" in page
+def test_a_linear_regression_and_sums_of_polynomials(place):
+    _, models, page = place.played("linear", LINEAR, NOISY)
+    assert models["shop"].kind == "linear"
+    assert "shop.basket" not in models["shop"].feature_names_in_
+    assert "one linear regression on 6 columns" in page
+    _, models, page = place.played("sums", POLYNOMIAL, NOISY)
+    sums = models["clinic"]
+    assert len(sums.values_) == len(sums.deviations_) == 2
+    assert all(deviation > 0 for deviation in sums.deviations_)
+    check_words("\n".join(sums.summary()), *sums.expressions_)
+    check_words(page, *sums.expressions_, "2 sums over the columns of all parties")
 
 
 # --- predictions
 
 
 def test_predictions_are_for_one_partys_eyes(place, regression):
-    study = place.study("noisy", PREDICTION, FOR_BANK)
-    assert "default" not in study.roster.schemas["bank"].names
-    models = place.run(study)
+    study, models, page = place.played("noisy", PREDICTION, FOR_BANK)
+    assert "default" not in study.roster.schemas["bank"].names, "new people need no label"
+    new = place.study("new", PREDICTION, FOR_BANK, bank=["income", "arrears"])
+    assert new.roster.schemas["bank"].names == ("income", "arrears")
+    assert new.task.names == study.task.names
     assert set(models["bank"].ids_) == place.common()
-    out = place.folder / "runs" / study.name
-    secret = models["bank"].ids_[0]
+    out, secret = place.folder / "runs" / study.name, models["bank"].ids_[0]
     for path in [path for path in out.rglob("*") if path.is_file()]:
         assert (secret in path.read_text()) == (path == out / "parties" / "bank" / "model.json"), path
-    page = place.report(study)
-    assert "predictions for bank" in page
-    assert "noisy scores of the people of this study" in page
+    check_words(page, "predictions for bank", "noisy scores of the people of this study")
     assert "in its model.json and nowhere else" in "\n".join(models["shop"].summary())
     assert f"scores of {len(place.common())} people, told to bank alone" in "\n".join(models["bank"].summary())
-
-
-def test_new_people_need_no_label(place, regression):
-    study = place.study("new", PREDICTION, FOR_BANK, bank=["income", "arrears"])
-    assert study.roster.schemas["bank"].names == ("income", "arrears")
-    assert study.task.names == place.study("same", PREDICTION, FOR_BANK).task.names
 
 
 def test_a_noisy_prediction_is_charged_to_those_who_tell(place, regression):
@@ -249,8 +227,7 @@ def test_levels_are_told_by_each_party_and_charged_to_those_who_tell(place, regr
     assert study.statement.epsilon("bank") <= 2.0
     text = show.preflight(preflight(study))
     assert "levels of each person's score, answered at random to bank: " in text
-    asked = {event.holder for event in study.events}
-    teller = asked.pop()
+    teller = study.events[0].holder
     bank, other = (place.allow(name, CAPS) for name in ("bank", teller))
     assert set(other.charged(study)) == set(study.events)
     assert Statement.of(bank.charged(study), study.task.trust, 1e-5).epsilon("bank") == 0
@@ -262,14 +239,11 @@ def test_levels_are_told_by_each_party_and_charged_to_those_who_tell(place, regr
     models = place.run(study)
     joint = models["bank"].joint
     assert set(joint.ids) == place.common()
-    assert joint.probabilities.shape == (len(joint.ids), 2)
+    assert (joint.probabilities.shape, joint.classes) == ((len(joint.ids), 2), [False, True])
     assert joint.own_scores.shape == joint.deviations.shape == joint.scores.shape
-    assert joint.classes == [False, True]
     assert models["shop"].learned() == models["clinic"].learned() == {}
-    page = place.report(study)
-    assert "answered at random" in page
-    spent = Ledger(place.folder / teller / "ledger.sqlite").spent(Observer.party("bank"), 1e-5)
-    assert 0 < spent < math.inf
+    assert "answered at random" in place.report(study)
+    assert 0 < place.spent(teller) < math.inf
 
 
 def test_exact_answers_need_everybody_elses_word(place, regression):
@@ -294,19 +268,13 @@ def test_exact_answers_need_everybody_elses_word(place, regression):
         for name, s in study.roster.schemas.items()
     }
     assert np.abs(models["bank"].scores_ - model.scores(tables)).max() < 1e-3
-    spent = {
-        name: Ledger(place.folder / name / "ledger.sqlite").spent(Observer.party("bank"), 1e-5) for name in PARTIES
-    }
-    assert math.isinf(spent["shop"])
-    assert math.isinf(spent["clinic"])
-    assert math.isfinite(spent["bank"])
+    assert [math.isinf(place.spent(name)) for name in PARTIES] == [False, True, True]
     assert "no noise" in show.preflight(preflight(study))
 
 
 def test_everyone_must_hold_the_same_model(place, regression):
-    study = place.study("digest", PREDICTION, FOR_BANK)
+    study, path = place.study("digest", PREDICTION, FOR_BANK), place.folder / "model.json"
     first = study.digest
-    path = place.folder / "model.json"
     text = path.read_text()
     path.write_text(text + "\n")
     assert Study.load(study.path).digest != first

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -18,13 +17,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.csv
 import pytest
 from numpy.typing import NDArray
 
 from colonnade.audit import registry as audits
 from colonnade.audit.registry import Game
+from colonnade.cli.demo import write_study
+from colonnade.cli.publish import publish
 from colonnade.errors import PolicyError, StudyError
-from colonnade.models import Estimator, Federation, Party, Roster, registry
+from colonnade.models import Estimator, Federation, Roster, registry
 from colonnade.models.parameters import Count
 from colonnade.models.planner import Details
 from colonnade.models.registry import Kind
@@ -43,6 +46,8 @@ from colonnade.report.section import Run, Section
 from colonnade.study import PartyConfig, Study, preflight, run_local
 from colonnade.tables import Schema, Table, number
 from tests.support.errors import raises
+from tests.support.federations import federation
+from tests.support.studies import check_words, edit
 
 ROWS = 60
 
@@ -324,33 +329,25 @@ def known(monkeypatch: pytest.MonkeyPatch) -> Kind:
     return registry.register(ROW)
 
 
-def table(name: str, rows: int = ROWS) -> dict[str, list[Any]]:
-    draw = np.random.default_rng(5)
-    bounds = {column: declared.ends for column, declared in SCHEMAS[name].columns.items()}
-    people = {"person_id": [f"p{index:03}" for index in range(rows)]}
-    return people | {column: draw.uniform(low, high, rows).round(2).tolist() for column, (low, high) in bounds.items()}
+def table(name: str) -> pa.Table:
+    draw, people = np.random.default_rng(5), {"person_id": [f"p{index:03}" for index in range(ROWS)]}
+    for column, declared in SCHEMAS[name].columns.items():
+        people[column] = draw.uniform(*declared.ends, ROWS).round(2).tolist()
+    return pa.table(people)
 
 
 @pytest.fixture
 def place(known: Kind, tmp_path: Path) -> Study:
     """A study of the new kind, with keys, tables and policies on disk."""
-    import pyarrow as pa
-    import pyarrow.csv
-
-    from colonnade.cli.demo import write_study
-
     path = write_study(tmp_path / "study", SCHEMAS, STUDY + "{parties}")
     for name in SCHEMAS:
-        pyarrow.csv.write_csv(pa.table(table(name)), path.parent / name / f"{name}.csv")
-        config = path.parent / name / "party.toml"
-        config.write_text(re.sub(r"^tasks = .*$", 'tasks = ["totals"]', config.read_text(), flags=re.M))
+        pyarrow.csv.write_csv(table(name), path.parent / name / f"{name}.csv")
+        edit(path.parent / name / "party.toml", ('tasks = ["pca"]', 'tasks = ["totals"]'))
     return Study.load(path)
 
 
 def people() -> Federation:
-    import pyarrow as pa
-
-    return Federation([Party(name, pa.table(table(name)), schema=SCHEMAS[name], id="person_id") for name in SCHEMAS])
+    return federation({name: table(name) for name in SCHEMAS}, SCHEMAS, "person_id")
 
 
 def test_a_new_kind_runs_in_threads_and_equals_its_reference(known, stream, tmp_path, monkeypatch):
@@ -368,9 +365,8 @@ def test_a_new_kind_runs_in_threads_and_equals_its_reference(known, stream, tmp_
 def test_a_new_kind_is_priced_and_planned(place, colonnade):
     answer = preflight(place)
     assert (answer.details.method, answer.run.noise_on, answer.run.columns) == ("adding up", "a sum", 4)
-    text = colonnade("privacy", place.path)
-    for words in ("method: adding up", "TOTALS of 4 columns", "on a sum", "the budget for"):
-        assert words in text
+    told = ("method: adding up", "TOTALS of 4 columns", "on a sum", "the budget for")
+    check_words(colonnade("privacy", place.path), *told)
     plain = colonnade("privacy", place.path, "--json")
     assert (plain["totals"], plain["noise_on"]) == (4, "a sum")
     planned = colonnade("plan", place.path, "--rows", "--error", 0.5, "--json")
@@ -380,21 +376,19 @@ def test_a_new_kind_is_priced_and_planned(place, colonnade):
     again = colonnade(*asked, "--rows-given", planned["rows"], "--json")
     assert again["error"] == pytest.approx(planned["error"], rel=1e-3)
     assert "add --rows-given" in colonnade(*asked, code=StudyError.exit_code)
-    wrong = place.path.read_text().replace("rows_at_most = 500", "rows_at_most = 0")
-    place.path.write_text(wrong)
+    edit(place.path, ("rows_at_most = 500", "rows_at_most = 0"))
     assert "task.rows_at_most" in colonnade("privacy", place.path, code=StudyError.exit_code)
 
 
 def test_a_policy_must_allow_the_new_kind(place):
     path = place.folder / "bank" / "party.toml"
-    path.write_text(path.read_text().replace('tasks = ["totals"]', 'tasks = ["pca"]'))
+    edit(path, ('tasks = ["totals"]', 'tasks = ["pca"]'))
     with raises(PolicyError, "PO015", "pca", "totals"):
         PartyConfig.load(path).check(place)
 
 
+@pytest.mark.system
 def test_a_new_kind_runs_in_processes_with_report_ledger_and_kept_state(place, tmp_path, monkeypatch):
-    from colonnade.cli.publish import publish
-
     plugin = tmp_path / "plugin" / "totals-1.dist-info"
     plugin.mkdir(parents=True)
     (plugin / "METADATA").write_text("Metadata-Version: 2.1\nName: totals\nVersion: 1\n")
@@ -404,20 +398,17 @@ def test_a_new_kind_runs_in_processes_with_report_ledger_and_kept_state(place, t
     out = tmp_path / "run"
     folders = run_local(place, out)
     publish(place, out, folders)
-    models = {name: Estimator.load(folder / "model.json") for name, folder in folders.items()}
-    for model in models.values():
-        np.testing.assert_array_equal(model.totals_, models["coordinator"].totals_)
+    first, *models = [Estimator.load(folder / "model.json") for folder in folders.values()]
+    assert all(np.array_equal(model.totals_, first.totals_) for model in models)
     for name in SCHEMAS:
-        kept = json.loads((folders[name] / "kept.json").read_text())["sums"]
-        assert (folders[name] / "kept.json").stat().st_mode & 0o777 == 0o600
-        assert len(kept) == 4
-        assert any(kept)
+        file = folders[name] / "kept.json"
+        kept = json.loads(file.read_text())["sums"]
+        assert (file.stat().st_mode & 0o777, len(kept), any(kept)) == (0o600, 4, True)
         (entry,) = Ledger(place.folder / name / "ledger.sqlite").entries()
         assert (entry.state, entry.events) == ("committed", place.events)
     assert not (out / "kept.json").exists()
-    page = (out / "report.html").read_text()
-    for words in ("computed the totals of 4 columns", "bank.income: ", "What each observer can learn"):
-        assert words in page
+    told = ("computed the totals of 4 columns", "bank.income: ", "What each observer can learn")
+    check_words((out / "report.html").read_text(), *told)
     task = json.loads((out / "run.json").read_text())["task"]
     assert (task["kind"], task["columns"]) == ("totals", 4)
 

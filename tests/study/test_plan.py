@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 
 from colonnade.errors import PrivacyError, StudyError
-from colonnade.kinds.sketch.task import Sketch
 from colonnade.privacy import PoissonSampled, Repeated, Statement
 from colonnade.study import Study, preflight
 from colonnade.study.plan import Amount, epsilons, least_rows, most_rounds
 from colonnade.tables import Schema, flag, number
 from tests.support.errors import raises
-from tests.support.studies import study_text
+from tests.support.studies import check_words, study_text
 
 BUDGET = "epsilon = { analyst = 1.0 }\n"
 TASK = """\
@@ -30,12 +29,13 @@ gamma = 268_435_456
 """
 SKETCH = study_text(TASK, BUDGET, "abc")
 PCA = study_text(budget=BUDGET, parties="abc")
+FULL = ('sampling = "poisson"\nbatch = 50\n', 'sampling = "full"\n')
 
 
 @pytest.fixture
 def study(tmp_path):
     for name in "abc":
-        Schema({"x": number(0, 1), "y": number(0, 1)}).save(tmp_path / f"{name}.toml")
+        Schema({"x": number(0, 1), "y": number(0, 1), "hit": flag()}).save(tmp_path / f"{name}.toml")
 
     def load(text: str = SKETCH, *changes: tuple[str, str]) -> Study:
         for old, new in changes:
@@ -52,6 +52,7 @@ def study(tmp_path):
 
 def test_a_sketch_is_rounds_of_sampled_releases_about_integers(study):
     found = study()
+    assert study(SKETCH, ("rounds = 40", "rounds = 41")).digest != found.digest
     (event,) = found.events
     assert isinstance(event, Repeated)
     assert isinstance(event.event, PoissonSampled)
@@ -68,9 +69,8 @@ def test_a_sketch_is_rounds_of_sampled_releases_about_integers(study):
 def test_disjoint_batches_are_epochs_and_full_rounds_are_rounds(study):
     disjoint = study(SKETCH, ('"poisson"', '"disjoint"'), ("rounds = 40", "rounds = 41"))
     assert disjoint.events[0].times == disjoint.task.participations == 3  # 20 batches, so 41 rounds begin a third epoch
-    full = study(SKETCH, ('sampling = "poisson"\nbatch = 50\n', 'sampling = "full"\n'))
-    assert full.events[0].times == 40
-    assert full.task.batch == 1000
+    full = study(SKETCH, FULL)
+    assert (full.events[0].times, full.task.batch) == (40, 1000)
 
 
 @pytest.mark.parametrize("noise", ["skellam", "discrete-gaussian"])
@@ -83,9 +83,7 @@ def test_both_normal_noises_cost_the_same_at_this_scale(study, noise):
 
 def test_laplace_noise_leaves_a_whole_variable_to_everyone_with_a_budget(study):
     text = ("clip = 1.0", 'clip = 1.0\nnoise = "discrete-laplace"')
-    found = study(
-        SKETCH, text, ("rounds = 40", "rounds = 3"), ('sampling = "poisson"\nbatch = 50', 'sampling = "full"')
-    )
+    found = study(SKETCH, text, ("rounds = 40", "rounds = 3"), FULL)
     assert found.task.known == 1  # the threshold
     assert found.statement.epsilon("a") == pytest.approx(2 * found.statement.epsilon("analyst"), rel=0.1)
     p = math.exp(-1 / found.task.noise)
@@ -126,12 +124,6 @@ def test_what_is_wrong_in_a_sketch_is_named(study, old, new, message):
         _ = study(SKETCH, (old, new)).task
 
 
-def test_the_digest_covers_the_noise(study):
-    digest = study().digest
-    assert study(SKETCH, ("rounds = 40", "rounds = 41")).digest != digest
-    assert study(SKETCH, ('name = "s"', 'name = "s"\ndescription = "words"')).digest == digest
-
-
 def test_a_sketch_is_priced_and_not_run(study, colonnade, tmp_path):
     found = study()
     with raises(StudyError, "ST598"):
@@ -159,8 +151,8 @@ def test_preflight_of_a_sketch_has_noise_and_no_bytes(study, colonnade):
     assert facts["noise_multiplier"] == pytest.approx(found.task.multiplier)
     assert "bytes_total" not in facts
     text = colonnade("privacy", found.path)
-    for word in ("40 rounds", "random batch", "skellam noise", "the budget for analyst decides", "priced and not run"):
-        assert word in text
+    noise = ("skellam noise", "the budget for analyst decides", "priced and not run")
+    check_words(text, "40 rounds", "random batch", *noise)
     assert "on the wire" not in text
     colonnade("privacy", found.path, "--rows", 5, code=StudyError.exit_code)
 
@@ -172,6 +164,9 @@ def test_preflight_of_a_run_names_who_decides(study, colonnade):
     assert answer.binding.observer.label == "a"
     assert 0.999 < answer.binding.bound.epsilon <= 1.0
     assert "the budget for a decides: epsilon 1.0000 of 1 allowed" in colonnade("privacy", found.path)
+    example = Path(__file__).parents[2] / "examples" / "iterative-sketch" / "STUDY.toml"
+    facts = colonnade("privacy", example, "--json")
+    assert (facts["rounds"], facts["binding"]["kept"]) == (5000, True)
 
 
 # --- the inverse questions
@@ -208,7 +203,7 @@ def test_rows_until_a_mean_is_good_enough(study, sampling):
 
 
 def test_rows_of_a_full_sketch_and_of_a_pca_follow_from_the_noise(study):
-    full = study(SKETCH, ('sampling = "poisson"\nbatch = 50\n', 'sampling = "full"\n'))
+    full = study(SKETCH, FULL)
     plan = least_rows(full, Amount(error=0.001))
     assert plan.rows == pytest.approx(full.task.deviation / 0.001, rel=1e-3)
     pca = study(PCA)
@@ -221,37 +216,35 @@ def test_rows_of_a_full_sketch_and_of_a_pca_follow_from_the_noise(study):
     assert epsilons(pca, Amount(multiplier=1.0), rows=10).noise_multiplier == pytest.approx(1.0, rel=1e-6)
 
 
-def test_questions_that_have_no_answer(study):
-    found, pca = study(), study(PCA)
-    with raises(PrivacyError, "PR021", "rounds", "1"):
-        most_rounds(found, Amount(multiplier=0.05))
-    with raises(PrivacyError, "PR022", "rows", "16777216"):
-        least_rows(pca, Amount(error=1e-7))
-    with raises(PrivacyError, "ST534"):
-        least_rows(study(), Amount(error=1e-14))
-    with raises(StudyError, "ST566"):
-        most_rounds(study(PCA), Amount(multiplier=1.0), rows=5)
-    with raises(StudyError, "ST569"):
-        epsilons(study(PCA), Amount(error=1.0))
-    with raises(StudyError, "ST209"):
-        epsilons(study(), Amount(error=1.0), rows=10)
-    with raises(StudyError, "ST567", "--error"):
-        least_rows(study(PCA), Amount(multiplier=1.0))
-    for wrong in ({}, {"error": 1.0, "multiplier": 1.0}, {"error": -1.0}, {"multiplier": math.inf}):
-        with raises(StudyError, "ST564|ST565", "--error"):
-            Amount(**wrong)
+SUMS = PCA.replace('kind = "pca"', 'kind = "polynomial"\nexpressions = ["a.x * b.y"]')
+GRADIENTS = PCA.replace('kind = "pca"', 'kind = "logistic"\nlabel = "a.hit"\nmethod = "sqm"\nrows = 200\nrate = 0.2')
 
 
-def test_what_cannot_be_planned_is_told_what_can(study):
-    sums = PCA.replace('kind = "pca"', 'kind = "polynomial"\nexpressions = ["a.x * b.y"]')
-    with raises(StudyError, "ST570", "polynomial"):
-        epsilons(study(sums), Amount(error=1.0), rows=10)
-    Schema({"x": flag()}).save(study().folder / "a.toml")
-    rounds = PCA.replace('kind = "pca"', 'kind = "logistic"\nlabel = "a.x"\nmethod = "sqm"\nrows = 200\nrate = 0.2')
-    with raises(StudyError, "ST570", "sqm"):
-        epsilons(study(rounds), Amount(error=1.0), rows=10)
-    with raises(StudyError, "ST570"):
-        least_rows(study(rounds), Amount(error=1.0))
+@pytest.mark.parametrize(
+    ("ask", "text", "amount", "rows", "error", "said"),
+    [
+        (most_rounds, SKETCH, {"multiplier": 0.05}, None, PrivacyError, ("PR021", "rounds", "1")),
+        (least_rows, PCA, {"error": 1e-7}, None, PrivacyError, ("PR022", "rows", "16777216")),
+        (least_rows, SKETCH, {"error": 1e-14}, None, PrivacyError, "ST534"),
+        (most_rounds, PCA, {"multiplier": 1.0}, 5, StudyError, "ST566"),
+        (epsilons, PCA, {"error": 1.0}, None, StudyError, "ST569"),
+        (epsilons, SKETCH, {"error": 1.0}, 10, StudyError, "ST209"),
+        (least_rows, PCA, {"multiplier": 1.0}, None, StudyError, ("ST567", "--error")),
+        (epsilons, SUMS, {"error": 1.0}, 10, StudyError, ("ST570", "polynomial")),
+        (epsilons, GRADIENTS, {"error": 1.0}, 10, StudyError, ("ST570", "sqm")),
+        (least_rows, GRADIENTS, {"error": 1.0}, None, StudyError, "ST570"),
+    ],
+)
+def test_questions_that_have_no_answer(study, ask, text, amount, rows, error, said):
+    given = {} if rows is None else {"rows": rows}
+    with raises(error, said):
+        ask(study(text), Amount(**amount), **given)
+
+
+@pytest.mark.parametrize("wrong", [{}, {"error": 1.0, "multiplier": 1.0}, {"error": -1.0}, {"multiplier": math.inf}])
+def test_an_amount_is_one_positive_number(wrong):
+    with raises(StudyError, "ST564|ST565", "--error"):
+        Amount(**wrong)
 
 
 @pytest.mark.parametrize("method", ["one-shot", "functional"])
@@ -270,8 +263,7 @@ def test_what_it_would_cost_needs_no_budget(study, colonnade, method):
     assert "states no budget for observers" in colonnade("plan", found.path, *words)
     for question in ("--rows", "--rounds"):
         text = colonnade("plan", found.path, question, "--error", 0.05, code=StudyError.exit_code)
-        assert "states no epsilon in [budget]" in text
-        assert "ask --epsilon, which needs none" in text
+        check_words(text, "states no epsilon in [budget]", "ask --epsilon, which needs none")
 
 
 def test_the_command_asks_one_question(study, colonnade):
@@ -287,11 +279,3 @@ def test_the_command_asks_one_question(study, colonnade):
     assert "OVER BUDGET: analyst" in colonnade("plan", path, "--epsilon", "--error", 0.01)
     for words in ([], ["--rounds", "--rows"], ["--rows", "--rows-given", 5, "--error", 1]):
         colonnade("plan", path, *words, code=StudyError.exit_code)
-
-
-def test_the_example_is_priced(colonnade):
-    path = Path(__file__).parents[2] / "examples" / "iterative-sketch" / "STUDY.toml"
-    facts = colonnade("privacy", path, "--json")
-    assert facts["rounds"] == 5000
-    assert facts["binding"]["kept"]
-    assert isinstance(Study.load(path).task, Sketch)

@@ -1,7 +1,8 @@
 """A study by a stranger whose schema singles out one person's value: nothing that anybody else sees tells it.
 
 Everything that the others receive is compared between two worlds that differ in that value alone: the messages with
-their order, fields and sizes (shares and noised numbers are random, so of these only shapes), and the sentences.
+their order, fields and sizes (shares and noised numbers are random, so of these only shapes), and the sentences. Nor
+can whoever writes a study choose a party's keys, what an empty list tells, and how often it may fail.
 """
 
 from __future__ import annotations
@@ -9,11 +10,11 @@ from __future__ import annotations
 import io
 import json
 import re
-import shutil
 import sys
 import threading
-import time
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -23,15 +24,14 @@ import pytest
 from colonnade import errors
 from colonnade.cli import initialise
 from colonnade.cli.approve import Question
-from colonnade.cli.output import speak_json
 from colonnade.privacy import Ledger
-from colonnade.study import PartyConfig, Study, book, run, run_party
+from colonnade.study import Study, book, run_party
 from colonnade.study.doctor import examine
 from colonnade.study.local import folder_of
 from colonnade.tables import Schema
 from colonnade.wire.channel import Channel
 from tests.support.errors import raises
-from tests.support.studies import InThread, outcomes, runnable_text
+from tests.support.studies import Ended, Trial, check_ended, edit, outcomes, runnable_text
 
 ROWS = 30
 PARTIES = ("bank", "shop", "clinic")
@@ -65,6 +65,11 @@ ODD = {
     "missing": {"age": ""},
 }
 PCA = 'kind = "pca"\n'
+ASK = ('approval = "auto-within-budget"', 'approval = "ask"')
+FEW_FAILURES = ("# [policy.failures]\n# at_most = 20\n# days = 30", "[policy.failures]\nat_most = 2\ndays = 7")
+UNPINNED = '# schemas = ["DIGEST"] '
+BUDGET = "[budget]\nepsilon = 5.0\n"
+BOTH = '[align]\non = ["id", "work"]\n'
 GLM = f'kind = "glm"\nrows = {ROWS}\nmethod = "gradient"\nbatch = 30\nepochs = 2\nlabel = "bank.'
 LOGISTIC = 'kind = "logistic"\nmethod = "one-shot"\nlabel = "bank.work"\n'
 LABELS = {
@@ -76,20 +81,20 @@ LABELS = {
 }
 
 
-class World:
+class World(Trial):
     """Three parties, the bank's table with a last person of one's choice, and the study of a stranger."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self.folder, self.file, self.table = folder, folder / "STUDY.toml", folder / "bank" / "bank.csv"
+        self.parties, self.children, self._planned = PARTIES, {}, {}
         (folder / "schemas").mkdir(parents=True)
         rng = np.random.default_rng(5)
         for name in PARTIES:
             initialise.party(name, folder / name, f"{name}.csv", "id", "auto-within-budget")
-            self.edit_party(name, 'tasks = ["pca"]', 'tasks = ["pca", "logistic", "glm"]')
-            self.edit_party(name, "3.0", "3000.0")
-            head, values = "id,spend\n", rng.uniform(0, 9, ROWS)
-            rows = "".join(f"p{n:03},{value:.3f}\n" for n, value in enumerate(values))
-            (folder / name / f"{name}.csv").write_text(head + rows)
+            self.change('tasks = ["pca"]', 'tasks = ["pca", "logistic", "glm"]', name)
+            self.change("3.0", "3000.0", name)
+            rows = "".join(f"p{n:03},{value:.3f}\n" for n, value in enumerate(rng.uniform(0, 9, ROWS)))
+            (folder / name / f"{name}.csv").write_text("id,spend\n" + rows)
             (folder / "schemas" / f"{name}.toml").write_text('[columns.spend]\ntype = "number"\nlow = 0\nhigh = 9\n')
         (folder / "schemas" / "bank.toml").write_text(SCHEMA)
         self.person({})
@@ -102,63 +107,54 @@ class World:
             work, member = rng.choice(["employed", "retired"]), rng.choice(["yes", "no"])
             lines.append(f"p{n:03},{work},{member},{rng.integers(18, 91)},{rng.integers(0, 21)}")
         lines.append(",".join([f"p{ROWS - 1:03}", *(USUAL | cells).values()]))
-        (self.folder / "bank" / "bank.csv").write_text("\n".join(lines) + "\n")
+        self.table.write_text("\n".join(lines) + "\n")
 
-    def edit_party(self, name: str, old: str, new: str) -> None:
-        path = self.folder / name / "party.toml"
-        text = path.read_text()
-        assert old in text
-        path.write_text(text.replace(old, new))
+    def change(self, old: str, new: str, name: str = "bank") -> None:
+        """Change a party's own file."""
+        edit(self.folder / name / "party.toml", (old, new))
 
-    def study(self, task: str = PCA, excuse: float = 5.0) -> Study:
-        columns = {"bank": list(USUAL), "shop": ["spend"], "clinic": ["spend"]}
-        path = self.folder / "STUDY.toml"
-        path.write_text(
-            runnable_text("probe", task, "[budget]\nepsilon = 5.0\n", columns, f"reconnect = 2\nexcuse = {excuse}\n")
-        )
-        initialise.trial(path)
-        return Study.load(path)
+    def written(
+        self, task: str = PCA, excuse: float = 5.0, align: str = "", bank: tuple[str, ...] = (*USUAL,)
+    ) -> Study:
+        """The study as a stranger writes it."""
+        columns = {"bank": list(bank), "shop": ["spend"], "clinic": ["spend"]}
+        limits = f"reconnect = 2\nexcuse = {excuse}\n"
+        self.file.write_text(runnable_text("probe", task, align + BUDGET, columns, limits))
+        initialise.trial(self.file)
+        self._planned.clear()
+        found = self.study()
+        assert found.statement.rows  # planned once for all threads
+        return found
+
+    def matched(self, align: str, value: str = "retired") -> Study:
+        """A study of the bank's ages that recognises people as a stranger likes; the others hold one value for all."""
+        for name in ("shop", "clinic"):
+            path = self.folder / name / f"{name}.csv"
+            head, *rows = path.read_text().splitlines()
+            if "work" not in head:
+                path.write_text("\n".join([f"{head},work", *(f"{row},{value}" for row in rows)]) + "\n")
+        return self.written(excuse=0.1, align=align, bank=("age",))
 
     @property
-    def config(self) -> PartyConfig:
-        return PartyConfig.load(self.folder / "bank" / "party.toml")
+    def digest(self) -> str:
+        return Schema.load(self.folder / "schemas" / "bank.toml").digest
 
-    def ends_with_bank_last(self, study: Study) -> tuple[BaseException | None, dict[str, tuple[int | None, str]]]:
-        """How the bank ends, which joins when all others wait for it, and how they end."""
-        assert study.statement.rows  # planned once for all threads
-        out, key = self.folder / "run", self.folder / "coordinator" / "coordinator.key"
-        shutil.rmtree(out, ignore_errors=True)
-        others = {"coordinator": InThread(lambda: run.run_coordinator(study, key, out))}
-        for name in ("shop", "clinic"):
-            config = PartyConfig.load(self.folder / name / "party.toml")
-            others[name] = InThread(lambda config=config, name=name: run_party(study, config, folder_of(out, name)))
-        until = time.monotonic() + 300
-        while not all(self._is_connected(folder_of(out, name)) for name in others):
-            assert time.monotonic() < until
-            time.sleep(0.01)
-        bank = InThread(lambda: self._bank(study, out))
-        bank.communicate(timeout=300)
-        said = {name: other.communicate(timeout=300)[1] for name, other in others.items()}
-        return self.error, {name: (others[name].returncode, said[name]) for name in others}
+    def checks(self, study: Study) -> dict:
+        return {check.what: check for check in examine(study.path, self.config().path)}
 
-    def _bank(self, study: Study, out: Path) -> None:
-        self.error: BaseException | None = None
-        try:
-            run_party(study, self.config, folder_of(out, "bank"))
-        except BaseException as error:
-            self.error = error
+    def refused_by_bank(self) -> Ended:
+        """How the bank ends, which joins when all others wait for it; they see nothing but that it takes no part."""
+        self.start_bank_last(threads=True)
+        ended = self.ends()
+        stopped = Ended(errors.PeerStopped.exit_code, f"colonnade: {NO_PART}\n")
+        assert [ended[name] for name in OTHERS] == [stopped] * 3
+        return ended["bank"]
 
-    @staticmethod
-    def _is_connected(folder: Path) -> bool:
-        path = folder / "events.jsonl"
-        return path.exists() and '"connected"' in path.read_text()
-
-    def states(self, name: str) -> list[str]:
-        return [entry.state for entry in Ledger(self.folder / name / "ledger.sqlite").entries()]
-
-    def happened(self) -> list[dict]:
+    def checked_table(self) -> dict:
+        """What the bank has written down about its table in the last run of all."""
         lines = (folder_of(self.folder / "run", "bank") / "events.jsonl").read_text().splitlines()
-        return [json.loads(line) for line in lines]
+        (found,) = [line for line in map(json.loads, lines) if line["what"] == "table checked"]
+        return found
 
 
 def outline(value: object) -> object:
@@ -192,33 +188,31 @@ def seen(monkeypatch):
         ended = outcomes(study, world.folder / "run")
         messages = {pair: list(said) for pair, said in received.items() if pair[0] != "bank"}
         ends = {name: str(end) if isinstance(end, BaseException) else type(end).__name__ for name, end in ended.items()}
-        return {"messages": messages, "bank": ends.pop("bank"), "ends": ends}
+        return {"messages": messages, "ends": ends}
 
     return observe
 
 
 @pytest.fixture
-def world(tmp_path) -> World:
-    return World(tmp_path)
+def world(tmp_path) -> Iterator[World]:
+    found = World(tmp_path)
+    yield found
+    found.clean_up()
 
 
-def without_bank(observed: dict[str, object]) -> dict[str, object]:
-    return {name: each for name, each in observed.items() if name != "bank"}
+# --- what nobody sees
 
 
 def test_no_value_of_a_feature_shows(world, seen):
-    study = world.study()
+    study = world.written()
     usual = seen(world, study)
     assert set(usual["ends"].values()) == {"PCA"}
     assert len(usual["messages"]) >= 6
     for name, cells in ODD.items():
         world.person(cells)
-        observed = seen(world, study)
-        assert without_bank(observed) == without_bank(usual), name
-        assert observed["bank"] == "PCA", name
-        (checked,) = [line for line in world.happened() if line["what"] == "table checked"]
-        column = next(iter(cells))
-        counted = checked["clipped"] if name == "number out of bounds" else checked["misfits"].pop(column)
+        assert seen(world, study) == usual, name
+        checked = world.checked_table()
+        counted = checked["clipped"] if name == "number out of bounds" else checked["misfits"].pop(next(iter(cells)))
         assert (counted, checked["misfits"]) == (1, {}), name
     assert set(world.states("bank")) == {"committed"}
 
@@ -226,46 +220,30 @@ def test_no_value_of_a_feature_shows(world, seen):
 @pytest.mark.parametrize("name", LABELS)
 def test_no_value_of_a_label_shows(world, seen, name):
     task, cells = LABELS[name]
-    study = world.study(task)
+    study = world.written(task)
     usual = seen(world, study)
     assert not any("stopped" in end for end in usual["ends"].values()), usual["ends"]
     world.person(cells)
-    odd = seen(world, study)
-    assert odd == usual
+    assert seen(world, study) == usual
     assert set(world.states("bank")) == {"committed"}
 
 
 def test_a_party_may_refuse_for_itself_alone_and_tells_nobody_why(world):
     """Two reasons, one that lies in the table and one that does not: the others see the same."""
-    world.edit_party("bank", '# misfits = "refuse"', 'misfits = "refuse"')
+    world.change('# misfits = "refuse"', 'misfits = "refuse"')
     world.person(ODD["category"])
-    study = world.study()
-    first, seen_first = world.ends_with_bank_last(study)
-    assert isinstance(first, errors.DataError)
-    assert "column 'work', row 30" in str(first)
-    assert [line["what"] for line in world.happened()][-2:] == ["budget released: no share had left", "failed"]
-    assert world.states("bank") == ["released"]
-    world.edit_party("bank", 'columns = "all"', 'columns = ["age"]')
-    second, seen_second = world.ends_with_bank_last(study)
-    assert isinstance(second, errors.PolicyError)
-    stopped = (errors.PeerStopped.exit_code, f"colonnade: {NO_PART}\n")
-    assert seen_first == seen_second == dict.fromkeys(OTHERS, stopped)
-    assert world.states("shop") == ["released", "released"]
-
-
-def test_nothing_of_the_table_is_read_before_the_study_is_approved_and_reserved(world):
-    (world.folder / "bank" / "bank.csv").unlink()
-    study = world.study(excuse=0.1)
-    world.edit_party("bank", 'approval = "auto-within-budget"', 'approval = "ask"')
-    with raises(errors.PolicyError, "PO012"):
-        run_party(study, world.config, world.folder / "run")
-    assert not world.config.ledger.exists()
-    with raises(errors.DataError, "DA160"):
-        run_party(study, world.config, world.folder / "run", approve=lambda *_: True)
-    assert world.states("bank") == ["released"]
-    whats = [json.loads(line)["what"] for line in (world.folder / "run" / "events.jsonl").read_text().splitlines()]
-    assert whats.index("approved") < whats.index("budget reserved") < whats.index("failed")
-    assert "table checked" not in whats
+    study = world.written()
+    check_ended({"bank": world.refused_by_bank()}, ["bank"], [errors.DataError], "column 'work', row 30")
+    last = [line["what"] for line in world.happened("bank")][-2:]
+    assert last == ["budget released: no share had left", "failed"]
+    world.check_states("released")
+    world.change('columns = "all"', 'columns = ["age"]')
+    check_ended({"bank": world.refused_by_bank()}, ["bank"], [errors.PolicyError])
+    world.check_states("released", "released", names=["shop"])
+    world.start("coordinator", threads=True)  # and before the others come it says the same
+    with pytest.raises(errors.PolicyError):
+        run_party(study, world.config(), world.out("bank"))
+    assert world.children["coordinator"].communicate(timeout=300)[1] == f"colonnade: {NO_PART}\n"
 
 
 class UnforeseenError(Exception):
@@ -274,130 +252,205 @@ class UnforeseenError(Exception):
 
 @pytest.mark.parametrize("error", [errors.CapacityError("7 rows"), errors.DataError("row 7"), UnforeseenError("7")])
 def test_a_party_that_stops_in_the_session_before_its_first_share_tells_nobody_why(world, monkeypatch, error):
-    study = world.study()
-    assert study.statement.rows
+    kind = type(world.written().estimator())
+    real = kind.owner
 
     def owner(self, me, table, task):
         if me.name == "bank":
             raise error
         return real(self, me, table, task)
 
-    kind = type(study.estimator())
-    real = kind.owner
     monkeypatch.setattr(kind, "owner", owner)
-    ended, seen = world.ends_with_bank_last(study)
-    assert ended is error
-    assert seen == dict.fromkeys(OTHERS, (errors.PeerStopped.exit_code, f"colonnade: {NO_PART}\n"))
+    assert str(error) in world.refused_by_bank().text
+    world.check_states("released", names=["bank"])
+
+
+def test_nothing_of_the_table_is_read_before_the_study_is_approved_and_reserved(world):
+    world.table.unlink()
+    study, out = world.written(excuse=0.1), world.folder / "run"
+    world.change(*ASK)
+    with raises(errors.PolicyError, "PO012"):
+        run_party(study, world.config(), out)
+    assert not world.config().ledger.exists()
+    with raises(errors.DataError, "DA160"):
+        run_party(study, world.config(), out, approve=lambda *_: True)
     assert world.states("bank") == ["released"]
+    said = [json.loads(line)["what"] for line in (out / "events.jsonl").read_text().splitlines()]
+    assert said.index("approved") < said.index("budget reserved") < said.index("failed")
+    assert "table checked" not in said
 
 
 def test_the_owner_is_shown_what_does_not_fit(world):
     world.person({"work": "convict", "age": ""})
-    study = world.study()
-    (table,) = [check for check in examine(study.path, world.config.path) if check.what == "table"]
+    table = world.checks(world.written())["table"]
     assert table.level == "unsure"
     assert "work: 1 cell not in the schema, mapped; age: 1 cell not in the schema, mapped" in table.detail
     assert "convict" not in table.detail
 
 
+# --- what a policy names
+
+
 def test_a_policy_names_the_schemas_that_a_party_agrees_to(world):
-    study, digest = world.study(), Schema.load(world.folder / "schemas" / "bank.toml").digest
-    checks = {check.what: check for check in examine(study.path, world.config.path)}
-    assert checks["schema"].level == "unsure"
-    assert digest in checks["schema"].detail
-    world.edit_party("bank", '# schemas = ["DIGEST"] ', f'schemas = ["{digest}"] ')
-    checks = {check.what: check for check in examine(study.path, world.config.path)}
+    study, digest = world.written(), world.digest
+    schema = world.checks(study)["schema"]
+    assert schema.level == "unsure"
+    assert digest in schema.detail
+    world.change(UNPINNED, f'schemas = ["{digest}"] ')
+    checks = world.checks(study)
     assert (checks["schema"].level, checks["policy"].level) == ("good", "good")
-    world.config.check(study)
+    world.config().check(study)
+    world.config().check(world.written(bank=("age",)))  # for fewer of its columns
     path = world.folder / "schemas" / "bank.toml"
     path.write_text(SCHEMA.replace('"employed", "retired"', '"employed"'))
     other = Study.load(study.path)
     with raises(errors.PolicyError, "PO020", "schemas/bank.toml", other.schemas["bank"].digest):
-        world.config.check(other)
+        world.config().check(other)
 
 
 def test_a_party_can_insist_on_seats_that_check_each_other(world):
-    unchecked = world.study()
-    world.edit_party("bank", '# security = "active" ', 'security = "active" ')
-    told = ("PO018", "bank")
-    with raises(errors.PolicyError, told):
-        world.config.check(unchecked)
-    (policy,) = [check for check in examine(unchecked.path, world.config.path) if check.what == "policy"]
-    assert policy.level == "bad"
+    unchecked = world.written()
+    world.change('# security = "active" ', 'security = "active" ')
+    with raises(errors.PolicyError, "PO018", "bank"):
+        world.config().check(unchecked)
+    assert world.checks(unchecked)["policy"].level == "bad"
     unchecked.path.write_text('security = "active"\n' + unchecked.path.read_text())
-    world.config.check(Study.load(unchecked.path))
+    world.config().check(Study.load(unchecked.path))
 
 
-def test_a_policy_cannot_insist_on_what_there_is_not(world):
-    world.edit_party("bank", '# security = "active" ', 'security = "covert" ')
-    with raises(errors.StudyError, "ST573"):
-        world.config.content  # noqa: B018 - reads the file
+@pytest.mark.parametrize(
+    ("old", "new", "code"),
+    [
+        ('# security = "active" ', 'security = "covert" ', "ST573"),
+        *((UNPINNED, f'schemas = ["{digest}"] ', "VA205") for digest in ("abc", "g" * 64, "A" * 64)),
+    ],
+    ids=["security", "short", "no digits", "capitals"],
+)
+def test_a_policy_cannot_insist_on_what_there_is_not(world, old, new, code):
+    world.change(old, new)
+    with raises(errors.StudyError, code):
+        world.config().content  # noqa: B018 - reads the file
 
 
-def test_whoever_approves_is_shown_the_schema_and_whether_it_is_new(world, monkeypatch, capsys):
-    study, digest = world.study(), Schema.load(world.folder / "schemas" / "bank.toml").digest
-    world.edit_party("bank", 'approval = "auto-within-budget"', 'approval = "ask"')
+@pytest.fixture
+def shown(world, monkeypatch, capsys):
+    """What is shown to whoever is asked about a study, and says no."""
 
-    speak_json(False)  # another test may have run a command that prints JSON
-
-    def shown() -> str:
+    def show(study: Study) -> str:
         monkeypatch.setattr(sys, "stdin", io.StringIO("n\n"))
-        assert not Question((world.config,))(study, study.statement)
+        assert not Question((world.config(),))(study, study.statement)
         return capsys.readouterr().out
 
-    assert f"is new: party.toml does not name {digest} under `schemas`, so read schemas/bank.toml" in shown()
-    world.edit_party("bank", '# schemas = ["DIGEST"] ', f'schemas = ["{digest}"] ')
-    assert f"bank's schema in this study, {digest}, is one that party.toml names" in shown()
+    return show
 
 
-def test_a_pinned_schema_may_be_asked_for_fewer_of_its_columns(world):
-    study, digest = world.study(), Schema.load(world.folder / "schemas" / "bank.toml").digest
-    world.edit_party("bank", '# schemas = ["DIGEST"] ', f'schemas = ["{digest}"] ')
-    text = study.path.read_text()
-    study.path.write_text(text.replace('["work", "member", "age", "visits"]', '["age"]'))
-    fewer = Study.load(study.path)
-    assert fewer.roster.schemas["bank"].names == ("age",)
-    world.config.check(fewer)
+def test_whoever_approves_is_shown_the_schema_and_whether_it_is_new(world, shown):
+    study, digest = world.written(), world.digest
+    world.change(*ASK)
+    assert f"is new: party.toml does not name {digest} under `schemas`, so read schemas/bank.toml" in shown(study)
+    world.change(UNPINNED, f'schemas = ["{digest}"] ')
+    assert f"bank's schema in this study, {digest}, is one that party.toml names" in shown(study)
 
 
-@pytest.mark.parametrize("digest", ["abc", "g" * 64, "A" * 64])
-def test_only_a_digest_names_a_schema(world, digest):
-    world.edit_party("bank", '# schemas = ["DIGEST"] ', f'schemas = ["{digest}"] ')
-    with raises(errors.StudyError, "VA205"):
-        world.config.content  # noqa: B018 - reads the file
+# --- a party's keys
+
+
+def test_whoever_approves_is_shown_the_columns_that_are_compared(world, shown):
+    world.change("# [keys]\n", '[keys]\nwork = "member"\n')
+    assert "outside every epsilon: id in 'id', work in 'member'" in shown(world.matched(BOTH))
+    assert "compared exactly" not in shown(world.matched(""))
+
+
+@pytest.mark.parametrize("columns", ['"all"', '["age"]', '["age", "work"]'])
+def test_a_column_is_no_key_because_a_study_names_it(world, columns):
+    world.change('columns = "all"', f"columns = {columns}")
+    world.table.unlink()
+    with raises(errors.PolicyError, "PO025", "work", "party.toml"):
+        run_party(world.matched(BOTH), world.config(), world.folder / "run")
+    assert not world.config().ledger.exists()
+
+
+def test_a_party_agrees_to_a_key_by_its_id_or_by_name(world):
+    for on in ('"id"', '"person"'):
+        world.config().check(world.matched(f"[align]\non = {on}\n"))
+    world.change("# [keys]\n", '[keys]\nwork = "work"\n')
+    world.config().check(world.matched(BOTH))
+    world.change('id = "id" ', "# ")
+    with raises(errors.PolicyError, "PO025", "person"):
+        world.config().check(world.matched('[align]\non = "person"\n'))
+
+
+@pytest.mark.parametrize(
+    ("lists", "ends"),
+    [
+        ("", "AlignmentError"),
+        ('duplicates = "drop"\npad_to = 40\n', "AlignmentError"),
+        ("hidden = true\n", "PCA"),
+        ('mode = "helper"\nhidden = true\npad_to = 40\n', "PCA"),
+    ],
+    ids=["plain", "padded", "hidden", "helper"],
+)
+def test_a_list_without_keys_is_one_without_common_people(world, lists, ends):
+    """One cell of the bank is a number, or none: then its table has no key at all."""
+    for name in PARTIES:
+        world.change("# [keys]\n", '[keys]\nwork = "work"\n', name)
+        world.change('align = ["ot", "dh"]', 'align = ["ot", "dh", "helper"]', name)
+    asked = world.matched(f'{BOTH}{lists}[align.keys.work]\nkind = "number"\n', value="7")
+    seen = []
+    for cells in ({"work": "8"}, {}):
+        world.person(cells)
+        ended = outcomes(asked, world.folder / "run")
+        assert {type(end).__name__ for end in ended.values()} == {ends}
+        seen.append({name: str(end) for name, end in ended.items()})
+    assert seen[0] == seen[1]
+    checked, keys = world.checked_table(), world.checks(asked)["keys"]
+    assert (checked["rows"], checked["keys"]) == (ROWS, 0)
+    assert (keys.level, keys.detail[:17]) == ("bad", "no row has a key,")
+
+
+# --- how often it may fail
 
 
 def test_studies_that_end_early_are_counted_and_limited(world):
-    world.edit_party(
-        "bank", "# [policy.failures]\n# at_most = 20\n# days = 30", "[policy.failures]\nat_most = 2\ndays = 7"
-    )
-    table = (world.folder / "bank" / "bank.csv").read_text()
-    (world.folder / "bank" / "bank.csv").write_text(table.replace("id,", "no,", 1))
-    study = world.study(excuse=0.1)
+    world.change(*FEW_FAILURES)
+    world.table.write_text(world.table.read_text().replace("id,", "no,", 1))
+    study = world.written(excuse=0.1)
     for failed in (0, 1):
-        assert world.config.failed == failed
+        assert world.config().failed == failed
         with pytest.raises(errors.DataError):
-            run_party(study, world.config, world.folder / "run")
+            run_party(study, world.config(), world.folder / "run")
     with raises(errors.PolicyError, "PO007", "2", "bank", "7"):
-        run_party(study, world.config, world.folder / "run")
+        run_party(study, world.config(), world.folder / "run")
     assert world.states("bank") == ["released"] * 2
-    ledger = Ledger(world.config.ledger)
+    ledger = Ledger(world.config().ledger)
     ledger.commit(ledger.reserve("well", study.digest, study.events, study.trust, []))
-    assert world.config.failed == 2
-    shown = book.facts(ledger, 1e-5, None, world.config)
+    assert world.config().failed == 2
+    shown = book.facts(ledger, 1e-5, None, world.config())
     assert (shown["ended_early"], shown["failures"]) == (2, {"days": 7, "at_most": 2, "ended_early": 2})
     assert "\n2 of these ended early, or have not ended\n" in book.text(ledger, 1e-5, None, None)
-    assert "2 of at most 2 studies ended early in 7 days" in book.text(ledger, 1e-5, None, world.config)
+    assert "2 of at most 2 studies ended early in 7 days" in book.text(ledger, 1e-5, None, world.config())
     later = Ledger(ledger.path, clock=lambda: datetime.now(UTC) + timedelta(days=8))
     assert (later.ended_early(days=7), later.ended_early()) == (0, 2)
 
 
-def test_a_party_that_refuses_before_the_others_come_says_the_same(world):
-    world.edit_party("bank", 'columns = "all"', 'columns = ["age"]')
-    study, out = world.study(), world.folder / "run"
-    assert study.statement.rows
-    key = world.folder / "coordinator" / "coordinator.key"
-    hub = InThread(lambda: run.run_coordinator(study, key, out))
-    with pytest.raises(errors.PolicyError):
-        run_party(study, world.config, folder_of(out, "bank"))
-    assert hub.communicate(timeout=300)[1] == f"colonnade: {NO_PART}\n"
+def test_no_more_studies_may_fail_because_they_were_asked_about_at_once(world):
+    """Six studies wait for an answer together; the policy lets two of them open the table."""
+    world.change(*FEW_FAILURES)
+    world.change(*ASK)
+    world.table.unlink()
+    asked, together = world.written(excuse=0.1), threading.Barrier(6)
+
+    def answered(*_: object) -> bool:
+        return together.wait(60) >= 0
+
+    def ended(number: int) -> type[BaseException] | None:
+        try:
+            run_party(asked, world.config(), world.folder / f"run{number}", approve=answered)
+        except errors.ColonnadeError as error:
+            return type(error)
+        return None
+
+    with ThreadPoolExecutor(6) as threads:
+        ends = Counter(threads.map(ended, range(6)))
+    assert ends == {errors.DataError: 2, errors.PolicyError: 4}
+    assert world.states("bank") == ["released"] * 2

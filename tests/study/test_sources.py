@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -25,6 +25,7 @@ from colonnade.tables.sources import stores
 from tests.support.errors import raises
 from tests.support.servers import PASSWORD, azure, google, postgresql, s3
 
+pytestmark = pytest.mark.system
 SCHEMA = Schema({"age": number(0, 100), "city": category(["A", "B"], missing="none")}, description="people")
 
 
@@ -50,32 +51,37 @@ def store(module_patch: pytest.MonkeyPatch) -> Iterator[str]:
         yield options
 
 
-@pytest.fixture(scope="module")
-def google_store() -> Iterator[str]:
-    with google() as options:
-        yield options
-
-
 def files(options: str) -> Any:
     at = options.rpartition("=")[2]
     return pyarrow.fs.S3FileSystem(region="us-east-1", scheme="http", endpoint_override=at, allow_bucket_creation=True)
 
 
-def loaded(address: str, table: pa.Table, name: str) -> None:
+def asked(address: str, *statements: str, **tables: pa.Table) -> None:
+    """Put tables into the database, and let it do something."""
     from adbc_driver_postgresql import dbapi
 
     with dbapi.connect(address) as opened, opened.cursor() as cursor:
-        cursor.adbc_ingest(name, table, mode="replace")
-        opened.commit()
-
-
-def asked(address: str, *statements: str) -> None:
-    from adbc_driver_postgresql import dbapi
-
-    with dbapi.connect(address) as opened, opened.cursor() as cursor:
+        for name, table in tables.items():
+            cursor.adbc_ingest(name, table, mode="replace")
         for statement in statements:
             cursor.execute(statement)
         opened.commit()
+
+
+def put(options: str, path: str, content: bytes | pa.Table) -> None:
+    """Write an object of the bucket."""
+    with files(options).open_output_stream(f"lake/{path}") as sink:
+        if isinstance(content, bytes):
+            sink.write(content)
+        elif path.endswith("parquet"):
+            pq.write_table(content, sink)
+        else:
+            pyarrow.csv.write_csv(content, sink)
+
+
+def same(found: Any, table: pa.Table, schema: Schema = SCHEMA) -> bool:
+    """Whether a table that was read holds the cells of this one."""
+    return np.array_equal(found.sorted_by_id().matrix(), read_table(table, schema).sorted_by_id().matrix())
 
 
 def people(rows: int = 1000) -> pa.Table:
@@ -107,14 +113,12 @@ def test_a_study_of_a_database_an_object_store_and_a_warehouse(trial: Any, bank_
     before = {name: PartyConfig.load(path).table(schemas[name]) for name, path in configs.items()}
     tables = {name: pyarrow.csv.read_csv(study.folder / name / f"{name}.csv") for name in study.parties}
 
-    loaded(bank_db, tables["bank"], "customers")
+    asked(bank_db, customers=tables["bank"])
     half = tables["shop"].num_rows // 2
-    for place, part in enumerate((tables["shop"].slice(0, half), tables["shop"].slice(half))):
-        with files(store).open_output_stream(f"lake/shop/part-{place}.parquet") as sink:
-            pq.write_table(part, sink)
-    clinic = tables["clinic"]
+    for place in range(2):
+        put(store, f"shop/part-{place}.parquet", tables["shop"].slice(place * half, half + place))
     with duckdb.connect(str(study.folder / "clinic" / "clinic.duckdb")) as opened:
-        opened.register("given", clinic)
+        opened.register("given", tables["clinic"])
         opened.execute("create table patients as select * from given")
     for name in study.parties:
         (study.folder / name / f"{name}.csv").unlink()
@@ -132,8 +136,7 @@ def test_a_study_of_a_database_an_object_store_and_a_warehouse(trial: Any, bank_
 
     study.start("coordinator", "shop", "clinic", threads=True)
     study.start("bank")  # a process of its own finds the address in its environment
-    ended = study.ends()
-    assert all(end.code == 0 for end in ended.values()), ended
+    ended = study.end_well()
     models = [PCA.load(study.out(name) / "model.json") for name in ("coordinator", *study.parties)]
     assert all(np.array_equal(model.components_, models[0].components_) for model in models)
     assert study.run_json("bank")["rows_held"] == before["bank"].rows
@@ -149,7 +152,7 @@ def test_commands_show_no_password(
     tmp_path: Path, bank_db: str, in_this_process: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither where all is well nor where the address, the table or a column is wrong, for people and for programs."""
-    loaded(bank_db, people(), "people")
+    asked(bank_db, people=people())
     SCHEMA.save(tmp_path / "schema.toml")
     start = 'name = "bank"\nid = "person_id"\nkey = "bank.key"\nledger = "ledger.sqlite"\n[policy]\ntasks = ["pca"]\n'
     rest = 'columns = "all"\n[policy.budget]\nepsilon = 1.0\n[data]\ndatabase = "postgresql"\nuri_env = "BANK_DB"\n'
@@ -176,16 +179,22 @@ def test_commands_show_no_password(
 
 @pytest.fixture(scope="module")
 def table_in_db(bank_db: str) -> Query:
-    loaded(bank_db, people(), "people")
+    asked(bank_db, people=people())
     return Query("select * from people", "postgresql", uri_env="BANK_DB")
 
 
 @pytest.mark.parametrize("on_disk", [None, True, False])
-def test_a_query_gives_the_rows_of_the_table(table_in_db: Query, on_disk: bool | None) -> None:
+def test_a_query_gives_the_rows_of_the_table_whatever_order_they_come_in(
+    table_in_db: Query, on_disk: bool | None
+) -> None:
     found = read_table(table_in_db, SCHEMA, on_disk=on_disk)
     assert isinstance(found._cells, OnDisk) == (on_disk is True)
     assert found.check() == read_table(people(), SCHEMA).check()
-    assert np.array_equal(found.sorted_by_id().matrix(), read_table(people(), SCHEMA).sorted_by_id().matrix())
+    assert same(found, people())
+    shuffled = Query("select * from people order by random()", "postgresql", uri_env="BANK_DB")
+    mixed = read_table(shuffled, SCHEMA, on_disk=on_disk)
+    assert list(mixed.ids) != list(read_table(shuffled, SCHEMA).ids)
+    assert same(mixed, people())
 
 
 def test_types_of_postgresql(bank_db: str) -> None:
@@ -197,22 +206,12 @@ def test_types_of_postgresql(bank_db: str) -> None:
     )
     schema = Schema({"age": number(0, 100, missing=50), "city": category(["A", "B"], missing="none")}, description="x")
     query = Query("select * from kinds", "postgresql", uri_env="BANK_DB")
-    same = pa.table({"person_id": [1, 2, 3], "age": [20.125, None, 7], "city": ["A", None, "B"]})
+    table = pa.table({"person_id": [1, 2, 3], "age": [20.125, None, 7], "city": ["A", None, "B"]})
     for decimal in (None, ","):  # which is said of text files, where 20,125 is a number
-        found = read_table(query, schema, decimal=decimal)
-        assert np.array_equal(found.sorted_by_id().matrix(), read_table(same, schema).sorted_by_id().matrix())
+        assert same(read_table(query, schema, decimal=decimal), table, schema)
     whole = "select '12345678-90ab-cdef-1234-567890abcdef'::uuid as person_id, 3 as age, 'A' as city"
     found = read_table(Query(whole, "postgresql", uri_env="BANK_DB"), schema)
     assert list(found.ids) == ["12345678-90ab-cdef-1234-567890abcdef"]
-
-
-def test_rows_of_a_query_keep_their_cells_whatever_order_they_come_in(table_in_db: Query) -> None:
-    shuffled = Query("select * from people order by random()", "postgresql", uri_env="BANK_DB")
-    wanted = read_table(people(), SCHEMA).sorted_by_id().matrix()
-    for on_disk in (None, True):
-        found = read_table(shuffled, SCHEMA, on_disk=on_disk)
-        assert list(found.ids) != list(read_table(shuffled, SCHEMA).ids)
-        assert np.array_equal(found.sorted_by_id().matrix(), wanted)
 
 
 def test_rows_are_of_one_moment_and_other_columns_are_not_computed(bank_db: str, table_in_db: Query) -> None:
@@ -225,7 +224,7 @@ def test_rows_are_of_one_moment_and_other_columns_are_not_computed(bank_db: str,
         assert np.array_equal(found.matrix(), first)
         assert read_table(table_in_db, SCHEMA).rows < found.rows
     finally:
-        loaded(bank_db, people(), "people")
+        asked(bank_db, people=people())
     wider = Schema({**SCHEMA.columns, "broken": number(0, 1)}, description="x")
     with raises(DataError, "DA210"):
         read_table(failing, wider)
@@ -273,65 +272,45 @@ def test_an_address_that_is_wrong(table_in_db: Query, monkeypatch: pytest.Monkey
 def test_an_object_store_gives_the_rows_of_the_files(store: str, kind: str, on_disk: bool | None) -> None:
     table = people()
     for place in range(3):
-        with files(store).open_output_stream(f"lake/{kind}/city-is/{place}.{kind}") as sink:
-            part = table.slice(place * 400, 400)
-            pq.write_table(part, sink) if kind == "parquet" else pyarrow.csv.write_csv(part, sink)
-    files(store).open_output_stream(f"lake/{kind}/_SUCCESS").close()
+        put(store, f"{kind}/city-is/{place}.{kind}", table.slice(place * 400, 400))
+    put(store, f"{kind}/_SUCCESS", b"")
     for address in (f"s3://lake/{kind}/", f"s3://lake/{kind}", f"s3://lake/{kind}/*/*.{kind}"):
         found = read_table(f"{address}{store}", SCHEMA, on_disk=on_disk)
         assert found.ids == read_table(table, SCHEMA).ids
         assert np.array_equal(found.matrix(), read_table(table, SCHEMA).matrix())
 
 
-def test_what_changes_in_a_store_while_it_is_read_is_noticed(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def touching(monkeypatch: pytest.MonkeyPatch, touch: Callable[[], None]) -> None:
+    """Let something happen at the moment at which a table is read."""
     from colonnade.tables import files as readers
 
-    def put(place: int) -> None:
-        with files(store).open_output_stream(f"lake/moving/{place}.parquet") as sink:
-            pq.write_table(people(50 + place), sink)
-
-    put(0)
     untouched = readers.read_batches
 
     def touched(*given: Any) -> Iterator[Any]:
-        put(1)
+        touch()
         yield from untouched(*given)
 
-    assert read_table(f"s3://lake/moving/{store}", SCHEMA).rows == 50
     monkeypatch.setattr(readers, "read_batches", touched)
-    with raises(DataError, "DA203", "s3://lake/moving/"):
-        read_table(f"s3://lake/moving/{store}", SCHEMA)
 
 
-def test_another_content_of_the_same_size_and_second_is_noticed(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("swift", [False, True], ids=["another file", "another content of the same size and second"])
+def test_what_changes_in_a_store_while_it_is_read_is_noticed(
+    store: str, monkeypatch: pytest.MonkeyPatch, swift: bool
+) -> None:
     """A store tells times in seconds; it also tells which content it has."""
-    from colonnade.tables import files as readers
-
-    def put(age: int) -> None:
-        with files(store).open_output_stream("lake/swift/0.csv") as sink:
-            sink.write(f"person_id,age,city\np1,{age},A\n".encode())
-
-    untouched, told = readers.read_batches, stores._file
-
-    def touched(*given: Any) -> Iterator[Any]:
-        put(4)
-        yield from untouched(*given)
-
-    def in_one_second(store: Any, found: Any) -> Any:
-        return dataclasses.replace(told(store, found), changed=1)
-
-    put(3)
-    monkeypatch.setattr(stores, "_file", in_one_second)
-    assert read_table(f"s3://lake/swift/{store}", SCHEMA).rows == 1
-    monkeypatch.setattr(readers, "read_batches", touched)
-    with raises(DataError, "DA203", "s3://lake/swift/"):
-        read_table(f"s3://lake/swift/{store}", SCHEMA)
+    told, folder = stores._file, f"moving{swift:d}"
+    if swift:
+        monkeypatch.setattr(stores, "_file", lambda *given: dataclasses.replace(told(*given), changed=1))
+    put(store, f"{folder}/0.csv", b"person_id,age,city\np1,3,A\n")
+    assert read_table(f"s3://lake/{folder}/{store}", SCHEMA).rows == 1
+    touching(monkeypatch, lambda: put(store, f"{folder}/{not swift:d}.csv", b"person_id,age,city\np1,4,A\n"))
+    with raises(DataError, "DA203", f"s3://lake/{folder}/"):
+        read_table(f"s3://lake/{folder}/{store}", SCHEMA)
 
 
 def test_names_that_an_address_writes_in_another_way(store: str) -> None:
     for name in ("a b/x=ü/0.csv", "h#h/0.csv", "p%20q/0.csv", "b[1]/0.csv", "v/_x/0.csv", "v/0.csv"):
-        with files(store).open_output_stream(f"lake/odd names/{name}") as sink:
-            sink.write(f"person_id,age,city\n{name},3,A\n".encode())
+        put(store, f"odd names/{name}", f"person_id,age,city\n{name},3,A\n".encode())
     for written, name in {
         "a b/": "a b/x=ü/0.csv",
         "a%20b/x=*/0.csv": "a b/x=ü/0.csv",
@@ -347,32 +326,26 @@ def test_names_that_an_address_writes_in_another_way(store: str) -> None:
 
 def read_and_changed(address: str, opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """What any store must do; the address is that of a folder of an empty bucket called lake."""
-    from colonnade.tables import files as readers
 
-    def put(place: int, part: pa.Table) -> None:
+    def write(place: int) -> None:
         with opened.open_output_stream(f"lake/people/city-is/{place}.parquet") as sink:
-            pq.write_table(part, sink)
+            pq.write_table(people().slice(place * 400, 400), sink)
 
     for place in range(3):
-        put(place, people().slice(place * 400, 400))
+        write(place)
     for pattern, rows in {"": 1000, "**/*.parquet": 1000, "city-is/0.parquet": 400}.items():
         found = read_table(address.replace("/people/", f"/people/{pattern}"), SCHEMA, on_disk=True)
         assert found.ids == read_table(people(), SCHEMA).ids[:rows]
-    assert np.array_equal(read_table(address, SCHEMA).matrix(), read_table(people(), SCHEMA).matrix())
-    untouched = readers.read_batches
-
-    def touched(*given: Any) -> Iterator[Any]:
-        put(0, people().slice(0, 400))  # the same rows, as another version
-        yield from untouched(*given)
-
-    monkeypatch.setattr(readers, "read_batches", touched)
+    assert same(read_table(address, SCHEMA), people())
+    touching(monkeypatch, lambda: write(0))  # the same rows, as another version
     with raises(DataError, "DA203"):
         read_table(address, SCHEMA)
 
 
-def test_the_store_of_google(google_store: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    address = f"gs://anonymous@lake/people/{google_store}"
-    read_and_changed(address, pyarrow.fs.FileSystem.from_uri(address)[0], monkeypatch)
+def test_the_store_of_google(monkeypatch: pytest.MonkeyPatch) -> None:
+    with google() as options:
+        address = f"gs://anonymous@lake/people/{options}"
+        read_and_changed(address, pyarrow.fs.FileSystem.from_uri(address)[0], monkeypatch)
 
 
 def test_the_store_of_azure(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -392,14 +365,14 @@ def test_the_store_of_azure(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_errors_of_a_store(store: str) -> None:
-    with files(store).open_output_stream("lake/odd/0.csv") as sink:
-        sink.write("person_id,age,city\np1,3,A\np2,4,Mün\n".encode("latin-1"))
-    with raises(DataError, "DA270", "s3://lake/odd/0.csv"):
-        read_table(f"s3://lake/odd/{store}", SCHEMA)
-    with raises(DataError, "DA229", "s3://lake/nothing/"):
-        read_table(f"s3://lake/nothing/{store}", SCHEMA)
-    with raises(DataError, "DA229", "s3://no-such-bucket/x/"):
-        read_table(f"s3://no-such-bucket/x/{store}", SCHEMA)
+    put(store, "odd/0.csv", "person_id,age,city\np1,3,A\np2,4,Mün\n".encode("latin-1"))
+    for path, said in {
+        "lake/odd/": ("DA270", "s3://lake/odd/0.csv"),
+        "lake/nothing/": ("DA229", "s3://lake/nothing/"),
+        "no-such-bucket/x/": ("DA229", "s3://no-such-bucket/x/"),
+    }.items():
+        with raises(DataError, said):
+            read_table(f"s3://{path}{store}", SCHEMA)
 
 
 def test_frames_of_polars_and_relations_of_duckdb_in_a_federation(monkeypatch: pytest.MonkeyPatch) -> None:

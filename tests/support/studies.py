@@ -70,12 +70,36 @@ def runnable_text(
     return text + ("[pins]\n" + "".join(f'{who} = "{pin}"\n' for who, pin in pins.items()) if pins else "")
 
 
+def edit(path: Path, *changes: tuple[str, str]) -> None:
+    """Replace texts in a file, all of which must be there."""
+    text = path.read_text()
+    for old, new in changes:
+        assert old in text, f"{old!r} is not in {path}"
+        text = text.replace(old, new)
+    path.write_text(text)
+
+
+def check_words(text: str, *words: str) -> None:
+    """Fail unless a text holds every one of these words."""
+    for word in words:
+        assert word in text, f"{word!r} is not in: {text}"
+
+
 def scatter(table: Path, place: int) -> None:
     """Leave every twentieth person out, another one at each party, and write the others in another order."""
     head, *rows = table.read_text().splitlines(keepends=True)
     left = [row for number, row in enumerate(rows) if number % 20 != place]
     left.sort(key=lambda row: hashlib.sha256(f"{place} {row}".encode()).digest())
     table.write_text(head + "".join(left))
+
+
+def check_ended(
+    ended: Mapping[str, Ended], names: Sequence[str], errors: Sequence[type[ColonnadeError]], *words: str
+) -> None:
+    """Fail unless these participants ended with one of these errors, and a sentence with all these words."""
+    for name in names:
+        assert ended[name].code in {error.exit_code for error in errors}, (name, ended[name])
+        check_words(ended[name].sentence, *words)
 
 
 @dataclass
@@ -238,7 +262,7 @@ class Trial:
         study, out = self._planned[path], self.out(name)
         if name == "coordinator":
             return lambda: run_coordinator(study, self._key, out, listen=listen)
-        return lambda: run_party(study, PartyConfig.load(self.folder / name / "party.toml"), out)
+        return lambda: run_party(study, self.config(name), out)
 
     def start_all(self, **kwargs: Any) -> None:
         self.start("coordinator", *self.parties, **kwargs)
@@ -260,6 +284,12 @@ class Trial:
             ended[name] = Ended(child.returncode, text)
         return ended
 
+    def end_well(self) -> dict[str, Ended]:
+        """Wait for everybody; whoever did not end well is a failure."""
+        ended = self.ends()
+        assert all(end.code == 0 for end in ended.values()), ended
+        return ended
+
     def until(self, name: str, what: str, timeout: float = 400) -> None:
         """Wait until a participant has written down that something happened."""
         deadline = time.monotonic() + timeout
@@ -277,6 +307,14 @@ class Trial:
 
     def states(self, name: str) -> list[str]:
         return [entry.state for entry in Ledger(self.folder / name / "ledger.sqlite").entries()]
+
+    def check_states(self, *states: str, names: Sequence[str] | None = None) -> None:
+        """Fail unless the ledgers of these parties, or of all, have entries in these states."""
+        found = {name: self.states(name) for name in names or self.parties}
+        assert found == {name: list(states) for name in found}
+
+    def config(self, name: str = "bank") -> PartyConfig:
+        return PartyConfig.load(self.folder / name / "party.toml")
 
     def happened(self, name: str) -> list[dict[str, Any]]:
         return [json.loads(line) for line in (self.out(name) / "events.jsonl").read_text().splitlines()]

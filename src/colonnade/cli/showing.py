@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -27,6 +29,8 @@ PURPOSE = "to see how far three components describe the people whom all three ho
 _NEEDED = ("starlette", "uvicorn", "jinja2")
 _START_SECONDS = 300.0
 _LOOK_SECONDS = 0.1
+_END_SECONDS = 60.0
+"""More than an agent takes to end in order: its checks and attempts have 15 seconds, and its fork server has five."""
 _ANOTHER = {
     'name = "people"': 'name = "three components"',
     "n_components = 5": "n_components = 3",
@@ -87,6 +91,7 @@ def running(federation: Path) -> Iterator[dict[str, str]]:
                         stdin=subprocess.DEVNULL,
                         stdout=log,
                         stderr=log,
+                        process_group=0,  # Ctrl-C is for us, who end them with whatever they have started
                     )
                 )
         yield {name: _link(config, children) for name, config in configs.items()}
@@ -95,10 +100,18 @@ def running(federation: Path) -> Iterator[dict[str, str]]:
             child.terminate()
         for child in children:
             try:
-                child.wait(timeout=30)
+                child.wait(timeout=_END_SECONDS)
             except subprocess.TimeoutExpired:
-                child.kill()
+                _kill(child)
                 child.wait()
+
+
+def _kill(child: subprocess.Popen[bytes]) -> None:
+    """End a process by force, and with it its fork server, which may still be importing and would go on with that."""
+    if sys.platform == "win32":
+        child.kill()
+    else:
+        os.killpg(child.pid, signal.SIGKILL)
 
 
 def show_in_browser(study: Path) -> None:

@@ -11,11 +11,12 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from tests.support.ports import free_port
+from tests.wire.conftest import Wire
 
 from .test_engines import COUNTER, PATIENCE
 
@@ -74,6 +75,11 @@ def plain_environment() -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     # Without the second, processes that a client server starts may die as they begin.
     return kept | {"PYTHONPATH": path, "GRPC_ENABLE_FORK_SUPPORT": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+
+
+def unguarded(folder: Path) -> dict[str, str]:
+    """Settings of a cluster on loopback that keeps its files in a folder and asks for no token."""
+    return {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": "disabled", "RAY_TMPDIR": str(folder)}
 
 
 def processes_of(folder: str) -> list[int]:
@@ -135,53 +141,23 @@ def called(settings: dict[str, str], *words: str) -> object:
     return json.loads(done.stdout)
 
 
-class Wire:
-    """A wire to a port of this machine, which can be cut; or go dead, so that nobody hears of it."""
+class Line(Wire):
+    """A wire to a port of this machine that can also go dead, so that nobody hears of it."""
 
     def __init__(self, port: int) -> None:
-        self._port, self._dead = port, threading.Event()
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self._ends: list[socket.socket] = []
-        self._carriers: list[threading.Thread] = []
-        self._accepter = threading.Thread(target=self._accept, daemon=True)
-        self._accepter.start()
+        self._dead, self._over = threading.Event(), threading.Event()
+        super().__init__(port)
+        self.address = f"127.0.0.1:{self.port}"
 
-    @property
-    def address(self) -> str:
-        return f"127.0.0.1:{self._listener.getsockname()[1]}"
+    def passes(self, size: int) -> bool:
+        return not (self._dead.is_set() and self._over.wait())
 
     def go_dead(self) -> None:
         self._dead.set()
 
-    def cut(self) -> None:
-        with suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._accepter.join()
-        self._listener.close()
-        for end in self._ends:
-            with suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-        for carrier in self._carriers:
-            carrier.join()
-        for end in self._ends:
-            end.close()
-
-    def _accept(self) -> None:
-        with suppress(OSError):
-            while True:
-                here, _ = self._listener.accept()
-                there = socket.create_connection(("127.0.0.1", self._port))
-                self._ends += [here, there]
-                for pair in ((here, there), (there, here)):
-                    self._carriers.append(threading.Thread(target=self._carry, args=pair, daemon=True))
-                    self._carriers[-1].start()
-
-    def _carry(self, one: socket.socket, other: socket.socket) -> None:
-        with suppress(OSError):
-            while content := one.recv(1 << 16):
-                if not self._dead.is_set():
-                    other.sendall(content)
-            other.shutdown(socket.SHUT_RDWR)
+    def close(self) -> None:
+        self._over.set()
+        super().close()
 
 
 def certified(folder: Path, host: str) -> dict[str, str]:

@@ -28,7 +28,7 @@ PATIENCE = 300.0
 MEMORY = 500 * 10**6
 
 
-@pytest.fixture(scope="module", params=["processes", "ray"])
+@pytest.fixture(scope="module", params=["processes", pytest.param("ray", marks=pytest.mark.system)])
 def engine(request: pytest.FixtureRequest, forks: Forks) -> Iterator[Engine]:
     """Two workers, for all tests here: what one test ends, it replaces."""
     if request.param == "ray" and importlib.util.find_spec("ray") is None:
@@ -90,52 +90,40 @@ def ends(pid: int) -> bool:
 
 def test_workers_keep_their_state_apart(engine: Engine, workers: list[int]) -> None:
     first, second = workers
-    assert told(engine, first, "add", 2) == 42
-    assert told(engine, second, "add", 1, 1, 1) == 43
-    assert told(engine, first, "add", -2) == 40
-    assert told(engine, second, "add", -3) == 40
+    added = [(first, (2,)), (second, (1, 1, 1)), (first, (-2,)), (second, (-3,))]
+    assert [told(engine, worker, "add", *numbers) for worker, numbers in added] == [42, 43, 40, 40]
     pids = {told(engine, worker, "pid") for worker in workers}
     assert len(pids | {os.getpid()}) == 3
+    assert len({told(engine, worker, "coins") for worker in (*workers, *workers)}) == 4, "each draws its own"
+    assert told(engine, second, "patience") == "nothing came"
 
 
-def test_what_is_said_comes_in_order_and_arrays_come_whole(engine: Engine, workers: list[int]) -> None:
+def test_words_come_in_order_and_arrays_come_whole(engine: Engine, workers: list[int]) -> None:
     engine.send(workers[0], ("say", 200))
-    events = [heard(engine) for _ in range(200)]
-    assert events == [Said(workers[0], value) for value in range(200)]
+    assert [heard(engine) for _ in range(200)] == [Said(workers[0], value) for value in range(200)]
+    for number in range(100):
+        engine.send(workers[1], ("add", number))
+    totals = [Said(workers[1], 40 + number * (number + 1) // 2) for number in range(100)]
+    assert [heard(engine) for _ in range(100)] == totals
+    assert told(engine, workers[1], "add", -4950) == 40
     found = told(engine, workers[0], "array", 10**6)
     np.testing.assert_array_equal(found, np.arange(10**6))
     assert told(engine, workers[0], "size", found) == 8 * 10**6
 
 
-def test_commands_come_in_the_order_in_which_they_were_sent(engine: Engine, workers: list[int]) -> None:
-    for number in range(100):
-        engine.send(workers[1], ("add", number))
-    totals = [heard(engine) for _ in range(100)]
-    assert totals == [Said(workers[1], 40 + number * (number + 1) // 2) for number in range(100)]
-    assert told(engine, workers[1], "add", -4950) == 40
-
-
-def test_a_worker_may_wait_for_a_while(engine: Engine, workers: list[int]) -> None:
-    assert told(engine, workers[1], "patience") == "nothing came"
-
-
-def test_each_worker_draws_its_own_coins(engine: Engine, workers: list[int]) -> None:
-    drawn = {told(engine, worker, "coins") for worker in (*workers, *workers)}
-    assert len(drawn) == 4
-
-
 def test_a_killed_worker_is_an_event_and_is_replaced(
     engine: Engine, workers: list[int], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    other = told(engine, workers[1], "add", 5)
-    killed = told(engine, workers[0], "pid")
+    other, killed = told(engine, workers[1], "add", 5), told(engine, workers[0], "pid")
     os.kill(killed, signal.SIGKILL)
-    event = gone(engine, workers, 0)
-    assert event.cause == "lost"
+    assert gone(engine, workers, 0).cause == "lost"
     assert ends(killed)
-    assert capfd.readouterr().out == "", "nothing is mixed into what a head prints"
     assert told(engine, workers[1], "add", 0) == other, "the other one goes on"
     assert told(engine, workers[1], "add", -5) == 40
+    assert told(engine, workers[0], "print") == "printed"
+    said, complaints = capfd.readouterr()
+    assert said == "", "nothing is mixed into what a head prints"
+    assert "4711" not in complaints
 
 
 def test_a_busy_worker_can_be_replaced_and_says_nothing_more(engine: Engine, workers: list[int]) -> None:
@@ -190,20 +178,10 @@ def test_a_worker_that_needs_too_much_memory_is_ended(engine: Engine, workers: l
     assert told(engine, workers[0], "add", 0) == 40
 
 
-def test_what_a_worker_prints_is_shown_to_nobody(
-    engine: Engine, workers: list[int], capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert told(engine, workers[0], "print") == "printed"
-    assert "4711" not in "".join(capfd.readouterr())
-
-
 def test_what_cannot_be_pickled_is_refused_and_the_worker_goes_on(engine: Engine, workers: list[int]) -> None:
     with raises(EngineError, "EN001", "function"):
         engine.send(workers[0], lambda: None)
     assert told(engine, workers[0], "add", 0) == 40
-
-
-def test_an_engine_is_started_once(engine: Engine, workers: list[int]) -> None:
     with raises(EngineError, "EN002|EN008"):
         engine.start(COUNTER)
 
@@ -214,15 +192,11 @@ def test_an_engine_without_workers_can_be_stopped_and_replaces_nobody(kind: type
     with raises(EngineError, "EN003|EN009"):
         found.replace(0)
     found.send(0, "nobody is there")
+    for role in ("nowhere", ":counter", "tests.study.engine.roles:"):
+        with raises(EngineError, "EN025"):
+            kind().start(role)
     found.stop()
     found.stop()
-
-
-@pytest.mark.parametrize("kind", [Processes, OnRay])
-@pytest.mark.parametrize("role", ["nowhere", ":counter", "tests.study.engine.roles:"])
-def test_a_role_names_a_function_of_a_module(kind: type[Engine], role: str) -> None:
-    with raises(EngineError, "EN025"):
-        kind().start(role)
 
 
 def test_keys_and_coins_are_never_sent() -> None:

@@ -21,6 +21,8 @@ from tests.support.errors import raises
 from .test_engines import COUNTER, PATIENCE, ends, is_alive, told
 
 ROOT = Path(__file__).parents[3]
+pytestmark = pytest.mark.system
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 HEAD = f"""
 import sys, time
 from colonnade.study.engine.processes import Processes
@@ -37,7 +39,7 @@ time.sleep(600)
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
+@on_linux
 def test_workers_end_with_their_head_however_it_ends() -> None:
     path = os.pathsep.join([str(ROOT), *sys.path])
     head = subprocess.Popen(
@@ -54,7 +56,7 @@ def test_workers_end_with_their_head_however_it_ends() -> None:
     assert all(map(ends, pids))
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
+@on_linux
 def test_workers_are_forked_tell_how_they_were_ended_and_leave_no_zombie(forks: Forks) -> None:
     with Processes(forks=forks) as other:
         told(other, *other.start(COUNTER, (), 1), "pid")  # so that the fork server runs
@@ -73,7 +75,7 @@ def test_workers_are_forked_tell_how_they_were_ended_and_leave_no_zombie(forks: 
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
+@on_linux
 def test_an_engine_that_is_stopped_while_its_workers_die_says_nothing_more(forks: Forks) -> None:
     with Processes(forks=forks) as other:
         told(other, *other.start(COUNTER, (), 1), "pid")
@@ -106,28 +108,23 @@ def test_a_worker_that_is_replaced_while_it_dies_is_told_before_or_never(forks: 
             assert [event.worker for event in waiting] in ([], [old])
 
 
-def test_a_role_that_ends_or_cannot_be_imported_is_told(forks: Forks) -> None:
+def last(forks: Forks, role: str, *command: str) -> Gone:
+    """How the one worker of a role ends that is told this, or nothing."""
     with Processes(forks=forks) as engine:
-        engine.start("tests.study.engine.roles:brief", (), 1)
-        assert engine.events.get(timeout=PATIENCE) == Said(0, "done")
-        assert engine.events.get(timeout=PATIENCE) == Gone(0, "its role has ended", "raised")
-    with Processes(forks=forks) as engine:
-        engine.start("tests.study.engine.roles:absent", (), 1)
-        gone = engine.events.get(timeout=PATIENCE)
-        assert isinstance(gone, Gone)
-        assert (gone.cause, "tests.study.engine.roles:absent cannot be imported" in gone.why) == ("raised", True)
+        (worker,) = engine.start(f"tests.study.engine.roles:{role}", (), 1)
+        if command:
+            engine.send(worker, command)
+        while not isinstance(event := engine.events.get(timeout=PATIENCE), Gone):
+            assert event == Said(0, "done")
+    assert (event.worker, event.cause) == (0, "raised")
+    return event
 
 
-def test_our_own_errors_hold_no_data_and_are_told_whole(forks: Forks) -> None:
-    with Processes(forks=forks) as engine:
-        first, second = engine.start(COUNTER, (), 2)
-        engine.send(first, ("raise ours",))
-        assert engine.events.get(timeout=PATIENCE) == Gone(first, "the table has no rows", "raised")
-        engine.send(second, ("lambda",))
-        gone = engine.events.get(timeout=PATIENCE)
-        assert isinstance(gone, Gone)
-        assert (gone.worker, gone.cause) == (second, "raised")
-        assert "what a worker says cannot be sent" in gone.why
+def test_how_a_role_ended_is_told_and_our_own_errors_hold_no_data_and_are_told_whole(forks: Forks) -> None:
+    assert last(forks, "brief").why == "its role has ended"
+    assert "tests.study.engine.roles:absent cannot be imported" in last(forks, "absent").why
+    assert last(forks, "counter", "raise ours").why == "the table has no rows"
+    assert "what a worker says cannot be sent" in last(forks, "counter", "lambda").why
 
 
 def test_without_a_number_there_are_as_many_workers_as_cores(forks: Forks, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from colonnade.study.lanes.asked import Asked
 from colonnade.study.lanes.crew import EngineCrew
 from colonnade.study.local import folder_of, run_local
 from colonnade.study.meeting import ALONE, Place
-from tests.support.studies import InThread, Trial
+from tests.support.studies import InThread, Trial, edit
 
 TASK = """\
 kind = "polynomial"
@@ -34,7 +34,16 @@ gamma = 64
 rows_at_most = 100_000
 """
 """Rounded in one way only, so that without noise there is one result."""
+PORTS = "127.0.0.1:20000-29999"
+"""Below those that the system gives to whoever asks for any."""
 Hook = Callable[["Watched", str, Lane], None]
+
+
+def events_of(folder: Path) -> list[dict[str, Any]]:
+    """The lines of a record; another process may be writing the last one."""
+    file = folder / "events.jsonl"
+    lines = file.read_text(encoding="utf-8").splitlines(keepends=True) if file.exists() else []
+    return [json.loads(line) for line in lines if line.endswith("\n")]
 
 
 class Watched(EngineCrew):
@@ -89,15 +98,6 @@ class Watched(EngineCrew):
         return False
 
 
-@pytest.fixture(scope="session")
-def forks() -> Iterator[Forks]:
-    """Imports once, for all tests here."""
-    found = Forks()
-    found.prepare()
-    yield found
-    found.close()
-
-
 @pytest.fixture
 def crews(monkeypatch: pytest.MonkeyPatch) -> type[Watched]:
     """All crews of a study whose heads are threads of this process."""
@@ -138,16 +138,19 @@ class Laned(Trial):
         for name in self.parties:
             self.edit(f"{name}/party.toml", r"^epsilon = .*", "epsilon = { analyst = 100.0 }")
             self.edit(f"{name}/party.toml", r"^tasks = .*", 'tasks = ["polynomial", "pca"]')
-            path = self.folder / name / "party.toml"
-            path.write_text(path.read_text() + f"\n[compute]\nworkers = {workers}\n")
+            self.edit(f"{name}/party.toml", r"\Z", f"\n[compute]\nworkers = {workers}\n")
         self.plain = self.folder / "PLAIN.toml"
         self.plain.write_text(self.file.read_text())
         self.replace("[align]\n", f"[lanes]\npartitions = {partitions}\n[align]\n")
 
     def replace(self, old: str, new: str) -> None:
-        text = self.file.read_text()
-        assert old in text
-        self.file.write_text(text.replace(old, new))
+        edit(self.file, (old, new))
+
+    def connect(self, **networks: str) -> None:
+        """Let the study's participants connect, and these parties listen."""
+        self.replace("[coordinator]\n", '[coordinator]\nlinks = "direct"\n')
+        for name, network in networks.items():
+            self.edit(f"{name}/party.toml", r"\Z", f"\n[network]\n{network}\n")
 
     def in_processes(self, name: str = "lanes") -> dict[str, Path]:
         """Run it as `colonnade run` does."""

@@ -23,6 +23,7 @@ from colonnade.wire import Identity
 from colonnade.wire.workers import check_introduction
 
 TOPIC = b"a study"
+pytestmark = pytest.mark.system
 
 
 @pytest.fixture
@@ -40,6 +41,24 @@ def start(forks: Forks, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..
         each.close()
 
 
+def has(found: EngineCrew, lane: Lane) -> Here:
+    """A worker that is free takes a lane."""
+    assert found.event() == Free()
+    found.begin(lane)
+    here = found.event()
+    assert isinstance(here, Here)
+    return here
+
+
+def ended(found: EngineCrew, kind: type[Exception], lane: Lane | None, words: str) -> None:
+    """The study ends with an error."""
+    event = found.event()
+    assert isinstance(event, Failed)
+    assert isinstance(event.error, kind)
+    assert (event.lane if lane else None) == lane
+    assert words in str(event.error)
+
+
 def kill(found: EngineCrew, worker: int) -> None:
     engine: Any = found._engine
     os.kill(engine.process(worker), signal.SIGKILL)
@@ -47,10 +66,7 @@ def kill(found: EngineCrew, worker: int) -> None:
 
 def test_a_lane_is_introduced_by_the_head(start: Callable[..., EngineCrew]) -> None:
     found = start("deaf")
-    assert found.event() == Free()
-    found.begin(Lane(3))
-    here = found.event()
-    assert isinstance(here, Here)
+    here = has(found, Lane(3))
     assert here.lane == Lane(3)
     assert check_introduction(here.introduction, found._identity.certificate, TOPIC).name == "bank"
     found.close()
@@ -60,14 +76,10 @@ def test_a_lane_is_introduced_by_the_head(start: Callable[..., EngineCrew]) -> N
 def test_a_worker_that_is_lost_loses_its_lane_and_is_replaced(start: Callable[..., EngineCrew]) -> None:
     noted: list[tuple[str, dict[str, Any]]] = []
     found = start("deaf", note=lambda what, **details: noted.append((what, details)))
-    assert found.event() == Free()
-    found.begin(Lane(0))
-    assert isinstance(found.event(), Here)
+    has(found, Lane(0))
     kill(found, 0)
     assert found.event() == Lost(Lane(0))
-    assert found.event() == Free()
-    found.begin(Lane(0, 2))
-    assert isinstance(found.event(), Here)
+    has(found, Lane(0, 2))
     assert found._told == {"lost_workers": 1, "replaced_workers": 1}
     first, again = {"partition": 0, "attempt": 1}, {"partition": 0, "attempt": 2}
     why = "its process was killed, by somebody or by the system for want of memory"
@@ -98,9 +110,7 @@ def test_a_worker_that_does_not_give_up_is_replaced(
     monkeypatch.setattr(crew, "_GIVE_UP_SECONDS", 0.1)
     noted: list[str] = []
     found = start("deaf", note=lambda what, **details: noted.append(what))
-    assert found.event() == Free()
-    found.begin(Lane(0))
-    assert isinstance(found.event(), Here)
+    has(found, Lane(0))
     found.give_up(Lane(0))
     assert found.event() == Free()  # and nothing about the lane, which is of no interest
     assert found._told == {"lost_workers": 0, "replaced_workers": 1}
@@ -108,10 +118,7 @@ def test_a_worker_that_does_not_give_up_is_replaced(
 
 
 def test_workers_that_cannot_be_started_end_the_study(start: Callable[..., EngineCrew]) -> None:
-    ended = start("stillborn").event()
-    assert isinstance(ended, Failed)
-    assert isinstance(ended.error, EngineError)
-    assert str(ended.error).startswith("workers of bank cannot go on: its process has ended")
+    ended(start("stillborn"), EngineError, None, "workers of bank cannot go on: its process has ended")
 
 
 def test_no_more_workers_are_replaced_than_a_study_may_lose(
@@ -119,42 +126,27 @@ def test_no_more_workers_are_replaced_than_a_study_may_lose(
 ) -> None:
     monkeypatch.setattr(crew, "MOST_REPLACED", 2)
     found = start("deaf")
-    assert found.event() == Free()
-    for number in range(3):
-        found.begin(Lane(number))
-        assert isinstance(found.event(), Here)
+    for number in range(2):
+        has(found, Lane(number))
         kill(found, number)
-        ended = found.event()
-        if number < 2:
-            assert ended == Lost(Lane(number))
-            assert found.event() == Free()
-    assert isinstance(ended, Failed)
-    assert ended.lane == Lane(2)
-    assert str(ended.error).startswith("workers of bank cannot go on: its process was killed")
+        assert found.event() == Lost(Lane(number))
+    has(found, Lane(2))
+    kill(found, 2)
+    ended(found, EngineError, Lane(2), "workers of bank cannot go on: its process was killed")
 
 
 def test_a_worker_without_memory_ends_the_study(start: Callable[..., EngineCrew]) -> None:
     found = start("greedy")
-    assert found.event() == Free()
-    found.begin(Lane(5))
-    assert isinstance(found.event(), Here)
-    ended = found.event()
-    assert isinstance(ended, Failed)
-    assert ended.lane == Lane(5)
-    assert "no memory left" in str(ended.error)
+    has(found, Lane(5))
+    ended(found, EngineError, Lane(5), "no memory left")
 
 
 def test_what_a_check_finds_in_a_lane_that_is_given_up_ends_the_study(start: Callable[..., EngineCrew]) -> None:
     found = start("finding")
     for attempt in (1, 2):
-        assert found.event() == Free()  # and nothing of an error that the end of a session may bring about
-        found.begin(Lane(0, attempt))
-        assert isinstance(found.event(), Here)
+        has(found, Lane(0, attempt))  # and nothing of an error that the end of a session may bring about
         found.give_up(Lane(0, attempt))
-    ended = found.event()
-    assert isinstance(ended, Failed)
-    assert isinstance(ended.error, ShareError)
-    assert str(ended.error) == "a check did not hold"
+    ended(found, ShareError, None, "a check did not hold")
 
 
 @pytest.mark.parametrize("given_up", [False, True])

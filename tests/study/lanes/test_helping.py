@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from colonnade.study.lanes.words import Help
 from colonnade.tables.sources import pieces
 from colonnade.tables.spool import partitions, repeated
 from tests.support.errors import raises
+from tests.support.studies import check_words
 
 from .conftest import Laned, Watched, error_of
 
@@ -63,6 +65,7 @@ def kinds(given: list[tuple[str, Any]], name: str) -> list[str]:
     return [type(chore).__name__ for whose, chore in given if whose == name]
 
 
+@pytest.mark.system
 @pytest.mark.usefixtures("without_noise")
 def test_folders_of_parquet_and_a_worker_killed_at_each_kind_of_work(
     laned: Make, crews: type[Watched], asked: list[tuple[str, Any]]
@@ -93,29 +96,16 @@ def test_folders_of_parquet_and_a_worker_killed_at_each_kind_of_work(
     assert not study.left_behind()
 
 
-def test_a_key_that_is_repeated_in_another_file_costs_nothing(
-    laned: Make, crews: type[Watched], asked: list[tuple[str, Any]]
-) -> None:
-    study = laned(rows=60, join=5)
-    in_folders(study)
-    folder = study.folder / "bank" / "table"
+def repeat_a_key(folder: Path) -> str:
+    """The third row stands once more at the end."""
     first, last = (pq.read_table(folder / f"{place}.parquet") for place in (0, 3))
     pq.write_table(pa.concat_tables([last, first.slice(2, 1)]), folder / "3.parquet")
     total = sum(pq.read_metadata(path).num_rows for path in folder.iterdir())
-    errors = error_of(study.ended())
-    assert f"rows 3, {total}: the key in 'person_id' occurs more than once" in errors["bank"]
-    assert str(folder) in errors["bank"]
-    assert set(kinds(asked, "bank")) == {"Copy", "Seek"}
-    assert not set(study.states("bank")) & {"sent", "committed"}
-    assert not study.left_behind()
+    return f"rows 3, {total}: the key in 'person_id' occurs more than once"
 
 
-def test_a_bad_cell_in_the_third_file_is_named_by_the_head(
-    laned: Make, crews: type[Watched], asked: list[tuple[str, Any]]
-) -> None:
-    study = laned(rows=60, join=5)
-    in_folders(study)
-    folder = study.folder / "bank" / "table"
+def spoil_a_cell(folder: Path) -> str:
+    """A number in the third file is none."""
     for path in sorted(folder.iterdir()):
         table = pq.read_table(path)
         texts = [str(each) for each in table["income"].to_pylist()]
@@ -123,47 +113,44 @@ def test_a_bad_cell_in_the_third_file_is_named_by_the_head(
             texts[1] = "rich"
         pq.write_table(table.set_column(table.column_names.index("income"), "income", pa.array(texts)), path)
     before = sum(pq.read_metadata(folder / f"{place}.parquet").num_rows for place in (0, 1))
+    return f"{folder}: column 'income', row {before + 2}: the cell is not a number"
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("spoil", [repeat_a_key, spoil_a_cell])
+def test_what_workers_find_wrong_in_a_table_is_named_by_the_head_and_costs_nothing(
+    laned: Make, crews: type[Watched], asked: list[tuple[str, Any]], spoil: Callable[[Path], str]
+) -> None:
+    study = laned(rows=60, join=5)
+    in_folders(study)
     study.edit("bank/party.toml", r"^data = ", 'misfits = "refuse"\ndata = ')
-    errors = error_of(study.ended())
-    assert f"{folder}: column 'income', row {before + 2}: the cell is not a number" in errors["bank"]
+    folder = study.folder / "bank" / "table"
+    said = spoil(folder)
+    check_words(error_of(study.ended())["bank"], said, str(folder))
+    assert "Place" not in kinds(asked, "bank")
     assert not set(study.states("bank")) & {"sent", "committed"}
     assert not study.left_behind()
 
 
 class Dying:
-    """Workers that are lost with whatever they get."""
+    """Workers that are lost, one after the other, with whatever they get."""
 
     def __init__(self) -> None:
-        self.given = list[int]()
+        self.given, self.lost = list[int](), 0
 
     def idle(self) -> int | None:
-        return len(self.given)
+        return None if len(self.given) > self.lost else len(self.given)
 
     def command(self, worker: int, command: Help) -> None:
         self.given.append(command.number)
 
     def heard(self, seconds: float) -> Gone:
+        self.lost += 1
         return Gone(len(self.given) - 1, "it was killed")
-
-    def rest(self, worker: int) -> None:
-        raise AssertionError
 
 
 def test_work_with_which_every_worker_is_lost_ends_the_study() -> None:
-    class Alone(Dying):
-        def idle(self) -> int | None:
-            return None if self.busy() else super().idle()
-
-        def busy(self) -> bool:
-            return len(self.given) > self.lost
-
-        lost = 0
-
-        def heard(self, seconds: float) -> Gone:
-            self.lost += 1
-            return super().heard(seconds)
-
-    workers: Any = Alone()
+    workers: Any = Dying()
     with raises(EngineError, "EN029", "4"):
         list(helping.shared(workers, [None, None], lambda: None))  # type: ignore[list-item]
     assert workers.given == [0, 0, 0, 0]

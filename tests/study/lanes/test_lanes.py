@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import random
 import subprocess
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -26,16 +28,20 @@ from colonnade.wire import Hub, HubLimits
 from colonnade.wire.rooms import LaneLimits
 from tests.support.errors import raises
 from tests.support.ports import free_port
+from tests.support.studies import check_words, edit
 
-from .conftest import Laned, Watched, error_of
-from .recovery import events_of
+from .conftest import PORTS, Laned, Watched, error_of, events_of
 
 Make = Callable[..., Laned]
 PCA = 'kind = "pca"\nn_components = 2\nrows_at_most = 100_000\n'
+system = pytest.mark.system
 
 
+@system
 def test_a_study_in_processes(laned: Make) -> None:
+    """All of them listen, and workers connect to each other."""
     study = laned(rows=100)
+    study.connect(**dict.fromkeys(study.parties, f'listen = "{PORTS}"'))
     out = study.in_processes()
     count, *_ = study.values(out)
     model = json.loads((out["bank"] / "model.json").read_text())["learned"]
@@ -44,7 +50,10 @@ def test_a_study_in_processes(laned: Make) -> None:
         lanes = facts["lanes"]
         assert (lanes["partitions"], lanes["done"], lanes["attempts"], lanes["workers"]) == (4, 4, 4, 2)
         assert (lanes["lost_workers"], lanes["replaced_workers"]) == (0, 0)
-        assert lanes["sent"] > 0
+        ways = lanes["links"].values()
+        assert {way["lanes"] for way in ways} == {4}
+        assert sum(way["direct_sent"] for way in ways) > 0
+        assert lanes["sent"] == sum(way["direct_sent"] + way["hub_sent"] for way in ways)
         assert facts["alignment"]["matched"] == study.common
         assert facts["alignment"]["partitions"] == 4
         learned = {leak.who: leak.learns for leak in leakage(facts["alignment"], study.study().trust)}
@@ -54,19 +63,31 @@ def test_a_study_in_processes(laned: Make) -> None:
         if name != "coordinator":
             assert facts["alignment"]["rows"] == len(study.people(name))
             assert [entry["what"] for entry in events_of(out[name])].count("first share") == 1
-            assert _ledger(study, name) == ["committed"]
+            assert study.states(name) == ["committed"]
     assert not study.left_behind()
 
 
 @pytest.mark.usefixtures("without_noise")
-def test_sums_are_exactly_those_without_lanes(laned: Make, crews: type[Watched]) -> None:
+def test_sums_are_exactly_those_without_lanes_and_a_worker_that_is_killed_costs_its_lane(
+    laned: Make, crews: type[Watched]
+) -> None:
     study = laned()
     expected = study.values(study.in_threads(study.plain))
     assert expected[0] == study.common
-    assert study.values(study.in_threads()) == expected
+    killed = crews.kill_at("shop", "meet", Lane(1))
+    out = study.in_threads()
+    assert killed == [True]
+    assert study.values(out) == expected
+    facts = study.facts(out)
+    assert {name: each["lanes"]["attempts"] for name, each in facts.items()} == dict.fromkeys(facts, 5)
+    assert {name for name, each in facts.items() if each["lanes"]["lost_workers"]} == {"shop"}
+    assert facts["shop"]["lanes"]["replaced_workers"] == 1
+    assert all(Lane(1, 2) in crew.taken for crew in crews.all.values())
+    study.check_states("committed", "committed")  # without lanes, and in lanes
     assert not study.left_behind()
 
 
+@system
 @pytest.mark.usefixtures("without_noise")
 def test_sums_in_two_rooms_of_a_standing_hub_are_those_of_a_hub_of_its_own(laned: Make, crews: type[Watched]) -> None:
     study = laned()
@@ -91,6 +112,7 @@ def test_sums_in_two_rooms_of_a_standing_hub_are_those_of_a_hub_of_its_own(laned
     assert not study.left_behind()
 
 
+@system
 def test_a_worker_holds_nothing_of_a_lane_that_is_over(
     laned: Make, crews: type[Watched], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,33 +124,7 @@ def test_a_worker_holds_nothing_of_a_lane_that_is_over(
     assert gone == dict.fromkeys(study.parties, 6) | {"coordinator": 0}
 
 
-@pytest.mark.usefixtures("without_noise")
-def test_a_worker_that_is_killed_costs_its_lane(laned: Make, crews: type[Watched]) -> None:
-    study = laned()
-    expected = study.values(study.in_threads(study.plain))
-    killed = crews.kill_at("shop", "meet", Lane(1))
-    out = study.in_threads()
-    assert killed == [True]
-    assert study.values(out) == expected
-    facts = study.facts(out)
-    assert {name: each["lanes"]["attempts"] for name, each in facts.items()} == dict.fromkeys(facts, 5)
-    assert {name for name, each in facts.items() if each["lanes"]["lost_workers"]} == {"shop"}
-    assert facts["shop"]["lanes"]["replaced_workers"] == 1
-    assert all(Lane(1, 2) in crew.taken for crew in crews.all.values())
-    for name in study.parties:
-        assert _ledger(study, name) == ["committed", "committed"]  # without lanes, and in lanes
-    assert not study.left_behind()
-
-
-@pytest.mark.usefixtures("without_noise")
-def test_a_coordinator_with_a_seat(laned: Make, crews: type[Watched]) -> None:
-    study = laned(parties=2)
-    assert "coordinator" in study.study().task.trust.committee
-    expected = study.values(study.in_threads(study.plain))
-    assert study.values(study.in_threads()) == expected
-    assert expected[0] == study.common
-
-
+@system
 @pytest.mark.usefixtures("without_noise")
 def test_seats_that_check_each_other(laned: Make, crews: type[Watched]) -> None:
     study = laned(rows=60, partitions=2, top='security = "active"\ninputs = "unproven"\n', task=PCA)
@@ -142,6 +138,7 @@ def test_seats_that_check_each_other(laned: Make, crews: type[Watched]) -> None:
             assert facts["checks"]["claims"] > 0
 
 
+@system
 @pytest.mark.usefixtures("without_noise")
 def test_members_that_nobody_learns(laned: Make, crews: type[Watched]) -> None:
     study = laned(align="hidden = true\n", rows=100, parties=2, task=PCA)
@@ -152,6 +149,7 @@ def test_members_that_nobody_learns(laned: Make, crews: type[Watched]) -> None:
     assert {facts["alignment"]["matched"] for facts in study.facts(out).values()} == {None}
 
 
+@system
 @pytest.mark.usefixtures("without_noise")
 def test_a_hub_that_is_killed_takes_only_its_lanes(
     laned: Make, crews: type[Watched], forks: Forks, monkeypatch: pytest.MonkeyPatch
@@ -189,62 +187,47 @@ def test_a_hub_that_is_killed_takes_only_its_lanes(
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("made", "change", "said"),
     [
-        ("partitions = 4", "partitions = 6", ("VA198", "lanes.partitions", "65536")),
-        ("partitions = 4", "partitions = 1", ("VA198", "lanes.partitions", "65536")),
-        ('on = "person_id"\n', 'on = "person_id"\nmode = "fuzzy"\n', "VA228"),
-        ('[align]\non = "person_id"\n', "", "VA227"),
+        ({"parties": 2}, ("partitions = 4", "partitions = 6"), ("VA198", "lanes.partitions", "65536")),
+        ({"parties": 2}, ("partitions = 4", "partitions = 1"), ("VA198", "lanes.partitions", "65536")),
+        ({"parties": 2}, ('on = "person_id"\n', 'on = "person_id"\nmode = "fuzzy"\n'), "VA228"),
+        ({"parties": 2}, ('[align]\non = "person_id"\n', ""), "VA227"),
+        ({"task": PCA + 'method = "power"\n'}, ("", ""), "ST561"),
+        ({"task": PCA, "top": 'security = "active"\ninputs = "covert"\n'}, ("", ""), ("ST561", "covert")),
+        ({"task": PCA, "top": 'security = "active"\ninputs = "proven"\n'}, ("", ""), ("ST561", "proven")),
+        ({"task": PCA, "align": "hidden = true\n"}, ("", ""), ("ST429", "STUDY.toml")),
     ],
+    ids=["six", "one", "fuzzy", "unaligned", "power", "covert", "proven", "hidden"],
 )
-def test_what_cannot_have_lanes_is_said_when_it_is_read(laned: Make, old: str, new: str, said: str) -> None:
-    study = laned(rows=20, parties=2)
-    study.replace(old, new)
+def test_what_cannot_have_lanes_is_said_before_anybody_waits(
+    laned: Make, made: dict[str, Any], change: tuple[str, str], said: Any
+) -> None:
+    study = laned(rows=20, **made)
+    edit(study.file, change)
     with raises(StudyError, said):
-        study.study()
-
-
-@pytest.mark.parametrize(
-    ("task", "top", "why"),
-    [
-        (PCA + 'method = "power"\n', "", "ST561"),
-        (PCA, 'security = "active"\ninputs = "covert"\n', ("ST561", "covert")),
-        (PCA, 'security = "active"\ninputs = "proven"\n', ("ST561", "proven")),
-    ],
-)
-def test_tasks_that_cannot_have_lanes_say_why(laned: Make, task: str, top: str, why: str) -> None:
-    study = laned(rows=20, top=top, task=task)
-    with raises(StudyError, why):
         preflight(study.study())
 
 
-def test_members_of_three_parties_are_not_hidden_in_lanes(laned: Make) -> None:
-    study = laned(rows=20, align="hidden = true\n", task=PCA)
-    with raises(StudyError, "ST429", "STUDY.toml"):
-        study.study()
-
-
-def test_pre_flight_says_that_there_are_lanes(laned: Make) -> None:
+def test_pre_flight_and_the_digest_say_that_there_are_lanes(laned: Make) -> None:
     study = laned(rows=20, parties=2)
-    found = preflight(study.study(), rows=1000)
-    assert found.to_dict()["partitions"] == 4
-    said = show.preflight(found)
-    assert "lanes: people are added up in 4 partitions" in said
-    assert "if nobody is common the study ends after the last lane, with nothing opened, and stays spent" in said
-    assert "nothing is spent" not in said
-    assert "alignment is used again" not in said
-    assert "and the coordinator how many in each partition" in " ".join(said.split())
+    four, none = study.study(), Study.load(study.plain)
+    found, plain = preflight(four, rows=1000), preflight(none, rows=1000)
     assert found.alignment is not None
-    assert found.alignment.to_dict()["partitions"] == 4
-    plain = preflight(Study.load(study.plain), rows=1000)
-    assert "partitions" not in plain.to_dict()
-    said = show.preflight(plain)
-    assert "lanes:" not in said
-    assert "if nobody is common the study ends, and nothing is spent" in said
-    assert "next to nothing where an earlier alignment is used again" in said
-    assert "partition" not in said
     assert plain.alignment is not None
-    assert "partitions" not in plain.alignment.to_dict()
+    assert found.to_dict()["partitions"] == found.alignment.to_dict()["partitions"] == 4
+    said, unsaid = show.preflight(found), show.preflight(plain)
+    after = "if nobody is common the study ends after the last lane, with nothing opened, and stays spent"
+    check_words(said, "lanes: people are added up in 4 partitions", after)
+    assert "and the coordinator how many in each partition" in " ".join(said.split())
+    assert not any(words in said for words in ("nothing is spent", "alignment is used again"))
+    free = "if nobody is common the study ends, and nothing is spent"
+    check_words(unsaid, free, "next to nothing where an earlier alignment is used again")
+    assert not any(words in unsaid for words in ("lanes:", "partition"))
+    assert "partitions" not in plain.to_dict().keys() | plain.alignment.to_dict().keys()
+    assert "lanes" not in study.plain.read_text()
+    edit(study.file, ("partitions = 4", "partitions = 8"))
+    assert len({none.digest, four.digest, study.study().digest}) == 3
 
 
 def test_hidden_members_of_three_parties_with_a_helper_have_figures(laned: Make) -> None:
@@ -255,25 +238,48 @@ def test_hidden_members_of_three_parties_with_a_helper_have_figures(laned: Make)
     assert "the coordinator knows how many are common in each partition" in " ".join(show.preflight(found).split())
 
 
-def test_workers_without_lanes_are_a_mistake(laned: Make) -> None:
+def test_workers_that_cannot_be_are_a_mistake(laned: Make) -> None:
     study = laned(rows=20, parties=2)
     with raises(StudyError, "ST037"):
         crew_asked(Study.load(study.plain), 2)
+    for engine in ("cluster", "ray://[::1"):
+        with raises(StudyError, "VA182", "processes", "ray"):
+            crew_asked(study.study(), 2, engine)
 
 
-@pytest.mark.parametrize("engine", ["cluster", "ray://[::1"])
-def test_an_engine_that_there_is_not_is_refused_before_anybody_waits(laned: Make, engine: str) -> None:
-    study = laned(rows=20, parties=2)
-    with raises(StudyError, "VA182", "processes", "ray"):
-        crew_asked(study.study(), 2, engine)
+KILLS = 30
 
 
-def test_lanes_are_in_the_digest_and_their_absence_is_not(laned: Make) -> None:
-    study = laned(rows=20, parties=2)
-    plain, four = Study.load(study.plain), study.study()
-    assert "lanes" not in study.plain.read_text()
-    study.replace("partitions = 4", "partitions = 8")
-    assert len({plain.digest, four.digest, study.study().digest}) == 3
+@pytest.mark.slow
+@pytest.mark.usefixtures("without_noise")
+def test_thirty_workers_killed_at_random_moments_cost_a_lane_each_at_most(laned: Make, crews: type[Watched]) -> None:
+    """What each costs in seconds is measured by benchmarks/kills_lanes.py."""
+    study = laned(rows=400, partitions=64)
+    expected = study.values(study.in_threads(study.plain))
+    over, killed, chosen = threading.Event(), list[tuple[str, int]](), random.Random(30)  # noqa: S311 - who is killed
+
+    def kill() -> None:
+        while len(killed) < KILLS and not over.wait(chosen.uniform(0.1, 0.6)):
+            busy = [(name, worker) for name, crew in sorted(crews.all.items()) for worker in crew.busy().values()]
+            left = sorted(set(busy) - set(killed))  # of those that were killed the head may not know yet
+            if left:
+                name, worker = chosen.choice(left)
+                if crews.all[name].kill(worker):
+                    killed.append((name, worker))
+
+    killer = threading.Thread(target=kill, daemon=True)
+    killer.start()
+    out = study.in_threads()
+    over.set()
+    killer.join()
+    assert len(killed) == KILLS
+    assert study.values(out) == expected
+    for name, facts in study.facts(out).items():
+        lanes = facts["lanes"]
+        assert lanes["lost_workers"] == [who for who, _ in killed].count(name)
+        assert 64 < lanes["attempts"] <= 64 + KILLS
+        assert lanes["done"] == 64
+    study.check_states("committed", "committed")
 
 
 @pytest.mark.slow
@@ -307,6 +313,7 @@ def _with_a_head_killed(study: Laned, forks: Forks, name: str, seen_by: str) -> 
     return others
 
 
+@system
 def test_a_head_that_is_killed_ends_the_study_and_its_table_is_removed_by_the_next(laned: Make, forks: Forks) -> None:
     study = laned(rows=100, partitions=64, reconnect=2)
     others = _with_a_head_killed(study, forks, "shop", "shop")
@@ -319,6 +326,7 @@ def test_a_head_that_is_killed_ends_the_study_and_its_table_is_removed_by_the_ne
     assert not study.left_behind()
 
 
+@system
 def test_a_coordinator_that_is_killed_takes_its_hub_and_the_study_along(laned: Make, forks: Forks) -> None:
     study = laned(rows=100, partitions=64, reconnect=2)
     parties = _with_a_head_killed(study, forks, "coordinator", "bank")
@@ -342,7 +350,7 @@ def test_a_failure_that_is_no_loss_ends_the_study_for_all(laned: Make, crews: ty
     assert set(errors) == {"coordinator", *study.parties}
     assert "the partitions of the table cannot be read back" in errors["bank"]
     assert all("cannot go on; its own log says why" in errors[name] for name in errors if name != "bank")
-    assert _ledger(study, "bank") == ["sent"]
+    assert study.states("bank") == ["sent"]
     assert not study.left_behind()
 
 
@@ -364,7 +372,3 @@ def _until_first_share(place: Any, of_whom: Process) -> None:
         assert time.monotonic() < deadline
         with pytest.raises(subprocess.TimeoutExpired):
             of_whom.wait(0.05)
-
-
-def _ledger(study: Laned, name: str) -> list[str]:
-    return study.states(name)

@@ -17,19 +17,11 @@ from colonnade.study.lanes.links import WorkerLinks, together
 from colonnade.study.local import folder_of
 from colonnade.wire.direct import Direct, Way
 from tests.support.ports import free_port
+from tests.support.studies import check_words
 
-from .conftest import Laned, Watched
+from .conftest import PORTS, Laned, Watched, events_of
 
 Make = Callable[..., Laned]
-PORTS = "127.0.0.1:20000-29999"
-"""Below those that the system gives to whoever asks for any."""
-
-
-def direct(study: Laned, **networks: str) -> None:
-    """Let the study's participants connect, and these parties listen."""
-    study.replace("[coordinator]\n", '[coordinator]\nlinks = "direct"\n')
-    for name, network in networks.items():
-        study.edit(f"{name}/party.toml", r"\Z", f"\n[network]\n{network}\n")
 
 
 def everywhere(study: Laned) -> dict[str, str]:
@@ -40,12 +32,13 @@ def links(study: Laned, out: Any) -> dict[str, dict[str, dict[str, Any]]]:
     return {name: facts["lanes"]["links"] for name, facts in study.facts(out).items()}
 
 
+@pytest.mark.system
 @pytest.mark.usefixtures("without_noise")
 def test_sums_are_the_same_by_direct_links_also_if_a_worker_is_killed(laned: Make, crews: type[Watched]) -> None:
     study = laned(rows=100)
     expected = study.values(study.in_threads(study.plain))
     assert expected[0] == study.common
-    direct(study, **everywhere(study))
+    study.connect(**everywhere(study))
     killed = crews.kill_at("shop", "meet", Lane(1))
     out = study.in_threads()
     assert killed == [True]
@@ -59,27 +52,13 @@ def test_sums_are_the_same_by_direct_links_also_if_a_worker_is_killed(laned: Mak
     assert not study.left_behind()
 
 
-def test_processes_whose_workers_connect(laned: Make) -> None:
-    study = laned(rows=100, partitions=2)
-    direct(study, **everywhere(study))
-    out = study.in_processes()
-    count, *_ = study.values(out)
-    model = json.loads((out["bank"] / "model.json").read_text())["learned"]
-    assert abs(count - study.common) < 8 * model["deviations"][0]
-    found = links(study, out)
-    for name in study.parties:
-        assert {peer: way["lanes"] for peer, way in found[name].items()} == dict.fromkeys(found[name], 2)
-        assert sum(way["direct_sent"] for way in found[name].values()) > 0
-        lanes = study.facts(out)[name]["lanes"]
-        assert lanes["sent"] == sum(way["direct_sent"] + way["hub_sent"] for way in found[name].values())
-
-
+@pytest.mark.system
 @pytest.mark.usefixtures("without_noise")
 def test_whoever_is_not_reached_is_met_through_the_hub(laned: Make, crews: type[Watched]) -> None:
     study = laned(rows=100, partitions=2)
     # The bank is not where it says, the clinic has one port for its head, and the shop listens nowhere.
     unreached = f'listen = "{PORTS}"\nadvertise = "127.0.0.2"'
-    direct(study, bank=unreached, clinic=f'listen = "127.0.0.1:{free_port()}"')
+    study.connect(bank=unreached, clinic=f'listen = "127.0.0.1:{free_port()}"')
     out = study.in_threads()
     assert study.values(out)[0] == study.common
     found, facts = links(study, out), study.facts(out)
@@ -89,18 +68,20 @@ def test_whoever_is_not_reached_is_met_through_the_hub(laned: Make, crews: type[
         assert found[name]["bank"]["hub_sent"] > 0
     assert found["clinic"]["shop"]["why"] == "neither of the two listens"
     assert facts["shop"]["links"]["clinic"]["way"] == "direct"  # their heads
-    events = [json.loads(line) for line in (out["shop"] / "events.jsonl").read_text().splitlines()]
-    said = [event["way"] for event in events if event["what"] == "way to a peer" and event["peer"] == "bank"]
-    in_lanes = [way for way in said if way.startswith("in lanes, through the hub, because 127.0.0.2:")]
-    assert len(in_lanes) == 1
+    said = [event["way"] for event in events_of(out["shop"]) if event["what"] == "way to a peer"]
+    assert sum(way.startswith("in lanes, through the hub, because 127.0.0.2:") for way in said) == 1
 
 
+@pytest.mark.system
 @pytest.mark.usefixtures("without_noise")
 def test_a_coordinator_whose_workers_do_not_dial(laned: Make, crews: type[Watched]) -> None:
-    study = laned(rows=60, parties=2, partitions=2)  # it has a seat
-    direct(study, **everywhere(study))
+    study = laned(rows=60, parties=2, partitions=2)
+    assert "coordinator" in study.study().task.trust.committee  # it has a seat
+    expected = study.values(study.in_threads(study.plain))
+    study.connect(**everywhere(study))
     out = study.in_threads(dial=False)
-    assert study.values(out)[0] == study.common
+    assert study.values(out) == expected
+    assert expected[0] == study.common
     found = links(study, out)
     assert found["coordinator"]["bank"]["way"] == found["bank"]["coordinator"]["way"] == "hub"
     assert found["coordinator"]["bank"]["why"] == "this participant does not dial, and the other has not dialled"
@@ -114,14 +95,17 @@ def test_doctor_counts_ports_and_says_how_workers_were_reached(laned: Make, monk
         return {check.what: check for check in examine(study.file, study.folder / "bank" / "party.toml")}
 
     assert "ports of workers" not in checks()
-    direct(study, bank='listen = "127.0.0.1:20000-20001"')
-    few = checks()["ports of workers"]
-    assert few.level == "unsure"
-    assert "has 2 ports, and the head and each of 2 workers take one: a worker that finds none only dials" in few.detail
-    study.edit("bank/party.toml", "20000-20001", "20000-20002")
-    assert checks()["ports of workers"].level == "good"
-    study.edit("bank/party.toml", "20000-20002", "20000")
-    assert "has one port" in checks()["ports of workers"].detail
+    study.connect(bank='listen = "127.0.0.1:20000-20001"')
+    two = "has 2 ports, and the head and each of 2 workers take one: a worker that finds none only dials"
+    for ports, level, said in (
+        ("20000-20001", "unsure", two),
+        ("20000-20002", "good", ""),
+        ("20000", "unsure", "has one port"),
+    ):
+        study.edit("bank/party.toml", r"127.0.0.1:20000[-0-9]*", f"127.0.0.1:{ports}")
+        found = checks()["ports of workers"]
+        assert found.level == level
+        assert said in found.detail
     run = folder_of(Path("runs") / study.study().name, "bank")
     run.mkdir(parents=True)
     lanes = {"links": {"shop": {"way": "both", "why": "it was not reached: timed out"}}}
@@ -133,10 +117,7 @@ def test_doctor_counts_ports_and_says_how_workers_were_reached(laned: Make, monk
 def test_a_report_has_the_ways_of_workers() -> None:
     ways = {"shop": {"way": "direct", "direct_sent": 5_000_000, "hub_sent": 1_000}}
     run = {"parties": {"bank": {"lanes": {"workers": 2, "links": ways}}}}
-    page = str(time_and_bytes(run))
-    assert "<h3>Links</h3>" in page
-    assert "workers of bank" in page
-    assert "5.0 MB" in page
+    check_words(str(time_and_bytes(run)), "<h3>Links</h3>", "workers of bank", "5.0 MB")
 
 
 def test_where_a_worker_listens() -> None:
@@ -192,7 +173,7 @@ def test_workers_on_ray_connect_too(laned: Make, crews: type[Watched]) -> None:
     if importlib.util.find_spec("ray") is None:
         pytest.skip("Ray is not installed: pip install colonnade[ray]")
     study = laned(rows=100, partitions=2, join=90)
-    direct(study, **everywhere(study))
+    study.connect(**everywhere(study))
     study.edit("shop/party.toml", r"^\[compute\]", '[compute]\nengine = "ray"\nspool = "spool"')
     out = study.in_threads()
     assert study.values(out)[0] == study.common

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+import json
+from dataclasses import asdict, fields, replace
 
 import pytest
 from hypothesis import given, strategies as st
@@ -12,7 +13,8 @@ from colonnade.privacy import Trust
 from colonnade.protocols.align import Aligning
 from colonnade.protocols.moments.task import Block, Moments
 from colonnade.protocols.roles import COORDINATOR
-from colonnade.study.scale import BUILT_IN, Constants, Estimate, Fleet, estimate, work_of_task
+from colonnade.study.scale import BUILT_IN, Constants, Estimate, Fleet, Measured, estimate, measure, work_of_task
+from colonnade.study.scale.constants import UNITS, in_words
 from colonnade.study.scale.model import ALIGNED_ID, KEPT, MEETING, PHASES, SPLIT_BASE, Part, Work
 from colonnade.tables.keys import Key
 from colonnade.tables.spool.partitions import run_bytes
@@ -41,8 +43,15 @@ def taken(rows: int, partitions: int = 1, fleet: Fleet = WIDE, **how) -> Estimat
     return estimate(work(rows, partitions, **how), fleet, BUILT_IN.constants)
 
 
-def party(found: Estimate, name: str):
+def party(found: Estimate, name: str = "bank"):
     return next(one for one in found.parties if one.name == name)
+
+
+def of_table(kind: str, rows: int, partitions: int = 1, fleet: Fleet = WIDE) -> Estimate:
+    """With tables of this kind."""
+    task, aligning = tasks()
+    wanted = work_of_task(task, aligning, (*OWNERS, COORDINATOR), WIDTHS, rows, partitions, kind)
+    return estimate(wanted, fleet, BUILT_IN.constants)
 
 
 def test_an_estimate_by_hand_without_lanes():
@@ -126,7 +135,7 @@ def test_more_workers_never_take_longer_and_do_the_same_work(rows, workers, more
 
 def test_workers_divide_lanes_and_what_comes_before():
     one, four, many = (taken(10**8, 256, replace(WIDE, workers=n)) for n in (1, 4, 256))
-    phases = party(one, "bank").phases
+    phases = party(one).phases
     before, noise = phases["reading"] + phases["splitting"], phases["noise"]
     trip = BUILT_IN.constants.round_trip * work(10**8, 256).last_rounds
     assert four.seconds - noise - trip == pytest.approx((one.seconds - noise - trip) / 4)
@@ -136,17 +145,12 @@ def test_workers_divide_lanes_and_what_comes_before():
     assert many.bottleneck == "processor of the hubs"
 
 
-def test_a_file_of_csv_is_read_by_the_head_alone():
-    task, aligning = tasks()
-    parted = work_of_task(task, aligning, (*OWNERS, COORDINATOR), WIDTHS, 10**7, 64, "csv")
-    found = estimate(parted, replace(WIDE, workers=64, hubs=64), BUILT_IN.constants)
-    assert found.seconds > party(found, "bank").phases["reading"]
+def test_a_file_of_csv_is_read_by_the_head_alone_and_takes_longer_than_parquet():
+    found = of_table("csv", 10**7, 64, replace(WIDE, workers=64, hubs=64))
+    assert found.seconds > party(found).phases["reading"]
     assert found.bottleneck == "the head of bank, which reads its file alone"
-
-
-def test_the_memory_of_a_head_is_the_same_for_any_table():
-    few, many = (taken(rows, 2048) for rows in (10**6, 10**9))
-    assert party(few, "bank").head_memory == party(many, "bank").head_memory < 5e8
+    parquet, csv = (party(of_table(kind, 10**6)).phases["reading"] for kind in ("parquet", "csv"))
+    assert parquet < csv == pytest.approx(10**6 * (BUILT_IN.constants.csv_row + 30 * BUILT_IN.constants.csv_cell))
 
 
 def test_narrow_lines_are_the_bottleneck_and_more_hubs_are_only_their_remedy():
@@ -193,11 +197,13 @@ def test_one_machine_takes_at_least_all_processor_time_over_its_cores():
 
 def test_partitions_bound_the_memory_and_cost_what_begins_an_alignment():
     whole, parted = taken(10**8), taken(10**8, 256)
-    assert party(whole, "bank").worker_memory > 45e9
-    assert party(parted, "bank").worker_memory < 1e9
-    assert party(parted, "bank").phases["alignment"] > party(whole, "bank").phases["alignment"]
-    assert party(whole, "bank").disk == 0 < party(parted, "bank").disk
+    one, many = party(whole), party(parted)
+    assert many.worker_memory < 1e9 < 45e9 < one.worker_memory
+    assert many.phases["alignment"] > one.phases["alignment"]
+    assert one.disk == 0 < many.disk
     assert parted.listed * 256 >= 10**8
+    few, most = (party(taken(rows, 2048)).head_memory for rows in (10**6, 10**9))
+    assert few == most < 5e8, "a head needs the same for any table"
 
 
 def test_checks_and_hidden_members_cost_more():
@@ -209,48 +215,30 @@ def test_checks_and_hidden_members_cost_more():
     assert checked.bytes_total > plain.bytes_total
 
 
-def test_dh_takes_longer_than_ot_and_a_helper_less():
+def test_dh_takes_longer_than_ot_and_a_helper_less_and_none_next_to_nothing():
     ot, dh, helper = (taken(10**6, mode=mode) for mode in ("ot", "dh", "helper"))
-    aligned = [party(found, "bank").phases["alignment"] for found in (helper, ot, dh)]
+    none = estimate(work_of_task(tasks()[0], None, OWNERS, WIDTHS, 10**5), WIDE, BUILT_IN.constants)
+    assert party(none).phases["alignment"] == pytest.approx(10**5 * BUILT_IN.constants.agree_row)
+    aligned = [party(found).phases["alignment"] for found in (helper, ot, dh)]
     assert aligned == sorted(aligned)
     assert aligned[2] > 10 * aligned[1]
     assert party(helper, COORDINATOR).phases["alignment"] > 0 == party(ot, COORDINATOR).phases["alignment"]
 
 
-def test_csv_takes_longer_to_read_than_parquet():
-    task, aligning = tasks()
-    names = (*OWNERS, COORDINATOR)
-    found = [
-        estimate(work_of_task(task, aligning, names, WIDTHS, 10**6, 1, table), WIDE, BUILT_IN.constants)
-        for table in ("parquet", "csv")
-    ]
-    parquet, csv = (party(one, "bank").phases["reading"] for one in found)
-    assert csv == pytest.approx(10**6 * (BUILT_IN.constants.csv_row + 30 * BUILT_IN.constants.csv_cell))
-    assert parquet < csv
-
-
 def test_what_cannot_be_is_refused():
     task, aligning = tasks()
-    names = (*OWNERS, COORDINATOR)
-    with raises(StudyError, "ST457"):
-        work_of_task(task, aligning, names, WIDTHS, 1000, 48)
-    with raises(StudyError, "ST589"):
-        work_of_task(task, None, names, WIDTHS, 1000, 16)
-    with raises(StudyError, "ST591"):
-        work(1000, 16, hidden=True)
-    proven = replace(task, trust=replace(task.trust, security="active", inputs="proven"))
-    with raises(StudyError, "ST590"):
-        work_of_task(proven, aligning, names, WIDTHS, 1000, 16)
+    hidden, proven = tasks(hidden=True), replace(task, trust=replace(task.trust, security="active", inputs="proven"))
+    for plan, partitions, code in (
+        ((task, aligning), 48, "ST457"),
+        ((task, None), 16, "ST589"),
+        ((proven, aligning), 16, "ST590"),
+        (hidden, 16, "ST591"),
+    ):
+        with raises(StudyError, code):
+            work_of_task(*plan, (*OWNERS, COORDINATOR), WIDTHS, 1000, partitions)
     for wrong in ({"workers": 0}, {"hubs": 0}, {"bandwidth": 0.0}, {"bandwidth": float("inf")}, {"round_trip": -1.0}):
         with pytest.raises(StudyError):
             Fleet(**wrong)
-
-
-def test_a_study_without_alignment_has_none_to_pay():
-    task, _ = tasks()
-    found = estimate(work_of_task(task, None, OWNERS, WIDTHS, 10**5), WIDE, BUILT_IN.constants)
-    phases = party(found, "bank").phases
-    assert phases["alignment"] == pytest.approx(10**5 * BUILT_IN.constants.agree_row)
 
 
 @pytest.mark.parametrize(
@@ -267,3 +255,59 @@ def test_alignment_takes_about_what_was_measured(mode, parties, ids, measured):
     columns = dict.fromkeys(owners, 1)
     found = estimate(work_of_task(task, aligning, (*owners, COORDINATOR), columns, ids), WIDE, BUILT_IN.constants)
     assert 3600 * found.core_hours == pytest.approx(measured, rel=0.3)
+
+
+# --- constants of a machine: measured by the programs of a study, written, read and checked
+
+TINY = measure.Sizes(table=300, joint=2048, ids=300, draws=1 << 10, messages=2, rounds=5, repeats=1)
+SAVED = Measured(BUILT_IN.constants, "2026-11-01T10:00:00+00:00", 8, "x86_64, 8 processors", "0.1.0")
+
+
+def test_everything_is_measured_on_this_machine_and_read_as_it_was_written(tmp_path):
+    steps: list[tuple[str, int, int]] = []
+    found = measure.measure(TINY, lambda *step: steps.append(step))
+    assert all(0 < value < 100 for name, value in asdict(found.constants).items() if name != "interpreter")
+    assert 2**24 < found.constants.interpreter < 2**34
+    assert found.processors >= 1
+    assert not found.quick
+    assert (steps[0][1:], steps[-1][1:]) == ((0, 7), (7, 7))
+    assert "measured on 2" in found.source
+    found.save(tmp_path / "bench.json")
+    assert Measured.load(tmp_path / "bench.json") == found
+
+
+def test_constants_have_names_for_people_and_the_built_in_ones_are_of_another_machine():
+    assert all(words in BUILT_IN.source for words in ("built-in", "colonnade bench"))
+    assert list(UNITS) == [one.name for one in fields(Constants)]
+    said = [in_words(*given) for given in (("pair", 2e-10), ("align_start", 0.37), ("interpreter", 1.21e8))]
+    assert said == ["200 ps", "370 ms", "121 MB"]
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        *((text, "ST582|ST583|VA013") for text in ("", "[]", "{", '{"a": NaN}', "null")),
+        ({"format": "something else"}, "ST583"),
+        ({"version": 1}, "ST584"),
+        ({"constants": {}}, "VA214"),
+        ({"constants": asdict(BUILT_IN.constants) | {"more": 1.0}}, "VA214"),
+        ({"constants": asdict(BUILT_IN.constants) | {"pair": 0.0}}, "VA215"),
+        ({"constants": asdict(BUILT_IN.constants) | {"pair": -1e-9}}, "VA215"),
+        ({"constants": asdict(BUILT_IN.constants) | {"pair": True}}, "VA215"),
+        ({"constants": asdict(BUILT_IN.constants) | {"pair": "1"}}, "VA215"),
+        ({"constants": asdict(BUILT_IN.constants) | {"draw": 1e9}}, "VA215"),
+        ({"processors": 0}, "VA216"),
+        ({"processors": 2.5}, "VA216"),
+        ({"made": ""}, "VA217"),
+        ({"made": "yesterday"}, "ST585"),
+        ({"machine": 7}, "VA217"),
+        ({"quick": "no"}, "VA217"),
+    ],
+)
+def test_a_file_that_is_none_is_refused(tmp_path, change, sentence):
+    path = tmp_path / "bench.json"
+    path.write_text(change if isinstance(change, str) else json.dumps(SAVED.to_dict() | change))
+    with raises(StudyError, sentence):
+        Measured.load(path)
+    with raises(StudyError, "ST582", "none.json"):
+        Measured.load(tmp_path / "none.json")

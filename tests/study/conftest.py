@@ -1,0 +1,28 @@
+"""One fork server for all tests of studies, since it takes a second to import everything; and short paths."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from colonnade.study.forks import Forks
+
+
+@pytest.fixture(scope="session")
+def forks() -> Iterator[Forks]:
+    found = Forks()
+    found.prepare()
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder with a short path, as sockets need it."""
+    found = Path(tempfile.mkdtemp(prefix="ray-"))
+    yield found
+    shutil.rmtree(found, ignore_errors=True)
