@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
+
+from colonnade.mpc import Committee, Hand
 
 
 class Tampering:
@@ -32,3 +34,12 @@ def one_bit_flipped(words: Any) -> Any:
     flat = np.array(words).reshape(-1)
     flat[flat.size // 2] ^= flat.dtype.type(1 << 5)
     return flat.reshape(np.shape(words))
+
+
+def tampering(sent: list[str], changed: Collection[int] = ()) -> Callable[..., Hand]:
+    """The hand of a seat that lists what it sends, and changes some of it."""
+
+    def made(name: str, committee: Committee, links: Mapping[str, Any]) -> Hand:
+        return Hand(name, committee, {peer: Tampering(link, sent, changed) for peer, link in links.items()})
+
+    return made

@@ -18,7 +18,7 @@ from colonnade.randomness import Stream
 from tests.support.errors import raises
 
 from ..conftest import make
-from ..fixed.bits import join_bits, random_bits
+from ..fixed.kit import join_bits, random_bits
 from .tampering import Tampering
 
 COMMITTEES = [(3, 1), (4, 1), (5, 2), (7, 3)]
