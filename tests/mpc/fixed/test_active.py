@@ -13,7 +13,7 @@ from colonnade.mpc.shamir import weights
 from colonnade.mpc.shares import Shares
 from tests.support.errors import raises
 
-from ..verify.tampering import tampering
+from ..verify.tampering import listing, tampering
 from .kit import compute, make
 
 CHEATER = "n1"
@@ -41,7 +41,7 @@ def test_whoever_changes_one_share_in_one_message_is_caught(play, size, threshol
     right = np.where(X * Y / 4096 * X / 4096 < Y, X, 0)
 
     def ends_well(sent, changed=()):
-        hands = {CHEATER: tampering(sent, changed)}
+        hands = {CHEATER: tampering(lambda: listing(sent, changed))}
         committee = make(size, threshold, active=True)
         opened, *_ = compute(play, chain, X, Y, committee=committee, fraction=12, bits=20, hands=hands)
         return np.array_equal(opened, right)
