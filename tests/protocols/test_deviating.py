@@ -185,7 +185,7 @@ def test_shares_cancel_exactly_where_all_hold_the_same(owners, judges):
 
 
 def lists_of(**people):
-    return {name: malice._keys(list(held)) for name, held in people.items()}
+    return {name: kit.keys_of(list(held)) for name, held in people.items()}
 
 
 def cheating_leader(monkeypatch, tell):
@@ -231,7 +231,7 @@ def swaps_two(values, rows, index):
 def test_a_leader_cannot_join_rows_of_different_people(monkeypatch, owners, mode):
     lists = lists_of(**{name: [*COMMON, *(f"{name}{i}" for i in range(place))] for place, name in enumerate(owners)})
     task = kit.align_task(tuple(owners), seats=("a", "b", "c"), mode=mode)
-    programs = malice._aligning(task, lists).programs
+    programs = kit.align_programs(task, lists)
     cheating_leader(monkeypatch, swaps_two)
     ended, _ = run(task, programs)
     (sentence,) = stopped(ended, owners[1:])
@@ -255,7 +255,7 @@ def test_a_helper_cannot_join_rows_of_different_people():
     def turned(peer, kind, fields):
         return {"words": np.roll(fields["words"], 1, axis=0)} if (peer, kind) == ("b", "index") else {}
 
-    ended, _ = run(task, malice._aligning(task, lists).programs, COORDINATOR, turned)
+    ended, _ = run(task, kit.align_programs(task, lists), COORDINATOR, turned)
     (sentence,) = stopped(ended, task.owners)
     assert "nothing was spent" in sentence
 
@@ -272,7 +272,7 @@ def asks_about(victim):
 @pytest.mark.parametrize("checked", [True, False])
 def test_a_leader_does_not_learn_who_is_on_two_lists_of_three(monkeypatch, checked):
     """It names a person of its own to ``b``. Whether ``b`` holds that person must not show in how anybody ends."""
-    victim = malice._keys(["victim"]).values[0]
+    victim = kit.keys_of(["victim"]).values[0]
     task, ends = kit.align_task(("a", "b", "c")), {}
     cheating_leader(monkeypatch, asks_about(victim))
     if not checked:  # as it was before: nothing is compared, and an owner says at once that it never sent a tag
@@ -289,7 +289,7 @@ def test_a_leader_does_not_learn_who_is_on_two_lists_of_three(monkeypatch, check
     for holds in (False, True):
         extra = ["victim"] if holds else ["somebody"]
         lists = lists_of(a=[*COMMON, "victim"], b=[*COMMON, *extra, "x"], c=[*COMMON, "y", "z"])
-        ended, _ = run(task, malice._aligning(task, lists).programs)
+        ended, _ = run(task, kit.align_programs(task, lists))
         ends[holds] = {name: isinstance(end, Played) for name, end in ended.items()}
         if checked:
             ends[holds] |= {"sentence": stopped(ended, ("b", "c"))}
@@ -322,7 +322,7 @@ def mixes_up(monkeypatch, victim, common):
 @pytest.mark.parametrize("own_blinds", [True, False])
 def test_another_owner_does_not_learn_whom_the_leader_holds(monkeypatch, own_blinds):
     """``c`` does not hold the victim, so nobody but the leader may know that the leader does."""
-    common, victim = malice._keys(["0", "victim"]).values
+    common, victim = kit.keys_of(["0", "victim"]).values
     task = kit.align_task(("a", "b", "c"))
     mixes_up(monkeypatch, victim, common)
     if not own_blinds:  # one for the whole list, as it was before
@@ -343,7 +343,7 @@ def test_another_owner_does_not_learn_whom_the_leader_holds(monkeypatch, own_bli
     for held in ("victim", "somebody"):
         matched.clear()
         lists = lists_of(a=["0", held], b=["0", "victim", "x"], c=["0", "y", "z"])
-        run(task, malice._aligning(task, lists).programs)
+        run(task, kit.align_programs(task, lists))
         learned[held] = list(matched)
     assert learned == {"victim": [0] if own_blinds else [1], "somebody": [0]}
 
@@ -352,12 +352,12 @@ def test_made_up_keys_are_answered_and_padding_bounds_how_many():
     """What no alignment that tells members can prevent: a list of guesses is answered guess by guess."""
     guesses, held = [f"{n}" for n in range(200)], [f"{n}" for n in range(0, 200, 7)]
     lists, task = lists_of(a=guesses, b=held), kit.align_task(("a", "b"))
-    ended, _ = run(task, malice._aligning(task, lists).programs)
+    ended, _ = run(task, kit.align_programs(task, lists))
     found = {lists["a"].values[row] for row in ended["a"].result.rows.tolist()}
     assert found == set(lists["b"].values)
 
     padded = replace(task, pad_to=50)
-    longer = malice._aligning(padded, lists_of(a=guesses[:40], b=held)).programs
+    longer = kit.align_programs(padded, lists_of(a=guesses[:40], b=held))
     ended, _ = run(padded, longer, "a", lambda peer, kind, fields: {"rows": 200} if kind == "align" else {})
     assert isinstance(ended[COORDINATOR], ProtocolError)
     assert not isinstance(ended["b"], Played)
@@ -370,7 +370,7 @@ def test_a_hidden_alignment_does_not_find_wrong_slots():
     def turned(peer, kind, fields):
         return {"slots": np.roll(fields["slots"], 1)} if kind == "slots" and peer == "b" else {}
 
-    ended, _ = run(task, malice._aligning(task, lists).programs, COORDINATOR, turned)
+    ended, _ = run(task, kit.align_programs(task, lists), COORDINATOR, turned)
     at = {}
     for name in "ab":
         got = ended[name].result

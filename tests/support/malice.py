@@ -7,7 +7,6 @@ number is replaced; everything before and after it is as an honest participant w
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -30,7 +29,6 @@ from colonnade.kinds.tables.marginals import programs as marginals
 from colonnade.mpc import PRIMES, Committee, ResidueSystem, Shares
 from colonnade.mpc.fixed.arithmetic import FixedPoint
 from colonnade.privacy import Trust
-from colonnade.protocols import align
 from colonnade.protocols.lanes import head
 from colonnade.protocols.lanes.lane import Laned
 from colonnade.protocols.moments import programs as moments
@@ -38,7 +36,7 @@ from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.session import Played, play
 from colonnade.protocols.sums import Sums
 from colonnade.protocols.task import Playable
-from colonnade.tables.keys import Key, Keys
+from colonnade.tables.keys import Key
 from colonnade.tables.places import Places
 from colonnade.wire import Room, codec
 from tests.kinds.split.adaptive import stand_ins as adaptive_stand_ins
@@ -352,24 +350,15 @@ def _levels() -> Scene:
 
 def _align(owners: tuple[str, ...] = ("a", "b", "c"), known: bytes = b"", **how: Any) -> Scene:
     task = kit.align_task(owners, **how)
-    lists = {name: _keys([f"{n}" for n in range(step, 9 + 2 * step)]) for step, name in enumerate(owners)}
-    return _aligning(task, lists, known)
-
-
-def _aligning(task: Any, lists: Mapping[str, Keys], known: bytes = b"") -> Scene:
-    roles = {name: (lambda me, n=name: align.owner(me, lists[n], task, known)) for name in task.owners}
-    return Scene(task, roles | {COORDINATOR: lambda me: align.coordinator(me, task)})
+    lists = {name: kit.keys_of(f"{n}" for n in range(step, 9 + 2 * step)) for step, name in enumerate(owners)}
+    return Scene(task, kit.align_programs(task, lists, known=dict.fromkeys(owners, known)))
 
 
 def _fuzzy() -> Scene:
     task = kit.align_task(("east", "west"), keys=(Key("name"),), mode="fuzzy")
     common = ["annabel lee", "robert lowell", "emily brent"]
-    return _aligning(task, {"east": _keys([*common, "walt"]), "west": _keys(["sylvia", *common])})
-
-
-def _keys(values: list[str]) -> Keys:
-    found = [struct.pack("<I", len(value.encode())) + value.encode() for value in values]
-    return Keys(("id",), found, np.arange(len(found)), 0, 0)
+    lists = {"east": kit.keys_of([*common, "walt"]), "west": kit.keys_of(["sylvia", *common])}
+    return Scene(task, kit.align_programs(task, lists))
 
 
 def _lanes() -> Scene:

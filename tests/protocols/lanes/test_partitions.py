@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import struct
 from fractions import Fraction
 
 import numpy as np
@@ -116,20 +115,15 @@ def test_the_check_shows_other_rules() -> None:
 
 def test_padded_parts_have_one_length_too_long_ones_are_refused_and_at_least_is_about_all_of_them():
     task = kit.align_task(("a", "b"), mode="helper", partitions=8, pad_to=1000)
-    found = aligned(task, {"a": plain_keys(["x", "y"]), "b": plain_keys(["y"])}, {"a": 700, "b": 5})[COORDINATOR]
+    found = aligned(task, {"a": kit.keys_of(["x", "y"]), "b": kit.keys_of(["y"])}, {"a": 700, "b": 5})[COORDINATOR]
     assert set(found.sizes.values()) == {filled_length(1000, 8)}
     assert found.count == 1
     with raises(CapacityError, "CA020"):
-        lists = {"a": plain_keys(f"{n}" for n in range(90)), "b": plain_keys(["y"])}
+        lists = {"a": kit.keys_of(f"{n}" for n in range(90)), "b": kit.keys_of(["y"])}
         aligned(kit.align_task(("a", "b"), mode="helper", partitions=8), lists, {"a": 100, "b": 100})
     task = kit.align_task(("a", "b"), mode="helper", partitions=2, at_least=50)
-    found = aligned(task, {"a": plain_keys(["x"]), "b": plain_keys(["y"])}, {"a": 60, "b": 60})[COORDINATOR]
+    found = aligned(task, {"a": kit.keys_of(["x"]), "b": kit.keys_of(["y"])}, {"a": 60, "b": 60})[COORDINATOR]
     assert found.count == 0
-
-
-def plain_keys(values):
-    found = [struct.pack("<I", len(value)) + value.encode() for value in values]
-    return Keys(("id",), found, np.arange(len(found)), 0, 0)
 
 
 def part_of(keys, spread, partition):
@@ -138,10 +132,7 @@ def part_of(keys, spread, partition):
 
 
 def aligned(task, lists, people, log=None):
-    programs = {name: lambda me, n=name: align.owner(me, lists[n], task, people=people[n]) for name in task.owners} | {
-        COORDINATOR: lambda me: align.coordinator(me, task)
-    }
-    return kit.results(task, programs, log=log)
+    return kit.results(task, kit.align_programs(task, lists, people=people), log=log)
 
 
 @pytest.mark.parametrize("mode", ["helper", "dh"])
@@ -150,7 +141,7 @@ def aligned(task, lists, people, log=None):
 @given(held=st.lists(st.tuples(st.booleans(), st.booleans(), st.booleans()), max_size=30))
 def test_parts_together_are_the_whole(mode, hidden, held):
     owners, spread = ("a", "b") if hidden and mode == "dh" else ("a", "b", "c"), Partitions(4, KEY)
-    lists = {name: plain_keys([f"p{i}" for i, row in enumerate(held) if row[o]]) for o, name in enumerate(owners)}
+    lists = {name: kit.keys_of([f"p{i}" for i, row in enumerate(held) if row[o]]) for o, name in enumerate(owners)}
     task = kit.align_task(owners, mode=mode, hidden=hidden, partitions=4)
     people = {name: len(keys) for name, keys in lists.items()}
     lengths = {name: filled_length(count, 4) for name, count in people.items()}
@@ -180,7 +171,7 @@ def test_the_same_is_sent_for_parts_of_different_lengths(mode):
     heard = []
     for own in (range(100, 109), range(100, 130)):
         log: kit.Log = {}
-        lists = {"a": plain_keys(f"{n}" for n in own), "b": plain_keys(["200", "300"])}
+        lists = {"a": kit.keys_of(f"{n}" for n in own), "b": kit.keys_of(["200", "300"])}
         aligned(task, lists, people, log)
         heard.append([[(kind, _sizes(fields)) for kind, fields in log[pair] if kind != "waiting"] for pair in log])
     assert sorted(map(str, heard[0])) == sorted(map(str, heard[1]))
@@ -215,6 +206,6 @@ def test_a_false_verdict_is_refused_in_the_same_words_whatever_a_part_holds(peop
     real = join.coordinator_joins
     monkeypatch.setattr(join, "coordinator_joins", lambda *given: real(*given) + 3)
     task = kit.align_task(("a", "b"), mode="helper", partitions=8)
-    keys = {"a": plain_keys(f"{n}" for n in range(people)), "b": plain_keys(["y"])}
+    keys = {"a": kit.keys_of(f"{n}" for n in range(people)), "b": kit.keys_of(["y"])}
     with raises(ProtocolError, "MS*", "not about those who were matched"):
         aligned(task, keys, {"a": 30, "b": 30})
