@@ -29,7 +29,10 @@ from tests.support.errors import raises
 from .test_lost_seats import SwitchedOff, run, vanish_before_opening
 
 SEATINGS = [(3, 1), (4, 1), (5, 2), (7, 3)]
+
+
 KEY = bytes(range(32))
+DISJOINT = {"sampling": "disjoint"}
 
 
 def active(task, inputs="unproven"):
@@ -50,8 +53,9 @@ def dealt(system, points, values, rng):
     return {point: system.reduce(secret + point * slope) for point in points}
 
 
-def opened_vectors(system, by_point):
-    """The vectors of a claim in the clear, and whether the claim holds, for each prime and repetition."""
+def opened_vectors(system, checks):
+    """Whether claims that seats would ask hold in the clear, for each prime and repetition."""
+    by_point = {point: check.asked(system, Stream(KEY), 3) for point, check in checks.items()}
     parts = ({p: getattr(found, part) for p, found in by_point.items()} for part in ("left", "right", "product"))
     a, b, c = (interpolate(system, shares, 1) for shares in parts)
     return [
@@ -63,9 +67,8 @@ def opened_vectors(system, by_point):
 @pytest.mark.parametrize("classes", [1, 3])
 def test_right_gradients_of_many_rounds_are_one_inner_product_and_wrong_ones_are_not(classes):
     task, rng = active(kit.gradients_task(classes=classes, rounds=5)), np.random.default_rng(1)
-    system = task.committee.system
+    system, names = task.committee.system, task.trust.committee
     x = rng.integers(-60, 60, (40, task.width))
-    names = task.trust.committee
     rows = dealt(system, (1, 2, 3), np.hstack([x, np.zeros((40, classes), int)]), rng)
     kept = {point: shares.transpose(1, 0, 2).astype(np.int32) for point, shares in rows.items()}
     checks = {p: OpenedRounds(Hand(names[p - 1], task.committee, {}), task, kept[p]) for p in (1, 2, 3)}
@@ -77,23 +80,18 @@ def test_right_gradients_of_many_rounds_are_one_inner_product_and_wrong_ones_are
         for point, check in checks.items():
             check.multiplied(batch, scored[point])
             check._sums.append(system.reduce(system.split(values) - noisy[point]))
-
-    def held():
-        found = {point: check.asked(system, Stream(KEY), 3) for point, check in checks.items()}
-        assert found[1].left.shape == (len(system.primes), 3, 40)
-        return opened_vectors(system, found)
-
-    assert held() == [[True] * 3] * len(system.primes)
+    assert checks[1].asked(system, Stream(KEY), 3).left.shape == (len(system.primes), 3, 40)
+    assert opened_vectors(system, checks) == [[True] * 3] * len(system.primes)
     for check in checks.values():
         check._sums[3][0, -1] += 1.0
-    assert held() == [[False] * 3] + [[True] * 3] * (len(system.primes) - 1)
+    assert opened_vectors(system, checks) == [[False] * 3] + [[True] * 3] * (len(system.primes) - 1)
 
 
 def test_right_products_of_many_rounds_are_one_inner_product_and_wrong_ones_are_not():
     task, rng = active(kit.directions_task()), np.random.default_rng(1)
     system = task.committee.system
     z = rng.integers(-60, 60, (30, task.width))
-    rows = dealt(system, (1, 2, 3), z, rng)
+    rows = {point: shares.astype(np.int32) for point, shares in dealt(system, (1, 2, 3), z, rng).items()}
     checks = {p: OpenedProducts(Hand(task.trust.committee[p - 1], task.committee, {}), task) for p in (1, 2, 3)}
     for _ in range(task.rounds):
         asked = rng.integers(-500, 500, (task.width, task.directions)).astype(np.int32)
@@ -102,37 +100,38 @@ def test_right_products_of_many_rounds_are_one_inner_product_and_wrong_ones_are_
         values = np.append((z.T @ (z @ asked.astype(int))).reshape(-1), 0) + noise
         for point, check in checks.items():
             check.opened(asked, values, Shares(noisy[point], 1))
-            check._rows = HeldRows(
-                system, [rows[point][:, :11].astype(np.int32), rows[point][:, 11:].astype(np.int32)], 7
-            )
-
-    def held():
-        return opened_vectors(system, {p: check.asked(system, Stream(KEY), 3) for p, check in checks.items()})
-
-    assert held() == [[True] * 3] * len(system.primes)
+            check._rows = HeldRows(system, [rows[point][:, :11], rows[point][:, 11:]], 7)
+    assert opened_vectors(system, checks) == [[True] * 3] * len(system.primes)
     for check in checks.values():
         check._sums[1][-1, 0, 0] += 1.0
-    assert held() == [[True] * 3] * (len(system.primes) - 1) + [[False] * 3]
+    assert opened_vectors(system, checks) == [[True] * 3] * (len(system.primes) - 1) + [[False] * 3]
+
+
+WITH_PROOFS = [
+    ((2, 0, 1, 1), seats, 1, {"classes": 2}, inputs)
+    for seats in (None, ("o0", "o1", "o2"), ("o2", "o1", COORDINATOR))
+    for inputs in ("covert", "proven")
+]
 
 
 # --- the same numbers as in the clear
 
 
-@pytest.mark.parametrize(("owners", "threshold"), SEATINGS)
-@pytest.mark.parametrize("changes", [{}, {"expansion": 3, "gamma": 16, "rounds": 3}, {"sampling": "disjoint"}])
-def test_gradients_equal_the_reference(exact, monkeypatch, owners, threshold, changes):
-    assert_gradients(monkeypatch, active(kit.gradients_task((1,) * owners, None, threshold, **changes)))
-
-
-@pytest.mark.parametrize("inputs", ["covert", "proven"])
-@pytest.mark.parametrize("seats", [None, ("o0", "o1", "o2"), ("o2", "o1", COORDINATOR)])
-def test_gradients_of_rows_within_proven_bounds_equal_the_reference(exact, monkeypatch, seats, inputs):
-    task = active(kit.gradients_task((2, 0, 1, 1), seats, classes=2), inputs)
-    assert set(task.proven) == {"o0", "o2", "o3"}
-    assert_gradients(monkeypatch, task)
-
-
-def assert_gradients(monkeypatch, task):
+@pytest.mark.parametrize(
+    ("widths", "seats", "threshold", "changes", "inputs"),
+    [
+        *(((1,) * owners, None, threshold, {}, "unproven") for owners, threshold in SEATINGS),
+        *(
+            ((1,) * 3, None, 1, changes, "unproven")
+            for changes in ({"expansion": 3, "gamma": 16, "rounds": 3}, DISJOINT)
+        ),
+        ((1,) * 5, None, 2, DISJOINT, "unproven"),
+        *WITH_PROOFS,
+    ],
+)
+def test_gradients_equal_the_reference(exact, monkeypatch, widths, seats, threshold, changes, inputs):
+    task = active(kit.gradients_task(widths, seats, threshold, **changes), inputs)
+    assert inputs == "unproven" or set(task.proven) == {"o0", "o2", "o3"}
     tables, labels = kit.tables_of(task, 40), labels_for(task, 40)
     seen: dict[str, list] = {}
     drawn: set[bytes] = set()
@@ -148,29 +147,25 @@ def assert_gradients(monkeypatch, task):
     )
     descent = Descent(task)
     for number, batch in enumerate(gradients.batches(task, 40, secret)):
-        want = gradients.reference(
-            whole[batch].astype(np.int64), labels[batch].astype(np.int64), descent.integer_weights, task
-        )
+        rows, own = whole[batch].astype(np.int64), labels[batch].astype(np.int64)
+        want = gradients.reference(rows, own, descent.integer_weights, task)
         assert all((opened[number] == want).all() for opened in seen.values())
         descent.step(want)
     assert set(seen) == {*task.trust.committee}
     assert all(np.array_equal(result.weights, descent.learned.weights) for result in results.values())
 
 
-@pytest.mark.parametrize(("owners", "threshold"), SEATINGS)
-def test_products_with_directions_equal_the_reference(exact, owners, threshold):
-    assert_directions(active(kit.directions_task((2,) * owners, None, threshold)))
-
-
-@pytest.mark.parametrize("seats", [None, ("o2", "o1", COORDINATOR)])
-def test_products_of_rows_within_proven_bounds_equal_the_reference(exact, monkeypatch, seats):
+@pytest.mark.parametrize(
+    ("widths", "seats", "threshold", "inputs"),
+    [
+        *(((2,) * owners, None, threshold, "unproven") for owners, threshold in SEATINGS),
+        *(((2, 1, 3, 0), seats, 1, "proven") for seats in (None, ("o2", "o1", COORDINATOR))),
+    ],
+)
+def test_products_with_directions_equal_the_reference(exact, monkeypatch, widths, seats, threshold, inputs):
     monkeypatch.setattr(proving, "_HELD", 1)
-    task = active(kit.directions_task((2, 1, 3, 0), seats, block_rows=7), "proven")
-    assert task.proven["o0"].rows == 7
-    assert_directions(task)
-
-
-def assert_directions(task):
+    task = active(kit.directions_task(widths, seats, threshold, block_rows=7), inputs)
+    assert inputs == "unproven" or task.proven["o0"].rows == 7
     tables = kit.tables_of(task, 30)
     results = kit.execute(power, task, tables)
     want = power.reference(kit.integers(task, tables), results[COORDINATOR].asked, task)
@@ -236,25 +231,11 @@ def beyond(column, value):
     return cheat
 
 
-@pytest.mark.parametrize("inputs", ["covert", "proven"])
-@pytest.mark.parametrize(("owner", "column", "value"), [("o0", 0, 2.0**40), ("o2", -1, 2.0**40), ("o2", 0, -(2.0**21))])
-def test_a_number_that_is_far_too_large_is_found_before_the_first_round(monkeypatch, inputs, owner, column, value):
-    monkeypatch.setattr(gradients, "_open", lambda me, *rest: pytest.fail("a gradient was opened"))
-    task = active(kit.gradients_task(), inputs)
-    says(run_with(gradients, task, {owner: beyond(column, value)}), "bounds", "computed")
-
-
-@pytest.mark.parametrize(("owner", "column", "value"), [("o0", 0, 65.0), ("o2", -1, 2.0), ("o2", -1, -1.0)])
-def test_a_number_that_is_a_little_too_large_is_found_too(exact, owner, column, value):
-    task = active(kit.gradients_task(), "proven")
-    says(run_with(gradients, task, {owner: beyond(column, value)}), "bounds", "computed")
-
-
 # --- cheats
 
 
-def run_with(module, task, cheats, rows=40, **how):
-    """Everybody's end where some participants do something else; no honest one may have a result."""
+def run_with(module, task, cheats, words=(), rows=40):
+    """Some participants do something else: no honest one has a result, and one of these words is told to each."""
     labels = labels_for(task, rows) if hasattr(task, "classes") else None
     programs = kit.programs_of(module, task, kit.tables_of(task, rows), labels)
 
@@ -265,17 +246,40 @@ def run_with(module, task, cheats, rows=40, **how):
 
         return program
 
-    ended = kit.outcomes(task, programs | {name: cheating(name) for name in cheats}, **how)
+    ended = kit.outcomes(task, programs | {name: cheating(name) for name in cheats})
     honest = {name: end for name, end in ended.items() if name not in cheats}
     assert all(isinstance(end, ColonnadeError) for end in honest.values()), honest
-    return honest
+    assert not words or all(any(word in str(end) for word in words) for end in honest.values()), honest
 
 
-def says(honest, *words):
-    """Everybody is told the same kind of sentence: one of these words is in each."""
-    assert all(any(word in str(end) for word in words) for end in honest.values()), {
-        n: str(e) for n, e in honest.items()
-    }
+def lies(whom, kind, field, change):
+    """It tells one participant something else in messages of a kind."""
+
+    def cheat(me):
+        link = me.link(whom)
+        real = link.send
+        link.send = lambda sent, **told: real(sent, **told | ({field: change(told[field])} if sent == kind else {}))
+
+    return cheat
+
+
+@pytest.mark.parametrize(
+    ("inputs", "owner", "column", "value"),
+    [
+        *((inputs, "o0", 0, 2.0**40) for inputs in ("covert", "proven")),
+        *((inputs, "o2", -1, 2.0**40) for inputs in ("covert", "proven")),
+        *((inputs, "o2", 0, -(2.0**21)) for inputs in ("covert", "proven")),
+        ("proven", "o0", 0, 65.0),
+        ("proven", "o2", -1, 2.0),
+        ("proven", "o2", -1, -1.0),
+    ],
+)
+def test_a_number_that_is_too_large_is_found(monkeypatch, exact, inputs, owner, column, value):
+    """One that is far too large is found before the first round."""
+    if abs(value) > 100:
+        monkeypatch.setattr(gradients, "_open", lambda me, *rest: pytest.fail("a gradient was opened"))
+    task = active(kit.gradients_task(), inputs)
+    run_with(gradients, task, {owner: beyond(column, value)}, ("bounds", "computed"))
 
 
 def tell_one_seat_something_else(whom, at):
@@ -318,78 +322,52 @@ def open_something_else(me):
     me.hand.send_opening = send
 
 
-@pytest.mark.parametrize(("owners", "threshold"), SEATINGS)
-@pytest.mark.parametrize("at", [0, 3, 6])
-def test_an_opener_that_tells_a_seat_another_gradient_is_found(owners, threshold, at):
-    task = active(kit.gradients_task((1,) * owners, None, threshold))
-    says(run_with(gradients, task, {"o0": tell_one_seat_something_else("o1", at)}), "were told different numbers")
+TOLD = ("were told different numbers",)
 
 
-@pytest.mark.parametrize("owners", [3, 5])
-@pytest.mark.parametrize("whom", ["o1", COORDINATOR])
-@pytest.mark.parametrize("at", [0, 2])
-def test_an_opener_that_tells_somebody_another_product_is_found(owners, whom, at):
-    task = active(kit.directions_task((2,) * owners))
-    says(run_with(power, task, {"o0": tell_one_seat_something_else(whom, at)}, rows=20), "were told", "computed")
+CHEATS = {
+    **{
+        f"another gradient {at}, {owners} owners": (
+            gradients, lambda o=owners, t=t: kit.gradients_task((1,) * o, None, t), "o0",
+            tell_one_seat_something_else("o1", at), TOLD,
+        )
+        for at, owners, t in [(0, 3, 1), (3, 3, 1), (6, 3, 1), (0, 4, 1), (3, 5, 2), (6, 7, 3)]
+    },
+    **{
+        f"another product {at}, to {whom} of {owners}": (
+            power, lambda o=owners: kit.directions_task((2,) * o), "o0",
+            tell_one_seat_something_else(whom, at), ("were told", "computed"),
+        )
+        for at, whom, owners in [(0, "o1", 3), (2, "o1", 5), (0, COORDINATOR, 5), (2, COORDINATOR, 3)]
+    },
+    "computes another gradient": (gradients, kit.gradients_task, "o1", open_something_else, ("computed",)),
+    "computes another product": (power, kit.directions_task, "o1", open_something_else, ("computed",)),
+    "publishes other weights": (
+        gradients, lambda: kit.gradients_task((1,) * 4, ("o0", "o1", "o2")), "o0",
+        lies("o3", "weights", "weights", lambda weights: weights + 0.25), ("were told different results",),
+    ),
+    **{
+        f"asks seats for different directions, {owners}": (
+            power, lambda o=owners: kit.directions_task((2,) * o), "o0",
+            lies("o1", "directions", "values", np.zeros_like), (),
+        )
+        for owners in (3, 4, 7)
+    },
+    **{
+        f"tells seats different batches, {owners}": (
+            gradients, lambda o=owners: kit.gradients_task((1,) * o, **DISJOINT), "o0",
+            lies("o1", "draw", "secret", lambda secret: secret[4:] + secret[:4]), TOLD,
+        )
+        for owners in (3, 4, 7)
+    },
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(("module", "task"), [(gradients, kit.gradients_task()), (power, kit.directions_task())])
-def test_a_seat_that_computes_something_else_is_found_before_there_is_a_result(module, task):
-    says(run_with(module, active(task), {"o1": open_something_else}), "computed")
-
-
-def test_a_speaker_that_publishes_other_weights_is_found():
+@pytest.mark.parametrize("name", CHEATS)
+def test_whoever_computes_or_tells_something_else_is_found(name):
     """Owners without a seat, and the coordinator, compare what they were told with what every seat has."""
-    task = active(kit.gradients_task((1,) * 4, ("o0", "o1", "o2")))
-
-    def cheat(me):
-        link = me.link("o3")
-        real = link.send
-
-        def send(kind, **fields):
-            if kind == "weights":
-                fields["weights"] = fields["weights"] + 0.25
-            real(kind, **fields)
-
-        link.send = send
-
-    says(run_with(gradients, task, {"o0": cheat}), "were told different results")
-
-
-@pytest.mark.parametrize("owners", [3, 4, 7])
-def test_a_participant_that_asks_seats_for_different_directions_is_found(owners):
-    task = active(kit.directions_task((2,) * owners))
-
-    def cheat(me):
-        link = me.link("o1")
-        real = link.send
-
-        def send(kind, **fields):
-            if kind == "directions":
-                fields["values"] = np.zeros_like(fields["values"])
-            real(kind, **fields)
-
-        link.send = send
-
-    run_with(power, task, {"o0": cheat}, rows=20)
-
-
-@pytest.mark.parametrize("owners", [3, 4, 7])
-def test_an_owner_that_tells_seats_different_batches_is_found(owners):
-    task = active(kit.gradients_task((1,) * owners, sampling="disjoint"))
-
-    def cheat(me):
-        link = me.link("o1")
-        real = link.send
-
-        def send(kind, **fields):
-            if kind == "draw":
-                fields["secret"] = fields["secret"][4:] + fields["secret"][:4]
-            real(kind, **fields)
-
-        link.send = send
-
-    says(run_with(gradients, task, {"o0": cheat}), "were told different numbers")
+    module, make, who, cheat, words = CHEATS[name]
+    run_with(module, active(make()), {who: cheat}, words)
 
 
 @pytest.mark.parametrize("expansion", [1, 3])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from colonnade.errors import ColonnadeError, PeerLost, PeerStopped, ShareError
+from colonnade.errors import PeerLost, PeerStopped, ShareError
 from colonnade.kinds.pca.directions import programs as power
 from colonnade.kinds.pca.directions.task import Directions
 from colonnade.kinds.polynomial import programs as polynomial
@@ -16,18 +16,7 @@ from colonnade.mpc import Shares
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.session import spare
-from tests.support.protocols import (
-    directions_task,
-    gradients_task,
-    integers,
-    moments_task,
-    noise_drawn,
-    outcomes,
-    polynomial_task,
-    programs_of,
-    scores_task,
-    tables_of,
-)
+from tests.support import protocols as kit
 
 OWNERS = tuple(f"o{i}" for i in range(5))
 
@@ -60,6 +49,25 @@ def vanish_while_opening(me):
     me.hand.send_opening = send
 
 
+def vanish_before_its_noise(me):
+    real, before = me.hand.deal, []
+
+    def deal(values, **kwargs):
+        if before:
+            raise SwitchedOff
+        before.append(values)
+        return real(values, **kwargs)
+
+    me.hand.deal = deal
+
+
+def vanish_when_all_is_dealt(me):
+    def receive(*args, **kwargs):
+        raise SwitchedOff
+
+    me.hand.receive_opening = receive
+
+
 def send_something_else(me):
     """The same number is added for every prime, so that no value becomes too large to be honest."""
     real = me.hand.send_opening
@@ -81,7 +89,7 @@ def run(task, programs, changes=(), steps=None):
 
         return program
 
-    return outcomes(
+    return kit.outcomes(
         task,
         programs | {name: changed(name) for name in changes},
         progress=lambda *step: None if steps is None else steps.append(step),
@@ -89,194 +97,138 @@ def run(task, programs, changes=(), steps=None):
     )
 
 
-def moments_of(owners=5, threshold=1, seats=None):
-    return moments_task((2,) * owners, seats, threshold)
-
-
-def run_moments(task, changes=(), steps=None):
-    tables = tables_of(task, 30)
-    ended = run(task, programs_of(moments, task, tables), changes, steps)
-    return ended, moments.reference(integers(task, tables), task)
-
-
-def assert_others_opened(ended, lost, want):
+def go_on(ended, lost, read, want):
+    """All others have the result, and know who is lost."""
     assert all(isinstance(ended[name], SwitchedOff) for name in lost)
-    assert all(np.array_equal(ended[name].result.opened, want) for name in {*ended} - {*lost})
+    assert all(np.array_equal(read(ended[name].result), want) for name in ended if name not in lost)
+    assert ended[COORDINATOR].lost == tuple(lost)
 
 
-@pytest.mark.parametrize("lost", [("o3",), ("o0", "o4")])
-@pytest.mark.parametrize("how", [vanish_before_opening, vanish_while_opening])
-def test_spare_seats_may_vanish_before_the_opening(exact, lost, how):
-    steps = []
-    ended, want = run_moments(moments_of(), dict.fromkeys(lost, how), steps)
-    assert_others_opened(ended, lost, want)
-    assert ended[COORDINATOR].lost == lost
-    if how is vanish_before_opening:
-        said = {step for step in steps if step[1].startswith("without")}
-        assert said == {(name, f"without {one}", 1, 1) for name in {*ended} - {*lost} for one in lost}
-        assert all(ended[name].lost == lost for name in OWNERS if name not in lost)
+def stop(ended, changed, said):
+    """Nobody else has a result, and all are told why; who finds out that a share is wrong says so first."""
+    others = [end for name, end in ended.items() if name not in changed]
+    assert all(isinstance(end, ShareError | PeerLost | PeerStopped) for end in others)
+    assert all(said in str(end) for end in others)
+    assert not all(isinstance(end, PeerStopped) for end in others)
 
 
-def test_nobody_is_missed_where_nobody_is_lost(exact):
-    ended, want = run_moments(moments_of())
-    assert all(np.array_equal(played.result.opened, want) and played.lost == () for played in ended.values())
+LEFT = "{} has left the study, and more was expected from it".format
+MOMENTS = {
+    "nobody": (5, 1, None, {}, ""),
+    "one": (5, 1, None, {"o3": vanish_before_opening}, ""),
+    "two": (5, 1, None, dict.fromkeys(("o0", "o4"), vanish_before_opening), ""),
+    "one, while it opens": (5, 1, None, {"o3": vanish_while_opening}, ""),
+    "two, while they open": (5, 1, None, dict.fromkeys(("o0", "o4"), vanish_while_opening), ""),
+    "an owner without a seat": (5, 1, OWNERS[:4], {"o4": vanish_when_all_is_dealt}, ""),
+    "more than are spare": (
+        5, 1, None, dict.fromkeys(("o1", "o2", "o3"), vanish_before_opening),
+        "o1, o2, o3 are lost: 2 of 5 seats are left, and this opening takes 3",
+    ),
+    "an owner that has more to deal": (5, 1, None, {"o2": vanish_before_its_noise}, LEFT("o2")),
+    "none of three is spare": (3, 1, None, {"o1": vanish_before_opening}, LEFT("o1")),
+    "none of five is spare": (5, 2, None, {"o1": vanish_before_opening}, LEFT("o1")),
+    "a changed share": (
+        5, 1, None, {"o2": send_something_else}, "the shares of o0, o1, o2, o3, o4 do not lie on one polynomial",
+    ),
+    "one, and a changed share": (
+        5, 1, None, {"o1": vanish_before_opening, "o2": send_something_else},
+        "the shares of o0, o2, o3, o4 do not lie on one polynomial",
+    ),
+}  # fmt: skip
 
 
-def test_more_losses_than_there_are_spare_seats(exact):
-    ended, _ = run_moments(moments_of(), dict.fromkeys(("o1", "o2", "o3"), vanish_before_opening))
-    for name in ("o0", "o4", COORDINATOR):
-        assert isinstance(ended[name], PeerLost | PeerStopped)
-        assert "o1, o2, o3 are lost: 2 of 5 seats are left, and this opening takes 3" in str(ended[name])
-
-
-def test_an_owner_that_has_not_dealt_everything_is_needed(exact):
-    def vanish_before_its_noise(me):
-        real, dealt = me.hand.deal, []
-
-        def deal(values, **kwargs):
-            if dealt:
-                raise SwitchedOff
-            dealt.append(values)
-            return real(values, **kwargs)
-
-        me.hand.deal = deal
-
-    ended, _ = run_moments(moments_of(), {"o2": vanish_before_its_noise})
-    for name in ("o0", "o1", "o3", "o4", COORDINATOR):
-        assert isinstance(ended[name], PeerLost | PeerStopped)
-        assert "o2 has left the study, and more was expected from it" in str(ended[name])
-
-
-def test_an_owner_without_a_seat_is_not_needed_for_an_opening(exact):
-    task = moments_of(seats=OWNERS[:4])
-
-    def vanish_when_all_is_dealt(me):
-        def receive(*args, **kwargs):
-            raise SwitchedOff
-
-        me.hand.receive_opening = receive
-
-    ended, want = run_moments(task, {"o4": vanish_when_all_is_dealt})
-    assert all(np.array_equal(ended[name].result.opened, want) for name in (*OWNERS[:4], COORDINATOR))
-    assert ended[COORDINATOR].lost == ("o4",)
-
-
-@pytest.mark.parametrize(("owners", "threshold"), [(3, 1), (5, 2)])
-def test_without_a_spare_seat_every_loss_ends_the_study(exact, owners, threshold):
-    task = moments_of(owners, threshold)
-    assert spare(task) == ()
-    ended, _ = run_moments(task, {"o1": vanish_before_opening})
-    for name in ("o0", "o2", COORDINATOR):
-        assert isinstance(ended[name], PeerLost | PeerStopped)
-        assert "o1 has left the study, and more was expected from it" in str(ended[name])
-
-
-def test_a_changed_share_stops_the_study_where_there_is_a_spare_one(exact):
-    ended, _ = run_moments(moments_of(), {"o2": send_something_else})
-    said = "the shares of o0, o1, o2, o3, o4 do not lie on one polynomial"
-    stopped = [ended[name] for name in ("o0", "o1", "o3", "o4", COORDINATOR)]
-    assert all(isinstance(error, ShareError | PeerStopped) and said in str(error) for error in stopped)
-    assert any(isinstance(error, ShareError) for error in stopped)
+@pytest.mark.parametrize("case", MOMENTS)
+def test_moments_are_opened_without_spare_seats_and_not_without_others(exact, case):
+    owners, threshold, seats, changes, said = MOMENTS[case]
+    task, steps = kit.moments_task((2,) * owners, seats, threshold), []
+    assert (spare(task) == ()) == case.startswith("none")
+    tables = kit.tables_of(task, 30)
+    ended = run(task, kit.programs_of(moments, task, tables), changes, steps)
+    if said:
+        stop(ended, changes, said)
+        return
+    go_on(ended, [*changes], lambda result: result.opened, moments.reference(kit.integers(task, tables), task))
+    if set(changes.values()) == {vanish_before_opening}:
+        missed = {(name, f"without {one}", 1, 1) for name in ended if name not in changes for one in changes}
+        assert {step for step in steps if step[1].startswith("without")} == missed
+        assert all(ended[name].lost == tuple(changes) for name in OWNERS if name not in changes)
 
 
 def test_a_changed_share_is_not_noticed_where_all_are_needed(exact):
-    ended, want = run_moments(moments_of(3), {"o2": send_something_else})
-    assert np.array_equal(ended["o0"].result.opened, ended["o1"].result.opened)
-    assert not np.array_equal(ended["o0"].result.opened, want)
-
-
-def test_what_is_left_of_the_spare_shares_still_tells_a_changed_one(exact):
-    changes = {"o1": vanish_before_opening, "o2": send_something_else}
-    ended, _ = run_moments(moments_of(), changes)
-    for name in ("o0", "o3", "o4", COORDINATOR):
-        assert isinstance(ended[name], ShareError | PeerStopped)
-        assert "the shares of o0, o2, o3, o4 do not lie on one polynomial" in str(ended[name])
+    task = kit.moments_task((2,) * 3)
+    tables = kit.tables_of(task, 30)
+    ended = run(task, kit.programs_of(moments, task, tables), {"o2": send_something_else})
+    first, second = (ended[name].result.opened for name in ("o0", "o1"))
+    assert np.array_equal(first, second)
+    assert not np.array_equal(first, moments.reference(kit.integers(task, tables), task))
 
 
 def test_scores_are_opened_without_a_spare_seat():
-    task = scores_task(5, classes=1)
-    values = np.random.default_rng(1).uniform(-0.9, 0.9, (5, 20, 1))
-    own = {name: scores.Parts([f"p{i:02}" for i in range(20)], part) for name, part in zip(OWNERS, values, strict=True)}
-    ended = run(task, programs_of(scores, task, own), dict.fromkeys(("o1", "o2", "o3"), vanish_before_opening))
-    want = scores.reference({name: part.values for name, part in own.items()}, task)
-    assert np.array_equal(ended["o0"].result.others, want)
-    assert ended["o0"].lost == ended[COORDINATOR].lost == ("o1", "o2", "o3")
-
-
-def run_gradients(task, changes):
-    labels = np.random.default_rng(2).integers(0, 2, (40, 1)).astype(float)
-    return run(task, programs_of(gradients, task, tables_of(task, 40), labels), changes)
-
-
-def gradients_of():
-    return gradients_task((2,) * 5, scale=0.4, rounds=6, noise=15, rows_at_most=100, block_rows=8192)
-
-
-def test_rounds_go_on_without_a_spare_seat(exact, monkeypatch):
-    monkeypatch.setattr(gradients, "new_key", lambda: bytes(range(32)))
-    task = gradients_of()
-    whole = run_gradients(task, {})
-    ended = run_gradients(task, {"o3": lambda me: vanish_before_opening(me, 2)})
-    want = whole["o0"].result.weights
-    assert np.any(want)
-    for name in ("o0", "o1", "o2", "o4", COORDINATOR):
-        assert np.array_equal(ended[name].result.weights, want)
-    assert ended["o0"].lost == ended[COORDINATOR].lost == ("o3",)
-
-
-@pytest.mark.parametrize(("lost", "ahead"), [("o0", 64), ("o3", 3)], ids=["who opens", "who still has noise to deal"])
-def test_rounds_do_not_go_on_without_whoever_is_needed_in_them(exact, monkeypatch, lost, ahead):
-    monkeypatch.setattr(Gradients, "rounds_ahead", ahead)
-    ended = run_gradients(gradients_of(), {lost: lambda me: vanish_before_opening(me, 2)})
-    for name in (*OWNERS, COORDINATOR):
-        if name != lost:
-            assert isinstance(ended[name], ColonnadeError)
-            assert f"{lost} has left the study" in str(ended[name])
-
-
-def run_power(monkeypatch, changes):
-    """Everybody's end, and what each round opens: the products with the directions that were asked, and the noise."""
-    drawn = noise_drawn(monkeypatch, power)
-    task = directions_task((2,) * 5, directions=3, noise=5 * 10**6)
-    tables = tables_of(task, 30)
-    ended = run(task, programs_of(power, task, tables), changes)
-    return ended, lambda asked: np.array(power.reference(integers(task, tables), asked, task)) + sum(drawn)
-
-
-@pytest.mark.parametrize(("lost", "opening"), [((), 0), (("o3",), 0), (("o3",), 2), (("o1", "o4"), 1)])
-def test_products_with_directions_are_opened_without_spare_seats(nearest, monkeypatch, lost, opening):
-    """Whose noise was dealt is in every opened number, whether or not it is still there."""
-    ended, opened = run_power(monkeypatch, dict.fromkeys(lost, lambda me: vanish_before_opening(me, opening)))
-    want = opened(ended["o0"].result.asked)
-    assert_others_opened(ended, lost, want)
+    task, lost = kit.scores_task(5, classes=1), ("o1", "o2", "o3")
+    values = dict(zip(OWNERS, np.random.default_rng(1).uniform(-0.9, 0.9, (5, 20, 1)), strict=True))
+    own = {name: scores.Parts([f"p{i:02}" for i in range(20)], part) for name, part in values.items()}
+    ended = run(task, kit.programs_of(scores, task, own), dict.fromkeys(lost, vanish_before_opening))
+    assert np.array_equal(ended["o0"].result.others, scores.reference(values, task))
     assert ended["o0"].lost == ended[COORDINATOR].lost == lost
 
 
 @pytest.mark.parametrize(
-    ("lost", "ahead", "opening"),
-    [("o0", 3, 0), ("o0", 3, 2), ("o3", 1, 1)],
-    ids=["who opens", "who opens, last", "who still has noise to deal"],
+    ("lost", "ahead"), [("o3", None), ("o0", 64), ("o3", 3)], ids=["spare", "who opens", "who still has noise to deal"]
 )
-def test_directions_are_not_asked_without_whoever_is_needed(nearest, monkeypatch, lost, ahead, opening):
-    monkeypatch.setattr(Directions, "rounds_ahead", ahead)
-    ended, _ = run_power(monkeypatch, {lost: lambda me: vanish_before_opening(me, opening)})
-    for name in (*OWNERS, COORDINATOR):
-        if name != lost:
-            assert isinstance(ended[name], PeerLost | PeerStopped)
-            assert f"{lost} has left the study" in str(ended[name])
+def test_rounds_go_on_without_a_spare_seat_and_not_without_whoever_is_needed_in_them(exact, monkeypatch, lost, ahead):
+    monkeypatch.setattr(gradients, "new_key", lambda: bytes(range(32)))
+    task = kit.gradients_task((2,) * 5, scale=0.4, rounds=6, noise=15, rows_at_most=100, block_rows=8192)
+    labels = np.random.default_rng(2).integers(0, 2, (40, 1)).astype(float)
+    programs = kit.programs_of(gradients, task, kit.tables_of(task, 40), labels)
+    want = run(task, programs)["o0"].result.weights
+    assert np.any(want)
+    if ahead is not None:
+        monkeypatch.setattr(Gradients, "rounds_ahead", ahead)
+    ended = run(task, programs, {lost: lambda me: vanish_before_opening(me, 2)})
+    if ahead is None:
+        go_on(ended, [lost], lambda result: result.weights, want)
+    else:
+        stop(ended, [lost], f"{lost} has left the study")
+
+
+@pytest.mark.parametrize(
+    ("lost", "opening", "ahead"),
+    [
+        ((), 0, None),
+        (("o3",), 0, None),
+        (("o3",), 2, None),
+        (("o1", "o4"), 1, None),
+        (("o0",), 0, 3),  # who opens
+        (("o0",), 2, 3),
+        (("o3",), 1, 1),  # who still has noise to deal
+    ],
+)
+def test_products_with_directions_are_opened_without_spare_seats(nearest, monkeypatch, lost, opening, ahead):
+    """Whose noise was dealt is in every opened number, whether or not it is still there."""
+    if ahead is not None:
+        monkeypatch.setattr(Directions, "rounds_ahead", ahead)
+    drawn = kit.noise_drawn(monkeypatch, power)
+    task = kit.directions_task((2,) * 5, directions=3, noise=5 * 10**6)
+    tables = kit.tables_of(task, 30)
+    changes = dict.fromkeys(lost, lambda me: vanish_before_opening(me, opening))
+    ended = run(task, kit.programs_of(power, task, tables), changes)
+    if ahead is not None:
+        stop(ended, lost, f"{lost[0]} has left the study")
+        return
+    asked = ended[COORDINATOR].result.asked
+    want = np.array(power.reference(kit.integers(task, tables), asked, task)) + sum(drawn)
+    go_on(ended, lost, lambda result: result.opened, want)
 
 
 @pytest.mark.parametrize(("factors", "needed"), [(2, 3), (4, 5)])
 def test_how_many_seats_a_sum_of_products_takes_depends_on_their_factors(exact, factors, needed):
     product = " * ".join(f"{owner}.c0" for owner in OWNERS[:factors])
-    task = polynomial_task((1,) * 5, [product], gamma=4, noise=20, rounding="nearest")
+    task = kit.polynomial_task((1,) * 5, [product], gamma=4, noise=20, rounding="nearest")
     assert task.degree == needed - 1
-    tables = tables_of(task, 20)
-    ended = run(task, programs_of(polynomial, task, tables), {"o1": vanish_before_opening})
-    whole = integers(task, tables)
-    for name in ("o0", "o2", "o3", "o4", COORDINATOR):
-        if needed < len(OWNERS):
-            assert ended[name].result.opened.tolist() == polynomial.reference(whole, task)
-        else:
-            assert isinstance(ended[name], PeerLost | PeerStopped)
-            assert "o1 has left the study" in str(ended[name])
+    tables = kit.tables_of(task, 20)
+    ended = run(task, kit.programs_of(polynomial, task, tables), {"o1": vanish_before_opening})
+    if needed < len(OWNERS):
+        want = polynomial.reference(kit.integers(task, tables), task)
+        go_on(ended, ["o1"], lambda result: result.opened.tolist(), want)
+    else:
+        stop(ended, ["o1"], "o1 has left the study")
