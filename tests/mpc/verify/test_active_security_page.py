@@ -13,6 +13,7 @@ from itertools import product
 from math import log2, prod
 from pathlib import Path
 
+import flint
 import numpy as np
 import pytest
 
@@ -221,36 +222,15 @@ def test_who_knows_the_projections_first_deals_large_cells_that_vanish(rng: np.r
     """A coin that is known before the last share is dealt: all 41 ternary projections of large cells are zero."""
     rows, projections = 64, 41
     sigma = [[int(s) for s in row] for row in rng.choice([-1, 0, 0, 1], (projections, rows))]
-    cells = _kernel(sigma)
+    kernel, dimension = flint.nmod_mat(sigma, LARGE).nullspace()
+    assert dimension >= rows - projections
+    cells = [int(kernel[row, 0]) for row in range(rows)]
     assert not any(sum(s * cell for s, cell in zip(row, cells, strict=True)) % LARGE for row in sigma)
     assert sum(abs(centred(cell, LARGE)) > 2**40 for cell in cells) > projections // 2
     # The first seat has its shares already; the shares of the second decide what the cells are.
     first = [int(share) for share in rng.integers(0, LARGE, rows)]
     last = [(2 * share - cell) % LARGE for share, cell in zip(first, cells, strict=True)]
     assert [joined({1: a, 2: b}) % LARGE for a, b in zip(first, last, strict=True)] == cells
-
-
-def _kernel(matrix: list[list[int]]) -> list[int]:
-    """A vector, not zero, whose product with a matrix of fewer rows than columns is zero."""
-    rows, pivots = [row[:] for row in matrix], list[int]()
-    for column in range(len(matrix[0])):
-        here = len(pivots)
-        found = next((i for i in range(here, len(rows)) if rows[i][column] % LARGE), None)
-        if found is None:
-            continue
-        rows[here], rows[found] = rows[found], rows[here]
-        scale = pow(rows[here][column], -1, LARGE)
-        rows[here] = [scale * x % LARGE for x in rows[here]]
-        for i in range(len(rows)):
-            if i != here:
-                rows[i] = [(y - rows[i][column] * x) % LARGE for x, y in zip(rows[here], rows[i], strict=True)]
-        pivots.append(column)
-    out = [0] * len(matrix[0])
-    free = next(column for column in range(len(out)) if column not in pivots)
-    out[free] = 1
-    for row, column in zip(rows, pivots, strict=False):
-        out[column] = -row[free] % LARGE
-    return out
 
 
 def test_a_shared_coin_is_known_when_one_honest_seat_has_spoken(rng: np.random.Generator) -> None:
