@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import count
@@ -33,12 +32,12 @@ from colonnade.protocols.lanes import head
 from colonnade.protocols.lanes.lane import Laned
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.roles import COORDINATOR
-from colonnade.protocols.session import Played, play
+from colonnade.protocols.session import Played
 from colonnade.protocols.sums import Sums
 from colonnade.protocols.task import Playable
 from colonnade.tables.keys import Key
 from colonnade.tables.places import Places
-from colonnade.wire import Room, codec
+from colonnade.wire import codec
 from tests.kinds.split.adaptive import stand_ins as adaptive_stand_ins
 from tests.kinds.split.embeddings import learners as embeddings
 from tests.kinds.synthesis.mixture import learners as mixture_learners, starts as mixture_starts
@@ -61,21 +60,13 @@ class Scene:
 
 def run(scene: Scene, malicious: str | None = None, at: int = -1, change: Change | None = None) -> Run:
     """Everybody's part in a thread; ``change`` replaces message number ``at`` of the malicious participant."""
-    room = Room(scene.programs, timeout=PATIENCE if change else 60.0)
     sent: list[Sent] = []
+    number = count()
 
-    def part(name: str) -> Played[Any] | BaseException:
-        place, number = room.place(name), count()
-        real = place.channel
-        if name == malicious:
-            place.channel = lambda peer: _Replacing(real(peer), number, at, change, sent)
-        try:
-            return play(place, scene.task, scene.programs[name])
-        except BaseException as error:
-            return error
+    def replacing(name: str, peer: str, link: Any) -> Any:
+        return _Replacing(link, number, at, change, sent) if name == malicious else link
 
-    with ThreadPoolExecutor(len(scene.programs)) as pool:
-        ended = dict(zip(scene.programs, pool.map(part, scene.programs), strict=True))
+    ended = kit.outcomes(scene.task, scene.programs, wrap=replacing, timeout=PATIENCE if change else 60.0)
     return Run(ended, sent)
 
 

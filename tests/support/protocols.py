@@ -359,12 +359,15 @@ def outcomes(
     log: Log | None = None,
     progress: Callable[..., None] = lambda *step: None,
     mute: Collection[str] = (),
+    wrap: Callable[[str, str, Any], Any] | None = None,
+    **room_settings: Any,
 ) -> dict[str, Played[Any] | BaseException]:
     """Everybody's part in a thread, over channels: what it has in hand in the end, or why it has nothing.
 
-    ``progress`` is called with the name before the step; whoever is ``mute`` leaves without a word.
+    ``progress`` is called with the name before the step; whoever is ``mute`` leaves without a word. ``wrap`` makes
+    another channel of one, by whose it is and to whom it goes.
     """
-    room = Room(programs)
+    room = Room(programs, **room_settings)
 
     def part(name: str) -> Played[Any] | BaseException:
         place, watched = room.place(name), []
@@ -385,6 +388,8 @@ def outcomes(
 
         if log is not None:
             place.channel = channel
+        elif wrap is not None:
+            place.channel = lambda peer: wrap(name, peer, real(peer))
         if name in mute:
             place.abort = lambda reason: None
         try:
