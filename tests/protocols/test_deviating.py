@@ -58,7 +58,7 @@ def run(task, programs, who=None, lie=lambda peer, kind, fields: {}):
 
         return Lying(link, say)
 
-    return kit.outcomes(task, programs, wrap=wrap, timeout=20.0), sent
+    return kit.outcomes(task, programs, wrap=wrap, timeout=120.0), sent
 
 
 def stopped(ended, honest):
@@ -229,7 +229,8 @@ def test_a_leader_cannot_join_rows_of_different_people(monkeypatch, owners, mode
     ended, _ = run(task, programs)
     (sentence,) = stopped(ended, owners[1:])
     assert "nothing was spent" in sentence
-
+    if mode == "ot":  # what is joined is joined as in dh
+        return
     without_the_check(monkeypatch)
     ended, _ = run(task, programs)
 
