@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from colonnade.mpc import PRIMES, Committee, Hand, ResidueSystem, Shares
+from colonnade.mpc.common import CommonKeys
+from colonnade.mpc.fixed.binary import BitHand
 
 
 def make(size: int, threshold: int, primes: Sequence[int] = PRIMES[:2], *, active: bool = False) -> Committee:
@@ -34,5 +36,24 @@ def play(in_threads: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, A
             return lambda links: given[name]((hands or {}).get(name, Hand)(name, committee, links))
 
         return in_threads({name: bind(name) for name in given})
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def seats(play: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+    """Run one program at every seat, with its hand for bits; it may look at ``hand.links``."""
+
+    def run(size: int, threshold: int, program: Callable[[BitHand], Any]) -> dict[str, Any]:
+        def seat(hand: Hand) -> Any:
+            bits = BitHand(
+                hand.name, hand.committee, hand.links, CommonKeys.agree(hand.name, hand.committee, hand.links)
+            )
+            for link in hand.links.values():
+                link.sent.clear()
+            bits.links = hand.links
+            return program(bits)
+
+        return play(make(size, threshold, PRIMES[:1]), seat)
 
     return run

@@ -86,42 +86,6 @@ def test_the_budget_is_marked_once_whether_shares_or_told_numbers_leave_first(fi
     assert {"scores", "share"} <= set(kinds)
 
 
-def test_nothing_is_told_that_was_not_planned_or_is_told_too_often():
-    me, log = role()
-    with raises(PrivacyError, "PR138"):
-        me.tell(("b",), "scores", NUMBERS, event=replace(SCORES, l1=2))
-    assert log == []
-    for _ in range(2):
-        me.tell(("b",), "scores", NUMBERS, event=SCORES)
-    with raises(PrivacyError, "PR138"):
-        me.tell(("b",), "scores", NUMBERS, event=SCORES)
-    assert len(log) == 3
-
-
-@pytest.mark.parametrize("repeated", [False, True])
-def test_nothing_is_told_beyond_its_audience_or_for_another_party(repeated):
-    def wrapped(event):
-        return Repeated(event, 3) if repeated else event
-
-    foreign = replace(SCORES, about=("b",), audience=("a", "c"))
-    public = replace(SCORES, audience=())
-    me, log = role(planned={wrapped(event): 1 for event in (SCORES, foreign, public)})
-    with raises(PrivacyError, "PR136", "coordinator"):
-        me.tell(("b", COORDINATOR), "scores", NUMBERS, event=wrapped(SCORES))
-    with raises(PrivacyError, "PR137", "b"):
-        me.tell(("c",), "scores", NUMBERS, event=wrapped(foreign))
-    assert log == []
-    me.tell(("b", "c", COORDINATOR), "weights", NUMBERS, event=wrapped(public))
-    assert [peer for peer, _, _ in log] == ["a", "b", "c", COORDINATOR]
-
-
-def test_only_whole_numbers_are_told():
-    me, log = role()
-    with raises(ValueError, "VA146", "float64"):
-        me.tell(("b",), "scores", NUMBERS / 2, event=SCORES)
-    assert log == []
-
-
 class Said:
     """A channel to a seat that tells a digest, or that is lost, as the coordinator says."""
 
@@ -253,29 +217,6 @@ def went(turns, every, last=None):
     return taken, reported
 
 
-def test_rounds_are_reported_when_they_are_over():
-    assert went("abc", 1) == (["a", "b", "c"], [("search", 1, 3), ("search", 2, 3), ("search", 3, 3)])
-
-
-def test_some_rounds_are_reported_together_and_the_last_always():
-    assert went(range(5), 2)[1] == [("search", 2, 5), ("search", 4, 5), ("search", 5, 5)]
-
-
-def test_the_round_that_ends_them_is_reported_and_none_follows():
-    assert went(range(9), 4, last=1) == ([0, 1], [("search", 2, 9)])
-
-
-def test_numbers_that_get_no_smaller_for_some_epochs_end_the_rounds():
-    stop = EarlyStop(patience=2, steps=2)
-    sizes = [3, 3, 2, 2, 2, 2, 5, 0]  # the energies of the epochs are 18, 8, 8 and 25
-    assert [stop.after(np.array([float(size)])) for size in sizes] == [False] * 7 + [True]
-
-
-def test_without_patience_nothing_ends_early():
-    stop = EarlyStop(patience=None, steps=1)
-    assert not any(stop.after(np.ones(1)) for _ in range(20))
-
-
 def test_noise_that_was_drawn_ahead_is_for_one_message_only():
     ahead = NextNoise("bank", 9, lambda name, variance, count: np.full(count, variance))
     ahead.prepare(3)
@@ -285,3 +226,41 @@ def test_noise_that_was_drawn_ahead_is_for_one_message_only():
     assert ahead("bank", 9, 3).tolist() == [9, 9, 9]
     with raises(ProtocolError, "MS041"):
         ahead("bank", 9, 3)
+
+
+FOREIGN, PUBLIC_SCORES = replace(SCORES, about=("b",), audience=("a", "c")), replace(SCORES, audience=())
+
+
+@pytest.mark.parametrize("repeated", [False, True])
+def test_nothing_is_told_beyond_its_audience_for_another_party_unplanned_too_often_or_in_fractions(repeated):
+    def wrapped(event):
+        return Repeated(event, 3) if repeated else event
+
+    me, log = role(planned={wrapped(event): 1 for event in (SCORES, FOREIGN, PUBLIC_SCORES)})
+    for to, values, event, refusal in (
+        (("b", COORDINATOR), NUMBERS, SCORES, (PrivacyError, "PR136", "coordinator")),
+        (("c",), NUMBERS, FOREIGN, (PrivacyError, "PR137", "b")),
+        (("b",), NUMBERS, replace(SCORES, l1=2), (PrivacyError, "PR138")),
+        (("b",), NUMBERS / 2, SCORES, (ValueError, "VA146", "float64")),
+    ):
+        with raises(*refusal):
+            me.tell(to, "scores", values, event=wrapped(event))
+    assert log == []
+    me.tell(("b", "c", COORDINATOR), "weights", NUMBERS, event=wrapped(PUBLIC_SCORES))
+    assert [peer for peer, _, _ in log] == ["a", "b", "c", COORDINATOR]
+    with raises(PrivacyError, "PR138"):
+        me.tell(("b",), "weights", NUMBERS, event=wrapped(PUBLIC_SCORES))
+    assert len(log) == 4
+
+
+def test_rounds_are_reported_when_they_are_over_some_together_and_the_last_always():
+    assert went("abc", 1) == (["a", "b", "c"], [("search", 1, 3), ("search", 2, 3), ("search", 3, 3)])
+    assert went(range(5), 2)[1] == [("search", 2, 5), ("search", 4, 5), ("search", 5, 5)]
+    assert went(range(9), 4, last=1) == ([0, 1], [("search", 2, 9)]), "none follows the round that ends them"
+
+
+def test_numbers_that_get_no_smaller_for_some_epochs_end_the_rounds_but_nothing_does_without_patience():
+    stop, never = EarlyStop(patience=2, steps=2), EarlyStop(patience=None, steps=1)
+    sizes = [3, 3, 2, 2, 2, 2, 5, 0]  # the energies of the epochs are 18, 8, 8 and 25
+    assert [stop.after(np.array([float(size)])) for size in sizes] == [False] * 7 + [True]
+    assert not any(never.after(np.ones(1)) for _ in range(20))
