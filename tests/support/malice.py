@@ -460,9 +460,11 @@ def mutations(
     scene: Scene, alike: Callable[[str, Mapping[str, Any]], Any] = by_kind
 ) -> Iterator[tuple[str, int, str, Change]]:
     """Whose message, its number and kind, and what becomes of it: all that there are, and one of messages alike."""
-    for name in scene.programs:
+    sent: dict[str, list[Sent]] = {name: [] for name in scene.programs}
+    kit.outcomes(scene.task, scene.programs, wrap=lambda name, _, link: _Replacing(link, count(), -1, None, sent[name]))
+    for name, messages in sent.items():
         seen = set()
-        for at, (kind, fields) in enumerate(run(scene, name).sent):
+        for at, (kind, fields) in enumerate(messages):
             if (form := alike(kind, fields)) not in seen:
                 seen.add(form)
                 yield from ((name, at, kind, change) for change in changes(kind, fields))
