@@ -136,17 +136,6 @@ def test_what_cannot_be_counted_says_why(draft):
         assert "{study}" in draft.why_no_rows
 
 
-def test_an_error_finer_than_the_integers_is_refused():
-    with raises(StudyError, "ST505"):
-        MOMENTS.adjustable(1).with_error(1e-9)
-
-
-def test_the_rows_of_messages_stand_in_the_study():
-    assert exchange_task().adjustable(40).number_of_rows == 40
-    with raises(StudyError, "ST493"):
-        exchange_task().adjustable(41)
-
-
 @pytest.mark.parametrize("law", LAWS)
 def test_tables_of_noise_are_made_ahead(law):
     task = moments_task(law=law)
@@ -226,18 +215,6 @@ def test_seats_that_check_keep_a_window_of_rows_and_wait_more_often():
     assert plain.waits < checked.waits < proven.waits
 
 
-def test_bytes_and_rounds_add_up():
-    assert seconds_on_wire(0, 0) == 0
-    assert seconds_on_wire(10**6, 7) == pytest.approx(seconds_on_wire(10**6, 0) + seconds_on_wire(0, 7))
-    assert seconds_on_wire(2 * 10**6, 0) == pytest.approx(2 * seconds_on_wire(10**6, 0))
-
-
-def test_measured_paces_are_small_positive_times():
-    assert 0 < seconds_per_draw() < 1e-3
-    for primes in (1, 3):
-        assert 0 < seconds_per_cell(ResidueSystem(PRIMES[:primes])) < 1e-4
-
-
 @pytest.mark.parametrize(("numbers", "square"), [(1, 1), (3, 7), (10, 4), (1000, 10**12)])
 def test_a_told_event_has_the_sensitivity_and_noise_it_is_given(numbers: int, square: int) -> None:
     event = told_event("scores of bank", "bank", numbers, square, 17, "exchange-sensitivity", ("shop",))
@@ -274,3 +251,19 @@ def test_proofs_of_bounds_are_charged_once_for_a_study(name: str, inputs: str) -
     assert task.shown_by_proofs == Fraction(len(task.owners), 2**38)
     assert _lost_in_all(task) == pytest.approx(len(task.owners) / 2**38, rel=1e-12)
     assert Fraction(_lost_in_all(task)) >= task.shown_by_proofs * (1 - Fraction(1, 2**50))
+
+
+def test_bytes_and_rounds_add_up_and_measured_paces_are_small_positive_times():
+    assert seconds_on_wire(0, 0) == 0
+    assert seconds_on_wire(10**6, 7) == pytest.approx(seconds_on_wire(10**6, 0) + seconds_on_wire(0, 7))
+    assert seconds_on_wire(2 * 10**6, 0) == pytest.approx(2 * seconds_on_wire(10**6, 0))
+    assert 0 < seconds_per_draw() < 1e-3
+    assert all(0 < seconds_per_cell(ResidueSystem(PRIMES[:primes])) < 1e-4 for primes in (1, 3))
+
+
+def test_an_error_finer_than_the_integers_and_other_rows_of_messages_are_refused():
+    with raises(StudyError, "ST505"):
+        MOMENTS.adjustable(1).with_error(1e-9)
+    assert exchange_task().adjustable(40).number_of_rows == 40
+    with raises(StudyError, "ST493"):
+        exchange_task().adjustable(41)

@@ -30,19 +30,9 @@ UNLIKELY = 1e-9  # about a hundred tests of chance, each of which fails so seldo
 
 
 def deal(size, threshold, words):
-    """The shares of all seats in public words, by a dealer who draws every coefficient."""
-    field, stream = field_for(size), Stream.fresh()
-    secret = np.zeros((field.m, *words.shape), dtype=np.uint64)
-    secret[0] = words
-    coefficients = [stream.uint64(secret.shape) for _ in range(threshold)]
-    shares = {}
-    for number in range(size):
-        share, power = secret, 1
-        for coefficient in coefficients:
-            power = field.times(power, number + 1)
-            share = share ^ field.scale(coefficient, power)
-        shares[f"n{number}"] = BitShares(share, threshold, words.shape[1] * 64)
-    return shares
+    """The same by a dealer who draws those shares."""
+    stream, shape = Stream.fresh(), (field_for(size).m, *words.shape)
+    return deal_with(size, words, {f"n{i}": stream.uint64(shape) for i in range(threshold)})
 
 
 def elements(planes):
@@ -255,22 +245,21 @@ def alike(first, second):
 
 
 def deal_with(size, words, given):
-    """The shares of all seats, for a polynomial with these shares at so many seats as the threshold."""
+    """The shares of all seats in public words, for a polynomial with these shares at as many seats as the threshold."""
     field = field_for(size)
-    values = [np.zeros((field.m, *words.shape), dtype=np.uint64) for _ in (None, *given)]
-    values[0][0] = words
-    for value, share in zip(values[1:], given.values(), strict=True):
-        value[[power for power in range(field.m) if share >> power & 1]] = 2**64 - 1
-    points = (0, *(int(seat[1:]) + 1 for seat in given))
+    secret = np.zeros((field.m, *words.shape), dtype=np.uint64)
+    secret[0] = words
+    known, points = [secret, *given.values()], (0, *(int(seat[1:]) + 1 for seat in given))
     return {
-        f"n{i}": BitShares(field.combine(values, field.weights(points, i + 1)), len(given), words.shape[1] * 64)
+        f"n{i}": BitShares(field.combine(known, field.weights(points, i + 1)), len(given), words.shape[1] * 64)
         for i in range(size)
-        if f"n{i}" not in given
-    } | {seat: BitShares(value, len(given), words.shape[1] * 64) for seat, value in zip(given, values[1:], strict=True)}
+    }
 
 
-def constant(bit):
-    return np.full((8, 128), -bit % 2**64, dtype=np.uint64)
+def constant(bit, size=None):
+    """Words of a bit or, with a number of seats, shares that are all this element of the field."""
+    words = np.full((8, 128), -(bit & 1) % 2**64, dtype=np.uint64)
+    return words if size is None else np.stack([constant(bit >> power) for power in range(field_for(size).m)])
 
 
 def transcript(seats, size, threshold, a, b):
@@ -309,8 +298,8 @@ def test_what_a_coalition_sees_of_a_product_does_not_depend_on_its_factors(seats
     Both products are 0, so the same is opened, and that fixes with the coalition's shares all others.
     """
     coalitions = list(combinations([f"n{i}" for i in range(size)], threshold))
-    for coalition in coalitions[:: -(-len(coalitions) // 5)]:
-        given = {seat: number + 1 for number, seat in enumerate(coalition)}
+    for coalition in coalitions[:: -(-len(coalitions) // 4)]:
+        given = {seat: constant(number + 1, size) for number, seat in enumerate(coalition)}
         zero, one = (
             transcript(seats, size, threshold, *(deal_with(size, constant(bit), given) for bit in (0, other)))
             for other in (0, 1)
