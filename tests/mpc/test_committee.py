@@ -1,3 +1,5 @@
+"""Committees: what is dealt, computed, lowered and opened, with randomness in common, and what few seats see of it."""
+
 from __future__ import annotations
 
 from itertools import combinations
@@ -8,61 +10,56 @@ from hypothesis import given, settings, strategies as st
 from scipy import stats
 
 from colonnade.errors import PeerLost, ProtocolError, ShareError
-from colonnade.mpc import PRIMES, Committee, Hand, ResidueSystem, Shares
-from colonnade.mpc.shamir import complete, interpolate
+from colonnade.mpc import PRIMES, Hand, ResidueSystem, Shares
+from colonnade.mpc.common import CommonKeys, groups
+from colonnade.mpc.residues import FEW, centred
+from colonnade.mpc.shamir import combine, complete, interpolate
 from colonnade.randomness import Stream, new_key
 from tests.support.errors import raises
 
-from .conftest import make
+from .conftest import dealt, make, opened
 
+SIZES = [(3, 1), (4, 1), (5, 1), (5, 2), (7, 3)]
+sized = pytest.mark.parametrize(("size", "threshold"), SIZES)
 shapes = st.tuples(st.integers(3, 7), st.integers(1, 3)).filter(lambda s: 2 * s[1] < s[0])
 
 
 @settings(max_examples=25, deadline=None)
 @given(shapes, st.integers(1, 60), st.integers(1, 4), st.integers(1, 4), st.integers(0, 2**31))
 def test_an_opened_product_of_shares_is_the_plain_product(play, shape, rows, a, b, seed):
-    size, threshold = shape
-    committee = make(size, threshold)
     rng = np.random.default_rng(seed)
     left, right = rng.integers(-5000, 5000, (rows, a)), rng.integers(-5000, 5000, (rows, b))
 
     def seat(hand):
-        x = hand.deal(left) if hand.name == "n0" else hand.receive("n0", left.shape)
-        y = hand.deal(right) if hand.name == "n1" else hand.receive("n1", right.shape)
-        product = hand.inner(x, y)
-        total = hand.add([product, hand.zero(product.shape, product.degree)])
-        hand.send_opening(total, committee.seats)
-        return hand.receive_opening(total.shape, degree=total.degree, bound=2**40, own=total)
+        product = hand.inner(dealt(hand, "n0", left), dealt(hand, "n1", right))
+        return opened(hand, hand.add([product, hand.zero(product.shape, product.degree)]))
 
-    for opened in play(committee, dict.fromkeys(committee.seats, seat)).values():
-        assert np.array_equal(opened, left.T @ right)
+    assert all(np.array_equal(found, left.T @ right) for found in play(make(*shape), seat).values())
 
 
 def test_a_sum_has_the_shape_of_its_first_term_and_leaves_all_terms_alone():
-    hand = Hand("owner", make(3, 1), {})
-    values = [np.full((2, 3), float(value)) for value in (1, PRIMES[1] // 2, 5)]
+    hand, terms = Hand("owner", make(3, 1), {}), (1, PRIMES[1] // 2, 5)
+    values = [np.full((2, 3), float(value)) for value in terms]
     for count in (1, 2, 3):
         total = hand.add([Shares(one, degree) for degree, one in enumerate(values[:count])])
         assert total.degree == count - 1
-        due = [float((sum((1, PRIMES[1] // 2, 5)[:count]) + p // 2) % p - p // 2) for p in PRIMES[:2]]
-        assert total.values.tolist() == [[one] * 3 for one in due]
+        assert total.values.tolist() == [[float(centred(sum(terms[:count]), p))] * 3 for p in PRIMES[:2]]
         total.values[...] = 0.0
-    assert [one[0, 0] for one in values] == [1, PRIMES[1] // 2, 5]
-    for terms in ((values[0][:, :1], values[1]), (values[0][:, 0], values[1]), (values[0], values[1][None])):
+    assert [one[0, 0] for one in values] == [*terms]
+    for some in ((values[0][:, :1], values[1]), (values[0][:, 0], values[1]), (values[0], values[1][None])):
         with pytest.raises(ValueError, match="broadcast"):
-            hand.add([Shares(one, 1) for one in terms])
+            hand.add([Shares(one, 1) for one in some])
 
 
-def test_a_dealer_without_a_seat_reaches_the_committee(play):
-    committee = make(5, 2)
-    secret = np.arange(-6, 6).reshape(3, 4)
+def test_a_dealer_without_a_seat_reaches_the_committee_by_a_seed_in_place_of_threshold_shares(play):
+    committee, secret = make(5, 2), np.arange(-6, 6).reshape(3, 4)
 
     def seat(hand):
-        share = hand.receive("owner", secret.shape)
-        hand.send_opening(share, ["owner"])
+        hand.send_opening(hand.receive("owner", secret.shape), ["owner"])
 
     def owner(hand):
         assert hand.deal(secret) is None
+        assert [len(link.sent[0].get("seed", b"")) for link in hand.links.values()] == [32, 32, 0, 0, 0]
         return hand.receive_opening(secret.shape, degree=2, bound=100)
 
     programs = dict.fromkeys(committee.seats, seat) | {"owner": owner}
@@ -72,88 +69,85 @@ def test_a_dealer_without_a_seat_reaches_the_committee(play):
 @pytest.mark.parametrize(("size", "threshold"), [(3, 1), (5, 2)])
 def test_shares_modulo_many_primes_are_shares_modulo_the_first_ones(play, size, threshold):
     """One hand for both arithmetics: products of wide shares, cut to fewer primes, are multiplied and opened there."""
-    committee, wide = make(size, threshold), ResidueSystem(PRIMES[:5])
     left, right = np.arange(-6, 6), np.arange(12)[::-1] * 3
 
     def seat(hand):
-        many = hand.over(wide)
-        x = many.deal(left) if hand.name == "n0" else many.receive("n0", left.shape)
-        y = hand.deal(right) if hand.name == "n1" else hand.receive("n1", right.shape)
+        many = hand.over(ResidueSystem(PRIMES[:5]))
+        x, y = dealt(many, "n0", left), dealt(hand, "n1", right)
         square = many.lower(many.multiply(x, x))
         product = hand.multiply(Shares(square.values[:2], square.degree), y)
-        total = hand.add([product, hand.zero(product.shape, product.degree)])
-        hand.send_opening(total, committee.seats)
-        return hand.receive_opening(total.shape, degree=total.degree, bound=2**40, own=total)
+        return opened(hand, hand.add([product, hand.zero(product.shape, product.degree)]))
 
-    for opened in play(committee, dict.fromkeys(committee.seats, seat)).values():
-        assert np.array_equal(opened, left**2 * right)
+    assert all(np.array_equal(found, left**2 * right) for found in play(make(size, threshold), seat).values())
 
 
-def test_a_hand_over_other_primes_announces_itself_once_and_shares_what_it_lost():
+def test_the_first_share_is_announced_once_before_it_is_sent_also_by_a_hand_over_other_primes():
+    class Link:
+        def send(self, kind, **fields):
+            said.append(kind)
+
     said = []
-    hand = Hand("n0", make(3, 1), {}, lambda: said.append("announced"))
+    hand = Hand("n0", make(3, 1), {"n1": Link(), "n2": Link()}, lambda: said.append("announced"))
     other = hand.over(ResidueSystem(PRIMES[:4]))
     other.announce()
     hand.announce()
+    hand._common = fresh(make(3, 1))["n0"]
+    hand.deal(np.arange(3))
     other.lost.append("n2")
-    assert said == ["announced"]
+    assert said == ["announced", "share"]
     assert hand.lost == ["n2"]
 
 
 @pytest.mark.parametrize(("size", "threshold"), [(3, 1), (4, 1), (5, 2), (7, 3)])
 def test_any_threshold_shares_are_uniform_whatever_the_secret(size, threshold):
-    """Over a small prime the joint distribution of the shares can be tested cell by cell."""
+    """Over a small prime the joint distribution of the shares can be tested cell by cell; one more share shows it."""
     prime, draws = 11, 3000
-    system = ResidueSystem((prime,))
-    nodes = range(1, size + 1)
+    system, nodes = ResidueSystem((prime,)), range(1, size + 1)
+
+    def pvalue(group):
+        cells = np.zeros(draws, dtype=int)
+        for node in group:
+            cells = cells * prime + shares[node][0].astype(int) + prime // 2
+        return stats.chisquare(np.bincount(cells, minlength=prime ** len(group))).pvalue
+
     for secret in (0.0, 4.0):
-        values = np.full((1, draws), secret)
         seeds = {node: new_key() for node in list(nodes)[1 : threshold + 1]}
         streams = {node: Stream(seed) for node, seed in seeds.items()}
-        shares = complete(system, values, streams, [node for node in nodes if node not in seeds])
+        others = [node for node in nodes if node not in seeds]
+        shares = complete(system, np.full((1, draws), secret), streams, others)
         shares |= {node: system.uniform((draws,), Stream(seed)) for node, seed in seeds.items()}
         for group in list(combinations(nodes, min(threshold, 2)))[:8]:
-            cells = np.zeros(draws, dtype=int)
-            for node in group:
-                cells = cells * prime + shares[node][0].astype(int) + prime // 2
-            counts = np.bincount(cells, minlength=prime ** len(group))
-            assert stats.chisquare(counts).pvalue > 1e-5, (secret, group)
-        opened = interpolate(system, shares, threshold)
-        assert np.all(opened == secret)
+            assert pvalue(group) > 1e-5, (secret, group)
+        assert np.all(interpolate(system, shares, threshold) == secret)
+        assert threshold > 1 or pvalue((1, 3)) < 1e-12
 
 
-def test_one_share_too_many_is_not_uniform():
-    """The same test must see the difference as soon as threshold + 1 shares are pooled."""
-    system, draws = ResidueSystem((11,)), 3000
-    shares = complete(system, np.zeros((1, draws)), {2: Stream.fresh()}, [1, 3])
-    cells = (shares[1][0] + 5) * 11 + shares[3][0] + 5
-    assert stats.chisquare(np.bincount(cells.astype(int), minlength=121)).pvalue < 1e-12
-
-
-def test_a_sharing_of_zero_hides_the_product_polynomial(play):
-    """Opened shares of one product, re-randomised, tell nothing but the product: share by share uniform."""
-    committee = make(3, 1, (11,))
-    left, right = np.full((1, 2000), 3), np.full((1, 1), 2)
+@pytest.mark.parametrize("secret", [0, 3])
+def test_what_is_opened_of_a_product_and_what_lowering_sends_is_uniform(play, secret):
+    """Shares of one product under a sharing of zero tell nothing but the product; a lowered one is dealt anew."""
+    draws = 4000
 
     def seat(hand):
-        x = hand.deal(left) if hand.name == "n0" else hand.receive("n0", left.shape)
-        y = hand.deal(right) if hand.name == "n1" else hand.receive("n1", right.shape)
-        product = hand.inner(x, y)
-        return hand.add([product, hand.zero(product.shape, product.degree)]).values
+        product = hand.multiply(dealt(hand, "n0", np.full(draws, secret)), dealt(hand, "n1", np.ones(draws)))
+        hidden = hand.add([product, hand.zero(product.shape, product.degree)])
+        return hidden.values[0].astype(int) + 5, hand.lower(product).values[0].astype(int) + 5
 
-    shares = play(committee, dict.fromkeys(committee.seats, seat))
-    pair = (shares["n0"].ravel() + 5) * 11 + shares["n1"].ravel() + 5
-    assert stats.chisquare(np.bincount(pair.astype(int), minlength=121)).pvalue > 1e-5
+    shares = play(make(3, 1, (11,)), seat)
+    pair = shares["n0"][0] * 11 + shares["n1"][0]
+    assert stats.chisquare(np.bincount(pair, minlength=121)).pvalue > 1e-5
+    for _, lowered in shares.values():
+        assert stats.chisquare(np.bincount(lowered, minlength=11)).pvalue > 1e-5
 
 
-def test_a_corrupted_spare_share_stops_the_opening():
+def test_corrupted_spare_shares_and_too_few_of_them_open_nothing():
     system = ResidueSystem(PRIMES[:2])
     secret = system.split(np.arange(10))
-    shares = complete(system, secret, {2: Stream.fresh()}, [1, 3, 4])
-    del shares[4]
+    shares = complete(system, secret, {2: Stream.fresh()}, [1, 3])
     shares[4] = complete(system, secret, {2: Stream.fresh()}, [4])[4]
     with raises(ShareError, "SH008"):
         interpolate(system, shares, 1)
+    with raises(ShareError, "SH007", "2"):
+        interpolate(system, {1: shares[1], 3: shares[3]}, 2)
 
 
 class Gone:
@@ -173,29 +167,100 @@ class Gone:
 
 def open_without(play, lost, spare=lambda seat: seat, degrees=(2, 2)):
     """Five seats of which some go after they have dealt: what the first of the others opens, one after the other."""
-    committee = make(5, 1)
     secret = np.arange(-6, 6)
 
     def seat(hand):
-        share = hand.deal(secret) if hand.name == "n4" else hand.receive("n4", secret.shape)
+        share = dealt(hand, "n4", secret)
         square = hand.multiply(share, share)
         masks = [hand.zero(secret.shape, degree) for degree in degrees]
         if hand.name in lost:
             return None
         hand.links = hand.links | {name: Gone(spare(name)) for name in lost}
-        opened = []
-        for mask in masks:
-            total = hand.add([square, mask])
-            hand.send_opening(total, committee.seats)
-            opened.append(hand.receive_opening(secret.shape, degree=total.degree, bound=100, own=total))
+        found = [opened(hand, hand.add([square, mask]), 100) for mask in masks]
         low = hand.system.low_word(hand.open_among_seats(hand.add([square, masks[0]])))
-        return [*opened, low.view(np.int64)], hand.lost
+        assert all(np.array_equal(values, secret**2) for values in (*found, low.view(np.int64)))
+        return hand.lost
 
-    for name, ended in play(committee, dict.fromkeys(committee.seats, seat)).items():
-        if name not in lost:
-            opened, missed = ended
-            assert all(np.array_equal(values, secret**2) for values in opened)
-            assert missed == list(lost)
+    for name, missed in play(make(5, 1), seat).items():
+        assert name in lost or missed == list(lost)
+
+
+@pytest.mark.parametrize(
+    ("lost", "said_of", "degrees", "said"),
+    [
+        (("n0", "n1", "n2"), "itself", (2, 2), "n0, n1, n2 are lost: 2 of 5 seats are left, and this opening takes 3"),
+        (("n2",), "itself", (2, 4), "n2 is lost: 4 of 5 seats are left"),  # who was spare may be needed later
+        (("n3",), None, (2, 2), "it has not been heard of"),
+        (("n3",), "n1", (2, 2), "it has not been heard of"),
+    ],
+    ids=["too few", "needed later", "the end", "the end, said of another"],
+)
+def test_openings_say_who_is_lost_where_they_cannot_go_on(play, lost, said_of, degrees, said):
+    """At the end of a study somebody else was lost whom everybody needs; then every link raises the same."""
+    with pytest.raises(PeerLost, match=f"^{said}"):
+        open_without(play, lost, lambda seat: seat if said_of == "itself" else said_of, degrees)
+
+
+def test_committees_that_hide_nothing_or_cannot_multiply_are_refused_and_without_seats_nobody_deals():
+    for size, threshold in [(2, 0), (3, 0), (4, 2), (8, 3), (0, 1)]:
+        with raises(ValueError, "VA080|VA081"):
+            make(size, threshold)
+    hand = Hand("n0", make(0, 0), {}, before_sharing=lambda: pytest.fail("something is announced"))
+    assert not hand.seated
+    with raises(ValueError, "VA097"):
+        hand.deal(np.arange(3))
+
+
+def test_scaling_by_a_public_integer_and_a_degree_that_no_committee_opens():
+    committee = make(3, 1)
+    hand = Hand("n0", committee, {}, common=fresh(committee)["n0"])
+    shares = Shares(committee.system.split(np.array([1, -2, 3])).copy(), 1)
+    assert committee.system.join(hand.scale(shares, -7).values, 100).tolist() == [-7, 14, -21]
+    with raises(ValueError, "VA099"):
+        hand.lower(Shares(np.zeros((2, 4)), 3))
+
+
+# --- randomness in common
+
+
+@pytest.mark.parametrize(
+    ("size", "threshold", "shape"),
+    [*((*size, shape) for size in SIZES for shape in [(1,), (4, 10)]), (3, 1, (FEW // 2,)), (3, 1, (FEW // 2 + 1,))],
+)
+@pytest.mark.parametrize("seen", [None, b"seen"])
+def test_sharings_of_zero_lie_on_one_polynomial_of_their_degree(size, threshold, shape, seen):
+    committee = make(size, threshold)
+    seats = fresh(committee)
+    for degree in range(threshold + 1, 2 * threshold + 1):
+        first, second = (
+            {committee.point(seat): common.zero(shape, degree, seen) for seat, common in seats.items()}
+            for _ in range(2)
+        )
+        assert not interpolate(committee.system, first, degree).any()
+        points = sorted(first)[:degree]
+        lower = combine(committee.system, [first[point] for point in points], points, 0)
+        assert lower.shape == (2, *shape)
+        assert lower.any(), "the degree is no lower"
+        assert not np.array_equal(first[1], second[1])
+    with raises(ValueError, "VA082"):
+        seats["n0"].zero(shape, threshold)
+
+
+@sized
+def test_sums_of_what_groups_draw_and_masks_of_a_seat_that_saw_something_else_are_no_sharing_of_zero(size, threshold):
+    committee = make(size, threshold)
+    seats = fresh(committee)
+    uniform = {
+        committee.point(seat): common.share_of_sum(common.system.uniform((40,), stream) for _, stream in common.streams)
+        for seat, common in seats.items()
+    }
+    assert len(np.unique(interpolate(committee.system, uniform, threshold))) > 70
+    zero = {
+        committee.point(seat): common.zero((40,), 2 * threshold, b"other" if seat == "n0" else b"seen")
+        for seat, common in seats.items()
+    }
+    points = sorted(zero)[: 2 * threshold + 1]
+    assert len(np.unique(combine(committee.system, [zero[point] for point in points], points, 0))) > 70
 
 
 @pytest.mark.parametrize("lost", [("n0",), ("n4",), ("n1", "n3")])
@@ -203,59 +268,16 @@ def test_openings_go_on_without_spare_seats(play, lost):
     open_without(play, lost)
 
 
-def test_openings_say_who_is_lost_where_too_few_are_left(play):
-    with raises(PeerLost, "PE003", "n0", "2", "5", "3"):
-        open_without(play, ("n0", "n1", "n2"))
-
-
-def test_who_was_spare_may_be_needed_later(play):
-    with raises(PeerLost, "PE003", "n2", "4", "5"):
-        open_without(play, ("n2",), degrees=(2, 4))
-
-
-@pytest.mark.parametrize("said_of", [None, "n1"])
-def test_the_end_of_the_study_is_not_taken_for_the_loss_of_a_seat(play, said_of):
-    """Somebody else was lost whom everybody needs; then every link raises the same."""
-    with pytest.raises(PeerLost, match=r"^it has not been heard of"):
-        open_without(play, ("n3",), spare=lambda seat: said_of)
-
-
-def test_too_few_shares_open_nothing():
-    system = ResidueSystem(PRIMES[:1])
-    with raises(ShareError, "SH007", "2"):
-        interpolate(system, {1: np.zeros((1, 2)), 2: np.zeros((1, 2))}, 2)
-
-
-def test_a_seed_travels_in_place_of_threshold_shares(play):
-    committee = make(5, 2)
-    secret = np.arange(1000)
-
-    def owner(hand):
-        hand.deal(secret)
-        return [len(link.sent[0].get("seed", b"")) for link in hand.links.values()]
-
-    programs = dict.fromkeys(committee.seats, lambda hand: hand.receive("owner", secret.shape)) | {"owner": owner}
-    assert play(committee, programs)["owner"] == [32, 32, 0, 0, 0]
-
-
 def test_what_a_seat_deals_is_not_sent_to_those_who_can_draw_it(play):
-    committee = make(5, 2)
-    secret = np.arange(1000)
+    committee, secret = make(5, 2), np.arange(1000)
 
     def seat(hand):
-        if hand.name != "n0":
-            return hand.receive("n0", secret.shape)
-        mine = hand.deal(secret)
-        assert [[field for fields in link.sent for field in fields] for link in hand.links.values()] == [
-            ["keys"],
-            ["keys"],
-            ["keys", "words"],
-            ["keys", "words"],
-        ]
+        mine = dealt(hand, "n0", secret)
+        sent = [[field for fields in link.sent for field in fields] for link in hand.links.values()]
+        assert hand.name != "n0" or sent == [["keys"], ["keys"], ["keys", "words"], ["keys", "words"]]
         return mine
 
-    found = play(committee, dict.fromkeys(committee.seats, seat))
-    shares = {committee.point(name): share.values for name, share in found.items()}
+    shares = {committee.point(name): share.values for name, share in play(committee, seat).items()}
     assert np.array_equal(committee.system.join(interpolate(committee.system, shares, 2), 1000), secret)
 
 
@@ -295,92 +317,121 @@ def test_who_tells_an_opened_value_beyond_the_bound_is_named(play, bound):
         play(make(3, 1, PRIMES[:4]), {"n0": seat, "n1": seat})
 
 
-@pytest.mark.parametrize(("size", "threshold"), [(2, 0), (3, 0), (4, 2), (8, 3)])
-def test_committees_that_hide_nothing_or_cannot_multiply_are_refused(size, threshold):
-    with raises(ValueError, "VA080|VA081"):
-        make(size, threshold)
-
-
-def test_without_seats_nobody_deals_and_nothing_is_announced():
-    announced = []
-    committee = Committee((), 0, ResidueSystem(PRIMES[:1]))
-    hand = Hand("n0", committee, {}, before_sharing=lambda: announced.append(1))
-    assert not hand.seated
-    with raises(ValueError, "VA097"):
-        hand.deal(np.arange(3))
-    assert announced == []
-    with raises(ValueError, "VA080"):
-        Committee((), 1, committee.system)
-
-
-def test_scaling_by_a_public_integer():
-    committee = make(3, 1)
-    hand = Hand("n0", committee, {})
-    shares = Shares(committee.system.split(np.array([1, -2, 3])).copy(), 1)
-    assert committee.system.join(hand.scale(shares, -7).values, 100).tolist() == [-7, 14, -21]
-
-
-def test_the_first_share_is_announced_once(in_threads):
-    committee = make(3, 1)
-    announced = []
-
-    def dealer(links):
-        hand = Hand(
-            "n0", committee, links, before_sharing=lambda: announced.append([len(link.sent) for link in links.values()])
-        )
-        hand.deal(np.arange(3))
-        hand.deal(np.arange(3))
-
-    in_threads({"n0": dealer, "n1": lambda links: None, "n2": lambda links: None})
-    assert announced == [[0, 0]]  # once, and before anything was sent
-
-
 @settings(max_examples=15, deadline=None)
 @given(shapes, st.integers(0, 2**31), st.integers(-(2**70), 2**70))
 def test_lowering_the_degree_lets_products_go_on(play, shape, seed, factor):
-    size, threshold = shape
-    committee = make(size, threshold, PRIMES[:8])
-    rng = np.random.default_rng(seed)
-    values = [rng.integers(-1000, 1000, 7) for _ in range(3)]
+    values = np.random.default_rng(seed).integers(-1000, 1000, (3, 7))
 
     def seat(hand):
-        parts = [
-            hand.deal(value) if hand.name == f"n{i}" else hand.receive(f"n{i}", (7,)) for i, value in enumerate(values)
-        ]
-        pair = hand.lower(hand.multiply(parts[0], parts[1]))
-        assert pair.degree == threshold
-        product = hand.shift(hand.scale(hand.multiply(pair, parts[2]), factor), -factor)
-        total = hand.add([product, hand.zero(product.shape, product.degree)])
-        hand.send_opening(total, committee.seats)
-        return hand.receive_opening(total.shape, degree=total.degree, bound=2**105, own=total)
+        first, second, third = (dealt(hand, f"n{i}", value) for i, value in enumerate(values))
+        pair = hand.lower(hand.multiply(first, second))
+        assert pair.degree == shape[1]
+        product = hand.shift(hand.scale(hand.multiply(pair, third), factor), -factor)
+        return opened(hand, hand.add([product, hand.zero(product.shape, product.degree)]), 2**105)
 
-    want = values[0].astype(object) * values[1] * values[2] * factor - factor
-    for opened in play(committee, dict.fromkeys(committee.seats, seat)).values():
-        assert (opened == want).all()
+    want = values.astype(object).prod(axis=0) * factor - factor
+    assert all((found == want).all() for found in play(make(*shape, PRIMES[:8]), seat).values())
 
 
-def test_a_degree_that_no_committee_opens_is_not_lowered(play):
+def with_keys(committee, keys):
+    """All seats' common randomness, from the keys of the groups."""
+    pairs = {frozenset(pair): Stream.fresh().bytes(32) for pair in combinations(committee.seats, 2)}
+    return {
+        seat: CommonKeys(
+            seat,
+            committee,
+            {group: key for group, key in keys.items() if seat in group},
+            {peer: pairs[frozenset((seat, peer))] for peer in committee.seats if peer != seat},
+        )
+        for seat in committee.seats
+    }
+
+
+def fresh(committee):
+    return with_keys(committee, {group: Stream.fresh().bytes(32) for group in groups(committee)})
+
+
+@pytest.mark.parametrize(
+    ("size", "threshold", "count"), [(3, 1, 1), (3, 1, 40_000), (4, 1, 40), (5, 2, 40), (7, 3, 40)]
+)
+def test_a_sharing_of_zero_is_the_same_where_it_is_added(size, threshold, count):
+    committee = make(size, threshold, PRIMES[:2])
+    keys = {group: Stream.fresh().bytes(32) for group in groups(committee)}
+    one, other = with_keys(committee, keys), with_keys(committee, keys)
+    for degree in range(threshold + 1, 2 * threshold + 1):
+        for seat in committee.seats:
+            zero, before = one[seat].zero((count,), degree), np.arange(2.0 * count).reshape(2, count)
+            target = before.copy()
+            other[seat].add_zero(target, degree)
+            assert zero.any()
+            assert np.array_equal(committee.system.reduce(target - before), zero)
+
+
+class Still:
+    """A stream of a known key: what an observer subtracts is the same for every number."""
+
+    def uint32(self, shape):
+        return np.full(shape, 3, dtype=np.uint32)
+
+
+@pytest.mark.parametrize("seen", [None, b"seen"])
+@pytest.mark.parametrize(("size", "threshold"), [(3, 1), (5, 2)])
+def test_whoever_lacks_one_key_sees_uniform_shares(monkeypatch, size, threshold, seen):
+    """All parts fixed but that of the one group without the first seats; everything else must still be uniform."""
+    prime, draws = 11, 4000
+    committee = make(size, threshold, (prime,))
+    unknown, real = committee.seats[threshold:], CommonKeys._read
+
+    def read(common, seen):
+        streams = real(common, seen)
+        held = [group for group, _ in common.streams]
+        return [stream if group == unknown else Still() for group, stream in zip(held, streams, strict=True)]
+
+    monkeypatch.setattr(CommonKeys, "_read", read)
+    seats = fresh(committee)
+    zero = {committee.point(seat): common.zero((draws,), 2 * threshold, seen) for seat, common in seats.items()}
+    assert all(len(np.unique(zero[committee.point(seat)])) == 1 for seat in committee.seats[:threshold])
+    cells = np.zeros(draws, dtype=int)
+    for seat in unknown[:threshold]:
+        cells = cells * prime + zero[committee.point(seat)][0].astype(int) + prime // 2
+    assert stats.chisquare(np.bincount(cells, minlength=prime**threshold)).pvalue > 1e-6
+
+
+def test_the_coins_of_the_seats_are_agreed_upon(play):
+    committee = make(5, 2)
+
+    def seat(hand):
+        common = hand.common
+        assert hand.common is common
+        return {group: stream.bytes(16) for group, stream in common.streams}, {
+            (hand.name, peer): (
+                common.pair_stream(hand.name, peer).bytes(16),
+                common.pair_stream(peer, hand.name).bytes(16),
+            )
+            for peer in committee.seats
+            if peer != hand.name
+        }
+
+    found = play(committee, dict.fromkeys(committee.seats, seat))
+    for group in groups(committee):
+        assert len({found[name][0][group] for name in group}) == 1
+        assert all(group not in found[name][0] for name in committee.seats if name not in group)
+    for a, b in combinations(committee.seats, 2):
+        assert found[a][1][a, b] == found[b][1][b, a][::-1]
+    assert len({bytes_ for held, _ in found.values() for bytes_ in held.values()}) == len(groups(committee))
+
+
+def test_what_is_no_key_is_refused(play):
     committee = make(3, 1)
 
+    def liar(hand):
+        for peer in ("n1", "n2"):
+            hand.links[peer].send("keys", keys=[b"short"] * 3)
+
     def seat(hand):
-        with raises(ValueError, "VA099"):
-            hand.lower(Shares(np.zeros((2, 4)), 3))
+        if hand.name == "n1":
+            hand.links["n2"].send("keys", keys=[bytes(32), bytes(32)])
+        with raises(ProtocolError, "MS049", "n0"):
+            _ = hand.common
 
-    play(committee, dict.fromkeys(committee.seats, seat))
-
-
-def test_what_lowering_sends_is_uniform_whatever_the_secret(play):
-    """A seat's view of the reduction is the share it was dealt: uniform, for any product."""
-    prime, draws = 11, 4000
-    committee = Committee(("n0", "n1", "n2"), 1, ResidueSystem((prime,)))
-    for secret in (0, 4):
-
-        def seat(hand, secret=secret):
-            dealt = np.full(draws, secret)
-            left = hand.deal(dealt) if hand.name == "n0" else hand.receive("n0", (draws,))
-            right = hand.deal(np.ones(draws)) if hand.name == "n1" else hand.receive("n1", (draws,))
-            return hand.lower(hand.multiply(left, right)).values[0]
-
-        for values in play(committee, dict.fromkeys(committee.seats, seat)).values():
-            counts = np.bincount(values.astype(int) + prime // 2, minlength=prime)
-            assert stats.chisquare(counts).pvalue > 1e-5
+    play(committee, {"n0": liar, "n1": seat, "n2": seat})

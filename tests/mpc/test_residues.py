@@ -1,3 +1,5 @@
+"""Residues: exact at the largest magnitudes, uniform where they are drawn, and packed into three bytes each."""
+
 from __future__ import annotations
 
 import flint
@@ -6,9 +8,11 @@ import pytest
 from hypothesis import given, strategies as st
 from scipy import stats
 
-from colonnade.errors import CapacityError, ShareError
-from colonnade.mpc.residues import BLOCK_ROWS, FEW, PRIMES, ResidueSystem, centred, reduce
+from colonnade.errors import CapacityError, ProtocolError, ShareError
+from colonnade.mpc.packing import SMALL, pack, packed, unpack
+from colonnade.mpc.residues import BLOCK_ROWS, CHUNK, FEW, PRIMES, ResidueSystem, centred, reduce
 from colonnade.randomness import Stream
+from colonnade.received import Message
 from tests.support.errors import raises
 
 systems = st.integers(1, 6).map(lambda k: ResidueSystem(PRIMES[:k]))
@@ -28,26 +32,6 @@ def test_split_then_join_is_the_identity(system, data):
     joined = system.join(system.split(values), bound)
     assert joined.tolist() == numbers
     assert (joined.dtype == np.int64) == (bound < 2**63)
-
-
-@given(st.lists(st.integers(-(2**62), 2**62), min_size=1, max_size=20))
-def test_int64_values_survive(numbers):
-    system = ResidueSystem.for_bound(2**62)
-    assert system.join(system.split(np.array(numbers, dtype=np.int64)), 2**62).tolist() == numbers
-
-
-@given(st.integers(-(2**51), 2**51), st.sampled_from(PRIMES))
-def test_reduction_is_canonical_below_2_to_51(number, prime):
-    value = np.array([float(number)])
-    reduce(value, prime)
-    assert int(value[0]) == centred(number, prime)
-
-
-@given(st.integers(-(2**53 - 2**22), 2**53 - 2**22), st.sampled_from(PRIMES))
-def test_two_reductions_are_canonical_up_to_2_to_53_less_p(number, prime):
-    value = np.array([[float(number)]])
-    ResidueSystem((prime,)).reduce(value, passes=2)
-    assert int(value[0, 0]) == centred(number, prime)
 
 
 @given(st.integers(1, 5000), st.integers(1, 4), st.integers(1, 4), st.integers(0, 2**31))
@@ -87,28 +71,6 @@ def test_products_of_several_pairs_are_exact_at_the_worst_magnitudes(rows, colum
     assert system.inners([]) == []
 
 
-def test_products_with_no_columns_have_none():
-    system = ResidueSystem(PRIMES[:2])
-    left, none = np.ones((2, 3000, 40)), np.ones((2, 3000, 0))
-    assert system.inner(left, none).shape == (2, 40, 0)
-    assert [found.shape for found in system.inners([(left, none), (left, left)])] == [(2, 40, 0), (2, 40, 40)]
-
-
-def test_uniform_residues_are_uniform(stream):
-    system = ResidueSystem((11, PRIMES[0]))
-    small, large = system.uniform((100_000,), stream)
-    assert stats.chisquare(np.bincount(small.astype(int) + 5, minlength=11)).pvalue > 1e-3
-    edges = np.linspace(-PRIMES[0] / 2, PRIMES[0] / 2, 65)
-    assert stats.chisquare(np.histogram(large, edges)[0]).pvalue > 1e-3
-    assert stats.chisquare(np.bincount(large.astype(int) % 16, minlength=16)).pvalue > 1e-3
-
-
-def test_equal_seeds_give_equal_residues():
-    system = ResidueSystem(PRIMES[:3])
-    draws = [system.uniform((1000, 37), Stream(bytes(32))) for _ in range(2)]
-    assert np.array_equal(*draws)
-
-
 @pytest.mark.parametrize("primes", [2, 3, 4])
 def test_a_value_that_no_honest_computation_gives_is_refused(primes):
     system = ResidueSystem(PRIMES[:primes])
@@ -117,24 +79,6 @@ def test_a_value_that_no_honest_computation_gives_is_refused(primes):
     assert system.join(system.split(fine), bound).tolist() == [bound, -bound]
     with raises(ShareError, "SH005"):
         system.join(system.split(np.array([0, 2**40], dtype=object)), bound)
-
-
-@pytest.mark.parametrize("bits", [10, 21, 40, 43, 64, 200])
-def test_for_bound_is_the_least_that_holds(bits):
-    bound = 2**bits
-    system = ResidueSystem.for_bound(bound)
-    assert system.modulus > 2 * bound
-    assert len(system.primes) == 1 or ResidueSystem(system.primes[:-1]).modulus <= 2 * bound
-
-
-def test_what_cannot_fit_is_refused():
-    with raises(CapacityError, "CA005"):
-        ResidueSystem.for_bound(2**400)
-
-
-def test_a_full_block_of_the_largest_products_stays_in_range():
-    assert all(BLOCK_ROWS * (p // 2) ** 2 <= 2**53 - p for p in PRIMES)
-    assert (BLOCK_ROWS + 1) * (PRIMES[0] // 2) ** 2 > 2**53 - PRIMES[0]
 
 
 @pytest.mark.parametrize("count", [5, FEW])
@@ -167,5 +111,103 @@ def test_few_uniform_residues_are_those_of_the_words_that_are_small_enough(prime
     assert seen == [set(range(prime)) for prime in primes]
 
 
-def test_few_uniform_residues_of_no_numbers():
+SYSTEM = ResidueSystem(PRIMES[:3])
+
+
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=3), st.integers(0, 2**31))
+def test_unpacking_gives_back_what_was_packed(shape, seed):
+    rng = np.random.default_rng(seed)
+    residues = np.stack([rng.integers(-(p // 2), p // 2 + 1, shape).astype(float) for p in SYSTEM.primes])
+    words = pack(residues, SYSTEM)
+    count = int(np.prod(shape))
+    # Three bytes a residue, in fours; a few of them travel as they are.
+    assert words.nbytes == (12 * count if 3 * count <= SMALL else 3 * 12 * -(-count // 4))
+    assert np.array_equal(unpack(words, shape, SYSTEM, "bank"), residues)
+
+
+@pytest.mark.parametrize("count", [5, 20000, 4 * CHUNK + 5])
+@pytest.mark.parametrize("prime", PRIMES)
+def test_the_extremes_fit(prime, count):
+    system = ResidueSystem((prime,))
+    residues = np.resize(np.array([-(prime // 2), prime // 2, 0, 1, -1], dtype=float), (1, count))
+    assert np.array_equal(unpack(pack(residues, system), (count,), system, "bank"), residues)
+
+
+@pytest.mark.parametrize(
+    ("words", "count"),
+    [
+        (None, 4),
+        (np.zeros((3, 4), dtype=np.uint32), 4),
+        (np.zeros((2, 4), dtype=np.int32), 4),
+        (np.zeros((3, 5), dtype=np.int32), 4),
+        (np.full((3, 4), PRIMES[2] // 2 + 1, dtype=np.int32), 4),
+        (np.full((3, 4), -(2**31), dtype=np.int32), 4),
+        (np.zeros((3, 3 * 5000), dtype=np.int32), 20000),
+        (np.zeros((2, 3 * 5000), dtype=np.uint32), 20000),
+        (np.zeros((3, 3 * 5001), dtype=np.uint32), 20000),
+        (np.full((3, 3 * 5000), PRIMES[2], dtype=np.uint32), 20000),
+    ],
+)
+def test_what_is_not_packed_residues_is_refused(words, count):
+    def receive():
+        Message("share", words=packed((count,), 3)).check({"words": words}, "bank")
+        unpack(words, (count,), SYSTEM, "bank")
+
+    with raises(ProtocolError, "MS007|MS008|MS049", "bank"):
+        receive()
+
+
+@given(st.integers(-(2**53 - 2**22), 2**53 - 2**22), st.sampled_from(PRIMES))
+def test_reductions_are_canonical_once_below_2_to_51_and_twice_up_to_2_to_53_less_p(number, prime):
+    value, again = np.array([float(number >> 2)]), np.array([[float(number)]])
+    reduce(value, prime)
+    ResidueSystem((prime,)).reduce(again, passes=2)
+    assert int(value[0]) == centred(number >> 2, prime)
+    assert int(again[0, 0]) == centred(number, prime)
+
+
+def test_products_with_no_columns_have_none_and_a_full_block_of_the_largest_products_stays_in_range():
+    system = ResidueSystem(PRIMES[:2])
+    left, none = np.ones((2, 3000, 40)), np.ones((2, 3000, 0))
+    assert system.inner(left, none).shape == (2, 40, 0)
+    assert [found.shape for found in system.inners([(left, none), (left, left)])] == [(2, 40, 0), (2, 40, 40)]
+    assert all(BLOCK_ROWS * (p // 2) ** 2 <= 2**53 - p for p in PRIMES)
+    assert (BLOCK_ROWS + 1) * (PRIMES[0] // 2) ** 2 > 2**53 - PRIMES[0]
+
+
+def test_uniform_residues_are_uniform_and_equal_for_equal_seeds(stream):
+    small, large = ResidueSystem((11, PRIMES[0])).uniform((100_000,), stream)
+    for counts in (
+        np.bincount(small.astype(int) + 5, minlength=11),
+        np.histogram(large, np.linspace(-PRIMES[0] / 2, PRIMES[0] / 2, 65))[0],
+        np.bincount(large.astype(int) % 16, minlength=16),
+    ):
+        assert stats.chisquare(counts).pvalue > 1e-7
+    draws = [ResidueSystem(PRIMES[:3]).uniform((1000, 37), Stream(bytes(32))) for _ in range(2)]
+    assert np.array_equal(*draws)
     assert ResidueSystem(PRIMES[:3]).uniform((0, 2), Stream(bytes(32))).shape == (3, 0, 2)
+
+
+@pytest.mark.parametrize("bits", [10, 21, 40, 43, 64, 200])
+def test_for_bound_is_the_least_that_holds_and_what_cannot_fit_is_refused(bits):
+    bound = 2**bits
+    system = ResidueSystem.for_bound(bound)
+    assert system.modulus > 2 * bound
+    assert len(system.primes) == 1 or ResidueSystem(system.primes[:-1]).modulus <= 2 * bound
+    with raises(CapacityError, "CA005"):
+        ResidueSystem.for_bound(bound << 400)
+
+
+@pytest.mark.parametrize(
+    ("count", "row", "place", "extra"),
+    [
+        *((count, 0, -1, 1 << 8) for count in (20001, 4 * CHUNK + 1)),
+        *((4 * (CHUNK + 2), 2, place, 0xFFFFFF) for place in (0, CHUNK - 1, CHUNK, CHUNK + 1)),
+    ],
+)
+def test_padding_is_empty_and_every_chunk_is_checked(count, row, place, extra):
+    """Nothing travels that the receiver would not look at."""
+    words = pack(np.zeros((3, count)), SYSTEM)
+    words[row, place] |= np.uint32(extra)
+    with raises(ProtocolError, "MS007"):
+        unpack(words, (count,), SYSTEM, "bank")

@@ -6,7 +6,6 @@ worth. Docs: ``docs/theory/active-messages.md``.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import reduce
@@ -26,11 +25,10 @@ from colonnade.protocols.align import join, programs as aligning, tags
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.rows import agree_on_rows
-from colonnade.protocols.session import Played, play
+from colonnade.protocols.session import Played
 from colonnade.received import received
 from colonnade.tables import flag
 from colonnade.tables.columns import Number
-from colonnade.wire import Room
 from tests.support import malice, protocols as kit
 
 NUMBERS = {"slopes", "scores", "share", "opening", "levels", "embeddings", "weights"}
@@ -39,12 +37,11 @@ NUMBERS = {"slopes", "scores", "share", "opening", "levels", "embeddings", "weig
 class Lying:
     """A channel on which some messages say something else."""
 
-    def __init__(self, link, name, peer, lie, sent):
-        self.link, self.name, self.peer, self.lie, self.sent = link, name, peer, lie, sent
+    def __init__(self, link, say):
+        self.link, self.say = link, say
 
     def send(self, kind, /, **fields):
-        self.sent.append((self.name, kind))
-        self.link.send(kind, **fields | self.lie(self.peer, kind, fields))
+        self.link.send(kind, **fields | self.say(kind, fields))
 
     def recv(self, *due):
         return self.link.recv(*due)
@@ -52,20 +49,16 @@ class Lying:
 
 def run(task, programs, who=None, lie=lambda peer, kind, fields: {}):
     """Everybody's part in a thread; messages of ``who`` go through ``lie``. How all ended, and who sent what."""
-    room, sent = Room(programs, timeout=20.0), []
+    sent = set()
 
-    def part(name):
-        place = room.place(name)
-        real, own = place.channel, lie if name == who else (lambda peer, kind, fields: {})
-        place.channel = lambda peer: Lying(real(peer), name, peer, own, sent)
-        try:
-            return play(place, task, programs[name])
-        except BaseException as error:
-            return error
+    def wrap(name, peer, link):
+        def say(kind, fields):
+            sent.add((name, kind))
+            return lie(peer, kind, fields) if name == who else {}
 
-    with ThreadPoolExecutor(len(programs)) as pool:
-        ended = dict(zip(programs, pool.map(part, programs), strict=True))
-    return ended, set(sent)
+        return Lying(link, say)
+
+    return kit.outcomes(task, programs, wrap=wrap, timeout=120.0), sent
 
 
 def stopped(ended, honest):
@@ -185,7 +178,7 @@ def test_shares_cancel_exactly_where_all_hold_the_same(owners, judges):
 
 
 def lists_of(**people):
-    return {name: malice._keys(list(held)) for name, held in people.items()}
+    return {name: kit.keys_of(list(held)) for name, held in people.items()}
 
 
 def cheating_leader(monkeypatch, tell):
@@ -231,12 +224,13 @@ def swaps_two(values, rows, index):
 def test_a_leader_cannot_join_rows_of_different_people(monkeypatch, owners, mode):
     lists = lists_of(**{name: [*COMMON, *(f"{name}{i}" for i in range(place))] for place, name in enumerate(owners)})
     task = kit.align_task(tuple(owners), seats=("a", "b", "c"), mode=mode)
-    programs = malice._aligning(task, lists).programs
+    programs = kit.align_programs(task, lists)
     cheating_leader(monkeypatch, swaps_two)
     ended, _ = run(task, programs)
     (sentence,) = stopped(ended, owners[1:])
     assert "nothing was spent" in sentence
-
+    if mode == "ot":  # what is joined is joined as in dh
+        return
     without_the_check(monkeypatch)
     ended, _ = run(task, programs)
 
@@ -255,7 +249,7 @@ def test_a_helper_cannot_join_rows_of_different_people():
     def turned(peer, kind, fields):
         return {"words": np.roll(fields["words"], 1, axis=0)} if (peer, kind) == ("b", "index") else {}
 
-    ended, _ = run(task, malice._aligning(task, lists).programs, COORDINATOR, turned)
+    ended, _ = run(task, kit.align_programs(task, lists), COORDINATOR, turned)
     (sentence,) = stopped(ended, task.owners)
     assert "nothing was spent" in sentence
 
@@ -272,7 +266,7 @@ def asks_about(victim):
 @pytest.mark.parametrize("checked", [True, False])
 def test_a_leader_does_not_learn_who_is_on_two_lists_of_three(monkeypatch, checked):
     """It names a person of its own to ``b``. Whether ``b`` holds that person must not show in how anybody ends."""
-    victim = malice._keys(["victim"]).values[0]
+    victim = kit.keys_of(["victim"]).values[0]
     task, ends = kit.align_task(("a", "b", "c")), {}
     cheating_leader(monkeypatch, asks_about(victim))
     if not checked:  # as it was before: nothing is compared, and an owner says at once that it never sent a tag
@@ -289,7 +283,7 @@ def test_a_leader_does_not_learn_who_is_on_two_lists_of_three(monkeypatch, check
     for holds in (False, True):
         extra = ["victim"] if holds else ["somebody"]
         lists = lists_of(a=[*COMMON, "victim"], b=[*COMMON, *extra, "x"], c=[*COMMON, "y", "z"])
-        ended, _ = run(task, malice._aligning(task, lists).programs)
+        ended, _ = run(task, kit.align_programs(task, lists))
         ends[holds] = {name: isinstance(end, Played) for name, end in ended.items()}
         if checked:
             ends[holds] |= {"sentence": stopped(ended, ("b", "c"))}
@@ -322,7 +316,7 @@ def mixes_up(monkeypatch, victim, common):
 @pytest.mark.parametrize("own_blinds", [True, False])
 def test_another_owner_does_not_learn_whom_the_leader_holds(monkeypatch, own_blinds):
     """``c`` does not hold the victim, so nobody but the leader may know that the leader does."""
-    common, victim = malice._keys(["0", "victim"]).values
+    common, victim = kit.keys_of(["0", "victim"]).values
     task = kit.align_task(("a", "b", "c"))
     mixes_up(monkeypatch, victim, common)
     if not own_blinds:  # one for the whole list, as it was before
@@ -343,7 +337,7 @@ def test_another_owner_does_not_learn_whom_the_leader_holds(monkeypatch, own_bli
     for held in ("victim", "somebody"):
         matched.clear()
         lists = lists_of(a=["0", held], b=["0", "victim", "x"], c=["0", "y", "z"])
-        run(task, malice._aligning(task, lists).programs)
+        run(task, kit.align_programs(task, lists))
         learned[held] = list(matched)
     assert learned == {"victim": [0] if own_blinds else [1], "somebody": [0]}
 
@@ -352,12 +346,12 @@ def test_made_up_keys_are_answered_and_padding_bounds_how_many():
     """What no alignment that tells members can prevent: a list of guesses is answered guess by guess."""
     guesses, held = [f"{n}" for n in range(200)], [f"{n}" for n in range(0, 200, 7)]
     lists, task = lists_of(a=guesses, b=held), kit.align_task(("a", "b"))
-    ended, _ = run(task, malice._aligning(task, lists).programs)
+    ended, _ = run(task, kit.align_programs(task, lists))
     found = {lists["a"].values[row] for row in ended["a"].result.rows.tolist()}
     assert found == set(lists["b"].values)
 
     padded = replace(task, pad_to=50)
-    longer = malice._aligning(padded, lists_of(a=guesses[:40], b=held)).programs
+    longer = kit.align_programs(padded, lists_of(a=guesses[:40], b=held))
     ended, _ = run(padded, longer, "a", lambda peer, kind, fields: {"rows": 200} if kind == "align" else {})
     assert isinstance(ended[COORDINATOR], ProtocolError)
     assert not isinstance(ended["b"], Played)
@@ -370,7 +364,7 @@ def test_a_hidden_alignment_does_not_find_wrong_slots():
     def turned(peer, kind, fields):
         return {"slots": np.roll(fields["slots"], 1)} if kind == "slots" and peer == "b" else {}
 
-    ended, _ = run(task, malice._aligning(task, lists).programs, COORDINATOR, turned)
+    ended, _ = run(task, kit.align_programs(task, lists), COORDINATOR, turned)
     at = {}
     for name in "ab":
         got = ended[name].result
@@ -379,13 +373,6 @@ def test_a_hidden_alignment_does_not_find_wrong_slots():
 
 
 # --- messages with noise: different numbers for different parties
-
-
-def numbers_for(name, changed):
-    def lie(peer, kind, fields):
-        return changed(fields) if (peer, kind) == name else {}
-
-    return lie
 
 
 def one_more(field):
@@ -418,10 +405,12 @@ def test_whoever_tells_different_parties_different_numbers_is_noticed(monkeypatc
             if name != who:
                 me.link(name).send("heard-alike", **received(me.link(name), name, vocabulary.HEARD_ALIKE))
 
-    monkeypatch.setattr(exchange, "told_alike", agrees_with_everybody)
-    monkeypatch.setattr(embeddings, "told_alike", agrees_with_everybody)
+    for programs in (exchange, embeddings):
+        monkeypatch.setattr(programs, "told_alike", agrees_with_everybody)
     played = malice.SCENES[scene]()
-    ended, sent = run(played.task, played.programs, who, numbers_for(message, changed))
+    ended, sent = run(
+        played.task, played.programs, who, lambda peer, kind, fields: changed(fields) if (peer, kind) == message else {}
+    )
     (sentence,) = stopped(ended, [name for name in played.programs if name != who])
     assert sentence.startswith("participants were told different ")
     if message[1] in ("slopes", "fit"):
@@ -464,6 +453,26 @@ def told_by(side, name, task, way, seed):
     return np.concatenate(told)
 
 
+def turned_around(rows, labels, low=0.0, high=1.0):
+    """Rows and labels, and the same with the longest first row turned around and the other label."""
+    longest = rows.copy()
+    longest[0] *= (1 - 1e-9) / np.linalg.norm(longest[0])
+    turned, flipped = longest.copy(), labels.copy()
+    turned[0], flipped[0] = -longest[0], low + high - labels[0]
+    return (longest, labels), (turned, flipped)
+
+
+def moved(name, task, way, seed, *both):
+    """How far all that one party tells moves between two tables."""
+    told = []
+    for rows, labels in both:
+        held = sides.with_constant(rows, name, task)
+        active = name == task.active
+        side = sides.active_side(held, labels, task) if active else sides.passive_side(held, name, task)
+        told.append(told_by(side, name, task, way, seed))
+    return np.linalg.norm(told[0] - told[1])
+
+
 @pytest.mark.parametrize("method", ["alternating", "gradient"])
 @pytest.mark.parametrize("way", range(5))
 def test_hostile_numbers_move_no_message_beyond_its_bound(method, way):
@@ -471,19 +480,9 @@ def test_hostile_numbers_move_no_message_beyond_its_bound(method, way):
     labels = np.random.default_rng(way).integers(0, 2, task.rows).astype(float)
     tables = kit.tables_of(task, task.rows, seed=way)
     for name in task.owners:
-        longest = tables[name].copy()
-        longest[0] *= (1 - 1e-9) / np.linalg.norm(longest[0])
-        turned, flipped = longest.copy(), labels.copy()
-        turned[0], flipped[0] = -longest[0], 1 - labels[0]
-        told = []
-        for rows, own in ((longest, labels), (turned, flipped)):
-            held = sides.with_constant(rows, name, task)
-            active = name == task.active
-            side = sides.active_side(held, own, task) if active else sides.passive_side(held, name, task)
-            told.append(told_by(side, name, task, way, seed=7))
-        moved = np.linalg.norm(told[0] - told[1])
-        assert moved <= float(task.message_sensitivity(name))
-        assert moved > 0 or way in (0, 3)  # these push all scores to their clip, or nowhere
+        found = moved(name, task, way, 7, *turned_around(tables[name], labels))
+        assert found <= float(task.message_sensitivity(name))
+        assert found > 0 or way in (0, 3)  # these push all scores to their clip, or nowhere
 
 
 @pytest.mark.parametrize("method", ["alternating", "gradient"])
@@ -492,15 +491,10 @@ def test_hostile_scores_move_no_slopes_of_any_family_beyond_their_bound(family, 
     column = flag() if family in ("logistic", "svm") else Number(low=0.0 if family != "gamma" else 1.0, high=30.0)
     loss, rate = family_for(family, column), 0.0 if method == "alternating" else 1e-3
     task = kit.exchange_task(method, ("bank", "mid", "shop"), family=loss, learning_rate=rate, epochs=3)
-    rows = kit.tables_of(task, task.rows)["bank"]
-    rows[0] *= (1 - 1e-9) / np.linalg.norm(rows[0])
     labels = np.random.default_rng(8).choice([loss.low, loss.high], task.rows)
-    turned, flipped = rows.copy(), labels.copy()
-    turned[0], flipped[0] = -rows[0], loss.low + loss.high - labels[0]
+    both = turned_around(kit.tables_of(task, task.rows)["bank"], labels, loss.low, loss.high)
     for way in (1, 2):
-        held = [(sides.with_constant(each, "bank", task), own) for each, own in ((rows, labels), (turned, flipped))]
-        told = [told_by(sides.active_side(each, own, task), "bank", task, way, seed=9) for each, own in held]
-        assert 0 < np.linalg.norm(told[0] - told[1]) <= float(task.message_sensitivity("bank"))
+        assert 0 < moved("bank", task, way, 9, *both) <= float(task.message_sensitivity("bank"))
 
 
 def test_an_honest_run_is_not_stopped():

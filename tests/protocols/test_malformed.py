@@ -11,6 +11,8 @@ from colonnade.protocols.session import Played
 from tests.support import malice
 
 SCENES = pytest.mark.parametrize("name", malice.SCENES)
+TRANSFERS = {"offer", "choices", "asked", "columns", "challenge", "sums"}
+"""What is sent in ``ot`` alone, which takes long: everything else is also sent in ``dh``."""
 
 
 def broken(scene, chosen):
@@ -27,6 +29,8 @@ def test_one_malformed_message_of_each_kind_is_refused_by_name(name):
     scene, chance = malice.SCENES[name](), random.Random(name)  # noqa: S311
     every = [m for m in malice.mutations(scene) if m[3].name != "not at all"]
     each = [chance.choice(list(group)) for _, group in groupby(every, key=lambda m: m[:3])]
+    if name == "alignment, ot":
+        each = [mutation for mutation in each if mutation[2] in TRANSFERS]
     assert len(each) >= 5
     assert not broken(scene, each)
 

@@ -1,3 +1,5 @@
+"""Roles and rounds: what is told to whom and counted, and when rounds end."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -8,10 +10,11 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from colonnade.errors import PeerLost, PrivacyError, ShareError
+from colonnade.errors import PeerLost, PrivacyError, ProtocolError, ShareError
 from colonnade.mpc import PRIMES, Committee, ResidueSystem, Shares
 from colonnade.privacy import DiscreteGaussianRelease, Repeated, Trust
 from colonnade.protocols.roles import COORDINATOR, Owner
+from colonnade.protocols.rounds import EarlyStop, NextNoise, Rounds
 from colonnade.protocols.session import partners
 from colonnade.protocols.task import Playable
 from colonnade.wire import encode
@@ -19,9 +22,17 @@ from tests.support.errors import raises
 from tests.support.protocols import results
 
 SYSTEM = ResidueSystem(PRIMES[:1])
+
+
 NOBODY = Committee((), 0, SYSTEM)
+
+
 SEATS = Committee(("a", "b", "c"), 1, SYSTEM)
+
+
 NUMBERS = np.array([3, -5, 8], dtype=np.int64)
+
+
 SCORES = DiscreteGaussianRelease(
     name="scores of a", shares=(("a", Fraction(4)),), dimension=3, l1=1, l2_squared=1, replace_l1=2,
     replace_l2_squared=4, tail=0.0, theorem="exchange-sensitivity", audience=("b", "c"), about=("a",),
@@ -73,42 +84,6 @@ def test_the_budget_is_marked_once_whether_shares_or_told_numbers_leave_first(fi
     assert kinds[0] == "spent"
     assert kinds.count("spent") == 1
     assert {"scores", "share"} <= set(kinds)
-
-
-def test_nothing_is_told_that_was_not_planned_or_is_told_too_often():
-    me, log = role()
-    with raises(PrivacyError, "PR138"):
-        me.tell(("b",), "scores", NUMBERS, event=replace(SCORES, l1=2))
-    assert log == []
-    for _ in range(2):
-        me.tell(("b",), "scores", NUMBERS, event=SCORES)
-    with raises(PrivacyError, "PR138"):
-        me.tell(("b",), "scores", NUMBERS, event=SCORES)
-    assert len(log) == 3
-
-
-@pytest.mark.parametrize("repeated", [False, True])
-def test_nothing_is_told_beyond_its_audience_or_for_another_party(repeated):
-    def wrapped(event):
-        return Repeated(event, 3) if repeated else event
-
-    foreign = replace(SCORES, about=("b",), audience=("a", "c"))
-    public = replace(SCORES, audience=())
-    me, log = role(planned={wrapped(event): 1 for event in (SCORES, foreign, public)})
-    with raises(PrivacyError, "PR136", "coordinator"):
-        me.tell(("b", COORDINATOR), "scores", NUMBERS, event=wrapped(SCORES))
-    with raises(PrivacyError, "PR137", "b"):
-        me.tell(("c",), "scores", NUMBERS, event=wrapped(foreign))
-    assert log == []
-    me.tell(("b", "c", COORDINATOR), "weights", NUMBERS, event=wrapped(public))
-    assert [peer for peer, _, _ in log] == ["a", "b", "c", COORDINATOR]
-
-
-def test_only_whole_numbers_are_told():
-    me, log = role()
-    with raises(ValueError, "VA146", "float64"):
-        me.tell(("b",), "scores", NUMBERS / 2, event=SCORES)
-    assert log == []
 
 
 class Said:
@@ -230,3 +205,62 @@ def test_a_phase_counts_rounds_messages_and_bytes():
     assert (quiet.rounds, quiet.messages, quiet.bytes) == (0, 0, 0)
     answer = played["c"]["answer"]  # what a receives before it has said anything is no round
     assert (answer.rounds, answer.messages) == (0, 1)
+
+
+def went(turns, every, last=None):
+    reported, taken = [], []
+    rounds = Rounds(turns, lambda *said: reported.append(said), "search", every)
+    for turn in rounds:
+        taken.append(turn)
+        if turn == last:
+            rounds.end()
+    return taken, reported
+
+
+def test_noise_that_was_drawn_ahead_is_for_one_message_only():
+    ahead = NextNoise("bank", 9, lambda name, variance, count: np.full(count, variance))
+    ahead.prepare(3)
+    for wrong in [("shop", 9, 3), ("bank", 8, 3), ("bank", 9, 2)]:
+        with raises(ProtocolError, "MS041"):
+            ahead(*wrong)
+    assert ahead("bank", 9, 3).tolist() == [9, 9, 9]
+    with raises(ProtocolError, "MS041"):
+        ahead("bank", 9, 3)
+
+
+FOREIGN, PUBLIC_SCORES = replace(SCORES, about=("b",), audience=("a", "c")), replace(SCORES, audience=())
+
+
+@pytest.mark.parametrize("repeated", [False, True])
+def test_nothing_is_told_beyond_its_audience_for_another_party_unplanned_too_often_or_in_fractions(repeated):
+    def wrapped(event):
+        return Repeated(event, 3) if repeated else event
+
+    me, log = role(planned={wrapped(event): 1 for event in (SCORES, FOREIGN, PUBLIC_SCORES)})
+    for to, values, event, refusal in (
+        (("b", COORDINATOR), NUMBERS, SCORES, (PrivacyError, "PR136", "coordinator")),
+        (("c",), NUMBERS, FOREIGN, (PrivacyError, "PR137", "b")),
+        (("b",), NUMBERS, replace(SCORES, l1=2), (PrivacyError, "PR138")),
+        (("b",), NUMBERS / 2, SCORES, (ValueError, "VA146", "float64")),
+    ):
+        with raises(*refusal):
+            me.tell(to, "scores", values, event=wrapped(event))
+    assert log == []
+    me.tell(("b", "c", COORDINATOR), "weights", NUMBERS, event=wrapped(PUBLIC_SCORES))
+    assert [peer for peer, _, _ in log] == ["a", "b", "c", COORDINATOR]
+    with raises(PrivacyError, "PR138"):
+        me.tell(("b",), "weights", NUMBERS, event=wrapped(PUBLIC_SCORES))
+    assert len(log) == 4
+
+
+def test_rounds_are_reported_when_they_are_over_some_together_and_the_last_always():
+    assert went("abc", 1) == (["a", "b", "c"], [("search", 1, 3), ("search", 2, 3), ("search", 3, 3)])
+    assert went(range(5), 2)[1] == [("search", 2, 5), ("search", 4, 5), ("search", 5, 5)]
+    assert went(range(9), 4, last=1) == ([0, 1], [("search", 2, 9)]), "none follows the round that ends them"
+
+
+def test_numbers_that_get_no_smaller_for_some_epochs_end_the_rounds_but_nothing_does_without_patience():
+    stop, never = EarlyStop(patience=2, steps=2), EarlyStop(patience=None, steps=1)
+    sizes = [3, 3, 2, 2, 2, 2, 5, 0]  # the energies of the epochs are 18, 8, 8 and 25
+    assert [stop.after(np.array([float(size)])) for size in sizes] == [False] * 7 + [True]
+    assert not any(never.after(np.ones(1)) for _ in range(20))

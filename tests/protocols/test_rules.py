@@ -14,7 +14,7 @@ from colonnade.mpc.fixed import functions, masks
 from colonnade.mpc.oblivious import function
 from colonnade.protocols import rules, vocabulary
 from colonnade.tables import days, normal, parse
-from tests.support.errors import check_said, raises
+from tests.support.errors import raises
 
 # Equal with every supported Python, numpy and pyarrow. Change a line only together with the rule: participants of
 # releases in which it differs refuse each other.
@@ -60,68 +60,59 @@ def test_everybody_tells_the_rules_that_it_applies() -> None:
     assert names("bank", aligns=False) == {"rounding", "streams", "parts", "masked", "ids", "cells", "hashes"}
 
 
-def test_digests_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def anew(name: str) -> str:
-        rules._digest.cache_clear()
-        return dict(one.split("=") for one in rules.told_by("bank", aligns=True)["rules"].split())[name]
+def half_up(values, **more):
+    return np.floor(np.asarray(values) + 0.5, **more)
 
+
+CHANGED = {
+    "another form of letters": ("text", [(normal._FORMS, "NFC", partial(unicodedata.normalize, "NFD"))]),
+    "other blanks": ("text", [(normal, "BLANKS", " ")]),
+    "halves are rounded up": ("rounding", [(np, "rint", half_up)]),
+    "names of months in the language of the machine": (
+        "dates",
+        [
+            (normal, "_MONTH_DIGITS", {}),
+            (normal._NAMED, "%b", ("%b", {})),
+            (normal, "_in_digits", lambda written: written),
+        ],
+    ),
+    "weeks begin on another day": ("cells", [(days, "_THURSDAY", 4)]),
+    "other numbers with a comma": ("cells", [(parse, "COMMA_NUMERAL", parse.NUMERAL)]),
+    # Other limbs are drawn before the first sharing of zero.
+    "other chunks": ("masked", [(masks, "CHUNK", 1 << 14)]),
+    "longer limbs": ("masked", [(masks, "LONG_LIMB", 24)]),
+    "another way for many": ("masked", [(functions, "FLAT", 1 << 22)]),
+    "another first guess": ("masked", [(functions, "_LINE", 2.9)]),
+    "no sharing of zero": ("masked", [(CommonKeys, "add_zero", lambda self, target, degree: None)]),
+    "another stream": ("masked", [(CommonKeys, "pair_stream", lambda self, dealer, seat: self._between[seat, dealer])]),
+    "other pieces": ("transfers", [(function, "PIECE", 1 << 10)]),
+}
+
+
+@pytest.mark.parametrize("change", CHANGED)
+def test_digests_are_computed(monkeypatch: pytest.MonkeyPatch, change: str) -> None:
+    name, patches = CHANGED[change]
     try:
         with monkeypatch.context() as patch:
-            patch.setitem(normal._FORMS, "NFC", partial(unicodedata.normalize, "NFD"))
-            assert anew("text") != DIGESTS["text"]
-        with monkeypatch.context() as patch:
-            patch.setattr(normal, "BLANKS", " ")
-            assert anew("text") != DIGESTS["text"]
-        with monkeypatch.context() as patch:
-            patch.setattr(np, "rint", lambda values, **more: np.floor(np.asarray(values) + 0.5, **more))
-            assert anew("rounding") != DIGESTS["rounding"]
-        with monkeypatch.context() as patch:
-            patch.setattr(normal, "_MONTH_DIGITS", {})
-            patch.setitem(normal._NAMED, "%b", ("%b", {}))  # names in the language of the machine
-            patch.setattr(normal, "_in_digits", lambda written: written)
-            assert anew("dates") != DIGESTS["dates"]
-        with monkeypatch.context() as patch:
-            patch.setattr(days, "_THURSDAY", 4)
-            assert anew("cells") != DIGESTS["cells"]
-        with monkeypatch.context() as patch:
-            patch.setattr(parse, "COMMA_NUMERAL", parse.NUMERAL)
-            assert anew("cells") != DIGESTS["cells"]
-        for module, name, value in (
-            (masks, "CHUNK", 1 << 14),  # other limbs are drawn before the first sharing of zero
-            (masks, "LONG_LIMB", 24),
-            (functions, "FLAT", 1 << 22),
-            (functions, "_LINE", 2.9),
-        ):
-            with monkeypatch.context() as patch:
-                patch.setattr(module, name, value)
-                functions._reciprocal_plan.cache_clear()
-                assert anew("masked") != DIGESTS["masked"], name
-        with monkeypatch.context() as patch:
-            patch.setattr(function, "PIECE", 1 << 10)
-            assert anew("transfers") != DIGESTS["transfers"]
-        for name, other in (
-            ("add_zero", lambda self, target, degree: None),
-            ("pair_stream", lambda self, dealer, seat: self._between[seat, dealer]),
-        ):
-            with monkeypatch.context() as patch:
-                patch.setattr(CommonKeys, name, other)
-                assert anew("masked") != DIGESTS["masked"], name
+            for where, what, other in patches:
+                set_it = patch.setitem if isinstance(where, dict) else patch.setattr
+                set_it(where, what, other)
+            rules._digest.cache_clear()
+            functions._reciprocal_plan.cache_clear()
+            found = dict(one.split("=") for one in rules.told_by("bank", aligns=True)["rules"].split())
+        assert found[name] != DIGESTS[name]
     finally:
         functions._reciprocal_plan.cache_clear()
         rules._digest.cache_clear()
 
 
-def test_equal_rules_pass() -> None:
+def test_one_sentence_names_the_rule_and_the_versions_and_equal_rules_pass() -> None:
     rules.compare({"coordinator": told(), "bank": told(), "shop": told()})
     rules.compare({"coordinator": of_coordinator(), "bank": told(), "shop": told()})
-
-
-def test_one_sentence_names_the_rule_and_the_versions() -> None:
     other = {**told(text="0" * 16), "has": "colonnade 0.1.0, Python 3.11.7, pyarrow 22.0.0"}
-    with pytest.raises(ProtocolError) as refused:
-        rules.compare({"coordinator": of_coordinator(), "bank": told(), "shop": other})
     versions = "shop has colonnade 0.1.0, Python 3.11.7, pyarrow 22.0.0; bank has colonnade 0.1.0"
-    check_said(refused.value, "MS043", "how text is compared", versions)
+    with raises(ProtocolError, "MS043", "how text is compared", versions) as refused:
+        rules.compare({"coordinator": of_coordinator(), "bank": told(), "shop": other})
     assert refused.value.public
 
 

@@ -130,7 +130,7 @@ def _sentences() -> frozenset[tuple[str, str, str]]:
 def _found() -> Iterator[tuple[str, str, str]]:
     """The module, the class of error and each expression that stands in the text of an error or beside it."""
     for where, tree in _trees().items():
-        for call in ast.walk(tree):
+        for call in ast.walk(tree) if where not in PLANNED | ALONE else ():
             if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name)):
                 continue
             if not (call.func.id.endswith("Error") or call.func.id in _public_kinds()):
@@ -138,8 +138,7 @@ def _found() -> Iterator[tuple[str, str, str]]:
             shown = [ast.unparse(part.value) for part in ast.walk(call) if isinstance(part, ast.FormattedValue)]
             beside = [text for text in call.args if not isinstance(text, ast.Constant | ast.JoinedStr)]
             plain = [re.sub(r" \[[A-Z]{2}\d{3}\]", "", ast.unparse(text)) for text in beside]
-            if where not in PLANNED | ALONE:
-                yield from ((where, call.func.id, each) for each in (*shown, *plain))
+            yield from ((where, call.func.id, each) for each in (*shown, *plain))
 
 
 def _reaches_others(where: str, error: str) -> bool:

@@ -7,9 +7,7 @@ number is replaced; everything before and after it is as an honest participant w
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import count
@@ -30,17 +28,16 @@ from colonnade.kinds.tables.marginals import programs as marginals
 from colonnade.mpc import PRIMES, Committee, ResidueSystem, Shares
 from colonnade.mpc.fixed.arithmetic import FixedPoint
 from colonnade.privacy import Trust
-from colonnade.protocols import align
 from colonnade.protocols.lanes import head
 from colonnade.protocols.lanes.lane import Laned
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.roles import COORDINATOR
-from colonnade.protocols.session import Played, play
+from colonnade.protocols.session import Played
 from colonnade.protocols.sums import Sums
 from colonnade.protocols.task import Playable
-from colonnade.tables.keys import Key, Keys
+from colonnade.tables.keys import Key
 from colonnade.tables.places import Places
-from colonnade.wire import Room, codec
+from colonnade.wire import codec
 from tests.kinds.split.adaptive import stand_ins as adaptive_stand_ins
 from tests.kinds.split.embeddings import learners as embeddings
 from tests.kinds.synthesis.mixture import learners as mixture_learners, starts as mixture_starts
@@ -48,7 +45,11 @@ from tests.protocols.lanes.crews import IdleCrew
 from tests.support import protocols as kit
 
 Program = Callable[[Any], Any]
+
+
 Sent = tuple[str, dict[str, Any]]
+
+
 PATIENCE = 1.0
 """Seconds without a message after which somebody gives up, if somebody is malicious; any error may come of it."""
 
@@ -63,21 +64,13 @@ class Scene:
 
 def run(scene: Scene, malicious: str | None = None, at: int = -1, change: Change | None = None) -> Run:
     """Everybody's part in a thread; ``change`` replaces message number ``at`` of the malicious participant."""
-    room = Room(scene.programs, timeout=PATIENCE if change else 60.0)
     sent: list[Sent] = []
+    number = count()
 
-    def part(name: str) -> Played[Any] | BaseException:
-        place, number = room.place(name), count()
-        real = place.channel
-        if name == malicious:
-            place.channel = lambda peer: _Replacing(real(peer), number, at, change, sent)
-        try:
-            return play(place, scene.task, scene.programs[name])
-        except BaseException as error:
-            return error
+    def replacing(name: str, peer: str, link: Any) -> Any:
+        return _Replacing(link, number, at, change, sent) if name == malicious else link
 
-    with ThreadPoolExecutor(len(scene.programs)) as pool:
-        ended = dict(zip(scene.programs, pool.map(part, scene.programs), strict=True))
+    ended = kit.outcomes(scene.task, scene.programs, wrap=replacing, timeout=PATIENCE if change else 60.0)
     return Run(ended, sent)
 
 
@@ -121,25 +114,24 @@ ESCAPES = "\x1b[2J\x1b]0;owned\x07\u202eabc\r\n\x9b31m"
 
 def changes(kind: str, fields: Mapping[str, Any]) -> Iterator[Change]:
     """All mutations of one message."""
-    yield Change("another kind", lambda link, kind, given: link.send("nonsense", **given))
-    yield Change("a kind of escape codes", lambda link, kind, given: link.send(ESCAPES * 300, **given))
-    yield Change("twice", lambda link, kind, given: [link.send(kind, **given) for _ in range(2)] and None)
-    yield Change("not at all", lambda link, kind, given: None)
-    yield Change("an extra field", lambda link, kind, given: link.send(kind, **given, surplus=1))
-    yield Change("an extra field of 3 MB", lambda link, kind, given: link.send(kind, **given, surplus=bytes(3 << 20)))
-    yield Change("many fields", lambda link, kind, given: link.send(kind, **{f"f{i}": None for i in range(5000)}))
-    for name, what in (
-        ("no message", [kind]),
-        ("a number", 7),
-        ("deep", _nested(12)),
-        ("fields in a list", [kind, []]),
-    ):
-        yield Change(name, _raw(lambda kind, given, what=what: codec.encode(what)))
-    yield Change("nothing", _raw(lambda kind, given: b""))
-    yield Change("cut short", _raw(lambda kind, given: codec.encode([kind, given])[:-1]))
-    yield Change("cut in the head", _raw(lambda kind, given: codec.encode([kind, given])[:9]))
-    yield Change("longer than it says", _raw(lambda kind, given: codec.encode([kind, given]) + b"\0"))
-    yield Change("not UTF-8", _raw(lambda kind, given: codec.encode(["\0" * 4, given]).replace(b"\0" * 4, b"\xff" * 4)))
+    yield from (
+        Change("another kind", lambda link, kind, given: link.send("nonsense", **given)),
+        Change("a kind of escape codes", lambda link, kind, given: link.send(ESCAPES * 300, **given)),
+        Change("twice", lambda link, kind, given: [link.send(kind, **given) for _ in range(2)] and None),
+        Change("not at all", lambda link, kind, given: None),
+        Change("an extra field", lambda link, kind, given: link.send(kind, **given, surplus=1)),
+        Change("an extra field of 3 MB", lambda link, kind, given: link.send(kind, **given, surplus=bytes(3 << 20))),
+        Change("many fields", lambda link, kind, given: link.send(kind, **{f"f{i}": None for i in range(5000)})),
+        Change("no message", _raw(lambda kind, given: codec.encode([kind]))),
+        Change("a number", _raw(lambda kind, given: codec.encode(7))),
+        Change("deep", _raw(lambda kind, given: codec.encode(_nested(12)))),
+        Change("fields in a list", _raw(lambda kind, given: codec.encode([kind, []]))),
+        Change("nothing", _raw(lambda kind, given: b"")),
+        Change("cut short", _raw(lambda kind, given: codec.encode([kind, given])[:-1])),
+        Change("cut in the head", _raw(lambda kind, given: codec.encode([kind, given])[:9])),
+        Change("longer than it says", _raw(lambda kind, given: codec.encode([kind, given]) + b"\0")),
+        Change("not UTF-8", _raw(lambda kind, given: codec.encode(["\0" * 4, given]).replace(b"\0" * 4, b"\xff" * 4))),
+    )
     for at in range(0, 40, 3):
         yield Change(f"byte {at} turned", _raw(lambda kind, given, at=at: _turned(codec.encode([kind, given]), at)))
     for name, value in fields.items():
@@ -166,42 +158,55 @@ def instead_of(value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, np.ndarray):
         yield from _arrays(value)
     elif isinstance(value, bytes):
-        yield from (("shorter", value[:-1]), ("longer", value + b"\0"), ("twice as long", value * 2))
-        yield "zeros", bytes(len(value))
+        yield from (
+            ("shorter", value[:-1]), ("longer", value + b"\0"), ("twice as long", value * 2),
+            ("zeros", bytes(len(value))),
+        )  # fmt: skip
     elif isinstance(value, str):
         yield from (("longer", value + "x"), ("shorter", value[:-1]), ("repeated", value * 1000))
     elif isinstance(value, int) and not isinstance(value, bool):
-        yield from (("one more", value + 1), ("one less", value - 1), ("negative", -value - 1), ("2^28", 1 << 28))
-        yield "2^28 + 1", (1 << 28) + 1
+        yield from (
+            ("one more", value + 1), ("one less", value - 1), ("negative", -value - 1), ("2^28", 1 << 28),
+            ("2^28 + 1", (1 << 28) + 1),
+        )  # fmt: skip
     elif isinstance(value, list):
         yield from (
-            ("shorter", value[:-1]),
-            ("longer", [*value, *value[:1], 0]),
-            ("nothing but None", [None] * len(value)),
-        )
-        yield "long texts", ["9" * 5000] * len(value)
-        yield "not numbers", [float("nan")] * len(value)
+            ("shorter", value[:-1]), ("longer", [*value, *value[:1], 0]), ("nothing but None", [None] * len(value)),
+            ("long texts", ["9" * 5000] * len(value)), ("not numbers", [float("nan")] * len(value)),
+        )  # fmt: skip
 
 
 def _arrays(value: Any) -> Iterator[tuple[str, Any]]:
     for dtype in (np.bool_, np.int8, np.int32, np.int64, np.uint8, np.uint32, np.uint64, np.float32, np.float64):
         if value.dtype != dtype:
             yield f"of {np.dtype(dtype)}", np.zeros(value.shape, dtype)
-    yield "flat", value.reshape(-1) if value.ndim != 1 else value[None]
-    yield "of one more axis", value[..., None]
-    yield "turned", value.T.copy() if value.ndim > 1 else value[::-1].copy()
+    yield from (
+        ("flat", value.reshape(-1) if value.ndim != 1 else value[None]),
+        ("of one more axis", value[..., None]),
+        ("turned", value.T.copy() if value.ndim > 1 else value[::-1].copy()),
+        ("all zero", np.zeros_like(value)),
+    )
     if value.ndim and len(value):
-        yield from (("a row short", value[:-1]), ("a row long", np.concatenate([value, value[:1]])))
-        yield from (("empty", value[:0]), ("a thousand times", np.concatenate([value] * 1000)))
-        yield "all the first row", np.repeat(value[:1], len(value), axis=0)
-    extremes = (np.nan, np.inf, -np.inf) if value.dtype.kind == "f" else _ends(value.dtype)
-    for extreme in extremes:
+        yield from (
+            ("a row short", value[:-1]),
+            ("a row long", np.concatenate([value, value[:1]])),
+            ("empty", value[:0]),
+            ("a thousand times", np.concatenate([value] * 1000)),
+            ("all the first row", np.repeat(value[:1], len(value), axis=0)),
+        )
+    for extreme in (np.nan, np.inf, -np.inf) if value.dtype.kind == "f" else _ends(value.dtype):
         yield f"all {extreme}", np.full(value.shape, extreme, value.dtype)
         if value.size:
             once = value.copy().reshape(-1)
             once[-1] = extreme
             yield f"{extreme} once", once.reshape(value.shape)
-    yield "all zero", np.zeros_like(value)
+
+
+def _parts(task: Any, module: Any, seed: int) -> Scene:
+    """Scores of nine people, of every owner."""
+    rng, ids = np.random.default_rng(seed), tuple(f"p{i}" for i in range(9))
+    parts = {n: scores.Parts(ids, rng.uniform(-1, 1, (9, getattr(task, "classes", 1)))) for n in task.owners}
+    return Scene(task, kit.programs_of(module, task, parts))
 
 
 def _ends(dtype: np.dtype[Any]) -> tuple[int, ...]:
@@ -336,40 +341,17 @@ def _standing_scores() -> Scene:
     return Scene(session, programs | {COORDINATOR: lambda me: standing.coordinator(me, session)})
 
 
-def _scores() -> Scene:
-    task, rng = kit.scores_task(3), np.random.default_rng(5)
-    ids = tuple(f"p{i}" for i in range(9))
-    parts = {name: scores.Parts(ids, rng.uniform(-1, 1, (9, task.classes))) for name in task.owners}
-    return Scene(task, kit.programs_of(scores, task, parts))
-
-
-def _levels() -> Scene:
-    task, rng = kit.levels_task(), np.random.default_rng(6)
-    ids = tuple(f"p{i}" for i in range(9))
-    parts = {name: scores.Parts(ids, rng.uniform(-1, 1, (9, 1))) for name in task.owners}
-    return Scene(task, kit.programs_of(levels, task, parts))
-
-
 def _align(owners: tuple[str, ...] = ("a", "b", "c"), known: bytes = b"", **how: Any) -> Scene:
     task = kit.align_task(owners, **how)
-    lists = {name: _keys([f"{n}" for n in range(step, 9 + 2 * step)]) for step, name in enumerate(owners)}
-    return _aligning(task, lists, known)
-
-
-def _aligning(task: Any, lists: Mapping[str, Keys], known: bytes = b"") -> Scene:
-    roles = {name: (lambda me, n=name: align.owner(me, lists[n], task, known)) for name in task.owners}
-    return Scene(task, roles | {COORDINATOR: lambda me: align.coordinator(me, task)})
+    lists = {name: kit.keys_of(f"{n}" for n in range(step, 9 + 2 * step)) for step, name in enumerate(owners)}
+    return Scene(task, kit.align_programs(task, lists, known=dict.fromkeys(owners, known)))
 
 
 def _fuzzy() -> Scene:
     task = kit.align_task(("east", "west"), keys=(Key("name"),), mode="fuzzy")
     common = ["annabel lee", "robert lowell", "emily brent"]
-    return _aligning(task, {"east": _keys([*common, "walt"]), "west": _keys(["sylvia", *common])})
-
-
-def _keys(values: list[str]) -> Keys:
-    found = [struct.pack("<I", len(value.encode())) + value.encode() for value in values]
-    return Keys(("id",), found, np.arange(len(found)), 0, 0)
+    lists = {"east": kit.keys_of([*common, "walt"]), "west": kit.keys_of(["sylvia", *common])}
+    return Scene(task, kit.align_programs(task, lists))
 
 
 def _lanes() -> Scene:
@@ -436,9 +418,9 @@ SCENES: dict[str, Callable[[], Scene]] = {
     "mixture with a seat at the coordinator": lambda: _mixture(widths=(2, 1), vectors="linear"),
     "mixture from marginals": _started,
     "polynomial": lambda: _shares(polynomial, kit.polynomial_task((1, 1, 1), ("o0.c0 * o1.c0 * o2.c0", "o0.c0^2"))),
-    "scores": _scores,
+    "scores": lambda: _parts(kit.scores_task(3), scores, 5),
     "standing scores": _standing_scores,
-    "levels": _levels,
+    "levels": lambda: _parts(kit.levels_task(), levels, 6),
     "exchange, alternating": lambda: _exchange("alternating"),
     "exchange, gradient": lambda: _exchange("gradient"),
     "exchange that may stop early": lambda: _exchange("gradient", patience=1),
@@ -480,9 +462,11 @@ def mutations(
     scene: Scene, alike: Callable[[str, Mapping[str, Any]], Any] = by_kind
 ) -> Iterator[tuple[str, int, str, Change]]:
     """Whose message, its number and kind, and what becomes of it: all that there are, and one of messages alike."""
-    for name in scene.programs:
+    sent: dict[str, list[Sent]] = {name: [] for name in scene.programs}
+    kit.outcomes(scene.task, scene.programs, wrap=lambda name, _, link: _Replacing(link, count(), -1, None, sent[name]))
+    for name, messages in sent.items():
         seen = set()
-        for at, (kind, fields) in enumerate(run(scene, name).sent):
+        for at, (kind, fields) in enumerate(messages):
             if (form := alike(kind, fields)) not in seen:
                 seen.add(form)
                 yield from ((name, at, kind, change) for change in changes(kind, fields))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import struct
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from fractions import Fraction
@@ -33,6 +34,7 @@ from colonnade.kinds.tables.marginals import programs as marginals
 from colonnade.kinds.tables.marginals.task import Asked, Coded, Marginals
 from colonnade.privacy import Trust
 from colonnade.privacy.noise import rounding
+from colonnade.protocols import align
 from colonnade.protocols.align import Aligning
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.moments.task import Moments
@@ -41,7 +43,7 @@ from colonnade.protocols.rows import Block
 from colonnade.protocols.session import Played, play
 from colonnade.protocols.task import Playable
 from colonnade.tables import flag
-from colonnade.tables.keys import Key
+from colonnade.tables.keys import Key, Keys
 from colonnade.tables.places import Places
 from colonnade.wire import Room
 
@@ -226,6 +228,22 @@ def scores_task(
     return replace(Scores(parts, trust, to=trust.owners[0], gamma=gamma, rows_at_most=1000), **changes)
 
 
+def keys_of(values: Iterable[str]) -> Keys:
+    """The keys of people with these ids, as a table has them."""
+    encoded = [value.encode() for value in values]
+    return Keys(("id",), [struct.pack("<I", len(one)) + one for one in encoded], np.arange(len(encoded)), 0, 0)
+
+
+def align_programs(task: Aligning, lists: Mapping[str, Keys], **how: Mapping[str, Any]) -> dict[str, Program]:
+    """Every role of an alignment; ``how`` says by owner what else it holds, as ``known={"bank": token}``."""
+
+    def owner(name: str) -> Program:
+        held = {what: by_owner[name] for what, by_owner in how.items() if name in by_owner}
+        return lambda me: align.owner(me, lists[name], task, **held)
+
+    return {name: owner(name) for name in task.owners} | {COORDINATOR: lambda me: align.coordinator(me, task)}
+
+
 def align_task(
     owners: Sequence[str], seats: Sequence[str] | None = None, keys: Sequence[Key] = (Key("id"),), **settings: Any
 ) -> Aligning:
@@ -341,12 +359,15 @@ def outcomes(
     log: Log | None = None,
     progress: Callable[..., None] = lambda *step: None,
     mute: Collection[str] = (),
+    wrap: Callable[[str, str, Any], Any] | None = None,
+    **room_settings: Any,
 ) -> dict[str, Played[Any] | BaseException]:
     """Everybody's part in a thread, over channels: what it has in hand in the end, or why it has nothing.
 
-    ``progress`` is called with the name before the step; whoever is ``mute`` leaves without a word.
+    ``progress`` is called with the name before the step; whoever is ``mute`` leaves without a word. ``wrap`` makes
+    another channel of one, by whose it is and to whom it goes.
     """
-    room = Room(programs)
+    room = Room(programs, **room_settings)
 
     def part(name: str) -> Played[Any] | BaseException:
         place, watched = room.place(name), []
@@ -367,6 +388,8 @@ def outcomes(
 
         if log is not None:
             place.channel = channel
+        elif wrap is not None:
+            place.channel = lambda peer: wrap(name, peer, real(peer))
         if name in mute:
             place.abort = lambda reason: None
         try:

@@ -30,7 +30,7 @@ FIGURES = (
             ("colonnade.privacy.events:view", "colonnade.privacy.statement:Statement.missing_noise"),
             ("tests/privacy/test_observers.py::test_no_set_of_owners_without_noise_tells_more_than_is_stated",),
             "arithmetic",
-            ("tests/protocols/test_cheated_noise.py::test_what_is_opened_has_the_noise_of_all_others",),
+            ("tests/protocols/test_seats.py::test_what_is_opened_has_the_noise_of_all_others",),
         ),
     ),
     Figure(
@@ -56,7 +56,7 @@ FIGURES = (
             (
                 "tests/privacy/test_grid.py::test_rounding_adds_at_most_one_step_a_coordinate",
                 "tests/privacy/test_grid.py::test_sensitivity_is_rounded_up_and_by_less_than_one",
-                "tests/protocols/test_formulas_of_events.py::test_a_told_event_has_the_sensitivity_and_noise_it_is_given",
+                "tests/protocols/test_task.py::test_a_told_event_has_the_sensitivity_and_noise_it_is_given",
             ),
         ),
         ("grid",),
@@ -269,7 +269,7 @@ FIGURES = (
             (
                 "tests/privacy/test_accountant.py::test_what_is_lost_is_added_to_delta_as_it_is",
                 "tests/kinds/synthesis/mixture/test_prices.py::test_what_is_charged_for_masks_and_room_is_small",
-                "tests/protocols/test_formulas_of_events.py::test_proofs_of_bounds_are_charged_once_for_a_study",
+                "tests/protocols/test_task.py::test_proofs_of_bounds_are_charged_once_for_a_study",
             ),
             "arithmetic",
         ),

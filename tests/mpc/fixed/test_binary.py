@@ -1,40 +1,38 @@
+"""Shared bits: the field, products and openings, what coalitions see of them; and circuits on differences and sums."""
+
 from __future__ import annotations
 
 from itertools import combinations, product
+from math import ceil, log2
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 from scipy import stats
 
 from colonnade.errors import ProtocolError, ShareError
 from colonnade.mpc.common import groups
+from colonnade.mpc.fixed import circuits
 from colonnade.mpc.fixed.binary import BinaryField, BitShares, field_for, slice_bits, words_for
 from colonnade.randomness import Stream
 from tests.support.errors import raises
 
 from ..conftest import make
-from .bits import join_bits, random_bits
+from .kit import join_bits, random_bits
 
-COMMITTEES = [(3, 1), (4, 1), (5, 2), (7, 3)]
+COMMITTEES = pytest.mark.parametrize(("size", "threshold"), [(3, 1), (4, 1), (5, 2), (7, 3)])
+
+
 FIELDS = [BinaryField(2), BinaryField(3)]
+
+
 UNLIKELY = 1e-9  # about a hundred tests of chance, each of which fails so seldom
 
 
 def deal(size, threshold, words):
-    """The shares of all seats in public words, by a dealer who draws every coefficient."""
-    field, stream = field_for(size), Stream.fresh()
-    secret = np.zeros((field.m, *words.shape), dtype=np.uint64)
-    secret[0] = words
-    coefficients = [stream.uint64(secret.shape) for _ in range(threshold)]
-    shares = {}
-    for number in range(size):
-        share, power = secret, 1
-        for coefficient in coefficients:
-            power = field.times(power, number + 1)
-            share = share ^ field.scale(coefficient, power)
-        shares[f"n{number}"] = BitShares(share, threshold, words.shape[1] * 64)
-    return shares
+    """The same by a dealer who draws those shares."""
+    stream, shape = Stream.fresh(), (field_for(size).m, *words.shape)
+    return deal_with(size, words, {f"n{i}": stream.uint64(shape) for i in range(threshold)})
 
 
 def elements(planes):
@@ -95,6 +93,9 @@ def test_a_field_has_a_point_for_every_seat():
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 300), st.integers(1, 64), st.integers(0, 2**31))
+@example(5000, 1, 3)
+@example(5000, 24, 4097)
+@example(5000, 64, 4999)
 def test_slicing_puts_each_bit_in_its_place_and_comes_back(count, bits, seed):
     values = np.random.default_rng(seed).integers(0, 2**64, count, dtype=np.uint64)
     words = slice_bits(values, bits)
@@ -108,16 +109,7 @@ def test_slicing_puts_each_bit_in_its_place_and_comes_back(count, bits, seed):
     assert np.array_equal(join_bits(words, count), values & np.uint64(2**bits - 1))
 
 
-@pytest.mark.parametrize("bits", [1, 9, 24, 64])
-def test_many_numbers_are_sliced_like_few(bits, stream):
-    values = stream.uint64(5000)
-    words = slice_bits(values, bits)
-    assert np.array_equal(words[:, :20], slice_bits(values[: 20 * 64], bits))
-    assert np.array_equal(words[:, 64:], slice_bits(values[64 * 64 :], bits))
-    assert np.array_equal(join_bits(words, 5000), values & np.uint64(2**bits - 1))
-
-
-@pytest.mark.parametrize(("size", "threshold"), COMMITTEES)
+@COMMITTEES
 def test_local_work_and_products_open_to_the_plain_ones(seats, stream, size, threshold):
     left, right, public = (stream.uint64((5, 3)) for _ in range(3))
     a, b = deal(size, threshold, left), deal(size, threshold, right)
@@ -137,25 +129,55 @@ def test_local_work_and_products_open_to_the_plain_ones(seats, stream, size, thr
         assert np.array_equal(opened, np.concatenate(expected))
 
 
-@pytest.mark.parametrize(("size", "threshold"), COMMITTEES)
+@COMMITTEES
 def test_random_bits_are_bits_alike_for_all_and_cost_no_message(seats, size, threshold):
     def program(hand):
-        first, second = random_bits(hand, 40, 1000), random_bits(hand, 40, 1000)
+        drawn = [random_bits(hand, 40, 1000) for _ in range(2)]
         assert not any(link.sent for link in hand.links.values())
-        return hand.open(first), hand.open(second)
+        return np.stack([hand.open(one) for one in drawn])
 
-    results = list(seats(size, threshold, program).values())
-    first, second = results[0]
-    for other in results[1:]:
-        assert np.array_equal(other[0], first)
-        assert np.array_equal(other[1], second)
-    bits = np.unpackbits(first.view(np.uint8), axis=1, bitorder="little")[:, :1000]
-    assert not (first[:, -1] >> np.uint64(1000 % 64)).any()
-    ones = int(bits.sum()), int(np.unpackbits((first ^ second).view(np.uint8)).sum())
+    both, *others = seats(size, threshold, program).values()
+    assert all(np.array_equal(other, both) for other in others)
+    assert not (both[:, :, -1] >> np.uint64(1000 % 64)).any()
+    ones = [int(np.unpackbits(words.view(np.uint8)).sum()) for words in (both[0], both[0] ^ both[1])]
     assert all(stats.binomtest(count, 40_000).pvalue > UNLIKELY for count in ones)
 
 
-@pytest.mark.parametrize(("size", "threshold"), COMMITTEES)
+@COMMITTEES
+@pytest.mark.parametrize(
+    ("whose", "change", "code"), [(["n1"], (1, 2, 0), "SH008"), ([f"n{i}" for i in range(7)], (1,), "SH003")]
+)
+def test_a_corrupted_share_and_something_else_than_bits_stop_the_opening(
+    seats, stream, size, threshold, whose, change, code
+):
+    """One share is changed, or all polynomials are moved by x, which is no bit."""
+    shares = deal(size, threshold, stream.uint64((3, 2)))
+    for name in shares:
+        if name in whose:
+            shares[name].planes[change] ^= np.uint64(2)
+    with raises(ShareError, code):
+        seats(size, threshold, lambda hand: hand.open(shares[hand.name]))
+
+
+def test_an_opened_product_tells_nothing_else_and_one_seat_too_many_sees_the_difference(seats):
+    """All that one seat knows in the end: its shares of the factors, what it was told, and the shares of the result."""
+
+    def run(*bits):
+        return transcript(seats, 3, 1, *(deal(3, 1, constant(bit)) for bit in bits))
+
+    def known(held, name):
+        told = [seat["sent"][name] for seat in held.values() if name in seat["sent"]]
+        results = [held[seat]["out"] for seat in held]
+        return joint(3, [held[name]["a"], held[name]["b"], held[name]["out"], *told, *results])
+
+    zero, one = run(0, 0), run(0, 1)
+    for name in zero:
+        assert alike(known(zero, name), known(one, name)) > UNLIKELY
+    first, second = (joint(3, [held["n0"]["out"], held["n1"]["out"]]) for held in (run(1, 0), run(1, 1)))
+    assert alike(first, second) < 1e-100
+
+
+@COMMITTEES
 def test_what_a_group_knows_is_shared_by_all(seats, size, threshold):
     known = {group: Stream.fresh().uint64((4, 2)) for group in groups(make(size, threshold))}
 
@@ -180,22 +202,6 @@ def test_a_product_takes_few_messages_and_an_opening_one_to_each(seats, size, th
         deals = int(name[1:]) <= 2 * threshold
         assert messages == (sent if deals else 0)
         assert [a + 1 for a in after] == total
-
-
-@pytest.mark.parametrize(("size", "threshold"), COMMITTEES)
-def test_a_corrupted_share_stops_the_opening(seats, stream, size, threshold):
-    shares = deal(size, threshold, stream.uint64((3, 2)))
-    shares["n1"].planes[1, 2, 0] ^= np.uint64(1 << 17)
-    with raises(ShareError, "SH008"):
-        seats(size, threshold, lambda hand: hand.open(shares[hand.name]))
-
-
-def test_something_else_than_bits_is_not_opened(seats, stream):
-    shares = deal(3, 1, stream.uint64((3, 2)))
-    for share in shares.values():
-        share.planes[1] ^= np.uint64(2)  # the same polynomial plus x, which is no bit
-    with raises(ShareError, "SH003"):
-        seats(3, 1, lambda hand: hand.open(shares[hand.name]))
 
 
 def test_too_few_shares_and_too_high_degrees_are_refused(seats, stream):
@@ -239,22 +245,21 @@ def alike(first, second):
 
 
 def deal_with(size, words, given):
-    """The shares of all seats, for a polynomial with these shares at so many seats as the threshold."""
+    """The shares of all seats in public words, for a polynomial with these shares at as many seats as the threshold."""
     field = field_for(size)
-    values = [np.zeros((field.m, *words.shape), dtype=np.uint64) for _ in (None, *given)]
-    values[0][0] = words
-    for value, share in zip(values[1:], given.values(), strict=True):
-        value[[power for power in range(field.m) if share >> power & 1]] = 2**64 - 1
-    points = (0, *(int(seat[1:]) + 1 for seat in given))
+    secret = np.zeros((field.m, *words.shape), dtype=np.uint64)
+    secret[0] = words
+    known, points = [secret, *given.values()], (0, *(int(seat[1:]) + 1 for seat in given))
     return {
-        f"n{i}": BitShares(field.combine(values, field.weights(points, i + 1)), len(given), words.shape[1] * 64)
+        f"n{i}": BitShares(field.combine(known, field.weights(points, i + 1)), len(given), words.shape[1] * 64)
         for i in range(size)
-        if f"n{i}" not in given
-    } | {seat: BitShares(value, len(given), words.shape[1] * 64) for seat, value in zip(given, values[1:], strict=True)}
+    }
 
 
-def constant(bit):
-    return np.full((8, 128), -bit % 2**64, dtype=np.uint64)
+def constant(bit, size=None):
+    """Words of a bit or, with a number of seats, shares that are all this element of the field."""
+    words = np.full((8, 128), -(bit & 1) % 2**64, dtype=np.uint64)
+    return words if size is None else np.stack([constant(bit >> power) for power in range(field_for(size).m)])
 
 
 def transcript(seats, size, threshold, a, b):
@@ -286,15 +291,15 @@ def views(size, held, coalition):
             yield joint(size, [told[0], held[coalition[0]]["out"]])
 
 
-@pytest.mark.parametrize(("size", "threshold"), COMMITTEES)
+@COMMITTEES
 def test_what_a_coalition_sees_of_a_product_does_not_depend_on_its_factors(seats, size, threshold):
     """With its own shares of the factors given, the factors fix what the others hold: whatever leaks of that shows.
 
     Both products are 0, so the same is opened, and that fixes with the coalition's shares all others.
     """
     coalitions = list(combinations([f"n{i}" for i in range(size)], threshold))
-    for coalition in coalitions[:: -(-len(coalitions) // 5)]:
-        given = {seat: number + 1 for number, seat in enumerate(coalition)}
+    for coalition in coalitions[:: -(-len(coalitions) // 4)]:
+        given = {seat: constant(number + 1, size) for number, seat in enumerate(coalition)}
         zero, one = (
             transcript(seats, size, threshold, *(deal_with(size, constant(bit), given) for bit in (0, other)))
             for other in (0, 1)
@@ -303,23 +308,183 @@ def test_what_a_coalition_sees_of_a_product_does_not_depend_on_its_factors(seats
             assert alike(first, second) > UNLIKELY, coalition
 
 
-def test_an_opened_product_tells_nothing_else(seats):
-    """All that one seat knows in the end: its shares of the factors, what it was told, and the shares of the result."""
-    zero, one = (transcript(seats, 3, 1, deal(3, 1, constant(0)), deal(3, 1, constant(bit))) for bit in (0, 1))
-    for name in zero:
-        first, second = (
-            joint(3, [mine["a"], mine["b"], mine["out"], *_told(held, name), *(held[seat]["out"] for seat in held)])
-            for held in (zero, one)
-            for mine in [held[name]]
-        )
-        assert alike(first, second) > UNLIKELY
+ON_DIFFERENCES = ("below", "top_bit_of_difference", "bits_of_difference", "lengths")
 
 
-def _told(held, name):
-    return [seat["sent"][name] for seat in held.values() if name in seat["sent"]]
+def share(hand, values, bits):
+    """Shares of known numbers: random bits, opened, and flipped to what they should be."""
+    drawn = random_bits(hand, bits, len(values))
+    return hand.flip(drawn, hand.open(drawn) ^ slice_bits(values, bits))
 
 
-def test_one_seat_too_many_sees_the_difference(seats):
-    zero, one = (transcript(seats, 3, 1, deal(3, 1, constant(1)), deal(3, 1, constant(bit))) for bit in (0, 1))
-    first, second = (joint(3, [held["n0"]["out"], held["n1"]["out"]]) for held in (zero, one))
-    assert alike(first, second) < 1e-100
+def differences(seats, size, threshold, bits, public, secret):
+    """What all circuits say of public - secret; every seat must say the same."""
+
+    def program(hand):
+        shared, words = share(hand, secret, bits), slice_bits(public, bits)
+        results = [getattr(circuits, name)(hand, words, shared) for name in ON_DIFFERENCES]
+        return [join_bits(hand.open(result), len(public)) for result in results]
+
+    first, *others = seats(size, threshold, program).values()
+    assert all(np.array_equal(a, b) for other in others for a, b in zip(first, other, strict=True))
+    return dict(zip(ON_DIFFERENCES, first, strict=True))
+
+
+def check(found, bits, public, secret):
+    rest = [(int(p) - int(s)) % 2**bits for p, s in zip(public, secret, strict=True)]
+    assert found["below"].tolist() == [int(p < s) for p, s in zip(public, secret, strict=True)]
+    assert found["top_bit_of_difference"].tolist() == [x >> bits - 1 for x in rest]
+    assert found["bits_of_difference"].tolist() == rest
+    assert found["lengths"].tolist() == [sum((x < 2**j) << j for j in range(bits)) for x in rest]
+
+
+@pytest.mark.parametrize(
+    ("size", "threshold", "bits"), [*((3, 1, bits) for bits in (1, 2, 3, 4, 5, 6)), (4, 1, 3), (5, 2, 4), (7, 3, 5)]
+)
+def test_every_pair_of_small_numbers(seats, size, threshold, bits):
+    numbers = np.arange(2**bits, dtype=np.uint64)
+    public, secret = np.repeat(numbers, 2**bits), np.tile(numbers, 2**bits)
+    check(differences(seats, size, threshold, bits, public, secret), bits, public, secret)
+
+
+wide = st.integers(1, 62).flatmap(lambda bits: st.tuples(st.just(bits), st.lists(near(bits), min_size=1, max_size=70)))
+
+
+def near(bits):
+    """Two numbers, often a power of two or a little more or less apart, also across the wrap."""
+    anything = st.integers(0, 2**bits - 1)
+    apart = st.builds(
+        lambda s, power, more: ((s + (1 << power % bits) + more) % 2**bits, s), anything, anything, st.integers(-2, 2)
+    )
+    return st.one_of(apart, st.tuples(anything, anything))
+
+
+@settings(max_examples=30, deadline=None)
+@given(wide, st.sampled_from([(3, 1), (3, 1), (4, 1), (5, 2)]))
+@example((62, [(0, 0), (0, 2**62 - 1), (2**62 - 1, 0), (2**61, 1), (0, 1), (1, 0)]), (3, 1))
+def test_wide_numbers_by_chance(seats, case, committee):
+    bits, pairs = case
+    public, secret = np.array(pairs, dtype=np.uint64).T
+    check(differences(seats, *committee, bits, public, secret), bits, public, secret)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 62), st.integers(1, 11), st.integers(1, 70), st.booleans(), st.integers(0, 2**31))
+def test_sums_are_those_of_the_integers(seats, bits, terms, count, fast, seed):
+    numbers = np.random.default_rng(seed).integers(0, 2**bits, (terms, count), dtype=np.uint64)
+
+    def program(hand):
+        shared = [share(hand, row, bits) for row in numbers]
+        return join_bits(hand.open(circuits.add(hand, shared, fast=fast)), count)
+
+    expected = [sum(map(int, column)) % 2**bits for column in numbers.T]
+    for found in seats(3, 1, program).values():
+        assert found.tolist() == expected
+
+
+@pytest.mark.parametrize(("size", "threshold", "terms"), [(5, 2, 10), (7, 3, 35)])
+def test_sums_of_what_groups_know(seats, size, threshold, terms):
+    """A number for each group of seats that shares a key: together one that nobody knows."""
+    bits, count = 7, 70
+
+    def program(hand):
+        drawn = [stream.uint64(count) for _, stream in hand.common.streams]
+        shared = hand.group_bits([slice_bits(values, bits) for values in drawn], count)
+        assert len(shared) == terms
+        total = circuits.add(hand, shared, fast=True)
+        return {group: values for (group, _), values in zip(hand.common.streams, drawn, strict=True)}, hand.open(total)
+
+    results = seats(size, threshold, program).values()
+    known = {group: values for held, _ in results for group, values in held.items()}
+    assert len(known) == terms
+    expected = sum(known.values()) & np.uint64(2**bits - 1)
+    assert all(np.array_equal(join_bits(opened, count), expected) for _, opened in results)
+
+
+def cost(seats, program, count=64):
+    """Rounds and ANDs, of three seats: each round is one message of each, with two words for each 64 ANDs."""
+
+    def run(hand):
+        for link in hand.links.values():
+            link.sent.clear()
+        program(hand)
+        words = [message["words"] for link in hand.links.values() for message in link.sent]
+        assert all(array.shape[0] == 2 and array.shape[2] == words_for(count) for array in words)
+        return len(words), sum(array.shape[1] for array in words)
+
+    found = set(seats(3, 1, run).values())
+    assert len(found) == 1
+    return found.pop()
+
+
+@pytest.mark.parametrize("bits", [1, 2, 3, 4, 5, 8, 9, 16, 17, 32, 33, 62])
+def test_rounds_are_as_documented(seats, bits):
+    public = np.zeros((bits, 1), dtype=np.uint64)
+    depth = ceil(log2(bits))
+    less = ceil(log2(bits - 1)) if bits > 1 else 0
+    expected = {"below": depth, "top_bit_of_difference": less, "bits_of_difference": less, "lengths": depth}
+    for name, rounds in expected.items():
+        circuit = getattr(circuits, name)
+        assert cost(seats, lambda hand, run=circuit: run(hand, public, random_bits(hand, bits, 64)))[0] == rounds
+    for fast, rounds in ((False, bits - 1), (True, 1 + less if bits > 1 else 0)):
+        assert sum_cost(seats, 2, bits, fast)[0] == rounds
+
+
+def sum_cost(seats, terms, bits, fast):
+    return cost(seats, lambda hand: circuits.add(hand, [random_bits(hand, bits, 64)] * terms, fast=fast))
+
+
+def test_ands_and_sums_cost_what_docstrings_say(seats):
+    for name, ands in (("below", (30, 42)), ("bits_of_difference", (64, 106)), ("lengths", (212, 320))):
+        circuit = getattr(circuits, name)
+        for bits, count in zip((24, 32), ands, strict=True):
+            public = np.zeros((bits, 1), dtype=np.uint64)
+            found = cost(seats, lambda hand, run=circuit, b=bits, p=public: run(hand, p, random_bits(hand, b, 64)))
+            assert found[1] == count
+            assert str(count) in circuit.__doc__
+    assert [sum_cost(seats, terms, 2, False)[0] - 1 for terms in (3, 4, 10, 35)] == [1, 2, 5, 8]
+    assert [sum_cost(seats, 2, bits, True)[1] for bits in (24, 32)] == [97, 151]
+    assert [sum_cost(seats, terms, 32, False) for terms in (2, 3)] == [(31, 31), (32, 62)]
+
+
+def test_numbers_do_not_meet(seats):
+    """What pads the words, and every other number, leaves the result alone."""
+    bits, count = 9, 100
+    public = np.arange(count, dtype=np.uint64)
+    words, filled = slice_bits(public, bits), slice_bits(np.arange(128, dtype=np.uint64), bits)
+
+    def program(hand):
+        shared = random_bits(hand, bits, count)
+        results = [hand.open(circuits.lengths(hand, p, shared)) for p in (words, filled)]
+        return np.array_equal(*results) and not (results[0][:, -1] >> np.uint64(36)).any()
+
+    assert all(seats(3, 1, program).values())
+
+
+@pytest.mark.parametrize("name", ON_DIFFERENCES)
+def test_what_a_seat_is_told_does_not_depend_on_the_secret(seats, name):
+    """Two secrets, and all that any seat receives, row by row beside its own shares of two of the bits."""
+    bits, count = 4, 1 << 14
+
+    def told(value):
+        def program(hand):
+            shared = share(hand, np.full(count, value, dtype=np.uint64), bits)
+            for link in hand.links.values():
+                link.sent.clear()
+            getattr(circuits, name)(hand, slice_bits(np.full(count, 5, dtype=np.uint64), bits), shared)
+            sent = {peer: [message["words"] for message in link.sent] for peer, link in hand.links.items()}
+            return shared.planes, sent
+
+        results = seats(3, 1, program)
+        for to, (own, _) in sorted(results.items()):
+            beside = 4 * elements(own[:, 0]) + elements(own[:, 3])
+            for _, sent in results.values():
+                for words in sent.get(to, []):
+                    yield from (4 * beside + elements(row) for row in words.swapaxes(0, 1))
+
+    tests = [
+        stats.chi2_contingency([np.bincount(sample, minlength=64) for sample in both]).pvalue
+        for both in zip(told(3), told(14), strict=True)
+    ]
+    assert min(tests) > 1e-9
+    assert len(tests) == 3 * {"below": 3, "top_bit_of_difference": 2, "bits_of_difference": 2, "lengths": 6}[name]

@@ -1,25 +1,29 @@
-"""Truncation: who reads what is opened, how much is sent, and that blocks give the same as one opening."""
+"""Truncation: who reads what is opened, how much is sent, and that blocks of packed words give the same as integers."""
 
 from __future__ import annotations
 
+from copy import deepcopy
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import given, settings, strategies as st
 
 from colonnade.errors import ProtocolError, ShareError
 from colonnade.mpc import PRIMES, Hand, ResidueSystem
-from colonnade.mpc.fixed import cutting, functions
+from colonnade.mpc.fixed import blocks as packing, cutting, functions
 from colonnade.mpc.fixed.arithmetic import FixedPoint
+from colonnade.mpc.packing import pack, pack_words, quarter_of
+from colonnade.mpc.residues import centred
 from colonnade.mpc.shamir import weights
 from colonnade.mpc.shares import Shares
 from tests.support.errors import raises
 
-from .test_arithmetic import OPERATIONS, compute, differences, make, views
+from .kit import called, compute, make
+from .test_arithmetic import EDGES, OPERATIONS, check, check_function
 
-ALONE = [(3, 1, 6), (5, 2, 6), (7, 3, 6)]
+ALONE = [make(3, 1), make(5, 2), make(7, 3)]
 """Committees without a spare seat, in which only one group reads."""
-VALUES = np.array([0, 1, -1, 5, 2**30 - 1, 1 - 2**30, 12345678, -87654321, 2**20, -(2**20), 3, 77])
 
 
 @pytest.fixture
@@ -30,18 +34,26 @@ def blocks(monkeypatch):
     monkeypatch.setattr(cutting, "WAVE", 12)
 
 
-@pytest.mark.parametrize("committee", [make(*c) for c in ALONE], ids=str)
-@pytest.mark.parametrize("count", [1, 2, 12, 31])
-def test_blocks_are_within_the_stated_units(play, blocks, committee, count):
-    left, right = np.resize(VALUES, count), np.resize(VALUES[::-1], count)
+@pytest.mark.parametrize(
+    ("committee", "name"),
+    [(seats, name) for seats in ALONE[:2] for name in OPERATIONS] + [(ALONE[2], "products")],
+    ids=called,
+)
+@pytest.mark.parametrize("count", [2, 31])
+def test_operations_in_blocks_are_exact_or_within_the_stated_units(play, blocks, committee, name, count):
+    check(play, name, np.resize(EDGES, count), np.resize(EDGES[::-1], count), committee)
 
-    def program(engine, x, y):
-        first, second = engine.products([(x, y), (engine.scale(y, 2), y)])
-        return engine.add(first, second)
 
-    opened, _, engine = compute(play, program, left, right, committee=committee)
-    for found, x, y in zip(opened.tolist(), left.tolist(), right.tolist(), strict=True):
-        assert abs(found - Fraction(x * y + 2 * y * y, 2**20)) < 2 * engine.ulps
+@pytest.mark.parametrize("bits", [20, 31, 32, 45])
+def test_comparisons_bits_and_reciprocals_in_blocks(play, blocks, bits):
+    top = (1 << bits) - 1
+    values = np.array([0, 1, -1, top, -top, top - 1, 5, -7, 12345, -54321, top // 3, -top // 5, 2])
+    opened, _, _ = compute(play, lambda e, x: e.negative(x), values, bits=bits)
+    assert opened.tolist() == (values < 0).astype(int).tolist()
+    opened, _, _ = compute(play, lambda e, x: e.bit_length(x), np.abs(values), bits=bits)
+    assert opened.tolist() == [abs(value).bit_length() for value in values.tolist()]
+    if bits <= 31:
+        check_function(play, functions.reciprocal, np.abs(values), 20, bits)
 
 
 @pytest.mark.parametrize("cut", [1, 20, 29, 30, 50])
@@ -53,50 +65,28 @@ def test_every_number_of_bits_can_be_cut(play, monkeypatch, many, cut):
     def program(engine, x):
         return engine.truncate(engine.from_shares(x.shares, x.bound, 50), 50 - cut)
 
-    opened, fraction, engine = compute(play, program, VALUES)
+    opened, fraction, engine = compute(play, program, EDGES)
     assert fraction == 50 - cut
-    for found, x in zip(opened.tolist(), VALUES.tolist(), strict=True):
-        assert abs(found - Fraction(x, 2**cut)) < engine.ulps
+    assert all(
+        abs(found - Fraction(x, 2**cut)) < engine.ulps for found, x in zip(opened.tolist(), EDGES.tolist(), strict=True)
+    )
 
 
-@pytest.mark.parametrize("committee", [make(*c) for c in ALONE[:2]], ids=str)
-def test_shares_of_what_a_group_read_lie_on_polynomials_of_the_degree_of_inputs(play, blocks, committee):
-    """``receive_opening`` compares spare shares: of 5 seats all shares must fit a polynomial of degree 2."""
-    opened, _, engine = compute(play, lambda e, x: e.multiply(x, x), VALUES, committee=committee)
-    assert np.abs(opened.astype(float) - VALUES.astype(float) ** 2 / 2**20).max() < engine.ulps
-
-
-def test_a_broadcast_product_is_cut_like_any_other(play, blocks):
-    def program(engine, x):
-        return engine.multiply(x.reshape(3, 4), x[:3].reshape(3, 1))
-
-    opened, _, engine = compute(play, program, VALUES)
-    exact = VALUES.reshape(3, 4) * VALUES[:3].reshape(3, 1).astype(object)
-    assert opened.shape == (3, 4)
-    for found, product in zip(opened.reshape(-1).tolist(), exact.reshape(-1).tolist(), strict=True):
-        assert abs(found - Fraction(product, 2**20)) < engine.ulps
-
-
-def test_reciprocals_in_blocks(play, blocks):
-    values = np.array([1, 3, 255, 2**20, 2**26 - 1, 12345])
-    opened, _, engine = compute(play, functions.reciprocal, values, bits=26)
-    for found, x in zip(opened.tolist(), values.tolist(), strict=True):
-        assert abs(found - Fraction(2**40, x)) < Fraction(2**20, x) + Fraction(engine.ulps)
-
-
-@pytest.mark.parametrize("committee", [make(*c) for c in ALONE[:2]], ids=str)
-@pytest.mark.parametrize("bits", [20, 31, 32, 45])
-def test_comparisons_and_bits_in_blocks_are_exact(play, blocks, committee, bits):
-    top = (1 << bits) - 1
-    values = np.array([0, 1, -1, top, -top, top - 1, 5, -7, 12345, -54321, top // 3, -top // 5, 2])
-    opened, _, _ = compute(play, lambda e, x: e.negative(x), values, committee=committee, bits=bits)
-    assert opened.tolist() == (values < 0).astype(int).tolist()
-    opened, _, _ = compute(play, lambda e, x: e.bit_length(x), np.abs(values), committee=committee, bits=bits)
-    assert opened.tolist() == [abs(value).bit_length() for value in values.tolist()]
-
-
-def sent(play, committee, count):
-    """What each seat sends for one product, in messages."""
+@pytest.mark.parametrize(
+    ("few", "size", "count", "messages"),
+    [
+        # Few numbers are sent to one group only.
+        (True, 3, 8, {"n0": {"n1": 1, "n2": 0}, "n1": {"n0": 1, "n2": 0}, "n2": {"n0": 1, "n1": 1}}),
+        # Two to the seat that opens a block and one to the other reader; each seat opens one of three blocks.
+        (False, 3, 12, {"n0": {"n1": 2, "n2": 1}, "n1": {"n0": 1, "n2": 2}, "n2": {"n0": 2, "n1": 1}}),
+        # With a spare seat everybody reads.
+        (True, 4, 8, {f"n{i}": {f"n{j}": 1 for j in range(4) if i != j} for i in range(4)}),
+    ],
+    ids=["one group", "blocks", "everybody"],
+)
+def test_who_sends_how_many_messages_for_a_product(play, request, few, size, count, messages):
+    if not few:
+        request.getfixturevalue("blocks")
     numbers = {}
 
     def program(engine, x):
@@ -105,62 +95,43 @@ def sent(play, committee, count):
         numbers[engine.hand.name] = {p: len(link.sent) - before[p] for p, link in engine.hand.links.items()}
         return product
 
-    compute(play, program, np.arange(count), committee=committee)
-    return numbers
+    compute(play, program, np.arange(count), committee=make(size, 1))
+    assert numbers == messages
 
 
-def test_few_numbers_are_sent_to_one_group_only(play):
-    assert sent(play, make(3, 1), 8) == {
-        "n0": {"n1": 1, "n2": 0},
-        "n1": {"n0": 1, "n2": 0},
-        "n2": {"n0": 1, "n1": 1},
-    }
-
-
-def test_a_block_takes_three_messages_of_three_seats(play, blocks):
-    """Two to the seat that opens it and one to the other reader; each seat opens one of three blocks."""
-    found = sent(play, make(3, 1), 12)
-    assert found == {"n0": {"n1": 2, "n2": 1}, "n1": {"n0": 1, "n2": 2}, "n2": {"n0": 2, "n1": 1}}
-
-
-def test_with_a_spare_seat_everybody_reads(play):
-    assert all(each == 1 for row in sent(play, make(4, 1), 8).values() for each in row.values())
-
-
-@pytest.mark.parametrize("name", ["product", "truncation", "comparison", "reciprocal"])
-@pytest.mark.parametrize(("seats", "pool"), [((3, 1), ["n2"]), ((5, 2), ["n1", "n4"])], ids=["1 of 3", "2 of 5"])
-def test_what_pooled_seats_see_of_blocks_is_the_same_whatever_the_secret(play, monkeypatch, name, seats, pool):
-    monkeypatch.setattr(cutting, "FEW", 0)
-    first, second = (views(play, OPERATIONS[name], secret, make(*seats), pool) for secret in (3, 2**26 - 9))
-    smallest, tests, _ = differences(first, second)
-    assert smallest * tests > 1e-6
-    assert tests >= 12
-
-
-@pytest.mark.parametrize("kind", ["opening", "quotients", "low-words"])
-def test_a_block_in_another_form_is_refused(play, blocks, kind):
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        ("opening", lambda words: words[..., 1:]),
+        ("quotients", lambda words: words[..., 1:]),
+        ("low-words", lambda words: words[..., 1:]),
+        ("low-words", lambda words: words | np.uint32(1 << 31)),
+    ],
+    ids=["opening", "quotients", "low words", "beyond their bits"],
+)
+def test_a_block_in_another_form_is_refused(play, blocks, kind, change):
     def program(engine, x):
         for link in engine.hand.links.values():
             if engine.hand.name == "n1":
-                link.send = shorter(link.send)
-        return engine.negative(engine.multiply(x, x))
+                link.send = changed(link.send)
+        return engine.negative(engine.multiply(x, x) if kind != "low-words" else x)
 
-    def shorter(send):
-        def changed(name, **fields):
-            send(name, **({"words": fields["words"][..., 1:]} if name == kind else fields))
-
-        return changed
+    def changed(send):
+        return lambda name, **fields: send(name, **({"words": change(fields["words"])} if name == kind else fields))
 
     with raises((ProtocolError, ConnectionError), "MS049", "n1", kind):
-        compute(play, program, VALUES)
+        compute(play, program, EDGES >> 5, bits=26)
 
 
-def test_a_spare_share_of_a_block_is_compared(play, blocks):
+@pytest.mark.parametrize("count", [12, 12_000])
+def test_a_spare_share_is_compared(play, request, count):
     """A number at the degree of an input is opened by more seats than needed, and a wrong share stops the study."""
+    if count < cutting.FEW:
+        request.getfixturevalue("blocks")
 
     class Wrong(Hand):
         def send_opening(self, shares, to):
-            super().send_opening(Shares(shares.values + 1.0, shares.degree), to)
+            super().send_opening(Shares(np.roll(shares.values, 1, axis=1), shares.degree), to)
 
     def program(engine, x):
         if engine.hand.name == "n1":
@@ -170,63 +141,225 @@ def test_a_spare_share_of_a_block_is_compared(play, blocks):
         return found
 
     with raises((ShareError, ConnectionError), "SH008"):
-        compute(play, program, VALUES)
+        compute(play, program, np.arange(count))
 
 
-@pytest.mark.parametrize(("size", "threshold", "primes"), ALONE)
-def test_a_number_that_a_group_knows_is_shared_by_its_factors(play, size, threshold, primes):
+@pytest.mark.parametrize("committee", ALONE, ids=called)
+def test_a_number_that_a_group_knows_is_shared_by_its_factors(play, committee):
     """The factors of the readers, and zero elsewhere, lie on a polynomial of degree t that is 1 at 0."""
-    committee = make(size, threshold, primes)
-    found = {}
+    found, threshold = {}, committee.threshold
 
     def seat(hand):
         cutter = FixedPoint(hand, 20)._cutter
         for first in committee.seats:
             readers = cutter._readers(first)
-            assert len(readers) == size - threshold
-            found[first, hand.name] = cutter._share_factors(first) if hand.name in readers else (0,) * primes
+            assert len(readers) == len(committee.seats) - threshold
+            found[first, hand.name] = cutter._share_factors(first) if hand.name in readers else (0,) * 6
 
-    play(committee, dict.fromkeys(committee.seats, seat))
+    play(committee, seat)
+    known = tuple(range(1, threshold + 2))
     for first in committee.seats:
         for place, prime in enumerate(committee.system.primes):
             shares = [found[first, name][place] for name in committee.seats]
-            known = tuple(range(1, threshold + 2))
             for at, due in [(0, 1), *enumerate(shares, start=1)]:
                 total = sum(w * s for w, s in zip(weights(prime, known, at), shares[: threshold + 1], strict=True))
                 assert (total - due) % prime == 0
 
 
-def test_low_words_beyond_their_bits_are_refused(play, blocks):
-    def program(engine, x):
-        def longer(send):
-            def changed(name, **fields):
-                send(name, **({"words": fields["words"] | np.uint32(1 << 31)} if name == "low-words" else fields))
-
-            return changed
-
-        for link in engine.hand.links.values():
-            if engine.hand.name == "n1":
-                link.send = longer(link.send)
-        return engine.negative(x)
-
-    with raises((ProtocolError, ConnectionError), "MS049", "n1", "low-words"):
-        compute(play, program, VALUES >> 5, bits=26)
-
-
-@pytest.mark.parametrize("primes", [3, 5, 16])
-@pytest.mark.parametrize("bits", [1, 7, 16, 28, 29])
+@pytest.mark.parametrize("primes", [3, 16])
+@pytest.mark.parametrize("bits", [1, 16, 28, 29])
 def test_low_bits_are_those_of_the_low_word(primes, bits):
     system = ResidueSystem(PRIMES[:primes])
     top = system.modulus // 4
     edges = [0, 1, (1 << bits) - 1, 1 << bits, top, top - 1, *(top * step // 97 for step in range(97))]
-    digits = np.array(
-        [
-            [(value * factor + prime // 2) % prime - prime // 2 for value in edges]
-            for prime, factor in zip(system.primes, system.to_digits, strict=True)
-        ],
-        dtype=np.float64,
-    )
+    factors = zip(system.primes, system.to_digits, strict=True)
+    digits = np.array([[centred(value * factor, prime) for value in edges] for prime, factor in factors], dtype=float)
     assert system.low_word(digits).tolist() == [value % 2**64 for value in edges]
     assert system.low_bits(digits, bits).tolist() == [value % 2**bits for value in edges]
     with raises(ShareError, "SH006"):
         system.low_bits(np.negative(digits[:, 4:5]), bits)
+
+
+# --- blocks of packed words
+
+
+def residues(values, system):
+    """Residues of Python integers."""
+    return np.array([[centred(int(v), prime) for v in values] for prime in system.primes], dtype=np.float64)
+
+
+def test_a_value_beyond_an_honest_one_and_words_that_are_no_residues_are_refused():
+    system, count, offset = ResidueSystem(PRIMES[:4]), 4099, (1 << 35) - (1 << 16)
+    zero, opened = np.zeros((4, count)), system.modulus // 2
+    mask = [[centred(opened * pow(weights(p, (1, 2, 3), 0)[0], -1, p) - offset, p)] * count for p in system.primes]
+    block = packing.Block(system, (zero,), np.array(mask, dtype=float), zero.copy(), slice(0, count))
+    told = {2: ("shop", pack(zero, system)), 3: ("clinic", pack(zero, system))}
+    with raises(ShareError, "SH006"):
+        block.open(offset, 16, 35, 1, told, [1] * 4)
+    told[3][1][2] = 2**32 - 1
+    with raises(ProtocolError, "MS007", "clinic"):
+        block.open(offset, 16, 35, 1, told, [1] * 4)
+    with raises(ProtocolError, "MS007", "clinic"):
+        block.hear(told[3][1], "clinic", [1] * 4)
+
+
+def packed(residues, system):
+    """Words as they are sent of many numbers, also of few."""
+    count = residues.shape[1]
+    words = np.empty((len(residues), 3 * quarter_of(count)), dtype=np.uint32)
+    for prime, row, out in zip(system.primes, residues, words, strict=True):
+        numbers = np.zeros(4 * quarter_of(count), dtype=np.uint32)
+        numbers[:count] = row + prime // 2
+        pack_words(numbers, out)
+    return words
+
+
+def framed(residues, sides):
+    """The same numbers inside a larger array, in which all others are no numbers."""
+    out = np.full((len(residues), residues.shape[1] + 2 * sides), np.nan)
+    out[:, sides : sides + residues.shape[1]] = residues
+    return out
+
+
+@settings(max_examples=80, deadline=None)
+@given(data=st.data())
+def test_every_block_is_exact_with_all_primes_points_and_extremes(data):
+    first, last = sorted(data.draw(st.lists(st.integers(0, 16), min_size=2, max_size=2, unique=True)))
+    system = ResidueSystem(PRIMES[first:last])
+    seats = data.draw(st.sampled_from([3, 5, 7]))
+    own, count = data.draw(st.integers(1, seats)), data.draw(st.integers(1, 9))
+    cut, sides = data.draw(st.integers(1, 29)), data.draw(st.integers(0, 2))
+    bits = data.draw(st.integers(cut, 62))
+    offset = (1 << bits) - data.draw(st.integers(0, 34 << cut >> 1))
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+
+    def some():
+        kind = data.draw(st.sampled_from(["uniform", "largest", "smallest", "edges"]))
+        among = {"largest": (1,), "smallest": (-1,), "edges": (-1, 1, 0)}.get(kind)
+        if among is None:
+            rows = [rng.integers(-(p // 2), p // 2 + 1, count) for p in system.primes]
+        else:
+            rows = [rng.choice(among, count) * (p // 2) for p in system.primes]
+        return np.array(rows, dtype=np.float64)
+
+    top = system.modulus // 4
+    edges = st.sampled_from([0, 1, top - 1, top - 2]) | st.integers(0, top - 1)
+    values = data.draw(st.lists(edges, min_size=count, max_size=count))
+    points = range(1, seats + 1)
+    shares, left, right, high = {point: some() for point in points if point != own}, some(), some(), some()
+    given_as = data.draw(st.sampled_from(["two factors", "their product"]))
+    mask, sent, result = np.empty_like(left), np.empty_like(left), np.empty_like(left)
+    factors = [data.draw(st.sampled_from([1, -3, prime // 2, -(prime // 2)])) for prime in system.primes]
+    quotients = residues([(value >> cut) - (1 << bits >> cut) for value in values], system)
+    for place, prime in enumerate(system.primes):
+        of = dict(zip(points, weights(prime, tuple(points), 0), strict=True))
+        for i, value in enumerate(values):
+            rest = value - sum(of[p] * int(share[place, i]) for p, share in shares.items())
+            sent[place, i] = centred(rest * pow(of[own], -1, prime), prime)
+            product = int(left[place, i]) * int(right[place, i])
+            mask[place, i] = centred(int(sent[place, i]) - offset - product, prime)
+            result[place, i] = centred(int(quotients[place, i]) * factors[place] - int(high[place, i]), prime)
+    whole = (left, right) if given_as == "two factors" else (left * right,)
+    read = [framed(one, sides) for one in (*whole, mask)]
+    for one in read:
+        one.flags.writeable = False
+    told = {point: (f"seat {point}", packed(share, system)) for point, share in shares.items()}
+    opens, hears, here = framed(high, sides), framed(high, sides), slice(sides, sides + count)
+    opener, reader = (packing.Block(system, read[:-1], read[-1], kept, here) for kept in (opens, hears))
+    assert np.array_equal(opener.share(offset), packed(sent, system))
+    assert np.array_equal(opens, hears, equal_nan=True)
+    assert np.array_equal(opener.open(offset, cut, bits, own, told, factors), packed(quotients, system))
+    reader.hear(packed(quotients, system), "bank", factors)
+    assert np.array_equal(opens, framed(result, sides), equal_nan=True)
+    assert np.array_equal(hears, framed(result, sides), equal_nan=True)
+
+
+@pytest.mark.parametrize("prime", PRIMES)
+def test_words_are_right_next_to_every_multiple_of_the_prime(prime):
+    """Also of the largest products: one number too few or too many would be the word of another residue."""
+    system, half = ResidueSystem((prime,)), prime // 2
+    least, most = -(half**2) // prime + 1, half**2 // prime - 1
+    multiples = np.array([least, least + 1, -1, 0, 1, most - 1, most]).repeat(5) * prime
+    values = multiples - half + np.tile([-2, -1, 0, 1, 2], 7)
+    block = packing.Block(system, (values[None].astype(float),), np.zeros((1, 35)), np.zeros((1, 35)), slice(0, 35))
+    assert np.array_equal(block.share(0), packed(residues(values, system), system))
+
+
+WAYS = {
+    "in another order": ((3, 1, 4), 16_388, 16, lambda x: [(x, x[::-1])]),
+    "every second number": ((3, 1, 4), 33_002, 16, lambda x: [(x[::2], x[1::2])]),
+    "broadcast": ((3, 1, 4), 8_201, 16, lambda x: [(x.reshape(1, 8_201), x[:3].reshape(3, 1))]),
+    "none, one and many": ((3, 1, 4), 16_390, 16, lambda x: [(x[:0], x[:0]), (x[:1], x[:1]), (x, x)]),
+    "about as many as are sent unpacked": ((3, 1, 4), 3 * 4096 + 1, 16, lambda x: [(x, x), (x, x)]),
+    "one block more": ((3, 1, 4), 3 * 65_536 + 1, 16, lambda x: [(x, x)]),
+    "five seats": ((5, 2, 5), 20_003, 16, lambda x: [(x, x)]),
+    "seven seats": ((7, 3, 5), 28_001, 16, lambda x: [(x, x)]),
+    "29 bits": ((3, 1, 5), 13_109, 29, lambda x: [(x, x)]),
+    "30 bits": ((3, 1, 5), 13_109, 30, lambda x: [(x, x)]),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_messages_and_shares_of_many_numbers_are_those_of_the_general_way(play, way):
+    """The same masks, twice: what each seat sends and holds has the same bits, and operands are left as they are."""
+    seats, count, cut, pairs = WAYS[way]
+    seen = {}
+
+    def program(engine, x):
+        given_out, links, cutter = [], engine.hand.links, engine._cutter
+        draw, factors = engine.masks.open_mask, x.shares.values.copy()
+
+        def drawn(bits, count):
+            given_out.append(draw(bits, count))
+            return deepcopy(given_out[-1])
+
+        def product():
+            before = {peer: len(link.sent) for peer, link in links.items()}
+            found = engine.products(pairs(x), fraction=32 - cut)
+            told = [fields["words"] for peer, link in links.items() for fields in link.sent[before[peer] :]]
+            return found[-1], [*(one.shares.values for one in found), *told]
+
+        packed_block, taken = cutter._packed, []
+        cutter._packed = lambda *args: taken.append(packed_block(*args)) or taken[-1]
+        engine.masks.open_mask = drawn
+        last, fused = product()
+        again, cutter._packed = iter(given_out), lambda *args: None
+        engine.masks.open_mask = lambda bits, count: next(again)
+        for one, other in zip(fused, product()[1], strict=True):
+            assert one.dtype == other.dtype
+            assert np.array_equal(one, other)
+        assert np.array_equal(x.shares.values, factors)
+        seen[engine.hand.name] = sum(block is not None for block in taken), len(taken)
+        return last
+
+    values = np.random.default_rng(21).integers(-(2**17), 2**17, count)
+    opened, _, engine = compute(play, program, values, committee=make(*seats), fraction=16, bits=17)
+    left, right = pairs(values)[-1]
+    assert np.abs(opened - left * right / 2.0**cut).max() < engine.ulps
+    for this_way, all_blocks in seen.values():
+        assert bool(this_way) == (way != "30 bits")
+        assert (this_way < all_blocks) == (
+            way in ("30 bits", "none, one and many", "about as many as are sent unpacked")
+        )
+
+
+def test_what_was_made_ahead_in_one_piece_is_overwritten_where_it_was_used_only(play):
+    """Masks and coins of several steps are parts of one array: a step must change its own part alone."""
+    values = np.random.default_rng(22).integers(1, 2**20, 16_448)
+
+    def program(engine, x):
+        def step():
+            return engine.multiply(x, x), functions.reciprocal(engine, x[:64])
+
+        first = step()
+        engine.masks.prepare({key: 3 * times for key, times in engine.masks.used.items()})
+        later = [step() for _ in range(3)]
+        found = [later[place][kind] for kind in (0, 1) for place in range(3)] + list(first)
+        joined = np.concatenate([one.shares.values for one in found], axis=1)
+        return engine.from_shares(Shares(joined, first[0].shares.degree), 1 << 45)
+
+    opened, _, engine = compute(play, program, values, bits=20)
+    numbers, inverses = opened[: 3 * values.size], opened[3 * values.size : 3 * values.size + 192]
+    assert np.abs(numbers.reshape(3, -1) - values.astype(float) ** 2 / 2**20).max() < engine.ulps
+    exact = 2.0**40 / values[:64]
+    assert (np.abs(inverses.reshape(3, -1) - exact) < exact / 2**20 + engine.ulps).all()

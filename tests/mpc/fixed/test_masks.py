@@ -16,7 +16,7 @@ from colonnade.mpc.fixed import masks
 from colonnade.mpc.fixed.masks import Masks
 from colonnade.randomness import Stream
 
-from .test_arithmetic import make
+from .kit import make
 
 
 def opened(play, bits, count, *, primes=2, before=lambda made: None, common=lambda name: None):

@@ -1,3 +1,5 @@
+"""Claims about products are settled before anything is opened; whoever computes or tells something else is caught."""
+
 from __future__ import annotations
 
 from fractions import Fraction
@@ -6,226 +8,146 @@ import numpy as np
 import pytest
 
 from colonnade.errors import ShareError
-from colonnade.mpc import PRIMES, Committee, Hand, ResidueSystem, Shares
-from colonnade.mpc.shamir import combine
+from colonnade.mpc import PRIMES, Hand, ResidueSystem, Shares, vocabulary
+from colonnade.mpc.packing import pack, unpack
+from colonnade.mpc.shamir import combine, weights
 from colonnade.mpc.verify import claims, folding
-from colonnade.mpc.verify.agreement import Transcript
+from colonnade.mpc.verify.agreement import Agreement, Transcript
+from colonnade.mpc.verify.claims import Claims
+from colonnade.received import received
 from tests.support.errors import raises
 
-COMMITTEES = [(3, 1), (4, 1), (5, 2), (7, 3), (5, 1)]
-ROWS, LEFT, RIGHT = 300, 5, 4
+from ..conftest import dealt, make
+from .tampering import first_of, tampering
+
+SIZES = [(3, 1), (4, 1), (5, 2), (7, 3), (5, 1)]
+COMMITTEES = pytest.mark.parametrize(("size", "threshold"), SIZES)
+WINDOW = 50
+LEFT, RIGHT = np.split(np.random.default_rng(5).integers(-4000, 4000, (3 * WINDOW, 9)), [5], axis=1)
 
 
-def committee(size: int, threshold: int) -> Committee:
-    return Committee(tuple(f"n{i}" for i in range(size)), threshold, ResidueSystem(PRIMES[:3]), active=True)
+def committee(size, threshold):
+    return make(size, threshold, PRIMES[:3], active=True)
 
 
-def run(in_threads, seats: Committee, program, hands=None):
-    """One program for all seats; ``hands`` are classes of seats that deviate."""
-    chosen = hands or {}
-
-    def bind(name):
-        return lambda links: program(chosen.get(name, Hand)(name, seats, links))
-
-    return in_threads({name: bind(name) for name in seats.seats})
+def rows(shares, part):
+    return Shares(shares.values[:, part], shares.degree)
 
 
-def inputs(rng=None):
-    rng = rng or np.random.default_rng(5)
-    return rng.integers(-4000, 4000, (ROWS, LEFT)), rng.integers(-4000, 4000, (ROWS, RIGHT))
-
-
-def dealt(hand, left, right):
-    x = hand.deal(left) if hand.name == "n0" else hand.receive("n0", left.shape)
-    y = hand.deal(right) if hand.name == "n1" else hand.receive("n1", right.shape)
-    return x, y
+def joined(hand, *arrays):
+    return [hand.system.join(hand.open_residues(values), 2**60) for values in arrays]
 
 
 def products(hand):
     """An inner product, an elementwise one with a column for all, one of a row; all are settled and then opened."""
-    left, right = inputs()
-    x, y = dealt(hand, left, right)
+    x, y = dealt(hand, "n0", LEFT), dealt(hand, "n1", RIGHT)
     gram = hand.lower(hand.inner(x, y))
-    halves = [
-        [Shares(side.values[:, part], side.degree) for part in (slice(0, 100), slice(100, None))] for side in (x, y)
-    ]
-    hand.claims.inner(*halves, gram)
+    hand.claims.inner(*([rows(side, slice(0, 40)), rows(side, slice(40, None))] for side in (x, y)), gram)
     masked = hand.product(x, y.columns(slice(0, 1)))
     single = hand.product(x.columns(slice(0, 1)), y.columns(slice(1, 2)))
     flat = hand.product(Shares(x.values[:, :, 0], x.degree), Shares(y.values[:, :, 0], y.degree))
     square = hand.product(x, x)
     hand.claims.zero(Shares(hand.system.reduce(flat.values - masked.values[:, :, 0]), flat.degree))
     hand.claims.settle()
-    opened = [hand.open_residues(shares.values) for shares in (gram, masked, single, flat, square)]
-    return [hand.system.join(values, 2**60) for values in opened]
+    return joined(hand, *(shares.values for shares in (gram, masked, single, flat, square)))
 
 
-def expected():
-    left, right = inputs()
-    return [left.T @ right, left * right[:, :1], left[:, :1] * right[:, 1:2], left[:, 0] * right[:, 0], left * left]
+def in_windows(hand):
+    """Products of three windows with coins of their own, X'Y and X'X each; settled together and then opened."""
+    x, y = dealt(hand, "n0", LEFT), dealt(hand, "n1", RIGHT)
+    found = []
+    for start in range(0, len(LEFT), WINDOW):
+        left, right = (rows(side, slice(start, start + WINDOW)) for side in (x, y))
+        gram, square = hand.lower(hand.inner(left, right)), hand.lower(hand.inner(left, left)).values
+        square = np.triu(square) + np.triu(square, 1).transpose(0, 2, 1)
+        hand.claims.inner([left], [right], gram)
+        hand.claims.inner([left], [left], Shares(square, x.degree))
+        found += [gram.values, square]
+        assert hand.claims.ask()
+    hand.claims.elementwise(x, x, hand.lower(hand.multiply(x, x)))  # not asked: settled with coins of its own
+    hand.claims.settle()
+    return joined(hand, *found)
 
 
-@pytest.mark.parametrize(("size", "threshold"), COMMITTEES)
-def test_honest_seats_settle_their_claims_and_open_the_products(in_threads, size, threshold):
-    for found in run(in_threads, committee(size, threshold), products).values():
-        for value, due in zip(found, expected(), strict=True):
-            assert np.array_equal(value, due)
+PARTS = [(LEFT[start : start + WINDOW], RIGHT[start : start + WINDOW]) for start in range(0, len(LEFT), WINDOW)]
+EXACT = {
+    products: [LEFT.T @ RIGHT, LEFT * RIGHT[:, :1], LEFT[:, :1] * RIGHT[:, 1:2], LEFT[:, 0] * RIGHT[:, 0], LEFT * LEFT],
+    in_windows: [product for x, y in PARTS for product in (x.T @ y, x.T @ x)],
+}
 
 
-@pytest.mark.parametrize(("size", "threshold"), COMMITTEES)
+@COMMITTEES
+@pytest.mark.parametrize("program", EXACT)
+def test_honest_seats_settle_their_claims_and_open_the_products(play, size, threshold, program):
+    for found in play(committee(size, threshold), program).values():
+        assert all(np.array_equal(value, due) for value, due in zip(found, EXACT[program], strict=True))
+
+
+@pytest.mark.parametrize(("size", "threshold"), SIZES[:3])
 @pytest.mark.parametrize(
     ("left", "right"), [((0,), (0,)), ((0, 3), (0, 3)), ((3, 0), (3, 1)), ((0, 3), (0, 1)), ((2, 0, 3), (2, 0, 3))]
 )
-def test_products_of_no_numbers_are_settled_alone_and_beside_others(in_threads, size, threshold, left, right):
+def test_products_of_no_numbers_are_settled_alone_and_beside_others(play, size, threshold, left, right):
     def program(hand):
-        x, y = dealt(hand, np.zeros(left, dtype=np.int64), np.zeros(right, dtype=np.int64))
+        x, y = (dealt(hand, "n0", np.zeros(shape, dtype=np.int64)) for shape in (left, right))
         for others in (False, True):
             nothing = hand.product(x, y)
-            some = hand.product(*dealt(hand, np.arange(5), np.arange(5))) if others else nothing
+            some = hand.product(*(dealt(hand, name, np.arange(5)) for name in ("n0", "n1"))) if others else nothing
             hand.claims.settle()
-        return nothing.shape, hand.system.join(hand.open_residues(some.values), 2**60), hand.claims.settled
+        return nothing.shape, *joined(hand, some.values), hand.claims.settled
 
-    for shape, some, settled in run(in_threads, committee(size, threshold), program).values():
-        assert shape == np.broadcast_shapes(left, right)
-        assert some.tolist() == [0, 1, 4, 9, 16]
+    for shape, some, settled in play(committee(size, threshold), program).values():
+        assert (shape, some.tolist()) == (np.broadcast_shapes(left, right), [0, 1, 4, 9, 16])
         assert settled >= 3
 
 
 @pytest.mark.parametrize("wrong", [False, True])
-@pytest.mark.parametrize(("size", "threshold"), COMMITTEES)
-def test_a_product_over_no_rows_is_zero_and_nothing_else_passes(in_threads, size, threshold, wrong):
+@COMMITTEES
+def test_a_product_over_no_rows_is_zero_and_nothing_else_passes(play, size, threshold, wrong):
     def program(hand):
-        x, y = dealt(hand, np.zeros((0, 3), dtype=np.int64), np.zeros((0, 2), dtype=np.int64))
+        x, y = (dealt(hand, "n0", np.zeros((0, width), dtype=np.int64)) for width in (3, 2))
         product = hand.lower(hand.inner(x, y))
         hand.claims.inner([x], [y], hand.shift(product, 1) if wrong else product)
-        if not wrong:
-            hand.claims.settle()
-            return hand.system.join(hand.open_residues(product.values), 2**60).tolist()
-        with raises(ShareError, "SH015"):
-            hand.claims.settle()
-        return None
+        if wrong:
+            with raises(ShareError, "SH015"):
+                hand.claims.settle()
+            return True
+        hand.claims.settle()
+        return joined(hand, product.values)[0].tolist() == [[0, 0]] * 3
 
-    for found in run(in_threads, committee(size, threshold), program).values():
-        assert found == (None if wrong else [[0, 0]] * 3)
+    assert all(play(committee(size, threshold), program).values())
+
+
+# --- seats that compute something else
 
 
 class LowersAnother(Hand):
     """It deals another number than its product share when degrees are lowered: one number, modulo one prime."""
 
-    when = 0
+    calls = 0
 
-    def lower(self, shares):
-        if type(self).when == self.__dict__.setdefault("_calls", 0):
-            values = shares.values.copy()
-            values[1].reshape(-1)[0] += 1
-            shares = Shares(self.system.reduce(values), shares.degree)
-        self._calls += 1
-        return super().lower(shares)
-
-
-@pytest.mark.parametrize(("size", "threshold"), COMMITTEES)
-@pytest.mark.parametrize("when", range(5))
-def test_a_seat_that_computes_one_product_wrongly_modulo_one_prime_is_caught(in_threads, size, threshold, when):
-    cheat = type("Cheat", (LowersAnother,), {"when": when})
-    with raises(ShareError, "SH015"):
-        run(in_threads, committee(size, threshold), products, {"n2": cheat})
-
-
-def in_windows(hand):
-    """Products of three windows with coins of their own, X'Y and X'X each; settled together and then opened."""
-    left, right = inputs()
-    x, y = dealt(hand, left, right)
-    found = []
-    for start in range(0, ROWS, 100):
-        blocks = [[Shares(side.values[:, start : start + 100], side.degree)] for side in (x, y)]
-        gram = hand.lower(hand.inner(blocks[0][0], blocks[1][0]))
-        square = hand.lower(hand.inner(blocks[0][0], blocks[0][0])).values
-        upper = np.triu(square)
-        square = upper + np.triu(square, 1).transpose(0, 2, 1)
-        hand.claims.inner(*blocks, gram)
-        hand.claims.inner(blocks[0], blocks[0], Shares(square, x.degree))
-        found += [gram.values, square]
-        assert hand.claims.ask()
-    hand.claims.elementwise(x, x, hand.lower(hand.multiply(x, x)))  # not asked: settled with coins of its own
-    hand.claims.settle()
-    return [hand.system.join(hand.open_residues(values), 2**60) for values in found]
-
-
-@pytest.mark.parametrize(("size", "threshold"), COMMITTEES)
-def test_claims_that_are_combined_ahead_are_settled_together(in_threads, size, threshold):
-    left, right = inputs()
-    for found in run(in_threads, committee(size, threshold), in_windows).values():
-        for index, start in enumerate(range(0, ROWS, 100)):
-            x, y = left[start : start + 100], right[start : start + 100]
-            assert np.array_equal(found[2 * index], x.T @ y)
-            assert np.array_equal(found[2 * index + 1], x.T @ x)
-
-
-@pytest.mark.parametrize(("size", "threshold"), [(3, 1), (4, 1), (5, 2)])
-@pytest.mark.parametrize("when", range(7))
-def test_a_wrong_product_of_any_window_is_caught(in_threads, size, threshold, when):
-    cheat = type("Cheat", (LowersAnother,), {"when": when})
-    with raises(ShareError, "SH015"):
-        run(in_threads, committee(size, threshold), in_windows, {"n2": cheat})
-
-
-class TakesBack(Hand):
-    """It adds to a product of the first window what it subtracts from the same one of the second."""
-
-    def lower(self, shares):
-        call = self.__dict__.setdefault("_calls", 0)
-        if more := {0: 1, 2: -1}.get(call):
-            values = shares.values.copy()
-            values[1].reshape(-1)[0] += more
-            shares = Shares(self.system.reduce(values), shares.degree)
-        self._calls += 1
-        return super().lower(shares)
-
-
-def test_errors_that_cancel_over_windows_are_caught(in_threads):
-    with raises(ShareError, "SH015"):
-        run(in_threads, committee(3, 1), in_windows, {"n2": TakesBack})
-
-
-def test_what_is_combined_ahead_has_enough_repetitions():
-    lengths = {folding.degrees(length): length for length in range(1, claims.ASKED_LENGTH + 1)}
-    for losses in (0, 1, 2):
-        repeated = folding.repetitions(claims.LONGEST_ASKED, losses, claims.ASKED_TIMES)
-        worst = folding.chance(lengths[max(lengths)], repeated, losses, claims.ASKED_TIMES)
-        assert worst <= folding.ERROR
-
-
-def test_too_much_is_not_asked_at_a_time(in_threads):
-    def program(hand):
-        rows = claims.LONGEST_ASKED // 2 + 1
-        x = hand.random((rows, 1))
-        square = hand.lower(hand.inner(x, x))
-        asked = []
-        for _ in range(3):
-            hand.claims.inner([x], [x], square)
-            asked.append(hand.claims.ask())
-        hand.claims.inner([x, x], [x, x], square)  # wrong, and too long
-        asked.append(hand.claims.ask())
-        with raises(ShareError, "SH015"):
-            hand.claims.settle()
-        return asked
-
-    # Three are as much as a fourth would still go with; then it is too long for one coin.
-    for asked in run(in_threads, committee(3, 1), program).values():
-        assert asked == [True, True, True, False]
-
-
-class FoldsWrongly(Hand):
-    """It helps a wrong product through by other values while the question is folded."""
+    @staticmethod
+    def adds(call):
+        return 1
 
     def lower(self, shares):
         values = shares.values.copy()
-        values[0].reshape(-1)[0] += 1
+        values[1].reshape(-1)[0] += self.adds(self.calls)
+        self.calls += 1
         return super().lower(Shares(self.system.reduce(values), shares.degree))
+
+
+def adding(**by_call):
+    """A seat that adds these numbers, in these calls."""
+    return type("Cheat", (LowersAnother,), {"adds": staticmethod(lambda call: by_call.get(f"at{call}", 0))})
+
+
+class FoldsWrongly(LowersAnother):
+    """It helps a wrong product through by other values while the question is folded."""
 
     def lower_residues(self, values, degree):
         values = values.copy()
-        values[0] += 1
+        values[1] += 1
         return super().lower_residues(self.system.reduce(values), degree)
 
 
@@ -246,101 +168,219 @@ class HidesAtTheEnd(LowersAnother):
         return np.zeros_like(values)
 
 
-@pytest.mark.parametrize(("size", "threshold"), COMMITTEES)
-def test_a_seat_that_speaks_last_cannot_make_a_failed_check_look_well(in_threads, size, threshold):
-    with pytest.raises(ShareError):
-        run(in_threads, committee(size, threshold), products, {"n2": HidesAtTheEnd})
+class SpeaksLast(LowersAnother):
+    """It computes a product wrongly, waits for everybody's share in each opening, and sends what makes it zero."""
+
+    def open_residues(self, values, degree=None):
+        degree = self.committee.threshold if degree is None else degree
+        found = self._gathered(values.shape[1:], degree, Shares(values, degree))
+        if degree == 2 * self.committee.threshold:
+            points = [self.committee.point(seat) for seat in self.committee.seats[: degree + 1]]
+            total = combine(self.system, [found[seat] for seat in self.committee.seats[: degree + 1]], points, 0)
+            for index, prime in enumerate(self.system.primes):
+                factor = pow(weights(prime, tuple(points), 0)[0], -1, prime)
+                values[index] -= total[index] * (factor if factor < prime // 2 else factor - prime)
+            values = self.system.reduce(values)
+        self.send_opening(Shares(values, degree), self.committee.seats)
+        return self._interpolated(found, degree)
 
 
-class Tampers:
-    """A link that changes the numbers in one message of a kind."""
-
-    def __init__(self, link, kind, which, system):
-        self._link, self._kind, self._left, self._system = link, kind, which, system
-
-    def send(self, kind, **fields):
-        if kind == self._kind:
-            self._left -= 1
-            if self._left == 0:
-                fields = self._changed(fields)
-        self._link.send(kind, **fields)
-
-    def _changed(self, fields):
-        if "words" in fields:
-            words = fields["words"].copy()
-            words.reshape(-1)[0] ^= 1
-            return fields | {"words": words}
-        name = "secret" if "secret" in fields else "digest" if "digest" in fields else "promise"
-        return fields | {name: bytes(32)}
-
-    def recv(self, kind, most):
-        return self._link.recv(kind, most)
+def small_square(hand):
+    x = dealt(hand, "n1", np.arange(1, 6))
+    hand.product(x, x)
+    hand.claims.settle()
 
 
-def tampering(kind, which, to):
-    class Cheat(Hand):
-        def __init__(self, name, seats, links, *rest):
-            links = dict(links)
-            links[to] = Tampers(links[to], kind, which, seats.system)
-            super().__init__(name, seats, links, *rest)
-
-    return Cheat
-
-
-@pytest.mark.parametrize(("size", "threshold"), COMMITTEES)
-def test_a_seat_that_also_folds_wrongly_is_caught(in_threads, size, threshold):
-    with raises(ShareError, "SH015"):
-        run(in_threads, committee(size, threshold), products, {"n1": FoldsWrongly})
-
-
-@pytest.mark.parametrize(("size", "threshold"), COMMITTEES)
-@pytest.mark.parametrize("kind", ["opening", "coin", "key-digests"])
-def test_one_changed_message_to_one_seat_ends_the_run(in_threads, size, threshold, kind):
-    with pytest.raises(ShareError):
-        run(in_threads, committee(size, threshold), products, {"n1": tampering(kind, 1, "n0")})
+CHEATS = {
+    **{f"product {k}": (products, "n2", adding(**{f"at{k}": 1}), "SH015", SIZES) for k in range(5)},
+    **{f"window {k}": (in_windows, "n2", adding(**{f"at{k}": 1}), "SH015", SIZES[:3]) for k in range(7)},
+    "cancels over windows": (in_windows, "n2", adding(at0=1, at2=-1), "SH015", SIZES[:1]),
+    "also folds": (products, "n1", FoldsWrongly, "SH015", SIZES),
+    "hides at the end": (products, "n2", HidesAtTheEnd, "SH*", SIZES),
+    "speaks last": (small_square, "n0", SpeaksLast, "SH015", [(3, 1), (5, 2), (7, 3)]),
+    "shares on no polynomial": (
+        products, "n0", tampering(lambda: first_of("share"), "n3"), "SH014", [(4, 1), (5, 1), (7, 2)],
+    ),
+    **{
+        f"another {kind} to one seat": (products, "n1", tampering(lambda kind=kind: first_of(kind), "n0"), "SH*", SIZES)
+        for kind in ("opening", "coin", "key-digests")
+    },
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(("size", "threshold"), [(4, 1), (5, 1), (7, 2)])
-def test_shares_on_no_polynomial_are_found_before_any_product_is_opened(in_threads, size, threshold):
-    with raises(ShareError, "SH014"):
-        run(in_threads, committee(size, threshold), products, {"n0": tampering("share", 1, f"n{size - 1}")})
+@pytest.mark.parametrize(("name", "sizes"), [(name, sizes) for name, (*_, cases) in CHEATS.items() for sizes in cases])
+def test_a_seat_that_computes_or_tells_something_else_is_caught(play, name, sizes):
+    program, cheater, cheat, code, _ = CHEATS[name]
+    with raises(ShareError, code):
+        play(committee(*sizes), program, {cheater: cheat})
 
 
-def test_seats_that_were_told_different_numbers_stop_at_the_next_coin(in_threads):
+class HoldsBack(Claims):
+    """It sends its part of the last number to n2 only when n1 has opened: two points tell what would make it zero."""
+
+    def _test_zero(self, values, lowered, repeated):
+        hand, system, shape = self._hand, self._system, values.shape[1:]
+        hand.random(shape)
+        drawn = system.uniform(tuple(shape), hand.common.pair_stream("n0", "n1"))  # n1 waits for nothing of this
+        first, second = (hand._received(seat, shape).values for seat in ("n1", "n2"))
+        due = vocabulary.opening(tuple(shape), len(system.primes))
+        opened = unpack(received(hand.links["n1"], "n1", due)["words"], shape, system, "n1")
+        parts, own = [], []
+        for index, prime in enumerate(system.primes):
+            a, b, c = weights(prime, (1, 2, 3), 0)
+            whole = [one[index].astype(np.int64).astype(object) for one in (first, second, drawn, opened)]
+            here = (b * whole[0] + c * whole[1]) % prime
+            secret = (2 * here - whole[3] + a * whole[2]) % prime
+            mine = -secret * pow(a, -1, prime) % prime
+            slope = (whole[2] - mine) * pow(2, -1, prime) % prime
+            parts.append((mine + 3 * slope) % prime)
+            own.append((here + a * (mine + slope)) % prime)
+        whole = [system.reduce(np.array([one.astype(np.float64) for one in each])) for each in (parts, own)]
+        hand.links["n2"].send("share", words=pack(whole[0], system))
+        for seat in ("n1", "n2"):
+            hand.links[seat].send("opening", words=pack(whole[1], system))
+
+
+class ComputesWrongly(LowersAnother):
+    """It computes a product wrongly, and holds something back when that is checked."""
+
+    @property
+    def claims(self):
+        if self._claims is None:
+            self._claims = HoldsBack(self)
+        return self._claims
+
+
+def test_nobody_opens_a_check_before_all_have_received(play):
+    accepted = []
+
+    def program(hand):
+        small_square(hand)
+        accepted.append(hand.name)
+
+    with pytest.raises(AssertionError, match="agree"):  # n1 waits, and has opened nothing
+        play(committee(3, 1), program, {"n0": ComputesWrongly})
+    assert not {"n1", "n2"} & set(accepted)
+
+
+def test_too_much_is_not_asked_at_a_time(play):
+    def program(hand):
+        x = hand.random((claims.LONGEST_ASKED // 2 + 1, 1))
+        square = hand.lower(hand.inner(x, x))
+        asked = []
+        for sides in ([x], [x], [x], [x, x]):  # the last is wrong, and too long
+            hand.claims.inner(sides, sides, square)
+            asked.append(hand.claims.ask())
+        with raises(ShareError, "SH015"):
+            hand.claims.settle()
+        return asked
+
+    # Three are as much as a fourth would still go with; then it is too long for one coin.
+    assert all(asked == [True, True, True, False] for asked in play(committee(3, 1), program).values())
+
+
+# --- coins and what all were told
+
+
+def test_seats_that_were_told_different_numbers_stop_at_the_next_coin(play):
     def program(hand):
         hand.note(np.arange(3) + (hand.name == "n2"))
         return hand.coin().bytes(8)
 
     with raises(ShareError, "SH012"):
-        run(in_threads, committee(3, 1), program)
+        play(committee(3, 1), program)
 
 
-@pytest.mark.parametrize(("size", "threshold"), COMMITTEES)
-def test_coins_are_the_same_for_all_and_never_again(in_threads, size, threshold):
-    found = run(in_threads, committee(size, threshold), lambda hand: [hand.coin().bytes(16) for _ in range(3)])
-    first = found["n0"]
-    assert all(coins == first for coins in found.values())
-    assert len(set(first)) == 3
+@COMMITTEES
+def test_coins_are_the_same_for_all_and_never_again(play, size, threshold):
+    found = play(committee(size, threshold), lambda hand: tuple(hand.coin().bytes(16) for _ in range(3)))
+    (coins,) = set(found.values())
+    assert len(set(coins)) == 3
 
 
-@pytest.mark.parametrize(("size", "threshold"), [(3, 1), (4, 1), (5, 2), (7, 3)])
-def test_an_opening_after_disagreement_shows_uniform_numbers(in_threads, size, threshold):
-    """Seats 0 and 1 were told different numbers: together with all corrupt shares they are no sharing of a value."""
+@pytest.mark.parametrize(("size", "threshold"), SIZES[:4])
+def test_two_promises_of_one_seat_do_not_give_two_coins(play, size, threshold):
+    """Whoever goes on has the same coin; the promises are compared at the latest with the next coin."""
+    coins = {}
+
+    def differently(kind, fields):
+        return fields | {"next": bytes(32)} if kind == "coin" else fields
 
     def program(hand):
-        hand.note(hand.name in ("n0",))
-        return hand.zero((4000,), 2 * threshold).values
+        hand.common  # noqa: B018 - the first call exchanges keys
+        coins[hand.name] = hand.coin().bytes(16)
+        hand.coin()
 
-    found = run(in_threads, committee(size, threshold), program)
-    first, others = found["n0"], np.stack([found[f"n{i}"] for i in range(1, size)])
-    honest = run(in_threads, committee(size, threshold), lambda hand: hand.zero((4000,), 2 * threshold).values)
-    for shares, same in ((honest, True), (found, False)):
-        points = {int(name[1:]) + 1: values for name, values in shares.items()}
-        seats = committee(size, threshold)
-        base = sorted(points)[: 2 * threshold + 1]
-        total = combine(seats.system, [points[point] for point in base], base, 0)
+    with raises(ShareError, "SH012"):
+        play(committee(size, threshold), program, {"n0": tampering(lambda: differently, "n1")})
+    assert len({coin for name, coin in coins.items() if name != "n0"}) <= 1
+
+
+class Grinds(Agreement):
+    """It says that somebody is lost whenever it dislikes a coin, which it knows before it answers."""
+
+    def _exchanged(self, kind, told):
+        if kind != "coin":
+            return super()._exchanged(kind, told)
+        others = [seat for seat in self._seats if seat != self.name]
+        answers = {seat: received(self._links[seat], seat, vocabulary.COIN) for seat in others}
+        for seat in others:
+            self._links[seat].send("coin", **told, lost=1)
+        return answers, False
+
+
+class DislikesCoins(Hand):
+    @property
+    def common(self):
+        found = super().common
+        if self._agreement is not None:
+            self._agreement.__class__ = Grinds
+        return found
+
+
+@pytest.mark.parametrize(("size", "threshold"), [(3, 1), (4, 1), (5, 2), (7, 1)])
+def test_a_seat_cannot_have_a_coin_drawn_again_as_often_as_it_likes(play, size, threshold):
+    with raises(ShareError, "SH011"):
+        play(committee(size, threshold), lambda hand: hand.coin(), {"n0": DislikesCoins})
+
+
+@pytest.mark.parametrize(("size", "threshold"), SIZES[:4])
+def test_an_opening_after_disagreement_shows_uniform_numbers(play, size, threshold):
+    """Seats 0 and 1 were told different numbers: together with all corrupt shares they are no sharing of a value."""
+    seats = committee(size, threshold)
+    points = list(range(1, 2 * threshold + 2))
+    for same in (True, False):
+
+        def program(hand, same=same):
+            if not same:
+                hand.note(hand.name in ("n0",))
+            return hand.zero((4000,), 2 * threshold).values
+
+        found = play(seats, program)
+        total = combine(seats.system, [found[f"n{point - 1}"] for point in points], points, 0)
         assert np.all(total == 0) == same
-    assert abs(np.corrcoef(first[0], others[0, 0])[0, 1]) < 0.1
+    assert abs(np.corrcoef(found["n0"][0], found["n1"][0])[0, 1]) < 0.1
+
+
+@pytest.mark.parametrize(
+    ("size", "threshold", "needed"),
+    [(3, 1, 3), (4, 1, 3), (5, 1, 4), (5, 2, 5), (6, 1, 4), (6, 2, 5), (7, 1, 5), (7, 3, 7)],
+)
+def test_no_two_groups_of_seats_that_lost_each_other_can_both_go_on(size, threshold, needed):
+    seats = committee(size, threshold)
+    assert {seats.enough(degree) for degree in (threshold, 2 * threshold)} == {needed}
+    assert needed >= 2 * threshold + 1
+    assert 2 * (needed - threshold) > size - threshold, "the honest seats of two groups are disjoint"
+
+
+def test_two_arithmetics_with_the_same_keys_draw_different_sharings_of_zero(play):
+    def program(hand):
+        return [hand.over(ResidueSystem(PRIMES[:2])).zero((50,), 2).values for _ in range(2)]
+
+    assert not any(np.array_equal(*both) for both in play(committee(3, 1), program).values())
+
+
+# --- chances
 
 
 def test_the_chance_of_a_wrong_claim_is_below_two_to_the_minus_forty_for_any_length():
@@ -349,6 +389,11 @@ def test_the_chance_of_a_wrong_claim_is_below_two_to_the_minus_forty_for_any_len
         assert folding.chance(length, count) <= folding.ERROR <= Fraction(1, 2**41)
         assert count == 1 or folding.chance(length, count - 1) > folding.ERROR
     assert folding.repetitions(195_666) == 3
+    # Also of what is combined ahead
+    lengths = {folding.degrees(length): length for length in range(1, claims.ASKED_LENGTH + 1)}
+    for losses in (0, 1, 2):
+        repeated = folding.repetitions(claims.LONGEST_ASKED, losses, claims.ASKED_TIMES)
+        assert folding.chance(lengths[max(lengths)], repeated, losses, claims.ASKED_TIMES) <= folding.ERROR
 
 
 def test_a_transcript_tells_values_apart_that_look_alike_when_joined():
@@ -357,8 +402,15 @@ def test_a_transcript_tells_values_apart_that_look_alike_when_joined():
         transcript.note(*values)
         return transcript.digest
 
-    assert digest(b"ab", b"c") != digest(b"a", b"bc")
-    assert digest(np.arange(4)) != digest(np.arange(4).reshape(2, 2))
-    assert digest(np.arange(4)) != digest(np.arange(4).astype(np.int32))
-    assert digest("1") != digest(1)
+    numbers = np.arange(4)
+    each = [
+        (b"ab", b"c"),
+        (b"a", b"bc"),
+        (numbers,),
+        (numbers.reshape(2, 2),),
+        (numbers.astype(np.int32),),
+        ("1",),
+        (1,),
+    ]
+    assert len({digest(*values) for values in each}) == len(each)
     assert digest(1, 2) == digest(1, 2)

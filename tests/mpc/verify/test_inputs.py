@@ -1,38 +1,416 @@
+"""Proofs of bounds played in the clear, thousands of times: one owner, and a seat that sees the numbers themselves.
+
+What seats do with shares is linear until they make claims. So the same code, given the numbers instead of shares,
+makes the same claims, and here they are looked at directly. What passes here passes a committee whose settlement makes
+no error.
+"""
+
 from __future__ import annotations
 
+from contextlib import suppress
 from fractions import Fraction
+from functools import partial
 from itertools import pairwise
 from math import isqrt, prod
+from types import SimpleNamespace
 
+import flint
 import numpy as np
 import pytest
+from flint.utils.flint_exceptions import DomainError
+from hypothesis import given, strategies as st
 from scipy import stats
 
 from colonnade.errors import CapacityError, ShareError
-from colonnade.mpc import PRIMES, Committee, Hand, ResidueSystem
+from colonnade.mpc import PRIMES, Committee, Hand, ResidueSystem, Shares
+from colonnade.mpc.verify.folding import lagrange
+from colonnade.mpc.verify.four_squares import LARGEST, four_squares
 from colonnade.mpc.verify.inputs import InputProofs
 from colonnade.mpc.verify.prover import Prover
-from colonnade.mpc.verify.ranges import Ranges, exactly, one_high, smallest_idempotent, two_values, within
+from colonnade.mpc.verify.ranges import FOLDS, Ranges, exactly, one_high, smallest_idempotent, two_values, within
 from colonnade.mpc.verify.window import Window, signs
+from colonnade.randomness import Stream
+from colonnade.testing.seeded import seeded
 from tests.support.errors import raises
 
-from .clear import AnyRows
-from .test_cheating_owners import SplitBits
 
-COMMITTEES = [(3, 1), (4, 1), (5, 2)]
+class Looked:
+    """Claims about numbers that lie open."""
+
+    def __init__(self, system):
+        self.system, self.wrong = system, []
+
+    def zero(self, shares):
+        if self.system.reduce(shares.values.copy()).any():
+            self.wrong.append("zero")
+
+    def inner(self, lefts, rights, product):
+        found = sum(self.system.inner(left.values, right.values) for left, right in zip(lefts, rights, strict=True))
+        if self.system.reduce(found - product.values).any():
+            self.wrong.append("inner")
+
+
+class OpenHand:
+    """The owner ``a``, and a seat that is dealt every number itself."""
+
+    def __init__(self, system, coins: Stream):
+        self.name, self.seated, self.system, self._coins = "a", True, system, coins
+        self.committee = SimpleNamespace(seats=("a",))
+        self.claims = Looked(system)
+
+    def coin(self, tell=()):
+        return Stream(self._coins.bytes(32))
+
+    def deal(self, values):
+        return Shares(self.system.split(values), 1)
+
+    def open_residues(self, values):
+        return values
+
+
+def caught(ranges, rows, prover, coins) -> list[str]:
+    """Which claims of one window are wrong; ``rows`` are what is dealt, whole numbers of any size."""
+    system = ResidueSystem(PRIMES[: ranges.primes])
+    hand = OpenHand(system, coins)
+    proofs = InputProofs(hand, {"a": ranges})
+    proofs.prover = prover
+    rows = np.array(rows, dtype=object)
+    try:
+        proofs.window([len(rows)], own=[rows], dealt={"a": [Shares(system.split(rows), 1)]})
+    except ShareError as error:
+        return [*hand.claims.wrong, "window" if "dealt bits that are none" in str(error) else str(error)]
+    return hand.claims.wrong
+
+
+def roots(value, modulus_primes, rng):
+    """Four residues whose squares add up to a value, modulo every prime: as small as nobody asks them to be."""
+    found = []
+    for prime in modulus_primes:
+        while True:
+            others = [int(rng.integers(0, prime)) for _ in range(3)]
+            with suppress(DomainError):  # not every number is a square
+                rest = (value - sum(other**2 for other in others)) % prime
+                found.append([int(flint.fmpz(rest).sqrtmod(prime)), *others])
+                break
+    return [crt([row[i] for row in found], modulus_primes) for i in range(4)]
+
+
+def crt(residues, primes):
+    """The number between -M/2 and M/2 with these residues."""
+    modulus = int(np.prod([int(prime) for prime in primes], dtype=object))
+    total = sum(int(r) * (modulus // p) * pow(modulus // p, -1, p) for r, p in zip(residues, primes, strict=True))
+    return centred(total, modulus)
+
+
+def centred(value, modulus):
+    value %= modulus
+    return value - modulus if value > modulus // 2 else value
+
+
+class AnyRows(Prover):
+    """An owner that proves any rows, also modulo the primes, as well as that can be done.
+
+    It fills norms up modulo every prime if it cannot with small squares; a sum that fits no bits is said as one that
+    does; everything else is as the equations want it.
+    """
+
+    def __init__(self, window, blocks):
+        self.window, self.system = window, window.system
+        self.every = np.vstack(blocks)
+        self.whole = self.every if window.chosen is None else self.every[window.chosen]
+        self.rng = np.random.default_rng(11)
+        self.slack = self.squares()
+        self.whole = self.whole if self.slack is None else np.hstack([self.whole, self.slack])
+
+    def squares(self):
+        ranges, columns = self.window.ranges, []
+        for group, span in zip(ranges.groups, ranges.spans, strict=True):
+            if group.slack:
+                rests = [group.squared - sum(int(x) ** 2 for x in row[span]) for row in self.whole]
+                small = np.array([float(rest) if 0 <= rest < LARGEST else 0.0 for rest in rests])
+                found = four_squares(small, group.squared + 1).astype(np.int64).astype(object)
+                for at, rest in enumerate(rests):
+                    if not 0 <= rest < LARGEST:
+                        found[at] = self.four(rest)
+                columns.append(found)
+        return np.hstack(columns) if columns else None
+
+    def four(self, value):
+        return roots(value, self.system.primes, self.rng)
+
+    def digits(self, drawn):
+        chosen = drawn if self.window.chosen is None else drawn[:, self.window.chosen]
+        parts = [drawn.astype(object) @ self.every]
+        if self.slack is not None:
+            parts.append(chosen.astype(object) @ self.slack)
+        sums = np.hstack(parts)
+        return self.said(np.vectorize(lambda value: centred(int(value), self.system.modulus), otypes=[object])(sums))
+
+    def said(self, sums):
+        half = 1 << (self.window.ranges.bits - 1)
+        return self.bits_of(np.array(np.clip(sums, -half, half - 1), dtype=np.int64))
+
+    def help(self):
+        """The form of what every group is at each point; its owner may take any residues for whole numbers."""
+        equations, m = self.window.equations, FOLDS[0]
+        padded = np.zeros((len(self.system.primes), equations.groups * m, self.whole.shape[1]))
+        padded[:, : len(self.whole)] = self.system.split(self.whole)
+        ahead = lagrange(self.system.primes, tuple(range(1, m + 1)), tuple(range(m + 1, 2 * m)))
+        at = self.system.reduce(ahead @ padded.reshape(len(padded), m, -1))
+        folded = at.reshape(len(at), m - 1, equations.groups, -1)
+        return np.stack(
+            [
+                self.added(np.repeat(folded[:, None, point], equations.repeated, axis=1), equations.alpha, equations)
+                for point in range(m - 1)
+            ],
+            axis=2,
+        )
+
+    def added(self, rows, weights, equations):
+        system = self.system
+        first = system.reduce(system.reduce(rows * equations.quad[:, :, None]) + equations.linear[:, :, None])
+        values = system.reduce(system.reduce(first * rows).sum(axis=3))
+        return system.reduce(system.reduce(values * weights).sum(axis=2))
+
+    def help_again(self):
+        equations = self.window.equations
+        self.left = equations.folded([[self.system.split(self.whole)]], self.window.point, None)
+        return np.concatenate([equations.helped_again(self.left), self.help_bits()], axis=2)
+
+    def help_bits(self):
+        return self.window.bits.helped([self.dealt.reshape(-1, 1)])
+
+
+BOUND = 10_000
+
+
+MODULUS = prod(PRIMES[:3])
+
+
+NORM = (within(2, BOUND),)
+
+
+FULL = Ranges(NORM, 5)
+
+
+def table(row, rows=5):
+    """One row among those that are zero."""
+    found = [[0] * len(row) for _ in range(rows)]
+    found[3] = row
+    return found
+
+
+def fraction(top, bottom):
+    return centred(top * pow(bottom, -1, MODULUS), MODULUS)
+
+
+LARGE = {
+    "one unit": 101,
+    "twice": 200,
+    "a thousand times": 100_000,
+    "half": (MODULUS - 1) // 2,
+    "a third": MODULUS // 3,
+    "three sevenths": fraction(3, 7),
+    "a half of one": fraction(1, 2),
+    "modulo one prime": crt([1, 0, 0], PRIMES[:3]),
+}
+
+
+class OtherSquares(AnyRows):
+    """It fills the norm up to another bound, by small squares."""
+
+    def four(self, value):
+        return [3, 2, 1, 0]
+
+
+class OtherSums(Prover):
+    """It says a sum that is one off."""
+
+    def bits_of(self, sums):
+        sums[2, 1] += 1
+        return super().bits_of(sums)
+
+
+class OtherCoins(Prover):
+    """It takes other signs than the coins said, as if it had known them before it dealt."""
+
+    def digits(self, drawn):
+        return super().digits(np.roll(drawn, 1, axis=1))
+
+
+class OtherHelp(AnyRows):
+    """Its row is a unit too long, and it deals the values that an honest owner would, so that nothing else differs."""
+
+    def four(self, value):
+        return [0, 0, 0, 0]
+
+    def help(self):
+        honest = AnyRows.__new__(AnyRows)
+        honest.window, honest.system = self.window, self.system
+        honest.whole = np.where(self.whole == 101, 100, self.whole)
+        return AnyRows.help(honest)
+
+
+class NoHelp(Prover):
+    """It deals zeros where it should help."""
+
+    def help(self):
+        return np.zeros((len(self.window.system.primes), *self.window.shapes["help"]))
+
+
+class WideBits(AnyRows):
+    """It says sums that are too large by a highest bit that is none."""
+
+    def said(self, sums):
+        self.dealt = super().said(sums)
+        bits = self.window.ranges.bits
+        digits = self.dealt.astype(np.int64).astype(object)
+        shifted = sums + (1 << (bits - 1))
+        for place in range(bits - 1):
+            digits[place::bits] = shifted >> place & 1
+        digits[bits - 1 :: bits] = shifted >> (bits - 1)
+        return digits
+
+
+class SplitBits(AnyRows):
+    """It says sums that are too large by bits that are bits modulo every prime, but other ones modulo each."""
+
+    def said(self, sums):
+        bits, primes = self.window.ranges.bits, self.system.primes
+        assert 2**bits > max(primes)
+        shifted = sums + (1 << (bits - 1))
+        by_prime = [
+            [[int(value) % prime >> place & 1 for value in row] for row in shifted for place in range(bits)]
+            for prime in primes
+        ]
+        residues = np.array(by_prime, dtype=np.float64)
+        self.residues = residues.reshape(len(primes), -1, 1)
+        return self.system.join(residues, self.system.modulus // 2)
+
+    def help_bits(self):
+        found = [self.window.bits.helped([rows]) for rows in self.residues]
+        return np.stack([one[index] for index, one in enumerate(found)])
+
+
+@pytest.mark.parametrize("cell", LARGE.values(), ids=LARGE.keys())
+@pytest.mark.parametrize("column", [0, 1])
+def test_a_cell_beyond_its_bound_is_caught(cell, column):
+    """The rest of the norm is filled up modulo every prime, so only the size of numbers is wrong."""
+    row = [0, 0]
+    row[column] = cell
+    assert caught(FULL, table(row), AnyRows, seeded(column)) == ["zero"]
+
+
+@pytest.mark.parametrize("row", [[100, 0], [0, 0], [60, -80], [57, -57]])
+def test_what_is_within_the_bounds_passes_however_it_is_proven(row):
+    assert caught(FULL, table(row), AnyRows, seeded(6)) == []
+    assert caught(FULL, table(row), Prover, seeded(6)) == []
+
+
+@pytest.mark.parametrize(
+    ("prover", "row", "seen"),
+    [
+        (OtherSquares, [101, 0], {"zero", "inner"}),
+        (OtherSums, [100, 0], {"zero"}),
+        (OtherCoins, [100, 0], {"zero"}),
+        (OtherHelp, [101, 0], {"zero", "inner"}),
+        (NoHelp, [100, 0], {"zero", "inner"}),
+        (WideBits, [200, 0], {"inner", "window"}),
+    ],
+)
+def test_a_proof_that_is_another_one_is_caught(prover, row, seen):
+    for seed in range(3):
+        found = set(caught(FULL, table(row), prover, seeded(seed)))
+        assert set() < found <= seen
+
+
+@pytest.mark.slow
+def test_large_cells_pass_exactly_as_often_as_the_theorem_says_and_covert_proofs_look_at_one_row_in_eight():
+    for projections, trials in ((1, 400), (2, 400), (4, 600)):
+        assert within_chance(passes(projections, trials), trials, 2.0**-projections)
+    assert passes(43, 600) == 0
+    ranges, coins, trials = Ranges(NORM, 40, covert=True), seeded(8), 300
+    seen = sum(bool(caught(ranges, table([101, 0], 40), OtherSquares, coins)) for _ in range(trials))
+    assert within_chance(seen, trials, 1 / 8)
+    assert all(caught(ranges, table([100_000, 0], 40), OtherSquares, coins) for _ in range(30))
+
+
+def test_bits_that_differ_between_primes_are_seen_by_their_size_alone():
+    ranges = Ranges((within(2, 2**40),), 5)
+    rows = table([LARGE["half"], 0])
+    assert caught(ranges, rows, AnyRows, seeded(1)) == ["zero"]
+    for seed in range(3):
+        assert caught(ranges, rows, SplitBits, seeded(seed)) == ["window"]
+
+
+FLAGS = {
+    "two": (two_values(2), [2, 0]),
+    "minus one": (two_values(2), [0, -1]),
+    "a half": (two_values(2), [fraction(1, 2), 0]),
+    "one that is one modulo one prime": (two_values(2), [crt([1, 0, 0], PRIMES[:3]), 1]),
+    "none of them": (one_high(3, -1, 2), [-1, -1, -1]),
+    "two of them": (one_high(3, -1, 2), [2, 2, -1]),
+    "the norm of a code": (one_high(3, -1, 2), [1, 1, -2]),
+    "the negative": (one_high(4, -1, 3), [-3, 1, 1, 1]),
+    "a longer row": (exactly(2, 25), [3, 5]),
+    "a shorter row": (exactly(2, 25), [0, 4]),
+}
+
+
+class Read(AnyRows):
+    """It reads its numbers as the group says, also where that gives no whole numbers."""
+
+    def __init__(self, window, blocks):
+        ranges, modulus = window.ranges, window.system.modulus
+        inverses = [pow(scale, -1, modulus) for scale in ranges.scales]
+        whole = (np.vstack(blocks) - np.array(ranges.offsets, dtype=object)) * np.array(inverses, dtype=object)
+        super().__init__(window, [np.vectorize(lambda value: centred(value, modulus), otypes=[object])(whole)])
+
+
+@pytest.mark.parametrize(("group", "row"), FLAGS.values(), ids=FLAGS.keys())
+def test_what_is_no_flag_and_no_code_is_caught(group, row):
+    good = [3, 4] if not group.flags else [group.offset + group.scale, *[group.offset] * (group.columns - 1)]
+    rows = [good] * 5
+    ranges = Ranges((group,), 5)
+    assert caught(ranges, rows, Read, seeded(3)) == []
+    assert caught(ranges, rows, Prover, seeded(3)) == []
+    rows = [*rows[:4], row]
+    for seed in range(2):
+        assert caught(ranges, rows, Read, seeded(seed))
+
+
+def passes(projections, trials):
+    """How often a cell of half the modulus passes: all numbers of a row get the same sign, which must always be 0."""
+    ranges, coins = Ranges(NORM, 5, projections=projections), seeded(7)
+    return sum(not caught(ranges, table([LARGE["half"], 0]), AnyRows, coins) for _ in range(trials))
+
+
+def within_chance(passed, trials, chance):
+    """Whether a count is as a chance says; a right one is refused less than once in 10^6."""
+    return abs(passed - trials * chance) <= 5.2 * np.sqrt(trials * chance * (1 - chance)) + 1
+
+
+def test_a_cell_of_half_the_modulus_passes_one_projection_half_of_the_times():
+    assert within_chance(passes(1, 60), 60, 1 / 2)
+
+
+def test_the_smallest_number_that_is_a_bit_modulo_every_prime_and_no_bit():
+    assert [smallest_idempotent(PRIMES[:count]).bit_length() - 1 for count in (2, 3, 4, 5)] == [40, 61, 81, 104]
+    assert smallest_idempotent((3, 5)) == 5  # 6 = 1 modulo 5, 0 modulo 3; 10 = -5
+
+
+# --- a whole committee
 
 
 def rows_of(rng, groups, count):
     """Rows that use their bounds to the end: norms at the bound, beyond which one unit would be, and zero."""
     columns = []
     for group in groups:
-        values = np.zeros((count, group.columns), dtype=np.int64)
-        if group.flags and group.exact:
-            values[np.arange(count), rng.integers(0, group.columns, count)] = 1
+        values, hot = np.zeros((count, group.columns), dtype=np.int64), rng.integers(0, group.columns, count)
+        if group.exact:
+            values[np.arange(count), hot] = 1 if group.flags else group.cell * rng.choice([-1, 1], count)
         elif group.flags:
             values = rng.integers(0, 2, values.shape)
-        elif group.exact:
-            values[np.arange(count), rng.integers(0, group.columns, count)] = group.cell * rng.choice([-1, 1], count)
         else:
             values = np.trunc(rng.uniform(-1, 1, values.shape) * group.cell / np.sqrt(group.columns)).astype(np.int64)
             values[::3] = 0
@@ -42,37 +420,36 @@ def rows_of(rng, groups, count):
     return np.hstack(columns)
 
 
-def play(in_threads, size, threshold, ranges, tables, sizes, *, seated, provers=None):
-    """A window of all owners; owners have a seat each if ``seated``. Every seat opens its rows again at the end."""
-    owners = list(ranges)
-    names = [*owners, *(f"s{i}" for i in range(size))]
-    seats = names[:size] if seated else names[-size:]
-    primes = max(each.primes for each in ranges.values())
-    committee = Committee(tuple(seats), threshold, ResidueSystem(PRIMES[:primes]), active=True)
+def play_window(in_threads, groups, sizes, *, seats=(3, 1), owners="abc", seated=True, cheats=None, **how):
+    """A window of all owners, who have a seat each if ``seated``; a cheat is a number of ``a`` and its prover."""
+    rng = np.random.default_rng(3)
+    ranges = {name: Ranges(tuple(groups), sum(sizes), **how) for name in owners}
+    tables = {name: rows_of(rng, groups, sum(sizes)).astype(object) for name in ranges}
+    if cheats is not None:
+        tables["a"][5] = [0, cheats[0], *[0] * (len(tables["a"][5]) - 2)]
+    places = [*owners, *(f"s{i}" for i in range(seats[0]))]
+    held = tuple(places[: seats[0]] if seated else places[-seats[0] :])
+    primes = PRIMES[: max(each.primes for each in ranges.values())]
+    committee = Committee(held, seats[1], ResidueSystem(primes), active=True)
     ends = np.cumsum([0, *sizes]).tolist()
 
-    def program(name):
-        def run(links):
-            hand = Hand(name, committee, links)
-            mine = [tables[name][a:b] for a, b in pairwise(ends)] if name in ranges else None
-            dealt = {owner: [] for owner in owners}
-            for at, rows in enumerate(sizes):
-                own = hand.deal(mine[at]) if mine else None
-                for owner in owners if hand.seated else ():
-                    shape = (rows, ranges[owner].columns)
-                    dealt[owner].append(own if owner == name else hand.receive(owner, shape))
-            proofs = InputProofs(hand, ranges)
-            proofs.prover = (provers or {}).get(name, proofs.prover)
-            proofs.window(sizes, own=mine, dealt=dealt if hand.seated else None)
-            if hand.seated:
-                hand.claims.settle()
-                return hand.claims.settled
-            return None
+    def program(name, links):
+        hand = Hand(name, committee, links)
+        mine = [tables[name][a:b] for a, b in pairwise(ends)] if name in ranges else None
+        dealt = {owner: [] for owner in owners}
+        for at, rows in enumerate(sizes):
+            own = hand.deal(mine[at]) if mine else None
+            for owner in owners if hand.seated else ():
+                shape = (rows, ranges[owner].columns)
+                dealt[owner].append(own if owner == name else hand.receive(owner, shape))
+        proofs = InputProofs(hand, ranges)
+        if cheats is not None and name == "a":
+            proofs.prover = cheats[1]
+        proofs.window(sizes, own=mine, dealt=dealt if hand.seated else None)
+        if hand.seated:
+            hand.claims.settle()
 
-        return run
-
-    everybody = dict.fromkeys([*owners, *seats])
-    return in_threads({name: program(name) for name in everybody})
+    in_threads({name: partial(program, name) for name in dict.fromkeys([*owners, *held])})
 
 
 GROUPS = {
@@ -87,72 +464,37 @@ GROUPS = {
 @pytest.mark.parametrize("groups", GROUPS.values(), ids=GROUPS.keys())
 @pytest.mark.parametrize("sizes", [[1], [40, 23]], ids=str)
 def test_honest_owners_are_believed(in_threads, groups, sizes):
-    rng = np.random.default_rng(3)
-    ranges = {name: Ranges(tuple(groups), sum(sizes)) for name in ("a", "b", "c")}
-    tables = {name: rows_of(rng, groups, sum(sizes)) for name in ranges}
-    play(in_threads, 3, 1, ranges, tables, sizes, seated=True)
+    play_window(in_threads, groups, sizes)
 
 
-@pytest.mark.parametrize(("size", "threshold"), COMMITTEES)
+@pytest.mark.parametrize("seats", [(3, 1), (4, 1), (5, 2)])
 @pytest.mark.parametrize("covert", [False, True])
-def test_owners_without_a_seat_are_believed(in_threads, size, threshold, covert):
-    rng = np.random.default_rng(4)
-    groups = GROUPS["all"]
-    ranges = {name: Ranges(tuple(groups), 100, covert=covert) for name in ("a", "b")}
-    tables = {name: rows_of(rng, groups, 90) for name in ranges}
-    play(in_threads, size, threshold, ranges, tables, [50, 40], seated=False)
+def test_owners_without_a_seat_are_believed(in_threads, seats, covert):
+    play_window(in_threads, GROUPS["all"], [50, 40], seats=seats, owners="ab", seated=False, covert=covert)
 
 
-def with_large(tables, cell):
-    """The same tables, but one number of owner ``a`` is another one."""
-    changed = tables["a"].astype(object)
-    changed[5] = 0
-    changed[5, 1] = cell
-    return tables | {"a": changed}
-
-
-@pytest.mark.parametrize(("size", "threshold"), COMMITTEES)
+@pytest.mark.parametrize("seats", [(3, 1), (4, 1), (5, 2)])
 @pytest.mark.parametrize("seated", [True, False])
-@pytest.mark.parametrize("cell", [112, prod(PRIMES[:3]) // 2])
-def test_an_owner_that_deals_a_number_beyond_its_bound_is_caught(in_threads, size, threshold, seated, cell):
-    rng = np.random.default_rng(5)
-    groups = GROUPS["within"]
-    ranges = {name: Ranges(tuple(groups), 40) for name in ("a", "b", "c", "d", "e")[: size if seated else 2]}
-    tables = {name: rows_of(rng, groups, 40) for name in ranges}
+@pytest.mark.parametrize("cell", [112, MODULUS // 2])
+def test_an_owner_that_deals_a_number_beyond_its_bound_is_caught(in_threads, seats, seated, cell):
+    owners = "abcde"[: seats[0] if seated else 2]
+    cheats = (cell, AnyRows)
     with raises(ShareError, "SH015"):
-        play(
-            in_threads,
-            size,
-            threshold,
-            ranges,
-            with_large(tables, cell),
-            [40],
-            seated=seated,
-            provers={"a": AnyRows},
-        )
+        play_window(in_threads, GROUPS["within"], [40], seats=seats, owners=owners, seated=seated, cheats=cheats)
 
 
 def test_an_owner_whose_bits_are_none_is_named(in_threads):
-    rng = np.random.default_rng(6)
-    groups = [within(2, 2**40)]
-    ranges = {name: Ranges(tuple(groups), 20) for name in ("a", "b", "c")}
-    tables = with_large({name: rows_of(rng, groups, 20) for name in ranges}, prod(PRIMES[:3]) // 2)
     with raises(ShareError, "SH016"):
-        play(in_threads, 3, 1, ranges, tables, [20], seated=True, provers={"a": SplitBits})
+        play_window(in_threads, [within(2, 2**40)], [20], cheats=(MODULUS // 2, SplitBits))
 
 
-@pytest.mark.parametrize("factor", [0, -1, PRIMES[0]])
-def test_groups_that_cannot_be_proven_are_refused(factor):
-    with raises(CapacityError, "CA006"):
-        two_values(1, 0, factor) if factor != -1 else within(3, -1)
-
-
-def test_sizes_are_refused_that_the_proof_was_not_made_for():
-    ranges = Ranges((within(3, 100),), 10)
-    with raises(ValueError, "VA106"):
-        Window(ResidueSystem(PRIMES[:3]), ranges, [6, 5], None)
-    with raises(ValueError, "VA106"):
-        Window(ResidueSystem(PRIMES[:2]), ranges, [5], None)
+def test_what_the_proof_was_not_made_for_is_refused():
+    for make in (lambda: two_values(1, 0, 0), lambda: two_values(1, 0, PRIMES[0]), lambda: within(3, -1)):
+        with raises(CapacityError, "CA006"):
+            make()
+    for primes, sizes in ((3, [6, 5]), (2, [5])):
+        with raises(ValueError, "VA106"):
+            Window(ResidueSystem(PRIMES[:primes]), Ranges((within(3, 100),), 10), sizes, None)
     with raises(CapacityError, "CA007"):
         Ranges((within(2**300, 2**51),), 10).primes  # noqa: B018
 
@@ -184,3 +526,55 @@ def test_numbers_without_a_bound_of_one_row_are_refused_by_their_owner():
     window = Window(ResidueSystem(PRIMES[:3]), Ranges((within(2, 100),), 4), [4], None)
     with raises(ValueError, "VA105"):
         Prover(window, [np.full((4, 2), 8)])
+
+
+# --- sums of four squares
+
+
+def check(numbers, below=LARGEST):
+    numbers = np.asarray(numbers, dtype=np.float64)
+    roots = four_squares(numbers, below)
+    assert roots.shape == (numbers.size, 4)
+    assert np.array_equal(roots, np.floor(roots))
+    assert np.array_equal(np.square(roots.astype(np.int64)).sum(axis=1), numbers.astype(np.int64))
+
+
+POWERS = [4**k for k in range(26)]
+
+
+FEW = [part * power for power in POWERS for part in (1, 2, 3, 6, 7, 14, 15, 23) if part * power < LARGEST]
+
+
+ROOTS = np.arange(2**26 - 2000, 2**26, dtype=np.int64)
+
+
+NUMBERS = {
+    "none": ([], LARGEST),
+    "small": (np.arange(30_000), LARGEST),
+    "small, searched": (np.arange(60_000), 2**30),
+    "sums in few ways": (FEW, LARGEST),
+    "sums in few ways, below 2^36": ([number for number in FEW if number < 2**36], 2**36),
+    "next to squares": (np.concatenate([ROOTS**2 - 1, ROOTS**2, ROOTS**2 + 1])[:-1], LARGEST),
+    "of no fewer squares": (8 * np.arange(20_000) + 7, 2**36),
+    **{
+        f"below {scale}": (np.random.default_rng(7).integers(0, scale, 30_000), scale)
+        for scale in (2**20, 2**44, 2**52)
+    },
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_every_number_is_a_sum_of_four_squares(name):
+    check(*NUMBERS[name])
+
+
+@given(st.lists(st.integers(0, LARGEST - 1), max_size=40))
+def test_any_numbers_are_sums_of_four_squares(numbers):
+    check(numbers)
+    check([number % 2**36 for number in numbers], 2**36)
+
+
+@pytest.mark.parametrize("number", [-1.0, float(LARGEST), float("nan")])
+def test_other_numbers_are_refused(number):
+    with raises(ValueError, "VA105"):
+        four_squares(np.array([1.0, number]))

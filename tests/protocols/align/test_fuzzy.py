@@ -19,7 +19,11 @@ from tests.support import protocols as kit
 from tests.support.errors import raises
 
 KEYS = (Key("first", case="fold"), Key("last", case="fold"), Key("born", kind="date"))
+
+
 SECRET = bytes(range(32))
+
+
 DEFAULT = 0.85
 
 
@@ -43,24 +47,6 @@ def alike(one, other, keys=KEYS):
 
 
 @pytest.mark.parametrize(
-    "other",
-    [
-        pytest.param(("Katharina", "Hoffmann", "1984-03-17"), id="the same"),
-        pytest.param(("KATHARINA", "hoffmann", "1984-03-17"), id="capitals"),
-        pytest.param(("Catharina", "Hoffmann", "1984-03-17"), id="another letter"),
-        pytest.param(("Katharina", "Hofmann", "1984-03-17"), id="a letter dropped"),
-        pytest.param(("Katharina", "Hoffmannn", "1984-03-17"), id="a letter doubled"),
-        pytest.param(("Kahtarina", "Hoffmann", "1984-03-17"), id="letters swapped"),
-        pytest.param(("Katarina", "Hofmann", "1984-03-17"), id="two errors"),
-        pytest.param(("Katharina", "Hoffmann", "1984-03-18"), id="another day"),
-        pytest.param(("Katharina", "Hofmann", "1984-03-18"), id="a letter dropped and another day"),
-    ],
-)
-def test_a_person_written_differently_is_alike(other):
-    assert alike(("Katharina", "Hoffmann", "1984-03-17"), other) >= DEFAULT
-
-
-@pytest.mark.parametrize(
     ("one", "other"),
     [
         (("José", "Muñoz", "1990-11-02"), ("Jose", "Munoz", "1990-11-02")),
@@ -71,24 +57,6 @@ def test_missing_accents_are_alike_and_equal_where_the_key_says_so(one, other):
     assert alike(one, other) >= 0.75
     stripped = (Key("first", accents="strip"), Key("last", accents="strip"), KEYS[2])
     assert alike(one, other, stripped) == 1
-
-
-def test_a_second_name_in_another_order_is_alike():
-    assert alike(("Anna Maria", "Silva", "1970-05-05"), ("Maria Anna", "Silva", "1970-05-05")) >= DEFAULT
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        pytest.param(("Johanna", "Hoffmann", "1986-08-17"), id="a sister"),
-        pytest.param(("Katharina", "Hoffmann", "1951-12-30"), id="the same name, born elsewhen"),
-        pytest.param(("Katharina", "Petersen", "1984-03-17"), id="first name and date"),
-        pytest.param(("Karina", "Hofman", "1992-07-01"), id="a similar name"),
-        pytest.param(("Robert", "Petersen", "1984-03-17"), id="the same date"),
-    ],
-)
-def test_other_people_are_not_alike(other):
-    assert alike(("Katharina", "Hoffmann", "1984-03-17"), other) < DEFAULT
 
 
 def test_every_part_of_the_key_counts_alike_whatever_its_length():
@@ -121,6 +89,8 @@ anna berta clara dora emma frieda greta hanna ida johanna karla lena maria nora 
 anton bruno carl david emil franz georg hugo isaak jakob konrad ludwig max noah otto peter robert simon theo victor
 katharina elisabeth margarethe charlotte alexander benjamin christian sebastian maximilian friedrich
 """
+
+
 LAST_NAMES = """
 abel bauer becker berg braun busch dietrich engel fischer frank fuchs graf gross haas hahn hartmann herrmann
 hoffmann huber jung kaiser keller klein koch koehler krause krueger lang lehmann ludwig maier martin meyer moeller
@@ -218,13 +188,13 @@ def test_block_by_block_equals_the_reference(lists, threshold, block):
     assert list(map(tuple, pairs.tolist())) == pairs_one_by_one(*lists, threshold)
 
 
-@settings(max_examples=20, deadline=None)
-@given(seed=st.integers(0, 2**31), rows=st.integers(1, 30), threshold=st.floats(0.45, 0.55))
-def test_half_full_filters_equal_the_reference(seed, rows, threshold):
-    rng = np.random.default_rng(seed)
+@pytest.mark.parametrize("rows", [1, 9, 30])
+def test_half_full_filters_equal_the_reference(rows):
+    rng = np.random.default_rng(rows)
     left, right = (rng.integers(0, 256, (n, 128), dtype=np.uint8) for n in (rows, 31 - rows))
-    pairs = similarity.pair(left, right, threshold, block=7)
-    assert list(map(tuple, pairs.tolist())) == pairs_one_by_one(left, right, threshold)
+    for threshold in (0.45, 0.5, 0.55):
+        pairs = similarity.pair(left, right, threshold, block=7)
+        assert list(map(tuple, pairs.tolist())) == pairs_one_by_one(left, right, threshold)
 
 
 @pytest.mark.parametrize("tenths", range(1, 11))
@@ -287,10 +257,7 @@ def test_no_one_in_common_is_an_empty_match(east, west):
     lists = {name: listed([made_up(chance) for _ in range(count)]) for name, count in (("east", east), ("west", west))}
     results = execute(TASK, lists)
     assert results[COORDINATOR] == 0
-    for name in ("east", "west"):
-        rows, index = results[name]
-        assert rows.shape == (0,)
-        assert index.shape == (0, 16)
+    assert all((results[name][0].shape, results[name][1].shape) == ((0,), (0, 16)) for name in lists)
 
 
 def in_the_open(task, lists):
@@ -321,74 +288,60 @@ def test_the_coordinator_sees_shuffled_filters_under_a_new_secret_and_nothing_el
 _ROWS, _INDEX = np.arange(3), np.arange(48, dtype=np.uint8).reshape(3, 16)
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        {},
-        {"rows": [0, 1, 2], "index": _INDEX},
-        {"rows": _ROWS.astype(np.float64), "index": _INDEX},
-        {"rows": _ROWS[:, None], "index": _INDEX},
-        {"rows": _ROWS - 1, "index": _INDEX},
-        {"rows": _ROWS + 20, "index": _INDEX},
-        {"rows": _ROWS * 0, "index": _INDEX},
-        {"rows": _ROWS},
-        {"rows": _ROWS, "index": _INDEX[:2]},
-        {"rows": _ROWS, "index": _INDEX.astype(np.int64)},
-        {"rows": _ROWS, "index": _INDEX * 0},
-    ],
-)
-def test_an_owner_refuses_a_wrong_answer(answer):
-    lists, _ = small_lists()
+def answers(**answer):
+    """A coordinator that gives this answer, and an owner that waits for nobody else."""
 
-    def liar(me):
+    def coordinator(me):
         me.link("east").recv("fuzzy-filters")
         me.link("east").send("fuzzy-matched", **answer)
 
-    with raises(ProtocolError, "MS010|MS011|MS048|MS049", "coordinator"):
-        kit.results(
-            TASK,
-            {
-                "east": lambda me: fuzzy.owner(me, lists["east"], TASK),
-                "west": lambda me: me.link("east").recv("align-key"),
-                COORDINATOR: liar,
-            },
+    return {"west": lambda me: me.link("east").recv("align-key"), COORDINATOR: coordinator}
+
+
+def first_owner_sends(to, kind, **fields):
+    """The first owner sends this and nothing else, to the coordinator or to the other owner."""
+    rest = {"west": lambda me: None} if to == COORDINATOR else {COORDINATOR: lambda me: None}
+    return rest | {"east": lambda me: me.link(to).send(kind, **fields)}
+
+
+WRONG = [
+    *(
+        (answers(**answer), COORDINATOR)
+        for answer in (
+            {},
+            {"rows": [0, 1, 2], "index": _INDEX},
+            {"rows": _ROWS.astype(np.float64), "index": _INDEX},
+            {"rows": _ROWS[:, None], "index": _INDEX},
+            {"rows": _ROWS - 1, "index": _INDEX},
+            {"rows": _ROWS + 20, "index": _INDEX},
+            {"rows": _ROWS * 0, "index": _INDEX},
+            {"rows": _ROWS},
+            {"rows": _ROWS, "index": _INDEX[:2]},
+            {"rows": _ROWS, "index": _INDEX.astype(np.int64)},
+            {"rows": _ROWS, "index": _INDEX * 0},
         )
+    ),
+    *((first_owner_sends("west", "align-key", key=key), "east") for key in (None, "text", b"short")),
+    *(
+        (first_owner_sends(COORDINATOR, "fuzzy-filters", filters=filters), "east")
+        for filters in (
+            None,
+            np.zeros(128, dtype=np.uint8),
+            np.zeros((3, 64), dtype=np.uint8),
+            np.zeros((3, 128)),
+            np.zeros((4, 128), dtype=np.uint8),
+        )
+    ),
+]
 
 
-@pytest.mark.parametrize("key", [None, "text", b"short"])
-def test_an_owner_refuses_a_wrong_secret(key):
+@pytest.mark.parametrize(("others", "blamed"), WRONG)
+def test_a_wrong_answer_a_wrong_secret_and_wrong_filters_are_refused(others, blamed):
     lists, _ = small_lists()
-    with raises(ProtocolError, "MS049", "east", "align-key", "'key'"):
-        kit.results(
-            TASK,
-            {
-                "east": lambda me: me.link("west").send("align-key", key=key),
-                "west": lambda me: fuzzy.owner(me, lists["west"], TASK),
-                COORDINATOR: lambda me: None,
-            },
-        )
-
-
-@pytest.mark.parametrize(
-    ("filters", "error"),
-    [
-        (None, ProtocolError),
-        (np.zeros(128, dtype=np.uint8), ProtocolError),
-        (np.zeros((3, 64), dtype=np.uint8), ProtocolError),
-        (np.zeros((3, 128)), ProtocolError),
-        (np.zeros((4, 128), dtype=np.uint8), ProtocolError),
-    ],
-)
-def test_the_coordinator_refuses_wrong_filters(filters, error):
-    with raises(error, "MS049|MS055", "east"):
-        kit.results(
-            TASK,
-            {
-                "east": lambda me: me.link(COORDINATOR).send("fuzzy-filters", filters=filters),
-                "west": lambda me: None,
-                COORDINATOR: lambda me: fuzzy.coordinator(me, TASK, {"east": 3, "west": 3}),
-            },
-        )
+    honest = {name: lambda me, n=name: fuzzy.owner(me, lists[n], TASK) for name in ("east", "west")}
+    honest[COORDINATOR] = lambda me: fuzzy.coordinator(me, TASK, {"east": 3, "west": 3})
+    with raises(ProtocolError, "MS010|MS011|MS048|MS049|MS055", blamed):
+        kit.results(TASK, honest | others)
 
 
 def test_without_the_package_the_module_loads_and_an_owner_is_told_what_to_install(monkeypatch):
@@ -398,3 +351,31 @@ def test_without_the_package_the_module_loads_and_an_owner_is_told_what_to_insta
     spec.loader.exec_module(again)
     with raises(StudyError, "ST420"):
         again.need_library()
+
+
+KATHARINA = ("Katharina", "Hoffmann", "1984-03-17")
+
+
+PEOPLE = {
+    "the same": (KATHARINA, KATHARINA, True),
+    "capitals": (KATHARINA, ("KATHARINA", "hoffmann", "1984-03-17"), True),
+    "another letter": (KATHARINA, ("Catharina", "Hoffmann", "1984-03-17"), True),
+    "a letter dropped": (KATHARINA, ("Katharina", "Hofmann", "1984-03-17"), True),
+    "a letter doubled": (KATHARINA, ("Katharina", "Hoffmannn", "1984-03-17"), True),
+    "letters swapped": (KATHARINA, ("Kahtarina", "Hoffmann", "1984-03-17"), True),
+    "two errors": (KATHARINA, ("Katarina", "Hofmann", "1984-03-17"), True),
+    "another day": (KATHARINA, ("Katharina", "Hoffmann", "1984-03-18"), True),
+    "a letter dropped and another day": (KATHARINA, ("Katharina", "Hofmann", "1984-03-18"), True),
+    "another order": (("Anna Maria", "Silva", "1970-05-05"), ("Maria Anna", "Silva", "1970-05-05"), True),
+    "a sister": (KATHARINA, ("Johanna", "Hoffmann", "1986-08-17"), False),
+    "the same name, born elsewhen": (KATHARINA, ("Katharina", "Hoffmann", "1951-12-30"), False),
+    "first name and date": (KATHARINA, ("Katharina", "Petersen", "1984-03-17"), False),
+    "a similar name": (KATHARINA, ("Karina", "Hofman", "1992-07-01"), False),
+    "the same date": (KATHARINA, ("Robert", "Petersen", "1984-03-17"), False),
+}
+
+
+@pytest.mark.parametrize("name", PEOPLE)
+def test_a_person_written_differently_is_alike_and_other_people_are_not(name):
+    one, other, same = PEOPLE[name]
+    assert (alike(one, other) >= DEFAULT) == same

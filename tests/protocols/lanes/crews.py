@@ -88,10 +88,10 @@ class Recording:
 class IdleCrew:
     """One worker that has the same result of every lane at once."""
 
-    def __init__(self, sums: Any) -> None:
+    def __init__(self, sums: Any, workers: int = 1) -> None:
         self.sums = sums
         self.events: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self.events.put(Free())
+        self.events.put(Free(workers))
 
     def begin(self, lane: Lane) -> None:
         self.events.put(Here(lane, b"a worker"))
@@ -110,15 +110,14 @@ class IdleCrew:
         self.events.put(Closed())
 
 
-class ThreadCrew:
+class ThreadCrew(IdleCrew):
     """Workers of one participant."""
 
     def __init__(self, name: str, workers: int, lanes: Lanes, part: Callable[[int], Part | None]) -> None:
+        super().__init__(None, workers)
         self.name, self.lanes, self.part = name, lanes, part
-        self.events: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.places: dict[Lane, Any] = {}
         self.threads: list[threading.Thread] = []
-        self.events.put(Free(workers))
 
     def begin(self, lane: Lane) -> None:
         if self.lanes.deaths.get((self.name, lane)) == 0:
@@ -139,9 +138,6 @@ class ThreadCrew:
             self.places[lane].abort("its head gave this lane up")
         else:
             self.events.put(Free())
-
-    def event(self) -> Any:
-        return self.events.get()
 
     def close(self) -> None:
         for place in self.places.values():

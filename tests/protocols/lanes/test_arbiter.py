@@ -150,68 +150,37 @@ def meet(arbiter, lane):
     return orders
 
 
-def test_a_lane_is_kept_when_all_hold_it():
-    arbiter, lane = Arbiter(NAMES, 2), Lane(0)
-    assert meet(arbiter, lane) == [Meet(lane, 0, {name: name.encode() for name in NAMES})]
-    assert arbiter.done("a", lane, 5) == []
-    assert arbiter.done("coordinator", lane, 5) == []
-    assert arbiter.done("b", lane, 5) == [Kept(lane)]
-    meet(arbiter, Lane(1))
-    assert [arbiter.done(name, Lane(1), 0) for name in NAMES] == [[], [], [Kept(Lane(1)), Over()]]
-
-
-def test_one_loss_is_another_attempt_and_what_was_said_of_the_first_counts_nothing():
-    arbiter, lane = Arbiter(NAMES, 1), Lane(0)
-    meet(arbiter, lane)
-    arbiter.done("a", lane, 5)
-    assert arbiter.lost("b", lane) == [Again(Lane(0, 2))]
-    assert arbiter.done("coordinator", lane, 5) == []  # it crossed the order on its way
-    meet(arbiter, Lane(0, 2))
-    assert [arbiter.done(name, Lane(0, 2), 5) for name in NAMES][-1] == [Kept(Lane(0, 2)), Over()]
-
-
-def test_the_second_to_lose_a_lane_does_not_lose_the_next():
-    arbiter, lane = Arbiter(NAMES, 1), Lane(0)
-    meet(arbiter, lane)
-    assert arbiter.lost("a", lane) == [Again(Lane(0, 2))]
-    assert arbiter.lost("b", lane) == []
-    assert len(meet(arbiter, Lane(0, 2))) == 1
-
-
-def refused(match, say, *args):
-    with raises(ProtocolError, match):
-        say(*args)
-
-
 def test_words_that_do_not_fit_are_refused():
-    arbiter, lane = Arbiter(NAMES, 2), Lane(0)
-    refused("MS026", arbiter.here, "stranger", lane, b"")
-    refused("MS027|MS029", arbiter.here, "a", Lane(2), b"")
-    refused("MS027|MS029", arbiter.here, "a", Lane(0, 2), b"")
-    refused("MS027|MS029", arbiter.lost, "a", Lane(0, 0))
-    refused("MS025", arbiter.done, "a", lane, 3)
-    arbiter.here("a", lane, b"")
-    refused("MS033", arbiter.here, "a", lane, b"another")
-    refused("MS025", arbiter.done, "a", lane, 3)
-    arbiter.here("b", lane, b"")
-    arbiter.here("coordinator", lane, b"")
-    arbiter.done("a", lane, 3)
-    refused("MS033", arbiter.done, "a", lane, 3)
-    refused("MS033", arbiter.lost, "a", lane)
-    arbiter.done("b", lane, 3)
-    arbiter.done("coordinator", lane, 3)
-    refused("MS033", arbiter.lost, "a", lane)
-    refused("MS033", arbiter.here, "b", lane, b"")
-
-
-def test_words_about_a_lane_that_was_given_up_count_once():
-    arbiter, lane = Arbiter(NAMES, 1), Lane(0)
-    meet(arbiter, lane)
-    arbiter.lost("a", lane)
-    refused("MS033", arbiter.lost, "a", lane)
-    refused("MS033", arbiter.done, "a", lane, 4)
-    assert arbiter.done("b", lane, 4) == []
-    refused("MS033", arbiter.done, "b", lane, 4)
+    lane = Lane(0)
+    follow(
+        Arbiter(NAMES, 2),
+        [
+            ("MS026", "here", "stranger", lane, b""),
+            (NO_LANE, "here", "a", Lane(2), b""),
+            (NO_LANE, "here", "a", Lane(0, 2), b""),
+            (NO_LANE, "lost", "a", Lane(0, 0)),
+            ("MS025", "done", "a", lane, 3),
+            (None, "here", "a", lane, b""),
+            ("MS033", "here", "a", lane, b"another"),
+            ("MS025", "done", "a", lane, 3),
+            (None, "here", "b", lane, b""),
+            (None, "here", "coordinator", lane, b""),
+            (None, "done", "a", lane, 3),
+            ("MS033", "done", "a", lane, 3),
+            ("MS033", "lost", "a", lane),
+            (None, "done", "b", lane, 3),
+            (None, "done", "coordinator", lane, 3),
+            ("MS033", "lost", "a", lane),
+            ("MS033", "here", "b", lane, b""),
+            # Words about a lane that was given up count once.
+            *((None, "here", name, Lane(1), b"") for name in NAMES),
+            (None, "lost", "a", Lane(1)),
+            ("MS033", "lost", "a", Lane(1)),
+            ("MS033", "done", "a", Lane(1), 4),
+            (None, "done", "b", Lane(1), 4),
+            ("MS033", "done", "b", Lane(1), 4),
+        ],
+    )
 
 
 def test_results_about_different_numbers_of_people_are_refused():
@@ -223,15 +192,12 @@ def test_results_about_different_numbers_of_people_are_refused():
         arbiter.done("coordinator", lane, 5)
 
 
-def test_attempts_are_bounded():
+def test_attempts_and_losses_are_bounded():
     arbiter = Arbiter(NAMES, 1)
     for attempt in range(1, MOST_ATTEMPTS):
         assert arbiter.lost("a", Lane(0, attempt)) == [Again(Lane(0, attempt + 1))]
     with raises(PeerLost, "PE004", "8"):
         arbiter.lost("b", Lane(0, MOST_ATTEMPTS))
-
-
-def test_losses_are_bounded_in_all():
     arbiter, followed = Arbiter(NAMES, 256), Followed(256)
     for partition in range(MOST_LOST):
         for order in arbiter.lost("a", Lane(partition)):
@@ -256,25 +222,30 @@ def test_a_hub_that_loses_one_lane_after_the_other_gets_no_more():
 
 
 def test_orders_that_do_not_fit_are_refused():
-    followed, lane = Followed(2), Lane(0)
-    refused("MS027|MS029", followed.obey, Kept(Lane(2)))
-    refused("MS031", followed.obey, Meet(lane, 0, {}))
-    refused("MS032", followed.obey, Kept(lane))
-    refused("MS030", followed.obey, Again(lane))
-    refused("MS030", followed.obey, Again(Lane(0, 3)))
-    refused("MS028", followed.obey, Over())
-    followed.here(lane)
-    followed.obey(Meet(lane, 0, {}))
-    refused("MS031", followed.obey, Meet(lane, 0, {}))
-    followed.done(lane)
-    followed.obey(Kept(lane))
-    refused("MS032", followed.obey, Kept(lane))
-    refused("MS030", followed.obey, Again(Lane(0, 2)))
-    refused("MS028", followed.obey, Over())
-    followed.here(Lane(1))
-    followed.obey(Again(Lane(1, 2)))
-    refused("MS031", followed.obey, Meet(Lane(1), 0, {}))
-    refused("MS032", followed.obey, Kept(Lane(1, 2)))
+    lane = Lane(0)
+    follow(
+        Followed(2),
+        [
+            (NO_LANE, "obey", Kept(Lane(2))),
+            ("MS031", "obey", Meet(lane, 0, {})),
+            ("MS032", "obey", Kept(lane)),
+            ("MS030", "obey", Again(lane)),
+            ("MS030", "obey", Again(Lane(0, 3))),
+            ("MS028", "obey", Over()),
+            (None, "here", lane),
+            (None, "obey", Meet(lane, 0, {})),
+            ("MS031", "obey", Meet(lane, 0, {})),
+            (None, "done", lane),
+            (None, "obey", Kept(lane)),
+            ("MS032", "obey", Kept(lane)),
+            ("MS030", "obey", Again(Lane(0, 2))),
+            ("MS028", "obey", Over()),
+            (None, "here", Lane(1)),
+            (None, "obey", Again(Lane(1, 2))),
+            ("MS031", "obey", Meet(Lane(1), 0, {})),
+            ("MS032", "obey", Kept(Lane(1, 2))),
+        ],
+    )
 
 
 def test_a_worker_that_fails_as_it_is_stopped_ends_nothing_but_what_a_check_found_does():
@@ -295,3 +266,28 @@ def test_the_chance_of_the_theory_page_is_that_of_the_code():
     assert f"L = {MOST_LOST} lanes" in page
     assert f"{MOST_ATTEMPTS} of one partition" in page
     assert "(L + 1) ε = 2^-33" in page
+
+
+def test_a_lane_is_kept_when_all_hold_it_and_a_loss_is_another_attempt():
+    arbiter, lane, again = Arbiter(NAMES, 2), Lane(0), Lane(1, 2)
+    assert meet(arbiter, lane) == [Meet(lane, 0, {name: name.encode() for name in NAMES})]
+    assert [arbiter.done(name, lane, 5) for name in NAMES] == [[], [], [Kept(lane)]]
+    meet(arbiter, Lane(1))
+    arbiter.done("a", Lane(1), 5)
+    assert arbiter.lost("b", Lane(1)) == [Again(again)]
+    assert arbiter.lost("coordinator", Lane(1)) == [], "it crossed the order on its way, and does not lose the next"
+    assert len(meet(arbiter, again)) == 1
+    assert [arbiter.done(name, again, 0) for name in NAMES] == [[], [], [Kept(again), Over()]]
+
+
+def follow(said, steps):
+    """Words or orders one after the other; those with a code are refused."""
+    for code, what, *about in steps:
+        if code:
+            with raises(ProtocolError, code):
+                getattr(said, what)(*about)
+        else:
+            getattr(said, what)(*about)
+
+
+NO_LANE = "MS027|MS029"

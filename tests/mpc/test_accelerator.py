@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import subprocess
 import sys
-from collections.abc import Callable
 from threading import current_thread, enumerate as enumerate_threads
 
 import numpy as np
@@ -23,9 +22,17 @@ from tests.support.errors import raises
 
 Array = NDArray[np.float64]
 
+
+FIND = "from colonnade.mpc import accelerator; print(accelerator.find())"
 HAS_TORCH = importlib.util.find_spec("torch") is not None
+
+
 with_torch = pytest.mark.skipif(not HAS_TORCH, reason="torch is not installed here")
+
+
 systems = st.integers(1, 3).map(lambda count: ResidueSystem(PRIMES[:count]))
+
+
 seeds = st.integers(0, 2**31)
 
 
@@ -56,30 +63,6 @@ def same(got: Array, want: Array) -> bool:
     return got.dtype == want.dtype and got.shape == want.shape and got.tobytes() == want.tobytes()
 
 
-@settings(deadline=None)
-@given(systems, st.integers(0, 9000), st.integers(1, 5), st.integers(1, 5), seeds)
-def test_inner_products_have_the_bits_of_the_cpu_path(
-    device: Accelerator, system: ResidueSystem, rows: int, a: int, b: int, seed: int
-) -> None:
-    left, right = extreme(system, (rows, a), seed), extreme(system, (rows, b), seed + 1)
-    want = system.inner(left, right)
-    assert same(device.inner(left, right, system.primes), want)
-    placed = device.inner(device.place(left), device.place(right), system.primes)
-    assert same(device.fetch(placed), want)
-    assert same(device.fetch(device.inner(device.place(left), right, system.primes)), want)
-
-
-@settings(deadline=None)
-@given(systems, st.integers(1, 4), st.integers(1, 5000), st.integers(1, 4), seeds)
-def test_matrix_products_have_the_bits_of_the_cpu_path(
-    device: Accelerator, system: ResidueSystem, rows: int, a: int, b: int, seed: int
-) -> None:
-    left, right = extreme(system, (rows, a), seed), extreme(system, (a, b), seed + 1)
-    want = system.inner(left.transpose(0, 2, 1), right)
-    assert same(device.matmul(left, right, system.primes), want)
-    assert same(device.fetch(device.matmul(device.place(left), device.place(right), system.primes)), want)
-
-
 @pytest.mark.parametrize("rows", [2047, 2048, 2049, 3 * 2048, 20_001])
 def test_the_worst_product_is_exact_in_every_batch(
     device: Accelerator, rows: int, monkeypatch: pytest.MonkeyPatch
@@ -96,20 +79,20 @@ def test_the_worst_product_is_exact_in_every_batch(
 
 
 @pytest.mark.parametrize(
-    "form",
-    [np.asfortranarray, lambda x: x[::2, 1:], lambda x: np.broadcast_to(x[0], x.shape), lambda x: x[:0]],
-    ids=["columns first", "strided", "broadcast", "empty"],
+    "array",
+    [
+        np.asfortranarray(np.arange(35.0).reshape(5, 7)),
+        np.arange(35.0).reshape(5, 7)[::2, 1:],
+        np.broadcast_to(np.arange(7.0), (5, 7)),
+        np.zeros((0, 7)),
+        np.arange(2**21 - 1),
+        np.arange(2**22 + 3),
+    ],
+    ids=["columns first", "strided", "broadcast", "empty", "large", "larger"],
 )
-def test_arrays_come_back_as_they_were_placed(device: Accelerator, form: Callable[[Array], Array]) -> None:
-    array = form(np.arange(35.0).reshape(5, 7))
+def test_arrays_come_back_as_they_were_placed(device: Accelerator, array: Array) -> None:
     array.flags.writeable = False
     assert same(device.fetch(device.place(array)), array.copy(order="C"))
-
-
-@pytest.mark.parametrize("count", [2**21 - 1, 2**22 + 3])
-def test_large_arrays_come_back_as_they_were_placed(device: Accelerator, count: int) -> None:
-    array = np.arange(count, dtype=np.int64)
-    assert np.array_equal(device.fetch(device.place(array)), array)
 
 
 def test_a_device_that_computes_wrongly_is_found_out(device: Accelerator, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,11 +107,25 @@ def test_a_device_that_computes_wrongly_is_found_out(device: Accelerator, monkey
 
 
 def test_only_products_that_pay_for_the_way_leave_the_cpu() -> None:
-    assert pays((4, 195_666, 117), (4, 195_666, 117))
-    assert pays((4, 801, 6844), (4, 801, 13_687))
-    assert not pays((4, 8192, 33), (4, 8192, 67))
-    assert not pays((4, 20_000_000, 10), (4, 20_000_000, 10)), "moving so many numbers takes longer"
-    assert not pays((4, 100, 100), (4, 100, 100))
+    for rows, a, b, worth in (
+        (195_666, 117, 117, True),
+        (801, 6844, 13_687, True),
+        (8192, 33, 67, False),
+        (20_000_000, 10, 10, False),  # moving so many numbers takes longer
+        (100, 100, 100, False),
+    ):
+        assert pays((4, rows, a), (4, rows, b)) == worth
+
+
+def test_a_wrong_setting_is_refused_and_there_is_no_accelerator_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SETTING, "gpu")
+    with raises(ColonnadeError, "CO024"):
+        choice.find()
+    monkeypatch.setenv(SETTING, "cpu")
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.setattr(choice, "_search", choice._Search())
+    monkeypatch.setattr(choice, "_find", choice._find.__wrapped__)  # as nothing was found before
+    assert choice.find() is None
 
 
 @with_torch
@@ -143,12 +140,6 @@ def test_a_large_product_is_offloaded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert same(got, system.inner(left, left))
 
 
-def test_a_wrong_setting_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(SETTING, "gpu")
-    with raises(ColonnadeError, "CO024"):
-        choice.find()
-
-
 @pytest.fixture
 def search(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """As in a process that has not looked yet, on a machine with a driver; who has begun to look."""
@@ -161,8 +152,11 @@ def search(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_a_device_is_looked_for_once_when_there_is_work_enough(search: list[str]) -> None:
-    choice.expect(LOOK - 2)
-    choice.expect(1)
+    """Products that stay on the CPU count as work, too."""
+    left = np.zeros((1, 9000, 128))
+    assert choice.offload(left, left, PRIMES[:1]) is None
+    assert choice._search.multiplications == 9000 * 128**2
+    choice.expect(LOOK - 9000 * 128**2 - 1)
     assert search == []
     choice.expect(1)
     choice.expect(LOOK)
@@ -172,32 +166,39 @@ def test_a_device_is_looked_for_once_when_there_is_work_enough(search: list[str]
     assert search == ["accelerator"]
 
 
-def test_products_that_stay_on_the_cpu_count_as_work(search: list[str]) -> None:
-    left = np.zeros((1, 9000, 128))
-    assert choice.offload(left, left, PRIMES[:1]) is None
-    assert choice._search.multiplications == 9000 * 128**2
-    assert search == []
-
-
-def test_nobody_looks_where_there_is_no_driver_or_where_it_is_off(
+def test_nobody_looks_where_there_is_no_driver_or_where_it_is_off_and_a_fork_looks_for_its_own(
     search: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(SETTING, "off")
-    choice.expect(2 * LOOK)
-    monkeypatch.setattr(choice, "_search", choice._Search())
-    monkeypatch.setenv(SETTING, "auto")
-    monkeypatch.setattr(choice, "_has_driver", lambda: False)
-    choice.expect(2 * LOOK)
+    for setting, driver in (("off", True), ("auto", False)):
+        monkeypatch.setattr(choice, "_search", choice._Search())
+        monkeypatch.setenv(SETTING, setting)
+        monkeypatch.setattr(choice, "_has_driver", lambda driver=driver: driver)
+        choice.expect(2 * LOOK)
     assert search == []
     assert choice.found() is None
-
-
-def test_a_forked_process_looks_for_its_own(search: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     old = choice._search
     old.begun = True
     monkeypatch.setattr(choice.os, "getpid", lambda: old.process + 1)
     assert choice._of_this_process() is not old
     assert not choice._search.begun
+
+
+@pytest.mark.system
+@pytest.mark.parametrize(
+    ("setting", "program", "printed"),
+    [
+        ("auto", "import colonnade, colonnade.mpc.accelerator", "False"),
+        ("off", FIND, "None\nFalse"),
+        ("cpu", f"sys.modules['torch'] = None\n{FIND}\ndel sys.modules['torch']", "None\nFalse"),
+    ],
+    ids=["imported", "off", "not installed"],
+)
+def test_a_process_that_imports_or_refuses_an_accelerator_does_not_load_torch(
+    setting: str, program: str, printed: str
+) -> None:
+    script = f"import os, sys; os.environ['{SETTING}'] = '{setting}'\n{program}\nprint('torch' in sys.modules)"
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=1200, check=True)
+    assert ended.stdout.strip() == printed
 
 
 @with_torch
@@ -222,29 +223,18 @@ def test_rows_that_are_kept_give_the_same_products_with_a_device_and_when_it_fai
     assert not kept._placed
 
 
-def loads_torch(setting: str, program: str) -> str:
-    """What a fresh process with this setting prints, and whether it loaded torch."""
-    ended = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            f"import os, sys; os.environ['{SETTING}'] = '{setting}'\n{program}\nprint('torch' in sys.modules)",
-        ],
-        capture_output=True,
-        text=True,
-        timeout=1200,
-        check=True,
-    )
-    return ended.stdout.strip()
-
-
-FIND = "from colonnade.mpc import accelerator; print(accelerator.find())"
-
-
-def test_importing_or_refusing_an_accelerator_does_not_load_torch() -> None:
-    assert loads_torch("auto", "import colonnade, colonnade.mpc.accelerator") == "False"
-    assert loads_torch("off", FIND) == "None\nFalse"
-
-
-def test_there_is_no_accelerator_without_torch() -> None:
-    assert loads_torch("cpu", f"sys.modules['torch'] = None\n{FIND}\ndel sys.modules['torch']") == "None\nFalse"
+@settings(max_examples=30, deadline=None)
+@given(systems, st.integers(0, 9000), st.integers(1, 5), st.integers(1, 5), seeds)
+def test_products_have_the_bits_of_the_cpu_path(
+    device: Accelerator, system: ResidueSystem, rows: int, a: int, b: int, seed: int
+) -> None:
+    left, right = extreme(system, (rows, a), seed), extreme(system, (rows, b), seed + 1)
+    want = system.inner(left, right)
+    assert same(device.inner(left, right, system.primes), want)
+    placed = device.inner(device.place(left), device.place(right), system.primes)
+    assert same(device.fetch(placed), want)
+    assert same(device.fetch(device.inner(device.place(left), right, system.primes)), want)
+    if rows:
+        turned = np.ascontiguousarray(left.transpose(0, 2, 1))
+        assert same(device.matmul(turned, right, system.primes), want)
+        assert same(device.fetch(device.matmul(device.place(turned), device.place(right), system.primes)), want)

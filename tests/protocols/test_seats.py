@@ -1,0 +1,733 @@
+"""Seats that are lost, that check each other or cheat, noise that is left out: who goes on, and who is told what."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import count
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from colonnade import PCA, Federation, Party, Schema, number
+from colonnade.errors import ColonnadeError, PeerLost, PeerStopped, PrivacyError, ShareError
+from colonnade.kinds.pca.directions import programs as power
+from colonnade.kinds.pca.directions.checks import OpenedProducts
+from colonnade.kinds.pca.directions.task import Directions
+from colonnade.kinds.polynomial import programs as polynomial
+from colonnade.kinds.polynomial.integers import OwnColumns
+from colonnade.kinds.prediction.scores import programs as scores
+from colonnade.kinds.regression.gradients import programs as gradients
+from colonnade.kinds.regression.gradients.checks import OpenedRounds
+from colonnade.kinds.regression.gradients.descent import Descent
+from colonnade.kinds.regression.gradients.task import Gradients
+from colonnade.kinds.tables.marginals import programs as marginals
+from colonnade.mpc import Hand, Shares
+from colonnade.mpc.accelerator.held import HeldRows
+from colonnade.mpc.shamir import interpolate
+from colonnade.protocols import proving
+from colonnade.protocols.moments import programs as moments
+from colonnade.protocols.roles import COORDINATOR
+from colonnade.protocols.session import spare
+from colonnade.randomness import Stream
+from tests.support import protocols as kit
+from tests.support.errors import raises
+
+OWNERS = tuple(f"o{i}" for i in range(5))
+
+
+class SwitchedOff(BaseException):
+    """The machine is gone; nothing more happens there."""
+
+
+def vanish_before_opening(me, opening=0):
+    """From its so manieth opening on, this participant is not there any more."""
+    real, before = me.hand.send_opening, []
+
+    def send(shares, to):
+        if len(before) == opening:
+            raise SwitchedOff
+        before.append(to)
+        real(shares, to)
+
+    me.hand.send_opening = send
+
+
+def vanish_while_opening(me):
+    """Some recipients have its share and others do not."""
+    real = me.hand.send_opening
+
+    def send(shares, to):
+        real(shares, to[:2])
+        raise SwitchedOff
+
+    me.hand.send_opening = send
+
+
+def vanish_before_its_noise(me):
+    real, before = me.hand.deal, []
+
+    def deal(values, **kwargs):
+        if before:
+            raise SwitchedOff
+        before.append(values)
+        return real(values, **kwargs)
+
+    me.hand.deal = deal
+
+
+def vanish_when_all_is_dealt(me):
+    def receive(*args, **kwargs):
+        raise SwitchedOff
+
+    me.hand.receive_opening = receive
+
+
+def send_something_else(me):
+    """The same number is added for every prime, so that no value becomes too large to be honest."""
+    real = me.hand.send_opening
+
+    def send(shares, to):
+        real(Shares(me.hand.system.reduce(shares.values + 1.0), shares.degree), to)
+
+    me.hand.send_opening = send
+
+
+def run(task, programs, changes=(), steps=None):
+    """Everybody's end; whoever vanishes says nothing, as a machine that is switched off."""
+    changes = dict(changes)
+
+    def changed(name):
+        def program(me):
+            changes[name](me)
+            return programs[name](me)
+
+        return program
+
+    return kit.outcomes(
+        task,
+        programs | {name: changed(name) for name in changes},
+        progress=lambda *step: None if steps is None else steps.append(step),
+        mute=[name for name, change in changes.items() if change is not send_something_else],
+    )
+
+
+def go_on(ended, lost, read, want):
+    """All others have the result, and know who is lost."""
+    assert all(isinstance(ended[name], SwitchedOff) for name in lost)
+    assert all(np.array_equal(read(ended[name].result), want) for name in ended if name not in lost)
+    assert ended[COORDINATOR].lost == tuple(lost)
+
+
+def stop(ended, changed, said):
+    """Nobody else has a result, and all are told why; who finds out that a share is wrong says so first."""
+    others = [end for name, end in ended.items() if name not in changed]
+    assert all(isinstance(end, ShareError | PeerLost | PeerStopped) for end in others)
+    assert all(said in str(end) for end in others)
+    assert not all(isinstance(end, PeerStopped) for end in others)
+
+
+LEFT = "{} has left the study, and more was expected from it".format
+
+
+MOMENTS = {
+    "nobody": (5, 1, None, {}, ""),
+    "one": (5, 1, None, {"o3": vanish_before_opening}, ""),
+    "two": (5, 1, None, dict.fromkeys(("o0", "o4"), vanish_before_opening), ""),
+    "one, while it opens": (5, 1, None, {"o3": vanish_while_opening}, ""),
+    "two, while they open": (5, 1, None, dict.fromkeys(("o0", "o4"), vanish_while_opening), ""),
+    "an owner without a seat": (5, 1, OWNERS[:4], {"o4": vanish_when_all_is_dealt}, ""),
+    "more than are spare": (
+        5, 1, None, dict.fromkeys(("o1", "o2", "o3"), vanish_before_opening),
+        "o1, o2, o3 are lost: 2 of 5 seats are left, and this opening takes 3",
+    ),
+    "an owner that has more to deal": (5, 1, None, {"o2": vanish_before_its_noise}, LEFT("o2")),
+    "none of three is spare": (3, 1, None, {"o1": vanish_before_opening}, LEFT("o1")),
+    "none of five is spare": (5, 2, None, {"o1": vanish_before_opening}, LEFT("o1")),
+    "a changed share": (
+        5, 1, None, {"o2": send_something_else}, "the shares of o0, o1, o2, o3, o4 do not lie on one polynomial",
+    ),
+    "one, and a changed share": (
+        5, 1, None, {"o1": vanish_before_opening, "o2": send_something_else},
+        "the shares of o0, o2, o3, o4 do not lie on one polynomial",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", MOMENTS)
+def test_moments_are_opened_without_spare_seats_and_not_without_others(exact, case):
+    owners, threshold, seats, changes, said = MOMENTS[case]
+    task, steps = kit.moments_task((2,) * owners, seats, threshold), []
+    assert (spare(task) == ()) == case.startswith("none")
+    tables = kit.tables_of(task, 30)
+    ended = run(task, kit.programs_of(moments, task, tables), changes, steps)
+    if said:
+        stop(ended, changes, said)
+        return
+    go_on(ended, [*changes], lambda result: result.opened, moments.reference(kit.integers(task, tables), task))
+    if set(changes.values()) == {vanish_before_opening}:
+        missed = {(name, f"without {one}", 1, 1) for name in ended if name not in changes for one in changes}
+        assert {step for step in steps if step[1].startswith("without")} == missed
+        assert all(ended[name].lost == tuple(changes) for name in OWNERS if name not in changes)
+
+
+def test_a_changed_share_is_not_noticed_where_all_are_needed(exact):
+    task = kit.moments_task((2,) * 3)
+    tables = kit.tables_of(task, 30)
+    ended = run(task, kit.programs_of(moments, task, tables), {"o2": send_something_else})
+    first, second = (ended[name].result.opened for name in ("o0", "o1"))
+    assert np.array_equal(first, second)
+    assert not np.array_equal(first, moments.reference(kit.integers(task, tables), task))
+
+
+def test_scores_are_opened_without_a_spare_seat():
+    task, lost = kit.scores_task(5, classes=1), ("o1", "o2", "o3")
+    values = dict(zip(OWNERS, np.random.default_rng(1).uniform(-0.9, 0.9, (5, 20, 1)), strict=True))
+    own = {name: scores.Parts([f"p{i:02}" for i in range(20)], part) for name, part in values.items()}
+    ended = run(task, kit.programs_of(scores, task, own), dict.fromkeys(lost, vanish_before_opening))
+    assert np.array_equal(ended["o0"].result.others, scores.reference(values, task))
+    assert ended["o0"].lost == ended[COORDINATOR].lost == lost
+
+
+@pytest.mark.parametrize(
+    ("lost", "ahead"), [("o3", None), ("o0", 64), ("o3", 3)], ids=["spare", "who opens", "who still has noise to deal"]
+)
+def test_rounds_go_on_without_a_spare_seat_and_not_without_whoever_is_needed_in_them(exact, monkeypatch, lost, ahead):
+    monkeypatch.setattr(gradients, "new_key", lambda: bytes(range(32)))
+    task = kit.gradients_task((2,) * 5, scale=0.4, rounds=6, noise=15, rows_at_most=100, block_rows=8192)
+    labels = np.random.default_rng(2).integers(0, 2, (40, 1)).astype(float)
+    programs = kit.programs_of(gradients, task, kit.tables_of(task, 40), labels)
+    want = run(task, programs)["o0"].result.weights
+    assert np.any(want)
+    if ahead is not None:
+        monkeypatch.setattr(Gradients, "rounds_ahead", ahead)
+    ended = run(task, programs, {lost: lambda me: vanish_before_opening(me, 2)})
+    if ahead is None:
+        go_on(ended, [lost], lambda result: result.weights, want)
+    else:
+        stop(ended, [lost], f"{lost} has left the study")
+
+
+@pytest.mark.parametrize(
+    ("lost", "opening", "ahead"),
+    [
+        ((), 0, None),
+        (("o3",), 0, None),
+        (("o3",), 2, None),
+        (("o1", "o4"), 1, None),
+        (("o0",), 0, 3),  # who opens
+        (("o0",), 2, 3),
+        (("o3",), 1, 1),  # who still has noise to deal
+    ],
+)
+def test_products_with_directions_are_opened_without_spare_seats(nearest, monkeypatch, lost, opening, ahead):
+    """Whose noise was dealt is in every opened number, whether or not it is still there."""
+    if ahead is not None:
+        monkeypatch.setattr(Directions, "rounds_ahead", ahead)
+    drawn = kit.noise_drawn(monkeypatch, power)
+    task = kit.directions_task((2,) * 5, directions=3, noise=5 * 10**6)
+    tables = kit.tables_of(task, 30)
+    changes = dict.fromkeys(lost, lambda me: vanish_before_opening(me, opening))
+    ended = run(task, kit.programs_of(power, task, tables), changes)
+    if ahead is not None:
+        stop(ended, lost, f"{lost[0]} has left the study")
+        return
+    asked = ended[COORDINATOR].result.asked
+    want = np.array(power.reference(kit.integers(task, tables), asked, task)) + sum(drawn)
+    go_on(ended, lost, lambda result: result.opened, want)
+
+
+@pytest.mark.parametrize(("factors", "needed"), [(2, 3), (4, 5)])
+def test_how_many_seats_a_sum_of_products_takes_depends_on_their_factors(exact, factors, needed):
+    product = " * ".join(f"{owner}.c0" for owner in OWNERS[:factors])
+    task = kit.polynomial_task((1,) * 5, [product], gamma=4, noise=20, rounding="nearest")
+    assert task.degree == needed - 1
+    tables = kit.tables_of(task, 20)
+    ended = run(task, kit.programs_of(polynomial, task, tables), {"o1": vanish_before_opening})
+    if needed < len(OWNERS):
+        want = polynomial.reference(kit.integers(task, tables), task)
+        go_on(ended, ["o1"], lambda result: result.opened.tolist(), want)
+    else:
+        stop(ended, ["o1"], "o1 has left the study")
+
+
+SEATINGS = [(3, 1), (4, 1), (5, 2), (7, 3)]
+
+
+KEY = bytes(range(32))
+
+
+DISJOINT = {"sampling": "disjoint"}
+
+
+def active(task, inputs="unproven"):
+    return replace(task, trust=replace(task.trust, security="active", inputs=inputs))
+
+
+def labels_for(task, rows):
+    return np.random.default_rng(2).integers(0, 2, (rows, task.classes)).astype(float)
+
+
+# --- what is checked afterwards
+
+
+def dealt(system, points, values, rng):
+    """Shares of degree 1 of integers, for each point."""
+    secret = system.split(np.asarray(values))
+    slope = np.stack([rng.integers(0, prime, secret.shape[1:]) for prime in system.primes]).astype(float)
+    return {point: system.reduce(secret + point * slope) for point in points}
+
+
+def opened_vectors(system, checks):
+    """Whether claims that seats would ask hold in the clear, for each prime and repetition."""
+    by_point = {point: check.asked(system, Stream(KEY), 3) for point, check in checks.items()}
+    parts = ({p: getattr(found, part) for p, found in by_point.items()} for part in ("left", "right", "product"))
+    a, b, c = (interpolate(system, shares, 1) for shares in parts)
+    return [
+        [int(a[k, r].astype(object) @ b[k, r].astype(object) - int(c[k, r])) % prime == 0 for r in range(a.shape[1])]
+        for k, prime in enumerate(system.primes)
+    ]
+
+
+@pytest.mark.parametrize("classes", [1, 3])
+def test_right_gradients_of_many_rounds_are_one_inner_product_and_wrong_ones_are_not(classes):
+    task, rng = active(kit.gradients_task(classes=classes, rounds=5)), np.random.default_rng(1)
+    system, names = task.committee.system, task.trust.committee
+    x = rng.integers(-60, 60, (40, task.width))
+    rows = dealt(system, (1, 2, 3), np.hstack([x, np.zeros((40, classes), int)]), rng)
+    kept = {point: shares.transpose(1, 0, 2).astype(np.int32) for point, shares in rows.items()}
+    checks = {p: OpenedRounds(Hand(names[p - 1], task.committee, {}), task, kept[p]) for p in (1, 2, 3)}
+    for _ in range(5):
+        batch = np.flatnonzero(rng.random(40) < 0.4)
+        score, noise = rng.integers(-99, 99, (len(batch), classes)), rng.integers(-9, 9, task.entries)
+        scored, noisy = dealt(system, (1, 2, 3), score, rng), dealt(system, (1, 2, 3), noise, rng)
+        values = (x[batch].T @ score).reshape(-1) + noise
+        for point, check in checks.items():
+            check.multiplied(batch, scored[point])
+            check._sums.append(system.reduce(system.split(values) - noisy[point]))
+    assert checks[1].asked(system, Stream(KEY), 3).left.shape == (len(system.primes), 3, 40)
+    assert opened_vectors(system, checks) == [[True] * 3] * len(system.primes)
+    for check in checks.values():
+        check._sums[3][0, -1] += 1.0
+    assert opened_vectors(system, checks) == [[False] * 3] + [[True] * 3] * (len(system.primes) - 1)
+
+
+def test_right_products_of_many_rounds_are_one_inner_product_and_wrong_ones_are_not():
+    task, rng = active(kit.directions_task()), np.random.default_rng(1)
+    system = task.committee.system
+    z = rng.integers(-60, 60, (30, task.width))
+    rows = {point: shares.astype(np.int32) for point, shares in dealt(system, (1, 2, 3), z, rng).items()}
+    checks = {p: OpenedProducts(Hand(task.trust.committee[p - 1], task.committee, {}), task) for p in (1, 2, 3)}
+    for _ in range(task.rounds):
+        asked = rng.integers(-500, 500, (task.width, task.directions)).astype(np.int32)
+        noise = rng.integers(-9, 9, task.entries)
+        noisy = dealt(system, (1, 2, 3), noise, rng)
+        values = np.append((z.T @ (z @ asked.astype(int))).reshape(-1), 0) + noise
+        for point, check in checks.items():
+            check.opened(asked, values, Shares(noisy[point], 1))
+            check._rows = HeldRows(system, [rows[point][:, :11], rows[point][:, 11:]], 7)
+    assert opened_vectors(system, checks) == [[True] * 3] * len(system.primes)
+    for check in checks.values():
+        check._sums[1][-1, 0, 0] += 1.0
+    assert opened_vectors(system, checks) == [[True] * 3] * (len(system.primes) - 1) + [[False] * 3]
+
+
+WITH_PROOFS = [
+    ((2, 0, 1, 1), seats, 1, {"classes": 2}, inputs)
+    for seats in (None, ("o0", "o1", "o2"), ("o2", "o1", COORDINATOR))
+    for inputs in ("covert", "proven")
+]
+
+
+# --- the same numbers as in the clear
+
+
+@pytest.mark.parametrize(
+    ("widths", "seats", "threshold", "changes", "inputs"),
+    [
+        *(((1,) * owners, None, threshold, {}, "unproven") for owners, threshold in SEATINGS),
+        *(
+            ((1,) * 3, None, 1, changes, "unproven")
+            for changes in ({"expansion": 3, "gamma": 16, "rounds": 3}, DISJOINT)
+        ),
+        ((1,) * 5, None, 2, DISJOINT, "unproven"),
+        *WITH_PROOFS,
+    ],
+)
+def test_gradients_equal_the_reference(exact, monkeypatch, widths, seats, threshold, changes, inputs):
+    task = active(kit.gradients_task(widths, seats, threshold, **changes), inputs)
+    assert inputs == "unproven" or set(task.proven) == {"o0", "o2", "o3"}
+    tables, labels = kit.tables_of(task, 40), labels_for(task, 40)
+    seen: dict[str, list] = {}
+    drawn: set[bytes] = set()
+    open_, settled = gradients._open, gradients._settled
+    monkeypatch.setattr(
+        gradients, "_open", lambda me, *rest: seen.setdefault(me.name, []).append(open_(me, *rest)) or seen[me.name][-1]
+    )
+    monkeypatch.setattr(gradients, "_settled", lambda *given: drawn.add(found := settled(*given)) or found)
+    results = kit.execute(gradients, task, tables, labels)
+    (secret,) = drawn
+    whole = np.hstack(
+        [np.rint(tables[o] * (task.gamma * task.scale)) for o in task.owners] + [np.full((40, 1), task.constant)]
+    )
+    descent = Descent(task)
+    for turn, batch in enumerate(gradients.batches(task, 40, secret)):
+        rows, own = whole[batch].astype(np.int64), labels[batch].astype(np.int64)
+        want = gradients.reference(rows, own, descent.integer_weights, task)
+        assert all((opened[turn] == want).all() for opened in seen.values())
+        descent.step(want)
+    assert set(seen) == {*task.trust.committee}
+    assert all(np.array_equal(result.weights, descent.learned.weights) for result in results.values())
+
+
+@pytest.mark.parametrize(
+    ("widths", "seats", "threshold", "inputs"),
+    [
+        *(((2,) * owners, None, threshold, "unproven") for owners, threshold in SEATINGS),
+        *(((2, 1, 3, 0), seats, 1, "proven") for seats in (None, ("o2", "o1", COORDINATOR))),
+    ],
+)
+def test_products_with_directions_equal_the_reference(exact, monkeypatch, widths, seats, threshold, inputs):
+    monkeypatch.setattr(proving, "_HELD", 1)
+    task = active(kit.directions_task(widths, seats, threshold, block_rows=7), inputs)
+    assert inputs == "unproven" or task.proven["o0"].rows == 7
+    tables = kit.tables_of(task, 30)
+    results = kit.execute(power, task, tables)
+    want = power.reference(kit.integers(task, tables), results[COORDINATOR].asked, task)
+    for result in results.values():
+        assert all(np.array_equal(*pair) for pair in zip(result.opened, want, strict=True))
+
+
+@pytest.mark.parametrize(("owners", "threshold"), SEATINGS)
+def test_polynomials_equal_the_reference(exact, owners, threshold):
+    names = [f"o{i}.c0" for i in range(owners)]
+    texts = [" * ".join(names) + " - 2 * o0.c0^2 + 1/3", "o0.c0 * o1.c0 + o1.c0 * o2.c0", "o2.c0"]
+    task = active(kit.polynomial_task((1,) * owners, texts, None, threshold, block_rows=7, gamma=8))
+    tables = kit.tables_of(task, 20)
+    results = kit.execute(polynomial, task, tables)
+    whole = {name: OwnColumns(task, name).quantise(values, Stream(KEY)) for name, values in tables.items()}
+    assert all(result.opened.tolist() == polynomial.reference(whole, task) for result in results.values())
+
+
+@pytest.mark.parametrize(("owners", "threshold"), SEATINGS)
+def test_scores_equal_the_reference(owners, threshold):
+    task, rng = active(kit.scores_task(owners, None, threshold)), np.random.default_rng(3)
+    values = {name: rng.uniform(-1, 1, (9, task.classes)) for name in task.owners}
+    parts = {name: scores.Parts([f"p{i}" for i in range(9)], own) for name, own in values.items()}
+    found = kit.execute(scores, task, parts)["o0"]
+    assert np.array_equal(found.others, scores.reference(values, task))
+
+
+# --- seats that are lost
+
+
+@pytest.mark.parametrize("opening", [1, 4, 9, 12])
+def test_rounds_go_on_without_a_spare_seat(exact, monkeypatch, opening):
+    """Wherever it is lost: in checks or between them."""
+    task = active(kit.gradients_task((1,) * 4, sampling="disjoint", batch=20, rounds=6))
+    monkeypatch.setattr(Gradients, "rounds_checked", 2)
+    monkeypatch.setattr(gradients, "new_key", lambda: KEY)
+    programs = kit.programs_of(gradients, task, kit.tables_of(task, 40), labels_for(task, 40))
+    whole = kit.results(task, programs)["o0"].weights
+    ended = run(task, programs, {"o3": lambda me: vanish_before_opening(me, opening)})
+    assert isinstance(ended["o3"], SwitchedOff)
+    assert all(np.array_equal(ended[name].result.weights, whole) for name in ended if name != "o3")
+    assert ended["o0"].lost == ("o3",)
+
+
+# --- owners that break their bounds
+
+
+def beyond(column, value):
+    """An owner deals one number that is larger than its bound, in its first block."""
+
+    def cheat(me):
+        real, before = me.hand.deal, []
+
+        def deal(values, **how):
+            if not before:
+                values = values.copy()
+                values[0, column] = value
+            before.append(values)
+            return real(values, **how)
+
+        me.hand.deal = deal
+
+    return cheat
+
+
+# --- cheats
+
+
+def run_with(module, task, cheats, words=(), rows=40):
+    """Some participants do something else: no honest one has a result, and one of these words is told to each."""
+    labels = labels_for(task, rows) if hasattr(task, "classes") else None
+    programs = kit.programs_of(module, task, kit.tables_of(task, rows), labels)
+
+    def cheating(name):
+        def program(me):
+            cheats[name](me)
+            return programs[name](me)
+
+        return program
+
+    ended = kit.outcomes(task, programs | {name: cheating(name) for name in cheats})
+    honest = {name: end for name, end in ended.items() if name not in cheats}
+    assert all(isinstance(end, ColonnadeError) for end in honest.values()), honest
+    assert not words or all(any(word in str(end) for word in words) for end in honest.values()), honest
+
+
+def lies(whom, kind, field, change):
+    """It tells one participant something else in messages of a kind."""
+
+    def cheat(me):
+        link = me.link(whom)
+        real = link.send
+        link.send = lambda sent, **told: real(sent, **told | ({field: change(told[field])} if sent == kind else {}))
+
+    return cheat
+
+
+@pytest.mark.parametrize(
+    ("inputs", "owner", "column", "value"),
+    [
+        *((inputs, "o0", 0, 2.0**40) for inputs in ("covert", "proven")),
+        *((inputs, "o2", -1, 2.0**40) for inputs in ("covert", "proven")),
+        *((inputs, "o2", 0, -(2.0**21)) for inputs in ("covert", "proven")),
+        ("proven", "o0", 0, 65.0),
+        ("proven", "o2", -1, 2.0),
+        ("proven", "o2", -1, -1.0),
+    ],
+)
+def test_a_number_that_is_too_large_is_found(monkeypatch, exact, inputs, owner, column, value):
+    """One that is far too large is found before the first round."""
+    if abs(value) > 100:
+        monkeypatch.setattr(gradients, "_open", lambda me, *rest: pytest.fail("a gradient was opened"))
+    task = active(kit.gradients_task(), inputs)
+    run_with(gradients, task, {owner: beyond(column, value)}, ("bounds", "computed"))
+
+
+def tell_one_seat_something_else(whom, at):
+    """The opener tells one participant other numbers, in its so manieth opening, and goes on whatever it opens."""
+
+    def cheat(me):
+        real, count = me.hand.tell_opened, []
+        opening = me.hand.receive_opening
+
+        def receive(shape, **how):
+            try:
+                return opening(shape, **how)
+            except ShareError:
+                return np.zeros(shape, dtype=np.int64)
+
+        me.hand.receive_opening = receive
+
+        def tell(values, to):
+            count.append(0)
+            if len(count) == at + 1:
+                real(values, [name for name in to if name != whom])
+                real(values + 1, [whom])
+            else:
+                real(values, to)
+
+        me.hand.tell_opened = tell
+
+    return cheat
+
+
+def open_something_else(me):
+    """One seat adds a number to its share of every opening of a product."""
+    real = me.hand.send_opening
+
+    def send(shares, to):
+        if shares.degree > me.hand.committee.threshold:
+            shares = Shares(me.hand.system.reduce(shares.values + 1.0), shares.degree)
+        real(shares, to)
+
+    me.hand.send_opening = send
+
+
+TOLD = ("were told different numbers",)
+
+
+CHEATS = {
+    **{
+        f"another gradient {at}, {owners} owners": (
+            gradients, lambda o=owners, t=t: kit.gradients_task((1,) * o, None, t), "o0",
+            tell_one_seat_something_else("o1", at), TOLD,
+        )
+        for at, owners, t in [(0, 3, 1), (3, 3, 1), (6, 3, 1), (0, 4, 1), (3, 5, 2), (6, 7, 3)]
+    },
+    **{
+        f"another product {at}, to {whom} of {owners}": (
+            power, lambda o=owners: kit.directions_task((2,) * o), "o0",
+            tell_one_seat_something_else(whom, at), ("were told", "computed"),
+        )
+        for at, whom, owners in [(0, "o1", 3), (2, "o1", 5), (0, COORDINATOR, 5), (2, COORDINATOR, 3)]
+    },
+    "computes another gradient": (gradients, kit.gradients_task, "o1", open_something_else, ("computed",)),
+    "computes another product": (power, kit.directions_task, "o1", open_something_else, ("computed",)),
+    "publishes other weights": (
+        gradients, lambda: kit.gradients_task((1,) * 4, ("o0", "o1", "o2")), "o0",
+        lies("o3", "weights", "weights", lambda weights: weights + 0.25), ("were told different results",),
+    ),
+    **{
+        f"asks seats for different directions, {owners}": (
+            power, lambda o=owners: kit.directions_task((2,) * o), "o0",
+            lies("o1", "directions", "values", np.zeros_like), (),
+        )
+        for owners in (3, 4, 7)
+    },
+    **{
+        f"tells seats different batches, {owners}": (
+            gradients, lambda o=owners: kit.gradients_task((1,) * o, **DISJOINT), "o0",
+            lies("o1", "draw", "secret", lambda secret: secret[4:] + secret[:4]), TOLD,
+        )
+        for owners in (3, 4, 7)
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHEATS)
+def test_whoever_computes_or_tells_something_else_is_found(name):
+    """Owners without a seat, and the coordinator, compare what they were told with what every seat has."""
+    module, make, who, cheat, words = CHEATS[name]
+    run_with(module, active(make()), {who: cheat}, words)
+
+
+@pytest.mark.parametrize("expansion", [1, 3])
+@pytest.mark.parametrize("rate", [2.0, 1e9])
+def test_whatever_is_opened_weights_stay_within_what_the_sensitivity_counts_on(expansion, rate):
+    task = kit.gradients_task(expansion=expansion, gamma=16, learning_rate=rate, classes=2)
+    rng = np.random.default_rng(5)
+    for most in (task.bound, 2**62 - 1, 2**63 - 1):
+        descent = Descent(task)
+        for _ in range(20):
+            forced = [
+                int(sign) * (most >> int(shift))
+                for sign, shift in zip(
+                    rng.integers(-1, 2, task.entries), rng.integers(0, 62, task.entries), strict=True
+                )
+            ]
+            descent.step(np.array(forced, dtype=object if most >= 2**63 else np.int64))
+            try:
+                whole = descent.integer_weights.astype(object)
+            except PrivacyError:
+                break  # nothing more is revealed
+            assert all(int(row @ row) <= task.weights_squared for row in whole)
+
+
+def test_weights_that_are_no_numbers_reveal_nothing():
+    descent = Descent(kit.gradients_task())
+    for value in (np.nan, np.inf):
+        descent.weights[0, 0] = value
+        with raises(PrivacyError, "PR114"):
+            descent.integer_weights  # noqa: B018
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_is_opened_directions_stay_within_reach_or_the_search_ends(seed):
+    task, rng = kit.directions_task(rounds=3), np.random.default_rng(seed)
+    asked, opened = power.AskedDirections(task), []
+    for _ in range(task.rounds):
+        try:
+            asked.add(power._wanted(task, asked, opened, Stream(KEY)))
+        except ColonnadeError:
+            break
+        columns = np.hstack(asked.rounds).astype(object)
+        assert max(np.abs(columns.T @ columns).sum(axis=1)) <= task.reach**2
+        opened.append(rng.integers(-(2**62), 2**62, task.entries) >> rng.integers(0, 62, task.entries))
+
+
+def one_cheats(patch: pytest.MonkeyPatch, programs: ModuleType, offset: int | None = None) -> list[kit.Array]:
+    """The first owner that draws noise deals none or, with an offset, adds that; the list gets what the others drew."""
+    name = "noise_shares" if hasattr(programs, "noise_shares") else "noise_share"
+    real, turns, drawn = getattr(programs, name), count(), []
+
+    def draw(*given: Any, **named: Any) -> kit.Array:
+        noise = real(*given, **named)
+        if next(turns) == 0:
+            return np.zeros_like(noise) if offset is None else noise + offset
+        drawn.append(noise)
+        return noise
+
+    patch.setattr(programs, name, draw)
+    return drawn
+
+
+def too_large(task: Any) -> int:
+    """A number between the largest that honest owners could open and half of the modulus, where it would wrap."""
+    half = task.committee.system.modulus // 2
+    assert half > 2 * task.bound
+    return (half + task.bound) // 2
+
+
+@pytest.mark.parametrize("owners", [2, 3])
+def test_what_is_opened_has_the_noise_of_all_others(monkeypatch, owners):
+    kit.nearest(monkeypatch)
+    task = kit.moments_task((2,) * owners, noise=50 * owners)
+    tables = kit.tables_of(task, 30)
+    drawn = one_cheats(monkeypatch, moments)
+    found = kit.execute(moments, task, tables)
+    want = moments.reference(kit.integers(task, tables), task) + np.sum(drawn, axis=0)
+    assert len(drawn) == owners - 1
+    assert all(np.array_equal(one.opened, want) for one in found.values())
+
+
+def codes_held(task: Any) -> dict[str, Any]:
+    return {name: kit.Rows(values) for name, values in kit.codes_of(task, 20).items()}
+
+
+def parts_held(task: Any) -> dict[str, scores.Parts]:
+    ids = tuple(f"p{k:06d}" for k in range(20))
+    return {name: scores.Parts(ids, np.zeros((20, task.classes))) for name in task.owners}
+
+
+def rows_held(task: Any) -> dict[str, kit.Array]:
+    return kit.tables_of(task, 40)
+
+
+NOISY = {
+    "moments": (moments, kit.moments_task, rows_held),
+    "directions": (power, kit.directions_task, rows_held),
+    "gradients": (gradients, kit.gradients_task, rows_held),
+    "polynomial": (polynomial, lambda: kit.polynomial_task((1, 1, 1), ["o0.c0 * o1.c0"]), rows_held),
+    "marginals": (marginals, kit.marginals_task, codes_held),
+    "scores": (scores, lambda: kit.scores_task(3, noise=100), parts_held),
+}
+
+
+@pytest.mark.parametrize("scene", NOISY)
+def test_a_number_that_no_honest_noise_could_give_is_refused_by_everybody(monkeypatch, scene):
+    programs, make, hold = NOISY[scene]
+    task = make()
+    one_cheats(monkeypatch, programs, too_large(task))
+    labels = np.zeros((40, 1)) if scene == "gradients" else None
+    ended = kit.outcomes(task, kit.programs_of(programs, task, hold(task), labels))
+    refused = [error for error in ended.values() if isinstance(error, ShareError)]
+    assert refused
+    assert all("larger than any honest one could be" in str(error) for error in refused)
+    # Whoever opens nothing itself hears of it, and has no result either.
+    assert all(
+        isinstance(found, ShareError | PeerStopped | PeerLost) for found in ended.values() if found not in refused
+    )
+
+
+def test_what_was_opened_and_refused_is_counted(monkeypatch):
+    rng, ids = np.random.default_rng(5), [f"p{k}" for k in range(60)]
+    tables = {name: pa.table({"id": ids, name: rng.uniform(-1, 1, 60)}) for name in ("bank", "shop", "clinic")}
+    people = Federation(
+        [Party(name, table, schema=Schema({name: number(-1, 1)}), id="id") for name, table in tables.items()]
+    )
+    model = PCA(1, epsilon=1.0, rows_at_most=100)
+    offset = too_large(model.plan(people.roster))
+    with monkeypatch.context() as patch:
+        one_cheats(patch, moments, offset)
+        with raises(ShareError, "SH005"):
+            model.fit(people)
+    assert people.privacy_.computations == 1
+    spent = people.privacy_.epsilon("analyst")
+    assert spent == model.fit(people).privacy_.epsilon("analyst")
+    assert people.privacy_.epsilon("analyst") > spent
