@@ -229,10 +229,7 @@ CHARGED = (
         Links(
             ("alternating-fits#2-the-active-party|Theorem A", "glm-families#1-clipped-slopes|Lemma 1"),
             ("colonnade.kinds.glm.sensitivity_alternating:active_fits_squared",),
-            (
-                "tests/kinds/glm/test_sensitivity_alternating.py::"
-                "test_a_thousand_fits_move_the_active_party_by_at_most_the_bound",
-            ),
+            ("tests/kinds/glm/test_audit.py::test_scripted_fits_of_the_active_party_stay_within_what_is_charged",),
         ),
     ),
     Charged(
@@ -243,10 +240,7 @@ CHARGED = (
         Links(
             ("alternating-fits#3-a-passive-party|Theorem P",),
             ("colonnade.kinds.glm.sensitivity_alternating:passive_fits_squared",),
-            (
-                "tests/kinds/glm/test_sensitivity_alternating.py::"
-                "test_a_thousand_transcripts_move_a_passive_party_by_at_most_the_bound",
-            ),
+            ("tests/kinds/glm/test_audit.py::test_hundreds_of_scripted_transcripts_stay_within_what_is_charged",),
         ),
     ),
     Charged(
@@ -260,7 +254,7 @@ CHARGED = (
                 "colonnade.kinds.glm.sensitivity_alternating:passive_fits_weights",
                 "colonnade.kinds.glm.sensitivity_alternating:active_fits_weights",
             ),
-            ("tests/kinds/glm/test_sensitivity_alternating.py::test_weights_move_within_the_ball",),
+            ("tests/kinds/glm/test_sensitivity.py::test_weights_move_within_the_ball",),
             besides=(
                 "tests/kinds/glm/test_kept_scores.py::test_weights_of_two_neighbours_differ_by_the_drift_at_most",
             ),
@@ -274,9 +268,7 @@ CHARGED = (
         Links(
             ("exchange-sensitivity#2-the-theorem|Theorem H",),
             ("colonnade.kinds.glm.sensitivity_exchange:passive_squared",),
-            (
-                "tests/kinds/glm/test_sensitivity_exchange.py::test_random_transcripts_realise_at_most_the_passive_bound",
-            ),
+            ("tests/kinds/glm/test_audit.py::test_hundreds_of_scripted_transcripts_stay_within_what_is_charged",),
         ),
     ),
     Charged(
@@ -287,7 +279,7 @@ CHARGED = (
         Links(
             ("exchange-sensitivity#2-the-theorem|Theorem H", "glm-families#1-clipped-slopes|Lemma 1"),
             ("colonnade.kinds.glm.sensitivity_exchange:active_squared",),
-            ("tests/kinds/glm/test_sensitivity_exchange.py::test_random_transcripts_realise_at_most_the_active_bound",),
+            ("tests/kinds/glm/test_audit.py::test_hundreds_of_scripted_transcripts_stay_within_what_is_charged",),
         ),
     ),
     Charged(
@@ -298,9 +290,7 @@ CHARGED = (
         Links(
             (_EXCHANGED,),
             ("colonnade.kinds.glm.sensitivity_exchange:weights_sensitivity",),
-            (
-                "tests/kinds/glm/test_sensitivity_exchange.py::test_random_transcripts_realise_at_most_the_passive_bound",
-            ),
+            ("tests/kinds/glm/test_audit.py::test_hundreds_of_scripted_transcripts_stay_within_what_is_charged",),
             besides=(
                 "tests/kinds/glm/test_kept_scores.py::test_weights_of_two_neighbours_differ_by_the_drift_at_most",
             ),
@@ -316,7 +306,7 @@ CHARGED = (
             ("colonnade.kinds.glm.plan:senders", f"{_KEPT}.weights_event"),
             (
                 "tests/kinds/glm/test_kept_scores.py::test_weights_of_two_neighbours_differ_by_the_drift_at_most",
-                "tests/kinds/glm/kept_scores/test_kept_scores.py::test_one_question_costs_a_score_and_the_weights",
+                "tests/kinds/glm/test_kept_scores.py::test_one_question_costs_a_score_and_the_weights",
             ),
         ),
     ),
@@ -329,8 +319,8 @@ CHARGED = (
             (_EXCHANGED,),
             (f"{_KEPT}.score_event",),
             (
-                "tests/kinds/glm/kept_scores/test_kept_scores.py::test_one_question_costs_a_score_and_the_weights",
-                "tests/kinds/glm/kept_scores/test_kept_scores.py::test_the_budget_is_kept_whatever_the_bounds",
+                "tests/kinds/glm/test_kept_scores.py::test_one_question_costs_a_score_and_the_weights",
+                "tests/kinds/glm/test_kept_scores.py::test_the_budget_is_kept_whatever_the_bounds",
             ),
         ),
     ),
