@@ -112,8 +112,8 @@ _BATCH_GRADIENTS = Links(
         "colonnade.kinds.regression.gradients.task:Gradients.sensitivity",
     ),
     (
-        "tests/kinds/regression/test_sensitivity.py::test_no_integer_row_moves_a_gradient_further",
-        "tests/kinds/regression/gradients/test_gradients.py::test_no_person_moves_a_round_by_more_than_its_sensitivity",
+        "tests/kinds/regression/test_gradients.py::test_no_integer_row_moves_a_gradient_further",
+        "tests/kinds/regression/test_gradients.py::test_no_person_moves_a_round_by_more_than_its_sensitivity",
     ),
 )
 _EXCHANGED = "exchange-sensitivity#3-more-parties-and-what-else-may-be-published"
@@ -216,7 +216,7 @@ CHARGED = (
         _and(
             _BATCH_GRADIENTS,
             (_FIXED,),
-            ("tests/kinds/regression/gradients/test_gradients.py::test_nobody_changes_batch_when_another_leaves",),
+            ("tests/kinds/regression/test_gradients.py::test_nobody_changes_batch_when_another_leaves",),
             besides=(_EPOCHS,),
         ),
     ),

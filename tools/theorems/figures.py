@@ -181,7 +181,7 @@ FIGURES = (
             ("colonnade.privacy.releases:Repeated",),
             (
                 "tests/privacy/test_formulas_of_figures.py::test_a_repeated_release_costs_what_as_many_releases_cost",
-                "tests/kinds/regression/gradients/test_gradients.py::test_the_event_says_what_happens",
+                "tests/kinds/regression/test_gradients.py::test_the_event_says_what_happens",
             ),
             besides=("tests/privacy/test_theory_coins.py::test_a_person_pays_for_epochs_not_for_openings",),
         ),
