@@ -356,7 +356,7 @@ CHARGED = (
             ("colonnade.kinds.prediction.bounds:part_of", f"{_SCORES}.event"),
             (
                 "tests/kinds/prediction/test_model.py::test_no_row_leaves_the_bounds",
-                "tests/kinds/prediction/scores/test_scores.py::"
+                "tests/kinds/prediction/test_scores.py::"
                 "test_no_two_people_are_told_apart_better_than_the_printed_epsilon_says",
             ),
         ),
@@ -370,7 +370,7 @@ CHARGED = (
             ("joint-prediction#4-statement-without-noise",),
             (f"{_SCORES}.event",),
             (
-                "tests/kinds/prediction/scores/test_scores.py::"
+                "tests/kinds/prediction/test_scores.py::"
                 "test_the_exact_scores_cost_infinity_to_the_entitled_party_and_nothing_to_anybody_else",
             ),
             "nothing promised",
@@ -385,9 +385,9 @@ CHARGED = (
             ("levels-of-scores#2-theorem", "randomised-response#theorem"),
             (f"{_LEVELS}.odds", "colonnade.privacy.noise.response:odds_for"),
             (
-                "tests/kinds/prediction/levels/test_levels.py::"
+                "tests/kinds/prediction/test_scores.py::"
                 "test_epsilon_is_shared_by_those_who_are_asked_and_never_exceeded",
-                "tests/kinds/prediction/levels/test_levels.py::test_a_coalition_is_charged_for_those_outside_of_it",
+                "tests/kinds/prediction/test_scores.py::test_a_coalition_is_charged_for_those_outside_of_it",
                 "tests/privacy/test_response.py::test_odds_are_the_largest_allowed",
             ),
         ),

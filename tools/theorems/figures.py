@@ -458,7 +458,7 @@ FIGURES = (
             besides=(
                 "tests/standing/scores/test_session.py::"
                 "test_a_day_is_reserved_before_the_first_answer_and_kept_over_a_restart",
-                "tests/kinds/prediction/scores/test_scores.py::test_asking_twice_composes",
+                "tests/kinds/prediction/test_scores.py::test_asking_twice_composes",
             ),
         ),
         ("prediction",),
