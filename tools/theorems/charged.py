@@ -201,9 +201,9 @@ CHARGED = (
                 "colonnade.kinds.pca.sensitivity:changed_products_sensitivity",
             ),
             (
-                "tests/kinds/pca/test_sensitivity.py::test_no_row_moves_the_products_of_all_rounds_further",
-                "tests/kinds/pca/test_sensitivity.py::test_changing_some_columns_moves_no_more_than_that",
-                "tests/kinds/pca/test_sensitivity.py::test_adaptive_shifts_of_bounded_total_cost_no_more_than_one",
+                "tests/kinds/pca/test_directions.py::test_no_row_moves_the_products_of_all_rounds_further",
+                "tests/kinds/pca/test_directions.py::test_changing_some_columns_moves_no_more_than_that",
+                "tests/kinds/pca/test_directions.py::test_adaptive_shifts_of_bounded_total_cost_no_more_than_one",
             ),
         ),
     ),

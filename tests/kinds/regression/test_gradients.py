@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
+from colonnade import LogisticRegression, flag
 from colonnade.errors import CapacityError, DataError, PrivacyError
 from colonnade.kinds.regression.gradients import programs as gradients
 from colonnade.kinds.regression.gradients.descent import Descent, squared_norm
@@ -27,7 +28,9 @@ from colonnade.kinds.regression.sensitivity import (
     inner_product_bound,
     worst_weights_squared,
 )
-from colonnade.privacy import Observer, PoissonSampled, Repeated, Statement, parse_budgets
+from colonnade.privacy import Observer, PoissonSampled, Repeated, Statement, epsilon, parse_budgets, views
+from colonnade.privacy.events import View
+from colonnade.privacy.routes.gaussian import gaussian_epsilon
 from colonnade.privacy.sensitivity.exact import root_up
 from colonnade.privacy.sensitivity.moments import moments_sensitivity
 from colonnade.privacy.sensitivity.norms import party_norm_squared
@@ -40,6 +43,7 @@ from research import formulas as published
 from research.bounds import Polynomial, bombieri_squares, gradient_norm, polynomial_sensitivity
 from tests.support import protocols as kit
 from tests.support.errors import raises
+from tests.support.federations import federation, numbers
 from tests.support.protocols import Rows, gradients_task as make_task, tables_of
 
 execute = partial(kit.execute, gradients)
@@ -594,3 +598,72 @@ def test_no_polynomial_exceeds_its_bombieri_bound(seed: int, variables: int, out
     assert sum(v * v for v in one) <= bound.l2_squared
     assert sum(map(abs, one)) <= bound.l1
     assert sum((a - b) ** 2 for a, b in zip(one, other, strict=True)) <= bound.replace_l2_squared
+
+
+# --- one thousand owners of one column each, a committee of five of them
+
+
+OWNERS, ROWS, SEATS, THRESHOLD = 1000, 60, 5, 2
+DELTA = 1e-5
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    chance = np.random.default_rng(0)
+    names = [f"owner{index:04}" for index in range(OWNERS)]
+    held = {name: {"x": chance.uniform(-1, 1, ROWS)} for name in names}
+    held[names[0]]["y"] = chance.random(ROWS) < 0.5
+    schemas = dict.fromkeys(names, numbers("x")) | {names[0]: numbers("x", y=flag())}
+    people = federation(held, schemas, committee=names[:SEATS], threshold=THRESHOLD)
+    model = LogisticRegression(
+        epsilon={"analyst": 1.0},
+        delta=DELTA,
+        label=f"{names[0]}.y",
+        method="sqm",
+        rows=ROWS,
+        rate=0.5,
+        epochs=2,
+        sampling="disjoint",
+        rows_at_most=1024,
+    )
+    return model.fit(people), model.plan(people.roster), people.roster
+
+
+@pytest.mark.slow
+def test_a_thousand_owners_learn_together_and_the_printed_figure_of_each_observer_is_right(fitted):
+    """Noise is a thousand equal shares and a person takes part twice: the exact Gaussian figures are near."""
+    model, task, roster = fitted
+    assert len(task.owners) == OWNERS
+    assert model.coef_.shape == (1, OWNERS)
+    assert np.isfinite(model.coef_).all()
+    assert np.any(model.coef_)
+    release = task.event.event
+    share = 2 * float(task.noise) / OWNERS
+
+    def gaussian(known, squared):
+        return gaussian_epsilon((task.epochs * squared / (share * (OWNERS - known))) ** 0.5, DELTA)
+
+    want = {
+        Observer.analyst(): gaussian(0, release.l2_squared),
+        Observer.coordinator(): gaussian(0, release.replace_l2_squared),
+        Observer.party("owner0007"): gaussian(1, release.replace_l2_squared),
+        Observer.party("owner0002"): gaussian(1, release.replace_l2_squared),
+        Observer.coalition("owner0003", "owner0900"): gaussian(2, release.replace_l2_squared),
+        Observer.coalition("owner0000", "owner0001", *(f"owner{k:04}" for k in range(500, 990))): gaussian(
+            492, release.replace_l2_squared
+        ),
+    }
+    for observer, figure in want.items():
+        seen: tuple[View, ...] = views(task.events, observer, roster.trust)
+        found = epsilon(seen, DELTA).epsilon
+        assert figure * (1 - 1e-6) <= found <= figure * 1.02, observer.label
+    assert model.privacy_.epsilon(Observer.analyst(), DELTA) <= 1.0
+    above = Observer.coalition("owner0000", "owner0001", "owner0002")
+    assert epsilon(views(task.events, above, roster.trust), DELTA).epsilon == float("inf")
+    printed = {row.observer: row for row in model.privacy_.rows}
+    single = [Observer.party(name) for name in ("owner0000", "owner0005")]
+    for observer in (Observer.analyst(), Observer.coordinator(), *single):
+        figure = want.get(observer, want[Observer.party("owner0007")])
+        assert figure * (1 - 1e-6) <= printed[observer].epsilon <= figure * 1.02
+    # One row stands for all owners without a seat.
+    assert printed[Observer.party("owner0005")].others == OWNERS - SEATS - 1
