@@ -406,8 +406,8 @@ CHARGED = (
             ),
             (f"{_MARGINALS}.sensitivity", f"{_MARGINALS}.others"),
             (
-                "tests/kinds/tables/marginals/test_hidden.py::test_one_record_can_move_a_whole_person",
-                "tests/kinds/tables/test_audit.py::test_with_hidden_members_whether_somebody_is_one_is_played_too",
+                "tests/kinds/tables/test_marginals.py::test_one_record_can_move_a_whole_person",
+                "tests/kinds/tables/test_sensitivity.py::test_with_hidden_members_whether_somebody_is_one_is_played_too",
             ),
         ),
     ),
@@ -421,9 +421,9 @@ CHARGED = (
                 _ALL_MARGINALS,
                 ("marginals#7-two-stages|Theorem 4",),
                 (
-                    "tests/kinds/tables/marginals/test_stages.py::"
+                    "tests/kinds/tables/test_tasks.py::"
                     "test_the_price_of_the_second_stage_holds_for_every_way_to_merge",
-                    "tests/kinds/tables/test_audit.py::test_a_first_stage_that_is_not_charged_is_seen",
+                    "tests/kinds/tables/test_sensitivity.py::test_a_first_stage_that_is_not_charged_is_seen",
                 ),
                 (f"{_STAGED}.stages",),
             ),
