@@ -341,8 +341,8 @@ CHARGED = (
                 "colonnade.kinds.polynomial.sensitivity:others_sensitivity",
             ),
             (
-                "tests/kinds/polynomial/test_sensitivity.py::test_no_integer_row_exceeds_a_bound",
-                "tests/kinds/polynomial/test_sensitivity.py::test_columns_of_others_move_no_further_than_is_said",
+                "tests/kinds/polynomial/test_polynomial.py::test_no_integer_row_exceeds_a_bound",
+                "tests/kinds/polynomial/test_polynomial.py::test_columns_of_others_move_no_further_than_is_said",
             ),
         ),
     ),

@@ -27,7 +27,6 @@ from tests.support.errors import raises
 from tests.support.protocols import active, codes_of, marginals_task
 
 
-
 def without_noise(task, tables, **how):
     with pytest.MonkeyPatch.context() as patch:
         kit.no_noise(patch)
