@@ -254,7 +254,7 @@ CHARGED = (
                 "colonnade.kinds.glm.sensitivity_alternating:passive_fits_weights",
                 "colonnade.kinds.glm.sensitivity_alternating:active_fits_weights",
             ),
-            ("tests/kinds/glm/test_sensitivity.py::test_weights_move_within_the_ball",),
+            ("tests/kinds/glm/test_audit.py::test_weights_move_within_the_ball",),
             besides=(
                 "tests/kinds/glm/test_kept_scores.py::test_weights_of_two_neighbours_differ_by_the_drift_at_most",
             ),
