@@ -393,6 +393,8 @@ def test_a_public_model_and_a_private_file_for_each_party(fitted, people, tmp_pa
         with raises(StudyError, "ST112", name):
             fitted.save_kept(target, name)
     assert fitted.save_kept(own["left"], "left") == own["left"]
+    with raises(StudyError, "ST073"):
+        GLM(label="left.y").load_kept(own["left"])
     loaded = GLM.load(path)
     assert loaded.kept_ == {}
     assert loaded.load_kept(own["right"]) == "right"
