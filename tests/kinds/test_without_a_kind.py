@@ -110,6 +110,7 @@ def without(kind: str, folder: Path) -> Path:
     return place
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("kind", ALONE)
 def test_everything_else_works_without_it(kind: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp(kind)

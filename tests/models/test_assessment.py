@@ -1,4 +1,4 @@
-"""What is said of probabilities whose labels are known, beside scikit-learn and beside what must hold."""
+"""What is said of a model: of probabilities whose labels are known, and beforehand of what noise will do to it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,17 @@ import json
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
-from sklearn.linear_model import LogisticRegression
+from sklearn import linear_model
 from sklearn.metrics import brier_score_loss, log_loss, precision_score, recall_score, roc_auc_score
 
+from colonnade import GLM, PCA, LinearRegression, LogisticRegression, SplitClassifier, Synthesizer
 from colonnade.errors import DataError
+from colonnade.models import Roster
 from colonnade.models.assessment import assess
+from colonnade.models.outlook import Outlook
 from colonnade.report.reliability import reliability_plot, roc_plot
+from colonnade.tables import population
+from colonnade.testing.seeded import seeded
 from tests.support.errors import raises
 
 
@@ -33,7 +38,7 @@ def test_scikit_learn_finds_the_same(weighted):
     assert found.log_loss == pytest.approx(log_loss(truth, chance, sample_weight=weights), abs=1e-12)
     assert found.brier == pytest.approx(brier_score_loss(truth, chance, sample_weight=weights), abs=1e-12)
     odds = np.log(chance / (1 - chance))[:, None]
-    line = LogisticRegression(C=1e12, tol=1e-10, max_iter=1000).fit(odds, truth, sample_weight=weights)
+    line = linear_model.LogisticRegression(C=1e12, tol=1e-10, max_iter=1000).fit(odds, truth, sample_weight=weights)
     assert found.slope == pytest.approx(line.coef_[0, 0], abs=1e-4)
     assert found.intercept == pytest.approx(line.intercept_[0], abs=1e-4)
     at = found.at(0.3)
@@ -59,6 +64,9 @@ def test_groups_hold_everybody_once_and_their_means_add_up():
     assert counts @ [each.probability for each in found.reliability] == pytest.approx(chance.sum())
     said = [each.probability for each in found.reliability]
     assert said == sorted(said)
+    curve = assess(truth, chance + np.arange(len(truth)) * 1e-9).roc
+    assert len(curve) <= 201  # thinned, and its ends stay
+    assert (curve[0], curve[-1]) == ((0.0, 0.0), (1.0, 1.0))
 
 
 @given(st.lists(st.tuples(st.booleans(), st.sampled_from([0.0, 0.1, 0.5, 0.9, 1.0])), min_size=1, max_size=30))
@@ -82,14 +90,6 @@ def test_any_labels_are_assessed_or_said_why_not(pairs):
     assert ("no curve" in roc_plot(found)) == (found.auc is None)
 
 
-def test_the_curve_is_thinned_and_its_ends_stay():
-    truth, chance = made_up(50_000)
-    found = assess(truth, chance + np.arange(50_000) * 1e-9)
-    assert len(found.roc) <= 201
-    assert found.roc[0] == (0.0, 0.0)
-    assert found.roc[-1] == (1.0, 1.0)
-
-
 @pytest.mark.parametrize(
     ("truth", "chance", "weights", "said"),
     [
@@ -105,8 +105,102 @@ def test_the_curve_is_thinned_and_its_ends_stay():
 def test_what_cannot_be_assessed_is_refused(truth, chance, weights, said):
     with raises(DataError, said):
         assess(truth, chance, weights)
-
-
-def test_a_threshold_is_a_probability():
-    with raises(DataError, "DA050"):
+    with raises(DataError, "DA050"):  # a threshold is a probability
         assess([True, False], [0.2, 0.7]).at(1.5)
+
+
+# --- forecasts follow from public numbers, and are about what noise really does
+
+
+PEOPLE = population(600)
+ROSTER = Roster.of(PEOPLE.feature_schemas)
+TABLES = {name: PEOPLE.table(name).select(ROSTER.schemas[name].names).sorted_by_id() for name in PEOPLE.parties}
+LABEL = "bank.mortgage"
+
+
+def forecast(model, rows=600):
+    task = model.plan(ROSTER)
+    return task, model.outlook(ROSTER, task, rows)
+
+
+def test_an_error_that_falls_with_the_number_of_people():
+    few = Outlook.falling("a number", 0.1, 417.3, 1000)
+    assert (few.error, few.people, few.too_few) == (0.4173, 4200, True)
+    assert few.forecast == "FORECAST for 1,000 people: noise moves a number by about 0.42; 0.1 takes about 4,200 people"
+    assert few.warning is not None
+    assert few.warning.endswith("it takes about 4,200 people, or about 4.2 times the epsilon")
+    enough = Outlook.falling("a number", 0.1, 417.3, 5000)
+    assert (enough.too_few, enough.warning) == (False, None)
+    unknown = Outlook.falling("a number", 0.1, 417.3, None)
+    assert (unknown.error, unknown.too_few, unknown.warning) == (None, False, None)
+    assert unknown.forecast == "FORECAST: it takes about 4,200 people until noise moves a number by no more than 0.1"
+    assert Outlook.falling("a number", 0.1, 0.001, None).people == 1
+    lost = Outlook("it", 0.5, 10, 0.9, None)
+    assert "many more people" in (lost.warning or "")
+
+
+@pytest.mark.parametrize("method", ["moments", "power"])
+def test_components(method):
+    model = PCA(2, epsilon=1.0, delta=1e-5, method=method)
+    task, found = forecast(model)
+    assert found.people == model.outlook(ROSTER, task, None).people
+    half, _ = forecast(PCA(2, epsilon=0.5, delta=1e-5, method=method))
+    assert model.outlook(ROSTER, task, 1200).error == pytest.approx(found.error / 2)
+    assert model.outlook(ROSTER, half, 600).error == pytest.approx(2 * found.error, rel=0.25)
+
+
+def test_noise_moves_the_variance_of_a_component_as_far_as_said():
+    model = PCA(2, epsilon=1.0, delta=1e-5)
+    task, found = forecast(model)
+    exact = np.hstack([table.matrix() for table in TABLES.values()])
+    noisy = model.simulated(TABLES, task, seeded(11)).second_moments - exact.T @ exact
+    share = sum(block.clip**2 for block in task.blocks) / (2 * len(task.names))
+    # The largest eigenvalue of so many columns is within a few percent of its limit; the draw is always the same.
+    assert np.abs(np.linalg.eigvalsh(noisy)).max() / 600 / share == pytest.approx(found.error, rel=0.2)
+
+
+def test_noise_moves_marginals_as_far_as_said():
+    model = Synthesizer(epsilon=1.0, delta=1e-5)
+    task, found = forecast(model)
+    clear, _ = forecast(Synthesizer(epsilon=50.0, delta=1e-5))
+
+    def cells(planned):
+        return [
+            each.values for each in model.simulated(TABLES, planned, seeded(12)).residuals() if len(each.columns) == 2
+        ]
+
+    off = [np.abs(noisy - exact).sum() / 2 / 600 for noisy, exact in zip(cells(task), cells(clear), strict=True)]
+    assert np.mean(off) == pytest.approx(found.error, rel=0.1)  # exact answers have a fiftieth of the noise
+
+
+def test_noise_moves_probabilities_about_as_far_as_said():
+    encoded = np.hstack([table.matrix() for table in TABLES.values()])
+    names = [f"{party}.{name}" for party, table in TABLES.items() for name in table.schema.encoded_names]
+
+    def fitted(epsilon):
+        model = LogisticRegression(label=LABEL, epsilon=epsilon, delta=1e-5, method="one-shot")
+        task, found = forecast(model)
+        model.conclude(ROSTER, task, model.simulated(TABLES, task, seeded(13)))
+        columns = [names.index(name) for name in model.feature_names_in_]
+        return 1 / (1 + np.exp(-(encoded[:, columns] @ model.coef_[0] + model.intercept_[0]))), found.error
+
+    clear, _ = fitted(60.0)
+    noisy, expected = fitted(10.0)
+    moved = float(np.sqrt(np.mean((noisy - clear) ** 2)))
+    assert expected / 4 < moved < 4 * expected  # rough, as the page says
+
+
+def test_every_kind_with_a_figure_has_one_that_needs_no_data():
+    for model in (
+        LinearRegression(label="bank.age", epsilon=1.0, delta=1e-5),
+        LogisticRegression(label=LABEL, epsilon=1.0, delta=1e-5, method="sqm", rows=600, epochs=1),
+        SplitClassifier(label=LABEL, epsilon=1.0, delta=1e-5),
+        GLM(label=LABEL, epsilon=1.0, delta=1e-5, rows=600),
+    ):
+        task, found = forecast(model)
+        assert found.rows == 600
+        assert found.too_few
+        assert found.people > 600
+        assert model.outlook(ROSTER, task, 600) == found
+    exchanged = GLM(label=LABEL, epsilon=1.0, delta=1e-5, rows=600, weight_bound=1.0)
+    assert forecast(exchanged)[1] is None  # nothing was guessed of the signal

@@ -1,50 +1,50 @@
+"""What fits of one federation told in all: added up in memory or in a ledger, held to caps, and said."""
+
 from __future__ import annotations
 
 from itertools import combinations, permutations
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
-from colonnade import PCA, Federation, LinearRegression, Party, Schema, joint_scores, number
+from colonnade import PCA, Federation, LinearRegression, joint_scores
 from colonnade.errors import BudgetError, ColonnadeError, PrivacyError, StudyError
 from colonnade.models.charges import Charges, Total
 from colonnade.privacy import Ledger, Observer, SkellamRelease, Statement, Trust
 from colonnade.privacy.observers import COORDINATOR
 from tests.support.errors import raises
+from tests.support.federations import federation, numbers
 
 TRUST = Trust(("bank", "shop", "clinic"), ("bank", "shop", "clinic"), 1)
+SCHEMAS = {name: numbers([f"{name}0", f"{name}1"]) for name in TRUST.owners}
+both = pytest.mark.parametrize("place", ["memory", "ledger"])
 
 
-def parties(rows=60):
+def people(*rows: int, **how) -> Federation:
     rng = np.random.default_rng(5)
-    ids = [f"p{k}" for k in range(rows)]
-    return [
-        Party(
-            name,
-            pa.table({"id": ids, **{f"{name}{k}": rng.uniform(-1, 1, rows) for k in range(2)}}),
-            schema=Schema({f"{name}{k}": number(-1, 1) for k in range(2)}),
-            id="id",
-        )
-        for name in ("bank", "shop", "clinic")
-    ]
+    counts = dict(zip(SCHEMAS, rows or (60, 60, 60), strict=True))
+    held = {name: dict.fromkeys(SCHEMAS[name].names, rng.uniform(-1, 1, count)) for name, count in counts.items()}
+    return federation(held, SCHEMAS, **how)
+
+
+def pca(epsilon=1.0):
+    return PCA(1, epsilon=epsilon, rows_at_most=100)
+
+
+def linear(group, epsilon=1.0):
+    return LinearRegression(epsilon=epsilon, rows_at_most=100).fit(group, "clinic.clinic1")
 
 
 def release(noise=10**6, name="sums"):
+    shares = tuple((owner, noise // 3) for owner in TRUST.owners)
     return SkellamRelease(
-        name=name,
-        shares=tuple((owner, noise // 3) for owner in TRUST.owners),
-        dimension=4,
-        l1=400,
-        l2_squared=40_000,
-        replace_l1=800,
-        replace_l2_squared=160_000,
+        name=name, shares=shares, dimension=4, l1=400, l2_squared=40_000, replace_l1=800, replace_l2_squared=160_000,
         theorem="moments-sensitivity",
-    )
+    )  # fmt: skip
 
 
-def spend(charges, events, *, sent=True, fail=False, name="a fit"):
-    with charges.charged(name, events, TRUST) as told:
+def spend(charges, events, trust=TRUST, *, sent=True, fail=False):
+    with charges.charged("a fit", events, trust) as told:
         if sent:
             told()
         if fail:
@@ -55,9 +55,6 @@ def charges_of(place, tmp_path, caps=None):
     return Charges(tmp_path / "ledger.db" if place == "ledger" else None, caps, 1e-5, TRUST)
 
 
-both = pytest.mark.parametrize("place", ["memory", "ledger"])
-
-
 @both
 def test_several_fits_add_up_as_one_statement_of_all_their_events(place, tmp_path):
     charges = charges_of(place, tmp_path)
@@ -65,15 +62,13 @@ def test_several_fits_add_up_as_one_statement_of_all_their_events(place, tmp_pat
     assert charges.total().epsilon("bank") == 0
     for count in (1, 2, 3):
         spend(charges, [release()])
-        one = Statement.of([release()] * count, TRUST, 1e-5)
         total = charges.total()
         assert total.computations == count
-        for row in one.rows:
+        for row in Statement.of([release()] * count, TRUST, 1e-5).rows:
             if row.epsilon < np.inf:
                 assert total.epsilon(row.observer) == pytest.approx(row.epsilon, rel=1e-9)
-    text = str(total)
-    assert "3 computations together" in text
-    assert "add or remove one person" in text
+    assert "3 computations together" in str(total)
+    assert "add or remove one person" in str(total)
     assert "<table>" in total._repr_html_()
     with raises(PrivacyError, "PR012", "bakery", "analyst", "bank", "clinic"):
         total.epsilon("bakery")
@@ -85,8 +80,7 @@ def test_what_would_exceed_a_cap_is_refused_before_it_starts(place, tmp_path):
     charges = charges_of(place, tmp_path, {"analyst": 1.2 * once})
     spend(charges, [release()])
     begun = False
-    refused = raises(BudgetError, "BU001|BU002")
-    with refused, charges.charged("a second fit", [release()], TRUST):
+    with raises(BudgetError, "BU001|BU002"), charges.charged("a second fit", [release()], TRUST):
         begun = True
     assert not begun
     with raises(BudgetError, "BU001", "cross-validation"):
@@ -99,65 +93,54 @@ def test_what_would_exceed_a_cap_is_refused_before_it_starts(place, tmp_path):
 @both
 def test_a_fit_that_failed_counts_once_a_share_has_left(place, tmp_path):
     charges = charges_of(place, tmp_path)
-    with pytest.raises(ColonnadeError, match="it failed"):
-        spend(charges, [release()], sent=False, fail=True)
-    assert charges.total().computations == 0
-    with pytest.raises(ColonnadeError, match="it failed"):
-        spend(charges, [release()], fail=True)
-    assert charges.total().computations == 1
+    for sent in (False, True):
+        with pytest.raises(ColonnadeError, match="it failed"):
+            spend(charges, [release()], sent=sent, fail=True)
+        assert charges.total().computations == sent
     spend(charges, [])  # an alignment, which releases no numbers
     assert charges.total().computations == 1
 
 
 def test_arrangements_with_and_without_a_committee_add_up():
-    charges = Charges(None, None, 1e-5, TRUST)
+    charges, apart = Charges(None, None, 1e-5, TRUST), Trust(TRUST.owners, (), 0)
     spend(charges, [release()])
     alone = charges.total().epsilon("analyst")
-    apart = Trust(TRUST.owners, (), 0)
-    with charges.charged("an exchange", [release(name="messages")], apart) as told:
-        told()
+    spend(charges, [release(name="messages")], apart)
     total = charges.total()
-    assert total.epsilon("analyst") > alone
     # Where the number of rows is public in one of them, the analyst is held to replacing in both.
-    assert total.epsilon("analyst") == pytest.approx(Statement.of([release()] * 2, apart, 1e-5).epsilon("analyst"))
+    both_replaced = Statement.of([release()] * 2, apart, 1e-5).epsilon("analyst")
+    assert alone < total.epsilon("analyst") == pytest.approx(both_replaced)
     assert total.rows[0].adjacency.value == "replace one person"
 
 
 def test_fits_of_a_federation_are_charged_to_its_ledger(tmp_path):
     book = tmp_path / "ledger.db"
-    people = Federation(parties(), ledger=book, caps={"analyst": 3.0})
-    first = PCA(1, epsilon=1.0, rows_at_most=100).fit(people)
-    assert people.privacy_.epsilon("bank") == pytest.approx(first.privacy_.epsilon("bank"), rel=1e-9)
-    second = LinearRegression(epsilon=1.0, rows_at_most=100).fit(people, "clinic.clinic1")
+    group = people(ledger=book, caps={"analyst": 3.0})
+    first = pca().fit(group)
+    assert group.privacy_.epsilon("bank") == pytest.approx(first.privacy_.epsilon("bank"), rel=1e-9)
+    second = linear(group)
     whole = Statement.of([*first.privacy_.events, *second.privacy_.events], first.privacy_.trust, 1e-5)
-    assert people.privacy_.epsilon("bank") == pytest.approx(whole.epsilon("bank"), rel=1e-9)
-    assert [(entry.study, entry.state) for entry in Ledger(book).entries()] == [
-        ("pca", "committed"),
-        ("linear", "committed"),
-    ]
-    again = Federation(parties(), ledger=Ledger(book), caps={"analyst": 0.8})
-    assert again.privacy_.epsilon("bank") == people.privacy_.epsilon("bank")
+    assert group.privacy_.epsilon("bank") == pytest.approx(whole.epsilon("bank"), rel=1e-9)
+    again = people(ledger=Ledger(book), caps={"analyst": 0.8})
+    assert again.privacy_.epsilon("bank") == group.privacy_.epsilon("bank")
     with raises(BudgetError, "BU002", "pca"):
-        PCA(1, epsilon=1.0, rows_at_most=100).fit(again)
+        pca().fit(again)
     Ledger(book).verify()
-    assert len(Ledger(book).entries()) == 2
+    states = [(entry.study, entry.state) for entry in Ledger(book).entries()]
+    assert states == [("pca", "committed"), ("linear", "committed")]
 
 
-def test_without_a_ledger_fits_of_this_process_add_up():
-    people = Federation(parties())
-    assert people.privacy_.computations == 0
-    model = PCA(1, epsilon=1.0, rows_at_most=100).fit(people)
-    model.fit(people)
-    assert people.privacy_.computations == 2
-    assert people.privacy_.epsilon("shop") > model.privacy_.epsilon("shop")
-    assert isinstance(people.privacy_, Total)
-
-
-def test_a_fit_that_is_refused_by_the_data_is_not_charged():
-    people = Federation([*parties(60)[:2], parties(61)[2]])
+def test_without_a_ledger_fits_of_this_process_add_up_and_those_that_the_data_refuse_do_not():
+    group = people()
+    model = pca().fit(group)
+    model.fit(group)
+    assert isinstance(group.privacy_, Total)
+    assert group.privacy_.computations == 2
+    assert group.privacy_.epsilon("shop") > model.privacy_.epsilon("shop")
+    uneven = people(60, 60, 61)
     with pytest.raises(StudyError):
-        PCA(1, epsilon=1.0, rows_at_most=100).fit(people)
-    assert people.privacy_.computations == 0
+        pca().fit(uneven)
+    assert uneven.privacy_.computations == 0
 
 
 @pytest.mark.parametrize(
@@ -171,46 +154,36 @@ def test_a_fit_that_is_refused_by_the_data_is_not_charged():
 )
 def test_bad_ledgers_and_caps_are_refused(given, said):
     with raises(ColonnadeError, said):
-        Federation(parties(), **given)
+        people(**given)
 
 
-def test_joint_scores_are_charged_too():
-    people = Federation(parties())
-    model = LinearRegression(epsilon=1.0, rows_at_most=100).fit(people, "clinic.clinic1")
-    joint_scores(model, people, to="bank", epsilon=1.0)
-    assert people.privacy_.computations == 2
-    assert people.privacy_.epsilon("bank") > model.privacy_.epsilon("bank")
-    joint_scores(model, people, to="shop", exact=True)
-    assert people.privacy_.epsilon("shop") == float("inf")
-    assert people.privacy_.epsilon("bank") < float("inf")
-    assert any(row.reason for row in people.privacy_.rows if row.who == "shop")
+# --- several computations
 
 
 @pytest.fixture(scope="module")
 def told():
     """What a fit by a committee, scores by levels and noisy scores told of the same people."""
-    people = Federation(parties())
-    model = LinearRegression(epsilon=1.0, rows_at_most=100).fit(people, "clinic.clinic1")
-    joint_scores(model, people, to="bank", epsilon=2.0, answers="levels")
-    joint_scores(model, people, to="shop", epsilon=1.0, answers="noise")
-    fit, levels, noisy = people.charges.told
-    assert (fit.trust.threshold, levels.trust.threshold, noisy.trust.threshold) == (1, 0, 1)
-    return [fit, levels, noisy]
-
-
-def charged(place, tmp_path, computations):
-    charges = charges_of(place, tmp_path)
-    for each in computations:
-        with charges.charged("a computation", each.events, each.trust) as sent:
-            sent()
-    return charges.total()
+    group = people()
+    model = linear(group)
+    joint_scores(model, group, to="bank", epsilon=2.0, answers="levels")
+    assert group.privacy_.epsilon("bank") > model.privacy_.epsilon("bank")
+    joint_scores(model, group, to="shop", epsilon=1.0, answers="noise")
+    done = list(group.charges.told)
+    assert [each.trust.threshold for each in done] == [1, 0, 1]
+    joint_scores(model, group, to="shop", exact=True)
+    assert group.privacy_.computations == 4
+    assert group.privacy_.epsilon("shop") == float("inf") > group.privacy_.epsilon("bank")
+    assert any(row.reason for row in group.privacy_.rows if row.who == "shop")
+    return done
 
 
 @both
 @pytest.mark.parametrize("order", [*permutations(range(3)), (0, 1), (1, 2), (2, 1), (1,), (2,), (0,)])
 def test_who_holds_every_share_of_one_computation_has_no_guarantee_in_all(place, order, told, tmp_path):
-    done = [told[number] for number in order]
-    total = charged(place, tmp_path, done)
+    charges, done = charges_of(place, tmp_path), [told[number] for number in order]
+    for each in done:
+        spend(charges, each.events, each.trust)
+    total = charges.total()
     alone = [Statement.of(each.events, each.trust, 1e-5) for each in done]
     everybody = (*TRUST.owners, COORDINATOR)
     groups = [Observer.coalition(*names) for size in range(1, 5) for names in combinations(everybody, size)]
@@ -226,17 +199,14 @@ def test_who_holds_every_share_of_one_computation_has_no_guarantee_in_all(place,
         assert row.epsilon == total.epsilon(who)
         assert (row.status == "no guarantee") == (row.epsilon == float("inf")) == bool(row.reason)
     pair = shown[Observer.parse("bank+shop")]
-    if order != (1,):
-        assert pair.reason.startswith("bank and shop together hold 2 of 3 shares")
-    else:
-        assert pair.status == "proven"
+    assert (pair.status == "proven") == (order == (1,))
+    assert order == (1,) or pair.reason.startswith("bank and shop together hold 2 of 3 shares")
 
 
 def test_caps_of_a_kind_say_that_they_count_groups_within_the_thresholds(told):
     charges = Charges(None, {"pair": 50.0}, 1e-5, TRUST)
     for each in told:
-        with charges.charged("a computation", each.events, each.trust) as sent:
-            sent()
+        spend(charges, each.events, each.trust)
     total = charges.total()
     assert total.epsilon("bank+shop") == float("inf")
     lines = [line for line in total._assumptions if "bank+shop has" in line]
@@ -245,15 +215,14 @@ def test_caps_of_a_kind_say_that_they_count_groups_within_the_thresholds(told):
 
 
 def test_a_budget_that_cannot_be_spent_is_said_by_the_statement(tmp_path):
-    people = Federation(parties())
-    model = PCA(1, epsilon={"analyst": 200.0}, rows_at_most=100).fit(people)
-    said = [line for line in model.privacy_.assumptions if "more noise than this budget asks for" in line]
-    assert len(said) == 1
-    assert said[0].startswith("analyst learns epsilon 7")
-    assert "of 200 allowed (no epsilon above 7" in said[0]
+    group = people()
+    model = pca({"analyst": 200.0}).fit(group)
+    (said,) = [line for line in model.privacy_.assumptions if "more noise than this budget asks for" in line]
+    assert said.startswith("analyst learns epsilon 7")
+    assert "of 200 allowed (no epsilon above 7" in said
     model.save(tmp_path / "model.json")
     assert PCA.load(tmp_path / "model.json").privacy_.assumptions == model.privacy_.assumptions
-    linear = LinearRegression(epsilon=9.0, rows_at_most=100).fit(people, "clinic.clinic1")
-    assert "more noise" not in str(linear.privacy_)
-    told = joint_scores(linear, people, to="bank", epsilon=200.0, answers="levels")
-    assert "bank learns epsilon 40.0000 of 200 allowed: there is more noise" in " ".join(told.privacy_.assumptions)
+    weights = linear(group, 9.0)
+    assert "more noise" not in str(weights.privacy_)
+    found = joint_scores(weights, group, to="bank", epsilon=200.0, answers="levels")
+    assert "bank learns epsilon 40.0000 of 200 allowed: there is more noise" in " ".join(found.privacy_.assumptions)

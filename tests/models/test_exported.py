@@ -1,96 +1,34 @@
-"""Models with the encoder inside: what ONNX and scikit-learn say of raw rows is what the model says."""
+"""Models outside of Colonnade: what ONNX, scikit-learn and plain JSON say of people is what the model says."""
 
 from __future__ import annotations
 
+import json
 import pickle
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn import linear_model
+from sklearn.base import clone
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.multiclass import OneVsRestClassifier
 
-import colonnade as co
+from colonnade import GLM, LinearRegression, LogisticRegression
 from colonnade.errors import DataError, StorageError, StudyError
+from colonnade.models import Roster
 from colonnade.models.onnx_graph import Graph, encoded
 from colonnade.models.raw_encoder import RawEncoder
-from colonnade.tables import Schema, category, date, flag, number
+from colonnade.models.saved import finite
+from colonnade.tables import Schema, date, population
 from tests.support.errors import raises
+from tests.support.models import SCHEMAS, fitted, frames, simulated
 
 onnxruntime = pytest.importorskip("onnxruntime")
 
-ROWS = 400
-SCHEMAS = {
-    "bank": Schema(
-        {
-            "income": number(0, 200_000, transform="log1p", missing="middle"),
-            "age": number(18, 90, whole=True, missing="low"),
-            "score": number(-3, 3, scale="unit", missing=1.5),
-            "debt": number(0, 100, missing="none"),
-            "joined": date("2000-01-01", "2025-12-31", parts=["days", "month", "weekday"], missing="none"),
-        }
-    ),
-    "shop": Schema(
-        {
-            "region": category(["north", "south", "NA"], missing="south"),
-            "plan": category(["a", "b"], missing="none"),
-            "member": flag(missing=True),
-            "visits": number(0, 50),
-        },
-        clip=1.1,
-    ),
-    "clinic": Schema(
-        {
-            "ill": flag(),
-            "weight": number(40, 160),
-            "stage": category(["one", "two", "three"]),
-            "stays": number(0, 30, transform="log1p"),
-        }
-    ),
-}
 
-
-def made_up(rows=ROWS, seed=5):
-    draw = np.random.default_rng(seed)
-    days = pd.to_datetime("2000-01-01") + pd.to_timedelta(draw.integers(0, 9000, rows), unit="D")
-    income, weight = draw.lognormal(10, 1, rows), draw.uniform(30, 170, rows)
-    frames = {
-        "bank": pd.DataFrame(
-            {
-                "income": income,
-                "age": draw.uniform(10, 100, rows).round(1),
-                "score": draw.normal(0, 2, rows),
-                "debt": draw.uniform(-10, 120, rows),
-                "joined": days.strftime("%Y-%m-%d"),
-            }
-        ),
-        "shop": pd.DataFrame(
-            {
-                "region": draw.choice(["north", "south", "NA"], rows),
-                "plan": draw.choice(["a", "b"], rows),
-                "member": draw.choice([True, False], rows),
-                "visits": draw.integers(0, 51, rows).astype(float),
-            }
-        ),
-        "clinic": pd.DataFrame(
-            {
-                "ill": weight + draw.normal(0, 20, rows) > 100,
-                "weight": weight,
-                "stage": draw.choice(["one", "two", "three"], rows),
-                "stays": draw.uniform(0, 30, rows),
-            }
-        ),
-    }
-    return {name: frame.assign(id=[f"p{i}" for i in range(rows)]) for name, frame in frames.items()}
-
-
-@pytest.fixture(scope="module")
-def federation():
-    tables = made_up()
-    return co.Federation([co.Party(name, tables[name], schema=SCHEMAS[name], id="id") for name in SCHEMAS])
-
-
-def gaps(frames):
-    """The same rows with missing cells where the schema has a rule for them."""
-    found = {name: frame.copy() for name, frame in frames.items()}
+def gaps(rows, seed):
+    """New people with missing cells where the schema has a rule for them."""
+    found = {name: frame.copy() for name, frame in frames(rows, seed).items()}
     for column in ("income", "age", "score", "debt"):
         found["bank"].loc[::7, column] = np.nan
     found["bank"].loc[::5, "joined"] = None
@@ -101,15 +39,17 @@ def gaps(frames):
     return found
 
 
-def joined(frames):
+def joined(people):
     """One table with all parties' columns."""
-    return pd.concat([frame.drop(columns="id").add_prefix(f"{name}.") for name, frame in frames.items()], axis=1)
+    return pd.concat([frame.drop(columns="id").add_prefix(f"{name}.") for name, frame in people.items()], axis=1)
 
 
-def fed(frames):
-    """The inputs of an ONNX session."""
-    found = {}
-    for name, values in joined(frames).items():
+def asked(path, people):
+    """What an ONNX session says of raw rows."""
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    given, held = {}, joined(people)
+    for name in (each.name for each in session.get_inputs()):
+        values = held[name]
         if name == "bank.joined":
             days = pd.to_datetime(values).to_numpy().astype("M8[D]")
             cells = np.where(np.isnat(days), np.nan, days.astype(np.int64).astype(float))
@@ -117,38 +57,16 @@ def fed(frames):
             cells = values.fillna("").to_numpy().astype(object)
         else:
             cells = values.astype(float).to_numpy()
-        found[name] = cells.reshape(-1, 1)
-    return found
-
-
-def asked(path, frames):
-    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    wanted = {each.name for each in session.get_inputs()}
-    given = {name: cells for name, cells in fed(frames).items() if name in wanted}
-    assert set(given) == wanted
+        given[name] = cells.reshape(-1, 1)
     return dict(zip([each.name for each in session.get_outputs()], session.run(None, given), strict=True))
 
 
-CHANCES = {
-    "two classes": lambda: co.LogisticRegression(label="clinic.ill", epsilon=20, delta=1e-6),
-    "a threshold": lambda: co.LogisticRegression(label="clinic.ill", epsilon=20, delta=1e-6, threshold=0.3),
-    "three classes": lambda: co.LogisticRegression(label="clinic.stage", epsilon=20, delta=1e-6),
-    "beside shares": lambda: co.LogisticRegression(label="clinic.stage", epsilon=20, delta=1e-6, threshold="balanced"),
-    "with laplace noise": lambda: co.LogisticRegression(label="clinic.ill", epsilon=20, method="functional"),
-    "messages": lambda: co.GLM(label="clinic.ill", family="logistic", epsilon=20, delta=1e-6, release=True),
-}
-NUMBERS = {
-    "linear": lambda: co.LinearRegression(label="clinic.weight", epsilon=20, delta=1e-6),
-    "logarithmic": lambda: co.LinearRegression(label="clinic.stays", epsilon=20, delta=1e-6),
-    "counts": lambda: co.GLM(label="shop.visits", family="poisson", epsilon=20, delta=1e-6, release=True),
-    "linear by messages": lambda: co.GLM(label="clinic.stays", family="linear", epsilon=20, delta=1e-6, release=True),
-}
+# --- raw rows
 
 
-@pytest.mark.parametrize("name", CHANCES)
-def test_chances_of_raw_rows_are_those_of_the_model(name, federation, tmp_path):
-    model = CHANCES[name]().fit(federation)
-    people = gaps(made_up(300, 8))
+@pytest.mark.parametrize("name", ["logistic", "threshold", "classes", "balanced", "laplace", "released"])
+def test_chances_of_raw_rows_are_those_of_the_model(name, tmp_path):
+    model, people = fitted(name), gaps(300, 8)
     told = asked(model.to_onnx(tmp_path / "model.onnx"), people)
     chances = model.predict_proba(people, id="id")
     assert told["probabilities"] == pytest.approx(chances, abs=1e-12)
@@ -160,26 +78,23 @@ def test_chances_of_raw_rows_are_those_of_the_model(name, federation, tmp_path):
     assert again == pytest.approx(model.scores(people, id="id"), abs=1e-12)
 
 
-@pytest.mark.parametrize("name", NUMBERS)
-def test_numbers_of_raw_rows_are_those_of_the_model(name, federation, tmp_path):
-    model = NUMBERS[name]().fit(federation)
-    people = gaps(made_up(300, 9))
+@pytest.mark.parametrize("name", ["linear", "logarithmic", "released counts", "released numbers"])
+def test_numbers_of_raw_rows_are_those_of_the_model(name, tmp_path):
+    model, people = fitted(name), gaps(300, 9)
     told = asked(model.to_onnx(tmp_path / "model.onnx"), people)
     assert told["prediction"] == pytest.approx(model.predict(people, id="id"), rel=1e-12, abs=1e-9)
-    if not isinstance(model, co.GLM):
+    if not isinstance(model, GLM):
         assert model.to_pipeline().predict(joined(people)) == pytest.approx(told["prediction"], rel=1e-9)
 
 
-def test_scores_of_components_are_those_of_the_model(federation, tmp_path):
-    model = co.PCA(3, epsilon=20, delta=1e-6).fit(federation)
-    people = gaps(made_up(200, 10))
-    told = asked(model.to_onnx(tmp_path / "model.onnx"), people)
-    assert told["scores"] == pytest.approx(model.transform(people, id="id"), abs=1e-12)
+def test_scores_of_components_are_those_of_the_model(tmp_path):
+    people = gaps(200, 10)
+    told = asked(fitted("pca").to_onnx(tmp_path / "model.onnx"), people)
+    assert told["scores"] == pytest.approx(fitted("pca").transform(people, id="id"), abs=1e-12)
 
 
-def test_cells_that_no_schema_has_a_place_for_are_mapped_as_in_a_study(federation, tmp_path):
-    model = CHANCES["two classes"]().fit(federation)
-    people = made_up(60, 11)
+def test_cells_that_no_schema_has_a_place_for_are_mapped_as_in_a_study(tmp_path):
+    model, people = fitted("logistic"), {name: frame.copy() for name, frame in frames(60, 11).items()}
     people["bank"].loc[::3, "income"] = np.inf
     people["shop"].loc[::2, "region"] = "<b>elsewhere</b>"
     people["shop"].loc[::4, "plan"] = "z"
@@ -195,42 +110,100 @@ def test_cells_that_no_schema_has_a_place_for_are_mapped_as_in_a_study(federatio
 
 def test_every_day_has_its_month_and_weekday(tmp_path):
     schema = Schema({"day": date("1950-01-01", "2050-12-31", parts=["month", "weekday"])})
-    graph = Graph()
-    found = encoded(graph, "p", schema)
-    graph.output(found, "encoded", ["rows", 19])
-    path = tmp_path / "days.onnx"
+    graph, path, days = Graph(), tmp_path / "days.onnx", np.arange(-7305, 29585)
+    graph.output(encoded(graph, "p", schema), "encoded", ["rows", 19])
     path.write_bytes(graph.packed("days", {}))
-    days = np.arange(-7305, 29585)
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     (told,) = session.run(None, {"p.day": days.astype(float).reshape(-1, 1)})
-    frame = pd.DataFrame({"day": days.astype("M8[D]").astype(str)})
-    assert np.array_equal(told, RawEncoder({"p": schema}, norm=None).matrix(frame.add_prefix("p.")))
+    frame = pd.DataFrame({"p.day": days.astype("M8[D]").astype(str)})
+    assert np.array_equal(told, RawEncoder({"p": schema}, norm=None).matrix(frame))
 
 
-def test_what_cannot_be_exported_says_so(federation, tmp_path):
-    kept = co.GLM(label="clinic.ill", family="logistic", epsilon=20, delta=1e-6).fit(federation)
-    with raises(StudyError, "ST148"):
-        kept.to_onnx(tmp_path / "kept.onnx")
-    margins = co.GLM(label="clinic.ill", family="svm", epsilon=20, delta=1e-6, release=True).fit(federation)
-    with raises(StudyError, "ST076", "svm"):
-        margins.to_onnx(tmp_path / "svm.onnx")
-    assert not list(tmp_path.iterdir())
-
-
-def test_the_command_writes_what_the_model_writes(federation, tmp_path):
-    from typer.testing import CliRunner
-
-    from colonnade.cli.app import app
-
-    model = CHANCES["two classes"]().fit(federation)
-    saved, out = model.save(tmp_path / "model.json"), tmp_path / "model.onnx"
-    assert CliRunner().invoke(app, ["export", str(saved), "--out", str(out)]).exit_code == 0
-    people = made_up(20, 12)
+def test_the_command_writes_what_the_model_writes(tmp_path, colonnade):
+    model, out, told, people = fitted("logistic"), tmp_path / "model.onnx", tmp_path / "told.json", frames(20, 12)
+    saved = model.save(tmp_path / "model.json")
+    colonnade("export", saved, "--out", out)
     assert asked(out, people)["probabilities"] == pytest.approx(model.predict_proba(people, id="id"), abs=1e-12)
-    told = tmp_path / "told.json"
-    assert CliRunner().invoke(app, ["export", str(saved), "--to", "json", "--out", str(told)]).exit_code == 0
+    colonnade("export", saved, "--to", "json", "--out", told)
     assert "how_to_score" in told.read_text()
-    with raises(StorageError, "SO008", "--force"):
-        CliRunner().invoke(app, ["export", str(saved), "--out", str(out)], catch_exceptions=False)
-    with raises(StudyError, "ST032", "onnx", "json"):
-        CliRunner().invoke(app, ["export", str(saved), "--to", "pmml", "--out", "x"], catch_exceptions=False)
+    assert "--force" in colonnade("export", saved, "--out", out, code=StorageError.exit_code)
+    assert "pmml" in colonnade("export", saved, "--to", "pmml", "--out", "x", code=StudyError.exit_code)
+
+
+def test_what_cannot_be_exported_says_so(tmp_path):
+    for name, said in (("glm", "ST148"), ("released margins", ("ST076", "svm"))):
+        with raises(StudyError, said):
+            fitted(name).to_onnx(tmp_path / "model.onnx")
+    assert not list(tmp_path.iterdir())
+    for model in (LinearRegression(epsilon=1.0), LogisticRegression(epsilon=1.0)):
+        with raises(StudyError, "ST073"):
+            model.to_sklearn()
+        with raises(StudyError, "ST073"):
+            model.to_json()
+
+
+# --- encoded rows
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("logistic", linear_model.LogisticRegression),
+        ("classes", OneVsRestClassifier),
+        ("linear", linear_model.Ridge),
+        ("without a ridge", linear_model.LinearRegression),
+        ("logarithmic", TransformedTargetRegressor),
+    ],
+)
+def test_scikit_learn_has_a_model_that_says_the_same(name, kind):
+    plainly = LinearRegression(epsilon=30.0, label="clinic.weight", ridge=0.0, rows_at_most=1000)
+    model = simulated(plainly) if name == "without a ridge" else fitted(name)
+    plain, people = model.to_sklearn(), frames()
+    x = pd.DataFrame(model.to_pipeline().named_steps["encode"].matrix(people), columns=model.feature_names_in_)
+    assert isinstance(plain, kind)
+    said = plain.predict(x)
+    if name not in ("logistic", "classes"):
+        np.testing.assert_allclose(said, model.predict(x, encoded=True))
+        np.testing.assert_allclose(said, model.predict(people, id="id"))
+        return
+    np.testing.assert_array_equal(said, model.predict(x, encoded=True))
+    np.testing.assert_array_equal(said, model.predict(people, id="id"))
+    np.testing.assert_allclose(plain.predict_proba(x), model.predict_proba(x, encoded=True), atol=1e-12)
+    np.testing.assert_allclose(plain.decision_function(x), model.decision_function(x, encoded=True))
+    assert plain.classes_.tolist() == model.classes_.tolist()
+    assert plain.score(x, people["clinic"][model.label.split(".")[1]]) == model.score(people, id="id")
+    if name == "logistic":
+        assert plain.n_features_in_ == x.shape[1]
+        assert plain.feature_names_in_[0] == "bank.income"
+        assert clone(plain).get_params() == plain.get_params()
+
+
+def by_hand(rule, value, name, weights):
+    """What one column adds to a score, by the rules that the JSON states."""
+    if rule["type"] == "category":
+        return weights[f"{name}={value}"]
+    if rule["type"] == "flag":
+        return weights[name] * bool(value)
+    bend = np.log1p if rule.get("transform") == "log1p" else float
+    low, high = bend(rule["low"]), bend(rule["high"])
+    share = min(max((bend(value) - low) / (high - low), 0.0), 1.0)
+    return weights[name] * (share if rule.get("scale") == "unit" else 2 * share - 1)
+
+
+def test_json_is_enough_to_score_a_person_by_hand(stream):
+    made = population(500)
+    model = LogisticRegression(epsilon=5.0, label=made.label)
+    model.simulate(made.tables(), Roster.of(made.schemas), stream)
+    told = json.loads(json.dumps(model.to_json(), allow_nan=False))
+    assert (told["label"], told["classes"]) == ("bank.default", [False, True])
+    score = told["intercept"][0]
+    for party, columns in told["columns"].items():
+        person = made.arrow[party].slice(0, 1).to_pylist()[0]
+        for name, rule in columns.items():
+            if f"{party}.{name}" != told["label"]:
+                score += by_hand(rule, person[name], name, told["coefficients"][party])
+    assert score == pytest.approx(model.decision_function(made.tables())[0])
+    assert told["privacy"] == json.loads(json.dumps(model.privacy_.to_dict()))
+    assert set(told["protection"]) == set(made.parties)
+    assert fitted("logistic").to_json()["row_clips"] == {"shop": SCHEMAS["shop"].clip}
+    assert finite(float("inf")) is None

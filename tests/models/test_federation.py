@@ -14,7 +14,6 @@ from colonnade import (
     LinearRegression,
     LogisticRegression,
     Party,
-    Schema,
     flag,
     joint_scores,
     number,
@@ -24,8 +23,10 @@ from colonnade.errors import AlignmentError, CapacityError, ColonnadeError, Data
 from colonnade.tables.keys import Key, KeyColumn
 from colonnade.wire import Network
 from tests.support.errors import raises
+from tests.support.federations import federation, numbers, unaligned
 
 PEOPLE = 60
+X = numbers("x")
 HELD = {"bank": range(0, 45), "shop": range(10, 60), "clinic": (*range(5, 30), *range(50, 60))}
 COMMON = {2: set(range(10, 45)), 3: set(range(10, 30))}
 
@@ -41,8 +42,12 @@ def table(party, seed=0, *, id="person_id", written="P-{:03}".format):
 
 
 def parties(count, **settings):
-    schema = Schema({"x": number(-1, 1)})
-    return [Party(name, table(name), schema=schema, id="person_id", **settings) for name in list(HELD)[:count]]
+    return [Party(name, table(name), schema=X, id="person_id", **settings) for name in list(HELD)[:count]]
+
+
+def helped(count=2, **how):
+    """Parties whose common people a helper found."""
+    return Federation(parties(count)).align(on="person_id", mode="helper", **how)
 
 
 def found(people):
@@ -63,12 +68,8 @@ def test_aligned_tables_hold_the_common_people_row_by_row(mode, count):
     assert people.align(on="person_id", mode=mode) is people
     assert found(people) == COMMON[count]
     summary = people.alignment
-    assert (summary.mode, summary.hidden, summary.on, summary.count) == (
-        mode,
-        False,
-        ("person_id",),
-        len(COMMON[count]),
-    )
+    told = (summary.mode, summary.hidden, summary.on, summary.count)
+    assert told == (mode, False, ("person_id",), len(COMMON[count]))
     assert summary.rows == {name: len(HELD[name]) for name in list(HELD)[:count]}
     assert set(summary.missing.values()) == set(summary.repeated.values()) == {0}
     assert summary.seconds > 0
@@ -77,41 +78,33 @@ def test_aligned_tables_hold_the_common_people_row_by_row(mode, count):
         assert not set(held.own_ids) & set(held.ids), name
 
 
-def test_the_summary_tells_who_learned_what():
-    people = Federation(parties(2)).align(on="person_id", mode="helper")
+def test_the_summary_tells_who_learned_what_and_progress_is_shown():
+    """Far apart it takes longer and finds the same."""
+    told = []
+    people = Federation(parties(2), network=Network(0.02), progress=lambda *step: told.append(step))
+    assert found(people.align(on="person_id", mode="helper")) == COMMON[2]
+    assert told
+    assert all(0 <= done <= total for _, done, total in told)
     summary, text = people.alignment, str(people.alignment)
+    assert summary.seconds >= 0.02
     assert repr(summary) == text
-    assert "35 people in common by person_id" in text
-    assert "shop: 50 rows" in text
-    assert {leak.who for leak in summary.leakage}
     words = " ".join(text.split())
-    assert all(leak.who.split()[0] in words for leak in summary.leakage)
+    for word in (
+        "35 people in common by person_id",
+        "shop: 50 rows",
+        *(leak.who.split()[0] for leak in summary.leakage),
+    ):
+        assert word in words
     assert max(map(len, text.splitlines())) <= 120
     assert "aligned" in repr(people)
     with pytest.raises(dataclasses.FrozenInstanceError):
         summary.count = 3
-
-
-def test_progress_is_shown():
-    told = []
-    Federation(parties(2), progress=lambda *step: told.append(step)).align(on="person_id", mode="dh")
-    assert told
-    assert all(0 <= done <= total for _, done, total in told)
-
-
-def test_far_apart_it_takes_longer_and_finds_the_same():
-    people = Federation(parties(2), network=Network(0.02)).align(on="person_id", mode="helper")
-    assert found(people) == COMMON[2]
-    assert people.alignment.seconds >= 0.02
-
-
-def test_a_distance_that_is_none_is_refused():
     with raises(StudyError, "ST084"):
         Federation(parties(2), network=0.02)
 
 
 def test_a_misspelt_accelerator_ends_a_study_before_it_begins(monkeypatch):
-    people = Federation(parties(2)).align(on="person_id", mode="helper")
+    people = helped()
     monkeypatch.setenv("COLONNADE_ACCELERATOR", "gpu")
     with raises(ColonnadeError, "CO024"):
         PCA(1, epsilon=1.0).fit(people)
@@ -130,13 +123,8 @@ def test_several_keys_under_other_names_and_spellings():
         "birth": [born[k] for k in HELD["shop"]],
         "x": [value(k) for k in HELD["shop"]],
     }
-    schema = Schema({"x": number(-1, 1)})
-    people = Federation(
-        [
-            Party("bank", pa.table(bank), schema=schema, keys={"birth": KeyColumn("dob", format="%d.%m.%Y")}),
-            Party("shop", pa.table(shop), schema=schema, keys={"name": "customer"}),
-        ]
-    )
+    first = Party("bank", pa.table(bank), schema=X, keys={"birth": KeyColumn("dob", format="%d.%m.%Y")})
+    people = Federation([first, Party("shop", pa.table(shop), schema=X, keys={"name": "customer"})])
     keys = [Key("name", case="fold", blanks="collapse"), Key("birth", kind="date")]
     assert found(people.align(on=keys)) == COMMON[2]
     assert people.alignment.on == ("name", "birth")
@@ -144,39 +132,12 @@ def test_several_keys_under_other_names_and_spellings():
         people.align(on=["name", Key("birth", kind="date")])  # capitals are kept, so nobody is the same
 
 
-def numbered_differently():
-    """Two parties that call and write the same numbers in their own ways, aligned."""
-    schema = Schema({"x": number(-1, 1)})
-    bank = Party("bank", table("bank", id="account", written=str), schema=schema, id="account")
-    shop = Party("shop", table("shop", id="card", written="{:05}".format), schema=schema, id="card")
-    return Federation([bank, shop]).align(on=Key("number", kind="number"), mode="helper")
-
-
-def test_one_key_is_the_id_column_whatever_it_is_called():
-    people = numbered_differently()
+def test_one_key_is_the_id_column_whatever_it_is_called_and_predictions_come_back_under_own_ids():
+    bank = Party("bank", table("bank", id="account", written=str), schema=X, id="account")
+    shop = Party("shop", table("shop", id="card", written="{:05}".format), schema=X, id="card")
+    people = Federation([bank, shop]).align(on=Key("number", kind="number"), mode="helper")
     assert found(people) == COMMON[2]
     assert set(people.tables()["shop"].own_ids) == {f"{k:05}" for k in COMMON[2]}
-
-
-def test_similar_names_of_two_parties():
-    names = ["Johanna Vermeulen", "Pieter van der Berg", "Katarzyna Nowak", "Mohammed El Amrani", "Siobhan O'Connor"]
-    typed = ["Johana Vermeulen", "Pieter van den Berg", "Katarzyna Novak", "Mohamed El Amrani", "Xavier Dupont"]
-    schema = Schema({"x": number(-1, 1)})
-    people = Federation(
-        [
-            Party(party, pa.table({"name": held, "x": list(map(value, range(5)))}), schema=schema)
-            for party, held in (("bank", names), ("shop", typed))
-        ]
-    )
-    people.align(on=Key("name", case="fold"), mode="fuzzy", similarity=0.7)
-    assert found(people) == {0, 1, 2, 3}
-    assert "Bloom" in str(people.alignment)
-    with raises(StudyError, "ST425"):
-        Federation(parties(3)).align(on="person_id", mode="fuzzy")
-
-
-def test_predictions_come_back_under_the_ids_of_whoever_receives_them():
-    people = numbered_differently()
     model = LinearRegression(epsilon={"analyst": 50.0}, label="bank.x", rows_at_most=1000).fit(people)
     (told,) = people.roster.assumptions
     assert "helper" in told
@@ -189,19 +150,25 @@ def test_predictions_come_back_under_the_ids_of_whoever_receives_them():
     np.testing.assert_allclose(scores.scores[:, 0], want, atol=1e-4)
 
 
+def test_similar_names_of_two_parties():
+    names = ["Johanna Vermeulen", "Pieter van der Berg", "Katarzyna Nowak", "Mohammed El Amrani", "Siobhan O'Connor"]
+    typed = ["Johana Vermeulen", "Pieter van den Berg", "Katarzyna Novak", "Mohamed El Amrani", "Xavier Dupont"]
+    cells = {"x": list(map(value, range(5)))}
+    held = {"bank": pa.table({"name": names, **cells}), "shop": pa.table({"name": typed, **cells})}
+    people = Federation([Party(party, each, schema=X) for party, each in held.items()])
+    people.align(on=Key("name", case="fold"), mode="fuzzy", similarity=0.7)
+    assert found(people) == {0, 1, 2, 3}
+    assert "Bloom" in str(people.alignment)
+    with raises(StudyError, "ST425"):
+        Federation(parties(3)).align(on="person_id", mode="fuzzy")
+
+
 # --- what is left out, and what fails
 
 
-def doubled(party, extra):
-    """A party's table with more rows: ids that are there already, or none."""
-    held = table(party)
-    more = pa.table({"person_id": pa.array(extra, pa.string()), "x": [0.5] * len(extra)})
-    return pa.concat_tables([held, more])
-
-
 def test_duplicates_and_missing_keys_are_left_out_and_counted():
-    schema = Schema({"x": number(-1, 1)})
-    bank = Party("bank", doubled("bank", ["P-012", "P-013", None, None, ""]), schema=schema, id="person_id")
+    extra = pa.table({"person_id": pa.array(["P-012", "P-013", None, None, ""]), "x": [0.5] * 5})
+    bank = Party("bank", pa.concat_tables([table("bank"), extra]), schema=X, id="person_id")
     people = Federation([bank, parties(2)[1]])
     with raises(DataError, "DA181"):
         people.align(on="person_id", mode="helper")
@@ -216,8 +183,7 @@ def test_duplicates_and_missing_keys_are_left_out_and_counted():
 
 @pytest.mark.parametrize("mode", ["ot", "dh", "helper"])
 def test_nothing_in_common_is_an_error_with_own_examples(mode):
-    schema = Schema({"x": number(-1, 1)})
-    shop = Party("shop", table("shop", written="p{}".format), schema=schema, id="person_id")
+    shop = Party("shop", table("shop", written="p{}".format), schema=X, id="person_id")
     people = Federation([parties(2)[0], shop])
     with pytest.raises(AlignmentError) as caught:
         people.align(on="person_id", mode=mode)
@@ -229,7 +195,7 @@ def test_nothing_in_common_is_an_error_with_own_examples(mode):
 
 
 def test_too_few_in_common_is_an_error_and_leaves_the_last_alignment():
-    people = Federation(parties(2)).align(on="person_id", mode="helper")
+    people = helped()
     before = people.alignment
     with raises(AlignmentError, "AL001", "36"):
         people.align(on="person_id", mode="helper", at_least=36)
@@ -269,18 +235,24 @@ def test_a_party_says_where_its_keys_are_by_name(keys):
         parties(1, keys=keys)
 
 
-def test_a_format_is_for_dates_and_an_id_that_is_given_must_be_there():
-    born = {"person_id": KeyColumn("person_id", format="%d.%m.%Y")}
-    with raises(DataError, "DA178", "bank", "person_id", "text"):
-        Federation(parties(2, keys=born)).align(on="person_id")
-    schema = Schema({"x": number(-1, 1)})
-    wrong = Party("bank", table("bank"), schema=schema, id="person", keys={"id": "person_id"})
+@pytest.mark.parametrize(
+    ("keys", "on", "said"),
+    [
+        ({"person_id": KeyColumn("person_id", format="%d.%m.%Y")}, "person_id", ("DA178", "bank", "person_id", "text")),
+        ({}, ["person_id", "passport"], ("DA154", "bank", "passport")),
+        ({"person_id": "customer"}, "person_id", ("DA154", "bank", "customer")),
+    ],
+)
+def test_formats_are_for_dates_and_unknown_columns_are_named(keys, on, said):
+    with raises(DataError, said):
+        Federation(parties(2, keys=keys)).align(on=on)
+    wrong = Party("bank", table("bank"), schema=X, id="person", keys={"id": "person_id"})
     with raises(DataError, "DA154", "bank", "person"):
         Federation([wrong, parties(2)[1]]).align(on="id", mode="helper")
 
 
 def test_all_lists_count_while_nobody_knows_who_matched():
-    people = Federation(parties(2)).align(on="person_id", mode="helper", hidden=True)
+    people = helped(hidden=True)
     with raises(CapacityError, "CA030", "94"):
         PCA(1, epsilon=1.0, rows_at_most=94).fit(people)
     people.align(on="person_id", mode="helper")
@@ -288,20 +260,12 @@ def test_all_lists_count_while_nobody_knows_who_matched():
         PCA(1, epsilon=1.0, rows_at_most=34).fit(people)
 
 
-def test_unknown_columns_are_named():
-    with raises(DataError, "DA154", "bank", "passport"):
-        Federation(parties(2)).align(on=["person_id", "passport"])
-    with raises(DataError, "DA154", "bank", "customer"):
-        Federation(parties(2, keys={"person_id": "customer"})).align(on="person_id")
-
-
 def test_different_people_are_aligned_before_a_fit():
-    schema = Schema({"x": number(-1, 1)})
     people = Federation(parties(2))
     for attempt in (lambda: PCA(1, epsilon=1.0).fit(people), people.tables):
         with raises(StudyError, "ST087"):
             attempt()
-    nameless = Federation([Party(name, table(name), schema=schema) for name in ("bank", "shop")])
+    nameless = Federation([Party(name, table(name), schema=X) for name in ("bank", "shop")])
     with raises(StudyError, "ST077", "bank"):
         PCA(1, epsilon=1.0).fit(nameless)
     assert found(nameless.align(on="person_id", mode="helper")) == COMMON[2]
@@ -311,49 +275,36 @@ def test_different_people_are_aligned_before_a_fit():
 
 
 ROWS = 1200
-SCHEMAS = {
-    "left": Schema({"a": number(-1, 1), "y": flag(), "z": number(-8, 8)}),
-    "right": Schema({"c": number(-1, 1)}),
-    "third": Schema({"b": number(-1, 1)}),
-}
+HIDDEN = {"left": numbers("a", y=flag(), z=number(-8, 8)), "right": numbers("c"), "third": numbers("b")}
 
 
-@pytest.fixture(scope="module")
-def crowd(unaligned):
-    """The federation of one of two labels, aligned once; z is 4 a - 3 c + b, and y is likely where that is high."""
+@cache
+def crowd(label, hidden):
+    """The federation of one of two labels; z is 4 a - 3 c + b, and y is likely where that is high."""
     rng = np.random.default_rng(0)
     a, b, c = rng.uniform(-1, 1, (3, ROWS))
-    score = 4 * a - 3 * c + b
-    ids = [f"p{k}" for k in range(ROWS)]
+    score, ids = 4 * a - 3 * c + b, [f"p{k}" for k in range(ROWS)]
+    yes = rng.random(ROWS) < 1 / (1 + np.exp(-score))
     tables = {
-        "left": pa.table({"id": ids, "a": a, "y": rng.random(ROWS) < 1 / (1 + np.exp(-score)), "z": score}),
+        "left": pa.table({"id": ids, "a": a, "y": yes, "z": score}),
         "right": pa.table({"id": ids, "c": c}),
         "third": pa.table({"id": ids, "b": b}),
     }
-    held = unaligned(tables, "id")
-
-    @cache
-    def federation(label, hidden):
-        schemas = SCHEMAS | {"left": SCHEMAS["left"].select(["a", label])}
-        people = Federation([Party(name, held[name], schema=schema, id="id") for name, schema in schemas.items()])
-        return people.align(on="id", mode="helper", hidden=hidden)
-
-    return federation
+    people = federation(unaligned(tables, "id"), HIDDEN | {"left": HIDDEN["left"].select(["a", label])})
+    return people.align(on="id", mode="helper", hidden=hidden)
 
 
-def test_hidden_components_are_those_of_the_common_people(crowd):
-    models = []
-    for hidden in (False, True):
-        people = crowd("z", hidden)
-        assert people.roster.hidden is people.alignment.hidden is hidden
-        models.append(PCA(1, epsilon={"analyst": 50.0}, rows_at_most=4000).fit(people))
-    seen, unseen = models
+def test_hidden_components_are_those_of_the_common_people():
+    seen, unseen = (
+        PCA(1, epsilon={"analyst": 50.0}, rows_at_most=4000).fit(crowd("z", hidden)) for hidden in (False, True)
+    )
+    assert crowd("z", True).roster.hidden is crowd("z", True).alignment.hidden is True
     assert abs(seen.components_[0] @ unseen.components_[0]) == pytest.approx(1, abs=2e-3)
     assert unseen.count_ == pytest.approx(ROWS, abs=8)
     np.testing.assert_allclose(unseen.mean_, seen.mean_, atol=0.01)
 
 
-def test_hidden_regressions_are_those_of_the_common_people(crowd):
+def test_hidden_regressions_are_those_of_the_common_people():
     model = LinearRegression(epsilon={"analyst": 50.0}, label="left.z", rows_at_most=4000)
     seen = model.fit(crowd("z", False)).coef_.copy()
     np.testing.assert_allclose(seen, [[4, -3, 1]], atol=0.2)
@@ -361,12 +312,14 @@ def test_hidden_regressions_are_those_of_the_common_people(crowd):
 
 
 @pytest.mark.parametrize("method", ["one-shot", "functional"])
-def test_hidden_classifiers_are_those_of_the_common_people(crowd, method):
+def test_hidden_classifiers_are_those_of_the_common_people(method):
     visible, hidden = crowd("y", False), crowd("y", True)
     model = LogisticRegression(epsilon={"analyst": 50.0}, label="left.y", method=method, rows_at_most=4000)
     scores = [model.fit(people).decision_function(visible) for people in (visible, hidden)]
     assert np.corrcoef(*scores)[0, 1] > 0.999
     assert model.score(visible) > 0.78
+    with raises(StudyError, "ST082"):  # gradients need to know who takes part
+        LogisticRegression(epsilon=5.0, label="left.y", method="sqm", rows=ROWS).fit(hidden)
 
 
 @pytest.mark.parametrize("count", [2, 3])
@@ -378,7 +331,7 @@ def test_hidden_members_without_a_trusted_helper(count):
 
 
 def test_after_a_hidden_alignment_nobody_has_a_common_table():
-    people = Federation(parties(2)).align(on="person_id", mode="helper", hidden=True)
+    people = helped(hidden=True)
     model = PCA(1, epsilon={"analyst": 50.0}, rows_at_most=4000).fit(people)
     for attempt in (people.tables, lambda: model.transform(people)):
         with raises(StudyError, "ST086"):
@@ -388,8 +341,3 @@ def test_after_a_hidden_alignment_nobody_has_a_common_table():
     assert "of which no party knows" in str(people.alignment)
     assert people.roster.assumptions[0] in model.privacy_.assumptions
     assert model.transform(people.align(on="person_id", mode="helper")).shape == (len(COMMON[2]), 1)
-
-
-def test_gradients_need_to_know_who_takes_part(crowd):
-    with raises(StudyError, "ST082"):
-        LogisticRegression(epsilon=5.0, label="left.y", method="sqm", rows=ROWS).fit(crowd("y", True))

@@ -15,7 +15,6 @@ import pyarrow as pa
 import pytest
 
 from colonnade import (
-    GLM,
     PCA,
     Federation,
     Key,
@@ -33,8 +32,9 @@ from colonnade import (
 from colonnade.errors import DataError, StudyError
 from colonnade.tables.dates import MONTHS
 from tests.support.errors import raises
+from tests.support.models import simulated
 
-PEOPLE = 2000
+PEOPLE = 1200
 BANK = Schema(
     {
         "eröffnet": date("2015-01-01", "2024-12-31", parts=["days", "month", "weekday"], format="%d.%m.%Y"),
@@ -115,7 +115,9 @@ def test_from_files_to_predictions_with_dates(tmp_path: Path, people: Federation
     assert '"as": "month"' in said
 
 
-def test_one_frame_of_all_columns_may_hold_dates(people: Federation, model: LinearRegression) -> None:
+def test_one_frame_of_all_columns_may_hold_dates_and_joint_scores_hold_them_to_their_bounds(
+    people: Federation, model: LinearRegression
+) -> None:
     frame = pd.DataFrame(
         {
             "eröffnet": pd.to_datetime(["2016-02-01", "2024-12-31"]),
@@ -128,33 +130,26 @@ def test_one_frame_of_all_columns_may_hold_dates(people: Federation, model: Line
     assert late - early > 20
     with raises(DataError, "DA069", "bank.eröffnet"):
         model.predict(frame.rename(columns={"eröffnet": "opened"}))
-
-
-def test_joint_scores_hold_dates_to_their_bounds(people: Federation, model: LinearRegression) -> None:
     exact = joint_scores(model, people, to="bank", exact=True)
     assert np.asarray(exact.scores).reshape(-1) == pytest.approx(model.predict(people), abs=0.1)
 
 
-def test_made_up_people_have_dates(tmp_path: Path, people: Federation) -> None:
+def test_made_up_people_and_components_have_dates(tmp_path: Path, people: Federation) -> None:
     with raises(StudyError, "ST368"):
         Synthesizer(epsilon=20.0, delta=1e-6).fit(people)
+    found = simulated(PCA(n_components=2, epsilon=20.0, delta=1e-6), people)
+    assert f"bank.eröffnet.month={MONTHS[0]}" in found.feature_names_in_
     bank, shop = files(tmp_path, 1)
     parties = [
         Party("bank", bank, schema=BANK.select(["eröffnet.days", "betrag"]), id="Name"),
         Party("shop", shop, schema=SHOP, id="client", encoding="utf-16"),
     ]
-    made = Synthesizer(epsilon=20.0, delta=1e-6, size=200, components=8).fit(Federation(parties))
+    group = Federation(parties)
+    made = simulated(Synthesizer(epsilon=20.0, delta=1e-6, size=200, components=8), group)
     table = made.sample(200)
     assert table["eröffnet.days"].type == pa.date32()
     assert table["seit"].null_count > 0
     assert min(table["seit"].drop_null().to_pylist()) >= datetime.date(2020, 1, 1)
-
-
-def test_other_models_take_dates(people: Federation) -> None:
-    found = PCA(n_components=2, epsilon=20.0, delta=1e-6).fit(people)
-    assert f"bank.eröffnet.month={MONTHS[0]}" in found.feature_names_in_
-    glm = GLM(label="bank.betrag", family="linear", rows=PEOPLE, epsilon=20.0, delta=1e-6).fit(people)
-    assert glm.feature_names_in_[0] == "bank.eröffnet.days"
 
 
 @pytest.mark.parametrize(

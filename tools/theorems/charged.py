@@ -112,8 +112,8 @@ _BATCH_GRADIENTS = Links(
         "colonnade.kinds.regression.gradients.task:Gradients.sensitivity",
     ),
     (
-        "tests/kinds/regression/test_sensitivity.py::test_no_integer_row_moves_a_gradient_further",
-        "tests/kinds/regression/gradients/test_gradients.py::test_no_person_moves_a_round_by_more_than_its_sensitivity",
+        "tests/kinds/regression/test_gradients.py::test_no_integer_row_moves_a_gradient_further",
+        "tests/kinds/regression/test_gradients.py::test_no_person_moves_a_round_by_more_than_its_sensitivity",
     ),
 )
 _EXCHANGED = "exchange-sensitivity#3-more-parties-and-what-else-may-be-published"
@@ -201,9 +201,9 @@ CHARGED = (
                 "colonnade.kinds.pca.sensitivity:changed_products_sensitivity",
             ),
             (
-                "tests/kinds/pca/test_sensitivity.py::test_no_row_moves_the_products_of_all_rounds_further",
-                "tests/kinds/pca/test_sensitivity.py::test_changing_some_columns_moves_no_more_than_that",
-                "tests/kinds/pca/test_sensitivity.py::test_adaptive_shifts_of_bounded_total_cost_no_more_than_one",
+                "tests/kinds/pca/test_directions.py::test_no_row_moves_the_products_of_all_rounds_further",
+                "tests/kinds/pca/test_directions.py::test_changing_some_columns_moves_no_more_than_that",
+                "tests/kinds/pca/test_directions.py::test_adaptive_shifts_of_bounded_total_cost_no_more_than_one",
             ),
         ),
     ),
@@ -216,7 +216,7 @@ CHARGED = (
         _and(
             _BATCH_GRADIENTS,
             (_FIXED,),
-            ("tests/kinds/regression/gradients/test_gradients.py::test_nobody_changes_batch_when_another_leaves",),
+            ("tests/kinds/regression/test_gradients.py::test_nobody_changes_batch_when_another_leaves",),
             besides=(_EPOCHS,),
         ),
     ),
@@ -229,10 +229,7 @@ CHARGED = (
         Links(
             ("alternating-fits#2-the-active-party|Theorem A", "glm-families#1-clipped-slopes|Lemma 1"),
             ("colonnade.kinds.glm.sensitivity_alternating:active_fits_squared",),
-            (
-                "tests/kinds/glm/test_sensitivity_alternating.py::"
-                "test_a_thousand_fits_move_the_active_party_by_at_most_the_bound",
-            ),
+            ("tests/kinds/glm/test_audit.py::test_scripted_fits_of_the_active_party_stay_within_what_is_charged",),
         ),
     ),
     Charged(
@@ -243,10 +240,7 @@ CHARGED = (
         Links(
             ("alternating-fits#3-a-passive-party|Theorem P",),
             ("colonnade.kinds.glm.sensitivity_alternating:passive_fits_squared",),
-            (
-                "tests/kinds/glm/test_sensitivity_alternating.py::"
-                "test_a_thousand_transcripts_move_a_passive_party_by_at_most_the_bound",
-            ),
+            ("tests/kinds/glm/test_audit.py::test_hundreds_of_scripted_transcripts_stay_within_what_is_charged",),
         ),
     ),
     Charged(
@@ -260,7 +254,7 @@ CHARGED = (
                 "colonnade.kinds.glm.sensitivity_alternating:passive_fits_weights",
                 "colonnade.kinds.glm.sensitivity_alternating:active_fits_weights",
             ),
-            ("tests/kinds/glm/test_sensitivity_alternating.py::test_weights_move_within_the_ball",),
+            ("tests/kinds/glm/test_audit.py::test_weights_move_within_the_ball",),
             besides=(
                 "tests/kinds/glm/test_kept_scores.py::test_weights_of_two_neighbours_differ_by_the_drift_at_most",
             ),
@@ -274,9 +268,7 @@ CHARGED = (
         Links(
             ("exchange-sensitivity#2-the-theorem|Theorem H",),
             ("colonnade.kinds.glm.sensitivity_exchange:passive_squared",),
-            (
-                "tests/kinds/glm/test_sensitivity_exchange.py::test_random_transcripts_realise_at_most_the_passive_bound",
-            ),
+            ("tests/kinds/glm/test_audit.py::test_hundreds_of_scripted_transcripts_stay_within_what_is_charged",),
         ),
     ),
     Charged(
@@ -287,7 +279,7 @@ CHARGED = (
         Links(
             ("exchange-sensitivity#2-the-theorem|Theorem H", "glm-families#1-clipped-slopes|Lemma 1"),
             ("colonnade.kinds.glm.sensitivity_exchange:active_squared",),
-            ("tests/kinds/glm/test_sensitivity_exchange.py::test_random_transcripts_realise_at_most_the_active_bound",),
+            ("tests/kinds/glm/test_audit.py::test_hundreds_of_scripted_transcripts_stay_within_what_is_charged",),
         ),
     ),
     Charged(
@@ -298,9 +290,7 @@ CHARGED = (
         Links(
             (_EXCHANGED,),
             ("colonnade.kinds.glm.sensitivity_exchange:weights_sensitivity",),
-            (
-                "tests/kinds/glm/test_sensitivity_exchange.py::test_random_transcripts_realise_at_most_the_passive_bound",
-            ),
+            ("tests/kinds/glm/test_audit.py::test_hundreds_of_scripted_transcripts_stay_within_what_is_charged",),
             besides=(
                 "tests/kinds/glm/test_kept_scores.py::test_weights_of_two_neighbours_differ_by_the_drift_at_most",
             ),
@@ -316,7 +306,7 @@ CHARGED = (
             ("colonnade.kinds.glm.plan:senders", f"{_KEPT}.weights_event"),
             (
                 "tests/kinds/glm/test_kept_scores.py::test_weights_of_two_neighbours_differ_by_the_drift_at_most",
-                "tests/kinds/glm/kept_scores/test_kept_scores.py::test_one_question_costs_a_score_and_the_weights",
+                "tests/kinds/glm/test_kept_scores.py::test_one_question_costs_a_score_and_the_weights",
             ),
         ),
     ),
@@ -329,8 +319,8 @@ CHARGED = (
             (_EXCHANGED,),
             (f"{_KEPT}.score_event",),
             (
-                "tests/kinds/glm/kept_scores/test_kept_scores.py::test_one_question_costs_a_score_and_the_weights",
-                "tests/kinds/glm/kept_scores/test_kept_scores.py::test_the_budget_is_kept_whatever_the_bounds",
+                "tests/kinds/glm/test_kept_scores.py::test_one_question_costs_a_score_and_the_weights",
+                "tests/kinds/glm/test_kept_scores.py::test_the_budget_is_kept_whatever_the_bounds",
             ),
         ),
     ),
@@ -351,8 +341,8 @@ CHARGED = (
                 "colonnade.kinds.polynomial.sensitivity:others_sensitivity",
             ),
             (
-                "tests/kinds/polynomial/test_sensitivity.py::test_no_integer_row_exceeds_a_bound",
-                "tests/kinds/polynomial/test_sensitivity.py::test_columns_of_others_move_no_further_than_is_said",
+                "tests/kinds/polynomial/test_polynomial.py::test_no_integer_row_exceeds_a_bound",
+                "tests/kinds/polynomial/test_polynomial.py::test_columns_of_others_move_no_further_than_is_said",
             ),
         ),
     ),
@@ -366,7 +356,7 @@ CHARGED = (
             ("colonnade.kinds.prediction.bounds:part_of", f"{_SCORES}.event"),
             (
                 "tests/kinds/prediction/test_model.py::test_no_row_leaves_the_bounds",
-                "tests/kinds/prediction/scores/test_scores.py::"
+                "tests/kinds/prediction/test_scores.py::"
                 "test_no_two_people_are_told_apart_better_than_the_printed_epsilon_says",
             ),
         ),
@@ -380,7 +370,7 @@ CHARGED = (
             ("joint-prediction#4-statement-without-noise",),
             (f"{_SCORES}.event",),
             (
-                "tests/kinds/prediction/scores/test_scores.py::"
+                "tests/kinds/prediction/test_scores.py::"
                 "test_the_exact_scores_cost_infinity_to_the_entitled_party_and_nothing_to_anybody_else",
             ),
             "nothing promised",
@@ -395,9 +385,9 @@ CHARGED = (
             ("levels-of-scores#2-theorem", "randomised-response#theorem"),
             (f"{_LEVELS}.odds", "colonnade.privacy.noise.response:odds_for"),
             (
-                "tests/kinds/prediction/levels/test_levels.py::"
+                "tests/kinds/prediction/test_scores.py::"
                 "test_epsilon_is_shared_by_those_who_are_asked_and_never_exceeded",
-                "tests/kinds/prediction/levels/test_levels.py::test_a_coalition_is_charged_for_those_outside_of_it",
+                "tests/kinds/prediction/test_scores.py::test_a_coalition_is_charged_for_those_outside_of_it",
                 "tests/privacy/test_noise_law.py::test_odds_are_the_largest_allowed",
             ),
         ),
@@ -416,8 +406,8 @@ CHARGED = (
             ),
             (f"{_MARGINALS}.sensitivity", f"{_MARGINALS}.others"),
             (
-                "tests/kinds/tables/marginals/test_hidden.py::test_one_record_can_move_a_whole_person",
-                "tests/kinds/tables/test_audit.py::test_with_hidden_members_whether_somebody_is_one_is_played_too",
+                "tests/kinds/tables/test_marginals.py::test_one_record_can_move_a_whole_person",
+                "tests/kinds/tables/test_sensitivity.py::test_with_hidden_members_whether_somebody_is_one_is_played_too",
             ),
         ),
     ),
@@ -431,9 +421,9 @@ CHARGED = (
                 _ALL_MARGINALS,
                 ("marginals#7-two-stages|Theorem 4",),
                 (
-                    "tests/kinds/tables/marginals/test_stages.py::"
+                    "tests/kinds/tables/test_tasks.py::"
                     "test_the_price_of_the_second_stage_holds_for_every_way_to_merge",
-                    "tests/kinds/tables/test_audit.py::test_a_first_stage_that_is_not_charged_is_seen",
+                    "tests/kinds/tables/test_sensitivity.py::test_a_first_stage_that_is_not_charged_is_seen",
                 ),
                 (f"{_STAGED}.stages",),
             ),

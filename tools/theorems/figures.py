@@ -181,7 +181,7 @@ FIGURES = (
             ("colonnade.privacy.releases:Repeated",),
             (
                 "tests/privacy/test_theory_losses.py::test_a_repeated_release_costs_what_as_many_releases_cost",
-                "tests/kinds/regression/gradients/test_gradients.py::test_the_event_says_what_happens",
+                "tests/kinds/regression/test_gradients.py::test_the_event_says_what_happens",
             ),
             besides=("tests/privacy/test_sampling.py::test_a_person_pays_for_epochs_not_for_openings",),
         ),
@@ -366,7 +366,7 @@ FIGURES = (
         Links(
             ("alternating-fits#4-what-else-follows", _EXCHANGED),
             ("colonnade.kinds.glm.guarantees:protection", "colonnade.kinds.glm.guarantees:Guarantees"),
-            ("tests/kinds/glm/test_guarantees.py::test_all_that_leaves_a_party_costs_what_its_releases_cost_together",),
+            ("tests/kinds/glm/test_glm.py::test_all_that_leaves_a_party_costs_what_its_releases_cost_together",),
             "arithmetic",
             ("tests/kinds/glm/test_glm.py::test_guarantees_have_a_row_for_everything",),
         ),
@@ -378,7 +378,7 @@ FIGURES = (
             (_EXCHANGED, "alternating-fits#6-every-fit-ends-and-in-as-many-steps|Proposition"),
             ("colonnade.kinds.glm.exchange.task:Exchange.seen",),
             (
-                "tests/kinds/glm/exchange/test_exchange.py::test_who_sees_when_messages_end_is_charged_for_them",
+                "tests/kinds/glm/test_exchange.py::test_who_sees_when_messages_end_is_charged_for_them",
                 "tests/kinds/glm/test_glm.py::test_patience_stops_on_what_was_sent_and_charges_the_same",
             ),
         ),
@@ -391,8 +391,8 @@ FIGURES = (
             ("observers#composition-over-studies", "across-studies#fits-of-one-process"),
             ("colonnade.kinds.glm.crossval:cross_validate",),
             (
-                "tests/kinds/glm/test_crossval.py::test_all_of_it_together_keeps_the_budget",
-                "tests/kinds/glm/test_crossval.py::test_everything_that_was_told_is_in_the_statement",
+                "tests/kinds/glm/test_glm.py::test_all_of_it_together_keeps_the_budget",
+                "tests/kinds/glm/test_glm.py::test_everything_that_was_told_is_in_the_statement",
             ),
             "arithmetic",
         ),
@@ -458,7 +458,7 @@ FIGURES = (
             besides=(
                 "tests/standing/scores/test_session.py::"
                 "test_a_day_is_reserved_before_the_first_answer_and_kept_over_a_restart",
-                "tests/kinds/prediction/scores/test_scores.py::test_asking_twice_composes",
+                "tests/kinds/prediction/test_scores.py::test_asking_twice_composes",
             ),
         ),
         ("prediction",),

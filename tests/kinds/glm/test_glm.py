@@ -1,36 +1,41 @@
+"""Models over noised messages: fits, plans, kept and released weights, what is promised, cross-validation, the page."""
+
 from __future__ import annotations
 
 import json
 import os
 import runpy
+from collections import Counter
+from copy import copy
 from dataclasses import replace
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from colonnade import (
-    Federation,
-    JointPrediction,
-    Observer,
-    Party,
-    Schema,
-    Statement,
-    category,
-    flag,
-    joint_scores,
-    number,
-)
+from colonnade import JointPrediction, Observer, Statement, category, flag, joint_scores, number
 from colonnade.errors import DataError, PrivacyError, StudyError
-from colonnade.kinds.glm import plan as glm_plan
+from colonnade.kinds.glm import crossval, plan as glm_plan
+from colonnade.kinds.glm.crossval import CrossValidation, cross_validate
 from colonnade.kinds.glm.exchange import programs as exchange
 from colonnade.kinds.glm.exchange.task import Exchange
+from colonnade.kinds.glm.guarantees import Guarantees, protection
 from colonnade.kinds.glm.model import GLM
 from colonnade.models import Estimator, Roster
+from colonnade.models.metrics import accuracy, area, explained
+from colonnade.privacy import DiscreteGaussianRelease, Trust
 from colonnade.privacy.additive import AdditiveNoise
+from colonnade.privacy.routes.gaussian import gaussian_epsilon
+from colonnade.privacy.rows import rounded_up
 from colonnade.protocols.messages import NOISE_UNIT
+from colonnade.protocols.roles import Role
+from colonnade.tables import population
 from tests.support.errors import raises
+from tests.support.federations import aligned, federation, numbers, unaligned
+from tests.support.pages import Page
+from tests.support.reports import make_run, rendered
 
 pd = pytest.importorskip("pandas")
 
@@ -41,15 +46,14 @@ FAMILIES = {
     "poisson": number(0, 30),
     "gamma": number(0.1, 60),
 }
-UNIT = number(-1, 1)
 TRUE = np.array([0.6, -0.4, 0.5, -0.3])
 
 
-def labelled(family, rows, seed=0):
-    """Four columns of two parties, and a label whose mean, odds or logarithm of the mean follows ``TRUE``."""
+def columns(family="logistic", rows=600, seed=0):
+    """Two parties with two columns each, and a label whose mean, odds or logarithm of the mean follows ``TRUE``."""
     rng = np.random.default_rng(seed)
-    columns = rng.uniform(-1, 1, (rows, 4))
-    score = columns @ TRUE
+    a, b, c, d = rng.uniform(-1, 1, (4, rows))
+    score = TRUE @ (a, b, c, d)
     yes = rng.random(rows) < 1 / (1 + np.exp(-4 * score))
     mean = np.exp(1.5 + score)
     labels = {
@@ -59,70 +63,79 @@ def labelled(family, rows, seed=0):
         "poisson": np.minimum(rng.poisson(mean), 30),
         "gamma": np.clip(mean * rng.gamma(4, 0.25, rows), 0.1, 60),
     }
-    return columns, labels[family]
-
-
-def frames(family="logistic", rows=600, seed=0):
-    columns, label = labelled(family, rows, seed)
-    ids = [f"p{k:05d}" for k in range(rows)]
-    return {
-        "left": pd.DataFrame({"id": ids, "a": columns[:, 0], "b": columns[:, 1], "y": label}),
-        "right": pd.DataFrame({"id": ids, "c": columns[:, 2], "d": columns[:, 3]}),
-    }
+    return {"left": {"a": a, "b": b, "y": labels[family]}, "right": {"c": c, "d": d}}
 
 
 def schemas(family="logistic"):
-    return {
-        "left": Schema({"a": UNIT, "b": UNIT, "y": FAMILIES[family]}),
-        "right": Schema({"c": UNIT, "d": UNIT}),
-    }
+    return {"left": numbers("ab", y=FAMILIES[family]), "right": numbers("cd")}
 
 
-def together(family="logistic", rows=600, seed=0):
+@cache
+def together(family="logistic", rows=600):
     """A federation whose parties hold the same people to begin with."""
-    held = frames(family, rows, seed)
-    return Federation([Party(name, held[name], schema=each, id="id") for name, each in schemas(family).items()])
+    return federation(columns(family, rows), schemas(family))
+
+
+def planned(model, roster, rows, times):
+    """The plan for noise of so many times the sensitivity."""
+    return glm_plan.draft(model.choices(), model.setting(roster, rows), times)
+
+
+def nearly_exact(model, people, rows):
+    """Fitted with hardly any noise, as many more people would allow."""
+    task = replace(planned(model, people.roster, rows, 0.1), noise=1)
+    return model.simulate(people.tables(), people.roster, task=task)
+
+
+def encoded(people):
+    tables = people.tables()
+    return np.hstack([tables["left"].select(["a", "b"]).matrix(), tables["right"].matrix()])
 
 
 @pytest.fixture(scope="module")
-def people(aligned):
-    """Federations that had to be aligned, one for each family."""
-    return cache(lambda family: aligned(frames(family), schemas(family), "id"))
+def people():
+    """A federation that had to be aligned."""
+    ids = [f"p{place}" for place in range(600)]
+    return aligned({name: pd.DataFrame({"id": ids, **held}) for name, held in columns().items()}, schemas(), "id")
 
 
 @pytest.fixture(scope="module")
 def fitted(people):
-    return GLM(epsilon=30.0, label="left.y", epochs=1).fit(people("logistic"))
+    return GLM(epsilon=30.0, label="left.y", epochs=1).fit(people)
 
 
 @pytest.fixture(scope="module")
 def released(people):
-    return GLM(epsilon={"analyst": 50.0}, label="left.y", release=True, epochs=1).fit(people("logistic"))
+    return GLM(epsilon={"analyst": 50.0}, label="left.y", release=True, epochs=1).fit(people)
 
 
 # --- fits
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_family_learns_from_unaligned_tables(people, family):
-    model = GLM(family=family, epsilon=30.0, label="left.y", epochs=1).fit(people(family))
+def test_every_family_learns(fitted, people, family):
+    group = people if family == "logistic" else together(family)
+    model = fitted if family == "logistic" else GLM(family=family, epsilon=30.0, label="left.y", epochs=1).fit(group)
     assert set(model.kept_) == {"left", "right"}
     assert model.kept_["right"].weights.shape == (3,)
     least = {"logistic": 0.73, "svm": 0.73, "linear": 0.8, "poisson": 0.45, "gamma": 0.45}[family]
-    assert model.score(people(family), exact=True) > least
-    assert model.privacy_.epsilon("left") <= 30
-    assert model.privacy_.epsilon("right") <= 30
+    assert model.score(group, exact=True) > least
+    assert max(model.privacy_.epsilon("left"), model.privacy_.epsilon("right")) <= 30
     assert model.privacy_.epsilon("analyst") == 0
+    if family == "poisson":  # in the unit of the label
+        assert model.predict(group) == pytest.approx(np.clip(np.exp(model.decision_function(group)), 0.3, 30))
+        with raises(StudyError, "ST111"):
+            model.predict_proba(group)
+        assert not hasattr(model, "classes_")
 
 
 @pytest.mark.parametrize("penalty", ["l2", "elastic-net"])
 def test_gradients_learn_too(people, penalty, stream):
     model = GLM(label="left.y", method="gradient", penalty=penalty, epochs=5, batch=300)
-    tables, roster = people("logistic").tables(), people("logistic").roster
-    task = replace(glm_plan.draft(model.choices(), model.setting(roster, 600), 0.15), noise=NOISE_UNIT // 40)
-    model.simulate(tables, roster, stream, task=task)
+    task = replace(planned(model, people.roster, 600, 0.15), noise=NOISE_UNIT // 40)
+    model.simulate(people.tables(), people.roster, stream, task=task)
     assert model.plan_["batches"] == 2
-    assert model.score(people("logistic"), exact=True) > 0.7
+    assert model.score(people, exact=True) > 0.7
 
 
 @pytest.mark.parametrize(
@@ -131,18 +144,15 @@ def test_gradients_learn_too(people, penalty, stream):
     ids=["alternating", "gradient"],
 )
 def test_a_fit_without_noise_is_the_reference(monkeypatch, asked):
-    def still(noise, shape, stream):
-        return np.zeros(shape, dtype=np.int64)
-
-    monkeypatch.setattr(AdditiveNoise, "draw", still)
+    monkeypatch.setattr(AdditiveNoise, "draw", lambda noise, shape, stream: np.zeros(shape, dtype=np.int64))
     people = together(rows=300)
-    model = GLM(epsilon={"left": 5.0}, label="left.y", **asked).fit(people)
-    assert set(model.kept_) == {"left", "right"}
+    model = GLM(epsilon={"left": 5.0}, label="left.y", rows=300, **asked).fit(people)
     tables = people.tables()
-    task = GLM(epsilon={"left": 5.0}, label="left.y", rows=300, **asked).plan(people.roster)
     held = {name: model.design(people.roster.schemas).centred(name).features(tables[name]).matrix() for name in tables}
-    labels = tables["left"].column("y")[:, 0]
-    kept, opened = exchange.reference(held, labels, task, lambda _, __, count: np.zeros(count, dtype=np.int64))
+    kept, opened = exchange.reference(
+        held, tables["left"].column("y")[:, 0], model.plan(people.roster), lambda *asked: np.zeros(asked[2], np.int64)
+    )
+    assert set(model.kept_) == set(tables)
     for name in tables:
         assert np.array_equal(model.kept_[name].weights, kept[name].weights)
         assert model.kept_[name].factors == kept[name].factors
@@ -151,58 +161,34 @@ def test_a_fit_without_noise_is_the_reference(monkeypatch, asked):
 
 @pytest.mark.parametrize("family", ["poisson", "gamma"])
 def test_known_coefficients_come_out_as_epsilon_grows(family, stream):
-    people, model = together(family, rows=6000), GLM(family=family, label="left.y", epochs=2)
-    tables = people.tables()
-
-    def error(times):
-        """With noise of so many times the sensitivity."""
-        task = glm_plan.draft(model.choices(), model.setting(people.roster, 6000), times)
-        model.simulate(tables, people.roster, stream, task=replace(task, noise=round(NOISE_UNIT * times**2)))
+    people, model, errors = together(family, rows=6000), GLM(family=family, label="left.y", epochs=2), []
+    for times in (37.0, 0.15):
+        task = replace(planned(model, people.roster, 6000, times), noise=round(NOISE_UNIT * times**2))
+        model.simulate(people.tables(), people.roster, stream, task=task)
         weights, offset = model.linear()
-        return float(np.abs(weights[0] - TRUE).max()), abs(float(offset[0]) - 1.5)
-
-    small, large = error(37.0), error(0.15)
-    assert small[0] > 0.3  # the other party's columns are lost in the noise
-    assert large[0] < 0.08
-    assert large[1] < 0.05
+        errors.append((float(np.abs(weights[0] - TRUE).max()), abs(float(offset[0]) - 1.5)))
+    assert errors[0][0] > 0.3  # the other party's columns are lost in the noise
+    assert errors[1][0] < 0.08
+    assert errors[1][1] < 0.05
 
 
 def test_an_l1_penalty_gives_exact_zeros_and_keeps_what_counts():
     rng = np.random.default_rng(1)
-    rows = 4000
-    strong, noise = rng.uniform(-1, 1, rows), rng.uniform(-1, 1, (rows, 3))
-    own = rng.uniform(-1, 1, (rows, 2))
-    yes = rng.random(rows) < 1 / (1 + np.exp(-4 * strong - 3 * own[:, 0]))
-    ids = [f"p{k:05d}" for k in range(rows)]
-    left = pd.DataFrame({"id": ids, "a": own[:, 0], "idle": own[:, 1], "y": yes})
-    right = pd.DataFrame({"id": ids, "c": strong} | {f"n{k}": noise[:, k] for k in range(3)})
-    people = Federation(
-        [
-            Party("left", left, schema=Schema({"a": UNIT, "idle": UNIT, "y": flag()}), id="id"),
-            Party("right", right, schema=Schema({"c": UNIT} | {f"n{k}": UNIT for k in range(3)}), id="id"),
-        ]
-    )
-    model = GLM(penalty="l1", strength=0.03, epochs=20, label="left.y")
-    # Hardly any noise, as many more people would allow.
-    task = replace(glm_plan.draft(model.choices(), model.setting(people.roster, rows), 0.1), noise=1)
-    model.simulate(people.tables(), people.roster, task=task)
+    a, idle, c, *noise = rng.uniform(-1, 1, (6, 4000))
+    held = {"left": {"a": a, "idle": idle, "y": rng.random(4000) < 1 / (1 + np.exp(-4 * c - 3 * a))}}
+    held["right"] = {"c": c} | {f"n{place}": each for place, each in enumerate(noise)}
+    people = federation(held, {"left": numbers(["a", "idle"], y=flag()), "right": numbers(held["right"])})
+    model = nearly_exact(GLM(penalty="l1", strength=0.03, epochs=20, label="left.y"), people, 4000)
     weights = dict(zip(model.feature_names_in_, model.linear()[0][0], strict=True))
-    assert [name for name, weight in weights.items() if weight == 0.0] == [
-        "left.idle",
-        "right.n0",
-        "right.n1",
-        "right.n2",
-    ]
-    assert weights["right.c"] > 1
-    assert weights["left.a"] > 1
+    zeros = [name for name, weight in weights.items() if weight == 0.0]
+    assert zeros == ["left.idle", "right.n0", "right.n1", "right.n2"]
+    assert min(weights["right.c"], weights["left.a"]) > 1
 
 
-def test_three_parties(aligned):
-    held = frames(rows=300)
-    held["far"] = held["right"][["id", "d"]]
-    held["right"] = held["right"][["id", "c"]]
-    found = {**schemas(), "right": Schema({"c": UNIT}), "far": Schema({"d": UNIT})}
-    people = aligned(held, found, "id")
+def test_three_parties():
+    held = columns(rows=300)
+    held["far"] = {"d": held["right"].pop("d")}
+    people = federation(held, {"left": schemas()["left"], "right": numbers("c"), "far": numbers("d")})
     model = GLM(epsilon={"left+right": 60.0}, label="left.y", epochs=1, message_clip=3.0).fit(people)
     assert set(model.kept_["left"].factors) == {"right", "far"}
     assert model.linear()[0].shape == (1, 4)
@@ -211,27 +197,23 @@ def test_three_parties(aligned):
 
 
 def test_the_label_may_be_all_that_the_active_party_holds():
-    held, found = frames(), schemas()
-    parties = [
-        Party("left", held["left"][["id", "y"]], schema=found["left"].select(["y"]), id="id"),
-        Party("right", held["right"], schema=found["right"], id="id"),
-    ]
-    people = Federation(parties)
-    model = GLM(label="left.y", release=True, epochs=1)
-    task = glm_plan.draft(model.choices(), model.setting(people.roster, 600), 0.1)
-    model.simulate(people.tables(), people.roster, task=replace(task, noise=1))
+    held = columns()
+    people = federation(
+        held | {"left": {"y": held["left"]["y"]}}, schemas() | {"left": schemas()["left"].select(["y"])}
+    )
+    model = nearly_exact(GLM(label="left.y", release=True, epochs=1), people, 600)
     assert model.feature_names_in_ == ["right.c", "right.d"]
     assert model.predict(people).shape == (600,)
     assert model.joint_scores(people, epsilon=30.0).scores.shape == (600, 1)
 
 
 def test_patience_stops_on_what_was_sent_and_charges_the_same(people):
-    tables, roster, sent = people("logistic").tables(), people("logistic").roster, []
+    tables, roster, sent = people.tables(), people.roster, []
     asked = GLM(label="left.y", method="gradient", epochs=6, message_clip=2.0)
-    plain = glm_plan.draft(asked.choices(), asked.setting(roster, 600), 1.0)
+    plain = planned(asked, roster, 600, 1.0)
     patient = replace(plain, patience=2)
-    found = [(e.l2_squared, e.shares, e.dimension) for e in patient.events]
-    assert found == [(e.l2_squared, e.shares, e.dimension) for e in plain.events]
+    figures = [[(e.l2_squared, e.shares, e.dimension) for e in task.events] for task in (plain, patient)]
+    assert figures[0] == figures[1]
     # Whoever relays messages sees when they end, so they are charged as if published.
     assert Statement.of(plain.events, plain.trust, 1e-5).epsilon("coordinator") == 0
     assert Statement.of(patient.events, patient.trust, 1e-5).epsilon("coordinator") > 0
@@ -242,33 +224,25 @@ def test_patience_stops_on_what_was_sent_and_charges_the_same(people):
         return np.full(count, len(sent) << 28)
 
     held = {name: asked.design(roster.schemas).centred(name).features(tables[name]).matrix() for name in tables}
-    labels = tables["left"].column("y")[:, 0]
     for task, epochs in ((plain, 6), (patient, 3)):
         sent.clear()
-        exchange.reference(held, labels, task, louder)
+        exchange.reference(held, tables["left"].column("y")[:, 0], task, louder)
         assert sent.count("left") == epochs
 
 
 # --- planning
 
 
-def test_given_parameters_are_respected():
-    roster = Roster.of(schemas())
+def test_given_parameters_are_respected_and_others_have_defaults(people):
     asked = {"epochs": 3, "message_clip": 5.0, "weight_bound": 0.7, "score_clip": 0.9, "strength": 0.2}
-    model = GLM(label="left.y", **asked)
-    task = glm_plan.draft(model.choices(), model.setting(roster, 1000), 4.0)
+    task = planned(GLM(label="left.y", **asked), people.roster, 1000, 4.0)
     assert (task.method, task.epochs, task.message_clip) == ("alternating", 3, 5.0)
     side = task.side("right")
     assert (side.weight_bound, side.score_clip, side.ridge) == (0.7, 0.9, 0.2)
     model = GLM(label="left.y", method="gradient", batch=300, learning_rate=0.5, **asked)
-    task = glm_plan.draft(model.choices(), model.setting(roster, 1000), 4.0)
+    task = planned(model, people.roster, 1000, 4.0)
     assert (task.batches, task.batch_size, task.learning_rate, task.side("left").ridge) == (4, 250, 0.5, 0.2)
-
-
-def test_defaults_of_gradients():
-    roster = Roster.of(schemas())
-    model = GLM(label="left.y", method="gradient")
-    task = glm_plan.draft(model.choices(), model.setting(roster, 10_000), 4.0)
+    task = planned(GLM(label="left.y", method="gradient"), people.roster, 10_000, 4.0)
     assert 2 <= task.epochs <= 40
     assert task.batches == 4
     limit = 2 / (task.family.curvature * task.row_norm("left") ** 2 + 1e-3)
@@ -276,17 +250,11 @@ def test_defaults_of_gradients():
     assert task.message_clip == pytest.approx(np.hypot(1, 12 * task.noise_std), rel=1e-2)
     side = task.side("right")
     assert side.score_clip == pytest.approx(task.row_norm("right") * side.weight_bound, rel=1e-2)
-    model = GLM(label="left.y", penalty="elastic-net", strength=0.1, l1_ratio=0.25)
-    net = glm_plan.draft(model.choices(), model.setting(roster, 1000), 4.0)
+    net = planned(GLM(label="left.y", penalty="elastic-net", strength=0.1, l1_ratio=0.25), people.roster, 1000, 4.0)
     assert (net.l1, net.prox_ridge, net.side("right").ridge) == (0.025, pytest.approx(0.075), 0.0)
-    model = GLM(label="left.y", penalty="l1")
-    lasso = glm_plan.draft(model.choices(), model.setting(roster, 1000), 4.0)
+    lasso = planned(GLM(label="left.y", penalty="l1"), people.roster, 1000, 4.0)
     assert (lasso.method, lasso.l1, lasso.prox_ridge) == ("gradient", 1e-3, 0.0)
-
-
-def test_budgets_by_observer_are_kept(people):
-    model = GLM(epsilon={"left": 4.0, "right": 9.0}, label="left.y", rows=600)
-    task = model.plan(people("logistic").roster)
+    task = GLM(epsilon={"left": 4.0, "right": 9.0}, label="left.y", rows=600).plan(people.roster)
     found = Statement.of(task.events, task.trust, 1e-5)
     assert found.epsilon("left") <= 4
     assert found.epsilon("right") <= 9
@@ -324,29 +292,27 @@ def test_budgets_by_observer_are_kept(people):
         ({"label": 3}, "ST147"),
         ({"rows": 0}, ("ST150", "rows")),
         ({"rows": None}, "ST128"),
+        ({"epsilon": None}, "PR*"),
+        ({"epsilon": 0.0}, "PR*"),
+        ({"epsilon": -1.0}, "PR*"),
+        ({"epsilon": {}}, "PR*"),
+        ({"epsilon": {"nobody": 1.0}}, "PR*"),
     ],
 )
 def test_what_makes_no_sense_is_refused_before_anything_is_sent(asked, said):
     model = GLM(**{"label": "left.y", "rows": 1000} | asked)
-    with raises(StudyError, said):
+    with raises((StudyError, PrivacyError), said):
         model.plan(Roster.of(schemas()))
-
-
-@pytest.mark.parametrize("epsilon", [None, 0.0, -1.0, {}, {"nobody": 1.0}])
-def test_budgets_that_make_no_sense_are_refused(epsilon):
-    with pytest.raises(PrivacyError):
-        GLM(label="left.y", rows=100, epsilon=epsilon).plan(Roster.of(schemas()))
 
 
 @pytest.mark.parametrize("method", ["alternating", "gradient"])
 @pytest.mark.parametrize("epsilon", [{"analyst": 1.0}, {"coordinator": 1.0, "analyst": 2.0}])
 def test_budgets_that_ask_for_no_noise_between_the_parties_are_refused(epsilon, method):
     """Nothing is released, so what these two may learn bounds nothing that parties send each other."""
-    people = together(rows=100).roster
+    roster, asked = Roster.of(schemas()), {"epsilon": epsilon, "label": "left.y", "rows": 100, "method": method}
     with raises(StudyError, "ST492", "left", "right", "numbers"):
-        GLM(epsilon=epsilon, label="left.y", rows=100, method=method).plan(people)
-    released = GLM(epsilon=epsilon, label="left.y", rows=100, method=method, release=True).plan(people)
-    assert released.noise > NOISE_UNIT
+        GLM(**asked).plan(roster)
+    assert GLM(release=True, **asked).plan(roster).noise > NOISE_UNIT
 
 
 @pytest.mark.parametrize(
@@ -360,44 +326,37 @@ def test_budgets_that_ask_for_no_noise_between_the_parties_are_refused(epsilon, 
 )
 def test_labels_outside_the_range_are_refused_by_their_own_rows(monkeypatch, family, spoil, said):
     told = []
-    monkeypatch.setattr("colonnade.protocols.roles.Role.tell", lambda *_, **__: told.append(1))
-    held = {name: frame[::-1].reset_index(drop=True) for name, frame in frames(family, 50).items()}
-    held["left"]["y"] = held["left"]["y"].astype(float)
-    held["left"].loc[[7, 31], "y"] = spoil
-    people = Federation([Party(name, held[name], schema=each, id="id") for name, each in schemas(family).items()])
-    model = GLM(family=family, label="left.y", rows=50)
-    task = glm_plan.draft(model.choices(), model.setting(people.roster, 50), 1.0)
-    with raises(DataError, said) as failure:
+    monkeypatch.setattr(Role, "tell", lambda *_, **__: told.append(1))
+    held = columns(family, 50)
+    labels = held["left"]["y"] = held["left"]["y"].astype(float)
+    labels[[7, 31]] = spoil
+    people, model = federation(held, schemas(family)), GLM(family=family, label="left.y", rows=50)
+    task = planned(model, people.roster, 50, 1.0)
+    with raises(DataError, said, "left"):
         people.run(task, lambda me, table: model.owner(me, table, task), lambda me: model.coordinator(me, task))
-    assert "left" in str(failure.value)
     assert not told
 
 
-def test_unequal_rows_and_no_rows_are_refused():
-    held = frames(rows=60)
-    found = schemas()
-
-    def federation(right):
-        parties = [
-            Party("left", held["left"], schema=found["left"], id="id"),
-            Party("right", right, schema=found["right"], id="id"),
-        ]
-        return Federation(parties)
-
-    with raises(StudyError, "ST088", "right", "50", "left", "60"):
-        GLM(label="left.y").fit(federation(held["right"].head(50)))
-    with raises(DataError, "DA202", "right"):
-        GLM(label="left.y").fit(federation(held["right"].head(0)))
-    with raises(StudyError, "ST447", "60", "61"):
-        GLM(label="left.y", rows=61).fit(federation(held["right"]))
+@pytest.mark.parametrize(
+    ("count", "asked", "error", "said"),
+    [
+        (50, {}, StudyError, ("ST088", "right", "50", "left", "60")),
+        (0, {}, DataError, ("DA202", "right")),
+        (60, {"rows": 61}, StudyError, ("ST447", "60", "61")),
+    ],
+)
+def test_unequal_rows_and_no_rows_are_refused(count, asked, error, said):
+    held = columns(rows=60)
+    held["right"] = {name: values[:count] for name, values in held["right"].items()}
+    with raises(error, said):
+        GLM(label="left.y", **asked).fit(federation(held, schemas()))
     with raises(StudyError, "ST063"):
         GLM(label="left.y").fit(held)
 
 
-def test_hidden_alignments_are_refused(unaligned):
-    apart = unaligned(frames(rows=40), "id")
-    people = Federation([Party(name, apart[name], schema=each, id="id") for name, each in schemas().items()])
-    people.align(on="id", mode="helper", hidden=True)
+def test_hidden_alignments_are_refused():
+    frames = {name: pd.DataFrame({"id": list(map(str, range(40))), **held}) for name, held in columns(rows=40).items()}
+    people = federation(unaligned(frames, "id"), schemas()).align(on="id", mode="helper", hidden=True)
     with raises(StudyError, "ST082"):
         GLM(label="left.y").fit(people)
 
@@ -405,28 +364,23 @@ def test_hidden_alignments_are_refused(unaligned):
 # --- kept and released weights
 
 
-def test_kept_weights_are_not_public(fitted, people):
+def test_kept_weights_are_not_public_and_scores_are_those_of_all_of_them(fitted, people):
     for name in ("coef_", "intercept_"):
         with raises(StudyError, "ST106"):
             getattr(fitted, name)
     with raises(StudyError, "ST106"):
         fitted.coefficients()
     with raises(StudyError, "ST106"):
-        joint_scores(fitted, people("logistic"), to="left", exact=True)
-    weights = [float(weight) for kept in fitted.kept_.values() for weight in kept.weights]
+        joint_scores(fitted, people, to="left", exact=True)
     public = json.dumps(fitted.learned())
-    assert not any(repr(weight) in public for weight in weights)
-
-
-def test_scores_are_those_of_all_kept_weights(fitted, people):
-    tables = people("logistic").tables()
-    rows = {name: fitted.kept_rows(name, table)[0] for name, table in tables.items()}
-    factor = fitted.kept_["left"].factors["right"]
-    expected = rows["left"] @ fitted.kept_["left"].weights + factor * (rows["right"] @ fitted.kept_["right"].weights)
-    assert fitted.decision_function(tables) == pytest.approx(expected, abs=1e-9)
-    chances = fitted.predict_proba(tables)
-    assert chances[:, 1] == pytest.approx(1 / (1 + np.exp(-expected)))
-    assert np.array_equal(fitted.predict(tables), fitted.classes_[(expected > 0).astype(int)])
+    assert not any(repr(float(weight)) in public for kept in fitted.kept_.values() for weight in kept.weights)
+    rows = {name: fitted.kept_rows(name, table)[0] for name, table in people.tables().items()}
+    kept = fitted.kept_
+    expected = rows["left"] @ kept["left"].weights
+    expected += kept["left"].factors["right"] * (rows["right"] @ kept["right"].weights)
+    assert fitted.decision_function(people) == pytest.approx(expected, abs=1e-9)
+    assert fitted.predict_proba(people)[:, 1] == pytest.approx(1 / (1 + np.exp(-expected)))
+    assert np.array_equal(fitted.predict(people), fitted.classes_[(expected > 0).astype(int)])
 
 
 def test_a_public_model_and_a_private_file_for_each_party(fitted, people, tmp_path):
@@ -435,31 +389,30 @@ def test_a_public_model_and_a_private_file_for_each_party(fitted, people, tmp_pa
     assert {os.stat(each).st_mode & 0o777 for each in own.values()} == {0o600}
     with raises(StudyError, "ST109"):
         fitted.save_kept(tmp_path / "whose.json")
-    with raises(StudyError, "ST112", "right"):
-        fitted.save_kept(own["left"], "right")
-    with raises(StudyError, "ST112", "left"):
-        fitted.save_kept(path, "left")
+    for target, name in ((own["left"], "right"), (path, "left")):
+        with raises(StudyError, "ST112", name):
+            fitted.save_kept(target, name)
     assert fitted.save_kept(own["left"], "left") == own["left"]
-
+    with raises(StudyError, "ST073"):
+        GLM(label="left.y").load_kept(own["left"])
     loaded = GLM.load(path)
     assert loaded.kept_ == {}
     assert loaded.load_kept(own["right"]) == "right"
     with raises(StudyError, "ST107", "left"):
-        loaded.predict(people("logistic"))
+        loaded.predict(people)
     loaded.load_kept(own["left"])
-    assert np.array_equal(loaded.scores(people("logistic")), fitted.scores(people("logistic")))
-    assert loaded.guarantees_ == fitted.guarantees_
-    assert loaded.protection_ == fitted.protection_
+    assert np.array_equal(loaded.scores(people), fitted.scores(people))
+    assert (loaded.guarantees_, loaded.protection_) == (fitted.guarantees_, fitted.protection_)
 
 
-def test_kept_weights_of_another_fit_are_refused(fitted, people, tmp_path):
-    other = GLM(**fitted.get_params()).fit(people("logistic"))
-    path = other.save_kept(tmp_path / "left.json", "left")
+def test_kept_weights_of_another_fit_and_damaged_ones_are_refused(fitted, people, tmp_path):
+    other = GLM(**fitted.get_params()).fit(people)
+    path, theirs = (other.save_kept(tmp_path / f"{name}.json", name) for name in ("left", "right"))
     with raises(StudyError, "ST114"):
         fitted.load_kept(path)
     content = json.loads(path.read_text())
     row = content["weights"]
-    for broken in (
+    broken = [
         {"weights": [1.0]},
         {"weights": [1.0, None, 2.0]},
         {"party": "nobody"},
@@ -473,72 +426,49 @@ def test_kept_weights_of_another_fit_are_refused(fitted, people, tmp_path):
         {"expected": {"right": [1.0]}},
         {"expected": {"far": row}},
         {"expected": {"right": [*row[:-1], None]}},
-    ):
-        path.write_text(json.dumps(content | broken))
+    ]
+    texts = [json.dumps(content | each) for each in broken]
+    texts += ["no weights", json.dumps(json.loads(theirs.read_text()) | {"factors": {"left": 1.0}})]
+    for text in texts:
+        path.write_text(text)
         with raises(StudyError, "ST113|ST115|ST116|ST117|ST118"):
             other.load_kept(path)
-    theirs = other.save_kept(tmp_path / "right.json", "right")
-    theirs.write_text(json.dumps(json.loads(theirs.read_text()) | {"factors": {"left": 1.0}}))
-    with raises(StudyError, "ST118"):
-        other.load_kept(theirs)
-    path.write_text("no weights")
-    with raises(StudyError, "ST113"):
-        other.load_kept(path)
 
 
 def test_released_weights_serve_everybody(released, people, tmp_path):
-    group = people("logistic")
-    assert released.score(group) > 0.65
+    assert released.score(people) > 0.65
     again = Estimator.load(released.save(tmp_path / "model.json"))
     assert isinstance(again, GLM)
     assert np.array_equal(again.coef_, released.coef_)
     assert again.coefficients() == released.coefficients()
-    scores = joint_scores(again, group, to="right", exact=True)
-    tables = group.tables()
-    assert scores.scores == pytest.approx(released.scores(tables), abs=1e-3)
-    parts = sum(released.partial(name, tables[name]) for name in tables) + released.intercept_
-    assert parts == pytest.approx(released.scores(tables))
-    encoded = np.hstack([tables["left"].select(["a", "b"]).matrix(), tables["right"].matrix()])
-    assert released.scores(encoded, encoded=True) == pytest.approx(released.scores(tables))
-    noisy = JointPrediction(again, to="left", epsilon=5.0).fit(group)
-    assert noisy.scores_ is not None
+    tables = people.tables()
+    scores = released.scores(tables)
+    assert joint_scores(again, people, to="right", exact=True).scores == pytest.approx(scores, abs=1e-3)
+    assert sum(released.partial(name, tables[name]) for name in tables) + released.intercept_ == pytest.approx(scores)
+    assert released.scores(encoded(people), encoded=True) == pytest.approx(scores)
+    assert JointPrediction(again, to="left", epsilon=5.0).fit(people).scores_ is not None
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_released_models_go_to_scikit_learn(family):
     people = together(family, 300)
-    model = GLM(family=family, label="left.y", release=True, epochs=1, message_clip=3.0)
-    tables = people.tables()
-    task = replace(glm_plan.draft(model.choices(), model.setting(people.roster, 300), 0.1), noise=1)
-    model.simulate(tables, people.roster, task=task)
-    encoded = np.hstack([tables["left"].select(["a", "b"]).matrix(), tables["right"].matrix()])
-    frame = pd.DataFrame(encoded, columns=model.feature_names_in_)
-    theirs, ours = model.to_sklearn().predict(frame), model.predict(tables)
+    model = nearly_exact(GLM(family=family, label="left.y", release=True, epochs=1, message_clip=3.0), people, 300)
+    frame = pd.DataFrame(encoded(people), columns=model.feature_names_in_)
+    theirs, ours = model.to_sklearn().predict(frame), model.predict(people)
+    plain, loss = json.loads(json.dumps(model.to_json())), model.family_
+    assert plain["how_to_score"].startswith("score = intercept")
+    assert (plain["family"]["name"], plain["family"]["scale"]) == (family, loss.scale)
     if family in ("logistic", "svm"):
         assert np.array_equal(theirs, ours)
     else:
         inside = (ours > ours.min()) & (ours < ours.max())
         assert theirs[inside] == pytest.approx(ours[inside])
-    plain = model.to_json()
-    assert plain["how_to_score"].startswith("score = intercept")
-    loss = model.family_
-    assert (plain["family"]["name"], plain["family"]["scale"]) == (family, loss.scale)
     if family in ("poisson", "gamma"):
         low, high = plain["family"]["region"]
         assert np.exp([low, high]) == pytest.approx([loss.mean(np.array([-99.0]))[0], loss.mean(np.array([99.0]))[0]])
         assert f"{low!r} at least and {high!r} at most" in plain["how_to_score"]
     else:
         assert plain["family"]["region"] is None
-    json.dumps(plain)
-
-
-def test_predictions_of_numbers_are_in_their_unit(people):
-    model = GLM(family="poisson", epsilon=30.0, label="left.y", epochs=1).fit(people("poisson"))
-    tables = people("poisson").tables()
-    assert model.predict(tables) == pytest.approx(np.clip(np.exp(model.decision_function(tables)), 0.3, 30))
-    with raises(StudyError, "ST111"):
-        model.predict_proba(tables)
-    assert not hasattr(model, "classes_")
 
 
 # --- what is promised
@@ -572,21 +502,38 @@ def test_guarantees_have_a_row_for_everything(fitted, released):
     assert released.privacy_.epsilon(Observer.analyst()) <= 50
 
 
+def test_all_that_leaves_a_party_costs_what_its_releases_cost_together():
+    """What an exchange tells about one party's columns, against the exact curve of a Gaussian of that size."""
+    apart, square = Trust(("bank", "shop", "clinic"), (), 0), 10**12
+    events = []
+    for name, owner, variance in (("slopes", "bank", 4), ("scores", "shop", 4), ("weights", "shop", 1)):
+        others = tuple(each for each in apart.owners if each != owner)
+        shares, figures = ((owner, Fraction(variance * square)),), (square,) * 4
+        about = (0.0, "alternating-fits", "", others, (owner,))
+        events.append(DiscreteGaussianRelease(f"{name} of {owner}", shares, 5, *figures, *about))
+    statement = Statement.of(events, apart, 1e-6)
+    found = protection(statement)
+    assert found["bank"] == pytest.approx(gaussian_epsilon((1 / 4) ** 0.5, 1e-6), rel=1e-6)
+    assert found["shop"] == pytest.approx(gaussian_epsilon((1 / 4 + 1) ** 0.5, 1e-6), rel=1e-6)
+    assert found["clinic"] == 0
+    rows = {(row.what, row.observer): row.epsilon for row in Guarantees.of(statement)}
+    assert rows["messages of shop", "anybody but shop"] == pytest.approx(found["bank"])
+    assert rows["messages and released weights of shop", "anybody, the analyst too"] == found["shop"]
+    everything = gaussian_epsilon((1 / 4 + 1 / 4 + 1) ** 0.5, 1e-6)
+    assert rows["all messages", "eavesdropper on every channel"] == pytest.approx(everything, rel=1e-6)
+
+
 def test_a_simulation_is_a_fit_in_one_place(people):
-    tables = people("logistic").tables()
-    model = GLM(epsilon=30.0, label="left.y", epochs=1).simulate(tables, people("logistic").roster)
-    assert model.score(tables, exact=True) > 0.73
-    task = GLM(epsilon=30.0, label="left.y", epochs=1, rows=600).plan(people("logistic").roster)
+    model = GLM(epsilon=30.0, label="left.y", epochs=1).simulate(people.tables(), people.roster)
+    assert model.score(people, exact=True) > 0.73
+    task = GLM(epsilon=30.0, label="left.y", epochs=1, rows=600).plan(people.roster)
     assert isinstance(task, Exchange)
     assert model.plan_ == task.facts | {"senders": glm_plan.senders(task), "fit": ""}
 
 
 def test_parameters_come_back(tmp_path):
     asked = {"family": "gamma", "epsilon": {"left": 3.0}, "family_options": {"region": (0.0, 3.0)}, "rows": 300}
-    people = together("gamma", 300)
-    model = GLM(label="left.y", **asked)
-    task = glm_plan.draft(model.choices(), model.setting(people.roster, 300), 1.0)
-    model.simulate(people.tables(), people.roster, task=task)
+    model = nearly_exact(GLM(label="left.y", **asked), together("gamma", 300), 300)
     again = GLM.load(model.save(tmp_path / "model.json"))
     assert again.get_params()["epsilon"] == {"left": 3.0}
     assert again.family_ == model.family_
@@ -599,3 +546,180 @@ def test_the_example_runs(capsys):
     said = capsys.readouterr().out
     for word in ("eavesdropper", "shop keeps 18 weights", "accuracy on 400 other people"):
         assert word in said
+
+
+# --- cross-validation
+
+
+CANDIDATES = {"one": {"epochs": 1}, "two": {"epochs": 2, "strength": 0.05}}
+
+
+@pytest.fixture(scope="module")
+def folded():
+    """People with a flag and a number that follow from columns of both parties."""
+    rng = np.random.default_rng(0)
+    a, b, c = rng.uniform(-1, 1, (3, 240))
+    score = 2 * a + b - 3 * c
+    left = {"a": a, "b": b, "y": rng.random(240) < 1 / (1 + np.exp(-score)), "n": score}
+    held = {"left": numbers("ab", y=flag(), n=number(-6, 6)), "right": numbers("c")}
+    return federation({"left": left, "right": {"c": c}}, held)
+
+
+@pytest.fixture(scope="module")
+def validated(folded):
+    """A cross-validation, and how often everybody told something over all of its runs."""
+    told, plain = Counter(), Role.tell
+
+    def counted(me, to, kind, values, *, event):
+        told[event] += 1
+        plain(me, to, kind, values, event=event)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Role, "tell", counted)
+        return cross_validate(folded, CANDIDATES, label="left.y", epsilon=60.0, folds=2, metric="auc"), told
+
+
+def test_there_is_a_value_for_every_candidate_and_fold(validated):
+    found, _ = validated
+    assert isinstance(found, CrossValidation)
+    assert [each.name for each in found.candidates] == ["one", "two"]
+    assert all(len(each.values) == 2 and all(0 <= value <= 1 for value in each.values) for each in found.candidates)
+    assert found.best.mean == max(each.mean for each in found.candidates) > 0.6
+    assert (found.runs, found.rows, found.active) == (4, 240, "left")
+    assert f"{found.best.mean:.4f}  best" in str(found)
+    assert "4 fits and as many questions" in str(found)
+    assert json.loads(json.dumps(found.to_dict()))["best"] == found.best.name
+
+
+def test_everything_that_was_told_is_in_the_statement(validated):
+    found, told = validated
+    listed = Counter(found.privacy_.events)
+    assert told
+    assert set(told) <= set(listed)
+    assert all(told[event] <= 2 * listed[event] for event in told)  # once or, with two epochs, twice
+    # Two candidates, two folds: a fit of two senders, and a question with two events, each.
+    assert sum(listed.values()) == 4 * (2 + 2)
+
+
+def test_all_of_it_together_keeps_the_budget(validated):
+    found, _ = validated
+    assert 60.0 * (1 - 1e-3) <= found.privacy_.epsilon("left") <= 60.0
+    assert found.privacy_.epsilon("right") <= 60.0
+    assert found.multiplier > 2 * found.alone  # four fits and four questions share what one fit would have
+    assert any("goes on with" in text for text in found.privacy_.assumptions)
+
+
+def test_folds_are_fixed_and_public_and_leave_nobody_out(folded):
+    table = folded.tables()["left"]
+    held = [crossval._part(table, fold, 3, held=True) for fold in range(3)]
+    assert sorted(name for part in held for name in part.ids) == table.ids
+    assert held[1].ids == table.ids[1::3]
+    for fold, part in enumerate(held):
+        rest = crossval._part(table, fold, 3, held=False)
+        assert not set(rest.ids) & set(part.ids)
+        assert rest.rows + part.rows == table.rows
+
+
+def test_numbers_are_compared_by_their_loss_and_chances_by_their_log_loss(folded):
+    near = {"one": {"message_clip": 4.0}, "two": {"message_clip": 4.1}}
+    found = cross_validate(folded, near, label="left.n", epsilon=5.0, folds=2, epochs=1, family="linear")
+    one, two = (each.mean for each in found.candidates)
+    assert found.metric == "loss"
+    assert 0 < min(one, two) < 0.2
+    assert abs(one - two) < 0.02  # scores that are all noise count for nothing
+    found = cross_validate(folded, {"one": {}}, label="left.y", epsilon=60.0, folds=2, epochs=1, metric="log-loss")
+    assert found.best.name == "one"
+    assert 0 < found.best.mean < 0.8  # a chance of one half for everybody has 0.693
+    assert max(found.best.values) < 1
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"candidates": {}}, "ST101"),
+        ({"candidates": ["epochs"]}, "ST101"),
+        ({"candidates": {"one": 3}}, "ST102"),
+        ({"candidates": {"one": {"epoch": 3}}}, ("ST136", "epochs")),
+        ({"candidates": {"one": {"epsilon": 3.0}}}, "ST136"),
+        ({"candidates": {"one": {"release": True}}}, "ST136"),
+        ({"candidates": {"one": {"epochs": 0}}}, ("ST150", "epochs")),
+        ({"family": "linaer"}, ("ST136", "linear")),
+        ({"metric": "acuracy"}, ("ST136", "accuracy")),
+        ({"metric": "loss"}, "ST103"),
+        ({"metric": "auc", "label": "left.n", "family": "linear"}, "ST105"),
+        ({"candidates": {"one": {"family": "linear"}, "two": {"family": "logistic"}}}, "ST104"),
+        ({"folds": 1}, ("ST150", "folds")),
+        ({"folds": 241}, ("ST150", "folds")),
+        ({"people": None}, "ST100"),
+    ],
+)
+def test_what_cannot_be_validated_is_refused(folded, change, said):
+    asked = {"people": folded, "candidates": CANDIDATES, "label": "left.y", "epsilon": 1.0} | change
+    with raises(StudyError, said):
+        cross_validate(**asked)
+
+
+def test_metrics():
+    assert accuracy(np.array([1, 0, 1]), np.array([1, 1, 1])) == pytest.approx(2 / 3)
+    assert area(np.array([True, False, True, False]), np.array([3.0, 1.0, 2.0, 2.0])) == pytest.approx(0.875)
+    assert area(np.array([True, True]), np.array([1.0, 2.0])) == 0.5
+    true = np.array([1.0, 2.0, 6.0])
+    for family in ("linear", "poisson", "gamma"):
+        assert explained(family, true, true) == pytest.approx(1.0)
+        assert explained(family, true, np.full(3, 3.0)) == pytest.approx(0.0)
+    assert explained("linear", true, np.array([2.0, 2.0, 5.0])) == pytest.approx(1 - 2 / 14)
+
+
+# --- the page
+
+
+PARTIES = ("bank", "shop", "clinic")
+
+
+def shown(**more):
+    """A small model, as the coordinator holds it, and what the parties keep."""
+    people = population(80)
+    roster = Roster.of({name: people.schemas[name] for name in PARTIES})
+    model = GLM(label="bank.default", epsilon=5.0, rows=80, **more)
+    model.simulate({name: people.table(name) for name in PARTIES}, roster)
+    kept, model.kept_ = model.kept_, {}
+    return model, kept
+
+
+def page_of(model):
+    return Page(rendered(make_run() | {"task": {"kind": "glm", **model.plan_}}, model.privacy_, model))
+
+
+def test_the_page_says_who_sent_what_and_holds_no_weight_that_a_party_keeps():
+    model, kept = shown()
+    page = page_of(model)
+    words = page.words
+    assert "bank, shop and clinic computed one logistic model over noised messages on 39 columns" in words
+    assert words.count("noisy slopes of bank") == 2
+    for word in (
+        *("noisy scores of shop and clinic", "eavesdropper on every channel", "in its kept.json and nowhere else"),
+        *("largest epsilon short of all parties together", *(row.what for row in model.guarantees_[:7])),
+        *(rounded_up(row.epsilon, 3) for row in model.guarantees_[:7]),
+        *(f"{model.plan_['deviations'][name]:,.4g}" for name in PARTIES),
+    ):
+        assert word in words
+    for absent in ("threshold", "committee", "share", "Coefficients"):
+        assert absent not in words.replace("threshold of", "")
+    assert page.headings[0] == 1
+    assert all(later <= earlier + 1 for earlier, later in zip(page.headings, page.headings[1:], strict=False))
+    text = rendered(make_run(), model.privacy_, model)
+    assert not [own for each in kept.values() for own in each.weights if f"{abs(float(own)):.6f}" in text]
+    # A record that lacks things still makes a page.
+    assert "Who saw what" in Page(rendered({}, model.privacy_, model)).words
+    lacking = copy(model)
+    lacking.plan_ = {name: fact for name, fact in model.plan_.items() if name not in ("sides", "deviations")}
+    assert "The parties" not in page_of(lacking).words
+
+
+def test_released_weights_are_drawn():
+    model, _ = shown(release=True, method="gradient", epochs=2, batch=40)
+    words = page_of(model).words
+    told = ("those below were published with noise", "messages and released weights of clinic")
+    for word in ("Coefficients", f"{float(abs(model.coef_).max()):.2f}", "Learning rate", "Batches", *told):
+        assert word in words
+    assert words.count("everyone's, with noise") == len(PARTIES) + 2

@@ -1,97 +1,199 @@
+"""Scores of new people by weights that parties keep: the protocol, its price, whole questions, how sure they are."""
+
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from fractions import Fraction
+from functools import partial
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from colonnade import Federation, Party, Schema, flag, number
-from colonnade.errors import CapacityError, StudyError
+from colonnade import flag, number
+from colonnade.errors import CapacityError, DataError, StudyError
 from colonnade.kinds.glm import plan as glm_plan
 from colonnade.kinds.glm.exchange.fits import Objective, free_fit
-from colonnade.kinds.glm.exchange.sides import PassiveDescent, PassiveFit
+from colonnade.kinds.glm.exchange.last_fit import corrected_fit
+from colonnade.kinds.glm.exchange.sides import KeptWeights, PassiveDescent, PassiveFit
+from colonnade.kinds.glm.kept_scores import programs as kept_scores
 from colonnade.kinds.glm.kept_scores.model import KeptScores, asking
+from colonnade.kinds.glm.kept_scores.programs import New
+from colonnade.kinds.glm.kept_scores.task import KeptScoresTask, Sender
 from colonnade.kinds.glm.model import GLM
 from colonnade.models import Estimator, Roster
+from colonnade.models.assessment import assess
+from colonnade.privacy import Statement, parse_budgets
 from colonnade.privacy.additive import AdditiveNoise
 from colonnade.protocols.messages import NOISE_UNIT
+from colonnade.protocols.roles import COORDINATOR
+from colonnade.randomness import Stream
+from colonnade.testing.seeded import seeded
+from tests.support import protocols as kit
 from tests.support.errors import raises
+from tests.support.federations import aligned, federation, numbers
+from tests.support.protocols import kept_scores_task
 
-pd = pytest.importorskip("pandas")
-
-UNIT = number(-1, 1)
-SCHEMAS = {
-    "left": Schema({"a": UNIT, "y": flag()}),
-    "mid": Schema({"b": UNIT}),
-    "right": Schema({"c": UNIT, "d": UNIT}),
-}
+# --- the protocol
 
 
-def frames(rows, seed=0):
-    rng = np.random.default_rng(seed)
-    a, b, c, d = rng.uniform(-1, 1, (4, rows))
-    yes = rng.random(rows) < 1 / (1 + np.exp(-3 * a - 2 * b - 4 * c + d))
-    ids = [f"{seed}-{k:04d}" for k in range(rows)]
+SENDERS = (Sender("mid", 2, 1.5, 0.4, 0.1), Sender("right", 3, 2.0, 1.5, 0.25))
+execute = partial(kit.execute, kept_scores)
+
+
+def new_people(rows):
+    """Rows of everybody with a constant, and weights for them."""
+    rng = np.random.default_rng(1)
+    ids = [f"n{i:03d}" for i in range(rows)]
     return {
-        "left": pd.DataFrame({"id": ids, "a": a, "y": yes}),
-        "mid": pd.DataFrame({"id": ids, "b": b}),
-        "right": pd.DataFrame({"id": ids, "c": c, "d": d}),
+        name: New(ids, np.hstack([rng.uniform(-1, 1, (rows, width - 1)), np.ones((rows, 1))]), rng.normal(size=width))
+        for name, width in {"left": 3, "mid": 2, "right": 3}.items()
     }
 
 
-def federation(rows, seed=0, parties=("left", "mid", "right")):
-    held = frames(rows, seed)
-    return Federation([Party(name, held[name], schema=SCHEMAS[name], id="id") for name in parties])
+@pytest.fixture
+def without_noise(monkeypatch):
+    monkeypatch.setattr(AdditiveNoise, "draw", lambda noise, shape, stream: np.zeros(shape, dtype=np.int64))
+
+
+def test_the_party_with_the_label_receives_clipped_scores_and_nobody_else_anything(without_noise):
+    task, new, log = kept_scores_task(*SENDERS), new_people(30), {}
+    ended = kit.outcomes(task, kit.programs_of(kept_scores, task, new), log=log)
+    assert {name for name, played in ended.items() if played.result is not None} == {"left"}
+    found = ended["left"].result
+    for sender in SENDERS:
+        clipped = np.clip(new[sender.owner].scores, -sender.score_clip, sender.score_clip)
+        np.testing.assert_allclose(found.received[sender.owner], clipped, atol=1e-7)
+    assert np.array_equal(found.new.scores, new["left"].scores)
+    assert ended["left"].revealed == ended[COORDINATOR].revealed == ()
+    assert ended["mid"].revealed == (task.score_event("mid"),)
+    told = {pair for pair, messages in log.items() if any(kind == "scores" for kind, _ in messages)}
+    assert told == {("mid", "left"), ("right", "left")}
+
+
+def test_a_simulation_gives_what_the_protocol_gives(monkeypatch, stream):
+    monkeypatch.setattr(AdditiveNoise, "draw", lambda noise, shape, _: np.arange(shape[0]) * noise.scale // 2**40)
+    task, new, two = kept_scores_task(*SENDERS), new_people(30), ("mid", "right")
+    there, here = execute(task, new)["left"], kept_scores.simulate(new, task, stream)
+    assert tuple(there.received) == tuple(here.received) == two
+    assert all(np.array_equal(there.received[name], here.received[name]) for name in two)
+    own = new["left"].weights
+    kept = KeptWeights("left", own, dict.fromkeys(two, 0.5), {name: np.zeros(len(own)) for name in two})
+    assert np.array_equal(there.joint(kept), here.joint(kept))
+    assert not np.array_equal(there.joint(kept), new["left"].scores)
+
+
+def test_what_is_refused():
+    task, new = kept_scores_task(*SENDERS, rows_at_most=20), new_people(20)
+    strangers = replace(new["mid"], ids=[f"x{i}" for i in range(20)])
+    for held, error, said in (
+        (new | {"mid": strangers}, StudyError, "ST532"),
+        (new_people(21), CapacityError, ("CA030", "rows_at_most")),
+        (new | {"right": replace(new["right"], weights=np.array([np.nan, 0, 0]))}, DataError, ("DA126", "right")),
+        (new | {"mid": replace(new["mid"], rows=new["mid"].rows[:-1])}, DataError, ("DA126", "mid")),
+    ):
+        with raises(error, said):
+            execute(task, held)
+    with raises(ValueError, "VA134"):
+        KeptScoresTask(kept_scores_task().trust, "left", (), 5)
+    with raises(StudyError, "ST454"):
+        kept_scores_task(Sender("right", 4, 1.5, 0.0, 0.1))
+    draft = kept_scores_task(Sender("right", 4, 1.5, 1e6, 0.1), rows_at_most=50)
+    with raises(CapacityError, "CA024"):
+        draft.calibrated(parse_budgets(1e-6, 1e-6, draft.trust))
+
+
+def test_one_question_costs_a_score_and_the_weights():
+    task = kept_scores_task()
+    weights, scores = task.events
+    step = Fraction(1, 1 << 28)
+    assert float(scores.l2_squared * step**2) == pytest.approx(9.0, rel=1e-5)
+    assert float(weights.l2_squared * step**2) == pytest.approx(0.0625, rel=1e-5)
+    assert (weights.dimension, scores.dimension) == (3, 100)
+    assert {(event.about, event.audience) for event in task.events} == {(("right",), ("left",))}
+    assert task.openings == {scores: 1}
+    # More people cost nothing more: each has one score, and the weights are the same.
+    assert replace(task, rows_at_most=10**6).score_variance("right") == task.score_variance("right")
+
+
+def test_noise_is_split_where_it_hurts_least():
+    drifts = {0.0: 6, 5e-324: 6, 0.26: 2, 1.0: 0, 9.0: -3, 1e300: -6}
+    assert {drift: Sender("right", 3, 1.0, 0.5, drift).lean for drift in drifts} == drifts
+    sender, costs = Sender("right", 3, 2.0, 1.5, 0.1875), {}
+    for lean in (1, 3, 6):
+        # The variance of a score's noise when both noises together cost what they cost at ratio 1.
+        whole = 1 + 2.0**-lean
+        blur = whole * 2.0**lean * (sender.row_norm * sender.drift) ** 2
+        costs[lean] = whole * (2 * sender.score_clip) ** 2 + blur
+    assert sender.lean == min(costs, key=costs.get) == 3
+
+
+@settings(max_examples=5, deadline=None)
+@given(st.floats(0.5, 40), st.floats(0.01, 5), st.floats(0.0, 5))
+def test_the_budget_is_kept_whatever_the_bounds(epsilon, clip, drift):
+    draft = kept_scores_task(Sender("right", 4, 1.5, clip, drift), rows_at_most=50)
+    task = draft.calibrated(parse_budgets(epsilon, 1e-6, draft.trust))
+    found = Statement.of(task.events, task.trust, 1e-6)
+    assert found.epsilon("left") <= epsilon
+    assert found.epsilon("right") == 0
+
+
+# --- whole questions
+
+
+SCHEMAS = {"left": numbers("a", y=flag()), "mid": numbers("b"), "right": numbers("cd")}
+
+
+def columns(rows, seed=0):
+    rng = np.random.default_rng(seed)
+    a, b, c, d = rng.uniform(-1, 1, (4, rows))
+    yes = rng.random(rows) < 1 / (1 + np.exp(-3 * a - 2 * b - 4 * c + d))
+    return {"left": {"a": a, "y": yes}, "mid": {"b": b}, "right": {"c": c, "d": d}}
+
+
+def planned(model, roster, rows, times):
+    return glm_plan.draft(model.choices(), model.setting(roster, rows), times)
+
+
+def run(question, people, task):
+    """A question over channels."""
+    return people.run(
+        task, lambda me, table: question.owner(me, table, task), lambda me: question.coordinator(me, task)
+    )
 
 
 @pytest.fixture(scope="module")
 def known():
-    return federation(800)
+    return federation(columns(800), SCHEMAS)
 
 
 @pytest.fixture(scope="module")
 def model(known):
     fitted = GLM(label="left.y")
-    task = glm_plan.draft(fitted.choices(), fitted.setting(known.roster, 800), 0.2)
-    return fitted.simulate(known.tables(), known.roster, task=replace(task, noise=NOISE_UNIT // 64))
+    task = replace(planned(fitted, known.roster, 800, 0.2), noise=NOISE_UNIT // 64)
+    return fitted.simulate(known.tables(), known.roster, task=task)
 
 
-@pytest.fixture(scope="module")
-def asked(model, unaligned):
-    """New people, of whom each party holds some that others lack, in an order of its own."""
-    apart = unaligned(frames(200, seed=1), "id")
-    new = Federation([Party(name, apart[name], schema=SCHEMAS[name], id="id") for name in SCHEMAS])
-    new.align(on="id", mode="helper")
-    return new, model.joint_scores(new, epsilon=50.0)
-
-
-def test_the_party_with_the_label_gets_scores_of_new_people(model, asked):
-    new, found = asked
-    assert len(found.ids) == 200
-    assert all(name.startswith("1-") for name in found.ids)
-    truth = frames(200, seed=1)["left"].set_index("id").loc[found.ids, "y"].to_numpy()
-    assert np.mean(found.predictions == truth) > 0.55
-    exact = model.scores(new.tables())
-    assert np.corrcoef(found.scores[:, 0], exact[:, 0])[0, 1] > 0.6
-
-
-def test_every_question_is_charged_to_whom_it_tells(asked):
-    _, found = asked
+def test_the_party_with_the_label_gets_scores_of_new_people_and_every_question_is_charged(model):
+    """Each party holds some people that others lack, in an order of its own."""
+    ids, held = [f"1-{k:04d}" for k in range(200)], columns(200, seed=1)
+    new = aligned({name: pd.DataFrame({"id": ids, **each}) for name, each in held.items()}, SCHEMAS, "id")
+    found = model.joint_scores(new, epsilon=50.0)
+    assert sorted(found.ids) == ids
+    truth = dict(zip(ids, held["left"]["y"], strict=True))
+    assert np.mean(found.predictions == [truth[name] for name in found.ids]) > 0.55
+    assert np.corrcoef(found.scores[:, 0], model.scores(new.tables())[:, 0])[0, 1] > 0.6
     assert 49 < found.privacy_.epsilon("left") <= 50
     assert found.privacy_.epsilon("mid") == found.privacy_.epsilon("right") == found.privacy_.epsilon("analyst") == 0
     names = {event.name for event in found.privacy_.events}
     assert names == {f"{what} of {who}" for what in ("new scores", "blurred weights") for who in ("mid", "right")}
 
 
-def test_messages_without_noise_are_clipped_scores(monkeypatch, model, known, stream):
-    def still(noise, shape, stream):
-        return np.zeros(shape, dtype=np.int64)
-
-    monkeypatch.setattr(AdditiveNoise, "draw", still)
-    question = KeptScores(model, epsilon=1.0, rows_at_most=800)
-    task = question.draft(known.roster, 800)
-    answers = question.simulated(known.tables(), task, stream)
+def test_messages_without_noise_are_clipped_scores(without_noise, model, known, stream):
+    task = KeptScores(model).draft(known.roster, 800)
+    answers = KeptScores(model, epsilon=1.0, rows_at_most=800).simulated(known.tables(), task, stream)
     for name in ("mid", "right"):
         rows, weights = model.kept_rows(name, known.tables()[name])
         clip = task.sender(name).score_clip
@@ -102,6 +204,9 @@ def test_messages_without_noise_are_clipped_scores(monkeypatch, model, known, st
 
 def test_a_passive_party_and_the_coordinator_come_back_with_nothing(model, known, tmp_path, stream):
     task = KeptScores(model).draft(known.roster, 800)
+    # A planned fit already says what a question will be.
+    fit = planned(GLM(label="left.y"), known.roster, 800, 0.2)
+    assert replace(KeptScores(model).draft(known.roster, 77), model="") == asking(fit, 77)
     theirs = KeptScores(model).conclude(known.roster, task, None)
     assert theirs.ids_ is None
     assert Estimator.load(theirs.save(tmp_path / "scores.json")).scores_ is None
@@ -112,17 +217,13 @@ def test_a_passive_party_and_the_coordinator_come_back_with_nothing(model, known
     assert np.array_equal(again.scores_, ours.scores_)
 
 
-# --- bounds
-
-
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from(["alternating", "gradient"]), st.integers(1, 3))
 def test_weights_of_two_neighbours_differ_by_the_drift_at_most(seed, method, rounds):
     rng = np.random.default_rng(seed)
     rows, roster = 30, Roster.of({"left": SCHEMAS["left"], "right": SCHEMAS["right"]})
     model = GLM(label="left.y", method=method, epochs=rounds + 1, message_clip=2.0, strength=0.05)
-    task = glm_plan.draft(model.choices(), model.setting(roster, rows), 1.0)
-    drift = glm_plan.senders(task)["right"]["drift"]
+    task = planned(model, roster, rows, 1.0)
     one = np.hstack([rng.uniform(-1, 1, (rows, 2)), np.ones((rows, 1))])
     other, changed = one.copy(), rng.integers(rows)
     one[changed, :2], other[changed, :2] = (1, 1), rng.choice([-1, 1], 2)
@@ -133,6 +234,7 @@ def test_weights_of_two_neighbours_differ_by_the_drift_at_most(seed, method, rou
         slopes[changed] = rng.choice([3, 3, -3])
         for side in sides:
             side.take(step.batch, slopes)
+    drift = glm_plan.senders(task)["right"]["drift"]
     assert np.linalg.norm(sides[0].weights - sides[1].weights) <= drift
 
 
@@ -161,11 +263,10 @@ LOUD, MIDDLING, CALM, QUIET = (round(NOISE_UNIT * times**2) for times in (40.0, 
 )
 def test_what_others_say_never_does_much_harm(known, method, noise, gain, stream):
     """Margins are seven deviations or more of a mean of three draws, so no seed was picked."""
-    new = federation(1000, seed=5)
+    new = federation(columns(1000, seed=5), SCHEMAS)
     tables, held, roster, least = new.tables(), known.tables(), new.roster, alone(known, new)
     model = GLM(label="left.y", method=method, epochs=2)
-    times = (noise / NOISE_UNIT) ** 0.5
-    task = replace(glm_plan.draft(model.choices(), model.setting(roster, 800), times), noise=noise)
+    task = replace(planned(model, roster, 800, (noise / NOISE_UNIT) ** 0.5), noise=noise)
     kept, right = [], {MIDDLING: [], QUIET: []}
     for _ in range(3):
         model.simulate(held, roster, stream, task=task)
@@ -179,42 +280,147 @@ def test_what_others_say_never_does_much_harm(known, method, noise, gain, stream
     assert np.mean(right[QUIET]) > least - 0.04
 
 
-def test_a_planned_fit_already_says_what_a_question_will_be(model, known):
-    fit = glm_plan.draft(GLM(label="left.y").choices(), model.setting(known.roster, 800), 0.2)
-    assert replace(KeptScores(model).draft(known.roster, 77), model="") == asking(fit, 77)
-
-
-# --- what is refused
-
-
 def test_bad_questions_are_refused_before_anything_is_sent(model, known, tmp_path):
-    with raises(StudyError, "ST169"):
-        GLM(label="left.y").joint_scores(known, epsilon=1.0)
-    with raises(StudyError, "ST127"):
-        model.joint_scores(frames(5), epsilon=1.0)
-    with raises(StudyError, "ST123", "mid"):
-        model.joint_scores(federation(20, 3, ("left", "right")), epsilon=1.0)
-    with raises(StudyError, "ST126"):
-        KeptScores(rows_at_most=5).plan(known.roster)
-    with raises(StudyError, "ST122"):
-        KeptScores(model).plan(known.roster)
-    held = frames(20, 3)
-    other = SCHEMAS | {"mid": Schema({"b": number(-2, 2)})}
-    strange = Federation([Party(name, held[name], schema=other[name], id="id") for name in other])
-    with raises(StudyError, "ST208"):
-        model.joint_scores(strange, epsilon=1.0)
+    held = columns(20, 3)
+    two = federation(held, {name: SCHEMAS[name] for name in ("left", "right")})
+    strange = federation(held, SCHEMAS | {"mid": numbers("b", -2, 2)})
     alone = GLM.load(model.save(tmp_path / "model.json"))
     alone.load_kept(model.save_kept(tmp_path / "left.json", "left"))
-    with raises(StudyError, "ST108"):
-        alone.joint_scores(known, epsilon=5.0)
+    for asked, people, said in (
+        (GLM(label="left.y"), known, "ST169"),
+        (model, held, "ST127"),
+        (model, two, ("ST123", "mid")),
+        (model, strange, "ST208"),
+        (alone, known, "ST108"),
+    ):
+        with raises(StudyError, said):
+            asked.joint_scores(people, epsilon=1.0)
+    with raises(StudyError, "ST126"):
+        KeptScores(rows_at_most=5).plan(known.roster)
     question = KeptScores(model)
-    task = replace(question.draft(known.roster, 800), model="another")
+    with raises(StudyError, "ST122"):
+        question.plan(known.roster)
     with raises(StudyError, "ST125"):
-        known.run(task, lambda me, t: question.owner(me, t, task), lambda me: question.coordinator(me, task))
-
-
-def test_too_many_people_are_refused(model, known):
-    question = KeptScores(model)
-    task = question.draft(known.roster, 100)
+        run(question, known, replace(question.draft(known.roster, 800), model="another"))
     with pytest.raises(CapacityError):
-        known.run(task, lambda me, table: question.owner(me, table, task), lambda me: question.coordinator(me, task))
+        run(question, known, question.draft(known.roster, 100))
+
+
+# --- how sure chances are
+
+
+BELIEVED = {"bank": numbers("ab", y=flag()), "shop": numbers("cde")}
+
+
+def believed(rows, seed):
+    """The bank's first column foretells a part of the shop's, and one in four has the label."""
+    rng = np.random.default_rng(seed)
+    a, b, c, d, e = rng.uniform(-1, 1, (5, rows))
+    c = 0.6 * a + 0.4 * c
+    yes = rng.random(rows) < 1 / (1 + np.exp(1.5 - 2 * a - b - 3 * c - 2 * d))
+    return federation({"bank": {"a": a, "b": b, "y": yes}, "shop": {"c": c, "d": d, "e": e}}, BELIEVED)
+
+
+@pytest.fixture(scope="module")
+def many():
+    return believed(10_000, 0)
+
+
+@pytest.fixture(scope="module")
+def others():
+    return believed(4_000, 1)
+
+
+@pytest.fixture(scope="module")
+def fits(many):
+    """Models at three epsilons, by repeatable noise."""
+    models = {epsilon: GLM(label="bank.y", epsilon=epsilon) for epsilon in (3.0, 10.0, 30.0)}
+    return {at: each.simulate(many.tables(), many.roster, seeded(int(at))) for at, each in models.items()}
+
+
+def answered(question, people, task, seed):
+    return question.simulate(people.tables(), people.roster, seeded(seed), task=task).joint
+
+
+@pytest.mark.parametrize("epsilon", [3.0, 10.0, 30.0])
+def test_chances_are_not_too_sure(fits, others, epsilon):
+    model = fits[epsilon]
+    by_all = model.assess(others, exact=True)
+    assert 0.7 < by_all.slope < 1.3
+    assert abs(by_all.intercept) < 0.3
+    question = KeptScores(model, epsilon=epsilon)
+    found = answered(question, others, question.planned(others.roster, 4_000), 1)
+    asked, alone = (
+        assess(model.true_of(others), each[:, 1]) for each in (found.probabilities, found.own_probabilities)
+    )
+    assert 0.85 < asked.slope < 1.2
+    assert 0.85 < alone.slope < 1.15
+    assert by_all.log_loss < asked.log_loss < alone.log_loss + 0.002
+    assert found.classes == [False, True]
+    assert np.array_equal(found.predictions, found.probabilities[:, 1] > 0.5)
+    assert np.array_equal(found.own_predictions, found.own_probabilities[:, 1] > 0.5)
+    assert found.deviations.shape == found.scores.shape == found.own_scores.shape
+
+
+def test_own_columns_alone_are_as_good_as_a_fit_to_them(fits, many, others):
+    held, asked = (each.tables()["bank"] for each in (many, others))
+    rows, new = (np.column_stack([each.column("a"), each.column("b"), np.ones(each.rows)]) for each in (held, asked))
+    weights = corrected_fit(rows, held.column("y")[:, 0], [], 1e-9)  # without received scores: a logistic regression
+    question = KeptScores(fits[3.0])
+    own = answered(question, others, question.draft(others.roster, 4_000), 2).own_probabilities[:, 1]
+    truth = fits[3.0].true_of(others)
+    best = assess(truth, 1 / (1 + np.exp(-new @ weights))).log_loss
+    assert assess(truth, own).log_loss == pytest.approx(best, abs=0.002)
+
+
+def test_a_score_is_that_of_a_question(fits, others, monkeypatch):
+    monkeypatch.setattr(Stream, "fresh", lambda: seeded(6))
+    model, truth = fits[30.0], fits[30.0].true_of(others)
+    best = model.score(others, exact=True)
+    assert best == np.mean(model.predict(others) == truth)
+    # At hardly any epsilon a question tells nothing, and at a huge one nearly all.
+    assert model.score(others, epsilon=0.01) < model.score(others, epsilon=1e4) <= best + 0.01
+    assert model.assess(others, epsilon=0.01).auc < model.assess(others, exact=True).auc - 0.02
+    tables = others.tables()
+    encoded = np.hstack([tables["bank"].select(["a", "b"]).matrix(), tables["shop"].matrix()])
+    with raises(StudyError, "ST129"):
+        model.score(encoded, truth, encoded=True)
+    assert model.score(encoded, truth, encoded=True, exact=True) == best
+    with raises(DataError, "DA058", "3", "4000"):
+        model.score(others, truth[:3])
+    charged = model.privacy_.epsilon("bank")
+    model.score(others)
+    assert model.privacy_.epsilon("bank") == charged
+
+
+def test_kept_weights_know_what_to_expect_and_earlier_files_do_not(fits, others, tmp_path):
+    model = fits[10.0]
+    path = model.save_kept(tmp_path / "bank.json", "bank")
+    content = json.loads(path.read_text())
+    assert content["spreads"] == model.kept_["bank"].spreads
+    other = GLM.load(model.save(tmp_path / "model.json"))
+    for broken in ({"far": 1.0}, {"shop": -1.0}, {"shop": None}):
+        path.write_text(json.dumps(content | {"spreads": broken}))
+        with raises(StudyError, "ST115|ST119"):
+            other.load_kept(path)
+    del content["spreads"]
+    path.write_text(json.dumps(content))
+    assert other.load_kept(path) == "bank"
+    assert other.kept_["bank"].spreads == KeptWeights("shop", model.kept_["shop"].weights).spreads == {}
+    other.kept_["shop"] = model.kept_["shop"]
+    found = other.joint_scores(others, epsilon=10.0)
+    assert 0 < found.probabilities.min() <= found.probabilities.max() < 1
+
+
+def test_means_of_counts_are_raised_by_what_is_not_known():
+    rng = np.random.default_rng(3)
+    a, c = rng.uniform(-1, 1, (2, 2_000))
+    drawn = np.minimum(rng.poisson(np.exp(0.5 + 0.3 * a + c)), 20)
+    held = {"bank": numbers("a", n=number(0, 20)), "shop": numbers("c")}
+    group = federation({"bank": {"a": a, "n": drawn}, "shop": {"c": c}}, held)
+    model = GLM(family="poisson", label="bank.n", epsilon=30.0).simulate(group.tables(), group.roster, seeded(4))
+    question = KeptScores(model, epsilon=1.0)
+    found = answered(question, group, question.planned(group.roster, 2_000), 5)
+    assert found.probabilities is None
+    assert found.predictions.mean() == pytest.approx(drawn.mean(), rel=0.1)
+    assert (found.predictions > model.answers(found.scores)).all()

@@ -1,4 +1,7 @@
-"""Models over noised messages as studies: what each party keeps, what is refused beforehand, what stays spent."""
+"""Models over noised messages, and scores by the weights that parties keep, as studies.
+
+What each party keeps and where that is nowhere else, who is told, what is refused beforehand, what stays spent.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,16 @@ import csv
 import json
 import os
 import re
+import shutil
 import signal
 import stat
 import subprocess
 import sys
 import time
+from copy import copy
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,139 +26,187 @@ import pytest
 from colonnade import errors
 from colonnade.cli import initialise, show
 from colonnade.cli.publish import publish, publish_own
-from colonnade.errors import DataError, StorageError, StudyError
+from colonnade.errors import NO_PART, BudgetError, DataError, PolicyError, StorageError, StudyError
+from colonnade.kinds import KeptScores
 from colonnade.models import Estimator
 from colonnade.privacy import Ledger, Observer
 from colonnade.study import PartyConfig, Study, preflight, run_coordinator, run_party
-from colonnade.study.local import folder_of
+from colonnade.study.local import folder_of, run_local
+from colonnade.tables.centred import Centred
 from tests.support.errors import raises
 from tests.support.studies import InThread, outcomes, people_of, play, runnable_text, scatter
 
-ROWS = 120
+ROWS, NEW = 120, 40
 PARTIES = ("bank", "shop")
 COLUMNS = {"bank": ["income", "arrears", "default"], "shop": ["basket", "discounts", "tier"]}
-LABEL = 'kind = "glm"\nlabel = "bank.default"\n'
-LOGISTIC = f"{LABEL}rows = {ROWS}\n"
-STEPS = f'{LOGISTIC}method = "gradient"\nbatch = 40\n'
+FIT = f'kind = "glm"\nlabel = "bank.default"\nrows = {ROWS}\n'
+STEPS = f'{FIT}method = "gradient"\nbatch = 40\n'
+ASK = 'kind = "glm-scores"\nmodel = "fit/model.json"\nrows_at_most = 100\n'
+SEEN = "In sample: the people of the fit"
 
 
-class Talk:
-    """Two parties that hold the same people, in threads or processes."""
+class Place:
+    """A bank and a shop with the same people."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        people = people_of(ROWS)
-        people.write(folder)
+        people_of(ROWS).write(folder)
         (folder / "schemas").mkdir()
         for name in PARTIES:
-            people.schemas[name].save(folder / "schemas" / f"{name}.toml")
+            people_of(ROWS).schemas[name].save(folder / "schemas" / f"{name}.toml")
             initialise.party(name, folder / name, f"../{name}.csv", "person_id", "auto-within-budget")
-            path = folder / name / "party.toml"
-            text = path.read_text().replace('tasks = ["pca"]', 'tasks = ["glm"]')
-            path.write_text(text.replace("3.0", "30.0"))
+            self.edit(name, 'tasks = ["pca"]', 'tasks = ["glm", "glm-scores"]')
+            self.edit(name, "= 3.0", "= 30.0")
+        self.pins: Any = ""
+        self.pins = initialise.trial(self.study("keys", FIT).path)
 
-    def write(self, task: str, more: str = "") -> Path:
-        """A study file with everybody's pins."""
-        path = self.folder / "STUDY.toml"
-        path.write_text(runnable_text("talk", task, f"[budget]\nepsilon = 8.0\n{more}", COLUMNS, "reconnect = 1\n"))
-        initialise.trial(path)
-        return path
+    def copied(self, folder: Path) -> Place:
+        shutil.copytree(self.folder, folder)
+        again = copy(self)
+        again.folder = folder
+        return again
 
-    def study(self, task: str, more: str = "") -> Study:
-        return Study.load(self.write(task, more))
+    def edit(self, name: str, old: str, new: str) -> None:
+        path = self.folder / name / "party.toml"
+        assert old in path.read_text()
+        path.write_text(path.read_text().replace(old, new))
 
-    def edit(self, party: str, change) -> None:
+    def change(self, name: str, change: Any) -> None:
         """Change the rows of a party's table."""
-        path = self.folder / f"{party}.csv"
+        path = self.folder / f"{name}.csv"
         head, *rows = path.read_text().splitlines(keepends=True)
         path.write_text(head + "".join(change(rows)))
+
+    def study(self, name: str, task: str, epsilon: str = "8.0", more: str = "") -> Study:
+        budget = f"[budget]\nepsilon = {epsilon}\n{more}"
+        path = self.folder / f"{name}.toml"
+        path.write_text(runnable_text(name, task, budget, COLUMNS, "reconnect = 1\n", self.pins))
+        return Study.load(path)
+
+    def config(self, name: str) -> PartyConfig:
+        return PartyConfig.load(self.folder / name / "party.toml")
 
     def out(self, name: str) -> Path:
         return folder_of(self.folder / "run", name)
 
-    def kept(self, name: str) -> dict:
-        return json.loads((self.out(name) / "kept.json").read_text())
+    def published(self, study: Study) -> str:
+        publish(study, self.out("coordinator"), {name: self.out(name) for name in ("coordinator", *PARTIES)})
+        return (self.out("coordinator") / "report.html").read_text()
+
+    def kept(self, name: str, run: str = "fit", **changes: Any) -> Any:
+        """What a party kept, after some changes of it."""
+        path = self.kept_file(name, run)
+        content = json.loads(path.read_text()) | changes
+        if changes:
+            path.write_text(json.dumps(content))
+        return content
+
+    def kept_file(self, name: str, run: str = "fit") -> Path:
+        return self.folder / run / "parties" / name / "kept.json"
+
+    def spent(self, name: str, observer: str) -> float:
+        return Ledger(self.folder / name / "ledger.sqlite").spent(Observer.party(observer), 1e-5)
 
     def states(self, name: str) -> list[str]:
         return [entry.state for entry in Ledger(self.folder / name / "ledger.sqlite").entries()]
 
     def happened(self, name: str) -> list[str]:
-        lines = (self.out(name) / "events.jsonl").read_text().splitlines()
-        return [json.loads(line)["what"] for line in lines]
+        path = self.out(name) / "events.jsonl"
+        return [json.loads(line)["what"] for line in path.read_text().splitlines()] if path.exists() else []
 
-    def publish(self, study: Study) -> str:
-        publish(study, self.out("coordinator"), {name: self.out(name) for name in ("coordinator", *PARTIES)})
-        return (self.out("coordinator") / "report.html").read_text()
+    def until(self, name: str, what: str) -> None:
+        deadline = time.monotonic() + 300
+        while what not in self.happened(name):
+            assert time.monotonic() < deadline, f"{name} never came to {what}"
+            time.sleep(0.01)
+
+    def others(self, study: Study, *names: str) -> list[InThread]:
+        """The coordinator and some parties in threads, on a study that is planned once for all."""
+        assert study.statement.rows
+        key = self.folder / "coordinator" / "coordinator.key"
+        found = [InThread(lambda: run_coordinator(study, key, self.out("coordinator")))]
+        for name in names:
+            found.append(InThread(partial(run_party, study, self.config(name), self.out(name))))
+        return found
+
+    def process(self, study: Study, name: str) -> subprocess.Popen[str]:
+        """A party's process, as somebody would start it."""
+        command = ["party", study.path, self.folder / name / "party.toml", "--out", self.out(name), "--json"]
+        return subprocess.Popen(
+            [sys.executable, "-m", "colonnade", *map(str, command)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
+        )
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory) -> Place:
+    return Place(tmp_path_factory.mktemp("messages"))
 
 
 @pytest.fixture
-def talk(tmp_path) -> Talk:
-    return Talk(tmp_path)
+def talk(prepared, tmp_path) -> Place:
+    """Before any fit."""
+    return prepared.copied(tmp_path / "talk")
 
 
-def others_of(talk: Talk, study: Study, *names: str) -> list[InThread]:
-    """The coordinator and some parties in threads, on a study that is planned once for all."""
-    assert study.statement.rows
-    key = talk.folder / "coordinator" / "coordinator.key"
-    found = [InThread(lambda: run_coordinator(study, key, talk.out("coordinator")))]
-    for name in names:
-        config = PartyConfig.load(talk.folder / name / "party.toml")
-        found.append(InThread(partial(run_party, study, config, talk.out(name))))
-    return found
+@pytest.fixture(scope="module")
+def fitted(prepared, tmp_path_factory) -> Place:
+    """After a fit, with new people, of whom the bank has no label; to be copied by whoever changes anything."""
+    place = prepared.copied(tmp_path_factory.mktemp("fitted") / "place")
+    for name in PARTIES:
+        place.edit(name, '# kept = "kept.json"', f'kept = "../fit/parties/{name}/kept.json"')
+    play(place.study("fit", FIT), place.folder / "fit")
+    for name in PARTIES:
+        path = place.folder / f"{name}.csv"
+        head, *rows = [line.split(",") for line in path.read_text().splitlines()]
+        new = [row for row in rows if row[0] <= f'"P{NEW:06}"']
+        columns = [index for index, column in enumerate(head) if column != '"default"']
+        lines = [",".join(row[index] for index in columns) + "\n" for row in (head, *new)]
+        path.write_text("".join(lines).replace('"P0', '"N0'))
+    return place
 
 
-def digits(values) -> list[str]:
-    """How numbers would look in any text that held them."""
-    found = [re.sub(r"^-|e.*$", "", repr(float(value)))[:12] for value in values]
-    return [text for text in found if len(text) == 12]
+@pytest.fixture
+def place(fitted, tmp_path) -> Place:
+    return fitted.copied(tmp_path / "place")
 
 
-def assert_kept_nowhere_else(talk: Talk) -> None:
+def holding(folder: Path, numbers: Any) -> list[Path]:
+    """The files of anybody in which one of these numbers stands."""
+    texts = [re.sub(r"^-|e.*$", "", repr(float(value)))[:12] for value in numbers]
+    texts = [text for text in texts if len(text) == 12]
+    assert len(texts) >= 3
+    found = [(path, path.read_bytes().decode("latin-1")) for path in folder.rglob("*") if path.is_file()]
+    return [path for path, content in found if any(text in content for text in texts)]
+
+
+def assert_kept_nowhere_else(place: Place) -> None:
     """Every party's weights are in its own kept.json, for its user's eyes, and in no other file of anybody."""
-    everything = [path for path in talk.folder.rglob("*") if path.is_file()]
-    assert not (talk.out("coordinator") / "kept.json").exists()
+    assert not (place.out("coordinator") / "kept.json").exists()
     for name in PARTIES:
-        own = talk.out(name) / "kept.json"
+        own, kept = place.kept_file(name, "run"), place.kept(name, "run")
         assert stat.S_IMODE(own.stat().st_mode) == 0o600
-        kept = talk.kept(name)
         foreseen = [weight for weights in kept["expected"].values() for weight in weights]
-        numbers = digits([*kept["weights"], *kept["factors"].values(), *foreseen])
-        assert len(numbers) >= 3
-        for path in everything:
-            if path != own:
-                text = path.read_bytes().decode("latin-1")
-                assert not [number for number in numbers if number in text], path
-    for path in everything:
-        assert not path.name.endswith(".partial"), path
+        assert holding(place.folder, [*kept["weights"], *kept["factors"].values(), *foreseen]) == [own]
+    assert not list(place.folder.rglob("*.partial"))
 
 
-def party(talk: Talk, study: Study, name: str) -> subprocess.Popen[str]:
-    """A party's process, as somebody would start it."""
-    command = ["party", study.path, talk.folder / name / "party.toml", "--out", talk.out(name), "--json"]
-    return subprocess.Popen(
-        [sys.executable, "-m", "colonnade", *map(str, command)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
-    )
+# --- fits
 
 
-def test_processes_over_tls_and_every_party_keeps_its_own(talk):
-    study = talk.study(LOGISTIC)
-    children = {name: party(talk, study, name) for name in PARTIES}
-    (coordinator,) = others_of(talk, study)
-    said = {name: child.communicate(timeout=300) for name, child in children.items()}
-    assert all(child.returncode == 0 for child in children.values()), said
-    assert coordinator.communicate(timeout=300) == ("", "")
-    page = talk.publish(study)
-    assert json.loads(said["shop"][0])["kept"] == str(talk.out("shop") / "kept.json")
+def test_every_party_keeps_its_own_and_the_one_with_the_label_sees_whether_chances_are_right(talk):
+    study = talk.study("fit", FIT)
+    models = play(study, talk.folder / "run")
+    page = talk.published(study)
     for name in PARTIES:
+        publish_own(study, talk.config(name), talk.out(name), models[name])
         assert talk.states(name) == ["committed"]
         whats = talk.happened(name)
         assert whats.index("first share") < whats.index("own weights kept") < whats.index("budget spent")
     assert "own weights kept" not in talk.happened("coordinator")
-    assert [SEEN in (talk.out(name) / "report.html").read_text() for name in ("coordinator", *PARTIES)] == [0, 1, 0]
     assert_kept_nowhere_else(talk)
     texts = {(talk.out(name) / "model.json").read_text() for name in ("coordinator", *PARTIES)}
     assert len(texts) == 1  # what everybody may know is the same everywhere
@@ -164,42 +218,38 @@ def test_processes_over_tls_and_every_party_keeps_its_own(talk):
     assert (facts["task"]["kind"], facts["task"]["method"], facts["task"]["active"]) == ("glm", "alternating", "bank")
     for word in ("one logistic model over noised messages", "kept weights of all others", "noisy scores of shop"):
         assert word in page
-
-
-SEEN = "In sample: the people of the fit"
-
-
-def test_the_party_with_the_label_alone_sees_whether_chances_are_right(talk):
-    study = talk.study(LOGISTIC)
-    models = play(study, talk.folder / "run")
-    talk.publish(study)
-    for name in PARTIES:
-        config = PartyConfig.load(talk.folder / name / "party.toml")
-        publish_own(study, config, talk.out(name), models[name])
-    seen = models["bank"].own_view()
-    assert seen.count == ROWS
+    seen, own = models["bank"].own_view(), talk.out("bank") / "report.html"
+    assert models["shop"].own_view() is models["coordinator"].own_view() is model.own_view() is None
     with open(talk.folder / "bank.csv") as table:
         defaults = [row["default"] in ("true", "1", "True") for row in csv.DictReader(table)]
+    assert seen.count == ROWS
     assert 0 < seen.prevalence == pytest.approx(np.mean(defaults))
-    assert models["shop"].own_view() is models["coordinator"].own_view() is None
-    own = talk.out("bank") / "report.html"
     assert stat.S_IMODE(own.stat().st_mode) == 0o600
     assert f"{seen.log_loss:.4f}" in own.read_text()
-    holding = [path for path in talk.folder.rglob("*") if path.is_file() and SEEN.encode() in path.read_bytes()]
-    assert holding == [own]
-    exact = digits([seen.log_loss, seen.brier, *(each.probability for each in seen.reliability)])
-    assert len(exact) >= 3
-    for path in (path for path in talk.folder.rglob("*") if path.is_file()):
-        text = path.read_bytes().decode(errors="replace")
-        assert not any(number in text for number in exact), path
-    assert Estimator.load(talk.out("bank") / "model.json").own_view() is None
+    files = [path for path in talk.folder.rglob("*") if path.is_file()]
+    assert [path for path in files if SEEN.encode() in path.read_bytes()] == [own]
+    exact = [seen.log_loss, seen.brier, *(each.probability for each in seen.reliability)]
+    assert holding(talk.folder, exact) == []
+
+
+@pytest.mark.system
+def test_processes_over_tls(talk):
+    study = talk.study("fit", FIT)
+    children = {name: talk.process(study, name) for name in PARTIES}
+    (coordinator,) = talk.others(study)
+    said = {name: child.communicate(timeout=300) for name, child in children.items()}
+    assert all(child.returncode == 0 for child in children.values()), said
+    assert coordinator.communicate(timeout=300) == ("", "")
+    talk.published(study)
+    assert json.loads(said["shop"][0])["kept"] == str(talk.out("shop") / "kept.json")
+    assert [SEEN in (talk.out(name) / "report.html").read_text() for name in ("coordinator", *PARTIES)] == [0, 1, 0]
+    assert_kept_nowhere_else(talk)
 
 
 def test_released_weights_are_noisier_than_those_that_are_kept(talk):
-    study = talk.study(f"{STEPS}epochs = 2\nrelease = true\n")
+    study = talk.study("fit", f"{STEPS}epochs = 2\nrelease = true\n")
     models = play(study, talk.folder / "run")
-    page = talk.publish(study)
-    public = models["coordinator"]
+    page, public = talk.published(study), models["coordinator"]
     assert public.coef_.shape == (1, len(public.feature_names_in_))
     for name in PARTIES:
         assert np.array_equal(models[name].coef_, public.coef_)
@@ -208,24 +258,23 @@ def test_released_weights_are_noisier_than_those_that_are_kept(talk):
     assert "released: " in "\n".join(public.summary())
     for word in ("Coefficients", "messages and released weights of shop", "everyone&#x27;s, with noise"):
         assert word in page
-    statement = Estimator.load(talk.out("shop") / "model.json").privacy_
-    assert 0 < statement.epsilon("analyst") <= 8.0
+    assert 0 < Estimator.load(talk.out("shop") / "model.json").privacy_.epsilon("analyst") <= 8.0
 
 
 def test_an_alignment_must_find_as_many_people_as_the_study_says(talk):
-    for place, name in enumerate(PARTIES):
-        scatter(talk.folder / f"{name}.csv", place)
-    study = talk.study(LOGISTIC, '[align]\non = "person_id"\n')
-    ended = outcomes(study, talk.folder / "run")
+    for index, name in enumerate(PARTIES):
+        scatter(talk.folder / f"{name}.csv", index)
+    on_ids = '[align]\non = "person_id"\n'
+    ended = outcomes(talk.study("fit", FIT, more=on_ids), talk.folder / "run")
     assert "set rows to the number of people that all parties hold" in " ".join(map(str, ended.values()))
     assert all(talk.states(name) == ["released"] for name in PARTIES)
     records = [json.loads((talk.out(name) / "run.json").read_text()) for name in PARTIES]
     (matched,) = {record["alignment"]["matched"] for record in records if "alignment" in record}  # the first to stop
     assert 0 < matched < ROWS
-    again = talk.study(LOGISTIC.replace(str(ROWS), str(matched)), '[align]\non = "person_id"\n')
+    again = talk.study("fit", FIT.replace(str(ROWS), str(matched)), more=on_ids)
     play(again, talk.folder / "run")
-    assert len(talk.kept("shop")["weights"]) == 7
-    assert f"{matched} people" in talk.publish(again)
+    assert len(talk.kept("shop", "run")["weights"]) == 7
+    assert f"{matched} people" in talk.published(again)
     assert talk.states("bank") == ["released", "committed"]
     assert (talk.out("bank") / "earlier" / "1" / "run.json").exists()
 
@@ -235,75 +284,67 @@ def beyond(rows: list[str]) -> list[str]:
     return [re.sub(r"^((?:[^,]*,){7})[^,]*", r"\g<1>99", rows[0]), *rows[1:]]
 
 
+def fewer(rows: list[str]) -> list[str]:
+    return rows[1:]
+
+
+LINEAR = f'kind = "glm"\nlabel = "bank.arrears"\nfamily = "linear"\nrows = {ROWS}\n'
+
+
 @pytest.mark.parametrize(
     ("task", "change", "fails", "error", "said"),
     [
-        (
-            f'kind = "glm"\nlabel = "bank.arrears"\nfamily = "linear"\nrows = {ROWS}\n',
-            ("bank", beyond),
-            "bank",
-            DataError,
-            ("DA057", "arrears", "1"),
-        ),
-        (LOGISTIC, ("shop", lambda rows: []), "shop", DataError, "DA202"),
-        (LOGISTIC, ("shop", lambda rows: rows[1:]), "shop", StudyError, ("ST447", "shop", "119", "120")),
-        (LOGISTIC.replace("120", "119"), ("shop", lambda rows: rows[1:]), "bank", StudyError, ("ST447", "bank", "120")),
+        (LINEAR, ("bank", beyond), "bank", DataError, ("DA057", "arrears", "1")),
+        (FIT, ("shop", lambda rows: []), "shop", DataError, "DA202"),
+        (FIT, ("shop", fewer), "shop", StudyError, ("ST447", "shop", "119", "120")),
+        (FIT.replace("120", "119"), ("shop", fewer), "bank", StudyError, ("ST447", "bank", "120")),
     ],
     ids=["label out of range", "no rows", "fewer rows", "more rows"],
 )
 def test_what_does_not_fit_ends_the_study_before_anything_is_sent(talk, task, change, fails, error, said):
-    talk.edit(*change)
-    own = talk.folder / fails / "party.toml"
-    own.write_text(own.read_text().replace('# misfits = "refuse"', 'misfits = "refuse"'))
-    study, (other,) = talk.study(task), set(PARTIES) - {fails}
-    others = others_of(talk, study, other)
-    while not (talk.out(other) / "events.jsonl").exists() or "connected" not in talk.happened(other):
-        time.sleep(0.01)
+    talk.change(*change)
+    talk.edit(fails, '# misfits = "refuse"', 'misfits = "refuse"')
+    study, (other,) = talk.study("fit", task), set(PARTIES) - {fails}
+    others = talk.others(study, other)
+    talk.until(other, "connected")
     with raises(error, said):
-        run_party(study, PartyConfig.load(talk.folder / fails / "party.toml"), talk.out(fails))
+        run_party(study, talk.config(fails), talk.out(fails))
     for child in others:
-        _, text = child.communicate(timeout=300)
-        assert child.returncode == errors.PeerStopped.exit_code, text
-        assert f"{fails} stopped the study" in text
+        assert f"{fails} stopped the study" in child.communicate(timeout=300)[1]
+        assert child.returncode == errors.PeerStopped.exit_code
     assert talk.states(other) == ["released"]
     for name in PARTIES:
-        if (talk.folder / name / "ledger.sqlite").exists():
-            assert Ledger(talk.folder / name / "ledger.sqlite").spent(Observer.party("bank"), 1e-5) == 0
+        assert talk.spent(name, "bank") == 0
         assert "first share" not in talk.happened(name)
         assert not (talk.out(name) / "kept.json").exists()
 
 
 def test_a_learning_rate_over_its_limit_is_refused_before_anybody_is_asked(talk):
-    study = talk.study(f"{STEPS}learning_rate = 50.0\n")
-    config = PartyConfig.load(talk.folder / "bank" / "party.toml")
-    for attempt in (lambda: preflight(study), lambda: run_party(study, config, talk.out("bank"))):
-        with raises(StudyError, "ST452", "50"):
-            attempt()
+    study = talk.study("fit", f"{STEPS}learning_rate = 50.0\n")
+    with raises(StudyError, "ST452", "50"):
+        preflight(study)
+    with raises(StudyError, "ST452", "50"):
+        run_party(study, talk.config("bank"), talk.out("bank"))
     assert not (talk.folder / "bank" / "ledger.sqlite").exists()
     assert not talk.out("bank").exists()
 
 
 def test_weights_that_cannot_be_kept_stay_spent(talk):
-    study = talk.study(LOGISTIC)
-    others = others_of(talk, study, "bank")
-    config, own = PartyConfig.load(talk.folder / "shop" / "party.toml"), talk.out("shop") / "kept.json"
+    study = talk.study("fit", FIT)
+    others, own = talk.others(study, "bank"), talk.out("shop") / "kept.json"
     with raises(StorageError, "SO021", "kept.json") as lost:
-        run_party(study, config, talk.out("shop"), lambda *_: own.mkdir(exist_ok=True))
+        run_party(study, talk.config("shop"), talk.out("shop"), lambda *_: own.mkdir(exist_ok=True))
     assert lost.value.model.save_kept(talk.folder / "elsewhere.json").exists()
     for other in others:
         assert other.communicate(timeout=300) == ("", "")
-    assert talk.states("shop") == ["sent"]
-    assert talk.states("bank") == ["committed"]
+    assert (talk.states("shop"), talk.states("bank")) == (["sent"], ["committed"])
 
 
+@pytest.mark.system
 def test_a_party_killed_half_way_stays_spent(talk):
-    study = talk.study(f"{STEPS}epochs = 400\n")
-    others = others_of(talk, study, "bank")
-    shop = party(talk, study, "shop")
-    events = talk.out("shop") / "events.jsonl"
-    while not (events.exists() and '"first share"' in events.read_text()):
-        assert shop.poll() is None
-        time.sleep(0.01)
+    study = talk.study("fit", f"{STEPS}epochs = 400\n")
+    others, shop = talk.others(study, "bank"), talk.process(study, "shop")
+    talk.until("shop", "first share")
     shop.send_signal(signal.SIGKILL)
     shop.communicate()
     for child in others:
@@ -311,78 +352,261 @@ def test_a_party_killed_half_way_stays_spent(talk):
         assert child.returncode in (errors.PeerLost.exit_code, errors.PeerStopped.exit_code), text
     for name, other in (PARTIES, PARTIES[::-1]):
         assert talk.states(name) == ["sent"]
-        spent = Ledger(talk.folder / name / "ledger.sqlite").spent(Observer.party(other), 1e-5)
-        assert spent == pytest.approx(study.statement.epsilon(other))
+        assert talk.spent(name, other) == pytest.approx(study.statement.epsilon(other))
         assert not (talk.out(name) / "kept.json").exists()
 
 
-# --- before anything runs
+# --- questions about new people
+
+
+def test_only_the_party_with_the_label_is_told_and_questions_compose_until_one_is_refused(place):
+    study, out = place.study("ask", ASK), place.folder / "run"
+    before = {"bank": place.spent("bank", "shop"), "shop": place.spent("shop", "bank")}
+    play(study, out)
+    page = place.published(study)
+    own = place.out("bank") / "model.json"
+    bank = Estimator.load(own)
+    assert isinstance(bank, KeptScores)
+    assert len(bank.ids_) == len(set(bank.ids_)) == NEW
+    assert bank.scores_.shape == (NEW, 1)
+    assert np.array_equal(bank.predictions_, bank.scores_[:, 0] > 0)
+    assert bank.to == bank.recipient == "bank"
+    for folder in (out, place.out("shop")):
+        other = Estimator.load(folder / "model.json")
+        assert (other.ids_, other.scores_, other.predictions_) == (None, None, None)
+        assert not (folder / "kept.json").exists()
+    # No file of anybody else holds a score, and none but its own a weight.
+    assert holding(out, bank.scores_[:, 0]) == [own]
+    assert not holding(out, [weight for name in PARTIES for weight in place.kept(name)["weights"]])
+    assert "of 40 people, told to bank alone" in " ".join(bank.summary())
+    assert "bank was told the noisy scores" in show.outcome(study, out, {})
+    for word in ("by weights that each of them keeps", "noisy scores of shop", "in the model.json of bank and nowhere"):
+        assert word in page
+    facts = json.loads((out / "run.json").read_text())["task"]
+    assert (facts["kind"], facts["to"], facts["rows_at_most"]) == ("glm-scores", "bank", 100)
+    cost = study.statement.epsilon("bank")
+    assert 7.9 < cost <= 8.0
+    assert place.spent("bank", "shop") == before["bank"]  # it was told, and told nobody anything
+    assert before["shop"] < place.spent("shop", "bank") < before["shop"] + cost
+    assert study.statement.epsilon("shop") == study.statement.epsilon("analyst") == 0
+    with raises(StudyError, "ST551", "glm"):
+        place.study("wrong", ASK.replace("fit/", "run/"))
+    once = place.spent("shop", "bank")
+    place.edit("shop", "party = 30.0", "party = 13.0")
+    with raises(BudgetError, "BU002"):
+        place.config("shop").check_budget(place.study("again", ASK))
+    place.config("bank").check_budget(place.study("again", ASK))  # which tells nobody anything
+    assert place.spent("shop", "bank") == once
+
+
+def test_everybody_scores_with_the_weights_in_its_own_file(place):
+    for name in PARTIES:
+        place.edit(name, "party = 30.0", "party = 300.0")
+    place.kept("shop", weights=[9.0, -9.0, *([0.0] * 5)])
+    place.kept("bank", factors={"shop": 1.0})
+    study = place.study("loud", ASK, "50.0")
+    found = play(study, place.folder / "run")["bank"]
+    tables = {name: place.config(name).table(study.roster.schemas[name]).sorted_by_id() for name in PARTIES}
+    assert found.ids_ == list(tables["bank"].ids)
+    rows, kept = found.scorer.kept_rows("bank", tables["bank"])
+    encoded = Centred(study.roster.schemas["shop"]).features(tables["shop"]).matrix()
+    clip = study.task.sender("shop").score_clip
+    sent = np.clip(9.0 * (encoded[:, 0] - encoded[:, 1]), -clip, clip)
+    assert np.corrcoef(found.scores_[:, 0] - rows @ kept, sent)[0, 1] > 0.5
+    assert list(found.scorer.kept_) == ["bank"]
+    assert study.model.kept_ == {}
+
+
+def other_model(place: Place) -> None:
+    path = place.kept_file("shop")
+    path.write_text(path.read_text().replace('"model": "', '"model": "0'))
+
+
+def smaller_bounds(place: Place) -> None:
+    """A model that claims smaller bounds than the weights were kept under."""
+    path = place.folder / "fit" / "model.json"
+    content = json.loads(path.read_text())
+    content["learned"]["plan"]["senders"]["shop"]["drift"] /= 100
+    path.write_text(json.dumps(content))
+
+
+def another_column(place: Place) -> None:
+    path = place.folder / "shop.csv"
+    path.write_text(path.read_text().replace("basket", "another", 1))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda place: place.edit("shop", "kept = ", "# kept = "), ("ST553", "shop", "weights")),
+        (lambda place: shutil.copy(place.kept_file("bank"), place.kept_file("shop")), ("ST121", "bank", "shop")),
+        (other_model, "ST114"),
+        (smaller_bounds, "ST114"),
+        (lambda place: place.kept_file("shop").unlink(), ("ST120", "kept.json")),
+        (lambda place: place.kept_file("shop").write_text("{"), "ST113"),
+        (lambda place: place.kept("shop", weights=[1.0, 2.0]), "ST116"),
+        (lambda place: place.kept("shop", weights=None), "ST116"),
+        (lambda place: place.kept_file("shop").chmod(0o640), "ST554"),
+        (lambda place: place.edit("shop", '"glm-scores"]', '"pca"]'), ("PO015", "glm-scores")),
+        (another_column, ("DA154", "basket")),
+    ],
+    ids=["none", "party", "model", "bounds", "missing", "cut off", "short", "nothing", "mode", "policy", "column"],
+)
+def test_bad_weights_and_tables_are_refused_on_their_own_machine(place, change, said):
+    change(place)
+    study, config = place.study("bad", ASK), place.config("shop")
+    with raises((StudyError, PolicyError, DataError), said) as raised:
+        config.check(study)
+        config.table(study.roster.schemas["shop"])
+        config.estimator(study)
+    assert str(place.folder) not in raised.value.for_peers
+
+
+def test_the_bank_needs_a_factor_for_every_other_party_and_no_run_moves_the_weights_that_it_needs(place):
+    place.kept("bank", factors={})
+    with raises(StudyError, "ST118"):
+        place.config("bank").estimator(place.study("bad", ASK))
+    with raises(StudyError, "ST555"):
+        run_party(place.study("ask", ASK), place.config("shop"), place.kept_file("shop").parent)
+    assert place.kept_file("shop").exists()
+
+
+def test_bad_weights_end_a_question_before_anything_is_spent_or_sent(place):
+    place.kept_file("shop").chmod(0o640)
+    before, study = place.spent("shop", "bank"), place.study("bad", ASK)
+    others = place.others(study, "bank")
+    place.until("bank", "connected")
+    with raises(StudyError, "ST554"):
+        run_party(study, place.config("shop"), place.out("shop"))
+    for other in others:
+        assert f"shop stopped the study: {NO_PART}" in other.communicate(timeout=300)[1]
+    assert place.spent("shop", "bank") == before
+    assert "budget reserved" not in place.happened("shop")
+
+
+def test_more_people_than_the_study_allows_are_refused(place):
+    ended = outcomes(place.study("few", ASK.replace("100", str(NEW - 1))), place.folder / "run")
+    assert any("39" in str(error) for error in ended.values()), ended
+    assert {place.states(name)[-1] for name in PARTIES} == {"released"}
+
+
+# --- before anything runs, and on the command line
+
+
+HIDDEN, COMMITTEE = '[align]\non = "person_id"\nhidden = true\n', "[committee]\nthreshold = 1\n"
+
+
+@pytest.mark.parametrize(
+    ("task", "more", "said"),
+    [
+        (FIT, COMMITTEE, ("VA229", "glm")),
+        (FIT, HIDDEN, ("VA231", "glm")),
+        (ASK.replace("fit/model", "nowhere"), "", ("ST098", "nowhere.json")),
+        (ASK + 'to = "bank"\n', "", ("ST595", "task.to")),
+        (ASK, COMMITTEE, ("VA229", "glm-scores")),
+        (ASK, HIDDEN, "VA231"),
+        (ASK.replace("100", "0"), "", ("ST595", "task.rows_at_most")),
+        ('kind = "prediction"\nmodel = "fit/model.json"\nto = "bank"\n', "", ("ST551", "glm-scores")),
+    ],
+)
+def test_what_a_study_file_may_not_say(fitted, task, more, said):
+    with raises(StudyError, said):
+        fitted.study("wrong", task, "8.0", more)
+
+
+def test_the_model_is_part_of_the_question_and_its_price_is_stated_for_whom_it_tells(place):
+    with raises(StudyError, "ST170", "bank"):
+        _ = place.study("wrong", ASK, "{ shop = 1.0 }").task
+    digest = place.study("ask", ASK).digest
+    model = place.folder / "fit" / "model.json"
+    model.write_text(model.read_text() + " ")
+    assert Study.load(place.folder / "ask.toml").digest != digest
 
 
 def test_a_preflight_says_what_follows_from_public_figures(talk, colonnade):
-    study = talk.study(LOGISTIC)
-    answer = preflight(study)
-    task, facts = study.task, answer.details.facts
+    study = talk.study("fit", FIT)
+    answer, task = preflight(study), study.task
+    facts = answer.details.facts
     assert (answer.run.rows, answer.details.method) == (ROWS, "alternating")
     assert (facts["family"], facts["active"], facts["epochs"]) == ("logistic", "bank", task.epochs)
-    assert {load.participant: load.bytes_sent for load in answer.run.loads} == {
-        "bank": 8 * ROWS * task.epochs,
-        "shop": 8 * ROWS * task.epochs,
-        "coordinator": 0,
-    }
+    sent = {load.participant: load.bytes_sent for load in answer.run.loads}
+    assert sent == {"bank": 8 * ROWS * task.epochs, "shop": 8 * ROWS * task.epochs, "coordinator": 0}
     bank, shop = facts["sides"]
     assert (bank["weight_bound"], bank["score_clip"], bank["agreement"]) == (None, None, None)
     assert shop["noise_std"] == task.message_deviation("shop")
     assert 0 < shop["agreement"] < 1
     assert [row["what"] for row in facts["guarantees"]][:2] == ["messages of bank", "kept weights of all others"]
-    text = show.preflight(answer)
-    for words in ("MODEL, family logistic", "expected agreement", "eavesdropper", "64-bit integers"):
-        assert words in text
-    assert "kept weights of all others" in show.asked("bank", answer)
+    text = show.preflight(answer) + show.asked("bank", answer)
+    words = ("MODEL, family logistic", "expected agreement", "eavesdropper", "64-bit integers")
+    for word in (*words, "kept weights of all others"):
+        assert word in text
     plain = colonnade("privacy", study.path, "--json")
     assert plain["sides"][1]["agreement"] == shop["agreement"]
     assert {row["observer"] for row in plain["guarantees"]} >= {"analyst", "coordinator", "bank+shop"}
     assert "task.rows" in colonnade("privacy", study.path, "--rows", 7, code=StudyError.exit_code)
-
-
-def test_what_was_chosen_by_hand_has_no_expected_agreement(talk):
-    for given in ("score_clip = 1.0\n", 'method = "gradient"\n'):
-        answer = preflight(talk.study(LOGISTIC + given))
+    assert study.trust.committee == ()  # nobody holds shares, so nobody is named for it
+    assert "hold shares" not in str(study.statement)
+    for given in ("score_clip = 1.0\n", 'method = "gradient"\n'):  # chosen by hand: nothing is expected
+        answer = preflight(talk.study("fit", FIT + given))
         assert [side["agreement"] for side in answer.details.facts["sides"]] == [None, None]
     assert answer.details.facts["learning_rate"] > 0
     assert "steps of" in show.preflight(answer)
 
 
 def test_a_plan_prices_messages_of_any_noise(talk, colonnade):
-    study = talk.study(LOGISTIC)
-    found = colonnade("plan", study.path, "--epsilon", "--noise-multiplier", 10, "--json")
-    twice = colonnade("plan", study.path, "--epsilon", "--error", 2 * found["error"], "--json")
+    path = talk.study("fit", FIT).path
+    found = colonnade("plan", path, "--epsilon", "--noise-multiplier", 10, "--json")
+    twice = colonnade("plan", path, "--epsilon", "--error", 2 * found["error"], "--json")
     assert twice["noise_multiplier"] == pytest.approx(2 * found["noise_multiplier"], rel=1e-3)
     told = [{row["what"]: row["epsilon"] for row in each["guarantees"]} for each in (found, twice)]
     assert 0 < told[1]["messages of shop"] < told[0]["messages of shop"]
-    text = colonnade("plan", study.path, "--epsilon", "--noise-multiplier", 10)
+    text = colonnade("plan", path, "--epsilon", "--noise-multiplier", 10)
     assert "on a slope" in text
     assert "messages of bank" in text
-    for question, words in (("--rounds", "only a sketch"), ("--rows", "hardly depends on its rows")):
-        refused = colonnade("plan", study.path, question, "--noise-multiplier", 10, code=StudyError.exit_code)
-        assert words in refused
-    other = colonnade("plan", study.path, "--epsilon", "--error", 1, "--rows-given", 7, code=StudyError.exit_code)
-    assert "change task.rows" in other
+    for words, said in (
+        (("--rounds", "--noise-multiplier", 10), "only a sketch"),
+        (("--rows", "--noise-multiplier", 10), "hardly depends on its rows"),
+        (("--epsilon", "--error", 1, "--rows-given", 7), "change task.rows"),
+    ):
+        assert said in colonnade("plan", path, *words, code=StudyError.exit_code)
 
 
-def test_the_doctor_counts_the_rows_that_bounds_rest_on(talk, colonnade):
-    path = talk.study(LOGISTIC).path
-    config = talk.folder / "shop" / "party.toml"
+def test_what_a_question_costs_is_said_beforehand(fitted, colonnade):
+    study = fitted.study("ask", ASK)
+    answer = preflight(study)
+    facts, run = answer.details.facts, answer.run
+    (sender,) = facts["senders"]
+    assert (facts["to"], run.rows, sender["party"], sender["weights"]) == ("bank", 100, "shop", 7)
+    assert (sender["noise_std"], sender["blur"]) == (study.task.deviation("shop"), study.task.blur("shop"))
+    assert {load.participant: load.bytes_sent for load in run.loads} == {"bank": 0, "shop": 800, "coordinator": 0}
+    assert preflight(study, 50).run.loads[1].bytes_sent == 400
+    for text in (colonnade("privacy", study.path), show.asked("shop", answer)):
+        assert "SCORES of new people by kept weights, told to bank alone" in text
+        assert facts["model"] in text
+    plain = colonnade("privacy", study.path, "--json")
+    assert (plain["senders"][0]["party"], plain["noise_on"], plain["primes"]) == ("shop", "a score that is told", 0)
+    assert plain["columns"] == len(study.model.feature_names_in_)
+    one = colonnade("plan", study.path, "--epsilon", "--noise-multiplier", 2, "--json")
+    two = colonnade("plan", study.path, "--epsilon", "--error", 2 * one["error"], "--json")
+    assert two["noise_multiplier"] == pytest.approx(4, rel=1e-3)
+    assert (one["error_on"], one["rounds"]) == ("score", 1)
+    refused = colonnade("plan", study.path, "--epsilon", "--error", 1, "--rows-given", 7, code=StudyError.exit_code)
+    assert "change task.rows_at_most" in refused
+
+
+def test_the_doctor_counts_rows_and_looks_at_weights(talk, place, colonnade):
+    path, config = talk.study("fit", FIT).path, talk.folder / "shop" / "party.toml"
     assert "ok   rows: as many as the study says (120)" in colonnade("doctor", path, config)
-    talk.edit("shop", lambda rows: rows[1:])
+    talk.change("shop", fewer)
     assert "BAD  rows: 119, and the study says 120" in colonnade("doctor", path, config, code=1)
+    path, config = place.study("ask", ASK).path, place.folder / "shop" / "party.toml"
+    assert re.search("ok +kept weights: .*belongs to shop", colonnade("doctor", path, config))
+    place.kept_file("shop").chmod(0o644)
+    assert re.search("BAD +kept weights: .*chmod 600", colonnade("doctor", path, config, code=1))
 
 
-def test_nobody_holds_shares_so_nobody_is_named_for_it(talk):
-    with raises(StudyError, "VA229", "glm"):
-        talk.study(LOGISTIC, "[committee]\nthreshold = 1\n")
-    with raises(StudyError, "VA231", "glm"):
-        talk.study(LOGISTIC, '[align]\non = "person_id"\nhidden = true\n')
-    study = talk.study(LOGISTIC)
-    assert study.trust.committee == ()
-    assert "hold shares" not in str(study.statement)
+@pytest.mark.slow
+def test_local_processes_find_everybodys_own_weights(place):
+    folders = run_local(place.study("ask", ASK), place.folder / "run")
+    assert Estimator.load(folders["bank"] / "model.json").scores_.shape == (NEW, 1)
+    assert Estimator.load(folders["shop"] / "model.json").scores_ is None

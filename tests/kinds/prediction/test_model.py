@@ -1,3 +1,5 @@
+"""Scores of new people opened to one party: exact, with noise or by levels; their bounds, and what is refused."""
+
 from __future__ import annotations
 
 import json
@@ -6,12 +8,24 @@ from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from colonnade import Ledger, Schema, Statement, category, flag, number, read_table
+from colonnade import Federation, Ledger, Party, Schema, Statement, category, flag, number
 from colonnade.errors import BudgetError, PrivacyError, StudyError
 from colonnade.kinds import PCA
+from colonnade.kinds.prediction.beliefs import (
+    GUESSED,
+    PUBLISHED,
+    Belief,
+    Law,
+    after_levels,
+    after_noise,
+    flattened,
+    guessed,
+    of_law,
+)
 from colonnade.kinds.prediction.levels.task import Levels
 from colonnade.kinds.prediction.model import JointPrediction, Scorer, features, joint_scores, part_of
 from colonnade.kinds.prediction.scores.task import Scores
@@ -20,11 +34,12 @@ from colonnade.kinds.regression.logistic import LogisticRegression
 from colonnade.models import Estimator, Roster
 from colonnade.models.predicted import JointScores
 from colonnade.privacy import parse_budgets
+from colonnade.privacy.noise.response import odds_for, randomised_response
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.testing.seeded import seeded
 from tests.support.errors import raises
-
-pd = pytest.importorskip("pandas")
+from tests.support.federations import aligned, federation, numbers
+from tests.support.models import SCHEMAS as MADE, fitted, frames
 
 SCHEMAS = {
     "bank": Schema({"age": number(18, 90), "default": flag()}),
@@ -52,30 +67,26 @@ class Weights:
         return scores[:, 0] > 0 if scores.shape[1] == 1 else scores.argmax(axis=1)
 
 
-def frames(rows, seed=0):
+def columns(rows, seed=0):
     rng = np.random.default_rng(seed)
-    ids = [f"p{i:04d}" for i in range(rows)]
-    tables = {
-        "bank": pd.DataFrame({"id": ids, "age": rng.uniform(18, 90, rows), "default": rng.random(rows) < 0.5}),
-        "shop": pd.DataFrame(
-            {"id": ids, "city": rng.choice(["Delft", "Utrecht", None], rows), "visits": rng.integers(0, 60, rows)}
-        ),
-        "clinic": pd.DataFrame({"id": ids, "smoker": rng.random(rows) < 0.3, "bmi": rng.uniform(12, 48, rows)}),
+    return {
+        "bank": {"age": rng.uniform(18, 90, rows), "default": rng.random(rows) < 0.5},
+        "shop": {"city": rng.choice(["Delft", "Utrecht", None], rows), "visits": rng.integers(0, 60, rows)},
+        "clinic": {"smoker": rng.random(rows) < 0.3, "bmi": rng.uniform(12, 48, rows)},
     }
-    return {name: table.sample(frac=1, random_state=seed + k) for k, (name, table) in enumerate(tables.items())}
+
+
+def federated(rows=50, schemas=NEW, seed=0):
+    return federation(columns(rows, seed), schemas)
 
 
 @pytest.fixture(scope="module")
-def federation(aligned):
-    def make(rows=50, schemas=NEW, seed=0, mode="helper"):
-        return aligned(frames(rows, seed), schemas, "id", mode=mode, seed=seed)
-
-    return make
-
-
-@pytest.fixture(scope="module")
-def people(federation):
-    return federation(mode="dh")
+def people():
+    """People who had to be found first."""
+    ids = [f"p{i:04d}" for i in range(50)]
+    frames = {name: pd.DataFrame({"id": ids, **held}) for name, held in columns(50).items()}
+    shuffled = {name: frame.sample(frac=1, random_state=k) for k, (name, frame) in enumerate(frames.items())}
+    return aligned(shuffled, NEW, "id", mode="dh")
 
 
 def in_the_clear(model, people, parties=None):
@@ -84,56 +95,57 @@ def in_the_clear(model, people, parties=None):
     return sum(parts) + model.intercept_
 
 
-@pytest.fixture(scope="module")
-def binary():
-    return Weights([[1.5, -0.7, 0.4, 2.0, -1.25, 0.3]], [0.2])
-
-
-@pytest.fixture(scope="module")
-def several():
-    return Weights(np.random.default_rng(1).normal(0, 1, (3, 6)), [0.1, 0.0, -0.4])
+BINARY = Weights([[1.5, -0.7, 0.4, 2.0, -1.25, 0.3]], [0.2])
+SEVERAL = Weights(np.random.default_rng(1).normal(0, 1, (3, 6)), [0.1, 0.0, -0.4])
 
 
 @pytest.mark.parametrize("to", ["bank", "shop", "clinic"])
-def test_exact_scores_are_those_of_the_model(several, to, people):
-    found = joint_scores(several, people, to=to, exact=True)
-    want = in_the_clear(several, people)
+def test_exact_scores_are_those_of_the_model(to, people):
+    found, want = joint_scores(SEVERAL, people, to=to, exact=True), in_the_clear(SEVERAL, people)
     np.testing.assert_allclose(found.scores, want, atol=2 / 2**16)
     assert sorted(found.ids) == [f"p{i:04d}" for i in range(50)]
     assert found.ids == people.tables()[to].own_ids != people.tables()[to].ids
-    assert np.array_equal(found.predictions, several.answers(found.scores))
-    assert np.mean(found.predictions == several.answers(want)) > 0.99
+    assert np.array_equal(found.predictions, SEVERAL.answers(found.scores))
+    assert np.mean(found.predictions == SEVERAL.answers(want)) > 0.99
     assert math.isinf(found.privacy_.epsilon(to))
     assert found.privacy_.epsilon("analyst") == 0
+    lines = [line.split()[-4] for line in str(found.privacy_).splitlines() if line.startswith(f"{to} ")]
+    assert lines == ["inf"]
+    if to == "bank":  # the reason for infinity is named
+        said = "exact score of every person, hence exactly what the columns of shop, clinic add up to in it"
+        assert f"bank receives the {said}" in " ".join(str(found.privacy_).split())
 
 
-def test_the_label_may_be_there_and_is_not_looked_at(binary, people, federation):
-    with_label = joint_scores(binary, federation(schemas=SCHEMAS), to="shop", exact=True)
-    without = joint_scores(binary, people, to="shop", exact=True)
-    assert with_label.ids != without.ids  # the order is drawn anew
-    by_id = [dict(zip(found.ids, found.scores[:, 0], strict=True)) for found in (with_label, without)]
-    assert by_id[0] == by_id[1]
+def test_the_label_may_be_there_and_is_not_looked_at():
+    with_label, without = (
+        joint_scores(BINARY, federated(schemas=schemas), to="shop", exact=True) for schemas in (SCHEMAS, NEW)
+    )
+    assert dict(zip(with_label.ids, with_label.scores[:, 0], strict=True)) == dict(
+        zip(without.ids, without.scores[:, 0], strict=True)
+    )
 
 
-def test_two_parties_and_the_coordinators_seat(federation):
+def test_two_parties_and_the_coordinators_seat_and_a_party_without_weights():
     pair = {name: NEW[name] for name in ("bank", "shop")}
-    model = Weights([[1.0, 2.0, 3.0, -1.0]], [0.0], pair, NAMES[:4])
-    people = federation(schemas=pair)
-    assert people.roster.trust.committee == ("bank", "shop", COORDINATOR)
-    found = joint_scores(model, people, to="bank", exact=True)
-    np.testing.assert_allclose(found.scores, in_the_clear(model, people), atol=1 / 2**16)
+    model, group = Weights([[1.0, 2.0, 3.0, -1.0]], [0.0], pair, NAMES[:4]), federated(schemas=pair)
+    assert group.roster.trust.committee == ("bank", "shop", COORDINATOR)
+    found = joint_scores(model, group, to="bank", exact=True)
+    np.testing.assert_allclose(found.scores, in_the_clear(model, group), atol=1 / 2**16)
+    more = federation(columns(20) | {"insurer": {"policy": [True] * 20}}, NEW | {"insurer": Schema({"policy": flag()})})
+    found = joint_scores(BINARY, more, to="insurer", exact=True)
+    np.testing.assert_allclose(found.scores, in_the_clear(BINARY, more, NEW), atol=2 / 2**16)
 
 
-def test_noise_is_as_large_as_it_says_and_costs_what_was_allowed(binary, federation):
-    people = federation(rows=20_000)
-    fitted = JointPrediction(binary, to="bank", epsilon=40.0).fit(people)
+def test_noise_is_as_large_as_it_says_and_costs_what_was_allowed():
+    people = federated(20_000)
+    fitted = JointPrediction(BINARY, to="bank", epsilon=40.0).simulate(people.tables(), people.roster, seeded(3))
     task = fitted.plan(people.roster)
     assert 39.9 < fitted.privacy_.epsilon("bank") <= 40.0
     for other in ("analyst", "coordinator", "shop", "clinic"):
         assert fitted.privacy_.epsilon(other) == 0
     assert math.isinf(fitted.privacy_.epsilon("bank+shop"))
     assert task.noise_std > 0.3
-    wrong, alone = (found - in_the_clear(binary, people) for found in (fitted.scores_, fitted.joint.own_scores))
+    wrong, alone = (found - in_the_clear(BINARY, people) for found in (fitted.scores_, fitted.joint.own_scores))
     assert np.std(wrong) < min(task.noise_std, np.std(alone))
     # Both rest on how 20,000 people differ, which is seen through noise of about their deviation: the two differ by a
     # hundredth.
@@ -141,17 +153,8 @@ def test_noise_is_as_large_as_it_says_and_costs_what_was_allowed(binary, federat
     assert "joint-prediction" in str(fitted.privacy_)
 
 
-def test_the_statement_names_the_reason_for_infinity(binary, people):
-    text = str(joint_scores(binary, people, to="bank", exact=True).privacy_)
-    said = (
-        "bank receives the exact score of every person, hence exactly what the columns of shop, clinic add up to in it"
-    )
-    assert said in " ".join(text.split())
-    assert [line.split()[-4] for line in text.splitlines() if line.startswith("bank ")] == ["inf"]
-
-
 def test_more_accomplices_mean_more_noise():
-    schemas = {name: Schema({"x": number(-1, 1)}) for name in "abcde"}
+    schemas = {name: numbers("x") for name in "abcde"}
     model = Weights([[1.0] * 5], [0.0], schemas, [f"{name}.x" for name in schemas])
     roster = Roster.of(schemas)
     alone = JointPrediction(model, to="a", epsilon={"a": 1.0}).plan(roster)
@@ -167,29 +170,25 @@ def test_more_accomplices_mean_more_noise():
 def population_model():
     """A regression of two parties' columns, of which both matter, and new people with what is true of them."""
     rng = np.random.default_rng(5)
-    rows, schemas = (
-        6000,
-        {
-            "bank": Schema({**{f"b{k}": number(-3, 3) for k in range(3)}, "paid": flag()}),
-            "shop": Schema({f"s{k}": number(-3, 3) for k in range(3)}),
-        },
-    )
-    bank = rng.normal(0, 1, (rows, 3))
-    shop = 0.5 * bank + rng.normal(0, 0.8, (rows, 3))
-    paid = rng.random(rows) < 1 / (1 + np.exp(-(bank[:, 0] - 0.5 + 1.5 * shop[:, 0] - shop[:, 1])))
-    ids = [f"p{i:05d}" for i in range(rows)]
-    tables = {
-        "bank": pd.DataFrame({"id": ids, **{f"b{k}": bank[:, k] for k in range(3)}, "paid": paid}),
-        "shop": pd.DataFrame({"id": ids, **{f"s{k}": shop[:, k] for k in range(3)}}),
+    bank = rng.normal(0, 1, (3, 6000))
+    shop = 0.5 * bank + rng.normal(0, 0.8, (3, 6000))
+    paid = rng.random(6000) < 1 / (1 + np.exp(-(bank[0] - 0.5 + 1.5 * shop[0] - shop[1])))
+    held = {
+        "bank": {"b0": bank[0], "b1": bank[1], "b2": bank[2], "paid": paid},
+        "shop": {"s0": shop[0], "s1": shop[1], "s2": shop[2]},
     }
-
-    def read(part):
-        return {name: read_table(table[part], schemas[name], id="id") for name, table in tables.items()}
-
-    known, new = slice(0, 3000), slice(3000, None)
+    schemas = {"bank": numbers(["b0", "b1", "b2"], -3, 3, paid=flag()), "shop": numbers(["s0", "s1", "s2"], -3, 3)}
+    known, new = halves(held, schemas)
     fitted = LogisticRegression(label="bank.paid", epsilon=4.0, method="one-shot")
-    model = fitted.simulate(read(known), Roster.of(schemas), seeded(5))
-    return model, read(new), Roster.of(schemas), paid[new]
+    model = fitted.simulate(known, Roster.of(schemas), seeded(5))
+    return model, new, Roster.of(schemas), paid[3000:]
+
+
+def halves(held, schemas):
+    """Tables of the first and of the second half of the people."""
+    tables = federation(held, schemas).tables()
+    rows = np.arange(len(next(iter(tables.values())).ids))
+    return ({name: table.take_rows(part) for name, table in tables.items()} for part in np.split(rows, 2))
 
 
 def area(paid, scores):
@@ -223,40 +222,30 @@ def test_joint_scores_are_better_than_own_columns_and_know_how_wrong_they_are(po
         assert asked.joint.own_scores is not None
 
 
-def test_where_no_noise_protects_a_pair_levels_do(binary):
+def test_where_no_noise_protects_a_pair_levels_do():
     """Bank and shop together hold enough shares to open what is noised; levels are told to the bank alone."""
     allowed = {"bank": 1.0, "bank+shop": 1.0}
     with raises(PrivacyError, "PR024"):
-        JointPrediction(binary, to="bank", epsilon=allowed, answers="noise").plan(Roster.of(NEW))
-    task = JointPrediction(binary, to="bank", epsilon=allowed, answers="auto").plan(Roster.of(NEW))
+        JointPrediction(BINARY, to="bank", epsilon=allowed, answers="noise").plan(Roster.of(NEW))
+    task = JointPrediction(BINARY, to="bank", epsilon=allowed, answers="auto").plan(Roster.of(NEW))
     assert isinstance(task, Levels)
     assert Statement.of(task.events, task.trust, 1e-5).epsilon("bank+shop") <= 1.0
 
 
-def test_levels_are_chosen_where_they_tell_more(population_model, several, binary):
+def test_levels_are_chosen_where_they_tell_more(population_model):
     model, _, roster, _ = population_model
     assert isinstance(JointPrediction(model, to="bank", epsilon=3.0, answers="auto").plan(roster), Levels)
     assert isinstance(JointPrediction(model, to="bank", epsilon=3.0).plan(roster), Scores)
-    assert isinstance(JointPrediction(several, to="bank", epsilon=3.0, answers="auto").plan(Roster.of(NEW)), Scores)
-    with raises(StudyError, "ST179"):
-        JointPrediction(several, to="bank", epsilon=3.0, answers="levels").plan(Roster.of(NEW))
-    with raises(StudyError, "ST178"):
-        JointPrediction(binary, to="bank", exact=True, answers="levels").plan(Roster.of(NEW))
-    with raises(StudyError, "ST177", "often"):
-        JointPrediction(binary, to="bank", epsilon=1.0, answers="often").plan(Roster.of(NEW))
+    assert isinstance(JointPrediction(SEVERAL, to="bank", epsilon=3.0, answers="auto").plan(Roster.of(NEW)), Scores)
     # A model that published nothing about parts is asked at cuts that follow from its schemas.
-    task = JointPrediction(binary, to="bank", epsilon=2.0, answers="levels").plan(Roster.of(NEW))
-    assert {each.owner for each in task.asked} <= {"shop", "clinic"}
-    assert Statement.of(task.events, task.trust, 1e-5).epsilon("bank") <= 2.0
-
-
-def test_with_little_epsilon_only_those_are_asked_who_matter_most(binary):
-    def asked(epsilon):
-        task = JointPrediction(binary, to="bank", epsilon=epsilon, answers="levels").plan(Roster.of(NEW))
-        return [each.owner for each in task.asked]
-
-    assert len(asked(0.5)) == 1
-    assert asked(12.0) == ["shop", "clinic"]
+    tasks = {
+        epsilon: JointPrediction(BINARY, to="bank", epsilon=epsilon, answers="levels").plan(Roster.of(NEW))
+        for epsilon in (0.5, 2.0, 12.0)
+    }
+    assert Statement.of(tasks[2.0].events, tasks[2.0].trust, 1e-5).epsilon("bank") <= 2.0
+    asked = {epsilon: [each.owner for each in task.asked] for epsilon, task in tasks.items()}
+    assert len(asked[0.5]) == 1  # with little epsilon only those are asked who matter most
+    assert asked[12.0] == ["shop", "clinic"]
 
 
 def test_cuts_follow_from_the_model_alone(population_model):
@@ -273,53 +262,42 @@ def test_cuts_follow_from_the_model_alone(population_model):
     assert found.plan(roster) == task
 
 
-def test_levels_are_told_in_a_run_saved_and_read_again(population_model, tmp_path, aligned):
+def test_levels_are_told_in_a_run_saved_and_read_again(population_model, tmp_path):
     model, _, _, _ = population_model
-    rng, rows = np.random.default_rng(6), 40
-    ids = [f"n{i:02d}" for i in range(rows)]
-    schemas = {"bank": model.schemas_["bank"].without("paid"), "shop": model.schemas_["shop"]}
-    frames = {
-        name: pd.DataFrame({"id": ids, **{c: rng.normal(0, 1, rows) for c in schema.columns}})
-        for name, schema in schemas.items()
-    }
-    people = aligned(frames, schemas, "id")
+    rng, schemas = np.random.default_rng(6), model.schemas_ | {"bank": model.schemas_["bank"].without("paid")}
+    held = {name: {c: rng.normal(0, 1, 40) for c in schema.columns} for name, schema in schemas.items()}
+    people = federation(held, schemas)
     found = joint_scores(model, people, to="shop", epsilon=3.0)
     assert found.privacy_.epsilon("shop") <= 3.0
     assert found.privacy_.epsilon("bank") == found.privacy_.epsilon("analyst") == 0
     assert "levels-of-scores" in str(found.privacy_)
     fitted = JointPrediction(model, to="shop", epsilon=3.0, answers="levels").fit(people)
-    again = Estimator.load(fitted.save(tmp_path / "model.json"))
+    path = fitted.save(tmp_path / "model.json")
+    again = Estimator.load(path)
     assert again.get_params()["answers"] == "levels"
-    for name in (
-        "scores",
-        "predictions",
-        "probabilities",
-        "own_scores",
-        "own_predictions",
-        "own_probabilities",
-        "deviations",
-    ):
-        assert np.array_equal(getattr(again.joint, name), getattr(fitted.joint, name)), name
     assert again.joint.classes == [False, True]
+    for name in ("scores", "predictions", "probabilities", "deviations"):
+        assert np.array_equal(getattr(again.joint, name), getattr(fitted.joint, name)), name
+        if name != "deviations":
+            assert np.array_equal(getattr(again.joint, f"own_{name}"), getattr(fitted.joint, f"own_{name}")), name
     assert "answers" not in JointPrediction(model, to="shop", epsilon=3.0).get_params()
-    kept = Estimator.load(model.save(tmp_path / "fit.json"))
+    fit = model.save(tmp_path / "fit.json")
+    kept = Estimator.load(fit)
     assert kept.parts_["bank"].foretells["shop"].offset == model.parts_["bank"].foretells["shop"].offset
-    for damage in ({}, {"bank": {"mean": 0.0, "variance": 1.0, "foretells": {}}}, {"bank": {"mean": None}}):
-        content = json.loads((tmp_path / "fit.json").read_text())
-        content["learned"]["parts"] = damage
-        (tmp_path / "damaged.json").write_text(json.dumps(content))
+    content, told = json.loads(fit.read_text()), json.loads(path.read_text())
+    parts = content["learned"]["parts"]
+    shorter = json.loads(json.dumps(parts))
+    shorter["bank"]["foretells"]["shop"]["weights"].pop()
+    flat = {"bank": {"mean": 0.0, "variance": 1.0, "foretells": {}}}
+    damaged = [
+        content | {"learned": content["learned"] | {"parts": each}}
+        for each in ({}, flat, {"bank": {"mean": None}}, shorter)
+    ]
+    damaged.append(told | {"learned": told["learned"] | {"deviations": told["learned"]["deviations"][:-1]}})
+    for each in damaged:
+        path.write_text(json.dumps(each))
         with raises(StudyError, "ST091"):
-            Estimator.load(tmp_path / "damaged.json")
-    content = json.loads((tmp_path / "fit.json").read_text())
-    content["learned"]["parts"]["bank"]["foretells"]["shop"]["weights"].pop()
-    (tmp_path / "damaged.json").write_text(json.dumps(content))
-    with raises(StudyError, "ST091"):
-        Estimator.load(tmp_path / "damaged.json")
-    content = json.loads((tmp_path / "model.json").read_text())
-    content["learned"]["deviations"] = content["learned"]["deviations"][:-1]
-    (tmp_path / "model.json").write_text(json.dumps(content))
-    with raises(StudyError, "ST091"):
-        Estimator.load(tmp_path / "model.json")
+            Estimator.load(path)
 
 
 # --- bounds
@@ -330,17 +308,15 @@ def test_levels_are_told_in_a_run_saved_and_read_again(population_model, tmp_pat
 def test_no_row_leaves_the_bounds(seed, scale):
     rng = np.random.default_rng(seed)
     model = Weights(rng.normal(0, scale, (2, 6)), [0.0, 0.0])
-    tables = frames(30, seed % 1000)
-    for name in NEW:
-        table = read_table(tables[name], NEW[name], id="id")
+    for name, table in federated(30, NEW, seed % 1000).tables().items():
         whole = model.partial(name, table.select(features(model, name))) * 2**16
         part = part_of(model, name, 2**16)
         assert np.all(np.floor(whole) >= np.array(part.low) - 1)
         assert np.all(np.ceil(whole) <= np.array(part.high) + 1)
 
 
-def test_the_bounds_are_the_tightest_there_are(binary):
-    grid = {name: part_of(binary, name, 100) for name in SCHEMAS}
+def test_the_bounds_are_the_tightest_there_are():
+    grid = {name: part_of(BINARY, name, 100) for name in SCHEMAS}
     assert (grid["bank"].low, grid["bank"].high) == ((-150,), (150,))
     # -0.7 or 0.4 or nothing, and 0 to 2; 0.4 as a float lies just above.
     assert (grid["shop"].low, grid["shop"].high) == ((math.floor(Fraction(-0.7) * 100),), (241,))
@@ -372,24 +348,19 @@ def test_a_category_that_must_be_there_cannot_add_nothing():
     assert (part_of(clipped, "shop", 1).low, part_of(clipped, "shop", 1).high) == ((0,), (3,))
 
 
-def test_a_party_without_weights_takes_part_and_adds_nothing(binary, aligned):
-    more = NEW | {"insurer": Schema({"policy": flag()})}
-    tables = frames(20) | {"insurer": pd.DataFrame({"id": [f"p{i:04d}" for i in range(20)], "policy": [True] * 20})}
-    people = aligned(tables, more, "id")
-    found = joint_scores(binary, people, to="insurer", exact=True)
-    want = in_the_clear(binary, people, NEW)
-    np.testing.assert_allclose(found.scores, want, atol=2 / 2**16)
-
-
 # --- refusals
 
 
 @pytest.mark.parametrize("given", [{}, {"epsilon": 1.0, "exact": True}])
-def test_one_of_two_prices_must_be_chosen(binary, given, people):
+def test_one_of_two_prices_must_be_chosen(given, people):
     with raises(StudyError, "ST176") as caught:
-        joint_scores(binary, people, to="bank", **given)
+        joint_scores(BINARY, people, to="bank", **given)
     assert "epsilon adds noise to each score until bank learns at most that much" in str(caught.value)
     assert "lets bank learn the exact scores, which no epsilon bounds" in str(caught.value)
+
+
+OTHER_BOUNDS = Schema({"smoker": flag(), "bmi": number(0, 50, missing="middle")})
+LEVELS = {"exact": False, "epsilon": 1.0, "answers": "levels"}
 
 
 @pytest.mark.parametrize(
@@ -403,23 +374,24 @@ def test_one_of_two_prices_must_be_chosen(binary, given, people):
         ({"rows_at_most": True}, ("ST150", "rows_at_most")),
         ({"model": None}, "ST181"),
         ({"model": PCA(epsilon=1.0)}, ("ST169", "PCA")),
+        ({"model": Weights(BINARY.coef_ * np.inf, [0.0])}, "ST182"),
+        ({"model": "nothing.json"}, "ST098"),
+        ({"answers": "levels"}, "ST178"),
+        (LEVELS | {"model": SEVERAL}, "ST179"),
+        (LEVELS | {"answers": "often"}, ("ST177", "often")),
+        ({"people": {name: NEW[name] for name in ("bank", "shop")}}, ("ST206", "clinic")),
+        ({"people": NEW | {"clinic": NEW["clinic"].without("bmi")}}, ("ST207", "bmi", "clinic")),
+        (
+            {"people": NEW | {"clinic": Schema({"smoker": flag(), "bmi": number(0, 50, missing="middle")})}},
+            ("ST208", "clinic"),
+        ),
     ],
 )
-def test_bad_parameters_are_named(binary, changes, message):
+def test_bad_parameters_and_people_without_the_models_columns_are_named(changes, message):
+    asked = {"model": BINARY, "to": "bank", "exact": True, "people": NEW} | changes
+    schemas = asked.pop("people")
     with raises(StudyError, message):
-        JointPrediction(**{"model": binary, "to": "bank", "exact": True} | changes).plan(Roster.of(NEW))
-
-
-def test_people_must_have_the_models_columns(binary):
-    def plan(schemas):
-        return JointPrediction(binary, to="bank", exact=True).plan(Roster.of(schemas))
-
-    with raises(StudyError, "ST206", "clinic"):
-        plan({name: NEW[name] for name in ("bank", "shop")})
-    with raises(StudyError, "ST207", "bmi", "clinic"):
-        plan(NEW | {"clinic": NEW["clinic"].without("bmi")})
-    with raises(StudyError, "ST208", "clinic"):
-        plan(NEW | {"clinic": Schema({"smoker": flag(), "bmi": number(0, 50, missing="middle")})})
+        JointPrediction(**asked).plan(Roster.of(schemas))
 
 
 def test_models_know_who_receives_their_result_and_that_there_is_none_yet():
@@ -432,137 +404,93 @@ def test_models_know_who_receives_their_result_and_that_there_is_none_yet():
     assert all(model.recipient is None for model in everybody)
 
 
-def test_a_model_without_scores_is_refused(tmp_path, federation):
-    people = federation(schemas=SCHEMAS)
-    path = PCA(n_components=1, epsilon=5.0, rows_at_most=1000).fit(people).save(tmp_path / "pca.json")
+def test_a_model_without_scores_and_one_that_changed_after_planning_are_refused(tmp_path, people):
+    path = fitted("pca").save(tmp_path / "pca.json")
     with raises(StudyError, "ST181", "pca"):
         joint_scores(path, people, to="bank", exact=True)
-    with raises(StudyError, "ST098"):
-        joint_scores(tmp_path / "nothing.json", people, to="bank", exact=True)
-
-
-def test_weights_that_are_no_numbers_are_refused(binary, people):
-    with raises(StudyError, "ST182"):
-        joint_scores(Weights(binary.coef_ * np.inf, [0.0]), people, to="bank", exact=True)
-
-
-def test_a_model_that_changed_after_planning_is_refused(binary, people):
-    predictor = JointPrediction(binary, to="bank", exact=True)
+    predictor = JointPrediction(BINARY, to="bank", exact=True)
     task = replace(predictor.plan(people.roster), model="another")
     with raises(StudyError, "ST180"):
         people.run(task, lambda me, t: predictor.owner(me, t, task), lambda me: predictor.coordinator(me, task))
 
 
-def test_tasks_under_other_weights_are_other_tasks(binary, several):
-    roster = Roster.of(NEW)
-    found = {
-        json.dumps(JointPrediction(model, to="bank", exact=True).plan(roster).agreement)
-        for model in (
-            binary,
-            several,
-            Weights(np.nextafter(binary.coef_, 9), binary.intercept_),
-            Weights(binary.coef_, [0]),
-        )
-    }
-    assert len(found) == 4
+def test_tasks_under_other_weights_are_other_tasks():
+    others = (SEVERAL, Weights(np.nextafter(BINARY.coef_, 9), BINARY.intercept_), Weights(BINARY.coef_, [0]))
+    tasks = [JointPrediction(model, to="bank", exact=True).plan(Roster.of(NEW)) for model in (BINARY, *others)]
+    assert len({json.dumps(task.agreement) for task in tasks}) == 4
 
 
 # --- what is kept
 
 
-def test_everybody_else_holds_an_empty_result(binary, tmp_path, people):
-    outcomes = {}
+def test_everybody_else_holds_an_empty_result(tmp_path, people):
+    outcomes, asked = {}, JointPrediction(BINARY, to="shop", exact=True)
+    task = asked.plan(people.roster)
 
-    def owner(me, table):
-        mine = JointPrediction(binary, to="shop", exact=True)
-        task = mine.plan(people.roster)
-        outcomes[me.name] = mine.conclude(people.roster, task, mine.owner(me, table, task))
+    def conclude(me, result):
+        outcomes[me.name] = JointPrediction(BINARY, to="shop", exact=True).conclude(people.roster, task, result)
 
-    def coordinator(me):
-        mine = JointPrediction(binary, to="shop", exact=True)
-        task = mine.plan(people.roster)
-        outcomes[me.name] = mine.conclude(people.roster, task, mine.coordinator(me, task))
-
-    people.run(JointPrediction(binary, to="shop", exact=True).plan(people.roster), owner, coordinator)
+    people.run(
+        task,
+        lambda me, table: conclude(me, asked.owner(me, table, task)),
+        lambda me: conclude(me, asked.coordinator(me, task)),
+    )
     assert len(outcomes["shop"].ids_) == 50
     for name in ("bank", "clinic", COORDINATOR):
         assert outcomes[name].learned() == {}
         assert outcomes[name].scores_ is None
-        text = outcomes[name].save(tmp_path / f"{name}.json").read_text()
-        assert "p0001" not in text
+        assert "p0001" not in outcomes[name].save(tmp_path / f"{name}.json").read_text()
         assert Estimator.load(tmp_path / f"{name}.json").ids_ is None
 
 
-@pytest.mark.parametrize("kind", ["binary", "several"])
-def test_save_and_load(kind, request, tmp_path, people):
-    model = request.getfixturevalue(kind)
-    fitted = JointPrediction(model, to="clinic", epsilon=5.0).fit(people)
-    again = Estimator.load(fitted.save(tmp_path / "model.json"))
+@pytest.mark.parametrize("model", [BINARY, SEVERAL], ids=["binary", "several"])
+def test_save_and_load(model, tmp_path, people, stream):
+    asked = JointPrediction(model, to="clinic", epsilon=5.0).simulate(people.tables(), people.roster, stream)
+    again = Estimator.load(asked.save(tmp_path / "model.json"))
     assert isinstance(again, JointPrediction)
-    assert again.ids_ == fitted.ids_
-    assert np.array_equal(again.scores_, fitted.scores_)
-    assert np.array_equal(again.predictions_, fitted.predictions_)
-    assert again.predictions_.dtype == fitted.predictions_.dtype
-    assert str(again.privacy_) == str(fitted.privacy_)
+    assert again.ids_ == asked.ids_
+    for name in ("scores_", "predictions_"):
+        assert np.array_equal(getattr(again, name), getattr(asked, name))
+    assert again.predictions_.dtype == asked.predictions_.dtype
+    assert str(again.privacy_) == str(asked.privacy_)
 
 
-def test_the_ledger_charges_every_question(binary, tmp_path):
+def test_the_ledger_charges_every_question(tmp_path):
     """Questions about the same people add up until a cap is met; the exact answer meets every cap at once."""
     roster = Roster.of(NEW)
-    task = JointPrediction(binary, to="bank", epsilon=1.0).plan(roster)
+    task = JointPrediction(BINARY, to="bank", epsilon=1.0).plan(roster)
     caps = parse_budgets({"party": 1.3}, 1e-5)
     ledger = Ledger(tmp_path / "ledger.sqlite")
     ledger.reserve("first", "a" * 64, task.events, roster.trust, caps)
     with raises(BudgetError, "BU002", "1.0000"):
         ledger.reserve("second", "b" * 64, task.events, roster.trust, caps)
-    exact = JointPrediction(binary, to="bank", exact=True).plan(roster)
+    exact = JointPrediction(BINARY, to="bank", exact=True).plan(roster)
     with raises(BudgetError, "BU002"):
         Ledger(tmp_path / "other.sqlite").reserve("third", "c" * 64, exact.events, roster.trust, caps)
     ledger.reserve("not about shop", "d" * 64, exact.events, roster.trust, parse_budgets({"shop": 0.1}, 1e-5))
 
 
-def test_a_simulation_is_what_the_protocol_gives(binary, stream, people):
-    simulated = JointPrediction(binary, to="bank", exact=True).simulate(people.tables(), people.roster, stream)
-    assert np.array_equal(simulated.scores_, joint_scores(binary, people, to="bank", exact=True).scores)
-
-
-def test_the_stand_in_is_what_is_asked_for(binary):
-    assert isinstance(binary, Scorer)
+def test_a_simulation_is_what_the_protocol_gives(stream, people):
+    simulated = JointPrediction(BINARY, to="bank", exact=True).simulate(people.tables(), people.roster, stream)
+    assert np.array_equal(simulated.scores_, joint_scores(BINARY, people, to="bank", exact=True).scores)
+    assert isinstance(BINARY, Scorer)
     assert not isinstance(PCA(epsilon=1.0), Scorer)
 
 
 # --- with the real models
 
 
-@pytest.mark.parametrize("method", ["one-shot", "functional"])
-@pytest.mark.parametrize("clip", [None, 0.8])
-def test_joint_scores_of_a_logistic_regression_are_its_own(method, clip, tmp_path, federation, aligned):
-    schemas = {name: schema.with_clip(clip) for name, schema in SCHEMAS.items()}
-    known = frames(400, seed=3)
-    known["bank"]["default"] = known["bank"]["age"] > 50
-    model = LogisticRegression(epsilon=50.0, label="bank.default", method=method, rows_at_most=1000)
-    model.fit(aligned(known, schemas, "id"))
-    new = federation(schemas={name: schema.with_clip(clip) for name, schema in NEW.items()}, seed=9)
-    found = joint_scores(model.save(tmp_path / "model.json"), new, to="clinic", exact=True)
-    np.testing.assert_allclose(found.scores, model.scores(new), atol=2 / 2**16)
+@pytest.mark.parametrize("name", ["logistic", "laplace", "classes", "linear"])
+def test_joint_scores_of_a_regression_are_its_own(name, tmp_path):
+    """The shop's rows are clipped."""
+    model, new = fitted(name), Federation([Party(n, t, schema=MADE[n], id="id") for n, t in frames(100, 9).items()])
+    found = joint_scores(model.save(tmp_path / "model.json"), new, to="bank", exact=True)
+    np.testing.assert_allclose(found.scores, model.scores(new), atol=4 / 2**16)
+    if name == "linear":
+        np.testing.assert_allclose(found.predictions, model.predict(new), atol=0.1)
+        return
     assert np.mean(found.predictions == model.predict(new)) > 0.97
     assert found.predictions.dtype == model.predict(new).dtype
-
-
-def test_joint_scores_of_several_classes_and_of_numbers(aligned):
-    schemas = SCHEMAS | {"shop": SCHEMAS["shop"].without("city"), "bank": SCHEMAS["bank"]}
-    schemas["clinic"] = Schema({**SCHEMAS["clinic"].columns, "ward": category(["a", "b", "c"])})
-    tables = frames(300, seed=4)
-    tables["clinic"]["ward"] = np.random.default_rng(0).choice(["a", "b", "c"], 300)
-    people = aligned(tables, schemas, "id")
-    wards = LogisticRegression(epsilon=20.0, label="clinic.ward", method="one-shot", rows_at_most=1000).fit(people)
-    found = joint_scores(wards, people, to="bank", exact=True)
-    assert found.scores.shape == (300, 3)
-    np.testing.assert_allclose(found.scores, wards.scores(people), atol=2 / 2**16)
-    assert set(found.predictions) <= {"a", "b", "c"}
-    ages = LinearRegression(epsilon=20.0, label="bank.age", rows_at_most=1000).fit(people)
-    found = joint_scores(ages, people, to="shop", exact=True)
-    np.testing.assert_allclose(found.predictions, ages.predict(people), atol=0.1)
 
 
 # --- a model of the receiver's own
@@ -572,25 +500,17 @@ def test_joint_scores_of_several_classes_and_of_numbers(aligned):
 def bent():
     """Two parties' people whose label follows one of the bank's columns by its square, which no regression sees."""
     rng = np.random.default_rng(8)
-    rows = 8000
-    b, s = rng.uniform(-3, 3, rows), rng.normal(0, 1, rows).clip(-3, 3)
-    chance = 1 / (1 + np.exp(-(np.square(b) - 3 + 1.5 * s)))
-    paid, ids = rng.random(rows) < chance, [f"p{i:05d}" for i in range(rows)]
-    schemas = {"bank": Schema({"b": number(-3, 3), "paid": flag()}), "shop": Schema({"s": number(-3, 3)})}
-    frames = {"bank": pd.DataFrame({"id": ids, "b": b, "paid": paid}), "shop": pd.DataFrame({"id": ids, "s": s})}
-
-    def read(part):
-        return {name: read_table(frame[part], schemas[name], id="id") for name, frame in frames.items()}
-
-    known, new = slice(0, 4000), slice(4000, None)
+    b, s = rng.uniform(-3, 3, 8000), rng.normal(0, 1, 8000).clip(-3, 3)
+    paid = rng.random(8000) < 1 / (1 + np.exp(-(np.square(b) - 3 + 1.5 * s)))
+    schemas = {"bank": numbers("b", -3, 3, paid=flag()), "shop": numbers("s", -3, 3)}
+    known, new = halves({"bank": {"b": b, "paid": paid}, "shop": {"s": s}}, schemas)
     model = LogisticRegression(label="bank.paid", epsilon=4.0, method="one-shot")
-    model.simulate(read(known), Roster.of(schemas), seeded(9))
+    model.simulate(known, Roster.of(schemas), seeded(9))
     asked = JointPrediction(model, to="bank", epsilon=3.0, answers="levels")
-    joint = asked.simulate(read(new), Roster.of(schemas), stream=seeded(10)).joint
-    edges = np.linspace(-3, 3, 13)
-    places = np.digitize(b, edges[1:-1])
-    shares = np.array([paid[known][places[known] == k].mean() for k in range(12)])
-    return joint, shares[places[new]], paid[new]
+    joint = asked.simulate(new, Roster.of(schemas), stream=seeded(10)).joint
+    places = np.digitize(b, np.linspace(-3, 3, 13)[1:-1])
+    shares = np.array([paid[:4000][places[:4000] == k].mean() for k in range(12)])
+    return joint, shares[places[4000:]], paid[4000:]
 
 
 def test_a_model_of_ones_own_and_what_others_told_are_better_than_either(bent):
@@ -638,7 +558,7 @@ def test_numbers_of_ones_own_are_moved_by_what_was_told(bent):
         ([float("nan")] * 4000, "ST167"),
         ([1.5] * 4000, "ST162"),
         ([[0.1, 0.2, 0.7]] * 4000, "ST162"),
-        ({"p04000": 0.5}, ("ST166", "3,999", "4,000")),
+        ({"P004000": 0.5}, ("ST166", "3,999", "4,000")),
     ],
 )
 def test_what_is_no_model_of_ones_own_is_refused(bent, own, sentence):
@@ -651,16 +571,11 @@ def test_what_is_no_model_of_ones_own_is_refused(bent, own, sentence):
 
 def test_the_variance_of_a_part_allows_for_weights_that_noise_made_large():
     """Weights are large where noise made moments small, so these moments alone say too little of the variance."""
-    rng, rows = np.random.default_rng(12), 3000
-    z, ids = rng.normal(0, 1, rows), [f"p{i:05d}" for i in range(rows)]
-    schemas = {"bank": Schema({"paid": flag()}), "shop": Schema({f"s{k}": number(0, 60) for k in range(3)})}
-    frames = {
-        "bank": pd.DataFrame({"id": ids, "paid": z + rng.logistic(0, 1, rows) > 0}),
-        "shop": pd.DataFrame(
-            {"id": ids, **{f"s{k}": np.exp(z + rng.normal(0, 0.7, rows)).clip(0, 60) for k in range(3)}}
-        ),
-    }
-    tables = {name: read_table(frame, schemas[name], id="id") for name, frame in frames.items()}
+    rng = np.random.default_rng(12)
+    z = rng.normal(0, 1, 3000)
+    held = {f"s{k}": np.exp(z + rng.normal(0, 0.7, 3000)).clip(0, 60) for k in range(3)}
+    schemas = {"bank": Schema({"paid": flag()}), "shop": numbers(held, 0, 60)}
+    tables = federation({"bank": {"paid": z + rng.logistic(0, 1, 3000) > 0}, "shop": held}, schemas).tables()
     ratios = []
     for seed in range(12):
         model = LogisticRegression(label="bank.paid", epsilon=3.0, method="one-shot")
@@ -670,3 +585,109 @@ def test_the_variance_of_a_part_allows_for_weights_that_noise_made_large():
     # Without it a quarter of such fits would say that there is no variance at all.
     assert min(ratios) > 0.1
     assert max(ratios) < 8
+
+
+# --- what a receiver believes of others' parts: formulas against integrals, and never worse than before
+
+
+def drawn_people(rows, seed, spread=1.0, follows=0.5):
+    """Own scores, what they foretell of the others' part, and that part."""
+    rng = np.random.default_rng(seed)
+    own = rng.normal(0, 1, (rows, 1))
+    foretold = follows * own
+    return own, foretold, foretold + rng.normal(0, spread, (rows, 1))
+
+
+def believed(foretold, spread=1.0, doubt=PUBLISHED):
+    return Belief(foretold, np.full_like(foretold, spread**2), doubt)
+
+
+def error(found, truth):
+    return float(np.mean(np.square(found - truth)))
+
+
+@pytest.mark.parametrize("deviation", [0.3, 1.0, 10.0, 300.0])
+@pytest.mark.parametrize("rows", [40, 3000])
+def test_noisy_sums_are_never_worse_than_own_columns_in_expectation(deviation, rows):
+    rng, worse, better = np.random.default_rng(rows), 0.0, 0.0
+    for seed in range(8000 // rows + 4):
+        own, foretold, truth = drawn_people(rows, seed)
+        found = after_noise(believed(foretold), own, truth + rng.normal(0, deviation, truth.shape), deviation)
+        worse, better = worse + error(foretold, truth), better + error(found.mean, truth)
+    ideal = deviation**2 / (1 + deviation**2)
+    assert better <= worse * (1.02 if ideal > 0.98 else 1.0)
+    assert better == pytest.approx(worse * ideal, rel=0.12)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0, 6.0])
+@pytest.mark.parametrize("rows", [40, 3000])
+def test_levels_are_never_worse_than_own_columns_in_expectation(epsilon, rows):
+    stream, worse, better, said = seeded(rows), 0.0, 0.0, 0.0
+    cuts, odds, turns = np.array([-0.8, 0.8]), odds_for(epsilon), 8000 // rows + 4
+    for seed in range(turns):
+        own, foretold, truth = drawn_people(rows, seed)
+        told = randomised_response(np.searchsorted(cuts, truth[:, 0]), 3, odds, stream)
+        found = after_levels(believed(foretold), own, told, cuts, float(odds))
+        worse, better = worse + error(foretold, truth), better + error(found.mean, truth)
+        said += float(found.variance.mean())
+    assert better <= worse * (1.01 if epsilon < 0.5 else 0.97)
+    assert said == pytest.approx(better, rel=0.06)
+
+
+def test_the_moments_after_a_level_are_those_of_the_integral():
+    values = np.linspace(-9, 9, 400_001)
+    mean, variance, cuts, odds = 0.3, 0.7**2, np.array([-0.4, 0.9]), 5.0
+    law = np.exp(-np.square(values - mean) / (2 * variance))
+    for level in range(3):
+        weights = law * np.where(np.searchsorted(cuts, values) == level, odds, 1.0)
+        middle = float(values @ weights / weights.sum())
+        spread = float(np.square(values - middle) @ weights / weights.sum())
+        # One person is too little to change what a publication says of everybody.
+        found = after_levels(
+            of_law(Law(np.array([mean]), np.array([variance]), 1e-6), 1),
+            np.zeros((1, 1)),
+            np.array([level]),
+            cuts,
+            odds,
+        )
+        assert found.mean[0, 0] == pytest.approx(middle, abs=1e-4)
+        assert found.variance[0, 0] == pytest.approx(spread, abs=1e-4)
+
+
+@pytest.mark.parametrize("how", ["noise", "levels"])
+def test_many_people_correct_a_guess(how):
+    rng, rows = np.random.default_rng(3), 8000
+    own = rng.normal(0, 2, (rows, 1))
+    truth = 1.5 + 0.4 * own + rng.normal(0, 0.5, (rows, 1))
+    guess = of_law(Law(np.zeros(1), np.ones(1), GUESSED), rows)
+    if how == "noise":
+        found = after_noise(guess, own, truth + rng.normal(0, 2, truth.shape), 2.0)
+    else:
+        cuts = np.array([-0.7, 0.7])
+        told = randomised_response(np.searchsorted(cuts, truth[:, 0]), 3, odds_for(2.0), seeded(3))
+        found = after_levels(guess, own, told, cuts, math.exp(2))
+    assert error(found.mean, truth) < 0.35 < 2.0 < error(guess.mean, truth)
+
+
+def test_nothing_is_learned_of_a_part_that_cannot_vary():
+    flat = Belief(np.full((4, 1), 2.0), np.zeros((4, 1)))
+    own = np.arange(4.0)[:, None]
+    assert np.array_equal(after_levels(flat, own, np.array([0, 1, 0, 1]), np.zeros(1), 3.0).mean, flat.mean)
+    assert np.array_equal(after_noise(flat, own, own, 1.0).mean, flat.mean)
+
+
+def test_a_guess_spreads_columns_evenly():
+    columns = {"age": number(0, 9), "rate": number(0, 9, scale="unit"), "car": flag(), "city": category(["A", "B"])}
+    weights = {"age": 3.0, "rate": 6.0, "car": -2.0, "city=A": 1.0, "city=B": 5.0}
+    found = guessed(columns, {name: np.array([value, 0.0]) for name, value in weights.items()}, 2)
+    assert found.mean.tolist() == [0 + 3 - 1 + 3, 0]
+    assert found.variance == pytest.approx([3 + 3 + 1 + 4, 0])
+    assert found.doubt == GUESSED
+
+
+def test_chances_average_over_what_is_not_known():
+    rng = np.random.default_rng(4)
+    for score, deviation in ((0.0, 2.0), (1.0, 1.0), (-2.0, 1.5), (3.0, 0.1)):
+        drawn = score + deviation * rng.normal(size=200_000)
+        found = 1 / (1 + math.exp(-float(flattened(np.array(score), np.array(deviation**2)))))
+        assert found == pytest.approx(float(np.mean(1 / (1 + np.exp(-drawn)))), abs=0.015)

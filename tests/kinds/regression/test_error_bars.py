@@ -1,12 +1,19 @@
-"""Error bars hold what the same computation gives without noise: seeded draws, so nothing here fails by chance."""
+"""Weights and their error bars from published second moments, beside what the same moments without noise give.
+
+Draws are seeded, so nothing here fails by chance.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
+from hypothesis import given, settings, strategies as st
+from sklearn.linear_model import Ridge
 
 from colonnade import (
     GLM,
@@ -25,31 +32,47 @@ from colonnade.kinds.glm.exchange import programs as exchange
 from colonnade.kinds.glm.kept import Everyone
 from colonnade.kinds.regression import error_bars, gradient_bars, report as regression
 from colonnade.kinds.regression.gradients.descent import Descent, Learned
-from colonnade.kinds.regression.quadratic import Reading, balanced, steepness, steepnesses
+from colonnade.kinds.regression.quadratic import (
+    Reading,
+    balanced,
+    check_ridge,
+    fit,
+    operator_norm,
+    problem,
+    rescaled,
+    shifted,
+    solve,
+    steepness,
+    steepnesses,
+)
 from colonnade.models import Roster
 from colonnade.models.base import Estimator
 from colonnade.models.design import weighted_rows
 from colonnade.protocols.moments.integers import OwnBlock, exact_gram, noise_share
 from colonnade.protocols.moments.published import NoisyMoments
-from colonnade.tables import read_table
 from colonnade.testing.seeded import seeded
 from tests.support.errors import raises
-
-pd = pytest.importorskip("pandas")
+from tests.support.federations import federation, numbers
 
 CONSTANT = 0.7
 FITS = 30
 
 
-class Noisy:
-    """Second moments of (x, y, constant), with normal noise of these deviations."""
+class Published:
+    """Second moments of (x, y, constant), with normal noise of these deviations where there is something to draw by."""
 
-    def __init__(self, x, y, deviations, rng):
-        z = np.hstack([x, y, np.full((len(x), 1), CONSTANT)])
-        drawn = np.triu(rng.normal(size=(z.shape[1],) * 2) * deviations)
-        self.matrix = z.T @ z + drawn + np.triu(drawn, 1).T
-        self.deviations, self.constant = deviations, CONSTANT
+    def __init__(self, x, y, deviations=0.0, rng=None, weight=1.0):
+        z = np.hstack([x, weight * y, np.full((len(x), 1), CONSTANT)])
+        self.matrix, self.constant = z.T @ z, CONSTANT
+        self.deviations = np.full_like(self.matrix, deviations)
+        if rng is not None:
+            drawn = np.triu(rng.normal(size=self.matrix.shape) * self.deviations)
+            self.matrix = self.matrix + drawn + np.triu(drawn, 1).T
         self.names = tuple([f"x{k}" for k in range(x.shape[1])] + [f"y{k}" for k in range(y.shape[1])])
+
+
+def seeded_noise(x, y, deviation, seed):
+    return Published(x, y, deviation, np.random.default_rng(seed))
 
 
 def columns_of(rows, rng):
@@ -68,9 +91,10 @@ def people(labels, rng, rows=4000):
     return x, np.clip(x @ weights + rng.normal(size=(rows, labels)) * 0.3, -1, 1)
 
 
-def reading(x, y):
+def reading(x, y, middles=0.0, label_middles=0.0, weight=1.0, columns=()):
     names = [f"x{k}" for k in range(x.shape[1])], [f"y{k}" for k in range(y.shape[1])]
-    return Reading(*names, np.zeros(x.shape[1]), np.zeros(y.shape[1]), 1.0, COLUMNS)
+    centres = np.full(x.shape[1], middles), np.full(y.shape[1], label_middles)
+    return Reading(*names, *centres, weight, *([columns] if columns else []))
 
 
 def least_squares(x, y, ridge=0.0):
@@ -90,7 +114,7 @@ def test_intervals_cover_least_squares_without_noise(deviation, ridge):
     held = []
     for _ in range(FITS):
         x, y = people(2, rng, 1500)
-        found = error_bars.drawn(Noisy(x, y, np.full((12, 12), deviation), rng), reading(x, y), ridge)
+        found = error_bars.drawn(Published(x, y, deviation, rng), reading(x, y, columns=COLUMNS), ridge)
         true, offsets = least_squares(x, y, 0.0 if ridge == "auto" else ridge)
         for drawn, value in ((found.weights, true), (found.offsets, offsets)):
             bars = error_bars.bars(drawn.mean(axis=0), drawn)
@@ -104,13 +128,10 @@ def test_little_noise_gives_the_delta_method():
     rng = np.random.default_rng(3)
     x, y = people(1, rng, 6000)
     x = x[:, :4]
-    deviations = np.full((6, 6), 2.0)
-    published = Noisy(x, y, deviations, rng)
-    given = Reading([f"x{k}" for k in range(4)], ["y0"], np.zeros(4), np.zeros(1), 1.0)
-    draws = error_bars.drawn(published, given, "auto").weights[:, 0]
+    draws = error_bars.drawn(Published(x, y, 2.0, rng), reading(x, y), "auto").weights[:, 0]
     fits = []
     for _ in range(400):
-        noisy = Noisy(x, y, deviations, rng).matrix
+        noisy = Published(x, y, 2.0, rng).matrix
         means, rows = noisy[-1, :-1] / (CONSTANT * noisy[-1, -1] / CONSTANT**2), noisy[-1, -1] / CONSTANT**2
         centred = noisy[:-1, :-1] - rows * np.outer(means, means)
         fits.append(np.linalg.solve(centred[:4, :4], centred[:4, 4]))
@@ -122,7 +143,7 @@ def test_weights_of_a_category_add_up_to_nothing():
     """Their sum is the same for everybody, so the shortest solution has weights of sum 0, and so has every draw."""
     rng = np.random.default_rng(4)
     x, y = people(1, rng)
-    found = error_bars.drawn(Noisy(x, y, np.full((11, 11), 30.0), rng), reading(x, y), "auto")
+    found = error_bars.drawn(Published(x, y, 30.0, rng), reading(x, y, columns=COLUMNS), "auto")
     np.testing.assert_allclose(found.weights[:, 0, 4:].sum(axis=1), 0.0, atol=1e-6)
     assert found.weights[:, 0, 4:].std() > 0.001
 
@@ -131,11 +152,11 @@ def test_everybody_finds_the_same_error_bars():
     """Draws follow from the published numbers alone, and other numbers have other draws."""
     rng = np.random.default_rng(5)
     x, y = people(1, rng)
-    published = Noisy(x, y, np.full((11, 11), 10.0), rng)
-    once, again = (error_bars.drawn(published, reading(x, y), "auto").weights for _ in range(2))
+    published, how = Published(x, y, 10.0, rng), reading(x, y, columns=COLUMNS)
+    once, again = (error_bars.drawn(published, how, "auto").weights for _ in range(2))
     np.testing.assert_array_equal(once, again)
     published.matrix = published.matrix + 1e-6
-    assert not np.array_equal(once, error_bars.drawn(published, reading(x, y), "auto").weights)
+    assert not np.array_equal(once, error_bars.drawn(published, how, "auto").weights)
 
 
 def test_slopes_of_probabilities_are_those_of_single_draws():
@@ -145,32 +166,161 @@ def test_slopes_of_probabilities_are_those_of_single_draws():
     assert len(set(one_by_one)) > 2
 
 
+# --- weights
+
+
+def small(rows=400, columns=4, labels=1, seed=1):
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-1, 1, (rows, columns)) + 0.2
+    weights = rng.normal(size=(columns, labels))
+    return x, np.clip(x @ weights / 6 + rng.normal(size=(rows, labels)) / 10, -1, 1)
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 6), st.integers(1, 3), st.floats(0, 50))
+def test_without_noise_it_is_scikit_learns_ridge(seed, columns, labels, ridge):
+    x, y = small(200, columns, labels, seed)
+    plain = Ridge(alpha=max(ridge, 1e-9)).fit(x, y)
+    found = fit(Published(x, y), reading(x, y), float(ridge))
+    np.testing.assert_allclose(found.weights, plain.coef_.reshape(labels, columns), atol=1e-7)
+    np.testing.assert_allclose(found.offsets, np.ravel(plain.intercept_), atol=1e-7)
+    assert found.rows == pytest.approx(200)
+
+
+def test_centring_and_scaling_beforehand_change_nothing():
+    x, y = small(labels=2)
+    plain = fit(Published(x, y), reading(x, y), 3.0)
+    moved = fit(Published(x - 0.3, y - 0.5, weight=2.5), reading(x, y, 0.3, 0.5, 2.5), 3.0)
+    np.testing.assert_allclose(moved.weights, plain.weights, atol=1e-9)
+    np.testing.assert_allclose(moved.offsets, plain.offsets, atol=1e-9)
+    np.testing.assert_allclose(moved.label_means, plain.label_means, atol=1e-9)
+
+
+def test_without_an_intercept_it_passes_through_a_given_value():
+    x, y = small()
+    found = fit(Published(x - 0.3, y - 0.5), reading(x, y, 0.3, 0.5), 0.0, through=0.25)
+    best = np.linalg.lstsq(x, y[:, 0] - 0.25, rcond=None)[0]
+    np.testing.assert_allclose(found.weights[0], best, atol=1e-8)
+    assert found.offsets.tolist() == [0.25]
+
+
+def test_shifts_and_scales_carry_their_noise_along():
+    """Deviations of shifted moments are those that draws show."""
+    x, y = small(50)
+    draws = []
+    offsets = np.array([0.5, 0.0, -0.5, 0.25, 0.1])
+    for seed in range(1200):
+        noisy = seeded_noise(x, y, 1.0, seed)
+        draws.append(shifted(noisy.matrix, noisy.deviations, CONSTANT, offsets)[0])
+    expected = shifted(noisy.matrix, noisy.deviations, CONSTANT, offsets)[1]
+    off = ~np.eye(6, dtype=bool)  # on the diagonal equal pieces of noise add up, which is left out
+    np.testing.assert_allclose(np.std(draws, axis=0)[off], expected[off], rtol=0.2)
+    x, y = small()
+    given, factors = seeded_noise(x, y, 2.0, 0), np.array([1, 1, 2, 1, 0.5, 1])
+    matrix, deviations = rescaled(given.matrix, given.deviations, factors)
+    assert matrix[2, 4] == given.matrix[2, 4]
+    assert matrix[2, 2] == 4 * given.matrix[2, 2]
+    assert deviations[4, 4] == 0.5
+
+
+@pytest.mark.parametrize("size", [20, 80])
+def test_the_operator_norm_of_noise_is_known_beforehand(size):
+    drawn = np.random.default_rng(3).normal(size=(size, size)) * 3
+    noise = np.triu(drawn) + np.triu(drawn, 1).T
+    assert operator_norm(np.full((size, size), 3.0)) == pytest.approx(np.abs(np.linalg.eigvalsh(noise)).max(), rel=0.2)
+
+
+def test_negative_eigenvalues_are_clipped_and_counted():
+    matrix = np.diag([5.0, -3.0, 2.0, 1.0])
+    matrix[0, 2] = matrix[2, 0] = 1.0
+    matrix[1, 2] = matrix[2, 1] = 1.0
+    given = problem(matrix, np.zeros((4, 4)), 1.0, np.array([2]))
+    found = solve(given, 0.5)
+    assert found.clipped == 1
+    np.testing.assert_allclose(found.weights, [[1 / 5.5, 2.0]])
+    assert solve(given, 0.0).weights[0, 1] == 0  # nothing is known in that direction, so nothing is said
+
+
+def test_the_automatic_ridge_is_the_norm_of_the_noise_and_helps():
+    x, y = small(300, 12)
+    plain = np.linalg.lstsq(np.c_[x, np.ones(len(x))], y[:, 0], rcond=None)[0]
+    errors = {}
+    for ridge in ("auto", 0.0):
+        worst = []
+        for seed in range(20):
+            found = fit(seeded_noise(x, y, 20.0, seed), reading(x, y), ridge)
+            worst.append(np.std(x @ (found.weights[0] - plain[:-1])))
+        errors[ridge] = np.mean(worst)
+    assert fit(seeded_noise(x, y, 20.0, 0), reading(x, y), "auto").solution.ridge == pytest.approx(40 * math.sqrt(12))
+    assert errors["auto"] < 0.5 * errors[0.0]
+
+
+def test_stretching_undoes_what_the_ridge_shrank():
+    x, _ = small(20_000, 3)
+    y = x @ np.array([[0.5], [-0.4], [0.3]])
+    best = fit(Published(x, y), reading(x, y), 0.0).weights
+    with_it, without = [], []
+    for seed in range(20):
+        found = fit(seeded_noise(x, y, 400.0, seed), reading(x, y), "auto")
+        with_it.append(np.linalg.norm(found.weights - best))
+        without.append(np.linalg.norm(found.weights / found.solution.stretches[0] - best))
+    assert np.mean(with_it) < 0.9 * np.mean(without)
+    assert fit(seeded_noise(x, y, 400.0, 0), reading(x, y), 10.0).solution.stretches[0] == 1  # a given ridge is kept to
+
+
+def test_noise_that_drowns_everything_gives_a_dull_model():
+    x, y = small(50)
+    for seed in range(20):
+        found = fit(seeded_noise(x, y, 1e6, seed), reading(x, y), "auto")
+        assert np.isfinite(found.weights).all()
+        assert np.abs(found.weights).max() < 2
+        assert np.abs(found.label_means).max() <= 1
+
+
+@pytest.mark.parametrize("share", [0.5, 0.2, 0.7])
+def test_steepness_is_that_of_a_logistic_curve(share):
+    """Scores that are normal within each class: the slope is that of a logistic regression through the threshold."""
+    rng = np.random.default_rng(5)
+    labels = rng.random(400_000) < share
+    scores = share + 0.35 * (labels - share) + 0.15 * rng.standard_normal(len(labels))
+    centred = scores - scores.mean()
+    found = steepness(0.5, float(labels.mean()), float(scores.std()), float(np.mean(centred * labels)))
+    slope = 1.0
+    for _ in range(50):  # Newton's steps of that regression
+        chances = 1 / (1 + np.exp(-slope * (scores - 0.5)))
+        slope += np.sum((labels - chances) * (scores - 0.5)) / np.sum(chances * (1 - chances) * (scores - 0.5) ** 2)
+    assert found == pytest.approx(slope, rel=0.02)
+    if share == 0.5:
+        assert found == pytest.approx(0.35 / 0.15**2, rel=0.02)  # by Bayes' rule
+    assert (steepness(0.5, 0.5, 0.1, 10.0), steepness(0.5, 0.5, 0.1, -10.0)) == (16.0, 1.0)  # its limits
+    for odd in ((0.5, -0.3, 0.1, 0.01), (0.5, 0.2, 0.0, 0.0)):
+        assert 1.0 <= steepness(*odd) <= 16.0
+
+
+@pytest.mark.parametrize("ridge", [-1, True, math.inf, math.nan, "much", None])
+def test_bad_ridges_are_refused(ridge):
+    with raises(StudyError, "ST205"):
+        check_ridge(ridge)
+
+
 # --- models
-
-
-def frames(rows, rng):
-    a, b, c = rng.uniform(-1, 1, (3, rows))
-    kinds = rng.choice(["north", "south", "west"], rows, p=[0.6, 0.38, 0.02])
-    score = 2 * a - 1.5 * c + (kinds == "south")
-    ids = [f"p{k}" for k in range(rows)]
-    y = np.clip(score + rng.normal(size=rows) / 2, -6, 6)
-    left = pd.DataFrame({"id": ids, "a": a, "kind": kinds, "y": y, "yes": score + rng.logistic(size=rows) > 0})
-    left["three"] = np.select([score < -1, score < 1], ["low", "middle"], "high")
-    return {"left": left, "right": pd.DataFrame({"id": ids, "b": b, "c": c})}
 
 
 KIND = category(["north", "south", "west"])
 LABELS = {"y": number(-6, 6), "yes": flag(), "three": category(["high", "middle", "low"])}
 
 
-def prepared(label, rows=3000, seed=0):
-    data = frames(rows, np.random.default_rng(seed))
-    schemas = {
-        "left": Schema({"a": number(-1, 1), "kind": KIND, label: LABELS[label]}),
-        "right": Schema({"b": number(-1, 1), "c": number(-1, 1)}),
-    }
-    tables = {name: read_table(data[name], schema, id="id", name=name) for name, schema in schemas.items()}
-    return tables, Roster.of(schemas)
+@cache
+def prepared(label, rows=3000):
+    rng = np.random.default_rng(0)
+    a, b, c = rng.uniform(-1, 1, (3, rows))
+    kind = rng.choice(["north", "south", "west"], rows, p=[0.6, 0.38, 0.02])
+    score = 2 * a - 1.5 * c + (kind == "south")
+    labels = {"y": np.clip(score + rng.normal(size=rows) / 2, -6, 6), "yes": score + rng.logistic(size=rows) > 0}
+    labels["three"] = np.select([score < -1, score < 1], ["low", "middle"], "high")
+    schemas = {"left": Schema({"a": number(-1, 1), "kind": KIND, label: LABELS[label]}), "right": numbers("bc")}
+    people = federation({"left": {"a": a, "kind": kind, **labels}, "right": {"b": b, "c": c}}, schemas)
+    return people.tables(), Roster.of(schemas)
 
 
 MODELS = {
@@ -318,7 +468,7 @@ def logistic():
     return LogisticRegression(label="left.yes", epsilon=3.0, method="one-shot").simulate(tables, roster, seeded(7))
 
 
-def test_coefficients_are_numbers_that_know_their_error(logistic):
+def test_coefficients_know_their_error_and_the_surest_are_shown_first(logistic):
     age = logistic.coefficients()["left"]["a"]
     assert isinstance(age, Estimate)
     assert age == logistic.coef_[0, 0]
@@ -327,9 +477,6 @@ def test_coefficients_are_numbers_that_know_their_error(logistic):
     assert not logistic.coefficients()["left"]["kind=west"].clear  # there are few such people
     assert json.loads(json.dumps(logistic.to_json()))["coefficients"]["left"]["a"] == float(age)
     assert logistic.to_json()["error_bars"]["coef_low"] == logistic.coef_low_.tolist()
-
-
-def test_a_summary_shows_the_surest_first_and_counts_the_rest(logistic):
     line = logistic.summary()[1]
     found = logistic.coefficients()
     clear = [f"{party}.{name}" for party, each in found.items() for name, value in each.items() if value.clear]
@@ -340,9 +487,6 @@ def test_a_summary_shows_the_surest_first_and_counts_the_rest(logistic):
     assert "kind=west" not in line
     assert line.endswith(f"{total - len(clear)} of {total} columns cannot be told from zero")
     assert line.count(" ± ") == len(clear) + 1
-
-
-def test_a_notebook_shows_the_surest_weights(logistic):
     assert "left.a +" in logistic._repr_html_()
     assert "cannot be told from zero" in logistic._repr_html_()
 

@@ -1,0 +1,546 @@
+"""Generalised linear models over noised messages: the protocol against its reference, and what it refuses."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from colonnade.errors import NO_PART, ColonnadeError, StudyError
+from colonnade.kinds import GLM, Guarantees
+from colonnade.kinds.glm.exchange import fits, programs as exchange, sides
+from colonnade.kinds.glm.exchange.ball import BallFit
+from colonnade.kinds.glm.exchange.bounds import Side
+from colonnade.kinds.glm.exchange.fits import NEWTON_STEPS, Objective, believed, certified_fit, free_fit, proven_steps
+from colonnade.kinds.glm.exchange.last_fit import Foreseen, Guess, blurred, corrected_fit, unblurred
+from colonnade.kinds.glm.exchange.sides import ActiveFit, PassiveDescent, PassiveFit
+from colonnade.kinds.glm.exchange.task import Exchange
+from colonnade.kinds.glm.losses.labels import NAMES, Family, family_for
+from colonnade.kinds.glm.plan import Choices, Setting, draft, planned
+from colonnade.kinds.glm.tuning import suggest
+from colonnade.models.assessment import assess
+from colonnade.privacy import Observer, Statement, Trust, epsilon, parse_budgets, views
+from colonnade.privacy.additive import AdditiveNoise
+from colonnade.protocols.roles import COORDINATOR
+from colonnade.protocols.rows import Block
+from colonnade.randomness import Stream
+from colonnade.tables.columns import Column, Flag, Number
+from tests.support import protocols as kit
+from tests.support.errors import raises
+from tests.support.protocols import Array, exchange_task as _task
+
+
+def _data(task: Exchange, seed: int = 1) -> tuple[dict[str, Array], Array]:
+    rng = np.random.default_rng(seed)
+    tables = {name: rng.uniform(-0.7, 0.7, (task.rows, 2)) for name in task.owners}
+    score = sum(table @ [2.0, -1.0] for table in tables.values())
+    return tables, (rng.random(task.rows) < 1 / (1 + np.exp(-score))).astype(float)
+
+
+def _run(task: Exchange, tables: dict[str, Array], labels: Array) -> dict[str, Any]:
+    return kit.outcomes(task, kit.programs_of(exchange, task, tables, labels))
+
+
+def _sides(ridge: float) -> tuple[Side, Side]:
+    return Side("bank", 0.0, 1.0, 1.0), Side("shop", ridge, 1.0, 1.0)
+
+
+def _fixed(name: str, variance: int, count: int) -> Array:
+    """Noise that both runs can know: it depends on nothing but what it is for."""
+    pattern = np.arange(count) % 7 - 3
+    return (pattern * int(Fraction(variance) ** Fraction(1, 2)) // 4).astype(np.int64)
+
+
+@pytest.mark.parametrize("method", ["alternating", "gradient"])
+@pytest.mark.parametrize("release", [False, True])
+@pytest.mark.parametrize("owners", [("bank", "shop"), ("clinic", "bank", "shop")])
+def test_the_protocol_ends_with_the_numbers_of_its_reference(
+    method: str, release: bool, owners: Sequence[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = _task(method, owners, active="bank", release=release, noise=1 << 14)
+    tables, labels = _data(task)
+    monkeypatch.setattr(AdditiveNoise, "draw", lambda noise, shape, _: _fixed("", noise.scale, shape[0]))
+    done = _run(task, tables, labels)
+    kept, released = exchange.reference(tables, labels, task, _fixed)
+    assert len({played.result.fit for played in done.values()}) == 1  # everybody knows the fit by the same name
+    assert done[COORDINATOR].revealed == ()
+    for name in owners:
+        outcome = done[name].result
+        told = {task.message_event(name), *([task.weights_event(name)] if release else [])}
+        assert set(done[name].revealed) == told  # every planned event, and nothing else
+        assert np.array_equal(outcome.kept.weights, kept[name].weights)
+        assert outcome.kept.factors == kept[name].factors
+    everyone = [done[name].result.released for name in (*owners, COORDINATOR)]
+    if not release:
+        assert everyone == [None] * len(everyone)
+        return
+    for found in everyone:
+        for name in owners:
+            assert np.array_equal(found[name].weights, released[name].weights)
+        assert found["bank"].factors == released["bank"].factors
+
+
+def test_messages_are_charged_to_other_owners_and_a_release_to_everybody_beside_them() -> None:
+    draft = _task(owners=("clinic", "bank", "shop"), active="bank")
+    task = draft.calibrated(parse_budgets(1.0, 1e-5, draft.trust))
+    statement = Statement.of(task.events, task.trust, 1e-5)
+    assert statement.epsilon("coordinator") == statement.epsilon("analyst") == 0
+    for name in task.owners:
+        assert 0.9 < statement.epsilon(name) <= 1.0
+    # Somebody who has seen less has learned less: a pair sees the messages of the third alone.
+    assert statement.epsilon("bank+shop") < statement.epsilon("bank")
+    kept, released = _task(), _task(release=True)
+    assert len(released.events) == 2 * len(kept.events)
+    analyst, bank = Observer.analyst(), Observer.party("bank")
+    seen = [epsilon(views(released.events, who, released.trust), 1e-5).epsilon for who in (bank, analyst)]
+    assert epsilon(views(kept.events, analyst, kept.trust), 1e-5).epsilon == 0 < seen[0] < seen[1]
+
+
+def test_who_sees_when_messages_end_is_charged_for_them() -> None:
+    tasks = [_task("gradient", epochs=3, patience=patience) for patience in (None, 2, 1)]
+    quiet, endless, ending = (epsilon(views(t.events, Observer.coordinator(), t.trust), 1e-5).epsilon for t in tasks)
+    assert quiet == endless == 0 < ending  # patience that cannot run out costs nothing
+    said = [{row.what for row in Guarantees.of(Statement.of(t.events, t.trust, 1e-5))} for t in tasks[::2]]
+    assert "nothing is released" in said[0]
+    assert "all messages" in said[1]
+    assert not any("released" in what for what in said[1])
+
+
+def test_received_slopes_are_clipped_before_use() -> None:
+    for kind, task in ((PassiveFit, _task()), (PassiveDescent, _task("gradient"))):
+        tables, _ = _data(task)
+        rows = sides.with_constant(tables["shop"], "shop", task)
+        wild, tame = (kind(rows, "shop", task) for _ in range(2))
+        size = len(rows[0 :: task.batches])
+        slopes = np.linspace(-50.0, 60.0, size)
+        wild.take(0, slopes)
+        tame.take(0, np.clip(slopes, -2.0, 2.0))
+        assert np.array_equal(wild.weights, tame.weights)
+        assert np.linalg.norm(wild.weights) <= 1.0
+        assert np.abs(wild.scores(0)).max() <= 0.7
+
+
+def test_everybody_is_told_the_same_slopes() -> None:
+    """With fresh noise for each, two parties could average it away."""
+    task = _task(owners=("bank", "shop", "clinic"))
+    seen: dict[str, list[Array]] = {"shop": [], "clinic": []}
+    names = []
+
+    class Noted(PassiveFit):
+        def take(self, batch: int, slopes: Array) -> None:
+            seen[self.side.owner].append(slopes)
+            super().take(batch, slopes)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sides, "PassiveFit", Noted)
+        for _ in range(2):
+            names.append(_run(task, *_data(task))[COORDINATOR].result.fit)
+    assert names[0] != names[1]  # no two fits share a name
+    assert len(seen["shop"]) == 2 * task.epochs
+    assert all(np.array_equal(one, other) for one, other in zip(seen["shop"], seen["clinic"], strict=True))
+
+
+def test_more_budget_gives_a_better_model(stream: Stream) -> None:
+    draft = _task(rows=4000, epochs=1, sides=(Side("bank", 0.01, 1.0, 1.0), Side("shop", 0.01, 6.0, 2.0, 1.5)))
+    tables, labels = _data(draft, 3)
+    found = []
+    for budget in (0.05, 100.0):
+        task = draft.calibrated(parse_budgets(budget, 1e-5, draft.trust))
+        kept, _ = exchange.simulate(tables, labels, task, stream)
+        score = sum(
+            sides.with_constant(tables[name], name, task)
+            @ each.weights
+            * (1.0 if name == "bank" else kept["bank"].factors[name])
+            for name, each in kept.items()
+        )
+        found.append(float(np.mean((score > 0) == (labels > 0.5))))
+    truth = float(np.mean((sum(t @ [2.0, -1.0] for t in tables.values()) > 0) == (labels > 0.5)))
+    assert found[0] < found[1] - 0.02
+    assert found[1] > truth - 0.02
+
+
+def test_stopping_early_follows_from_what_was_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = _task("gradient", epochs=30, patience=1, noise=1 << 14)
+    tables, labels = _data(task)
+    monkeypatch.setattr(AdditiveNoise, "draw", lambda noise, shape, _: _fixed("", noise.scale, shape[0]))
+    done = _run(task, tables, labels)
+    kept, _ = exchange.reference(tables, labels, task, _fixed)
+    assert all(np.array_equal(done[name].result.kept.weights, kept[name].weights) for name in task.owners)
+    full, _ = exchange.reference(tables, labels, replace(task, patience=None), _fixed)
+    assert not np.array_equal(full["shop"].weights, kept["shop"].weights)
+
+
+@pytest.mark.parametrize(
+    ("method", "changes", "said"),
+    [
+        ("gradient", {"learning_rate": 9.0, "sides": _sides(0.0)}, ("ST452", "9", "4")),
+        ("gradient", {"sides": _sides(2.0)}, ("ST453", "shop")),
+        ("gradient", {"batches": 41}, ("ST449", "40", "41")),
+        ("alternating", {"epochs": 2_000_000}, ("ST450", "2000000", "2,000,000", "100")),
+        ("gradient", {"epochs": 1, "batches": 1}, "ST451"),
+    ],
+)
+def test_bad_plans_are_refused_before_anything_is_sent(method: str, changes: dict[str, Any], said: Any) -> None:
+    with raises(StudyError, said):
+        _task(method, **changes)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"), [((40, 39), "shop has 39 rows and the study says 40"), ((40, 0), "shop has 0 rows")]
+)
+def test_unequal_numbers_of_rows_end_it_at_everyone(rows: tuple[int, int], message: str) -> None:
+    task = _task()
+    tables, labels = _data(task)
+    done = _run(task, {name: tables[name][:size] for name, size in zip(task.owners, rows, strict=True)}, labels)
+    assert all(isinstance(outcome, ColonnadeError) for outcome in done.values())
+    assert message in str(done["shop"])
+    for name in ("bank", COORDINATOR):
+        assert str(done[name]) == f"shop stopped the study: {NO_PART} [PE019]"
+
+
+# --- fits of which something is sent: certified, after as many steps for every table
+
+
+TRUST = Trust(("bank", "shop"), (), 0)
+ZIGZAG = (18, 20, 33)
+"""Tables at whose corners halved steps of Newton's went to and fro for 1,800 looks, where most tables took 8 to 27."""
+
+
+def _label(family: str, high: float) -> Column:
+    if family in ("logistic", "svm"):
+        return Flag()
+    return Number(low=0.02 * high if family == "gamma" else 0.0, high=high)
+
+
+def _default_task(family: str, rows: int, columns: int, high: float = 30.0) -> Exchange:
+    """The task of a model with default parameters."""
+    blocks = (Block("bank", tuple("abcdef"[:columns]), 1.0), Block("shop", ("x",), 1.0))
+    setting = Setting(blocks, "bank", family_for(family, _label(family, high)), TRUST, rows)
+    return planned(Choices.of(GLM(family=family, label="bank.y")), setting, parse_budgets(1.0, 1e-5, TRUST))
+
+
+def _counts(seed: int) -> tuple[Exchange, Array, Array]:
+    """A task about counts, and a table with its labels; columns are -1 or 1, so that many rows share each corner."""
+    rng = np.random.default_rng(seed)
+    rows, columns, high = int(rng.integers(30, 300)), int(rng.integers(1, 7)), float(rng.choice([3, 10, 30, 100]))
+    task = _default_task("poisson", rows, columns, high)
+    table = (rng.integers(0, 2, (rows, columns)) * 2.0 - 1) / math.sqrt(columns)
+    score = table @ rng.normal(0, 2, columns)
+    if rng.random() < 0.5:
+        return task, table, np.rint(rng.uniform(0, high, rows))
+    return task, table, np.minimum(rng.poisson(np.exp(np.clip(task.family.centre + score, -5, 6))), high).astype(float)
+
+
+def _labels(family: Family, score: Array, rng: np.random.Generator) -> Array:
+    if family.name == "logistic":
+        return (score > rng.normal(0, 1, len(score))).astype(float)
+    if family.name == "svm":
+        return np.where(score > rng.normal(0, 1, len(score)), 1.0, -1.0)
+    if family.name == "linear":
+        return np.clip(score + rng.normal(0, 0.5, len(score)), -1, 1)
+    return np.clip(np.rint(np.exp(family.centre + score + rng.normal(0, 0.5, len(score)))), family.low, family.high)
+
+
+def _objective(family: str, seed: int) -> tuple[Objective, float, float]:
+    """A random objective with default penalties and a few received columns, its longest row, and its slack."""
+    rng = np.random.default_rng(seed)
+    columns, heard, rows = int(rng.integers(1, 6)), int(rng.integers(0, 3)), int(rng.choice([20, 60, 200]))
+    loss = family_for(family, _label(family, float(rng.choice([3, 30, 1000]))))
+    blocks = (Block("bank", tuple("abcdef"[:columns]), 1.0), Block("shop", ("x",), 1.0))
+    own = (rng.integers(0, 2, (rows, columns)) * 2.0 - 1) / math.sqrt(columns)
+    received = np.clip(rng.normal(0, 1, (rows, heard)), -3, 3)
+    held = np.hstack([own, np.ones((rows, 1)), received])
+    labels = _labels(loss, held @ rng.normal(0, float(rng.choice([0.3, 1.0, 3.0])), held.shape[1]), rng)
+    spreads = 10 ** rng.uniform(-2, 0.3, heard)
+    ridge = suggest(blocks, "bank", loss, rows, 1.0, epochs=1, message_clip=1.0).sides[0].ridge
+    penalties = np.concatenate([np.full(columns + 1, ridge), np.maximum(ridge, 1 / (rows * spreads**2))])
+    centre = np.concatenate([np.zeros(columns + 1), spreads / 2])
+    norm = math.sqrt(2 + 9 * max(heard, 1))
+    return Objective(held, labels, loss, penalties, centre), norm, 2.0**-12 * norm * loss.slope_bound / rows
+
+
+def _looks(task: Exchange, table: Array, labels: Array, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How often a fit of which slopes are sent computes the slopes of all rows."""
+    looks, slopes = 0, Family.slopes
+
+    def counted(self: Family, t: Array, y: Array) -> Array:
+        nonlocal looks
+        looks += 1
+        return slopes(self, t, y)
+
+    side = sides.active_side(sides.with_constant(table, "bank", task), labels, task)
+    with monkeypatch.context() as counting:
+        counting.setattr(Family, "slopes", counted)
+        side.slopes(0)
+    return looks
+
+
+@pytest.mark.parametrize("at_once", [True, False], ids=["at once", "many proven steps"])
+@pytest.mark.parametrize("seed", ZIGZAG)
+def test_a_table_takes_as_many_steps_as_its_neighbours(
+    seed: int, at_once: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not at_once:
+        monkeypatch.setattr(fits, "AT_ONCE", 0)
+    task, table, labels = _counts(seed)
+    found = {_looks(task, table, labels, monkeypatch)}
+    for row in range(3):
+        other, turned = table.copy(), labels.copy()
+        other[row] *= -1
+        turned[row] = task.family.high if labels[row] < task.family.high else task.family.low
+        found.add(_looks(task, other, turned, monkeypatch))
+    found.add(_looks(task, np.zeros_like(table), np.full_like(labels, task.family.low), monkeypatch))
+    assert len(found) == 1
+    assert at_once or max(found) < 20 * NEWTON_STEPS
+
+
+@pytest.mark.parametrize("family", NAMES)
+@pytest.mark.parametrize("count", [12, pytest.param(2000, marks=pytest.mark.slow)])
+def test_half_of_newtons_steps_are_enough(family: str, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing proves it, so the others are left for tables that nobody has tried."""
+    monkeypatch.setattr(fits, "NEWTON_STEPS", NEWTON_STEPS // 2)
+    for seed in range(count):
+        objective, _, slack = _objective(family, seed)
+        assert fits._newton(objective, 0.0).length <= slack
+
+
+@pytest.mark.parametrize("family", NAMES)
+@pytest.mark.parametrize("count", [6, pytest.param(500, marks=pytest.mark.slow)])
+def test_proven_steps_are_enough_without_newtons(family: str, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fits, "NEWTON_STEPS", 0)
+    monkeypatch.setattr(fits, "AT_ONCE", 0)
+    for seed in range(count):
+        objective, norm, slack = _objective(family, seed)
+        objective = replace(objective, penalties=objective.penalties * (1.0, 0.1, 10.0)[seed % 3])
+        assert objective.at(objective.centre).length > slack
+        assert objective.at(certified_fit(objective, norm, slack)).length <= slack
+
+
+def test_proven_steps_depend_on_public_bounds_alone_and_grow_with_them() -> None:
+    task = _default_task("poisson", 200, 2)
+    ridge, norm, slack = np.array([task.side("bank").ridge]), task.active_norm, task.slack("bank")
+    steps = proven_steps(task.family, ridge, norm, slack)
+    assert steps < proven_steps(task.family, ridge / 4, norm, slack)
+    assert steps < proven_steps(task.family, ridge, norm, slack / 2)
+    assert steps < proven_steps(task.family, ridge, norm * 2, slack)
+
+
+@pytest.mark.parametrize("family", NAMES)
+def test_a_fit_that_nobody_sees_ends_at_the_same_minimum(family: str) -> None:
+    objective, norm, slack = _objective(family, 5)
+    apart = free_fit(objective) - certified_fit(objective, norm, slack)
+    assert np.linalg.norm(apart) <= 1e-5 / objective.penalties.min()
+
+
+@pytest.mark.parametrize("radius", [1e-6, 0.01, 0.3, 100.0])
+@pytest.mark.parametrize("ridge", [1e-9, 1e-3, 10.0])
+def test_a_fit_over_a_ball_is_certified(radius: float, ridge: float) -> None:
+    """Its weights are the exact minimum after a tilt of at most the slack, where a ball binds and where it does not."""
+    rng = np.random.default_rng(7)
+    for rows in (5, 40, 300):
+        table = rng.normal(0, 1, (rows, 4)) * [1.0, 0.5, 1e-4, 0.0]
+        table /= np.maximum(1.0, np.linalg.norm(table, axis=1))[:, None]
+        clip, curvature = 3.0, 0.25
+        pull = clip + curvature * radius
+        fit = BallFit.of(table, curvature, ridge, radius, pull)
+        before = np.zeros(4)
+        for _ in range(3):
+            gradient = rng.uniform(-clip, clip, rows) @ table / rows
+            weights, gram = fit.minimise(gradient, before), table.T @ table / rows
+            slope = curvature * (gram @ (weights - before)) + gradient + ridge * weights
+            norm = float(np.linalg.norm(weights))
+            # At the sphere the slope may point inwards, against the weights, and in no other direction.
+            held = max(0.0, -float(slope @ weights) / norm**2) if norm >= radius * (1 - 2.0**-47) else 0.0
+            assert norm <= radius
+            assert np.linalg.norm(slope + held * weights) <= 2.0**-12 * pull / rows
+            before = weights
+
+
+def test_the_steps_of_a_fit_over_a_ball_depend_on_public_bounds_alone() -> None:
+    rng = np.random.default_rng(3)
+    fits_of = [BallFit.of(rng.uniform(-size, size, (50, 3)), 0.25, 1e-3, 0.5, 2.0) for size in (0.0, 0.1, 0.5)]
+    assert len({fit.steps for fit in fits_of}) == 1
+
+
+@pytest.mark.parametrize("release", [False, True])
+def test_the_last_fit_is_made_after_the_party_has_left(release: bool) -> None:
+    task = _task(release=release)
+    outcome = _run(task, *_data(task))[task.active].result
+    assert "kept" not in vars(outcome)  # play has ended, and with it everything that others see
+    side = outcome.last_fit.__self__
+    assert isinstance(side, ActiveFit)
+    assert np.array_equal(outcome.kept.weights, side.kept().weights)
+
+
+# --- the last fit: what the active party makes of scores with noise
+
+
+SIDE = Side("shop", 0.01, 10.0, 6.0, 1.0)
+LOGISTIC = family_for("logistic", Flag())
+
+
+def chance(scores: Array) -> Array:
+    return 0.5 + 0.5 * np.tanh(scores / 2)
+
+
+def heard(rows: Array, scores: Array, noise: float, rng: np.random.Generator, side: Side = SIDE) -> Foreseen:
+    """Scores received with noise of this variance, of which nothing was known but their variance, roughly."""
+    guess = Guess(float(scores.var()), 0.3 * float(scores.var()), 0.1 * float(scores.var()))
+    return Foreseen.of(rows, scores + rng.normal(0, math.sqrt(noise), len(scores)), noise, side, guess)
+
+
+def half_foretold(seed: int, count: int) -> tuple[Array, Array, np.random.Generator]:
+    """Own rows with their constant, and scores of variance 1, half of which own columns foretell."""
+    rng = np.random.default_rng(seed)
+    own = rng.normal(0, 1, (count, 1))
+    return np.hstack([own, np.ones((count, 1))]), math.sqrt(0.5) * (own[:, 0] + rng.normal(0, 1, count)), rng
+
+
+def test_scaling_a_factor_up_counts_own_columns_one_and_a_half_times():
+    """The counter-example of Proposition E; deviations of a million people are below 0.02 here."""
+    rows, scores, rng = half_foretold(1, 1_000_000)
+    labels = rows[:, 0] + 2 * scores + rng.normal(0, 0.1, len(rows))
+    received = scores + rng.normal(0, 3, len(rows))
+    weights = np.linalg.lstsq(np.column_stack([rows, received]), labels, rcond=None)[0]
+    naive = weights[0] * rows[:, 0] + weights[2] / 0.1 * scores
+    foretold = float(naive @ rows[:, 0] / (rows[:, 0] @ rows[:, 0]))
+    assert (foretold - 1) / (2 * math.sqrt(0.5)) == pytest.approx(1.47, abs=0.08)
+    found = heard(rows, scores, 9.0, rng)
+    assert found.weights[0] == pytest.approx(math.sqrt(0.5), abs=0.03)
+    assert found.spread == pytest.approx(0.5, abs=0.05)
+    fitted = np.linalg.lstsq(np.column_stack([rows, found.estimated]), labels, rcond=None)[0]
+    assert (fitted[0], fitted[2]) == (pytest.approx(1, abs=0.2), pytest.approx(2, abs=0.25))
+
+
+@pytest.mark.parametrize("middle", [0.0, -1.5])
+def test_factors_are_those_of_scores_without_noise(middle):
+    rows, scores, rng = half_foretold(2, 200_000)
+    labels = (rng.random(len(rows)) < chance(0.8 * rows[:, 0] + 1.2 * scores + middle)).astype(float)
+    weights = corrected_fit(rows, labels, [heard(rows, scores, 9.0, rng)], 1e-5)
+    assert weights == pytest.approx([0.8, middle, 1.2], abs=0.25)
+    calm = corrected_fit(rows, labels, [heard(rows, scores, 1e-6, rng)], 1e-5)
+    assert calm == pytest.approx([0.8, middle, 1.2], abs=0.1)
+
+
+def test_own_columns_alone_keep_the_moments_of_the_labels():
+    rows, scores, rng = half_foretold(3, 4_000)
+    labels = (rng.random(len(rows)) < chance(rows[:, 0] + scores - 1)).astype(float)
+    two = [heard(rows, scores, 9.0, rng), heard(rows, -scores + rng.normal(0, 1, len(rows)), 4.0, rng)]
+    weights = corrected_fit(rows, labels, two, 1e-9)
+    lean = 1.5 * (1 - 2 * labels.mean())
+    half = math.sqrt(1 + lean**2 / 4)
+    high, low = lean / 2 + half, lean / 2 - half
+    likely = -low / (high - low)
+    known = rows @ weights[:2] + sum(f * each.estimated for f, each in zip(weights[2:], two, strict=True))
+    reach = [f * math.sqrt(each.hidden) for f, each in zip(weights[2:], two, strict=True)]
+    mean = sum(
+        p * q * chance(known + reach[0] * a + reach[1] * b)
+        for a, p in ((high, likely), (low, 1 - likely))
+        for b, q in ((high, likely), (low, 1 - likely))
+    )
+    assert rows.T @ (mean - labels) / len(rows) == pytest.approx(np.zeros(2), abs=1e-6)
+
+
+def drafted(rows: int, noise: float) -> Exchange:
+    blocks = (Block("bank", ("a",), 1.0), Block("shop", ("x", "y", "z"), math.sqrt(3)))
+    setting = Setting(blocks, "bank", LOGISTIC, TRUST, rows)
+    task = draft(Choices.of(GLM(label="bank.y", epochs=1)), setting, noise)
+    return replace(task, noise=round(task.noise * noise**2))
+
+
+def test_slopes_tell_how_large_the_answered_scores_are():
+    """The lemma, without and with noise on what is sent; the guess of the penalty's part is public and rough."""
+    rng = np.random.default_rng(4)
+    table = np.hstack([rng.uniform(-1, 1, (20_000, 3)), np.ones((20_000, 1))])
+    labels = (rng.random(len(table)) < chance(2 * table[:, 0] - 1)).astype(float)
+    task = replace(drafted(len(table), 0.5), message_clip=50.0)
+    slopes = LOGISTIC.sent(np.full(len(table), math.log(labels.mean() / (1 - labels.mean()))), labels)
+    side = PassiveFit(table, "shop", task)
+    side.take(0, slopes)
+    scores, ridge = table @ side.weights, task.side("shop").ridge
+    left = LOGISTIC.curvature * np.mean(scores**2) + ridge * side.weights @ side.weights
+    assert left == pytest.approx(-np.mean(slopes * scores), rel=1e-6)
+
+    deviation = task.message_deviation("bank")
+    side.take(0, slopes + rng.normal(0, deviation, len(slopes)))
+    loud, noise = side.scores(0), task.message_deviation("shop") ** 2
+    received = loud + rng.normal(0, math.sqrt(noise), len(loud))
+    guess = Guess.by_slopes(slopes, received, "shop", task, noise)
+    assert guess.variance == pytest.approx(loud.var(), rel=0.4)
+    assert guess.plus(guess).variance == pytest.approx(4 * guess.variance)
+    assert guess.error < 0.5 * guess.variance
+
+
+def test_scores_that_speak_against_the_label_are_left_out():
+    rng = np.random.default_rng(5)
+    own = np.hstack([rng.uniform(-1, 1, (3_000, 1)), np.ones((3_000, 1))])
+    labels = (rng.random(3_000) < chance(2 * own[:, 0])).astype(float)
+    task = drafted(3_000, 0.5)
+    side = ActiveFit(own, labels, task)
+    side.slopes(0)
+    side.hear("shop", 0, rng.normal(0, 1, 3_000) - 3 * (labels - labels.mean()))
+    kept = side.kept()
+    assert kept.factors == {"shop": 0.0}
+    assert kept.spreads["shop"] > 0
+    alone = corrected_fit(own, labels, [], 1 / 3_000)
+    assert kept.weights == pytest.approx(alone, abs=1e-6)
+    assert sides.KeptWeights("bank", kept.weights).spreads == {}
+
+
+@pytest.mark.parametrize("loudness", [0.01, 1.5])
+def test_what_is_expected_of_the_fits_own_people_is_right(loudness):
+    """By own rows and scores with little or much noise; without the others' scores it would be told less."""
+    rng = np.random.default_rng(7)
+    table = np.hstack([rng.uniform(-1, 1, (20_000, 3)), np.ones((20_000, 1))])
+    own = np.hstack([rng.uniform(-1, 1, (20_000, 1)), np.ones((20_000, 1))])
+    labels = (rng.random(len(table)) < chance(own[:, 0] + 3 * table[:, 0] - 1)).astype(float)
+    task = drafted(len(table), loudness)
+    side, other = ActiveFit(own, labels, task), PassiveFit(table, "shop", task)
+    other.take(0, side.slopes(0) + rng.normal(0, task.message_deviation("bank"), len(labels)))
+    side.hear("shop", 0, other.scores(0) + rng.normal(0, task.message_deviation("shop"), len(labels)))
+    kept = side.kept()
+    found = assess(labels > 0, chance(side.expected(kept)))
+    assert found.slope == pytest.approx(1, abs=0.1)
+    assert found.intercept == pytest.approx(0, abs=0.1)
+    alone = assess(labels > 0, chance(own @ corrected_fit(own, labels, [], 1e-5)))
+    assert found.log_loss < alone.log_loss
+    assert kept.factors["shop"] > 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_points_for_many_parties_stand_for_all(seed):
+    rng = np.random.default_rng(seed)
+    rows = np.hstack([rng.normal(0, 1, (6_000, 1)), np.ones((6_000, 1))])
+    scores = rng.normal(0, 0.5, (8, 6_000))
+    labels = (rng.random(6_000) < chance(rows[:, 0] + scores.sum(axis=0))).astype(float)
+    found = corrected_fit(rows, labels, [heard(rows, each, 0.01, rng) for each in scores], 1e-5)
+    assert found == pytest.approx([1.0, 0.0, *([1.0] * 8)], abs=0.35)
+
+
+def test_what_is_not_known_flattens_chances_and_raises_means():
+    scores = np.linspace(-3, 3, 7)
+    drawn = np.random.default_rng(6).normal(0, 1.2, 400_000)
+    mean = np.array([chance(each + drawn).mean() for each in scores])
+    assert chance(blurred(LOGISTIC, scores, 1.44)) == pytest.approx(mean, abs=0.01)
+    counts = family_for("poisson", Number(low=0.0, high=30.0))
+    assert blurred(counts, scores, 0.5) == pytest.approx(scores + 0.25)
+    assert unblurred(counts, 0.5) == (1.0, -0.25)
+    assert np.array_equal(blurred(family_for("linear", Number(low=0.0, high=1.0)), scores, 0.5), scores)
+
+
+def test_the_less_can_be_signal_the_less_is_believed():
+    received = 0.3 + np.linspace(-1, 1, 400)
+    calm, loud, shifted = (believed(received, 2.0, noise, shared) for noise, shared in ((0, 0), (100, 0), (1, 1)))
+    assert (calm.middle, calm.share) == (pytest.approx(0.3), 1.0)
+    assert calm.signal == pytest.approx(received.var(), rel=0.05)
+    assert loud.share < 0.02
+    assert 0 < loud.middle < 0.1
+    # What all scores share does not average out, however many there are.
+    assert believed(np.tile(received, 100), 2.0, 1.0).middle == pytest.approx(0.3, rel=0.01)
+    assert believed(np.tile(received, 100), 2.0, 1.0, 1.0).middle == pytest.approx(shifted.middle, rel=0.05)
+    assert 0 < shifted.middle < 0.03

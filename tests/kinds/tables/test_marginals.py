@@ -1,0 +1,522 @@
+"""All marginals in one release: the secure integers are those of the definition, whoever holds what."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+from colonnade.errors import NO_RESULT, DataError, PrivacyError, ShareError, StudyError
+from colonnade.kinds.tables.marginals import programs as marginals, stages, task as task_module
+from colonnade.kinds.tables.marginals.integers import OwnColumns
+from colonnade.kinds.tables.marginals.merging import Merge, apply
+from colonnade.kinds.tables.marginals.stages import StagedMarginals
+from colonnade.kinds.tables.marginals.task import Coded
+from colonnade.mpc import Hand, Shares
+from colonnade.mpc.verify.claims import MOST_HELD
+from colonnade.protocols.roles import COORDINATOR
+from colonnade.protocols.session import Played
+from colonnade.tables.places import Places
+from colonnade.testing.seeded import seeded
+from tests.support import protocols as kit
+from tests.support.errors import raises
+from tests.support.protocols import active, codes_of, marginals_task
+
+
+def without_noise(task, tables, **how):
+    with pytest.MonkeyPatch.context() as patch:
+        kit.no_noise(patch)
+        return kit.execute(marginals, task, tables, **how)
+
+
+@st.composite
+def tasks(draw):
+    """Some blocks of the columns of some owners, on a committee, with a label anywhere or nowhere."""
+    owners, seats, threshold = draw(st.sampled_from(kit.SEATINGS))
+    most = 3 if owners < 5 else 2
+    sizes = [draw(st.lists(st.integers(2, 5), min_size=0, max_size=most)) for _ in range(owners)]
+    if not any(sizes):
+        sizes[-1] = [3]
+    columns = sum(map(len, sizes))
+    label = draw(st.none() | st.integers(0, columns - 1))
+    task = marginals_task(sizes, seats, threshold, label, block_rows=draw(st.integers(1, 30)))
+    chosen = draw(st.sets(st.integers(0, len(task.asked) - 1), min_size=1))
+    return replace(task, asked=tuple(task.asked[place] for place in sorted(chosen))) if draw(st.booleans()) else task
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(task=tasks(), rows=st.integers(1, 40), seed=st.integers(0, 999))
+def test_the_secure_sums_equal_the_plaintext_reference_exactly(task, rows, seed):
+    tables = codes_of(task, rows, seed)
+    results = without_noise(task, tables)
+    want = marginals.reference(tables, task)
+    assert set(results) == {*task.owners, COORDINATOR}
+    for result in results.values():
+        assert np.array_equal(result.opened, want)
+
+
+def by_definition(task, tables):
+    """Sum over people of the tensor product of their coordinates, person by person."""
+    joint = np.hstack([tables[owner] for owner in task.owners])
+    found = []
+    for block in task.asked:
+        total = 0
+        for row in joint:
+            cell = np.array(block.weight)
+            for column in block.columns:
+                own = task.sizes[column] * np.eye(task.sizes[column], dtype=int)[row[column]] - 1
+                cell = np.multiply.outer(cell, own[:1] if len(own) == 2 else own)
+            total = total + cell
+        found.append(np.asarray(total).reshape(-1))
+    return np.concatenate(found)
+
+
+@pytest.mark.parametrize("label", range(5))
+def test_wherever_the_label_is(label):
+    """At an owner of one column or of two, with two values or with more: every owner in its turn."""
+    task = marginals_task(label=label, block_rows=11)
+    tables = codes_of(task, 23, label)
+    want = by_definition(task, tables)
+    assert np.array_equal(marginals.reference(tables, task), want)
+    for result in without_noise(task, tables).values():
+        assert np.array_equal(result.opened, want)
+
+
+@pytest.mark.parametrize(
+    ("owners", "threshold", "lowered", "degree"), [(2, 1, True, 2), (3, 1, True, 2), (4, 1, False, 3), (5, 2, True, 4)]
+)
+def test_the_degree_is_lowered_where_too_few_seats_could_open_products_of_three(owners, threshold, lowered, degree):
+    task = marginals_task([[2]] + [[3, 4]] * (owners - 1), threshold=threshold, label=0)
+    assert (task.lowered, task.degree) == (lowered, degree)
+    tables = codes_of(task, 30)
+    assert np.array_equal(without_noise(task, tables)["o1"].opened, marginals.reference(tables, task))
+    pairs = marginals_task(label=None)  # which never lower a degree
+    assert (pairs.layout.made.names, pairs.lowered, pairs.degree) == ((), False, 2)
+
+
+def test_many_values_rows_and_blocks_of_rows_stay_exact():
+    task = marginals_task([[40, 2], [17], [2, 33, 7]], label=1, rows_at_most=2**20, block_rows=700)
+    heavy = replace(task, asked=tuple(replace(block, weight=block.weight * 99991) for block in task.asked))
+    assert len(heavy.committee.system.primes) >= 3
+    tables = codes_of(heavy, 3000)
+    assert np.array_equal(without_noise(heavy, tables)["o2"].opened, marginals.reference(tables, heavy))
+
+
+def test_more_numbers_than_one_message_may_carry_are_opened_in_several(monkeypatch):
+    monkeypatch.setattr(task_module, "_CELLS_AT_ONCE", 40)
+    task = marginals_task([[5, 2], [4], [2, 3]])
+    assert len(task.parts) > 3
+    assert task.openings == {task.event: len(task.parts)}
+    assert [place for part in task.parts for place in part] == list(range(len(task.asked)))
+    assert task.event.dimension == task.entries
+    tables = codes_of(task, 30)
+    assert np.array_equal(without_noise(task, tables)["o0"].opened, marginals.reference(tables, task))
+
+
+def test_every_owner_adds_its_share_of_the_noise_to_every_number():
+    task = marginals_task(noise=30_000)
+    tables = codes_of(task, 30)
+    with pytest.MonkeyPatch.context() as patch:
+        drawn = kit.noise_drawn(patch, marginals)
+        results = kit.execute(marginals, task, tables)
+    assert len(drawn) == len(task.owners)
+    assert all(np.count_nonzero(share) > 0.9 * task.entries for share in drawn)
+    assert np.array_equal(results["o0"].opened, marginals.reference(tables, task) + sum(drawn))
+
+
+def test_nothing_is_opened_or_told_that_was_not_planned():
+    task = marginals_task()
+    other = replace(task, noise=task.noise + 3)
+    programs = kit.programs_of(marginals, other, codes_of(task, 9))
+    with raises(PrivacyError, "PR138"):
+        kit.results(task, programs)
+    uncounted = replace(task, asked=task.asked[1:])
+    found = marginals.NoisyMarginals(uncounted, np.zeros(uncounted.entries, dtype=np.int64))
+    with raises(StudyError, "ST484"):  # the count must be asked for to be told
+        _ = found.count
+
+
+@pytest.mark.parametrize("code", [-1.0, 3.0, 0.5, np.nan])
+def test_codes_that_are_none_never_leave_an_owner(code):
+    task = marginals_task()
+    own = OwnColumns(task, "o0")
+    with raises(DataError, "DA130", "o0"):
+        own.factors_of(np.array([[code, 0.0]]))
+
+
+def test_a_table_with_something_that_is_no_code_deals_nothing(monkeypatch):
+    """Otherwise that it stops, and after how many blocks, would tell others about a row."""
+    task = replace(marginals_task(), block_rows=8)
+    tables = {owner: codes.astype(float) for owner, codes in codes_of(task, 40).items()}
+    tables["o1"][35, 0] = 7.5
+    dealt = []
+    real = Hand.deal
+    monkeypatch.setattr(Hand, "deal", lambda hand, numbers: dealt.append(len(numbers)) or real(hand, numbers))
+    with raises(DataError, "DA130", "o1"):
+        kit.execute(marginals, task, tables)
+    assert not dealt
+    tables["o1"][35, 0] = 0.0
+    kit.execute(marginals, task, tables)
+    assert dealt
+
+
+# --- what is published
+
+
+def test_residuals_add_up_to_the_marginals():
+    """Without noise, all residuals of subsets, spread evenly, are the exact counts."""
+    task = marginals_task(label=0, noise=3)
+    tables = codes_of(task, 200)
+    found = marginals.NoisyMarginals(task, marginals.reference(tables, task))
+    residuals = {residue.columns: residue.values for residue in found.residuals()} | {(): np.array(found.count)}
+    joint = np.hstack([tables[owner] for owner in task.owners])
+    assert found.count == 200
+    for columns in (block.columns for block in task.asked if block.columns):
+        shape = [task.sizes[column] for column in columns]
+        counts = np.zeros(shape)
+        np.add.at(counts, tuple(joint[:, columns].T), 1.0)
+        total = np.zeros(shape)
+        for count in range(len(columns) + 1):
+            for part in combinations(columns, count):
+                spread = [size if column in part else 1 for column, size in zip(columns, shape, strict=True)]
+                rest = np.prod([size for column, size in zip(columns, shape, strict=True) if column not in part])
+                total += residuals[part].reshape(spread) / rest
+        assert np.allclose(total, counts, atol=1e-9)
+
+
+def test_residuals_sum_to_zero_and_have_the_stated_noise():
+    """The root mean square over many cells is that of independent noise, projected to sum to zero along every axis."""
+    task = marginals_task([[30, 2], [2], [25, 3]], label=1, noise=3 * 10**8)
+    one, other = replace(task.asked[1], weight=1), replace(task.asked[1], weight=7)
+    assert task.deviation(one) == pytest.approx(7 * task.deviation(other))
+    tables = codes_of(task, 5)
+    exact = marginals.NoisyMarginals(task, marginals.reference(tables, task)).residuals()
+    noisy = marginals.simulate(tables, task, seeded(3)).residuals()
+    for before, after in zip(exact, noisy, strict=True):
+        noise = after.values - before.values
+        assert all(np.abs(after.values.sum(axis=axis)).max() < 1e-6 for axis in range(noise.ndim))
+        free = np.prod([size - 1 for size in noise.shape])
+        spread = np.sqrt((noise**2).sum() / free) / after.deviation
+        assert abs(spread - 1) < 5 / np.sqrt(2 * free)
+
+
+# --- of people whom all owners hold, when nobody knows who they are
+
+
+TOKEN = bytes(16)
+
+
+def hidden_task(sizes=((3, 2), (4,), (2, 3)), seats=None, threshold=1, label=1, **changes):
+    return marginals_task(sizes, seats, threshold, label, hidden=True, **changes)
+
+
+def random_tables(task, size, chance, seed):
+    """Everybody holds each of the slots with this chance, and at least one."""
+    rng, tables = np.random.default_rng(seed), {}
+    for owner in task.owners:
+        slots = np.flatnonzero(rng.random(size) < chance)
+        slots = slots if len(slots) else rng.integers(0, size, 1)
+        codes = rng.integers(
+            0, [task.sizes[place] for place in task.held_by(owner)], (len(slots), len(task.held_by(owner)))
+        )
+        tables[owner] = kit.Rows(codes, places=Places(slots.astype(np.int64), size, TOKEN))
+    return tables
+
+
+def dealt(table):
+    """One row per slot, ending in 1 if it is taken."""
+    whole = np.zeros((table.places.size, table.values.shape[1] + 1), dtype=np.int64)
+    whole[table.places.slots, :-1] = table.values
+    whole[table.places.slots, -1] = 1
+    return whole
+
+
+def common(task, tables):
+    """The plain join: the codes of the slots that are in every table."""
+    found = sorted(set.intersection(*(set(table.places.slots.tolist()) for table in tables.values())))
+    return {owner: dealt(tables[owner])[found, :-1] for owner in task.owners}
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    seating=st.sampled_from([(3, ("o2", COORDINATOR, "o0"), 1), *kit.SEATINGS[:5]]),
+    label=st.none() | st.integers(0, 2),
+    size=st.integers(1, 30),
+    chance=st.sampled_from([0.0, 0.5, 0.9, 1.0]),
+    block=st.integers(1, 40),
+    seed=st.integers(0, 2**31),
+)
+def test_the_secure_sums_are_those_of_the_plain_join(seating, label, size, chance, block, seed):
+    owners, seats, threshold = seating
+    sizes = [[3, 2], [4], *([2 + i] for i in range(owners - 2))]
+    task = hidden_task(sizes, seats, threshold, label, block_rows=block)
+    tables = random_tables(task, size, chance, seed)
+    results = without_noise(task, tables)
+    plain = marginals.reference({name: dealt(table) for name, table in tables.items()}, task)
+    assert np.array_equal(plain, marginals.reference(common(task, tables), replace(task, hidden=False)))
+    assert set(results) == {*task.owners, COORDINATOR}
+    for result in results.values():
+        assert np.array_equal(result.opened, plain)
+
+
+def test_what_is_sent_has_the_same_sizes_whoever_matches():
+    """Same lists, same universe: only the slots differ, so that all, some or none are in common."""
+    task, rng, sizes = hidden_task(block_rows=7), np.random.default_rng(2), []
+    codes = {o: rng.integers(0, 2, (10, len(task.held_by(o)))) for o in task.owners}
+    for step in (0, 3, 10):
+        log = {}
+        places = {o: Places(np.arange(10) + i * step, 30, TOKEN) for i, o in enumerate(task.owners)}
+        tables = {o: kit.Rows(codes[o], places=places[o]) for o in task.owners}
+        kit.execute(marginals, task, tables, log=log)
+        sizes.append(
+            {
+                ends: [(kind, [getattr(value, "nbytes", 0) for value in fields.values()]) for kind, fields in messages]
+                for ends, messages in log.items()
+            }
+        )
+    assert sizes[0] == sizes[1] == sizes[2]
+
+
+def test_one_record_can_move_a_whole_person():
+    """Another owner's record decides whether a row counts: the price is that of a row that comes, goes or changes."""
+    task = hidden_task()
+    known = replace(task, hidden=False)
+    assert task.others == ()
+    assert task.sensitivity.replace_l2_squared == known.sensitivity.replace_l2_squared
+    assert "hidden-members" in task.event.theorem
+    count = replace(task, asked=task.asked[:1])
+    assert count.asked[0].columns == ()
+    assert (count.sensitivity.replace_l1, count.sensitivity.replace_l2_squared) == (1, 1)
+    assert replace(count, hidden=False).sensitivity.replace_l2_squared == 0
+
+
+def test_a_table_and_a_study_must_agree_whether_members_are_hidden():
+    task = hidden_task()
+    tables = random_tables(task, 10, 1.0, 0)
+    with raises(StudyError, "ST531"):
+        kit.execute(marginals, replace(task, hidden=False), tables)
+    with raises(StudyError, "ST530"):
+        kit.execute(marginals, task, codes_of(task, 10))
+
+
+# --- where participants may deviate: the same integers, and what deviates ends the study
+
+
+INPUTS = st.sampled_from(["unproven", "covert", "proven"])
+few = partial(settings, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def short_windows(patch, blocks):
+    patch.setattr(task_module.Marginals, "blocks_per_window", property(lambda self: blocks))
+
+
+@few(max_examples=9)
+@given(task=tasks(), rows=st.integers(1, 40), window=st.integers(1, 3), inputs=INPUTS, seed=st.integers(0, 999))
+def test_the_checked_sums_equal_the_plaintext_reference_exactly(task, rows, window, inputs, seed):
+    task = active(task, inputs=inputs)
+    tables = codes_of(task, rows, seed)
+    with pytest.MonkeyPatch.context() as patch:
+        short_windows(patch, window)
+        results = without_noise(task, tables)
+    assert task.degree == task.trust.threshold
+    assert set(results) == {*task.owners, COORDINATOR}
+    for result in results.values():
+        assert np.array_equal(result.opened, marginals.reference(tables, task))
+
+
+@pytest.mark.parametrize("inputs", ["unproven", "proven"])
+@pytest.mark.parametrize("label", [1, 4])  # of two values, and of three
+@pytest.mark.parametrize("seating", [kit.SEATINGS[1], kit.SEATINGS[2], kit.SEATINGS[4]])
+def test_labels_of_two_and_of_three_values(seating, label, inputs):
+    owners, seats, threshold = seating
+    sizes = [[3, 2], [4], [2, 3], *([2] for _ in range(owners - 3))]
+    task = active(marginals_task(sizes, seats, threshold, label, block_rows=9), inputs=inputs)
+    assert task.lowered
+    tables = codes_of(task, 20)
+    for result in without_noise(task, tables).values():
+        assert np.array_equal(result.opened, marginals.reference(tables, task))
+
+
+@few(max_examples=5)
+@given(
+    seating=st.sampled_from([(3, ("o2", COORDINATOR, "o0"), 1), *kit.SEATINGS[:5]]),
+    label=st.none() | st.integers(0, 2),
+    size=st.integers(1, 30),
+    window=st.integers(1, 3),
+    inputs=INPUTS,
+    seed=st.integers(0, 2**31),
+)
+def test_the_same_where_nobody_knows_who_is_held_by_all(seating, label, size, window, inputs, seed):
+    owners, seats, threshold = seating
+    sizes = [[3, 2], [4], *([2 + i] for i in range(owners - 2))]
+    task = active(hidden_task(sizes, seats, threshold, label, block_rows=7), inputs=inputs)
+    tables = random_tables(task, size, 0.7, seed)
+    with pytest.MonkeyPatch.context() as patch:
+        short_windows(patch, window)
+        results = without_noise(task, tables)
+    plain = marginals.reference({name: dealt(table) for name, table in tables.items()}, task)
+    for result in results.values():
+        assert np.array_equal(result.opened, plain)
+
+
+@pytest.mark.parametrize("inputs", ["unproven", "proven"])
+@pytest.mark.parametrize("seating", [kit.SEATINGS[0], kit.SEATINGS[2]])
+def test_both_stages_are_checked(seating, inputs):
+    owners, seats, threshold = seating
+    sizes = [[3, 2], [4], *([2] for _ in range(owners - 2))]
+    second = active(marginals_task(sizes, seats, threshold, label=1), inputs=inputs)
+    fine = (Coded("o0", "c0", 9), *second.coded[1:])
+    merges = tuple(Merge(column.size) for column in second.coded)
+    task = StagedMarginals(fine, merges, (3, *range(2, 2 + len(fine))), second, noise=3 * owners)
+    assert task.trust.active
+    assert len(task.committee.system.primes) >= (3 if inputs == "proven" else 1)
+    assert [event.lost > 0 for event in task.events] == [False, inputs == "proven"]
+    tables = codes_of(task.stages[0], 25)
+    with pytest.MonkeyPatch.context() as patch:
+        kit.no_noise(patch)
+        results = kit.execute(stages, task, tables)
+    for result in results.values():
+        assert np.array_equal(result.first.opened, marginals.reference(tables, task.stages[0]))
+        own = {name: [result.merged[place] for place in second.held_by(name)] for name in task.owners}
+        merged = {name: apply(codes.astype(float), own[name]).astype(int) for name, codes in tables.items()}
+        assert np.array_equal(result.second.opened, marginals.reference(merged, task.stages[1]))
+
+
+# --- cheats
+
+
+def ends(task, tables):
+    """Whether everybody has the reference, or nobody has anything because a check failed."""
+    with pytest.MonkeyPatch.context() as patch:
+        kit.no_noise(patch)
+        found = kit.outcomes(task, kit.programs_of(marginals, task, tables))
+    if all(isinstance(one, Played) for one in found.values()):
+        want = marginals.reference(
+            {name: dealt(table) for name, table in tables.items()} if task.hidden else tables, task
+        )
+        right = all(np.array_equal(one.result.opened, want) for one in found.values())
+        return "right" if right else "wrong"
+    assert not any(isinstance(one, Played) for one in found.values())
+    errors = [one for one in found.values() if isinstance(one, ShareError)]
+    assert errors
+    assert all(NO_RESULT in str(one) or "nothing was opened" in str(one) for one in errors)
+    return "caught"
+
+
+def two_ones(dealt):
+    """In a code of three values; the last coordinate is then minus four."""
+    dealt[0, :2] = 2.0
+
+
+def no_one_at_all(dealt):
+    """The same: the last coordinate is then two, and two others are two less."""
+    dealt[0, :2] = -4.0, 2.0
+
+
+def twice_a_code(dealt):
+    dealt[0, :2] *= 2.0
+
+
+def not_the_product(dealt):
+    """The last column is a product with the label."""
+    dealt[1, -1] += 1.0
+
+
+def deals(monkeypatch, cheat):
+    """What the first owner deals is changed, in its proof too."""
+    real = OwnColumns.dealt
+
+    def dealt(self, whole):
+        found = real(self, whole)
+        if self.owner == "o0":
+            found = found.copy()
+            cheat(found)
+        return found
+
+    monkeypatch.setattr(OwnColumns, "dealt", dealt)
+
+
+@pytest.mark.parametrize("cheat", [two_ones, no_one_at_all, twice_a_code, not_the_product])
+@pytest.mark.parametrize("seating", [kit.SEATINGS[1], kit.SEATINGS[2], kit.SEATINGS[7]])
+def test_an_owner_that_deals_no_codes_is_caught_where_they_are_proven(monkeypatch, seating, cheat):
+    owners, seats, threshold = seating
+    sizes = [[3, 2], [4], *([2] for _ in range(owners - 2))]
+    task = marginals_task(sizes, seats, threshold, label=1)
+    tables, proven = codes_of(task, 12), active(task, inputs="proven")
+    assert proven.layout.dealt[0].names[-1] == (0, 1)  # a product with the label
+    assert ends(proven, tables) == "right"
+    deals(monkeypatch, cheat)
+    assert ends(proven, tables) == "caught"
+    assert ends(active(task), tables) == "wrong"
+
+
+def present_twice(dealt):
+    dealt[0, -1] = 2.0
+
+
+@pytest.mark.parametrize("cheat", [two_ones, no_one_at_all, present_twice])
+def test_the_same_where_members_are_hidden(monkeypatch, cheat):
+    task = hidden_task()
+    tables = random_tables(task, 12, 1.0, 3)
+    assert ends(active(task, inputs="proven"), tables) == "right"
+    deals(monkeypatch, cheat)
+    assert ends(active(task, inputs="proven"), tables) == "caught"
+    assert ends(active(task), tables) == "wrong"
+
+
+def lowers(monkeypatch, number):
+    """The first seat that is asked to lower the degree of shares for the so many-th time deals another number."""
+    real, done = Hand.lower, []
+
+    def lower(self, shares):
+        if self.name == "o0":
+            done.append(shares)
+            if len(done) == number:
+                changed = shares.values.copy()
+                changed.reshape(len(changed), -1)[0, 0] += 1.0  # modulo one prime alone
+                shares = Shares(changed, shares.degree)
+        return real(self, shares)
+
+    monkeypatch.setattr(Hand, "lower", lower)
+    return done
+
+
+@pytest.mark.parametrize("seating", [kit.SEATINGS[1], kit.SEATINGS[2], kit.SEATINGS[4]])
+@pytest.mark.parametrize(("make", "often"), [(marginals_task, 2), (hidden_task, 5)])
+def test_a_seat_that_lowers_another_number_is_caught(seating, make, often):
+    """Of products with the label, of flags, and of sums; at least so often."""
+    owners, seats, threshold = seating
+    sizes = [[2, 3], [3, 2], *([2] for _ in range(owners - 2))]
+    task = active(make(sizes, seats, threshold, 0))
+    tables = random_tables(task, 12, 1.0, 3) if task.hidden else codes_of(task, 12)
+    with pytest.MonkeyPatch.context() as patch:
+        done = lowers(patch, -1)
+        assert ends(task, tables) == "right"
+    assert len(done) >= often
+    for number in range(1, len(done) + 1):
+        with pytest.MonkeyPatch.context() as patch:
+            lowers(patch, number)
+            assert ends(task, tables) == "caught"
+
+
+# --- sizes
+
+
+def test_what_a_seat_keeps_of_a_window_is_bounded_by_public_sizes():
+    for width in (3, 40, 400):
+        for inputs in ("unproven", "proven"):
+            task = active(marginals_task([[width, 2], [width], [width]], rows_at_most=10**6), inputs=inputs)
+            primes = len(task.committee.system.primes)
+            rows = task.rows_per_block * task.blocks_per_window
+            assert rows == task.rows_at_once <= task.rows_per_window <= 65_536
+            assert 8 * primes * rows * task.width <= MOST_HELD
+            assert primes >= (3 if inputs == "proven" else 2)
+            assert len(task.for_sums.primes) <= primes
+    task = marginals_task()  # as it was where nobody deviates
+    assert (task.proven, task.committee.system, task.event.lost) == ({}, task.for_sums, 0)
+    assert "security" not in task.agreement
+    assert active(task, inputs="proven").event.lost > 0 == active(task).event.lost
