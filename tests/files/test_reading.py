@@ -27,7 +27,7 @@ from colonnade.study.alignment.store import Store
 from colonnade.study.record import read_facts
 from colonnade.tables import Schema, draft_schema, read_table
 from colonnade.wire import Certificate, Identity
-from tests.support.errors import raises
+from tests.support.refusals import refused
 
 from .mutations import DEEP
 from .subjects import FIXTURES
@@ -75,36 +75,30 @@ def test_what_is_no_file_is_refused_at_once_and_named(kind, tmp_path):
 def test_a_key_that_is_a_pipe_is_refused(tmp_path):
     _, certificate = Identity.create("bank").save(tmp_path)
     os.mkfifo(tmp_path / "pipe.key")
-    with raises(IdentityError, "VA017", "pipe.key"):
-        Identity.load(tmp_path / "pipe.key", certificate)
+    refused(IdentityError, ("VA017", "pipe.key"), Identity.load, tmp_path / "pipe.key", certificate)
 
 
 def test_an_endless_schema_is_refused_by_the_study_that_names_it(tmp_path):
     text = (FIXTURES / "studies" / "pca-moments.toml").read_text().replace("schemas/bank.toml", "/dev/zero")
     (tmp_path / "study.toml").write_text(text)
-    with raises(SchemaError, "VA017", "/dev/zero"):
-        Study.load(tmp_path / "study.toml")
+    refused(SchemaError, ("VA017", "/dev/zero"), Study.load, tmp_path / "study.toml")
 
 
 @pytest.mark.parametrize("name", ["a\\u0000b", "\\u001b[2J", " ", "x" * 300])
 def test_a_path_that_no_file_can_have_is_refused_with_its_key(name, tmp_path):
     text = (FIXTURES / "studies" / "pca-moments.toml").read_text().replace("schemas/bank.toml", name)
     (tmp_path / "study.toml").write_text(text)
-    with raises(StudyError, "VA196|VA197", "study.toml", "parties.bank.schema"):
-        Study.load(tmp_path / "study.toml")
+    refused(StudyError, ("VA196|VA197", "study.toml", "parties.bank.schema"), Study.load, tmp_path / "study.toml")
     for each in ("a\0b", "x" * 300):
-        with pytest.raises(ColonnadeError):
-            Schema.load(tmp_path / each)
+        refused(ColonnadeError, (), Schema.load, tmp_path / each)
 
 
 def test_a_file_that_is_too_large_is_not_read(tmp_path):
     path = tmp_path / "large.toml"
     with path.open("wb") as file:
         file.truncate(reading.WRITTEN_BY_PEOPLE + 1)  # it takes no room
-    with raises(SchemaError, "VA006", "67,108,864", "large.toml"):
-        Schema.load(path)
-    with raises(IdentityError, "VA006", "1,048,576"):
-        Certificate.load(path)
+    refused(SchemaError, ("VA006", "67,108,864", "large.toml"), Schema.load, path)
+    refused(IdentityError, ("VA006", "1,048,576"), Certificate.load, path)
     assert reading.read_bytes(path, reading.WRITTEN_BY_PEOPLE + 1)[:2] == b"\0\0"
 
 
@@ -131,8 +125,7 @@ def test_toml_that_would_take_all_the_time_or_the_stack_is_refused(kind, damage,
     read, error = READERS[kind]
     content, why = DAMAGED_TOML[damage]
     (tmp_path / "damaged.toml").write_text(content)
-    with raises(error, why, "damaged.toml"):
-        read(tmp_path / "damaged.toml")
+    refused(error, (why, "damaged.toml"), read, tmp_path / "damaged.toml")
 
 
 @pytest.mark.parametrize(
@@ -163,11 +156,9 @@ def test_texts_numbers_and_keys_of_some_parts_are_no_long_keys(text):
 )
 def test_json_that_cannot_be_used_is_refused(content, why, tmp_path):
     (tmp_path / "model.json").write_text(content, encoding="utf-8")
-    with raises(StudyError, why, "model.json"):
-        Estimator.load(tmp_path / "model.json")
+    refused(StudyError, (why, "model.json"), Estimator.load, tmp_path / "model.json")
     (tmp_path / "run.json").write_text(content, encoding="utf-8")
-    with raises(StudyError, why, "run.json"):
-        read_facts(tmp_path)
+    refused(StudyError, (why, "run.json"), read_facts, tmp_path)
 
 
 def changed(name: str, folder: Path, *path: object, value: object) -> Path:
@@ -214,21 +205,23 @@ INSANE = [
 
 @pytest.mark.parametrize(("name", "path", "value"), INSANE, ids=lambda part: str(part)[:60])
 def test_a_model_whose_values_make_no_sense_is_refused(name, path, value, tmp_path):
-    with raises((StudyError, PrivacyError), "PR030|PR058|PR103|PR105|ST072|ST091|ST189|VA008|VA013", name):
-        Estimator.load(changed(name, tmp_path, *path, value=value))
+    refused(
+        (StudyError, PrivacyError),
+        ("PR030|PR058|PR103|PR105|ST072|ST091|ST189|VA008|VA013", name),
+        Estimator.load,
+        changed(name, tmp_path, *path, value=value),
+    )
 
 
 @pytest.mark.parametrize("epsilon", [10**400, float("inf"), float("nan"), 0, -1])
 def test_an_epsilon_that_is_no_finite_number_is_refused(epsilon):
-    with raises(PrivacyError, "PR065"):
-        check_epsilon(epsilon)
+    refused(PrivacyError, "PR065", check_epsilon, epsilon)
 
 
 def test_a_study_with_an_epsilon_of_400_digits_names_the_key(tmp_path):
     text = (FIXTURES / "studies" / "pca-moments.toml").read_text().replace("epsilon = 4.0", f"epsilon = 1{'0' * 400}")
     (tmp_path / "study.toml").write_text(text)
-    with raises(StudyError, "PR065", "study.toml", "budget.epsilon"):
-        Study.load(tmp_path / "study.toml")
+    refused(StudyError, ("PR065", "study.toml", "budget.epsilon"), Study.load, tmp_path / "study.toml")
     assert Budget("analyst", 1e308, 1e-5).epsilon == 1e308
 
 

@@ -11,7 +11,7 @@ from colonnade.errors import DataError, SchemaError
 from colonnade.randomness import Stream
 from colonnade.tables import Number, Schema, category, encode_columns, flag, number, read_table
 from colonnade.tables.coding import Coding, coding_of, decode_codes, joint_names
-from tests.support.errors import raises
+from tests.support.refusals import refused
 
 PEOPLE = Schema(
     {
@@ -61,8 +61,7 @@ def test_coded_rows_are_what_a_protocol_reads() -> None:
     blocks = list(rows.blocks(2))
     assert [block.dtype for block in blocks] == [np.float64, np.float64]
     assert np.vstack(blocks).tolist() == rows.matrix().tolist() == [[1, 1], [0, 1], [1, 0]]
-    with raises(DataError, "DA137"):
-        coding_of(schema.without(["b"]), 2).rows(rows.table)
+    refused(DataError, "DA137", coding_of(schema.without(["b"]), 2).rows, rows.table)
 
 
 def test_a_mapped_misfit_has_the_first_code_unless_cells_may_be_missing() -> None:
@@ -197,17 +196,13 @@ BAD_BINS = [
 
 @pytest.mark.parametrize(("bins", "said"), BAD_BINS)
 def test_bins_that_make_no_sense(bins: Any, said: str) -> None:
-    with raises(SchemaError, said):
-        coding_of(Schema({"a": number(0, 10)}), {"a": bins})
+    refused(SchemaError, said, coding_of, Schema({"a": number(0, 10)}), {"a": bins})
 
 
 def test_bins_for_other_columns_than_numbers() -> None:
-    with raises(SchemaError, "SC015", "city", "category"):
-        coding_of(PEOPLE, {"city": 3})
-    with raises(SchemaError, "SC071", "agee", "'age'"):
-        coding_of(PEOPLE, {"agee": 3})
-    with raises(SchemaError, "SC004"):
-        coding_of(Schema({"a": number(1e15, 1e15 + 1)}), 64)
+    refused(SchemaError, ("SC015", "city", "category"), coding_of, PEOPLE, {"city": 3})
+    refused(SchemaError, ("SC071", "agee", "'age'"), coding_of, PEOPLE, {"agee": 3})
+    refused(SchemaError, "SC004", coding_of, Schema({"a": number(1e15, 1e15 + 1)}), 64)
 
 
 def test_edges_cut_the_range_with_or_without_its_bounds() -> None:
@@ -241,5 +236,4 @@ WRONG_CODES = [
 
 @pytest.mark.parametrize(("codes", "densities", "said"), WRONG_CODES)
 def test_codes_that_cannot_be_decoded(codes: Any, densities: Any, said: str) -> None:
-    with raises(DataError, said):
-        decode_codes(CODING, codes, stream(), densities)
+    refused(DataError, said, decode_codes, CODING, codes, stream(), densities)

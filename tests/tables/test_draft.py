@@ -8,7 +8,7 @@ import pytest
 
 from colonnade.errors import DataError, SchemaError
 from colonnade.tables import Schema, draft_schema, read_table
-from tests.support.errors import raises
+from tests.support.refusals import refused
 
 CSV = """person_id,income,city,smoker,note,empty,ratio
 007,73519,A,yes,one,,0.25
@@ -58,10 +58,8 @@ def test_frames_and_dates() -> None:
 
 def test_nothing_to_draft(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a,b\n")
-    with raises(DataError, "DA151"):
-        draft_schema(tmp_path / "t.csv")
-    with raises(DataError, "DA160"):
-        draft_schema(tmp_path / "none.csv")
+    refused(DataError, "DA151", draft_schema, tmp_path / "t.csv")
+    refused(DataError, "DA160", draft_schema, tmp_path / "none.csv")
 
 
 def test_bounds_of_whole_numbers_are_whole() -> None:

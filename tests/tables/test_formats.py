@@ -12,7 +12,7 @@ from colonnade import Party, Schema, category, flag, number, read_table
 from colonnade.errors import DataError, SchemaError
 from colonnade.tables import draft_schema
 from colonnade.tables.formats import TextFormat
-from tests.support.errors import raises
+from tests.support.refusals import refused
 
 GERMAN = "person_id;größe;stadt;neu\r\nä1;1,75;Köln;ja ist\r\nß2;1,8;Ulm;nein\r\nü3;-2,5e-1;Köln;nein\r\n"
 COLUMNS = {"größe": number(-1, 3), "stadt": category(["Köln", "Ulm"])}
@@ -164,17 +164,20 @@ WRONG = [
 
 @pytest.mark.parametrize(("given", "said"), WRONG)
 def test_what_a_format_cannot_be(given: dict[str, Any], said: str) -> None:
-    with raises(SchemaError, said):
-        Schema(COLUMNS, **given)
+    refused(SchemaError, said, Schema, COLUMNS, **given)
 
 
 def test_a_file_may_state_it_and_is_checked() -> None:
     text = '[table]\nseparator = ";"\ndecimal = ","\n[columns.x]\ntype = "number"\nlow = 0\nhigh = 1\n'
     assert Schema.from_toml(text).text.stated == {"separator": ";", "decimal": ","}
-    with raises(SchemaError, "SC049", "s.toml"):
-        Schema.from_toml(text.replace('decimal = ","', 'decimal = "x"'), name="s.toml")
-    with raises(SchemaError, "SC086", "separator"):
-        Schema.from_toml(text.replace("separator", "seperator"))
+    refused(
+        SchemaError,
+        ("SC049", "s.toml"),
+        Schema.from_toml,
+        text.replace('decimal = ","', 'decimal = "x"'),
+        name="s.toml",
+    )
+    refused(SchemaError, ("SC086", "separator"), Schema.from_toml, text.replace("separator", "seperator"))
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "utf-16", "utf-8"])
@@ -186,8 +189,7 @@ def test_a_draft_states_how_the_file_is_written(tmp_path: Path, encoding: str) -
     assert reviewed.text.decimal == ","
     assert reviewed.text.encoding == (None if encoding == "utf-8" else encoding)
     assert read_table(path, reviewed).check().rows == 4
-    with raises(DataError, "DA154", "person_id"):
-        draft_schema(path, id="personid")
+    refused(DataError, ("DA154", "person_id"), draft_schema, path, id="personid")
 
 
 def test_a_draft_of_a_usual_file_states_nothing(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from colonnade.tables import (
     number,
     violations,
 )
-from tests.support.errors import raises
+from tests.support.refusals import refused
 
 SCHEMAS = {
     "bank": Schema(
@@ -58,8 +58,7 @@ def test_rules_within_and_across_parties_name_the_columns_of_the_joint_table() -
     ],
 )
 def test_rules_across_parties_that_cannot_be_used(rule: str, said: str) -> None:
-    with raises(StudyError, said):
-        joint_rules(SCHEMAS, [rule])
+    refused(StudyError, said, joint_rules, SCHEMAS, [rule])
 
 
 def test_codes_that_are_impossible_as_a_whole() -> None:
@@ -135,5 +134,4 @@ def test_names_in_a_table_of_all_parties_differ_whatever_the_parties_call_their_
     }
     assert joint_names(schemas) == ("a.x", "y", "b.x", "c.a.x", "c.c.a.x")
     alike = {"a": Schema({"b.x": flag(), "x": flag()}), "a.b": Schema({"x": flag()}), "c": Schema({"b.x": flag()})}
-    with raises(SchemaError, "SC014"):
-        joint_names(alike)
+    refused(SchemaError, "SC014", joint_names, alike)

@@ -7,7 +7,7 @@ import numpy as np
 
 from colonnade.errors import DatasetError
 from colonnade.tables import Schema, population, read_table
-from tests.support.errors import raises
+from tests.support.refusals import refused
 
 
 def test_same_seed_same_people() -> None:
@@ -63,9 +63,6 @@ def test_partial_overlap(tmp_path: Path) -> None:
 
 
 def test_nobody() -> None:
-    with raises(DatasetError, "DS003"):
-        population(0)
-    with raises(DatasetError, "DS002"):
-        population(5).write("unused", overlap=0)
-    with raises(DatasetError, "DS001"):
-        population(5).write("unused", kind="xls")
+    refused(DatasetError, "DS003", population, 0)
+    refused(DatasetError, "DS002", population(5).write, "unused", overlap=0)
+    refused(DatasetError, "DS001", population(5).write, "unused", kind="xls")

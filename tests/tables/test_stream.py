@@ -14,7 +14,7 @@ from colonnade.tables import Schema, files, number, read_table
 from colonnade.tables.formats import TextFormat
 from colonnade.tables.sources.opening import opened as source_of
 from colonnade.tables.stream import TextStream
-from tests.support.errors import raises
+from tests.support.refusals import refused
 
 SCHEMA = Schema({"age": number(0, 100)})
 CELLS = st.text(st.sampled_from('ab"\n\r,; é😀'), max_size=4)
@@ -81,27 +81,23 @@ def test_what_is_not_text_is_found_anywhere(tmp_path: Path, monkeypatch: pytest.
         rows = b"person_id,age\n" + b"".join(b"%d,40\n" % row for row in range(100, 160))
         path.write_bytes(rows[:place] + b"\xff" + rows[place:])
         for on_disk in (False, True):
-            with raises(DataError, "DA270", "LATIN-1"):
-                read_table(path, SCHEMA, on_disk=on_disk)
+            refused(DataError, ("DA270", "LATIN-1"), read_table, path, SCHEMA, on_disk=on_disk)
 
 
 def test_the_encoding_is_said_before_a_row_that_is_too_short(tmp_path: Path) -> None:
     path = tmp_path / "bank.csv"
     path.write_bytes(b"person_id,age\n1\n2,\xe4\n")
     for on_disk in (False, True):
-        with raises(DataError, "DA270", "LATIN-1"):
-            read_table(path, SCHEMA, on_disk=on_disk)
+        refused(DataError, ("DA270", "LATIN-1"), read_table, path, SCHEMA, on_disk=on_disk)
     path.write_bytes(b"person_id,age\n1\n2,40\n")
     for on_disk in (False, True):
-        with raises(DataError, "DA163", "1"):
-            read_table(path, SCHEMA, on_disk=on_disk)
+        refused(DataError, ("DA163", "1"), read_table, path, SCHEMA, on_disk=on_disk)
 
 
 def test_a_file_that_ends_within_a_character_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "bank.csv"
     path.write_bytes("person_id,age\n1,4é".encode()[:-1])
-    with raises(DataError, "DA269"):
-        read_table(path, SCHEMA)
+    refused(DataError, "DA269", read_table, path, SCHEMA)
 
 
 @settings(max_examples=200)

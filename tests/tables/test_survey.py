@@ -9,7 +9,7 @@ import pytest
 from colonnade.errors import DataError
 from colonnade.tables import Schema, category, date, flag, number, read_table
 from colonnade.tables.survey import BARS, Survey, says, survey
-from tests.support.errors import raises
+from tests.support.refusals import refused
 
 SCHEMA = Schema(
     {
@@ -79,8 +79,7 @@ def test_a_survey_is_written_and_read_back(table: Path) -> None:
 
 
 def test_a_column_that_is_not_there_is_named(table: Path) -> None:
-    with raises(DataError, "DA154", "height"):
-        survey(table, Schema({"height": number(0, 3)}))
+    refused(DataError, ("DA154", "height"), survey, table, Schema({"height": number(0, 3)}))
 
 
 def test_numbers_at_random_lie_in_the_bars_of_their_values(tmp_path: Path) -> None:

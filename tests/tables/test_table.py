@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from colonnade.errors import DataError, SchemaError
 from colonnade.tables import Schema, category, flag, number, read_table
 from tests.support.errors import raises
+from tests.support.refusals import refused
 
 SCHEMA = Schema({"age": number(0, 100), "city": category(["A", "B"]), "smoker": flag()})
 CSV = "note,person_id,smoker,city,age\nx,007,yes,B,0\ny,010,0,A,50\nz,0001,TRUE,A,100\n"
@@ -136,12 +137,9 @@ def test_blocks_and_order() -> None:
     assert table.report == ordered.check() == table.check()
     assert table.report.clipped["age"] > 0
     assert table.report.shortened > 0
-    with raises(DataError, "DA268", "1"):
-        table.take(["17", "nobody"])
-    with pytest.raises(IndexError):
-        table.take_rows([1000])
-    with raises(ValueError, "VA252"):
-        list(table.blocks(0))
+    refused(DataError, ("DA268", "1"), table.take, ["17", "nobody"])
+    refused(IndexError, (), table.take_rows, [1000])
+    refused(ValueError, "VA252", list, table.blocks(0))
 
 
 def test_ids_sort_as_utf8() -> None:
@@ -159,8 +157,7 @@ def test_columns_and_views() -> None:
     assert table.select(["city"]).matrix().shape == (1000, 2)
     assert table.take_rows([]).matrix().shape == (0, 4)
     assert table.take_rows([]).check().rows == 0
-    with raises(SchemaError, "SC071", "age"):
-        table.column("agee")
+    refused(SchemaError, ("SC071", "age"), table.column, "agee")
 
 
 HIDDEN = "73519"
@@ -221,14 +218,10 @@ def test_wrong_cells_are_found_before_anything_is_sent(tmp_path: Path, cells: st
 
 
 def test_no_such_file(tmp_path: Path) -> None:
-    with raises(DataError, "DA160"):
-        read_table(tmp_path / "none.csv", SCHEMA)
-    with raises(DataError, "DA229"):
-        read_table(tmp_path, SCHEMA)
-    with raises(DataError, "DA227", "int"):
-        read_table(3, SCHEMA)
-    with raises(SchemaError, "SC064"):
-        read_table(write(tmp_path, CSV), SCHEMA, id="age")
+    refused(DataError, "DA160", read_table, tmp_path / "none.csv", SCHEMA)
+    refused(DataError, "DA229", read_table, tmp_path, SCHEMA)
+    refused(DataError, ("DA227", "int"), read_table, 3, SCHEMA)
+    refused(SchemaError, "SC064", read_table, write(tmp_path, CSV), SCHEMA, id="age")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 from colonnade.errors import ColonnadeError, ConnectError, PeerLost
 from colonnade.wire import Hub, Identity, dial, hub_carrier
 from colonnade.wire.watch import Limits
-from tests.support.errors import raises
+from tests.support.refusals import refused
 
 FOR_EVER = 60.0
 """Seconds after which a dial that should take two counts as one that never ends."""
@@ -101,15 +101,13 @@ def pending(identities: dict[str, Identity], monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_an_answer_that_never_comes_is_not_waited_for(pending: tuple[Pending, hub_carrier._Line]) -> None:
-    with raises(ConnectError, "CN022"):
-        pending[1].await_roster(0.05)
+    refused(ConnectError, "CN022", pending[1].await_roster, 0.05)
 
 
 def test_a_read_ends_with_its_call(pending: tuple[Pending, hub_carrier._Line]) -> None:
     found, line = pending
     found.cancel()  # as gRPC does it when the other side is gone
-    with pytest.raises(Ended):
-        next(line.messages)
+    refused(Ended, (), next, line.messages)
 
 
 def test_a_dial_ends_although_the_hub_stops(identities: dict[str, Identity], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,8 +144,7 @@ def test_a_hub_that_falls_silent_after_the_probe(
         monkeypatch.setattr(hub_carrier, "probe", probe_then_freeze)
         start = time.monotonic()
         try:
-            with raises(ColonnadeError, "CN022"):
-                dial(hub.address, identities["bank"], pins, connect_timeout=0.2)
+            refused(ColonnadeError, "CN022", dial, hub.address, identities["bank"], pins, connect_timeout=0.2)
         finally:
             go_on.set()
         assert time.monotonic() - start < FOR_EVER

@@ -17,7 +17,7 @@ from colonnade.wire.circle import Connection
 from colonnade.wire.hub_carrier import _bundles, _HubCarrier
 from colonnade.wire.post import Post
 from colonnade.wire.watch import Limits
-from tests.support.errors import raises
+from tests.support.refusals import refused
 
 packets = st.binary(max_size=40).map(lambda body: envelope.prefix("bank", "shop") + body)
 
@@ -43,8 +43,7 @@ def test_a_damaged_bundle_raises_protocol_errors_only(messages: list[bytes], dat
 @pytest.mark.parametrize("cut", [1, 3, 12])
 def test_a_bundle_that_is_cut_short_is_noticed(cut: int) -> None:
     whole = envelope.bundle([b"P" + bytes(20)] * 2)
-    with raises(ProtocolError, "MS064"):
-        list(envelope.unbundle(whole[:-cut]))
+    refused(ProtocolError, "MS064", list, envelope.unbundle(whole[:-cut]))
 
 
 MEANINGLESS = {
@@ -75,8 +74,7 @@ def test_what_the_hub_cannot_mean_is_refused_in_its_name(message: bytes) -> None
 
 @pytest.mark.parametrize("message", [b"", b"Z", b"H", b"R\x02a", b"R\x01a\0"])
 def test_a_first_message_that_is_no_roster(message: bytes) -> None:
-    with pytest.raises(ProtocolError):
-        envelope.read_first_roster(message)
+    refused(ProtocolError, (), envelope.read_first_roster, message)
 
 
 def _dialled(messages: list[bytes]) -> list[bytes]:

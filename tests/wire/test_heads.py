@@ -11,6 +11,7 @@ from colonnade.errors import ProtocolError
 from colonnade.wire import Identity
 from colonnade.wire.post import Head
 from colonnade.wire.tls import TlsSession
+from tests.support.refusals import refused
 from tests.wire.switchboard import Switchboard
 
 HEAD = b"a head that is not sealed"
@@ -63,10 +64,8 @@ def test_what_tls_had_to_say_before_comes_after_the_head(sessions: tuple[TlsSess
 def test_a_session_that_failed_keeps_no_head(sessions: tuple[TlsSession, TlsSession]) -> None:
     here, _ = sessions
     here.feed(memoryview(bytes(100)))
-    with pytest.raises(ProtocolError):
-        here.unseal_into(memoryview(bytearray(10)))
-    with pytest.raises(ProtocolError):
-        here.seal([b"word"], HEAD)
+    refused(ProtocolError, (), here.unseal_into, memoryview(bytearray(10)))
+    refused(ProtocolError, (), here.seal, [b"word"], HEAD)
     alert = here.drain()
     assert alert
     assert HEAD not in alert

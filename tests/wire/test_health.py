@@ -11,7 +11,7 @@ import pytest
 from colonnade.errors import ConnectError
 from colonnade.wire import Hub, Identity, Service
 from colonnade.wire.hub_carrier import open_channel
-from tests.support.errors import raises
+from tests.support.refusals import refused
 
 health_pb2 = pytest.importorskip("grpc_health.v1.health_pb2")
 health_pb2_grpc = pytest.importorskip("grpc_health.v1.health_pb2_grpc")
@@ -66,8 +66,7 @@ def test_whoever_watches_sees_that_the_hub_ends(identities: dict[str, Identity])
 
 @pytest.mark.parametrize("address", ["0.0.0.0:0", "192.0.2.7:0", "[::]:0", "hub.example.org:1"])
 def test_others_are_never_told_in_the_clear(identities: dict[str, Identity], address: str) -> None:
-    with raises(ConnectError, "CN017"):
-        standing(identities, health=address).start()
+    refused(ConnectError, "CN017", standing(identities, health=address).start)
 
 
 def test_without_the_package_there_is_a_hub_without_health(
@@ -80,5 +79,4 @@ def test_without_the_package_there_is_a_hub_without_health(
         with pytest.raises(grpc.RpcError) as refused:
             asked(channel)
         assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
-    with raises(ConnectError, "CN016"):
-        standing(identities, health="127.0.0.1:0").start()
+    refused(ConnectError, "CN016", standing(identities, health="127.0.0.1:0").start)

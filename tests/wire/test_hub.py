@@ -18,6 +18,7 @@ import pytest
 from colonnade.errors import ConnectError, IdentityError, PeerLost
 from colonnade.wire import Certificate, Hub, Identity, certificates, dial, hub_probe, probe, tls
 from tests.support.errors import raises
+from tests.support.refusals import refused
 
 NAMES = ("bank", "coordinator", "shop")
 
@@ -39,71 +40,71 @@ def hub(people: Any) -> Iterator[Hub]:
 def test_nothing_listens(people: Any) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    with raises(ConnectError, "CN026", port):
-        dial(f"127.0.0.1:{port}", people.bank, people.pins, connect_timeout=0.2)
+    refused(ConnectError, ("CN026", port), dial, f"127.0.0.1:{port}", people.bank, people.pins, connect_timeout=0.2)
 
 
 def test_something_else_listens(people: Any) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
-        with raises(ConnectError, "CN025"):
-            dial(address, people.bank, people.pins, connect_timeout=0.1)
+        refused(ConnectError, "CN025", dial, address, people.bank, people.pins, connect_timeout=0.1)
 
 
 @pytest.mark.parametrize("address", ["here", "host:", ":1", "host:http", "host:99999"])
 def test_addresses_that_are_none(people: Any, address: str) -> None:
-    with raises(ConnectError, "CN024"):
-        dial(address, people.bank, people.pins, connect_timeout=0)
+    refused(ConnectError, "CN024", dial, address, people.bank, people.pins, connect_timeout=0)
 
 
 def test_a_hub_with_another_certificate(people: Any, hub: Hub) -> None:
     other = Identity.create("coordinator").certificate
-    with raises(IdentityError, "ID019"):
-        dial(hub.address, people.bank, {**people.pins, "coordinator": other})
+    refused(IdentityError, "ID019", dial, hub.address, people.bank, {**people.pins, "coordinator": other})
 
 
 def test_a_participant_with_another_certificate(people: Any, hub: Hub) -> None:
     impostor = Identity.create("bank")
-    with raises(IdentityError, "ID018", "bank"):
-        dial(hub.address, impostor, {**people.pins, "bank": impostor.certificate})
+    refused(
+        IdentityError, ("ID018", "bank"), dial, hub.address, impostor, {**people.pins, "bank": impostor.certificate}
+    )
 
 
 def test_a_participant_cannot_take_the_name_of_another(people: Any, hub: Hub) -> None:
     # The shop is known to the hub, so TLS lets it in; it then claims to be the bank.
     liar = Identity(people.shop._key, Certificate("bank", people.shop.certificate.pem))
-    with raises(IdentityError, "ID037", "bank"):
-        dial(hub.address, liar, {**people.pins, "bank": liar.certificate})
+    refused(IdentityError, ("ID037", "bank"), dial, hub.address, liar, {**people.pins, "bank": liar.certificate})
 
 
 def test_a_participant_of_another_study(people: Any) -> None:
     with Hub(people.coordinator, {**people.pins, "bank": people.pins["bank"]}) as hub:
         stranger = Identity.create("stranger")
-        with raises(IdentityError, "ID018", "stranger"):
-            dial(hub.address, stranger, {**people.pins, "stranger": stranger.certificate})
+        refused(
+            IdentityError,
+            ("ID018", "stranger"),
+            dial,
+            hub.address,
+            stranger,
+            {**people.pins, "stranger": stranger.certificate},
+        )
 
 
 def test_no_certificate_for_the_hub(people: Any) -> None:
-    with raises(IdentityError, "ID016", "relay"):
-        dial("127.0.0.1:1", people.bank, people.pins, hub_name="relay")
+    refused(IdentityError, ("ID016", "relay"), dial, "127.0.0.1:1", people.bank, people.pins, hub_name="relay")
 
 
 def test_an_expired_identity(people: Any, hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(certificates, "datetime", SimpleNamespace(now=lambda tz: datetime(2020, 1, 1, tzinfo=UTC)))
     old = Identity.create("bank", days=30)
     monkeypatch.undo()
-    with raises(IdentityError, "ID023", "bank", "2020-01-31"):
-        dial(hub.address, old, {**people.pins, "bank": old.certificate})
+    refused(
+        IdentityError, ("ID023", "bank", "2020-01-31"), dial, hub.address, old, {**people.pins, "bank": old.certificate}
+    )
 
 
 def test_a_port_in_use(people: Any, hub: Hub) -> None:
-    with raises(ConnectError, "CN015", hub.address):
-        Hub(people.coordinator, people.pins, hub.address).start()
+    refused(ConnectError, ("CN015", hub.address), Hub(people.coordinator, people.pins, hub.address).start)
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "nowhere.invalid"])
 def test_an_address_of_another_machine(people: Any, host: str) -> None:
-    with raises(ConnectError, "CN015"):
-        Hub(people.coordinator, people.pins, f"{host}:7000").start()
+    refused(ConnectError, "CN015", Hub(people.coordinator, people.pins, f"{host}:7000").start)
 
 
 def test_a_hub_may_restart(people: Any) -> None:
@@ -124,8 +125,7 @@ def test_a_hub_that_stays_away(people: Any) -> None:
     hub = Hub(people.coordinator, people.pins).start()
     with dial(hub.address, people.bank, people.pins, reconnect_grace=0.5) as bank:
         hub.stop()
-        with raises(ConnectError, "CN026", "0.5"):
-            bank.channel("shop").recv("x")
+        refused(ConnectError, ("CN026", "0.5"), bank.channel("shop").recv, "x")
 
 
 PARTY = """
@@ -154,8 +154,7 @@ def test_a_killed_or_frozen_process_is_noticed(people: Any, tmp_path: Path, how:
             start = time.monotonic()
             shop.send_signal(how)
             for endpoint, peer in ((bank, "shop"), (coordinator, "bank")):
-                with raises(PeerLost, "PE014", "shop", "0.5"):
-                    endpoint.channel(peer).recv("more")
+                refused(PeerLost, ("PE014", "shop", "0.5"), endpoint.channel(peer).recv, "more")
             assert time.monotonic() - start < 300
         finally:
             shop.kill()
@@ -176,8 +175,7 @@ def test_a_participant_whose_clock_is_ahead_is_told_to_compare_clocks(people: An
     """The hub refuses a certificate that is not valid yet, and says nothing; the times tell why."""
     for module in (certificates, hub_probe, tls):
         monkeypatch.setattr(module, "datetime", _Ahead)
-    with raises(IdentityError, "ID018"):
-        probe(hub.address, people.bank, people.pins["coordinator"], 5.0)
+    refused(IdentityError, "ID018", probe, hub.address, people.bank, people.pins["coordinator"], 5.0)
 
 
 def test_a_participant_whose_clock_is_behind_is_told_to_compare_clocks(people: Any, monkeypatch: Any) -> None:
@@ -186,8 +184,9 @@ def test_a_participant_whose_clock_is_behind_is_told_to_compare_clocks(people: A
         ahead.setattr(certificates, "datetime", _Ahead)
         hub = Hub(people.coordinator, people.pins).start()
     try:
-        with raises(IdentityError, "ID046", "coordinator"):
-            probe(hub.address, people.bank, people.pins["coordinator"], 5.0)
+        refused(
+            IdentityError, ("ID046", "coordinator"), probe, hub.address, people.bank, people.pins["coordinator"], 5.0
+        )
     finally:
         hub.stop()
 

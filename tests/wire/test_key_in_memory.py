@@ -16,7 +16,7 @@ import pytest
 from colonnade.errors import IdentityError
 from colonnade.wire import Hub, Identity, dial
 from colonnade.wire.identity import load_key
-from tests.support.errors import raises
+from tests.support.refusals import refused
 
 AGAIN_AND_AGAIN = """
 import sys
@@ -56,7 +56,6 @@ def test_a_killed_process_leaves_no_file(tmp_path: Path) -> None:
     moments = np.random.default_rng(10)
     for _ in range(4):
         with run_in(tmp_path, AGAIN_AND_AGAIN) as process:
-            assert process.stdout is not None
             assert process.stdout.readline() == "ready\n"
             seen = []
             for _ in range(100):
@@ -75,10 +74,15 @@ def test_a_run_opens_no_file_for_a_key(tmp_path: Path) -> None:
 
 def test_a_key_that_cannot_be_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     bank, shop = Identity.create("bank"), Identity.create("shop")
-    with raises(IdentityError, "ID030"):
-        load_key(ssl.create_default_context(), shop.key_pem, bank.certificate.pem)
-    with raises(IdentityError, "ID030"):
-        load_key(ssl.create_default_context(), bank.key_pem + bytes(1 << 24), bank.certificate.pem)
+    refused(IdentityError, "ID030", load_key, ssl.create_default_context(), shop.key_pem, bank.certificate.pem)
+    refused(
+        IdentityError,
+        "ID030",
+        load_key,
+        ssl.create_default_context(),
+        bank.key_pem + bytes(1 << 24),
+        bank.certificate.pem,
+    )
 
 
 def test_no_descriptor_is_left_open() -> None:

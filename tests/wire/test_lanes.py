@@ -28,6 +28,7 @@ from colonnade.wire.quota import UNLIMITED, Account, Refusal
 from colonnade.wire.rooms import LaneLimits, Rooms
 from colonnade.wire.workers import Admission, WorkerKeys, introduce
 from tests.support.errors import raises
+from tests.support.refusals import refused
 
 NAMES = ("bank", "clinic", "coordinator", "shop")
 TOPIC = b"digest of a study"
@@ -129,8 +130,7 @@ def test_lanes_at_two_hubs_and_one_that_dies_takes_only_its_own(people: Any, cre
             talk(places, f"lane {number}")
         hubs[1].stop()
         for place in lanes[1].values():
-            with pytest.raises(ConnectError):
-                place.channel(place.peers[0]).recv("word")
+            refused(ConnectError, (), place.channel(place.peers[0]).recv, "word")
         talk(lanes[0], "still here")
         again = all_join(hubs[0], people, crews[1], (1, 2))
         talk(again, "repeated")
@@ -164,8 +164,7 @@ def test_a_worker_of_an_earlier_attempt_is_refused_in_the_handshake(people: Any,
         hub=people.pins["coordinator"],
         guest=keys.admission(raw, people.pins["shop"], TOPIC),
     )
-    with raises(StudyError, "ST612", "bank"):
-        old.wait_for_peers(["bank"])
+    refused(StudyError, ("ST612", "bank"), old.wait_for_peers, ["bank"])
     closed({"bank": new, "shop": old})
 
 
@@ -184,8 +183,7 @@ def test_whoever_lacks_the_key_that_was_introduced_is_refused(people: Any, hub: 
         guest=keys.admission(raw, people.pins["shop"], TOPIC),
     )
     shop.channel("bank").open()
-    with raises(IdentityError, "ID043", "shop"):
-        bank.wait_for_peers(["shop"], timeout=20)
+    refused(IdentityError, ("ID043", "shop"), bank.wait_for_peers, ["shop"], timeout=20)
     assert not bank.channel("shop").is_ready
     closed({"bank": bank, "shop": shop})
 
@@ -208,8 +206,7 @@ def test_those_who_were_told_of_different_workers_do_not_meet(people: Any, hub: 
         hub=people.pins["coordinator"],
         guest=keys.admission(raw, people.pins["shop"], TOPIC),
     )
-    with raises(StudyError, "ST612", "bank"):
-        shop.wait_for_peers(["bank"])
+    refused(StudyError, ("ST612", "bank"), shop.wait_for_peers, ["bank"])
     closed({"bank": bank, "shop": shop})
 
 
@@ -232,8 +229,7 @@ def test_what_a_hub_or_a_coordinator_makes_up_is_refused_before_dialling(people:
         "ID049": {name: crews[0][name] for name in ("bank", "shop")},
     }
     for sentence, who in cases.items():
-        with raises(IdentityError, sentence):
-            join(hub, people, who, "bank")
+        refused(IdentityError, sentence, join, hub, people, who, "bank")
     assert set(hub.rooms) == {""}
 
 
@@ -247,8 +243,17 @@ def test_a_worker_may_join_lanes_and_nothing_else(people: Any, crews: Any) -> No
     with Hub(people.coordinator, people.pins, services=[service], lanes=True) as hub:
         head = dial(hub.address, people.bank, people.pins)
         for room in ("", "another", "lane-0-1", f"{room_of(crews[0])}0"):
-            with raises(IdentityError, "ID038", "bank"):
-                dial(hub.address, keys._identity, {}, room=room, hub=people.pins["coordinator"], guest=guest)
+            refused(
+                IdentityError,
+                ("ID038", "bank"),
+                dial,
+                hub.address,
+                keys._identity,
+                {},
+                room=room,
+                hub=people.pins["coordinator"],
+                guest=guest,
+            )
         with (
             Caller(hub.address, guest, people.pins["coordinator"]) as caller,
             raises(IdentityError, "ID038", "bank"),
@@ -257,8 +262,12 @@ def test_a_worker_may_join_lanes_and_nothing_else(people: Any, crews: Any) -> No
         # nor with a question that says it were about a lane
         said = [(envelope.VERSION_KEY, envelope.VERSION), (envelope.ROOM_KEY, room_of(crews[0]))]
         channel = open_channel(hub.address, guest, people.pins["coordinator"], 5.0)
-        with raises(grpc.RpcError, "ID038", "bank"):
-            list(channel.stream_stream("/colonnade.Test/Echo")(iter([b"hello"]), metadata=said))
+        refused(
+            grpc.RpcError,
+            ("ID038", "bank"),
+            list,
+            channel.stream_stream("/colonnade.Test/Echo")(iter([b"hello"]), metadata=said),
+        )
         channel.close()
         assert hub.rooms == {"": {"bank"}}  # the head was not disturbed
         head.close()
@@ -271,8 +280,17 @@ def test_a_hub_refuses_a_worker_that_is_out_of_date(people: Any, hub: Hub, crews
     chain = certificates.chain_for_lanes(issued, key, people.pins["bank"].parsed)
     shown = ConnectionCertificate(certificates.key_pem(key), chain)
     guest = Admission(people.pins["bank"], shown, datetime.now(UTC) + timedelta(hours=1))
-    with raises(IdentityError, "ID018", "bank"):
-        dial(hub.address, people.bank, people.pins, room=room_of(crews[0]), hub=people.pins["coordinator"], guest=guest)
+    refused(
+        IdentityError,
+        ("ID018", "bank"),
+        dial,
+        hub.address,
+        people.bank,
+        people.pins,
+        room=room_of(crews[0]),
+        hub=people.pins["coordinator"],
+        guest=guest,
+    )
 
 
 def test_a_worker_cannot_answer_as_a_hub(people: Any, crews: Any) -> None:
@@ -280,8 +298,7 @@ def test_a_worker_cannot_answer_as_a_hub(people: Any, crews: Any) -> None:
     worker = keys.admission(raw, people.pins["coordinator"], TOPIC)
     false: Any = worker  # it shows what it has in place of what the coordinator's identity would issue
     with Hub(false, people.pins, lanes=True) as hub:
-        with raises(IdentityError, "ID019"):
-            join(hub, people, crews[0], "bank")
+        refused(IdentityError, "ID019", join, hub, people, crews[0], "bank")
         # gRPC, which connects anew after that look, finds the same
         assert not answers(hub, people)
     with Hub(people.coordinator, people.pins, lanes=True) as hub:
@@ -332,8 +349,7 @@ def test_lanes_are_bounded_and_only_where_they_are_wanted(
     monkeypatch.setattr(strangers, "_descriptors", lambda useful: 330)
     with Hub(people.coordinator, people.pins, lanes=True) as hub:
         held = {str(n): join(hub, people, crews[0], "bank", (n, 1)) for n in range(2)}
-        with raises(ConnectError, "CN042", "2"):
-            join(hub, people, crews[0], "bank", (2, 1), connect_timeout=0.1)
+        refused(ConnectError, ("CN042", "2"), join, hub, people, crews[0], "bank", (2, 1), connect_timeout=0.1)
         shop = join(hub, people, crews[0], "shop", (1, 1))  # those that are open can still be joined
         dial(hub.address, people.clinic, people.pins).close()
         closed(held, {"shop": shop})
@@ -348,23 +364,19 @@ def test_which_rooms_open_by_themselves() -> None:
     found = Rooms(NAMES, lambda name: Account(name, UNLIMITED), bytes, None, LaneLimits(people=4), NAMES)
     found.add("", NAMES)
     for name in ("another", "lane-0-1", "lane-00-1-" + "0" * 32):
-        with raises(Refusal, "CN041"):
-            found.find(name, "bank")
+        refused(Refusal, "CN041", found.find, name, "bank")
     circle = found.find(lane, "bank")
     # lanes are many, so less waits in each of them
     assert (circle.queue, found.find("", "bank").queue) == (2 * MAX_PACKET, 1 << 60)
     assert set(found.open) == {""}  # whoever only looks opens nothing
     found.enter(lane, circle)
-    with raises(IdentityError, "ID041", "stranger"):
-        found.find(lane, "stranger")
+    refused(IdentityError, ("ID041", "stranger"), found.find, lane, "stranger")
     found.ending = True
     assert found.find(lane, "shop") is circle
-    with raises(Refusal, "CN041"):
-        found.find(other, "shop")
+    refused(Refusal, "CN041", found.find, other, "shop")
     found.shut(lane, "it is over")
     found.leave(lane)
-    with raises(Refusal, "CN040"):
-        found.find(lane, "shop")
+    refused(Refusal, "CN040", found.find, lane, "shop")
 
 
 def test_lanes_have_a_limit_of_their_own_for_each_member(people: Any, crews: Any) -> None:
@@ -372,12 +384,10 @@ def test_lanes_have_a_limit_of_their_own_for_each_member(people: Any, crews: Any
     with Hub(people.coordinator, people.pins, lanes=True, limits=limits) as hub:
         head = dial(hub.address, people.bank, people.pins)
         held = {str(n): join(hub, people, crews[0], "bank", (n, 1)) for n in range(2)}
-        with raises(ConnectError, "CN034", "2"):
-            join(hub, people, crews[0], "bank", (2, 1), connect_timeout=0.1)
+        refused(ConnectError, ("CN034", "2"), join, hub, people, crews[0], "bank", (2, 1), connect_timeout=0.1)
         held["shop"] = join(hub, people, crews[0], "shop", (2, 1))
         assert (hub.traffic.rooms, hub.traffic.lanes) == (1, 3)
-        with raises(ConnectError, "CN033", "bank", "1"):
-            hub.open("another", ["bank"])
+        refused(ConnectError, ("CN033", "bank", "1"), hub.open, "another", ["bank"])
         closed(held, {"head": head})
 
 
@@ -475,9 +485,7 @@ def test_a_worker_with_another_key_gets_neither_session_nor_link(people: Any, hu
         direct=Direct(),
     )
     shop.channel("bank").open()
-    with pytest.raises(ColonnadeError):
-        bank.wait_for_peers(["shop"], timeout=20.0)
-    with raises(IdentityError, "ID043", "bank"):
-        shop.wait_for_peers(["bank"], timeout=20.0)
+    refused(ColonnadeError, (), bank.wait_for_peers, ["shop"], timeout=20.0)
+    refused(IdentityError, ("ID043", "bank"), shop.wait_for_peers, ["bank"], timeout=20.0)
     assert (bank.ways["shop"].links, shop.ways["bank"].links) == (0, 0)
     closed({"bank": bank, "shop": shop})

@@ -30,8 +30,8 @@ from colonnade.wire.offer import (
     is_address,
 )
 from colonnade.wire.packet import Kind, unpack
-from tests.support.errors import raises
 from tests.support.ports import free_port
+from tests.support.refusals import refused
 
 from .conftest import LinkWorld
 
@@ -181,8 +181,7 @@ def test_the_hub_is_still_needed(world: LinkWorld) -> None:
     bank, _, _ = world.all_join(reconnect_grace=0.3)
     linked(bank, "shop")
     world.cut("shop")
-    with raises(PeerLost, "PE014", "shop"):
-        bank.channel("shop").recv("never")
+    refused(PeerLost, ("PE014", "shop"), bank.channel("shop").recv, "never")
 
 
 def test_one_that_stops_tells_it_and_one_that_leaves_is_no_break(world: LinkWorld) -> None:
@@ -192,8 +191,7 @@ def test_one_that_stops_tells_it_and_one_that_leaves_is_no_break(world: LinkWorl
     shop.channel("bank").send("last", text="words")
     world.go(shop.close).result(SECONDS)
     assert bank.channel("shop").recv("last") == {"text": "words"}
-    with raises(PeerLost, "PE015", "shop"):
-        bank.channel("shop").recv("more")
+    refused(PeerLost, ("PE015", "shop"), bank.channel("shop").recv, "more")
     until(lambda: not bank.ways["shop"].direct)
     assert not [way for who, peer, way in world.told if "ended" in way]
 
@@ -204,7 +202,6 @@ def test_a_relay_sees_no_address_and_cannot_put_one_in(world: LinkWorld) -> None
     trap.settimeout(0.5)
     lure = Offer.fresh(f"127.0.0.1:{trap.getsockname()[1]}").to_bytes()
     dials = world.directs["bank"].advertise
-    assert dials is not None
 
     def tamper(sender: str, receiver: str, packet: bytes) -> bytes:
         seen = unpack(packet)
@@ -215,10 +212,8 @@ def test_a_relay_sees_no_address_and_cannot_put_one_in(world: LinkWorld) -> None
 
     world.tamper = tamper
     bank, shop = world.join("bank"), world.join("shop")
-    with raises(ProtocolError, "MS096"):
-        bank.wait_for_peers(["shop"], timeout=SECONDS)
-    with pytest.raises(TimeoutError):
-        trap.accept()
+    refused(ProtocolError, "MS096", bank.wait_for_peers, ["shop"], timeout=SECONDS)
+    refused(TimeoutError, (), trap.accept)
     trap.close()
     assert shop.ways["bank"].links == bank.ways["shop"].links == 0
     assert not [packet for *_, packet in world.carried if dials.encode() in packet]
@@ -232,11 +227,9 @@ def test_offers_are_equally_long_and_are_read_carefully() -> None:
     secret = bytes(32)
     wrong = ["host", "host:0", "host:65536", "host:99999", "ho st:1", "-x:1", "x\n:1", ":1", "[::1:1", "é:1"]
     for raw in (secret + bytes((len(text.encode()),)) + text.encode() for text in wrong):
-        with raises(ProtocolError, "MS078", "bank"):
-            Offer.read(raw.ljust(OFFER_BYTES, b"\0"), "bank")
+        refused(ProtocolError, ("MS078", "bank"), Offer.read, raw.ljust(OFFER_BYTES, b"\0"), "bank")
     for raw in (b"", bytes(OFFER_BYTES - 1), secret + b"\0" + b"x".ljust(255, b"\0"), secret + b"\xff" * 256):
-        with raises(ProtocolError, "MS078"):
-            Offer.read(raw, "bank")
+        refused(ProtocolError, "MS078", Offer.read, raw, "bank")
 
 
 @pytest.fixture
@@ -318,8 +311,7 @@ def test_whoever_listens_must_know_the_secret_too() -> None:
 
         answering = threading.Thread(target=answer)
         answering.start()
-        with raises(StrangerError, "MS080"):
-            dial(offer, SECONDS)
+        refused(StrangerError, "MS080", dial, offer, SECONDS)
         answering.join()
 
 
@@ -359,8 +351,7 @@ def delivered(change: Callable[[list[bytes]], bytes]) -> list[bytes]:
     for end in (middle, outward):
         end.close()
     heard: list[bytes] = []
-    with pytest.raises(BrokenError):
-        receiving.read(lambda packet: heard.append(bytes(packet)))
+    refused(BrokenError, (), receiving.read, lambda packet: heard.append(bytes(packet)))
     sending.close()
     receiving.close()
     assert heard == [word * 20 for word in (b"one", b"two", b"three")][: len(heard)]
@@ -403,8 +394,7 @@ def test_a_silent_link_is_given_up(world: LinkWorld) -> None:
 def test_addresses() -> None:
     assert Ports.read("10.0.0.5:9400-9409") == Ports("10.0.0.5", 9400, 9409)
     for wrong in ("9400", "host:0", "host:9-8", "host:1-99999", "ho st:1", "host:1-2-3", "::1:9"):
-        with raises(ValueError, "VA268|VA269"):
-            Ports.read(wrong)
+        refused(ValueError, "VA268|VA269", Ports.read, wrong)
     assert told_address("[::1]:9-10", None, 10) == "[::1]:10"
     assert told_address("0.0.0.0:9-10", "bank.example.org", 10) == "bank.example.org:10"
     assert told_address("0.0.0.0:9", "bank.example.org:4711", 9) == "bank.example.org:4711"
@@ -413,21 +403,18 @@ def test_addresses() -> None:
 def test_the_first_free_port_is_taken() -> None:
     first = free_port()
     with socket.create_server(("127.0.0.1", first)):
-        with raises(ConnectError, "CN031"):
-            open_sockets(f"127.0.0.1:{first}")
+        refused(ConnectError, "CN031", open_sockets, f"127.0.0.1:{first}")
         found, port = open_sockets(f"127.0.0.1:{first}-{first + 20}")
         assert first < port <= first + 20
         for listening in found:
             listening.close()
-    with raises(ConnectError, "CN031"):
-        open_sockets("192.0.2.1:9400")
+    refused(ConnectError, "CN031", open_sockets, "192.0.2.1:9400")
 
 
 def test_a_greeting_of_another_kind_is_refused_at_once() -> None:
     near, far = socket.socketpair()
     near.sendall(bytes(GREETING_BYTES))
-    with raises(StrangerError, "MS081"):
-        welcome(far, {}, SECONDS)
+    refused(StrangerError, "MS081", welcome, far, {}, SECONDS)
     near.close()
     far.close()
 
@@ -436,8 +423,7 @@ def test_names_that_are_none_are_refused() -> None:
     long = "x" * 64
     for wrong in ("a..b", long, f"{long}.org", "a.-b"):
         assert not is_address(f"{wrong}:80")
-        with raises(ValueError, "VA268"):
-            Ports.read(f"{wrong}:80")
+        refused(ValueError, "VA268", Ports.read, f"{wrong}:80")
     assert is_address(f"{long[1:]}.org:80")
     assert links._why_not(UnicodeError("label too long")) == "that is no name of a machine"
     assert links._why_not(ConnectionError("the other end hung up")) == "the other end hung up"

@@ -22,7 +22,7 @@ from colonnade.wire.packet import MAX_PACKET, Kind, pack
 from colonnade.wire.quota import Bucket
 from colonnade.wire.services import pieces
 from colonnade.wire.watch import Limits
-from tests.support.errors import raises
+from tests.support.refusals import refused
 
 MB = 1 << 20
 NAMES = ("bank", "clinic", "coordinator", "gym", "shop")
@@ -166,8 +166,7 @@ def test_one_connection_too_many_is_refused_with_a_sentence(people: Any) -> None
     rooms = {str(number): ["bank", "coordinator"] for number in range(4)}
     with Hub(people.coordinator, people.pins, rooms=rooms, limits=HubLimits(connections=2)) as hub:
         places = [join(hub, people.bank, people, room) for room in ("0", "1")]
-        with raises(ConnectError, "CN034", "2", "connections"):
-            join(hub, people.bank, people, "2", connect_timeout=0.1)
+        refused(ConnectError, ("CN034", "2", "connections"), join, hub, people.bank, people, "2", connect_timeout=0.1)
         again = join(hub, people.bank, people, "1")  # takes the place of the former one
         own = [join(hub, people.coordinator, people, room) for room in rooms]  # the hub's own identity is not limited
         places[0].close()
@@ -182,8 +181,7 @@ def test_one_room_too_many_is_refused_with_a_sentence(people: Any) -> None:
     with Hub(people.coordinator, people.pins, rooms={}, limits=HubLimits(rooms=2)) as hub:
         hub.open("1", ["bank", "shop", "coordinator"])
         hub.open("2", ["bank", "clinic", "coordinator"])
-        with raises(ConnectError, "CN033", "bank", "2"):
-            hub.open("3", ["bank", "gym", "coordinator"])
+        refused(ConnectError, ("CN033", "bank", "2"), hub.open, "3", ["bank", "gym", "coordinator"])
         hub.open("3", ["gym", "coordinator"])
         hub.close("1", "it is over")
         hub.open("4", ["bank", "gym", "coordinator"])
@@ -201,12 +199,10 @@ def test_questions_have_limits_of_number_and_memory(people: Any) -> None:
     ):
         first = pool.submit(bank.ask, "colonnade.Test", "Wait", bytes(5 * MB), 60.0)
         until(lambda: patient.asked == 1)
-        with raises(ConnectError, "CN036", "bank"):
-            bank.ask("colonnade.Test", "Wait", bytes(12 * MB))
+        refused(ConnectError, ("CN036", "bank"), bank.ask, "colonnade.Test", "Wait", bytes(12 * MB))
         second = pool.submit(bank.ask, "colonnade.Test", "Wait", b"2", 60.0)
         until(lambda: patient.asked == 2)
-        with raises(ConnectError, "CN035", "2"):
-            bank.ask("colonnade.Test", "Wait", b"3")
+        refused(ConnectError, ("CN035", "2"), bank.ask, "colonnade.Test", "Wait", b"3")
         other = pool.submit(shop.ask, "colonnade.Test", "Wait", b"4", 60.0)
         until(lambda: patient.asked == 3)
         patient.go_on()
@@ -225,10 +221,8 @@ def test_the_questions_of_one_who_is_dismissed_end(people: Any) -> None:
         asked = pool.submit(bank.ask, "colonnade.Test", "Wait", b"1", 60.0)
         until(lambda: patient.asked == 1)
         hub.dismiss("bank")
-        with raises(IdentityError, "ID014"):
-            asked.result()
-        with raises(IdentityError, "ID036"):  # on the same connection
-            bank.ask("colonnade.Test", "Wait", b"2")
+        refused(IdentityError, "ID014", asked.result)
+        refused(IdentityError, "ID036", bank.ask, "colonnade.Test", "Wait", b"2")
 
 
 def statuses(channel: Any, count: int, metadata: Any = (), path: str = envelope.PATH) -> list[grpc.StatusCode]:
@@ -315,8 +309,7 @@ def test_one_who_never_ends_its_question_or_reads_its_answer_is_told(people: Any
         with open_channel(hub.address, people.bank, people.pins["coordinator"], 5.0) as channel:
             metadata = ((envelope.VERSION_KEY, envelope.VERSION),)
             ask = channel.stream_stream("/colonnade.Test/Wait")
-            with raises(grpc.RpcError, "CN043", "0.3"):
-                list(ask(half(), metadata=metadata, timeout=60))
+            refused(grpc.RpcError, ("CN043", "0.3"), list, ask(half(), metadata=metadata, timeout=60))
             over.set()
             unread = ask(pieces(bytes(40 * MB)), metadata=metadata, timeout=60)
             until(lambda: patient.asked == 1)
@@ -324,14 +317,12 @@ def test_one_who_never_ends_its_question_or_reads_its_answer_is_told(people: Any
             account = hub._accounts["bank"]
             until(lambda: not account.calls)
             assert account._held == 0
-            with raises(grpc.RpcError, "CN045"):
-                list(unread)
+            refused(grpc.RpcError, "CN045", list, unread)
 
 
 @pytest.mark.parametrize("field", ["connections", "rooms", "calls", "bytes_per_second", "memory"])
 def test_limits_that_let_nobody_work_are_refused(field: str) -> None:
-    with raises(ConnectError, "CN032", field):
-        HubLimits(**{field: 0})
+    refused(ConnectError, ("CN032", field), HubLimits, **{field: 0})
 
 
 def test_a_bucket_lets_pass_what_it_holds_and_then_its_rate(monkeypatch: pytest.MonkeyPatch) -> None:

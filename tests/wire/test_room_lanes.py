@@ -19,7 +19,7 @@ from colonnade.wire.packet import MAX_PACKET
 from colonnade.wire.quota import UNLIMITED, Account, Refusal
 from colonnade.wire.rooms import LaneLimits, Rooms
 from colonnade.wire.workers import WorkerKeys, introduce
-from tests.support.errors import raises
+from tests.support.refusals import refused
 
 from .test_lanes import closed, talk, until_open
 
@@ -96,8 +96,7 @@ def test_lanes_of_two_attempts_at_the_same_time_never_meet(hub: Hub, attempts: l
     until_open(hub, {PLAIN, FIRST, SECOND})
     # A hub that puts a worker of one attempt into the lane of another brings no session about.
     bank, lost = first.join(hub, "bank"), second.sent_to(hub, "shop", first.lane(), second.topic_of(0))
-    with raises(IdentityError, "ID045"):
-        lost.wait_for_peers(["bank"], timeout=20.0)
+    refused(IdentityError, "ID045", lost.wait_for_peers, ["bank"], timeout=20.0)
     closed({"bank": bank, "shop": lost})
 
 
@@ -106,11 +105,9 @@ def test_a_room_that_closes_takes_its_lanes_along_and_no_others(hub: Hub, attemp
     ended, others = first.all_join(hub), second.all_join(hub)
     hub.close(FIRST, "this attempt is over")
     for name, place in ended.items():
-        with raises(ConnectError, "CN023", name):
-            place.channel(place.peers[0]).recv("word")
+        refused(ConnectError, ("CN023", name), place.channel(place.peers[0]).recv, "word")
     for partition in (0, 1):  # those that were open, and any other
-        with raises(ConnectError, "CN040"):
-            first.join(hub, "shop", partition)
+        refused(ConnectError, "CN040", first.join, hub, "shop", partition)
     talk(others, "still here")
     hub.open(FIRST, PEOPLE, lanes=True)
     again = first.all_join(hub)
@@ -125,10 +122,8 @@ def test_lanes_that_are_not_needed_any_more_are_closed_and_the_room_stays(
     head = dial(hub.address, members.all["bank"], first.pins, room=FIRST)
     left = first.join(hub, "bank")
     hub.close_lanes(FIRST, "this attempt is over")
-    with raises(ConnectError, "CN023"):
-        left.channel("shop").recv("word")
-    with raises(ConnectError, "CN041"):
-        first.join(hub, "bank", connect_timeout=0.1)
+    refused(ConnectError, "CN023", left.channel("shop").recv, "word")
+    refused(ConnectError, "CN041", first.join, hub, "bank", connect_timeout=0.1)
     assert hub.rooms[FIRST] == {"bank"}
     hub.open(f"{STUDY}.3", PEOPLE, lanes=True)  # in its place
     closed({"head": head, "left": left, "other": second.join(hub, "bank")})
@@ -137,8 +132,7 @@ def test_lanes_that_are_not_needed_any_more_are_closed_and_the_room_stays(
 def test_whoever_is_not_in_the_room_is_not_in_its_lanes(hub: Hub, members: Any, attempts: list[Workers]) -> None:
     clinic = members.all["clinic"]
     for lane in (attempts[0].lane(), lane_room(9, 1, b"", FIRST)):
-        with raises(IdentityError, "ID041"):
-            dial(hub.address, clinic, members.pins, room=lane, connect_timeout=0.1)
+        refused(IdentityError, "ID041", dial, hub.address, clinic, members.pins, room=lane, connect_timeout=0.1)
     assert hub.traffic.lanes == 0
 
 
@@ -146,23 +140,28 @@ def test_lanes_of_rooms_that_have_none(hub: Hub, attempts: list[Workers]) -> Non
     first = attempts[0]
     nowhere = (lane_room(0, 1, b"", PLAIN), lane_room(0, 1, b"", f"{STUDY}.9"), lane_room(0, 1, b""))
     for lane in nowhere:
-        with raises(ConnectError, "CN041"):
-            first.sent_to(hub, "bank", lane)
+        refused(ConnectError, "CN041", first.sent_to, hub, "bank", lane)
     for room in (FIRST, PLAIN, f"{FIRST}.lane-0-1"):  # a worker is let into lanes alone, also where its party is
-        with raises(IdentityError, "ID038", "bank"):
-            first.sent_to(hub, "bank", room)
+        refused(IdentityError, ("ID038", "bank"), first.sent_to, hub, "bank", room)
 
 
 def test_one_study_cannot_take_the_lanes_of_another(hub: Hub, members: Any, attempts: list[Workers]) -> None:
     first, second = attempts
     held = {str(n): first.join(hub, "bank", n) for n in range(2)}
-    with raises(ConnectError, "CN042", "2"):
-        first.join(hub, "bank", 2, connect_timeout=0.1)
+    refused(ConnectError, ("CN042", "2"), first.join, hub, "bank", 2, connect_timeout=0.1)
     held["shop"] = first.join(hub, "shop", 1)  # those that are open can still be joined
     held |= {f"other {n}": second.join(hub, "bank", n) for n in range(2)}
     held["head"] = dial(hub.address, members.all["bank"], first.pins, room=FIRST)  # lanes are not counted with it
-    with raises(ConnectError, "CN034", "1", "connections"):
-        dial(hub.address, members.all["bank"], first.pins, room=SECOND, connect_timeout=0.1)
+    refused(
+        ConnectError,
+        ("CN034", "1", "connections"),
+        dial,
+        hub.address,
+        members.all["bank"],
+        first.pins,
+        room=SECOND,
+        connect_timeout=0.1,
+    )
     closed(held)
 
 
@@ -171,8 +170,7 @@ def test_a_member_has_so_many_places_in_lanes_and_no_more(members: Any, attempts
     with Hub(members.all["coordinator"], members.pins, rooms={}, lanes=LaneLimits(), limits=limits) as hub:
         hub.open(FIRST, PEOPLE, lanes=True)
         held = {"0": attempts[0].join(hub, "bank")}
-        with raises(ConnectError, "CN034", "1"):
-            attempts[0].join(hub, "bank", 1, connect_timeout=0.1)
+        refused(ConnectError, ("CN034", "1"), attempts[0].join, hub, "bank", 1, connect_timeout=0.1)
         held["coordinator"] = attempts[0].join(hub, "coordinator", 1)  # whose hub it is
         held["again"] = attempts[0].join(hub, "coordinator", 2)
         closed(held)
@@ -198,14 +196,11 @@ def test_what_a_room_with_lanes_may_be() -> None:
     assert home_of(lane) == FIRST
     assert [home_of(room) for room in (FIRST, f"{FIRST}.lane-0-1", f".{lane_room(0, 1, b'')}")] == [None] * 3
     assert home_of(lane_room(0, 1, b"")) == ""
-    with raises(ValueError, "VA272"):
-        lane_room(0, 1, b"", "no/room")
+    refused(ValueError, "VA272", lane_room, 0, 1, b"", "no/room")
     for name in (lane, lane_room(0, 1, b"")):
-        with raises(ProtocolError, "MS089"):
-            found.add(name, PEOPLE)
+        refused(ProtocolError, "MS089", found.add, name, PEOPLE)
     found.add(FIRST, PEOPLE, lanes=True)
-    with raises(ConnectError, "CN039", "1"):
-        found.add(SECOND, PEOPLE, lanes=True)
+    refused(ConnectError, ("CN039", "1"), found.add, SECOND, PEOPLE, lanes=True)
     found.add(SECOND, PEOPLE)
     circle = found.find(lane, "bank")
     assert circle.names == frozenset(PEOPLE)
@@ -214,10 +209,8 @@ def test_what_a_room_with_lanes_may_be() -> None:
     found.shut(FIRST, "it is over")
     found.leave(lane)  # as whoever was in it does then
     assert (found.lanes, set(found.open)) == (0, {SECOND})
-    with raises(Refusal, "CN040"):
-        found.find(lane, "bank")
-    with raises(Refusal, "CN041"):
-        found.find(lane_room(0, 1, b"", SECOND), "bank")
+    refused(Refusal, "CN040", found.find, lane, "bank")
+    refused(Refusal, "CN041", found.find, lane_room(0, 1, b"", SECOND), "bank")
 
 
 def test_how_much_waits_in_a_lane_for_one_who_does_not_read() -> None:

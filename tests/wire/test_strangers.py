@@ -21,7 +21,7 @@ from colonnade.errors import ConnectError
 from colonnade.wire import Hub, Identity, dial, strangers
 from colonnade.wire.door import Door, _listeners
 from colonnade.wire.strangers import Crowd, Stranger, begins_tls, neighbourhood, places_for_lanes, places_for_strangers
-from tests.support.errors import raises
+from tests.support.refusals import refused
 
 DESCRIPTORS = 256
 NAMES = ("bank", "coordinator", "shop")
@@ -66,7 +66,6 @@ def small_hub(
     command = [sys.executable, "-c", HUB, str(soft), str(hard), str(folder), str(seconds)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
-            assert process.stdout is not None
             port, descriptors = map(int, process.stdout.readline().split())
             yield process, port, descriptors
         finally:
@@ -244,8 +243,7 @@ def test_a_hub_listens_at_all_addresses_of_this_machine(identities: dict[str, Id
 )
 def test_an_address_at_which_nobody_can_listen(identities: dict[str, Identity], address: str, why: str) -> None:
     pins = {name: identity.certificate for name, identity in identities.items()}
-    with raises(ConnectError, why):
-        Hub(identities["coordinator"], pins, address).start()
+    refused(ConnectError, why, Hub(identities["coordinator"], pins, address).start)
 
 
 @pytest.mark.parametrize("code", [errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT])

@@ -21,7 +21,7 @@ from colonnade.errors import IdentityError
 from colonnade.wire import Identity, certificates, workers
 from colonnade.wire.lanes import is_lane, lane_room, lane_topic
 from colonnade.wire.workers import LONGEST, MOST_BYTES, Introduction, WorkerKeys, check_introduction, introduce
-from tests.support.errors import raises
+from tests.support.refusals import refused
 
 TOPIC = b"digest of a study"
 
@@ -42,58 +42,53 @@ def test_an_introduction_is_believed_for_its_study_and_its_time(bank: Any) -> No
     assert check_introduction(bank.raw, bank.base, TOPIC) == bank.keys.certificate
     assert check_introduction(bank.raw, bank.base, TOPIC, bank.until - timedelta(seconds=2)) == bank.keys.certificate
     assert bank.keys.certificate.fingerprint != bank.base.fingerprint
-    with raises(IdentityError, "ID060", "bank"):
-        check_introduction(bank.raw, bank.base, TOPIC, bank.until)
-    with raises(IdentityError, "ID054"):
-        check_introduction(bank.raw, bank.base, b"another study")
+    refused(IdentityError, ("ID060", "bank"), check_introduction, bank.raw, bank.base, TOPIC, bank.until)
+    refused(IdentityError, "ID054", check_introduction, bank.raw, bank.base, b"another study")
 
 
 def test_only_the_pinned_identity_introduces(bank: Any) -> None:
     impostor = Identity.create("bank")
     forged = introduce(impostor, bank.keys.request, TOPIC, soon())
-    with raises(IdentityError, "ID054"):
-        check_introduction(forged, bank.base, TOPIC)
+    refused(IdentityError, "ID054", check_introduction, forged, bank.base, TOPIC)
     own = Introduction.read(bank.raw, "bank")
     swapped = Introduction(WorkerKeys.create("bank").certificate, own.connection, own.until, own.signature)
-    with raises(IdentityError, "ID054"):
-        check_introduction(swapped.to_bytes(), bank.base, TOPIC)
+    refused(IdentityError, "ID054", check_introduction, swapped.to_bytes(), bank.base, TOPIC)
     longer = Introduction(own.worker, own.connection, own.until + timedelta(hours=1), own.signature)
-    with raises(IdentityError, "ID054"):
-        check_introduction(longer.to_bytes(), bank.base, TOPIC)
+    refused(IdentityError, "ID054", check_introduction, longer.to_bytes(), bank.base, TOPIC)
 
 
 def test_a_worker_introduces_nobody(bank: Any) -> None:
     other = WorkerKeys.create("bank")
     chained = introduce(bank.keys._identity, other.request, TOPIC, soon())
-    with raises(IdentityError, "ID054"):
-        check_introduction(chained, bank.base, TOPIC)
+    refused(IdentityError, "ID054", check_introduction, chained, bank.base, TOPIC)
 
 
 def test_another_party_is_not_introduced_as_this_one(bank: Any) -> None:
     shop, keys = Identity.create("shop"), WorkerKeys.create("shop")
     raw = introduce(shop, keys.request, TOPIC, soon())
-    with raises(IdentityError, "ID053", "shop", "bank"):
-        check_introduction(raw, bank.base, TOPIC)
-    with raises(IdentityError, "ID057", "bank"):
-        introduce(shop, bank.keys.request, TOPIC, soon())
+    refused(IdentityError, ("ID053", "shop", "bank"), check_introduction, raw, bank.base, TOPIC)
+    refused(IdentityError, ("ID057", "bank"), introduce, shop, bank.keys.request, TOPIC, soon())
     # the shop's head signs its own worker under the name of the bank
     own, forged = Introduction.read(bank.raw, "bank"), WorkerKeys.create("bank")
     signature = shop.sign(workers._statement(forged.certificate, own.connection, TOPIC, own.until))
-    with raises(IdentityError, "ID054"):
-        Introduction(forged.certificate, own.connection, own.until, signature).check(bank.base, TOPIC)
+    refused(
+        IdentityError,
+        "ID054",
+        Introduction(forged.certificate, own.connection, own.until, signature).check,
+        bank.base,
+        TOPIC,
+    )
 
 
 @pytest.mark.parametrize("until", [-0.001, 0.0, 49.0])
 def test_nobody_is_introduced_for_the_past_or_for_days(bank: Any, until: float) -> None:
-    with raises(IdentityError, "ID055", "48"):
-        introduce(bank.identity, bank.keys.request, TOPIC, soon(until))
+    refused(IdentityError, ("ID055", "48"), introduce, bank.identity, bank.keys.request, TOPIC, soon(until))
 
 
 def test_an_introduction_that_is_good_for_too_long_is_refused(bank: Any) -> None:
     until = datetime.now(UTC).replace(microsecond=0) + LONGEST + certificates.CLOCK_SKEW + timedelta(hours=1)
     signature = bank.identity.sign(workers._statement(bank.keys.certificate, b"", TOPIC, until))
-    with raises(IdentityError, "ID061"):
-        Introduction(bank.keys.certificate, b"", until, signature).check(bank.base, TOPIC)
+    refused(IdentityError, "ID061", Introduction(bank.keys.certificate, b"", until, signature).check, bank.base, TOPIC)
 
 
 @pytest.mark.parametrize("short", ["party", "worker"])
@@ -103,14 +98,12 @@ def test_nobody_is_believed_longer_than_its_own_certificate(short: str) -> None:
     worker = WorkerKeys(Identity.create("bank", days=days["worker"]), certificates.connection_key())
     raw = introduce(party, worker.request, TOPIC, soon(40))
     assert check_introduction(raw, party.certificate, TOPIC, soon(20)) == worker.certificate
-    with raises(IdentityError, "ID023", "bank"):
-        check_introduction(raw, party.certificate, TOPIC, soon(30))
+    refused(IdentityError, ("ID023", "bank"), check_introduction, raw, party.certificate, TOPIC, soon(30))
 
 
 def test_a_worker_has_a_key_of_its_own(bank: Any) -> None:
     lazy = WorkerKeys(bank.identity, certificates.connection_key())
-    with raises(IdentityError, "ID058", "bank"):
-        introduce(bank.identity, lazy.request, TOPIC, soon())
+    refused(IdentityError, ("ID058", "bank"), introduce, bank.identity, lazy.request, TOPIC, soon())
 
 
 @pytest.mark.parametrize("kind", ["p384", "rsa", "nonsense", "another signature"])
@@ -126,21 +119,17 @@ def test_requests_for_other_certificates_are_refused(bank: Any, kind: str) -> No
         "another signature": lambda: asked(certificates.connection_key())[:-1] + b"\1",
     }[kind]()
     request = workers._REQUEST + workers._joined(bank.keys.certificate.der, body)
-    with raises(IdentityError, "ID059"):
-        introduce(bank.identity, request, TOPIC, soon())
+    refused(IdentityError, "ID059", introduce, bank.identity, request, TOPIC, soon())
 
 
 def test_what_is_cut_or_has_more_cannot_be_read(bank: Any) -> None:
     for raw in (b"", bank.raw[:-1], bank.raw + b"\0", bank.keys.request, bank.raw + bytes(MOST_BYTES), bank.raw[1:]):
-        with raises(IdentityError, "ID050"):
-            check_introduction(raw, bank.base, TOPIC)
+        refused(IdentityError, "ID050", check_introduction, raw, bank.base, TOPIC)
     for raw in (b"", bank.keys.request[:-1], bank.keys.request + b"\0", bank.raw):
-        with raises(IdentityError, "ID056"):
-            introduce(bank.identity, raw, TOPIC, soon())
+        refused(IdentityError, "ID056", introduce, bank.identity, raw, TOPIC, soon())
     own = Introduction.read(bank.raw, "bank")
     late = workers._joined(own.worker.der, own.connection, struct.pack("<Q", 1 << 63), own.signature)
-    with raises(IdentityError, "ID052"):
-        check_introduction(workers._INTRODUCTION + late, bank.base, TOPIC)
+    refused(IdentityError, "ID052", check_introduction, workers._INTRODUCTION + late, bank.base, TOPIC)
 
 
 @pytest.mark.filterwarnings("ignore::cryptography.utils.CryptographyDeprecationWarning")  # of changed serial numbers
@@ -149,8 +138,7 @@ def test_no_changed_byte_is_believed_and_nothing_else_is_raised(bank: Any, at: i
     changed = bytearray(bank.raw)
     changed[at % len(changed)] ^= 1 << bit
     for raw in (bytes(changed), bank.raw[: cut % len(bank.raw)]):
-        with pytest.raises(IdentityError):
-            check_introduction(raw, bank.base, TOPIC)
+        refused(IdentityError, (), check_introduction, raw, bank.base, TOPIC)
 
 
 def test_a_worker_takes_its_own_introduction_only(bank: Any) -> None:
@@ -165,8 +153,7 @@ def test_a_worker_takes_its_own_introduction_only(bank: Any) -> None:
     assert (used.critical, list(used.value)) == (True, [ExtendedKeyUsageOID.CLIENT_AUTH])
     assert not shown.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
     assert shown.not_valid_after_utc == bank.until.replace(microsecond=0)
-    with raises(IdentityError, "ID047"):
-        WorkerKeys.create("bank").admission(bank.raw, bank.base, TOPIC)
+    refused(IdentityError, "ID047", WorkerKeys.create("bank").admission, bank.raw, bank.base, TOPIC)
     # the certificate of another worker's connection, beside our own, and one with which a worker could do too much
     other = Introduction.read(introduce(bank.identity, WorkerKeys.create("bank").request, TOPIC, soon()), "bank")
     own = Introduction.read(bank.raw, "bank")
@@ -175,8 +162,7 @@ def test_a_worker_takes_its_own_introduction_only(bank: Any) -> None:
     for connection in (other.connection, whole.public_bytes(Encoding.DER)):
         signature = bank.identity.sign(workers._statement(own.worker, connection, TOPIC, own.until))
         mixed = Introduction(own.worker, connection, own.until, signature).to_bytes()
-        with raises(IdentityError, "ID048"):
-            bank.keys.admission(mixed, bank.base, TOPIC)
+        refused(IdentityError, "ID048", bank.keys.admission, mixed, bank.base, TOPIC)
 
 
 CN, ORG, OU = NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME, NameOID.ORGANIZATIONAL_UNIT_NAME
@@ -217,16 +203,14 @@ def test_a_worker_that_is_out_of_date_does_not_dial(bank: Any, monkeypatch: pyte
     admission = bank.keys.admission(bank.raw, bank.base, TOPIC)
     later = SimpleNamespace(now=lambda tz: bank.until + timedelta(minutes=1))
     monkeypatch.setattr(workers, "datetime", later)
-    with raises(IdentityError, "ID060"):
-        admission.issue_connection_certificate()
+    refused(IdentityError, "ID060", admission.issue_connection_certificate)
 
 
 def test_private_keys_stay_where_they_were_born(bank: Any) -> None:
     admission = bank.keys.admission(bank.raw, bank.base, TOPIC)
     for held in (bank.keys, admission, admission.connection):
         for taken in (pickle.dumps, copy.deepcopy):
-            with raises(TypeError, "VA270|VA273"):
-                taken(held)
+            refused(TypeError, "VA270|VA273", taken, held)
         assert "PRIVATE" not in repr(held)
     assert repr(bank.keys) == f"WorkerKeys('bank', '{bank.keys.certificate.fingerprint}')"
     secrets = (bank.keys._identity._key.private_bytes_raw(), certificates.key_pem(bank.keys._key))
@@ -240,8 +224,7 @@ def test_lanes_have_names_and_topics(bank: Any) -> None:
     for room in (*(f"{room}-{mark}" for room in bad), f"lane-1-1-{mark}\n", f"lane-\u0661-1-{mark}", "lane-1-1"):
         assert not is_lane(room)
     for partition, attempt in ((-1, 1), (0, 0), (10**7, 1), (0, 10**4)):
-        with raises(ValueError, "VA272", partition, attempt):
-            lane_room(partition, attempt, b"")
+        refused(ValueError, ("VA272", partition, attempt), lane_room, partition, attempt, b"")
     shop = WorkerKeys.create("shop").certificate
     crews = [{"shop": shop, "bank": cert} for cert in (bank.keys.certificate, WorkerKeys.create("bank").certificate)]
     lanes = [(topic, *lane, crew) for topic in (b"a", b"b") for lane in ((1, 1), (11, 1), (1, 11)) for crew in crews]
