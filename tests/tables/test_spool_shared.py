@@ -33,7 +33,7 @@ from colonnade.tables.spool.fingerprints import Fingerprints
 from colonnade.tables.spool.room import Room, whole
 from tests.support.errors import check_said
 from tests.support.refusals import refused
-from tests.support.tables import in_folder, in_texts, small_pieces
+from tests.support.tables import in_folder, in_texts, put, small_pieces
 
 SCHEMA = Schema({"age": number(0, 99, missing="none"), "ill": flag(missing=False)})
 PLAN = KeyPlan((Key("person_id"),))
@@ -113,24 +113,18 @@ def whole_of(folder: Path) -> pa.Table:
     return opened(folder, str(folder)).whole(list)
 
 
-@pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_workers_have_all_of_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    small_pieces(monkeypatch)
-    hands = Others()
-    in_partitions(in_folder(in_texts(90, 1), tmp_path / "t", [30, 60], kind), PLAN, tmp_path, hands)
-    assert {"Copy", "Seek", "Place"} == set(hands.done)
-    assert hands.done.count("Copy") == (3 if kind == "csv" else 15)
-
-
-def test_row_groups_of_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table, path = in_texts(50, 3), tmp_path / "table.parquet"
-    pq.write_table(table, path, row_group_size=8)
+@pytest.mark.parametrize(("kind", "copies"), [("csv", 3), ("parquet", 15), ("one file", 7)])
+def test_workers_have_all_of_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, copies: int) -> None:
+    table, hands = in_texts(50 if kind == "one file" else 90, 3), Others()
+    if kind == "one file":
+        put(table, tmp_path / "table.parquet", 8)
+    source = Path("table.parquet") if kind == "one file" else in_folder(table, tmp_path / "t", [30, 60], kind)
     expected, *_ = in_partitions(table, PLAN, tmp_path, lambda chores: iter(()))
     small_pieces(monkeypatch)
     monkeypatch.chdir(tmp_path)
-    hands = Others()
-    assert in_partitions("table.parquet", PLAN, tmp_path, hands)[0] == expected
-    assert hands.done.count("Copy") == 7
+    assert in_partitions(source, PLAN, tmp_path, hands)[0] == expected
+    assert {"Copy", "Seek", "Place"} == set(hands.done)
+    assert hands.done.count("Copy") == copies
 
 
 def test_pieces_of_about_the_same_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,23 +149,30 @@ def refusals(folder: Path, place: Path, plan: KeyPlan = PLAN) -> set[str]:
         lambda: gather(whole_of(folder), SCHEMA, plan, place, name=str(folder)),
         lambda: read_table(folder, SCHEMA, keys=plan).check(),
     ]
-    said = set()
-    for read in reads:
-        with pytest.raises(DataError) as caught:
-            read()
-        said.add(str(caught.value))
+    said = {refused(DataError, (), read) for read in reads}
     assert list(place.iterdir()) == []
     return said
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_a_bad_cell_in_the_third_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+def test_a_bad_cell_in_the_third_file_and_files_that_are_broken_or_lack_a_column(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
     table = in_texts(60, 2).to_pydict()
     table["age"][47], table["ill"][58] = "old", "perhaps"
     folder = in_folder(pa.table(table), tmp_path / "t", [20, 40], kind)
     small_pieces(monkeypatch)
     (said,) = refusals(folder, tmp_path / "spool")
     assert said.startswith(f"{folder}: column 'age', row 48: the cell is not a number; write it with digits")
+    in_folder(in_texts(60, 2).drop_columns(["age"]), folder, [20, 40], kind)
+    (said,) = refusals(folder, tmp_path / "spool")
+    assert "column 'age' is not there" in said
+    if kind == "csv":
+        in_folder(in_texts(60, 2), folder, [20, 40], kind)
+        with (folder / "1.csv").open("a") as file:
+            file.write('"x","1"\n')
+        (said,) = refusals(folder, tmp_path / "spool")
+        check_said(said, "DA163", f"{folder}/1.csv: ", "21")
 
 
 IDS = [f"p{i}" for i in range(60)]
@@ -232,18 +233,6 @@ def test_a_key_that_most_rows_have_takes_no_more_memory(
         assert counts[2:] == (0, 3600 - (rule == "first"))
     assert sorts
     assert max(sorts) < 1000
-
-
-def test_a_file_that_is_broken_or_lacks_a_column(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = in_folder(in_texts(60, 2), tmp_path / "t", [20, 40], "csv")
-    with (folder / "1.csv").open("a") as file:
-        file.write('"x","1"\n')
-    small_pieces(monkeypatch)
-    (said,) = refusals(folder, tmp_path / "spool")
-    check_said(said, "DA163", f"{folder}/1.csv: ", "21")
-    in_folder(in_texts(60, 2).drop_columns(["age"]), folder, [20, 40], "csv")
-    (said,) = refusals(folder, tmp_path / "spool")
-    assert "column 'age' is not there" in said
 
 
 @pytest.mark.parametrize("which", ["touched", "added", "removed"])
