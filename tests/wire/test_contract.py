@@ -268,9 +268,9 @@ def test_a_peer_that_is_not_spare_and_takes_nothing_is_missed(world: Any) -> Non
 
 def test_a_silent_peer_is_lost_and_a_spare_one_ends_the_study_for_nobody_else(world: Any) -> None:
     """The others may not have noticed anything."""
-    bank, coordinator, shop = world.all_join(timeout=0.5)
+    bank, coordinator, shop = world.all_join(timeout=1.5)
     bank.tolerate(["shop"])
-    lost(bank, "shop", "PE017", "0.5")
+    lost(bank, "shop", "PE017", "1.5")
     assert shop.lost == ()
 
     def come_late() -> None:
@@ -280,7 +280,7 @@ def test_a_silent_peer_is_lost_and_a_spare_one_ends_the_study_for_nobody_else(wo
     refused(PeerStopped, "PE012|PE019", come_late)
     shop.abort("it met an error")
     says(bank, coordinator, "still here")
-    refused(PeerLost, ("PE017", "bank", "0.5"), coordinator.channel("bank").recv, "x")
+    refused(PeerLost, ("PE017", "bank", "1.5"), coordinator.channel("bank").recv, "x")
 
 
 def test_a_spare_peer_can_stop_the_study(world: Any) -> None:
