@@ -202,15 +202,24 @@ def _use_encoder(path: Path) -> None:
     assert found.shape == (3, encoder.width)
 
 
-def _damage_encoder(chance: random.Random, path: Path) -> None:
-    """Damage the bytes, or what the file says of the encoder while its arrays stay whole."""
-    if chance.random() < 0.4:
-        return in_bytes(*mutations.ANY)(chance, path)
-    with np.load(path, allow_pickle=False) as held:
-        arrays = {name: held[name] for name in held.files}
-    said = chance.choice(mutations.JSON)(chance, str(arrays.pop("encoder")).encode())
-    np.savez(path, encoder=np.array(said.decode("utf-8", errors="replace")), **arrays)
-    return None
+def _damage_named(name: str, whole: float = 0.4, about: float = 1.0) -> Damage:
+    """Damage the bytes of a file of arrays, or what it says of itself under this name, or one of its arrays."""
+
+    def damage(chance: random.Random, path: Path) -> None:
+        if chance.random() < whole:
+            in_bytes(*mutations.ANY)(chance, path)
+            return
+        with np.load(path, allow_pickle=False) as held:
+            arrays = {each: held[each] for each in held.files}
+        if chance.random() < about:
+            said = chance.choice(mutations.JSON)(chance, str(arrays[name]).encode())
+            arrays[name] = np.array(said.decode("utf-8", errors="replace"))
+        else:
+            other = chance.choice(sorted(set(arrays) - {name}))
+            arrays[other] = arrays[other].ravel()[: chance.randrange(1 + arrays[other].size)]
+        np.savez(path, **arrays)
+
+    return damage
 
 
 @cache
@@ -238,22 +247,6 @@ def _use_kept_of_split(path: Path) -> None:
         assert again.scores(people).shape == (40, 2)
 
 
-def _damage_kept_of_split(chance: random.Random, path: Path) -> None:
-    """Damage the bytes, or what the file says of itself, or one of its arrays."""
-    if chance.random() < 0.3:
-        return in_bytes(*mutations.ANY)(chance, path)
-    with np.load(path, allow_pickle=False) as held:
-        arrays = {name: held[name] for name in held.files}
-    if chance.random() < 0.5:
-        said = chance.choice(mutations.JSON)(chance, str(arrays["about"]).encode())
-        arrays["about"] = np.array(said.decode("utf-8", errors="replace"))
-    else:
-        name = chance.choice(sorted(set(arrays) - {"about"}))
-        arrays[name] = arrays[name].ravel()[: chance.randrange(1 + arrays[name].size)]
-    np.savez(path, **arrays)
-    return None
-
-
 def _use_kept(path: Path) -> None:
     model = _whole_glm()
     party = model.load_kept(path)
@@ -274,11 +267,18 @@ def _people(party: str) -> Any:
 # --- statements, records
 
 
-def _statement(folder: Path) -> Path:
-    path = folder / "privacy.json"
-    content = json.loads((FIXTURES / "models" / "logistic-sqm.json").read_text(encoding="utf-8"))["privacy"]
-    path.write_text(json.dumps(content), encoding="utf-8")
-    return path
+def _made(name: str, content: Callable[[], Any]) -> Callable[[Path], Path]:
+    """A file with this content as JSON."""
+
+    def make(folder: Path) -> Path:
+        (folder / name).write_text(json.dumps(content()), encoding="utf-8")
+        return folder / name
+
+    return make
+
+
+def _privacy() -> Any:
+    return json.loads((FIXTURES / "models" / "logistic-sqm.json").read_text(encoding="utf-8"))["privacy"]
 
 
 def _use_statement(path: Path) -> None:
@@ -291,21 +291,15 @@ def _use_statement(path: Path) -> None:
     assert statement.epsilon("analyst") >= 0
 
 
-def _event(folder: Path) -> Path:
-    content = json.loads((FIXTURES / "models" / "logistic-sqm.json").read_text(encoding="utf-8"))["privacy"]["events"]
-    path = folder / "event.json"
-    path.write_text(json.dumps(content[0]), encoding="utf-8")
-    return path
-
-
 def _use_event(path: Path) -> None:
     from_json(path.read_bytes().decode("utf-8", errors="replace")).to_json()
 
 
-def _run_json(folder: Path) -> Path:
-    path = folder / "run.json"
-    path.write_text(json.dumps({"status": "finished", "lost": [], "traffic": {"bank": {"sent": 3}}}), encoding="utf-8")
-    return path
+RUN = {"status": "finished", "lost": [], "traffic": {"bank": {"sent": 3}}}
+
+
+def _use_run(path: Path) -> None:
+    read_facts(path.parent)
 
 
 # --- ledgers
@@ -431,7 +425,7 @@ SUBJECTS = (
         for name in ("bank", "shop")
     ),
     *(
-        Subject(f"encoder {spec['kind']}", _encoder(spec, 24), _use_encoder, _damage_encoder)
+        Subject(f"encoder {spec['kind']}", _encoder(spec, 24), _use_encoder, _damage_named("encoder"))
         for spec in (
             {"kind": "cosine", "width": 6},
             {"kind": "edges", "shape": [6, 4], "width": 5, "every": 2},
@@ -440,10 +434,12 @@ SUBJECTS = (
             {"kind": "mlp", "width": 4, "hidden": [3]},
         )
     ),
-    Subject("kept encoder", _kept_of_split, _use_kept_of_split, _damage_kept_of_split),
-    Subject("statement", _statement, _use_statement, in_bytes(mutations.json_values)),
-    Subject("event", _event, _use_event, in_bytes(*mutations.JSON)),
-    Subject("run record", _run_json, lambda path: read_facts(path.parent), in_bytes(*mutations.JSON)),
+    Subject("kept encoder", _kept_of_split, _use_kept_of_split, _damage_named("about", 0.3, 0.5)),
+    Subject("statement", _made("privacy.json", _privacy), _use_statement, in_bytes(mutations.json_values)),
+    Subject("event", _made("event.json", lambda: _privacy()["events"][0]), _use_event, in_bytes(*mutations.JSON)),
+    Subject(
+        "run record", _made("run.json", lambda: RUN), lambda path: read_facts(path.parent), in_bytes(*mutations.JSON)
+    ),
     Subject("ledger bytes", copied("ledger", "earlier-ledger.db"), _use_ledger, in_bytes(*mutations.ANY)),
     Subject("ledger cells", copied("ledger", "earlier-ledger.db"), _use_ledger, mutations.ledger_cells),
     Subject("ledger with sums", _ledger_with_sums, _use_ledger, mutations.people_and_sums),

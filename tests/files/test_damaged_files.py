@@ -13,7 +13,7 @@ from colonnade.errors import BudgetError, ColonnadeError, PolicyError
 
 from .subjects import SUBJECTS, Subject
 
-A_FEW, MANY = 12, 2000
+A_FEW, MANY = 6, 2000
 LONGEST = 2500
 NAMELESS = ("statement", "event")
 """Values that are not read from a file by us: whoever reads the file names it."""

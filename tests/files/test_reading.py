@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import socket
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from colonnade.disk import reading
+from colonnade.disk import ahead, reading
 from colonnade.errors import (
     ColonnadeError,
     DataError,
@@ -22,12 +24,14 @@ from colonnade.errors import (
 from colonnade.models import Estimator
 from colonnade.privacy import Ledger
 from colonnade.privacy.observers import Budget, check_epsilon
+from colonnade.standing.desk_store import DeskFile
+from colonnade.standing.scores.counts import counts
 from colonnade.study import PartyConfig, Study
 from colonnade.study.alignment.store import Store
 from colonnade.study.record import read_facts
 from colonnade.tables import Schema, draft_schema, read_table
 from colonnade.wire import Certificate, Identity
-from tests.support.errors import raises
+from tests.support.refusals import refused
 
 from .mutations import DEEP
 from .subjects import FIXTURES
@@ -35,15 +39,11 @@ from .subjects import FIXTURES
 KEY_OF_200_KB = ".".join("a" * 100_000)
 
 
-def model_of(path: Path) -> object:
-    return Estimator.load(path)
-
-
 READERS = {
     "study": (Study.load, StudyError),
     "party": (PartyConfig.load, StudyError),
     "schema": (Schema.load, SchemaError),
-    "model": (model_of, StudyError),
+    "model": (Estimator.load, StudyError),
     "kept": (lambda path: Estimator.load(FIXTURES / "models" / "glm.json").load_kept(path), StudyError),
     "certificate": (Certificate.load, IdentityError),
     "key": (lambda path: Identity.load(path, FIXTURES / "nowhere"), IdentityError),
@@ -65,46 +65,50 @@ def odd_things(folder: Path) -> dict[str, Path]:
 def test_what_is_no_file_is_refused_at_once_and_named(kind, tmp_path):
     read, error = READERS[kind]
     for what, path in odd_things(tmp_path).items():
-        with pytest.raises(error) as refused:
-            read(path)
-        if kind != "key":  # a certificate is read first, and is not there
-            assert str(path) in str(refused.value)
-            assert what in str(refused.value)
-
-
-def test_a_key_that_is_a_pipe_is_refused(tmp_path):
+        # before a key its certificate is read, which is not there
+        refused(error, () if kind == "key" else (path, what), read, path)
     _, certificate = Identity.create("bank").save(tmp_path)
-    os.mkfifo(tmp_path / "pipe.key")
-    with raises(IdentityError, "VA017", "pipe.key"):
-        Identity.load(tmp_path / "pipe.key", certificate)
+    refused(IdentityError, ("VA017", "pipe"), Identity.load, tmp_path / "pipe", certificate)
 
 
-def test_an_endless_schema_is_refused_by_the_study_that_names_it(tmp_path):
-    text = (FIXTURES / "studies" / "pca-moments.toml").read_text().replace("schemas/bank.toml", "/dev/zero")
-    (tmp_path / "study.toml").write_text(text)
-    with raises(SchemaError, "VA017", "/dev/zero"):
-        Study.load(tmp_path / "study.toml")
+SCHEMA_OF_BANK = "schemas/bank.toml"
+CHANGED = {
+    "an endless schema": (SCHEMA_OF_BANK, "/dev/zero", SchemaError, ("VA017", "/dev/zero")),
+    **{
+        f"a path {name[:9]!r} that no file can have": (
+            SCHEMA_OF_BANK,
+            name,
+            StudyError,
+            ("VA196|VA197", "parties.bank.schema"),
+        )
+        for name in ("a\\u0000b", "\\u001b[2J", " ", "x" * 300)
+    },
+    "an epsilon of 400 digits": ("epsilon = 4.0", f"epsilon = 1{'0' * 400}", StudyError, ("PR065", "budget.epsilon")),
+}
 
 
-@pytest.mark.parametrize("name", ["a\\u0000b", "\\u001b[2J", " ", "x" * 300])
-def test_a_path_that_no_file_can_have_is_refused_with_its_key(name, tmp_path):
-    text = (FIXTURES / "studies" / "pca-moments.toml").read_text().replace("schemas/bank.toml", name)
-    (tmp_path / "study.toml").write_text(text)
-    with raises(StudyError, "VA196|VA197", "study.toml", "parties.bank.schema"):
-        Study.load(tmp_path / "study.toml")
-    for each in ("a\0b", "x" * 300):
-        with pytest.raises(ColonnadeError):
-            Schema.load(tmp_path / each)
+@pytest.mark.parametrize("change", CHANGED)
+def test_a_study_that_names_what_cannot_be_is_refused_with_the_key(change, tmp_path):
+    old, new, error, said = CHANGED[change]
+    (tmp_path / "study.toml").write_text((FIXTURES / "studies" / "pca-moments.toml").read_text().replace(old, new))
+    message = refused(error, said, Study.load, tmp_path / "study.toml")
+    assert "study.toml" in message or error is SchemaError
+
+
+def test_paths_and_epsilons_that_cannot_be(tmp_path):
+    for name in ("a\0b", "x" * 300):
+        refused(ColonnadeError, (), Schema.load, tmp_path / name)
+    for epsilon in (10**400, float("inf"), float("nan"), 0, -1):
+        refused(PrivacyError, "PR065", check_epsilon, epsilon)
+    assert Budget("analyst", 1e308, 1e-5).epsilon == 1e308
 
 
 def test_a_file_that_is_too_large_is_not_read(tmp_path):
     path = tmp_path / "large.toml"
     with path.open("wb") as file:
         file.truncate(reading.WRITTEN_BY_PEOPLE + 1)  # it takes no room
-    with raises(SchemaError, "VA006", "67,108,864", "large.toml"):
-        Schema.load(path)
-    with raises(IdentityError, "VA006", "1,048,576"):
-        Certificate.load(path)
+    refused(SchemaError, ("VA006", "67,108,864", "large.toml"), Schema.load, path)
+    refused(IdentityError, ("VA006", "1,048,576"), Certificate.load, path)
     assert reading.read_bytes(path, reading.WRITTEN_BY_PEOPLE + 1)[:2] == b"\0\0"
 
 
@@ -131,8 +135,7 @@ def test_toml_that_would_take_all_the_time_or_the_stack_is_refused(kind, damage,
     read, error = READERS[kind]
     content, why = DAMAGED_TOML[damage]
     (tmp_path / "damaged.toml").write_text(content)
-    with raises(error, why, "damaged.toml"):
-        read(tmp_path / "damaged.toml")
+    refused(error, (why, "damaged.toml"), read, tmp_path / "damaged.toml")
 
 
 @pytest.mark.parametrize(
@@ -163,11 +166,9 @@ def test_texts_numbers_and_keys_of_some_parts_are_no_long_keys(text):
 )
 def test_json_that_cannot_be_used_is_refused(content, why, tmp_path):
     (tmp_path / "model.json").write_text(content, encoding="utf-8")
-    with raises(StudyError, why, "model.json"):
-        Estimator.load(tmp_path / "model.json")
+    refused(StudyError, (why, "model.json"), Estimator.load, tmp_path / "model.json")
     (tmp_path / "run.json").write_text(content, encoding="utf-8")
-    with raises(StudyError, why, "run.json"):
-        read_facts(tmp_path)
+    refused(StudyError, (why, "run.json"), read_facts, tmp_path)
 
 
 def changed(name: str, folder: Path, *path: object, value: object) -> Path:
@@ -214,22 +215,12 @@ INSANE = [
 
 @pytest.mark.parametrize(("name", "path", "value"), INSANE, ids=lambda part: str(part)[:60])
 def test_a_model_whose_values_make_no_sense_is_refused(name, path, value, tmp_path):
-    with raises((StudyError, PrivacyError), "PR030|PR058|PR103|PR105|ST072|ST091|ST189|VA008|VA013", name):
-        Estimator.load(changed(name, tmp_path, *path, value=value))
-
-
-@pytest.mark.parametrize("epsilon", [10**400, float("inf"), float("nan"), 0, -1])
-def test_an_epsilon_that_is_no_finite_number_is_refused(epsilon):
-    with raises(PrivacyError, "PR065"):
-        check_epsilon(epsilon)
-
-
-def test_a_study_with_an_epsilon_of_400_digits_names_the_key(tmp_path):
-    text = (FIXTURES / "studies" / "pca-moments.toml").read_text().replace("epsilon = 4.0", f"epsilon = 1{'0' * 400}")
-    (tmp_path / "study.toml").write_text(text)
-    with raises(StudyError, "PR065", "study.toml", "budget.epsilon"):
-        Study.load(tmp_path / "study.toml")
-    assert Budget("analyst", 1e308, 1e-5).epsilon == 1e308
+    refused(
+        (StudyError, PrivacyError),
+        ("PR030|PR058|PR103|PR105|ST072|ST091|ST189|VA008|VA013", name),
+        Estimator.load,
+        changed(name, tmp_path, *path, value=value),
+    )
 
 
 def test_a_store_that_is_a_pipe_is_passed_over(tmp_path):
@@ -254,3 +245,41 @@ def test_commands_end_with_the_code_of_the_docs(tmp_path, colonnade):
     assert "pipe.csv" in colonnade("schema", "draft", tmp_path / "pipe.csv", code=11)
     (tmp_path / "book.sqlite").write_bytes(b"SQLite format 3\0" + b"\xff" * 5000)
     assert "book.sqlite" in colonnade("ledger", "verify", tmp_path / "book.sqlite", code=16)
+
+
+# --- SQLite files are opened by several processes at once: whoever comes first is waited for
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A file without tables, as another process that makes it has it at first."""
+    path = tmp_path / "desk.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as base:
+        base.execute("CREATE TABLE t (n INTEGER)")
+        base.execute("DROP TABLE t")
+    return path
+
+
+@pytest.mark.parametrize("opened", [lambda path: DeskFile(path.parent).path, lambda path: counts(path).path])
+def test_the_log_waits_for_another_process(opened, file, monkeypatch):
+    with closing(sqlite3.connect(file, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        pauses: list[float] = []
+
+        def pause(seconds: float) -> None:
+            """The other process ends when somebody begins to wait for it."""
+            pauses.append(seconds)
+            other.execute("ROLLBACK")
+
+        monkeypatch.setattr(ahead.time, "sleep", pause)
+        assert opened(file) == file
+        assert len(pauses) == 1, "SQLite itself does not wait here, whatever the timeout of the connection"
+        assert other.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_nobody_waits_for_ever(file):
+    with closing(sqlite3.connect(file, isolation_level=None)) as other, closing(sqlite3.connect(file)) as base:
+        other.execute("BEGIN IMMEDIATE")
+        refused(sqlite3.OperationalError, "locked", ahead.log_ahead, base, -1.0)
+        other.execute("ROLLBACK")
+        assert ahead.log_ahead(base, -1.0) == "wal"

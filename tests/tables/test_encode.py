@@ -1,3 +1,5 @@
+"""From cells to numbers and back: every kind of column, bad cells, misfits that are mapped, and the clip of rows."""
+
 from __future__ import annotations
 
 import math
@@ -10,38 +12,47 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from colonnade.errors import DataError, SchemaError
-from colonnade.tables import Schema, category, decode_number, encode_columns, flag, number
+from colonnade.randomness import Stream
+from colonnade.tables import (
+    Number,
+    Schema,
+    category,
+    decode,
+    decode_number,
+    encode_columns,
+    flag,
+    number,
+    read_table,
+)
+from colonnade.tables.centred import Centred
 from colonnade.tables.encode import encode_column
 from colonnade.tables.parse import Place
-from tests.support.errors import raises
+from tests.support import strategies
+from tests.support.refusals import refused
 
 BASE = Schema({"age": number(0, 100), "city": category(["A", "B"]), "smoker": flag()})
+MISSED = Schema({"age": number(0, 100), "city": category(["A", "B"], missing="none"), "smoker": flag()})
 
 
 def table(**columns: Any) -> pa.Table:
     return pa.table(columns)
 
 
-def test_each_kind() -> None:
+def seeded() -> Stream:
+    return Stream(bytes(range(32)))
+
+
+def test_each_kind_with_its_bounds_and_scales() -> None:
     cells = table(smoker=[True, False, True], city=["B", "A", "A"], age=[0, 50, 100])
     matrix, report = encode_columns(cells, BASE)
     assert matrix.tolist() == [[-1, 0, 1, 1], [0, 1, 0, 0], [1, 1, 0, 1]]
-    assert matrix.dtype == np.float64
-    assert matrix.flags.c_contiguous
+    assert (matrix.dtype, matrix.flags.c_contiguous) == (np.float64, True)
     assert (report.rows, report.clipped, report.missing, report.shortened) == (3, {}, {}, 0)
-
-
-def test_unit_scale_and_logarithm() -> None:
     schema = Schema({"a": number(0, 10, scale="unit"), "b": number(0, math.e - 1, transform="log1p", scale="unit")})
     matrix, _ = encode_columns(table(a=[0, 5, 10], b=[0.0, math.e**0.5 - 1, math.e - 1]), schema)
     np.testing.assert_allclose(matrix, [[0, 0], [0.5, 0.5], [1, 1]], atol=1e-15)
-
-
-def test_out_of_bounds_is_clipped_and_counted() -> None:
-    cells = table(age=[-5.0, 200, 7], city=["A"] * 3, smoker=[0, 1, 1])
-    matrix, report = encode_columns(cells, BASE)
-    assert matrix[:2, 0].tolist() == [-1, 1]
-    assert report.clipped == {"age": 2}
+    matrix, report = encode_columns(table(age=[-5.0, 200, 7], city=["A"] * 3, smoker=[0, 1, 1]), BASE)
+    assert (matrix[:2, 0].tolist(), report.clipped) == ([-1, 1], {"age": 2})
     assert "age: 2 cells outside the bounds" in str(report)
 
 
@@ -63,38 +74,24 @@ MISSING = [
 
 
 @pytest.mark.parametrize(("column", "becomes"), MISSING)
-@pytest.mark.parametrize("cell", [None, "", "NA", "nan"])
-def test_missing_cells(column: Any, becomes: list[float], cell: str | None) -> None:
-    matrix, report = encode_columns(table(a=pa.array([cell, cell], pa.string())), Schema({"a": column}))
-    assert matrix.tolist() == [becomes, becomes]
-    assert report.missing == {"a": 2}
-    assert not report.clipped
+def test_missing_cells(column: Any, becomes: list[float]) -> None:
+    cells = pa.array([None, "", "NA", "nan"], pa.string())
+    matrix, report = encode_columns(table(a=cells), Schema({"a": column}))
+    assert matrix.tolist() == [becomes] * 4
+    assert (report.missing, report.clipped) == ({"a": 4}, {})
 
 
-def test_a_number_that_may_be_missing_has_a_column_for_that() -> None:
+def test_a_number_that_may_be_missing_has_a_column_for_that_and_a_word_may_be_a_value() -> None:
     schema = Schema({"a": number(0, 10, missing="none"), "b": flag()})
     assert schema.encoded_names == ("a", "a=missing", "b")
     assert schema.max_norm == Schema({"a": flag(), "b": flag()}).max_norm
     matrix, report = encode_columns(table(a=[0.0, None, 10.0], b=[True, False, True]), schema)
     assert matrix.tolist() == [[-1, 0, 1], [0, 1, 0], [1, 0, 1]]
     assert report.lines() == ["3 rows", "a: 1 cell missing, replaced"]
-    with raises(SchemaError, "SC069", "a=missing"):
-        Schema({"a": number(0, 1, missing="none"), "a=missing": flag()})
-
-
-@pytest.mark.parametrize("copies", [1, 3])
-def test_cells_of_whole_numbers_are_rounded(copies: int) -> None:
-    schema = Schema({f"a{copy}": number(0, 10, whole=True, scale="unit") for copy in range(copies)})
-    matrix, report = encode_columns(table(**{name: [0.4, 2.6, 9.7, 11.0] for name in schema.names}), schema)
-    assert matrix.tolist() == [[value] * copies for value in (0.0, 0.3, 1.0, 1.0)]
-    assert set(report.clipped.values()) == {1}
-
-
-def test_nan_is_missing_and_a_word_may_be_a_value() -> None:
+    refused(SchemaError, ("SC069", "a=missing"), Schema, {"a": number(0, 1, missing="none"), "a=missing": flag()})
     schema = Schema({"a": number(0, 1, missing="high"), "b": category(["NA", "DE"], missing="none")})
     matrix, report = encode_columns(table(a=[math.nan, 0.0], b=["NA", ""]), schema)
-    assert matrix.tolist() == [[1, 1, 0], [-1, 0, 0]]
-    assert report.missing == {"a": 1, "b": 1}
+    assert (matrix.tolist(), report.missing) == ([[1, 1, 0], [-1, 0, 0]], {"a": 1, "b": 1})
 
 
 TYPES = [
@@ -102,6 +99,7 @@ TYPES = [
     (number(0, 10), pa.array([5], pa.uint8()), [0.0]),
     (number(0, 10), pa.array([5], pa.decimal128(5, 2)), [0.0]),
     (number(0, 10), pa.array([5], pa.float32()), [0.0]),
+    (number(0, 10, whole=True, scale="unit"), pa.array([0.4, 2.6, 9.7]), [0.0, 0.3, 1.0]),
     (flag(), pa.array(["true", "FALSE", "Yes", "no", "1", "0"]), [1, 0, 1, 0, 1, 0]),
     (flag(), pa.array([1.0, 0.0]), [1, 0]),
     (category([3, 4]), pa.array([4, 3], pa.int16()), [0, 1, 1, 0]),
@@ -113,8 +111,10 @@ TYPES = [
 
 @pytest.mark.parametrize(("column", "cells", "becomes"), TYPES)
 def test_types_of_cells(column: Any, cells: Any, becomes: list[float]) -> None:
-    matrix, _ = encode_columns({"a": cells}, Schema({"a": column}))
-    assert matrix.ravel().tolist() == becomes
+    matrix, report = encode_columns({"a": cells}, Schema({"a": column}))
+    assert (matrix.ravel().tolist(), report.clipped) == (becomes, {})
+    several = Schema(dict.fromkeys("abc", column))  # which are encoded together
+    assert np.array_equal(encode_columns(dict.fromkeys("abc", cells), several)[0], np.hstack([matrix] * 3))
 
 
 HIDDEN = "73519"
@@ -139,23 +139,18 @@ REFUSED = [
 
 @pytest.mark.parametrize(("column", "cells", "said"), REFUSED)
 def test_errors_name_the_place_and_not_the_value(column: Any, cells: list[Any], said: str) -> None:
-    with pytest.raises(DataError) as caught:
-        encode_columns(table(a=cells), Schema({"a": column}), source="bank.csv", rows=np.array([8, 41]))
-    message = str(caught.value)
-    assert said in message
-    assert "bank.csv: column 'a', row 41: " in message
-    assert HIDDEN not in message
+    given = {"source": "bank.csv", "rows": np.array([8, 41])}
+    where = "bank.csv: column 'a', row 41: "
+    assert HIDDEN not in refused(
+        DataError, (said, where), encode_columns, table(a=cells), Schema({"a": column}), **given
+    )
 
 
-@pytest.mark.parametrize("column", [number(0, 1), category(["a"]), flag()])
-def test_unusable_types(column: Any) -> None:
-    with raises(DataError, "DA192"):
-        encode_columns({"a": pa.array([[1]])}, Schema({"a": column}))
-
-
-def test_many_bad_rows_are_summed_up() -> None:
-    with raises(DataError, "DA200", "1, 2, 3, 4, 5 and 15"):
-        encode_columns(table(a=["x"] * 20), Schema({"a": number(0, 1)}))
+def test_unusable_types_and_many_bad_rows() -> None:
+    for column in (number(0, 1), category(["a"]), flag()):
+        refused(DataError, "DA192", encode_columns, {"a": pa.array([[1]])}, Schema({"a": column}))
+    numbers = Schema({"a": number(0, 1)})
+    refused(DataError, ("DA200", "1, 2, 3, 4, 5 and 15"), encode_columns, table(a=["x"] * 20), numbers)
 
 
 cell = st.floats(allow_nan=False, allow_infinity=False)
@@ -171,34 +166,24 @@ def test_numbers_stay_in_range(pair: tuple[float, float], cells: list[float], sc
     assert report.clipped.get("a", 0) == sum(not pair[0] <= value <= pair[1] for value in cells)
 
 
-@given(st.lists(st.floats(0, 1000), min_size=1), st.sampled_from(["none", "log1p"]))
-def test_decoding_undoes_encoding(cells: list[float], transform: Any) -> None:
-    column = number(0, 1000, transform=transform)
-    matrix, _ = encode_columns(table(a=cells), Schema({"a": column}))
-    np.testing.assert_allclose(decode_number(matrix[:, 0], column), cells, rtol=1e-9, atol=1e-9)
-
-
 FLOATS = {pa.float64(): 64, pa.float32(): 32, pa.float16(): 16}
 WHOLE = {pa.int64(): (-(2**63), 2**63 - 1), pa.uint64(): (0, 2**64 - 1), pa.uint8(): (0, 2**8 - 1)}
 
 
-def _some_cells(data: st.DataObject, rows: int) -> Any:
-    """A column of numbers of any type, in one piece or in several."""
-    kind = data.draw(st.sampled_from([*FLOATS, *WHOLE]))
-    value: st.SearchStrategy[Any]
+@st.composite
+def numbers_of_any_type(draw: st.DrawFn, rows: int) -> Any:
+    """A column of numbers, in one piece or in several."""
+    kind = draw(st.sampled_from([*FLOATS, *WHOLE]))
     if kind in FLOATS:
         value = st.floats(-200, 200, width=FLOATS[kind])
         value = value.map(np.float16) if kind == pa.float16() else value
     else:
         least, most = WHOLE[kind]
         value = st.integers(max(least, -200), min(most, 200)) | st.integers(least, most)
-    value = value | st.none() if data.draw(st.booleans()) else value
-    cuts = sorted(data.draw(st.lists(st.integers(0, rows), max_size=2)))
-    pieces = [
-        pa.array(data.draw(st.lists(value, min_size=stop - start, max_size=stop - start)), kind)
-        for start, stop in pairwise([0, *cuts, rows])
-    ]
-    return pa.chunked_array(pieces)
+    value = value | st.none() if draw(st.booleans()) else value
+    cuts = sorted(draw(st.lists(st.integers(0, rows), max_size=2)))
+    sizes = [stop - start for start, stop in pairwise([0, *cuts, rows])]
+    return pa.chunked_array([pa.array(draw(st.lists(value, min_size=size, max_size=size)), kind) for size in sizes])
 
 
 @settings(deadline=None)
@@ -209,19 +194,19 @@ def test_columns_encoded_together_are_what_each_is_alone(data: st.DataObject) ->
     for index in range(data.draw(st.integers(1, 6))):
         transform = data.draw(st.sampled_from(["none", "log1p"]))
         low = data.draw(st.integers(0 if transform == "log1p" else -50, 50))
-        scale = data.draw(st.sampled_from(["signed", "unit"]))
         high, unit = low + data.draw(st.integers(1, 90)), data.draw(st.sampled_from([1, 2**57]))
         columns[f"c{index}"] = number(
             low * unit,
             high * unit,
-            scale=scale,
+            scale=data.draw(st.sampled_from(["signed", "unit"])),
             transform=transform,
             missing=data.draw(st.sampled_from(["middle", "none"])),
             whole=unit == 1 and data.draw(st.booleans()),
         )
-        cells[f"c{index}"] = _some_cells(data, rows)
+        cells[f"c{index}"] = data.draw(numbers_of_any_type(rows))
     schema = Schema(columns)
     matrix, report = encode_columns(pa.table(cells), schema)
+    assert (matrix.shape, report.rows) == ((rows, schema.encoded_width), rows)
     for name, column in columns.items():
         alone = np.zeros((rows, len(column.parts)))
         missing, clipped, misfits = encode_column(cells[name], column, Place("table", name, range(1, rows + 1)), alone)
@@ -229,21 +214,19 @@ def test_columns_encoded_together_are_what_each_is_alone(data: st.DataObject) ->
         assert (report.missing.get(name, 0), report.clipped.get(name, 0), 0) == (missing, clipped, misfits)
 
 
-@pytest.mark.parametrize("kind", [*FLOATS, *WHOLE])
-@pytest.mark.parametrize("pieces", [0, 1, 3])
-def test_no_rows(kind: pa.DataType, pieces: int) -> None:
-    cells = pa.chunked_array([pa.array([], kind)] * pieces, kind)
-    matrix, report = encode_columns(pa.table({"a": cells, "b": cells}), Schema({n: number(0, 1) for n in "ab"}))
-    assert matrix.shape == (0, 2)
-    assert report.rows == 0
+@pytest.mark.parametrize("pieces", [0, 3])
+def test_no_rows(pieces: int) -> None:
+    for kind in (*FLOATS, *WHOLE):
+        cells = pa.chunked_array([pa.array([], kind)] * pieces, kind)
+        matrix, report = encode_columns(pa.table({"a": cells, "b": cells}), Schema({n: number(0, 1) for n in "ab"}))
+        assert (matrix.shape, report.rows) == ((0, 2), 0)
 
 
 def test_whole_numbers_that_floats_do_not_hold() -> None:
     above = [2**63 + 1025, 2**63 + 2047]  # halfway and more between the floats
     columns = {"a": number(2**63, 2**63 + 4096, scale="unit"), "b": number(0, 1)}
     matrix, report = encode_columns(table(a=pa.array(above, pa.uint64()), b=[0, 1]), Schema(columns))
-    assert matrix[:, 0].tolist() == [0.5, 0.5]
-    assert not report.clipped
+    assert (matrix[:, 0].tolist(), report.clipped) == ([0.5, 0.5], {})
 
 
 @settings(deadline=None)
@@ -253,10 +236,8 @@ def test_no_way_of_computing_the_norm_exceeds_the_clip(data: st.DataObject) -> N
     flags = data.draw(st.integers(0 if numbers else 1, 6))
     rows = data.draw(st.integers(1, 5))
     clip = data.draw(st.none() | st.floats(1e-6, 4) | st.sampled_from([1.0, 2.0, 2**0.5, 3**0.5, 0.1]))
-    schema = Schema(
-        {**{f"n{i}": number(-1, 1) for i in range(numbers)}, **{f"f{i}": flag() for i in range(flags)}},
-        clip=clip,
-    )
+    columns = {**{f"n{i}": number(-1, 1) for i in range(numbers)}, **{f"f{i}": flag() for i in range(flags)}}
+    schema = Schema(columns, clip=clip)
     value = st.floats(-1, 1) | st.sampled_from([-1.0, 1.0, 0.0, 0.1, 0.5, 1 / 3])
     cells = {
         name: data.draw(st.lists(value if name[0] == "n" else st.booleans(), min_size=rows, max_size=rows))
@@ -264,28 +245,211 @@ def test_no_way_of_computing_the_norm_exceeds_the_clip(data: st.DataObject) -> N
     }
     matrix, report = encode_columns(table(**cells), schema)
     for row in matrix:
-        assert np.linalg.norm(row) <= schema.clip
-        assert np.sqrt(row @ row) <= schema.clip
-        assert math.sqrt(math.fsum(value * value for value in row)) <= schema.clip
-        assert math.hypot(*row) <= schema.clip
-        assert np.sqrt(np.cumsum(row[::-1] ** 2)[-1]) <= schema.clip
+        squares = math.fsum(value * value for value in row)
+        ways = [np.linalg.norm(row), np.sqrt(row @ row), math.hypot(*row), math.sqrt(squares)]
+        assert max(*ways, np.sqrt(np.cumsum(row[::-1] ** 2)[-1])) <= schema.clip
     assert report.shortened <= rows
 
 
-def test_rows_on_the_clip_are_left_alone() -> None:
+def test_rows_on_the_clip_are_left_alone_and_reports_add_up() -> None:
     schema = Schema({"a": flag(), "b": flag(), "c": flag()}, clip=1)
     matrix, report = encode_columns(table(a=[1, 1, 0], b=[0, 1, 0], c=[0, 0, 0]), schema)
-    assert matrix[0].tolist() == [1, 0, 0]
-    assert report.shortened == 1
+    assert (matrix[0].tolist(), report.shortened) == ([1, 0, 0], 1)
     assert str(report).splitlines() == ["3 rows", "1 row longer than the row clip, scaled down"]
     np.testing.assert_allclose(matrix[1], [0.5**0.5, 0.5**0.5, 0])
-
-
-def test_reports_add_up() -> None:
     schema = Schema({"a": number(0, 1, missing="low"), "b": number(0, 1)}, clip=0.5)
     one = encode_columns(table(a=[None, 5.0], b=[0.5, 0.5]), schema)[1]
-    two = encode_columns(table(a=[7.0, 0.5], b=[0.5, 9.0]), schema)[1]
+    two = encode_columns(table(a=["7", "?"], b=[0.5, 9.0]), schema, misfits="map")[1]
     total = one + two
-    assert (total.rows, total.clipped, total.missing) == (4, {"a": 2, "b": 1}, {"a": 1})
-    assert (total.total_clipped, sum(total.missing.values())) == (3, 1)
-    assert total.shortened == one.shortened + two.shortened
+    assert (total.rows, total.clipped, total.missing, total.misfits) == (4, {"a": 2, "b": 1}, {"a": 1}, {"a": 1})
+    assert (total.total_clipped, total.shortened) == (3, one.shortened + two.shortened)
+
+
+# --- misfits
+
+
+MAPPED = [
+    (number(0, 10), ["1", "many"], [0.0]),
+    (number(0, 10), ["1", "-inf"], [0.0]),
+    (number(0, 10), ["1", "1e999"], [0.0]),
+    (number(0, 10), [1.0, math.inf], [0.0]),
+    (number(0, 10), [1.0, math.nan], [0.0]),
+    (number(0, 10), ["1", ""], [0.0]),
+    (number(0, 10, scale="unit"), ["1", "x"], [0.5]),
+    (number(0, 10, missing="low"), ["1", "x"], [-1.0]),
+    (number(0, 10, missing=10), ["1", "x"], [1.0]),
+    (number(1, 9, transform="log1p"), ["1", "x"], [0.0]),
+    (number(0, 10, missing="none"), ["1", "x"], [0.0, 1.0]),
+    (number(0, 10, whole=True), ["1", "x"], [0.0]),
+    (category(["a", "b"]), ["a", "c"], [0.0, 0.0]),
+    (category(["a", "b"]), ["a", None], [0.0, 0.0]),
+    (category(["a", "b"], missing="b"), ["a", "c"], [0.0, 1.0]),
+    (category(["a", "b"], missing="none"), ["a", "c"], [0.0, 0.0]),
+    (category(["a"]), ["a", "c"], [1.0]),
+    (category([0, 1]), [1.0, 0.5], [0.0, 0.0]),
+    (flag(), ["yes", "perhaps"], [0.0]),
+    (flag(), [1, 7], [0.0]),
+    (flag(), [True, None], [0.0]),
+    (flag(), [1.0, math.inf], [0.0]),
+    (flag(missing=True), ["yes", "perhaps"], [1.0]),
+]
+
+
+@pytest.mark.parametrize(("column", "cells", "becomes"), MAPPED)
+def test_a_misfit_is_mapped_by_a_public_rule_and_counted(column: Any, cells: list[Any], becomes: list[float]) -> None:
+    schema = Schema({"a": column})
+    matrix, report = encode_columns(table(a=cells), schema, misfits="map")
+    assert matrix[1].tolist() == becomes
+    assert (dict(report.misfits), dict(report.missing), dict(report.clipped)) == ({"a": 1}, {}, {})
+    assert report.lines() == ["2 rows", "a: 1 cell not in the schema, mapped"]
+    refused(DataError, ("DA152|DA193|DA194|DA195|DA200|DA201", "2"), encode_columns, table(a=cells), schema)
+
+
+def test_a_missing_cell_that_the_schema_provides_for_is_no_misfit() -> None:
+    schema = Schema({"a": number(0, 1, missing="low"), "b": category(["x"], missing="none"), "c": flag(missing=True)})
+    cells = table(a=["", "2"], b=["", "x"], c=["", "no"])
+    mapped, kept = (encode_columns(cells, schema, misfits=way) for way in ("map", "refuse"))
+    assert (mapped[0].tolist(), mapped[1], mapped[1].misfits) == (kept[0].tolist(), kept[1], {})
+
+
+@pytest.mark.parametrize(
+    ("column", "becomes"),
+    [
+        (category(["a", "b", "c"]), [[0, 1, 0], [1, 0, 0], [1, 0, 0]]),
+        (category(["a", "b", "c"], missing="c"), [[0, 1, 0], [0, 0, 1], [0, 0, 1]]),
+        (category(["a", "b", "c"], missing="none"), [[0, 1, 0], [0, 0, 0], [0, 0, 0]]),
+    ],
+    ids=["refuse", "a value", "none"],
+)
+def test_a_label_always_has_a_value_unless_the_schema_says_none(column: Any, becomes: list[list[int]]) -> None:
+    schema = Schema({"x": number(0, 1), "label": column})
+    found = read_table(table(x=["0.5"] * 3, label=["b", "z", ""]), schema, id=None, misfits="map")
+    centred = Centred(schema, "label")
+    assert centred.labels(found).tolist() == becomes
+    assert (centred.rows(found).matrix()[:, 1:] + centred.middle[1:]).round(9).tolist() == becomes
+    assert centred.labels(found.take_rows([2, 0, 1])).tolist() == [becomes[n] for n in (2, 0, 1)]
+
+
+# --- and back
+
+
+def test_each_kind_is_decoded_in_the_order_and_types_of_the_schema() -> None:
+    matrix = np.array([[-1, 0, 1, 1], [0, 1, 0, 0], [1, 0, 0, 1]])
+    found = decode(MISSED, matrix)
+    assert found.to_pydict() == {"age": [0, 50, 100], "city": ["B", "A", None], "smoker": [True, False, True]}
+    assert found.column_names == ["age", "city", "smoker"]
+    assert found.schema.types == [pa.float64(), pa.dictionary(pa.int32(), pa.string()), pa.bool_()]
+    parts = {"smoker": matrix[:, 3], "city": matrix[:, 1:3], "age": matrix[:, :1]}
+    assert decode(MISSED, parts).equals(found)
+    for stream in (None, seeded()):
+        assert decode(MISSED, np.zeros((0, 4)), stream=stream).schema == found.schema
+
+
+def test_numbers_are_clipped_and_scores_may_be_equal_or_negative() -> None:
+    schema = Schema({"a": number(2, 10), "b": number(0, 99, scale="unit", transform="log1p")})
+    found = decode(schema, [[-1e300, -0.1], [1.01, 1e300], [0, 0.5]])
+    assert found["a"].to_pylist() == [2, 10, 6]
+    assert found["b"].to_pylist() == pytest.approx([0, 99, 9])
+    schema = Schema({"a": category(["x", "y", "z"]), "b": category(["x", "y"], missing="none")})
+    found = decode(schema, [[0, 0, 0, 0, 0], [-3, -1, -1, -2, -1], [0.2, 0.2, 0.1, 0, 1e-300]])
+    assert found.to_pydict() == {"a": ["x", "y", "x"], "b": [None, "y", "y"]}
+    assert decode(Schema({"a": flag()}), [[0.5], [0.51], [-7], [7]])["a"].to_pylist() == [False, True, False, True]
+    schema = Schema({"a": number(0, 10, missing="none"), "b": number(0, 10, whole=True, missing="none")})
+    found = decode(schema, [[1, 0.4, 0.13, 0.5], [0, 0.6, -1, 0.51], [0, 0, -0.07, 0]])
+    assert found.to_pydict() == {"a": [10, None, 5], "b": [6, None, 5]}
+    assert found.schema.types == [pa.float64(), pa.int64()]
+
+
+@pytest.mark.parametrize(
+    ("encoded", "said"),
+    [
+        (np.zeros((2, 3)), ("DA148", "4", "2, 3")),
+        (np.zeros(4), ("DA148", "4")),
+        ({"age": [0.0], "city": [[0.0]], "smoker": [0.0]}, ("DA148", "city", "2")),
+        ({"age": [0.0], "smoker": [0.0]}, ("DA146", "city")),
+        ({"age": [0.0, 1.0], "city": [[0, 1]], "smoker": [1]}, "DA147"),
+        ({"age": [0.0], "city": [[0, 1]], "smoker": [1], "town": [[1, 0]]}, ("SC071", "town")),
+        *(([[0] * 4, cells], ("DA149", "2", name)) for cells, name in (
+            ([math.nan, 0, 0, 0], "age"), ([0, 0, math.inf, 0], "city"), ([0, 0, 0, -math.inf], "smoker"))),
+    ],
+)  # fmt: skip
+def test_numbers_that_cannot_be_decoded(encoded: Any, said: Any) -> None:
+    refused((DataError, SchemaError), said, decode, MISSED, encoded)
+
+
+def test_draws_follow_the_weights() -> None:
+    rows = 40_000
+    columns = {"a": category(["x", "y", "z"]), "b": category(["x", "y"], missing="none"), "c": flag()}
+    schema = Schema({**columns, "d": number(0, 10, missing="none")})
+    found = decode(schema, np.tile([2.0, -5.0, 6.0, 0.1, 0.5, 0.3, 0, 0.25], (rows, 1)), stream=seeded())
+    wanted = {"a": {"x": 0.25, "z": 0.75}, "b": {"x": 0.1, "y": 0.5, None: 0.4}, "c": {True: 0.3, False: 0.7},
+              "d": {5.0: 0.75, None: 0.25}}  # fmt: skip
+    for name, shares in wanted.items():
+        counts = found[name].value_counts().to_pylist()
+        seen = {each["values"]: each["counts"] / rows for each in counts}
+        assert seen == pytest.approx(shares, abs=0.015)  # six standard deviations
+    matrix = np.full((100, 4), 0.5)
+    assert decode(MISSED, matrix, stream=seeded()).equals(decode(MISSED, matrix, stream=seeded()))
+    assert not decode(MISSED, matrix, stream=Stream.fresh()).equals(decode(MISSED, matrix, stream=seeded()))
+
+
+@given(st.lists(st.floats(-1, 1e300) | st.sampled_from([0.0, 5e-324, 1e-310]), min_size=1, max_size=5))
+def test_only_values_of_positive_weight_are_drawn(weights: list[float]) -> None:
+    schema = Schema({"a": category(list(range(len(weights))))})
+    if max(weights) > 0:
+        drawn = decode(schema, [weights] * 50, stream=seeded())["a"].to_pylist()
+        assert all(weights[int(value)] > 0 for value in drawn)
+
+
+@pytest.mark.parametrize("weights", [[0.0, 0.0], [-1.0, -2.0], [1.7e308, 1.7e308]])
+def test_weights_that_nothing_can_be_drawn_by_are_refused(weights: list[float]) -> None:
+    schema = Schema({"a": category(["x", "y"])})
+    refused(DataError, ("DA150", "1, 2"), decode, schema, [weights, weights], stream=seeded())
+
+
+def becomes(cell: Any, column: Any) -> Any:
+    """What is left of a cell after the bounds and the rule for missing ones."""
+    if not isinstance(column, Number):
+        return cell if cell is not None or column.missing == "none" else column.missing
+    if cell is not None:
+        within = min(max(cell, column.low), column.high)
+        return round(within) if column.whole else within
+    middle = sum(column.ends) / 2
+    words = {
+        "none": None,
+        "low": column.low,
+        "high": column.high,
+        "middle": math.expm1(middle) if column.transform == "log1p" else middle,
+    }
+    return words.get(column.missing, column.missing)
+
+
+@settings(deadline=None)
+@given(st.lists(strategies.columns(), min_size=1, max_size=5), st.integers(0, 6), st.booleans(), st.data())
+def test_decoding_undoes_encoding(drawn: list[Any], rows: int, sampled: bool, data: st.DataObject) -> None:
+    schema = Schema({f"c{index}": column for index, column in enumerate(drawn)})
+    kinds = {"number": pa.float64(), "category": pa.string(), "flag": pa.bool_()}
+    cells = {
+        name: pa.array(
+            data.draw(st.lists(strategies.fitting(column), min_size=rows, max_size=rows)), kinds[column.kind]
+        )
+        for name, column in schema.columns.items()
+    }
+    matrix, _ = encode_columns(pa.table(cells), schema)
+    found = decode(schema, matrix, stream=seeded() if sampled else None)
+    for name, column in schema.columns.items():
+        expected = [becomes(cell, column) for cell in cells[name].to_pylist()]
+        if not isinstance(column, Number):
+            assert found[name].to_pylist() == expected
+            continue
+        slack = 1e-12 * (abs(column.low) + abs(column.high) + 1)
+        assert [cell is None for cell in found[name].to_pylist()] == [cell is None for cell in expected]
+        cells_left = [cell for cell in expected if cell is not None]
+        assert found[name].drop_null().to_pylist() == pytest.approx(cells_left, rel=1e-9, abs=slack)
+        assert found[name].type == (pa.int64() if column.whole else pa.float64())
+        if not column.whole and None not in expected:
+            numbers = decode_number(matrix[:, schema.places[name]][:, 0], column)
+            assert numbers.tolist() == pytest.approx(expected, rel=1e-9, abs=slack)
+    again, report = encode_columns(found, schema)
+    np.testing.assert_allclose(again, matrix, atol=1e-6)
+    assert not report.clipped

@@ -15,10 +15,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from colonnade.errors import DataError
 from colonnade.tables import Key, KeyPlan, Schema, category, files, flag, number, read_table, reading
@@ -26,7 +25,8 @@ from colonnade.tables.cells import OnDisk, regrouped
 from colonnade.tables.ids import Ids, packed
 from colonnade.tables.spill import Spill
 from colonnade.tables.table import Table
-from tests.support.errors import raises
+from tests.support.refusals import refused
+from tests.support.tables import put
 
 SCHEMA = Schema(
     {"age": number(0, 100), "city": category(["A", "B"], missing="none"), "smoker": flag()}, description="people"
@@ -52,29 +52,43 @@ def shuffled(rows: int = ROWS) -> list[int]:
     return [int(i) for i in np.random.default_rng(6).permutation(rows)]
 
 
-def write(folder: Path, table: pa.Table, kind: str) -> Path:
+ORDERS = pytest.mark.parametrize("order", [None, shuffled()], ids=["sorted", "shuffled"])
+
+
+def write(folder: Path, table: pa.Table, kind: str = "parquet") -> Path:
     path = folder / f"table.{kind}"
     if kind == "parquet":
-        pq.write_table(table, path, row_group_size=300)
-        return path
-    plain = table.set_column(2, "city", table["city"].cast(pa.string()))
-    pa.csv.write_csv(plain, path)
+        return put(table, path, 300)
+    put(table.set_column(2, "city", table["city"].cast(pa.string())), path)
     if kind == "csv.gz":
         path.write_bytes(gzip.compress(path.read_bytes()))
     return path
 
 
+def both(path: Path, schema: Schema = SCHEMA, **options: Any) -> list[Table]:
+    """The table on disk and in memory, which are equal."""
+    disk, memory = (read_table(path, schema, on_disk=on_disk, **options) for on_disk in (True, False))
+    pairs = [(disk, memory)] if options else [(disk, memory), (disk.sorted_by_id(), memory.sorted_by_id())]
+    for left, right in pairs:
+        assert (left.ids, left.own_ids, left.check()) == (right.ids, right.own_ids, right.check())
+        np.testing.assert_array_equal(left.matrix(), right.matrix())
+    return [disk, memory]
+
+
+def both_refuse(said: Any, path: Path, schema: Schema = SCHEMA) -> None:
+    """The same is said of a table on disk and in memory."""
+    found = {refused(DataError, said, read_table, path, schema, on_disk=on_disk) for on_disk in (True, False)}
+    assert len(found) == 1
+
+
 @pytest.mark.parametrize("kind", ["parquet", "csv", "csv.gz"])
-@pytest.mark.parametrize("order", [None, shuffled()], ids=["sorted", "shuffled"])
+@ORDERS
 def test_equal_to_memory(tmp_path: Path, kind: str, order: list[int] | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "_BATCH_ROWS", 64)
-    path = write(tmp_path, content(order), kind)
-    disk, memory = (read_table(path, SCHEMA, on_disk=on_disk) for on_disk in (True, False))
-    assert disk.check() == memory.check()
+    disk, memory = both(write(tmp_path, content(order), kind))
     some = np.array([5, 900, 17, 17, -1])
     for view in (
         lambda table: table,
-        lambda table: table.sorted_by_id(),
         lambda table: table.sorted_by_id().select(["age"]),
         lambda table: table.without(["age"]).sorted_by_id().unclipped(),
         lambda table: table.take_rows(some),
@@ -88,97 +102,72 @@ def test_equal_to_memory(tmp_path: Path, kind: str, order: list[int] | None, mon
         assert left.row_numbers.tolist() == right.row_numbers.tolist()
         np.testing.assert_array_equal(left.matrix(), right.matrix())
         for rows in (1 if left.rows < 10 else 100, 333, 5000):
-            sizes = [len(block) for block in left.blocks(rows)]
-            assert sizes == [len(block) for block in right.blocks(rows)]
+            assert [len(block) for block in left.blocks(rows)] == [len(block) for block in right.blocks(rows)]
         name = left.schema.names[0]
         np.testing.assert_array_equal(left.column(name), right.column(name))
 
 
-def test_keys(tmp_path: Path) -> None:
-    plan = KeyPlan((Key("person_id"),))
-    path = write(tmp_path, content(shuffled()), "parquet")
-    disk, memory = (
-        read_table(path, SCHEMA, id=None, keys=plan, columns=None, on_disk=on_disk) for on_disk in (True, False)
-    )
-    assert disk.keys is not None
-    assert memory.keys is not None
-    assert disk.keys.values == memory.keys.values
-    assert disk.own_ids == memory.own_ids
+def test_tables_with_keys_and_without_ids(tmp_path: Path) -> None:
+    table = content(shuffled())
+    texts = table["person_id"].to_pylist()
+    ids = pa.array([None if i % 3 else text for i, text in enumerate(texts)])
+    path = write(tmp_path, table.set_column(0, "person_id", ids).append_column("key", pa.array(texts)))
+    for options in ({"id": None}, {}):
+        disk, memory = both(path, keys=KeyPlan((Key("key"),)), **options)
+        assert disk.keys.values == memory.keys.values
+    assert disk.own_ids == [text or "" for text in ids.to_pylist()]
+    found = read_table(write(tmp_path, table, "csv"), SCHEMA, id=None, on_disk=True)
+    assert (found.ids[:3], found.matrix().shape) == (["1", "2", "3"], (ROWS, 4))
 
 
-def test_without_ids(tmp_path: Path) -> None:
-    table = read_table(write(tmp_path, content(), "csv"), SCHEMA, id=None, on_disk=True)
-    assert table.ids[:3] == ["1", "2", "3"]
-    assert table.matrix().shape == (ROWS, 4)
-
-
-def test_large_files_stay_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for kind in ("parquet", "csv"):
-        path = write(tmp_path, content(), kind)
-        monkeypatch.setattr(reading, "_LARGE", 1 << 28)
-        assert not isinstance(read_table(path, SCHEMA)._cells, OnDisk)
-        monkeypatch.setattr(reading, "_LARGE", 10_000)
-        assert isinstance(read_table(path, SCHEMA)._cells, OnDisk)
-        assert not isinstance(read_table(path, SCHEMA, on_disk=False)._cells, OnDisk)
+def test_large_files_stay_on_disk_wherever_the_program_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, smaller, rows = (write(tmp_path, content(), kind) for kind in ("csv", "csv.gz", "parquet"))
+    assert files.bytes_in_memory(smaller, "t", lambda _: ["age"]) > plain.stat().st_size, "counts as what it becomes"
+    for path in (plain, rows):
+        for large, on_disk, expected in ((1 << 28, None, False), (10_000, None, True), (10_000, False, False)):
+            monkeypatch.setattr(reading, "_LARGE", large)
+            assert isinstance(read_table(path, SCHEMA, on_disk=on_disk)._cells, OnDisk) == expected
     assert not isinstance(read_table(content(), SCHEMA)._cells, OnDisk)
-
-
-def test_a_compressed_file_counts_as_what_it_becomes(tmp_path: Path) -> None:
-    plain, packed = (write(tmp_path, content(), kind) for kind in ("csv", "csv.gz"))
-    assert files.bytes_in_memory(packed, "t", lambda _: ["age"]) > plain.stat().st_size
+    monkeypatch.chdir(tmp_path)
+    table = read_table("table.parquet", SCHEMA, on_disk=True)
+    monkeypatch.chdir("/")
+    assert table.check().rows == ROWS
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "said"),
     [
-        ("person_id,age,city,smoker\n1,5,A,1\n2,5,A\n", ("DA163", "2")),
-        ("person_id,age,city,smoker\n1,5,A,1\n1,5,A,1\n", "DA175"),
-        ("person_id,age,city,smoker\n", "DA202"),
-        ("person_id,age,city\n1,5,A\n", ("DA154", "smoker")),
-        ("person_id;age;city;smoker\n1;5;A;1\n", ("DA167", "semicolons")),
-        ("", "DA155"),
+        (b"person_id,age,city,smoker\n1,5,A,1\n2,5,A\n", ("DA163", "2")),
+        (b"person_id,age,city,smoker\n1,5,A,1\n1,5,A,1\n", "DA175"),
+        (b"person_id,age,city,smoker\n", "DA202"),
+        (b"person_id,age,city\n1,5,A\n", ("DA154", "smoker")),
+        (b"person_id;age;city;smoker\n1;5;A;1\n", ("DA167", "semicolons")),
+        (b"", "DA155"),
         (b"person_id,age,city,smoker,x\n1,5,A,1,\xff\n", "DA270"),
     ],
 )
-def test_errors_are_those_of_small_files(tmp_path: Path, text: str | bytes, words: str) -> None:
+def test_errors_are_those_of_small_files(tmp_path: Path, text: bytes, said: Any) -> None:
     path = tmp_path / "table.csv"
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    found = []
-    for on_disk in (True, False):
-        with raises(DataError, words) as caught:
-            read_table(path, SCHEMA, on_disk=on_disk)
-        found.append(str(caught.value))
-    assert found[0] == found[1]
+    path.write_bytes(text)
+    both_refuse(said, path)
 
 
-def test_a_bad_cell_is_named_by_its_row_in_the_file(tmp_path: Path) -> None:
+def test_bad_cells_ids_that_are_missing_and_no_rows(tmp_path: Path) -> None:
     table = content(shuffled())
     ages = table["age"].to_pylist()
     ages[700] = float("inf")
-    path = write(tmp_path, table.set_column(1, "age", pa.array(ages)), "parquet")
-    with raises(DataError, "DA194", "age", "701"):
-        read_table(path, SCHEMA, on_disk=True).sorted_by_id().check()
-
-
-def test_an_empty_parquet_file(tmp_path: Path) -> None:
-    with raises(DataError, "DA202"):
-        read_table(write(tmp_path, content().slice(0, 0), "parquet"), SCHEMA, on_disk=True)
-
-
-def test_a_file_that_changes_is_refused(tmp_path: Path) -> None:
-    path = write(tmp_path, content(), "parquet")
-    table = read_table(path, SCHEMA, on_disk=True)
-    os.utime(path, ns=(1, 1))
-    with raises(DataError, "DA203"):
-        table.check()
-    path.unlink()
-    with raises(DataError, "DA203"):
-        table.check()
+    path = write(tmp_path, table.set_column(1, "age", pa.array(ages)))
+    refused(DataError, ("DA194", "age", "701"), read_table(path, SCHEMA, on_disk=True).sorted_by_id().check)
+    both_refuse("DA202", write(tmp_path, content().slice(0, 0)))
+    for kind in (pa.string(), pa.large_string(), pa.int64(), pa.float64(), pa.null()):
+        values = [None if pa.types.is_null(kind) or i in (3, 700) else i for i in range(ROWS)]
+        ids = pa.array(values).cast(kind)
+        both_refuse(("DA170", "person_id"), write(tmp_path, content().set_column(0, "person_id", ids)))
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv"])
-@pytest.mark.parametrize("order", [None, shuffled()], ids=["sorted", "shuffled"])
-def test_a_file_that_changes_while_it_is_read_is_refused(
+@ORDERS
+def test_a_file_that_changes_is_refused(
     tmp_path: Path, kind: str, order: list[int] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, untouched = write(tmp_path, content(order), kind), files.read_batches
@@ -189,25 +178,15 @@ def test_a_file_that_changes_while_it_is_read_is_refused(
             yield batch
 
     monkeypatch.setattr(files, "_BATCH_ROWS", 100)
+    table = read_table(path, SCHEMA, on_disk=True)
     blocks = read_table(path, SCHEMA, on_disk=True).sorted_by_id().blocks(ROWS // 4)
     monkeypatch.setattr(files, "read_batches", touched)
-    with raises(DataError, "DA203"):
-        list(islice(blocks, 4))  # protocols know how many there are and ask for no more
+    refused(DataError, "DA203", list, islice(blocks, 4))  # protocols know how many there are and ask for no more
     os.utime(path)
-    with raises(DataError, "DA203"):
-        read_table(path, SCHEMA, on_disk=True)
-
-
-def _both(path: Path, schema: Schema, **options: Any) -> tuple[Table, Table]:
-    disk, memory = (read_table(path, schema, on_disk=on_disk, **options) for on_disk in (True, False))
-    return disk, memory
-
-
-def _assert_equal(disk: Table, memory: Table) -> None:
-    for left, right in ((disk, memory), (disk.sorted_by_id(), memory.sorted_by_id())):
-        assert left.ids == right.ids
-        assert left.check() == right.check()
-        np.testing.assert_array_equal(left.matrix(), right.matrix())
+    refused(DataError, "DA203", read_table, path, SCHEMA, on_disk=True)
+    refused(DataError, "DA203", table.check)
+    path.unlink()
+    refused(DataError, "DA203", table.check)
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
@@ -218,100 +197,42 @@ def test_newlines_within_cells(tmp_path: Path, end: str, monkeypatch: pytest.Mon
     path = tmp_path / "table.csv"
     path.write_bytes(end.join(["person_id,age,city,smoker,note", *lines, ""]).encode())
     schema = Schema({"age": number(0, 100), "city": category([f"A{end}1", "B"]), "smoker": flag()})
-    disk, memory = _both(path, schema)
-    assert disk.ids == ids
-    assert disk.matrix()[:, 1].sum() == 200
-    _assert_equal(disk, memory)
+    disk, _ = both(path, schema)
+    assert (disk.ids, disk.matrix()[:, 1].sum()) == (ids, 200)
     path.write_bytes(path.read_bytes() + b'"p\n999",5,B' + end.encode())
-    for on_disk in (True, False):
-        with raises(DataError, "DA163", "201"):
-            read_table(path, schema, on_disk=on_disk)
-
-
-@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.int64(), pa.float64(), pa.null()])
-def test_null_ids(tmp_path: Path, kind: pa.DataType) -> None:
-    values = [None if pa.types.is_null(kind) or i in (3, 700) else i for i in range(ROWS)]
-    ids = pa.array(values).cast(kind)
-    path = write(tmp_path, content().set_column(0, "person_id", ids), "parquet")
-    found = []
-    for on_disk in (True, False):
-        with raises(DataError, "DA170", "person_id") as caught:
-            read_table(path, SCHEMA, on_disk=on_disk)
-        found.append(str(caught.value))
-    assert found[0] == found[1]
-
-
-def test_null_ids_of_rows_that_have_keys(tmp_path: Path) -> None:
-    table = content(shuffled())
-    texts = table["person_id"].to_pylist()
-    ids = pa.array([None if i % 3 else text for i, text in enumerate(texts)])
-    path = write(tmp_path, table.set_column(0, "person_id", ids).append_column("key", pa.array(texts)), "parquet")
-    disk, memory = _both(path, SCHEMA, keys=KeyPlan((Key("key"),)))
-    assert disk.keys is not None
-    assert memory.keys is not None
-    assert disk.keys.values == memory.keys.values
-    assert disk.own_ids == memory.own_ids == [text or "" for text in ids.to_pylist()]
-    np.testing.assert_array_equal(disk.take_rows([5, 2]).matrix(), memory.take_rows([5, 2]).matrix())
+    both_refuse(("DA163", "201"), path, schema)
 
 
 @pytest.mark.parametrize("order", [None, shuffled(90)], ids=["sorted", "shuffled"])
 @pytest.mark.parametrize("batch", [7, 1000])
-def test_dictionaries_that_differ_between_row_groups(
+def test_row_groups_that_are_empty_or_whose_dictionaries_differ(
     tmp_path: Path, order: list[int] | None, batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "_BATCH_ROWS", batch)
-    table = content(order, 90)
     labels = [["A", "B"], ["B", "C", None], ["D", "A"]]
     cities = [labels[i // 30][i % len(labels[i // 30])] for i in range(90)]
     path = tmp_path / "table.parquet"
-    table = table.set_column(2, "city", pa.array(cities)).select(["person_id", "age", "city", "smoker"])
-    parts = [table.slice(start, 30) for start in (0, 30, 60)]
-    coded = [
-        part.set_column(0, "person_id", part["person_id"].combine_chunks().dictionary_encode()).set_column(
-            2, "city", part["city"].combine_chunks().dictionary_encode()
-        )
-        for part in parts
-    ]
+    table = content(order, 90).set_column(2, "city", pa.array(cities)).drop_columns(["unused"])
+    coded = []
+    for start, rows in ((0, 0), (0, 30), (30, 0), (30, 0), (30, 30), (60, 30), (90, 0)):
+        part = table.slice(start, rows)
+        for place in (0, 2):
+            column = part.column(place).combine_chunks().dictionary_encode()
+            part = part.set_column(place, part.column_names[place], column)
+        coded.append(part)
     with pq.ParquetWriter(path, coded[0].schema) as writer:
         for part in coded:
             writer.write_table(part)
+    groups = pq.read_metadata(path)
+    assert [groups.row_group(i).num_rows for i in range(groups.num_row_groups)] == [0, 30, 0, 0, 30, 30, 0]
     schema = Schema({"age": number(0, 100), "city": category(["A", "B", "C", "D"], missing="none"), "smoker": flag()})
-    disk, memory = _both(path, schema)
+    disk, _ = both(path, schema)
     assert disk.ids == table["person_id"].to_pylist()
     assert [["A", "B", "C", "D"][int(row.argmax())] if row.any() else None for row in disk.column("city")] == cities
-    _assert_equal(disk, memory)
     np.testing.assert_array_equal(disk.matrix(), read_table(table, schema).matrix())
 
 
-@pytest.mark.parametrize("order", [None, shuffled(90)], ids=["sorted", "shuffled"])
-def test_empty_row_groups(tmp_path: Path, order: list[int] | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "_BATCH_ROWS", 20)
-    table, path = content(order, 90), tmp_path / "table.parquet"
-    with pq.ParquetWriter(path, table.schema) as writer:
-        for start, rows in ((0, 0), (0, 30), (30, 0), (30, 0), (30, 60), (90, 0)):
-            writer.write_table(table.slice(start, rows))
-    groups = pq.read_metadata(path)
-    assert [groups.row_group(i).num_rows for i in range(groups.num_row_groups)] == [0, 30, 0, 0, 60, 0]
-    disk, memory = _both(path, SCHEMA)
-    assert disk.ids == table["person_id"].to_pylist()
-    _assert_equal(disk, memory)
-
-
-def test_a_relative_path_holds_when_the_folder_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(tmp_path, content(), "parquet")
-    monkeypatch.chdir(tmp_path)
-    table = read_table("table.parquet", SCHEMA, on_disk=True)
-    monkeypatch.chdir("/")
-    assert table.check().rows == ROWS
-
-
 # --- what is held
-
-
-def counted(batches: Iterator[pa.RecordBatch], seen: list[int]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        seen.append(batch.num_rows)
-        yield batch
 
 
 def test_reading_holds_a_few_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -321,41 +242,43 @@ def test_reading_holds_a_few_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     most = []
     for rows in (20_000, 160_000):
         table = pa.table({"person_id": np.arange(rows) + 10**6, "age": np.linspace(0, 100, rows)})
-        pq.write_table(table, tmp_path / "wide.parquet", row_group_size=10_000)
+        path = put(table, tmp_path / "wide.parquet", 10_000)
         del table
-        held = read_table(tmp_path / "wide.parquet", SCHEMA.select(["age"]), on_disk=True)
+        held = read_table(path, SCHEMA.select(["age"]), on_disk=True)
         before = pool.bytes_allocated()
         most.append(max(pool.bytes_allocated() - before for _ in held.blocks(1 << 10)))
     assert most[1] <= 1.5 * most[0] + 65536
     assert most[1] < 160_000 * 8 / 2
 
 
-def test_blocks_read_no_further_than_they_must(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_is_read_than_must_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "_BATCH_ROWS", 50)
-    path, seen = write(tmp_path, content(), "parquet"), list[int]()
-    blocks = regrouped(counted(files.read_batches(path, "t", ["age"]), seen), 120)
-    assert next(blocks).num_rows == 120
+    path, seen, passes, once = write(tmp_path, content()), list[int](), list[Any](), files.read_batches
+
+    def counted() -> Iterator[pa.RecordBatch]:
+        for batch in once(path, "t", ["age"]):
+            seen.append(batch.num_rows)
+            yield batch
+
+    assert next(regrouped(counted(), 120)).num_rows == 120
     assert sum(seen) == 150
-
-
-def test_views_share_one_copy_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    passes: list[Any] = []
-    once = files.read_batches
-    monkeypatch.setattr(files, "read_batches", lambda *a: passes.append(a[2]) or once(*a))
-    table = read_table(write(tmp_path, content(shuffled()), "parquet"), SCHEMA, on_disk=True)
-    ordered = table.sorted_by_id()
+    table = read_table(path, SCHEMA, on_disk=True)
+    assert table.sorted_by_id() is table, "rows in order are not copied"
+    monkeypatch.setattr(files, "read_batches", lambda *given: passes.append(given[2]) or once(*given))
+    ordered = read_table(write(tmp_path, content(shuffled())), SCHEMA, on_disk=True).sorted_by_id()
     assert passes == [["person_id"]]
     for view in (ordered, ordered.select(["age"]), ordered.unclipped()):
         view.check()
-    assert passes == [["person_id"], ["age", "city", "smoker"]]
+    assert passes == [["person_id"], ["age", "city", "smoker"]], "views share one copy in order"
 
 
-def test_rows_in_order_are_not_copied(tmp_path: Path) -> None:
-    table = read_table(write(tmp_path, content(), "parquet"), SCHEMA, on_disk=True)
-    assert table.sorted_by_id() is table
+def spilled(rows: int = 1000, batch: int = 64, **options: Any) -> Spill:
+    """Rows in the reverse order, put aside."""
+    table = pa.table({"a": np.arange(rows)})
+    return Spill(iter(table.to_batches(max_chunksize=batch)), np.arange(rows)[::-1].copy(), **options)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_spilled_rows(data: st.DataObject) -> None:
     rows = data.draw(st.integers(1, 60))
@@ -369,40 +292,14 @@ def test_spilled_rows(data: st.DataObject) -> None:
         assert found["b"].to_pylist() == [f"t{i}" for i in order]
 
 
-def test_no_stretch_is_longer_than_it_may_be() -> None:
-    table = pa.table({"a": np.arange(1000)})
-    spill = Spill(iter(table.to_batches(max_chunksize=64)), np.arange(1000)[::-1].copy(), stretch=100)
-    assert [batch.num_rows for batch in spill.batches(["a"])] == [100] * 10
-
-
-def test_a_full_disk_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.TemporaryFile", lambda **_: open("/dev/full", "r+b", buffering=0))  # noqa: SIM115
-    table = pa.table({"a": np.arange(1000)})
-    with raises(DataError, "DA260"):
-        Spill(iter(table.to_batches()), np.arange(1000)[::-1].copy())
-
-
-def test_one_file_holds_all_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_file_holds_all_stretches_and_none_is_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     made, make = list[Any](), tempfile.TemporaryFile
     monkeypatch.setattr("tempfile.TemporaryFile", lambda **options: made.append(make(**options)) or made[-1])
-    table = pa.table({"a": np.arange(1000)})
-    spill = Spill(iter(table.to_batches(max_chunksize=64)), np.arange(1000)[::-1].copy(), stretch=5)
-    assert len(list(spill.batches(["a"]))) == 200
+    spill = spilled(stretch=5)
+    assert [batch.num_rows for batch in spill.batches(["a"])] == [5] * 200
     assert len(made) == 1
     del spill
     assert made[0].closed
-
-
-def test_too_many_open_files_are_not_called_a_full_disk() -> None:
-    tempfile.gettempdir()  # looks for a folder when it is first asked
-    table, (soft, hard) = pa.table({"a": np.arange(10)}), resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
-    try:
-        with raises(DataError, "DA259") as caught:
-            Spill(iter(table.to_batches()), np.arange(10)[::-1].copy())
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert "make room" not in str(caught.value)
 
 
 class _Fading(io.FileIO):
@@ -412,12 +309,19 @@ class _Fading(io.FileIO):
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
-def test_a_copy_that_cannot_be_read_back_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_fails_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.TemporaryFile", lambda **_: _Fading(tmp_path / "copy", "w+b"))
-    table = pa.table({"a": np.arange(1000)})
-    spill = Spill(iter(table.to_batches()), np.arange(1000)[::-1].copy())
-    with raises(DataError, "DA258", "Input/output error"):
-        list(spill.batches(["a"]))
+    refused(DataError, ("DA258", "Input/output error"), list, spilled().batches(["a"]))
+    monkeypatch.setattr("tempfile.TemporaryFile", lambda **_: open("/dev/full", "r+b", buffering=0))  # noqa: SIM115
+    refused(DataError, "DA260", spilled)
+    monkeypatch.undo()
+    tempfile.gettempdir()  # looks for a folder when it is first asked
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        assert "make room" not in refused(DataError, "DA259", spilled), "too many open files are no full disk"
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 # --- ids
@@ -428,8 +332,7 @@ def test_a_copy_that_cannot_be_read_back_is_a_sentence(tmp_path: Path, monkeypat
     st.randoms(use_true_random=False),
 )
 def test_ids_are_a_sequence(texts: list[str], random: Any) -> None:
-    array = pa.array(texts, pa.large_string())
-    order = list(range(len(texts)))
+    array, order = pa.array(texts, pa.large_string()), list(range(len(texts)))
     random.shuffle(order)
     for found, expected in (
         (Ids(array), texts),
@@ -437,17 +340,14 @@ def test_ids_are_a_sequence(texts: list[str], random: Any) -> None:
     ):
         assert (len(found), list(found), found) == (len(expected), expected, expected)
         assert expected == found
-        assert found[1:4] == expected[1:4]
-        assert found[::-1] == expected[::-1]
-        assert packed(found, 1, 4) == packed(expected, 1, 4)
-        assert packed(found, 0, len(found)) == packed(expected, 0, len(found))
-        assert found[-3::2] == expected[-3::2]
-        assert [found[i] for i in range(-len(texts), len(texts))] == expected + expected
         assert found != [*expected, "more"]
-        as_bytes = [text.encode() for text in expected]
-        assert found.in_order() == all(a < b for a, b in pairwise(as_bytes))
-        with pytest.raises(IndexError):
-            found[len(texts)]
+        for some in (slice(1, 4), slice(None, None, -1), slice(-3, None, 2)):
+            assert found[some] == expected[some]
+        for start, stop in ((1, 4), (0, len(found))):
+            assert packed(found, start, stop) == packed(expected, start, stop)
+        assert [found[i] for i in range(-len(texts), len(texts))] == expected + expected
+        assert found.in_order() == all(a.encode() < b.encode() for a, b in pairwise(expected))
+        refused(IndexError, (), found.__getitem__, len(texts))
 
 
 def test_order_is_seen_across_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -458,5 +358,4 @@ def test_order_is_seen_across_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
         wrong = [*texts[:place], texts[place - 1], *texts[place + 1 :]]
         assert not Ids(pa.array(wrong, pa.large_string())).in_order()
         table = pa.table({"person_id": wrong, "age": np.zeros(13)})
-        with raises(DataError, "DA175", place, place + 1):
-            read_table(table, SCHEMA.select(["age"]))
+        refused(DataError, ("DA175", place, place + 1), read_table, table, SCHEMA.select(["age"]))

@@ -4,50 +4,41 @@ from __future__ import annotations
 
 import datetime
 import gc
-import sqlite3
+import os
 import sys
 import tempfile
+import uuid
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.dataset
 import pyarrow.fs
-import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings, strategies as st
 
-from colonnade.errors import ColonnadeError, DataError, StudyError
-from colonnade.study import PartyConfig
-from colonnade.tables import Query, Schema, category, date, draft_schema, files, flag, number, read_table, reading
+from colonnade.errors import DataError
+from colonnade.tables import Schema, category, date, draft_schema, files, flag, number, read_table, reading
 from colonnade.tables.cells import OnDisk
 from colonnade.tables.formats import TextFormat
-from colonnade.tables.sources import parts
+from colonnade.tables.sources import grown, parts
 from colonnade.tables.sources.contract import Source
-from colonnade.tables.sources.drivers import DuckDb
+from colonnade.tables.sources.grown import together
 from colonnade.tables.sources.kept import Kept, gathered
+from colonnade.tables.sources.memory import plain_batch, plain_type
 from colonnade.tables.sources.opening import opened
 from colonnade.tables.sources.stored import StoredFile
-from colonnade.tables.sources.stores import check_address, matcher
+from colonnade.tables.sources.stores import holds_rows
 from colonnade.tables.survey import survey
-from tests.support.errors import raises
+from tests.support.refusals import refused
+from tests.support.tables import in_folder, put
 
 SCHEMA = Schema({"age": number(0, 100), "city": category(["A", "B"], missing="none")}, description="people")
-PARTY = """\
-name = "bank"
-{data}
-id = "person_id"
-key = "bank.key"
-ledger = "ledger.sqlite"
-[policy]
-tasks = ["pca"]
-columns = "all"
-[policy.budget]
-epsilon = 1.0
-{section}
-"""
+AGE = Schema({"age": number(0, 100, missing=50)}, description="people")
 
 
 def people(rows: int = 600) -> pa.Table:
@@ -71,82 +62,90 @@ def equal(source: Any, table: pa.Table | None = None, schema: Schema = SCHEMA) -
         assert np.array_equal(found.matrix(), wanted.matrix())
 
 
-def put(path: Path, table: pa.Table) -> Path:
+def text(path: Path, *rows: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(table, path) if path.suffix == ".parquet" else pyarrow.csv.write_csv(table, path)
+    path.write_text("person_id,age\n" + "".join(f"{row}\n" for row in rows))
     return path
+
+
+def ids(source: Any) -> list[str]:
+    return list(read_table(source, AGE).ids)
 
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Path:
     """Three files, beside things that are no tables."""
-    for place in range(3):
-        put(tmp_path / "lake" / f"{place}.parquet", people().slice(place * 250, 250))
-    (tmp_path / "lake" / "_SUCCESS").touch()
-    (tmp_path / "lake" / "read.me").write_text("nothing")
-    put(tmp_path / "lake" / "_temporary" / "9.parquet", people())
-    return tmp_path / "lake"
+    folder = in_folder(people(), tmp_path / "lake", [250, 500], groups=100)
+    (folder / "_SUCCESS").touch()
+    (folder / "read.me").write_text("nothing")
+    put(people(), folder / "_temporary" / "9.parquet")
+    return folder
+
+
+# --- folders
 
 
 def test_a_folder_and_a_pattern(lake: Path, tmp_path: Path) -> None:
-    equal(lake)
-    equal(str(lake / "*.parquet"))
-    equal(str(tmp_path / "*" / "[0-9].parquet"))
+    for source in (lake, str(lake / "*.parquet"), str(tmp_path / "*" / "[0-9].parquet")):
+        equal(source)
     found = opened(lake)
-    assert found.count() == 600
-    assert found.columns() == people().column_names
-    assert survey(lake, SCHEMA).rows == 600
-    with raises(DataError, "DA229"):
-        read_table(str(lake / "*.csv"), SCHEMA)
+    assert (found.count(), found.columns(), survey(lake, SCHEMA).rows) == (600, people().column_names, 600)
+    refused(DataError, "DA229", read_table, str(lake / "*.csv"), SCHEMA)
 
 
 def test_text_files_of_a_folder_are_read_as_text(tmp_path: Path) -> None:
-    ids = pa.table({"person_id": ["007", "008"], "age": [1, 2], "city": ["A", "B"]})
-    put(tmp_path / "d" / "a.csv", ids.slice(0, 1))
-    put(tmp_path / "d" / "b.csv", ids.slice(1))
-    equal(tmp_path / "d", ids)
-    (tmp_path / "d" / "b.csv").write_bytes("person_id,age,city\n1,2,Mün\n".encode("latin-1"))
+    table = pa.table({"person_id": ["007", "008"], "age": [1, 2], "city": ["A", "B"]})
+    folder = in_folder(table, tmp_path / "d", [1], "csv")
+    equal(folder, table)
+    (folder / "1.csv").write_bytes("person_id,age,city\n1,2,Mün\n".encode("latin-1"))
     for on_disk in (True, False):
-        with raises(DataError, "DA270", "b.csv", "LATIN-1"):
-            read_table(tmp_path / "d", SCHEMA, on_disk=on_disk)
-    (tmp_path / "d" / "b.csv").write_text("person_id,age,city\n1,x,A\n")
-    with raises(DataError, "DA200", "age", "2"):
-        read_table(tmp_path / "d", SCHEMA).check()
+        refused(DataError, ("DA270", "1.csv", "LATIN-1"), read_table, folder, SCHEMA, on_disk=on_disk)
+    (folder / "1.csv").write_text("person_id,age,city\n1,x,A\n")
+    refused(DataError, ("DA200", "age", "2"), read_table(folder, SCHEMA).check)
 
 
 def test_folders_that_name_a_column(tmp_path: Path) -> None:
     table = people()
     for city in ("A", "B"):
         some = table.filter(pa.compute.equal(table["city"], city)).drop_columns(["city"])
-        put(tmp_path / "lake" / f"city={city}" / "part.parquet", some)
-    equal(tmp_path / "lake")
-    equal(str(tmp_path / "lake" / "*" / "*.parquet"))
-    put(tmp_path / "lake" / "town=C" / "part.parquet", table.drop_columns(["city"]))
-    with raises(DataError, "DA230"):
-        read_table(tmp_path / "lake", SCHEMA)
-
-
-def test_a_value_of_a_folder_may_be_missing_or_written_with_signs(tmp_path: Path) -> None:
+        put(some, tmp_path / "lake" / f"city={city}" / "part.parquet")
+    hive = pyarrow.dataset.dataset(tmp_path / "lake", partitioning="hive")
+    for source in (tmp_path / "lake", str(tmp_path / "lake" / "*" / "*.parquet"), hive):
+        equal(source)
+    put(table.drop_columns(["city"]), tmp_path / "lake" / "town=C" / "part.parquet")
+    refused(DataError, "DA230", read_table, tmp_path / "lake", SCHEMA)
     schema = Schema({"where": category(["a b", "c/d"], missing="none")}, description="x")
     for place, folder in enumerate(("where=a%20b", "where=c%2Fd", "where=__HIVE_DEFAULT_PARTITION__")):
-        put(tmp_path / "l" / folder / "x.parquet", pa.table({"person_id": [f"p{place}"]}))
-    table = pa.table({"person_id": ["p0", "p1", "p2"], "where": ["a b", "c/d", None]})
-    equal(tmp_path / "l", table, schema)
+        put(pa.table({"person_id": [f"p{place}"]}), tmp_path / "signs" / folder / "x.parquet")
+    equal(tmp_path / "signs", pa.table({"person_id": ["p0", "p1", "p2"], "where": ["a b", "c/d", None]}), schema)
+    text(tmp_path / "own" / "age=7" / "a.csv", "a,1")
+    assert opened(tmp_path / "own").read(["age"])["age"].to_pylist() == ["1"], "a column of the file counts more"
 
 
 def test_types_that_differ_between_files(tmp_path: Path) -> None:
+    folder = tmp_path / "d"
     table = pa.table({"person_id": ["a", "b"], "age": pa.array([7, 9], pa.int32()), "city": ["A", "B"]})
-    wider = pa.table({"person_id": ["c"], "age": [7.5], "city": pa.array([None], pa.null())})
-    put(tmp_path / "d" / "a.parquet", table)
-    put(tmp_path / "d" / "b.parquet", wider)
-    whole = pa.table({"person_id": ["a", "b", "c"], "age": [7, 9, 7.5], "city": ["A", "B", None]})
-    equal(tmp_path / "d", whole)
-    put(tmp_path / "d" / "c.parquet", table.set_column(1, "age", pa.array(["x", "y"])))
-    with raises(DataError, "DA233", "c.parquet", "age"):
-        read_table(tmp_path / "d", SCHEMA)
-    put(tmp_path / "d" / "c.parquet", table.drop_columns(["city"]))
-    with raises(DataError, "DA232", "c.parquet", "city"):
-        read_table(tmp_path / "d", SCHEMA)
+    put(table, folder / "a.parquet")
+    put(pa.table({"person_id": ["c"], "age": [7.5], "city": pa.array([None], pa.null())}), folder / "b.parquet")
+    coded = pa.table({"person_id": ["d"], "age": [3], "city": pa.array(["B"]).dictionary_encode(), "more": [4]})
+    put(coded, folder / "c.parquet")
+    whole = {"person_id": ["a", "b", "c", "d"], "age": [7, 9, 7.5, 3], "city": ["A", "B", None, "B"]}
+    equal(folder, pa.table(whole))
+    assert opened(folder).columns() == ["person_id", "age", "city", "more"]
+    refused(DataError, ("DA232", "a.parquet", "more"), read_table, folder, Schema({"more": number(0, 9)}))
+    put(table.set_column(1, "age", pa.array(["x", "y"])), folder / "c.parquet")
+    refused(DataError, ("DA233", "c.parquet", "age"), read_table, folder, SCHEMA)
+    put(table.drop_columns(["city"]), folder / "c.parquet")
+    refused(DataError, ("DA232", "c.parquet", "city"), read_table, folder, SCHEMA)
+    twice = pa.Table.from_arrays([pa.array(["c"]), pa.array([1]), pa.array([2])], names=["person_id", "age", "age"])
+    put(twice, folder / "c.parquet")
+    refused(DataError, ("DA231", "c.parquet", "age"), read_table, folder, AGE)
+
+
+def test_columns_keep_their_names_whatever_order_a_file_has(tmp_path: Path) -> None:
+    path = put(pa.table({"b": ["b"], "n": [1], "a": ["a"]}), tmp_path / "t.parquet")
+    for source in (path, tmp_path):
+        assert opened(source).read(["a", "n", "b"]).to_pylist() == [{"a": "a", "n": 1, "b": "b"}]
 
 
 @pytest.mark.parametrize("change", ["added", "removed", "changed"])
@@ -156,9 +155,69 @@ def test_changes_of_a_folder_are_noticed(lake: Path, change: str) -> None:
     if change == "removed":
         (lake / "1.parquet").unlink()
     else:
-        put(lake / ("3.parquet" if change == "added" else "1.parquet"), people(10))
-    with raises(DataError, "DA203"):
-        table.check()
+        put(people(10), lake / ("3.parquet" if change == "added" else "1.parquet"))
+    refused(DataError, "DA203", table.check)
+
+
+def test_what_changes_while_it_is_read_is_said_to_have_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where what is there now cannot be read at all."""
+    path, untouched = put(people(2), tmp_path / "a.parquet"), files.read_batches
+
+    def touched(*given: Any) -> Iterator[Any]:
+        path.write_bytes(b"PAR1 and nothing else")
+        yield from untouched(*given)
+
+    monkeypatch.setattr(files, "read_batches", touched)
+    refused(DataError, "DA203", read_table, tmp_path, AGE)
+
+
+def test_folders_that_are_linked_are_read_and_none_twice(tmp_path: Path) -> None:
+    lake, pattern = tmp_path / "lake", str(tmp_path / "lake" / "**" / "*.csv")
+    text(lake / "a.csv", "a,1")
+    text(tmp_path / "elsewhere" / "b.csv", "b,2")
+    (lake / "link").symlink_to(tmp_path / "elsewhere")
+    assert ids(lake) == ids(pattern) == ["a", "b"]
+    (tmp_path / "elsewhere" / "up").symlink_to(lake)
+    for source in (lake, pattern):
+        refused(DataError, "DA235|DA236", read_table, source, AGE)
+
+
+def test_what_is_taken_for_a_table_of_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "d"
+    for name in ("a.csv", "a.csv.bak", "a.csv.crc", "b.parquet.tmp", "_temporary/c.csv", ".d.csv", "notes.md"):
+        text(folder / name, f"{name},1")
+    text(folder / "e.CSV", "e,1")
+    (folder / "f.csv").mkdir()
+    assert ids(folder) == ["a.csv", "e"]
+    assert ids(str(folder / "**" / "*.csv")) == ["a.csv"]
+    assert ids(str(folder / "_temporary" / "*.csv")) == ["_temporary/c.csv"]
+    names = ("x/part-0.snappy.parquet", "part.csv.gz", "x.gz")
+    assert [holds_rows(name) for name in names] == [True, True, False]
+    text(tmp_path / "x[1]" / "a.csv", "right,1")
+    text(tmp_path / "x1" / "a.csv", "wrong,1")
+    assert ids(str(tmp_path / "x[1]" / "*.csv")) == ["right"]
+    monkeypatch.chdir(tmp_path)
+    table = read_table("x1", AGE, on_disk=True)
+    monkeypatch.chdir("/")
+    assert table.matrix().tolist() == [[-0.98]]
+
+
+def test_a_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its rows would be missing without a word."""
+    text(tmp_path / "lake" / "closed" / "a.csv", "a,1")
+    text(tmp_path / "lake" / "b.csv", "b,1")
+    real = os.scandir
+
+    def closed(path: Any) -> Any:
+        if str(path).endswith("closed"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", closed)
+    refused(DataError, ("DA234", "Permission denied"), read_table, tmp_path / "lake", AGE)
+
+
+# --- stores
 
 
 class Counted(StoredFile):
@@ -171,54 +230,52 @@ class Counted(StoredFile):
         return super().stream()
 
 
-def stored(tmp_path: Path, name: str, content: bytes) -> StoredFile:
-    (tmp_path / name).write_bytes(content)
-    return Counted(pyarrow.fs.LocalFileSystem(), str(tmp_path / name), len(content), 1)
-
-
-def set_of(*found: StoredFile, text: TextFormat = files.AS_USUAL) -> Source:
-    listed = [parts.Part(each, Path(each.path).name, (each.size, 1), ()) for each in found]
-    return parts.DataSet("s3://b/x/", lambda: listed, text, address="s3://b/x/")
-
-
-def test_text_from_a_store_is_read_once_and_its_encoding_checked_on_the_way(tmp_path: Path) -> None:
-    good = stored(tmp_path, "a.csv", "person_id,age,city\np1,3,A\np2,4,Ä\n".encode())
+@pytest.fixture
+def stored(tmp_path: Path) -> Callable[..., Source]:
+    """Files of a store with this content, by name."""
     Counted.streams = 0
-    assert set_of(good).read(["city"])["city"].to_pylist() == ["A", "Ä"]
+
+    def made(text: TextFormat = files.AS_USUAL, **held: bytes) -> Source:
+        listed = []
+        for name, content in held.items():
+            path = tmp_path / f"{name}.{'parquet' if content.startswith(b'PAR1') else 'csv'}"
+            path.write_bytes(content)
+            found = Counted(pyarrow.fs.LocalFileSystem(), str(path), len(content), 1)
+            listed.append(parts.Part(found, path.name, (found.size, 1), ()))
+        return parts.DataSet("s3://b/x/", lambda: listed, text, address="s3://b/x/")
+
+    return made
+
+
+WHOLE = "person_id,age,city\np1,3,A\np2,4,Ä\n"
+
+
+def test_text_from_a_store_is_read_once_and_its_encoding_checked_to_the_end(stored: Callable[..., Source]) -> None:
+    assert stored(a=WHOLE.encode()).read(["city"])["city"].to_pylist() == ["A", "Ä"]
     assert Counted.streams == 2  # the header, and the rows
-    bad = stored(tmp_path, "b.csv", "person_id,age,city\np1,3,A\np2,Ä,A,1\n".encode("latin-1"))
-    with raises(DataError, "DA270", "b.csv", "LATIN-1"):
-        read_table(set_of(good, bad), SCHEMA)
-
-
-def test_text_from_a_store_is_in_its_encoding_to_the_end(tmp_path: Path) -> None:
+    bad = stored(a=WHOLE.encode(), b="person_id,age,city\np1,3,A\np2,Ä,A,1\n".encode("latin-1"))
+    refused(DataError, ("DA270", "b.csv", "LATIN-1"), read_table, bad, SCHEMA)
     latin = TextFormat(encoding="latin-1")
-    whole = "person_id,age,city\np1,3,A\np2,4,Ä\n"
-    good = stored(tmp_path, "a.csv", whole.encode("latin-1"))
-    assert set_of(good, text=latin).read(["city"])["city"].to_pylist() == ["A", "Ä"]
-    other = stored(tmp_path, "b.csv", whole.encode())
-    with raises(DataError, "DA270", "b.csv"):
-        set_of(good, other, text=latin).read(["city"])
-    cut = stored(tmp_path, "c.csv", "person_id,age,city\np1,3,Ä".encode()[:-1])
-    with raises(DataError, "DA269", "c.csv"):
-        set_of(cut).read(["city"])
+    assert stored(latin, a=WHOLE.encode("latin-1")).read(["city"])["city"].to_pylist() == ["A", "Ä"]
+    other = stored(latin, a=WHOLE.encode("latin-1"), b=WHOLE.encode())
+    refused(DataError, ("DA270", "b.csv"), other.read, ["city"])
+    refused(DataError, ("DA269", "c.csv"), stored(c=WHOLE.encode()[:-2]).read, ["city"])
 
 
-def test_rows_of_a_store_are_counted_in_one_transfer(tmp_path: Path) -> None:
-    found = set_of(stored(tmp_path, "a.csv", b'person_id,age\np1,3\np2,4\n"p\n3",5\n'))
-    Counted.streams = 0
-    assert found.count() == 3
+def test_rows_of_a_store_are_counted_in_one_transfer(tmp_path: Path, stored: Callable[..., Source]) -> None:
+    assert stored(a=b'person_id,age\np1,3\np2,4\n"p\n3",5\n').count() == 3
     assert Counted.streams == 2  # the header, and the rows
-    put(tmp_path / "b.parquet", people())
-    rows = stored(tmp_path, "c.parquet", (tmp_path / "b.parquet").read_bytes())
-    assert set_of(rows).count() == 600
+    assert stored(c=put(people(), tmp_path / "b.parquet").read_bytes()).count() == 600
     assert Counted.streams == 2
+
+
+# --- memory
 
 
 def test_a_copy_holds_the_rows_in_a_file_without_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    source = opened(people().to_batches(max_chunksize=50)[0].schema.empty_table())
     batches = people().to_batches(max_chunksize=50)
+    source = opened(batches[0].schema.empty_table())
     kept = Kept("t", iter(batches), people().schema)
     assert not list(tmp_path.iterdir())
     found = pa.Table.from_batches(list(kept.batches(["city", "age"])))
@@ -229,274 +286,184 @@ def test_a_copy_holds_the_rows_in_a_file_without_a_name(tmp_path: Path, monkeypa
     assert gathered(source, ["age"], None).num_rows == 600
 
 
-def test_no_more_than_a_few_batches_are_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+class Frame:
+    """Speaks Arrow and nothing else; what it gives is made anew each time."""
+
+    def __init__(self, make: Callable[[], pa.Table | pa.RecordBatchReader]) -> None:
+        self.make = make
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self.make().__arrow_c_stream__(requested_schema)
+
+
+def test_anything_that_speaks_arrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    equal(Frame(people))
+    views = people().set_column(0, "person_id", pa.array(people()["person_id"].to_pylist(), pa.string_view()))
+    equal(Frame(lambda: views.set_column(2, "city", people()["city"].dictionary_encode())))
+    monkeypatch.setattr(reading, "_LARGE", 1000)
+    assert isinstance(read_table(Frame(people), SCHEMA)._cells, OnDisk)
+    lacking = Frame(lambda: people().drop_columns(["city"]))
+    for source, said in ((lacking, ("DA154", "city")), (people().to_reader(), "DA224"), (5, ("DA227", "int"))):
+        refused(DataError, said, read_table, source, SCHEMA)
+    assert "[columns.age]" in draft_schema(Frame(people), id="person_id")
+
+
+def test_no_more_than_a_few_batches_are_in_memory() -> None:
     """Of a stream that is thirty times as long as what may be in memory."""
-    table = pa.table(
-        {"person_id": [f"p{i}" for i in range(1 << 12)], "age": np.zeros(1 << 12), "city": ["A"] * (1 << 12)}
-    )
-    most, every = 0, pa.array(range(1 << 12))
+    rows = 1 << 12
+    table = pa.table({"person_id": [f"p{i}" for i in range(rows)], "age": np.zeros(rows), "city": ["A"] * rows})
+    most, every = 0, pa.array(range(rows))
 
-    class Stream:
-        def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-            def batches() -> Iterator[Any]:
-                nonlocal most
-                for _ in range(240):
-                    most = max(most, pa.total_allocated_bytes() - before)
-                    yield table.to_batches()[0].take(every)
-
-            return pa.RecordBatchReader.from_batches(table.schema, batches()).__arrow_c_stream__(requested_schema)
+    def batches() -> Iterator[Any]:
+        nonlocal most
+        for _ in range(240):
+            most = max(most, pa.total_allocated_bytes() - before)
+            yield table.to_batches()[0].take(every)
 
     gc.collect()
     before = pa.total_allocated_bytes()
     limit = 8 * table.nbytes
-    found = gathered(opened(Stream()), ["age", "city"], limit)
+    stream = Frame(lambda: pa.RecordBatchReader.from_batches(table.schema, batches()))
+    found = gathered(opened(stream), ["age", "city"], limit)
     assert isinstance(found, Kept)
     assert found.size(list) > 15 * limit / 2
     assert most < limit + 12 * table.nbytes
 
 
-@pytest.fixture
-def ducks(tmp_path: Path) -> Path:
-    """A file of DuckDB with 100,000 rows."""
+def failing() -> pa.RecordBatchReader:
+    def batches() -> Iterator[Any]:
+        yield people(1).to_batches()[0]
+        raise RuntimeError("never-show-me")
+
+    return pa.RecordBatchReader.from_batches(people(1).schema, batches())
+
+
+def raising() -> Any:
+    raise KeyError("never-show-me")
+
+
+def test_errors_of_what_holds_rows_are_a_sentence_without_data() -> None:
     duckdb = pytest.importorskip("duckdb", reason="no DuckDB: pip install 'colonnade[duckdb]'")
-    with duckdb.connect(str(tmp_path / "t.duckdb")) as made:
-        made.execute(
-            "create table t as select 'p' || i as person_id, i % 90 as age, 'A' as city from range(100000) r(i)"
-        )
-    return tmp_path / "t.duckdb"
+    given = [Frame(failing), Frame(raising), Frame(iter([people(1)]).__next__)]
+    with duckdb.connect() as made:
+        given.append(made.sql("select 'a' as person_id, cast('never-show-me' || i as int) as age from range(3) r(i)"))
+        refused(DataError, "DA225", read_table, given[-1], AGE)
+    for each in given:  # the connection of the last is closed now
+        assert "never-show-me" not in refused(DataError, "DA225", read_table, each, AGE)
 
 
-def test_duckdb_is_told_how_much_memory_to_take(ducks: Path) -> None:
-    limit = "select 'p' as person_id, current_setting('memory_limit') as said, 'A' as city"
-    assert opened(Query(limit, "duckdb", file=ducks)).read(["said"])["said"].to_pylist() == ["256.0 MiB"]
-    import duckdb
-
-    with duckdb.connect(str(ducks), read_only=True) as own:  # whose settings then hold for the whole program
-        said = own.execute("select current_setting('memory_limit')").fetchone()
-        assert opened(Query(limit, "duckdb", file=ducks)).read(["said"])["said"].to_pylist() == [said[0]]
-
-
-def test_a_query_of_duckdb_that_needs_more_memory_gets_it(ducks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(DuckDb._SETTINGS, "memory_limit", "8MiB")
-    grouped = "select 'p' as person_id, len(list(person_id || k)) as n from t, range(10) r(k)"  # one list of all
-    tried: list[str] = []
-    stream = DuckDb._stream
-    monkeypatch.setattr(DuckDb, "_stream", lambda self, asked: tried.append(asked) or stream(self, asked))
-    found = opened(Query(grouped, "duckdb", file=ducks)).read(["n"])
-    assert found["n"].to_pylist() == [1_000_000]
-    assert len(tried) == 2
-    plain = read_table(Query("select * from t", "duckdb", file=ducks), SCHEMA)
-    assert (plain.rows, len(tried)) == (100_000, 3)
+@pytest.mark.parametrize("named", [True, False])
+def test_ids_of_sixteen_bytes_are_read_as_they_are_written(named: bool) -> None:
+    made = [uuid.UUID(int=7), uuid.UUID("12345678-90ab-cdef-1234-567890abcdef"), None, uuid.UUID(int=2**128 - 1)]
+    cells = pa.array([None if each is None else each.bytes for each in made], pa.binary(16))
+    if named:  # as an Arrow says it that does not know the type
+        field = pa.field("u", pa.binary(16), metadata={"ARROW:extension:name": "arrow.uuid"})
+        batch = pa.record_batch([cells], schema=pa.schema([field]))
+    elif not hasattr(pa, "uuid"):
+        pytest.skip("this pyarrow has no type for them")
+    else:
+        batch = pa.record_batch([pa.ExtensionArray.from_storage(pa.uuid(), cells)], names=["u"])
+        assert plain_type(pa.uuid()) == pa.large_string()
+    for start in range(4):
+        found = plain_batch(batch.slice(start)).column(0)
+        found.validate(full=True)
+        assert found.to_pylist() == [None if each is None else str(each) for each in made[start:]]
 
 
-class Frame:
-    """Speaks Arrow and nothing else."""
-
-    def __init__(self, table: pa.Table) -> None:
-        self.table = table
-
-    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        return self.table.__arrow_c_stream__(requested_schema)
-
-
-def test_anything_that_speaks_arrow(monkeypatch: pytest.MonkeyPatch) -> None:
-    equal(Frame(people()))
-    views = people().set_column(0, "person_id", pa.array(people()["person_id"].to_pylist(), pa.string_view()))
-    equal(Frame(views.set_column(2, "city", people()["city"].dictionary_encode())))
-    monkeypatch.setattr(reading, "_LARGE", 1000)
-    assert isinstance(read_table(Frame(people()), SCHEMA)._cells, OnDisk)
-    with raises(DataError, "DA154", "city"):
-        read_table(Frame(people().drop_columns(["city"])), SCHEMA)
-    with raises(DataError, "DA224"):
-        read_table(people().to_reader(), SCHEMA)
-    with raises(DataError, "DA227", "int"):
-        read_table(5, SCHEMA)
-    assert "[columns.age]" in draft_schema(Frame(people()), id="person_id")
+def test_whole_numbers_of_any_length_are_ids_and_codes() -> None:
+    """Warehouses give them as decimals without a fraction."""
+    long = 10**30 + 7
+    cells = pa.array([long, 5], pa.decimal128(38, 0))
+    assert ids(pa.table({"person_id": cells, "age": [1, 2]})) == [str(long), "5"]
+    schema = Schema({"code": category(["5", str(long)])}, description="x")
+    assert read_table(pa.table({"person_id": ["a", "b"], "code": cells}), schema).matrix().tolist() == [[0, 1], [1, 0]]
+    fractions = cells.slice(1).cast(pa.decimal128(9, 2))
+    refused(DataError, ("DA173", "9, 2"), ids, pa.table({"person_id": fractions, "age": [1]}))
 
 
-def database(path: Path, rows: list[tuple[Any, ...]]) -> Query:
-    with sqlite3.connect(path) as made:
-        made.execute("create table people (person_id, age, city)")
-        made.executemany("insert into people values (?, ?, ?)", rows)
-    made.close()
-    return Query("select * from people", "sqlite", file=path)
+# --- columns that are put together batch by batch
 
 
-def test_sqlite(tmp_path: Path) -> None:
-    rows = [tuple(row.values()) for row in people().select(["person_id", "age", "city"]).to_pylist()]
-    query = database(tmp_path / "x.sqlite", rows)
-    equal(query)
-    assert opened(query).count() == 600
-    for text, said in {
-        "select * from nowhere": "DA213",
-        "select absent from people": "DA214",
-        "select * from people where (": "DA219",
-        "select * from people; drop table people": "DA219",
-        "select person_id, age, x'00' as city from people": ("DA211", "city"),
-    }.items():
-        with raises(DataError, said):
-            read_table(Query(text, "sqlite", file=tmp_path / "x.sqlite"), SCHEMA)
-    with raises(DataError, "DA205"):
-        read_table(Query("select 1", "sqlite", file=tmp_path / "y.sqlite"), SCHEMA)
+TEXTS = st.lists(st.one_of(st.none(), st.text(st.sampled_from("aé😀 "), max_size=4)), max_size=8)
+KINDS = [pa.string(), pa.large_string()]
 
 
-def test_no_number_of_sqlite_is_rounded_and_mixed_cells_are_text(tmp_path: Path) -> None:
-    exact = 33.333333333333336
-    query = database(tmp_path / "x.sqlite", [(7, None, "A"), ("008", 5, None), (9, exact, "B")])
-    table = pa.table({"person_id": ["7", "008", "9"], "age": [None, 5, exact], "city": ["A", None, "B"]})
-    schema = Schema({"age": number(0, 100, missing=1), "city": category(["A", "B"], missing="none")}, description="x")
-    equal(query, table, schema)
-    mixed = database(tmp_path / "y.sqlite", [("a", exact, "A"), ("b", "17", "B")])
-    equal(mixed, pa.table({"person_id": ["a", "b"], "age": [exact, 17], "city": ["A", "B"]}))
+@settings(max_examples=100)
+@given(batches=st.lists(TEXTS, min_size=1, max_size=5), kind=st.sampled_from(KINDS), cut=st.integers(0, 3))
+def test_texts_of_batches_that_begin_anywhere(batches: list[list[str | None]], kind: Any, cut: int) -> None:
+    whole = [pa.record_batch({"t": pa.array(texts, kind), "n": list(range(len(texts)))}) for texts in batches if texts]
+    cut_off = [batch.slice(cut) for batch in whole]
+    schema = pa.schema([("t", pa.large_string()), ("n", pa.int64())])
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(grown, "_LEAST", 1)
+        found = together(iter(cut_off), ["t", "n"])
+    found.validate(full=True)
+    assert found["t"].type == pa.large_string()
+    if cut_off:
+        assert found.equals(pa.Table.from_batches(cut_off).cast(schema))
+        assert [column.num_chunks for column in found.columns] == [1, 1]
 
 
-def test_columns_with_any_sign_in_their_names(tmp_path: Path) -> None:
-    with sqlite3.connect(tmp_path / "x.sqlite") as made:
-        made.execute('create table t (person_id, "a""; drop table t; --" integer)')
-        made.execute("insert into t values ('p', 3)")
-    made.close()
-    schema = Schema({'a"; drop table t; --': number(0, 10)}, description="x")
-    for _ in range(2):
-        query = Query("select * from t -- all of it", "sqlite", file=tmp_path / "x.sqlite")
-        assert read_table(query, schema).matrix().tolist() == [[-0.4]]
+def test_views_dictionaries_and_no_rows() -> None:
+    views = pa.record_batch({"t": pa.array(["a long text that is not kept in place", None], pa.string_view())})
+    assert together(iter([views]), ["t"])["t"].to_pylist() == views["t"].to_pylist()
+    coded = [pa.record_batch({"t": pa.array([text]).dictionary_encode()}) for text in ("a", "b")]
+    assert together(iter(coded), ["t"])["t"].to_pylist() == ["a", "b"]
+    none = together(iter([]), ["t", "n"])
+    assert (none.num_rows, none.column_names, none["n"].type) == (0, ["t", "n"], pa.large_string())
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"database": "oracle", "uri_env": "X"}, "DA238"),
-        ({"database": "postgresql"}, "DA240"),
-        ({"database": "postgresql", "uri_env": "postgresql://u:hunter2@h/d"}, "DA241"),
-        ({"database": "sqlite"}, "DA242"),
-        ({"database": "sqlite", "file": "x", "uri_env": "X"}, "DA242"),
-        ({"database": "sqlite", "file": "x", "query": " ; "}, "DA239"),
-    ],
-)
-def test_queries_that_cannot_be(given: dict[str, str], said: str) -> None:
-    with raises(DataError, said) as failed:
-        Query(**{"query": "select 1", **given})  # type: ignore[arg-type]
-    assert "hunter2" not in str(failed.value)
+def test_a_column_is_there_once() -> None:
+    """Of forty batches, Arrow holds one at a time: the rows so far are in one place, outside its memory."""
+    most, before = 0, pa.total_allocated_bytes()
+
+    def batches() -> Any:
+        nonlocal most
+        for start in range(0, 400_000, 10_000):
+            most = max(most, pa.total_allocated_bytes() - before)
+            yield pa.record_batch({"t": pa.array([f"p{row:07d}" for row in range(start, start + 10_000)])})
+
+    found = together(batches(), ["t"])
+    assert (found["t"][399_999].as_py(), found.num_rows) == ("p0399999", 400_000)
+    assert most < 4 * 12 * 10_000
 
 
-def test_a_driver_that_is_not_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("BANK_DB", "postgresql://u:hunter2@127.0.0.1:1/d")
-    monkeypatch.setitem(sys.modules, "adbc_driver_postgresql.dbapi", None)
-    with raises(DataError, "DA223", "sql"):
-        read_table(Query("select 1", "postgresql", uri_env="BANK_DB"), SCHEMA)
-    monkeypatch.setitem(sys.modules, "duckdb", None)
-    with raises(DataError, "DA223", "duckdb"):
-        read_table(Query("select 1", "duckdb", file=tmp_path / "x"), SCHEMA)
+# --- spreadsheets
 
 
-@pytest.mark.parametrize(
-    ("address", "said"),
-    [
-        ("s3://me:hunter2@bucket/x/", "DA251"),
-        ("s3://hunter2@bucket/x/", "DA251"),
-        ("abfss://box:hunter2@account.dfs.core.windows.net/x", "DA251"),
-        ("s3://bucket/x/?secret_key=hunter2", ("DA252", "secret_key")),
-        ("abfss://box@account.dfs.core.windows.net/x?sas=hunter2", ("DA252", "sas")),
-        ("ftp://bucket/x/", ("DA250", "ftp")),
-    ],
-)
-def test_addresses_that_are_refused(tmp_path: Path, address: str, said: str) -> None:
-    with raises(DataError, said) as failed:
-        read_table(address, SCHEMA)
-    (tmp_path / "party.toml").write_text(PARTY.format(data=f'data = "{address}"', section=""))
-    with raises(StudyError, said) as refused:
-        PartyConfig.load(tmp_path / "party.toml")
-    assert "hunter2" not in f"{failed.value}{refused.value}"
-
-
-def test_an_address_names_its_container() -> None:
-    check_address("abfss://box@account.dfs.core.windows.net/x")
-    check_address("gs://bucket/*.parquet")
-
-
-@pytest.mark.parametrize(
-    ("section", "said"),
-    [
-        ('database = "postgresql"\nquery = "select 1"\nuri = "postgresql://u:hunter2@h/d"', ("VA210", "uri")),
-        (
-            'database = "postgresql"\nquery = "select 1"\nuri_env = "B"\npassword = "hunter2"',
-            ("VA210", "password"),
-        ),
-        ('database = "postgresql"\nquery = "select 1"\nuri_env = "u:hunter2@h"', "DA241"),
-        ('database = "oracle"\nquery = "select 1"', "ST573"),
-        ('database = "sqlite"\nquery = "select 1"', "DA242"),
-        ('database = "sqlite"', "ST573"),
-    ],
-)
-def test_a_party_file_holds_no_password(tmp_path: Path, section: str, said: str) -> None:
-    (tmp_path / "party.toml").write_text(PARTY.format(data="", section=f"[data]\n{section}"))
-    with raises(StudyError, said) as failed:
-        PartyConfig.load(tmp_path / "party.toml")
-    assert "hunter2" not in str(failed.value)
-
-
-def test_what_a_party_file_names(tmp_path: Path, lake: Path) -> None:
-    def config(data: str, section: str = "") -> PartyConfig:
-        (tmp_path / "party.toml").write_text(PARTY.format(data=data, section=section))
-        return PartyConfig.load(tmp_path / "party.toml")
-
-    assert config('data = "lake"').table(SCHEMA).rows == 600
-    assert config('data = "lake/*.parquet"').rows_held(SCHEMA) == 600
-    rows = [tuple(row.values()) for row in people(9).select(["person_id", "age", "city"]).to_pylist()]
-    database(tmp_path / "x.sqlite", rows)
-    asked = config("", '[data]\ndatabase = "sqlite"\nquery = "select * from people"\nfile = "x.sqlite"')
-    assert asked.table(SCHEMA).rows == asked.rows_held(SCHEMA) == 9
-    assert asked.source().name == f"the sqlite query on {tmp_path / 'x.sqlite'}"
-    assert config('data = "s3://bucket/x/?region=eu-west-1"').source().name == "s3://bucket/x/"
-
-
-def test_commands_read_the_table_of_a_party_file(tmp_path: Path, colonnade: Any) -> None:
-    rows = [tuple(row.values()) for row in people(30).select(["person_id", "age", "city"]).to_pylist()]
-    database(tmp_path / "x.sqlite", rows)
-    section = '[data]\ndatabase = "sqlite"\nquery = "select * from people"\nfile = "x.sqlite"'
-    (tmp_path / "party.toml").write_text(PARTY.format(data="", section=section))
-    SCHEMA.save(tmp_path / "schema.toml")
-    assert "30 rows fit" in colonnade("schema", "check", tmp_path / "party.toml", tmp_path / "schema.toml")
-    colonnade("schema", "draft", tmp_path / "party.toml", "--out", tmp_path / "draft.toml", "--id", "person_id")
-    assert "[columns.city]" in (tmp_path / "draft.toml").read_text()
-    assert "--out" in colonnade("schema", "draft", tmp_path / "party.toml", code=ColonnadeError.exit_code)
-
-
+MAIN = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+PACKAGE = "http://schemas.openxmlformats.org/package/2006"
 _SHEETS = {
-    "[Content_Types].xml": '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types">'
+    "[Content_Types].xml": f'<Types xmlns="{PACKAGE}/content-types">'
     '<Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
     '<Default Extension="xml" ContentType="application/xml"/></Types>',
-    "_rels/.rels": '<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship '
-    'Id="r" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument" '
-    'Target="xl/workbook.xml"/></Relationships>',
-    "xl/styles.xml": '<styleSheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"><cellXfs count="2">'
+    "_rels/.rels": f'<Relationships xmlns="{PACKAGE}/relationships"><Relationship '
+    f'Id="r" Type="{OFFICE}/officeDocument" Target="xl/workbook.xml"/></Relationships>',
+    "xl/styles.xml": f'<styleSheet xmlns="{MAIN}"><cellXfs count="2">'
     '<xf numFmtId="0"/><xf numFmtId="14"/></cellXfs></styleSheet>',
 }
 
 
 def workbook(path: Path, *sheets: list[list[Any]]) -> Path:
     """An Excel file as its standard says; a day is the number of days since 1899-12-30, in the second style."""
-    main, rels = "http://schemas.openxmlformats.org/spreadsheetml/2006/main", "officeDocument/2006/relationships"
     numbers = range(1, len(sheets) + 1)
     listed = "".join(f'<sheet name="s{k}" sheetId="{k}" r:id="r{k}"/>' for k in numbers)
-    held = dict(_SHEETS)
-    held["xl/workbook.xml"] = (
-        f'<workbook xmlns="{main}" xmlns:r="http://schemas.openxmlformats.org/{rels}"><sheets>{listed}</sheets></workbook>'
-    )
     targets = [(f"r{k}", "worksheet", f"worksheets/sheet{k}.xml") for k in numbers] + [("s", "styles", "styles.xml")]
-    held["xl/_rels/workbook.xml.rels"] = (
-        '<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">'
-        + "".join(
-            f'<Relationship Id="{name}" Type="http://schemas.openxmlformats.org/{rels}/{kind}" Target="{target}"/>'
-            for name, kind, target in targets
-        )
-        + "</Relationships>"
+    related = "".join(
+        f'<Relationship Id="{name}" Type="{OFFICE}/{kind}" Target="{target}"/>' for name, kind, target in targets
     )
+    held = {
+        **_SHEETS,
+        "xl/workbook.xml": f'<workbook xmlns="{MAIN}" xmlns:r="{OFFICE}"><sheets>{listed}</sheets></workbook>',
+        "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{PACKAGE}/relationships">{related}</Relationships>',
+    }
     for k, rows in zip(numbers, sheets, strict=True):
         cells = "".join(f"<row>{''.join(map(_cell, row))}</row>" for row in rows)
-        held[f"xl/worksheets/sheet{k}.xml"] = f'<worksheet xmlns="{main}"><sheetData>{cells}</sheetData></worksheet>'
+        held[f"xl/worksheets/sheet{k}.xml"] = f'<worksheet xmlns="{MAIN}"><sheetData>{cells}</sheetData></worksheet>'
     with zipfile.ZipFile(path, "w") as made:
-        for name, text in held.items():
-            made.writestr(name, f'<?xml version="1.0" encoding="UTF-8"?>{text}')
+        for name, content in held.items():
+            made.writestr(name, f'<?xml version="1.0" encoding="UTF-8"?>{content}')
     return path
 
 
@@ -512,15 +479,8 @@ def _cell(value: Any) -> str:
 
 def test_a_spreadsheet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cell means what it would mean in a CSV file: whole numbers are ids, days are dates, nothing is missing."""
-    schema = Schema(
-        {
-            "age": number(0, 100, missing=50),
-            "city": category(["A", "B"], missing="none"),
-            "since": date("2020-01-01", "2024-12-31"),
-            "ill": flag(),
-        },
-        description="people",
-    )
+    columns = {"since": date("2020-01-01", "2024-12-31"), "ill": flag()}
+    schema = Schema({**AGE.columns, "city": category(["A", "B"], missing="none"), **columns}, description="people")
     day = datetime.date(2023, 5, 17)
     rows = [["person_id", "age", "city", "since", "ill"], [7, 33.25, "A", day, True], [8, None, "B", day, False]]
     path = workbook(tmp_path / "t.xlsx", rows)
@@ -531,18 +491,7 @@ def test_a_spreadsheet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert np.array_equal(found.matrix(), read_table(same, schema).matrix())
     assert survey(path, schema).rows == opened(path).count() == 2
     assert "[columns.ill]" in draft_schema(path, id="person_id")
-    with raises(DataError, "DA248"):
-        read_table(workbook(tmp_path / "u.xlsx", rows, rows), schema)
-    with raises(DataError, "DA245"):
-        read_table(tmp_path / "none.xlsx", schema)
+    refused(DataError, "DA248", read_table, workbook(tmp_path / "u.xlsx", rows, rows), schema)
+    refused(DataError, "DA245", read_table, tmp_path / "none.xlsx", schema)
     monkeypatch.setitem(sys.modules, "python_calamine", None)
-    with raises(DataError, "DA223", "excel"):
-        read_table(path, schema)
-
-
-def test_patterns() -> None:
-    assert matcher("*/x-[0-9].parquet").fullmatch("a/x-1.parquet")
-    assert not matcher("*.parquet").fullmatch("a/b.parquet")
-    assert matcher("**/*.csv").fullmatch("a/b/c.csv")
-    assert matcher("**/*.csv").fullmatch("c.csv")
-    assert not matcher("*.csv").fullmatch("c.csv.bak")
+    refused(DataError, ("DA223", "excel"), read_table, path, schema)

@@ -27,11 +27,13 @@ from colonnade.tables.sources import pieces
 from colonnade.tables.sources.opening import opened
 from colonnade.tables.sources.pieces import Part, Piece, Stretch
 from colonnade.tables.sources.stored import StoredFile
-from colonnade.tables.spool import Spool, copying, gather, partitions, repeated
+from colonnade.tables.spool import Spool, copying, gather, repeated
 from colonnade.tables.spool.chores import Chore, Hands, all_done
 from colonnade.tables.spool.fingerprints import Fingerprints
 from colonnade.tables.spool.room import Room, whole
-from tests.support.errors import check_said, raises
+from tests.support.errors import check_said
+from tests.support.refusals import refused
+from tests.support.tables import in_folder, in_texts, put, small_pieces
 
 SCHEMA = Schema({"age": number(0, 99, missing="none"), "ill": flag(missing=False)})
 PLAN = KeyPlan((Key("person_id"),))
@@ -68,37 +70,6 @@ class Others:
             yield place, found
 
 
-def people(rows: int, seed: int, ids: Sequence[str] | None = None) -> pa.Table:
-    draw = np.random.default_rng(seed)
-    return pa.table(
-        {
-            "person_id": ids or [f"p{i}" for i in draw.permutation(rows)],
-            "age": [f"{each:.3f}" for each in draw.uniform(-3, 110, rows)],
-            "ill": draw.choice(["yes", "no", ""], rows),
-        }
-    )
-
-
-def written(table: pa.Table, folder: Path, edges: Sequence[int], kind: str = "parquet", groups: int = 7) -> Path:
-    folder.mkdir(exist_ok=True)
-    for place, (start, stop) in enumerate(zip([0, *edges], [*edges, table.num_rows], strict=True)):
-        part = table.slice(start, stop - start)
-        if kind == "csv":
-            pa.csv.write_csv(part, folder / f"{place}.csv")
-        else:
-            pq.write_table(part, folder / f"{place}.parquet", row_group_size=groups)
-    return folder
-
-
-def small(patch: pytest.MonkeyPatch, piece: int = 1, block: int = 5) -> None:
-    """Few rows are many pieces, blocks, runs and groups of buckets."""
-    patch.setattr(pieces, "_PIECE_BYTES", piece)
-    patch.setattr(copying, "_BLOCK_ROWS", block)
-    patch.setattr(copying, "_RUN_KEYS", 4)
-    patch.setattr(repeated, "_ROWS", 6)
-    patch.setattr(partitions, "_RUN_BYTES", 900)
-
-
 def in_partitions(source: Any, plan: KeyPlan, folder: Path, hands: Hands, misfits: Misfits = "map") -> Any:
     """Everything about a table in partitions, in the order in which it lies there."""
     found = gather(source, SCHEMA, plan, folder, misfits=misfits, hands=hands)
@@ -120,16 +91,15 @@ def in_partitions(source: Any, plan: KeyPlan, folder: Path, hands: Hands, misfit
 @given(st.integers(1, 40), st.integers(0, 2**20), st.sampled_from(["csv", "parquet"]), st.data())
 def test_whoever_reads_and_splits_it(tmp_path: Path, rows: int, seed: int, kind: str, data: st.DataObject) -> None:
     some = st.sampled_from(["", "a", "b", *(f"p{i}" for i in range(60))])
-    table = people(rows, seed, data.draw(st.lists(some, min_size=rows, max_size=rows)))
+    table = in_texts(rows, seed, data.draw(st.lists(some, min_size=rows, max_size=rows)))
     edges = sorted(data.draw(st.lists(st.integers(0, rows), max_size=4)))
     duplicates = cast("Duplicates", data.draw(st.sampled_from(["first", "drop"])))
     plan = KeyPlan(PLAN.keys, duplicates)
-    folder = written(table, tmp_path / f"{len(list(tmp_path.iterdir()))}", edges, kind)
+    folder = in_folder(table, tmp_path / f"{len(list(tmp_path.iterdir()))}", edges, kind)
     read = read_table(folder, SCHEMA, keys=plan, misfits="map")
-    assert read.keys is not None
     expected = in_partitions(whole_of(folder), plan, tmp_path / "spool", lambda chores: iter(()))
     with pytest.MonkeyPatch.context() as patch:
-        small(patch, data.draw(st.sampled_from([1, 300, 1 << 24])), data.draw(st.sampled_from([2, 5, 1000])))
+        small_pieces(patch, data.draw(st.sampled_from([1, 300, 1 << 24])), data.draw(st.sampled_from([2, 5, 1000])))
         hands = Others(seed, data.draw(st.sampled_from([0.0, 0.3, 1.0])), data.draw(st.integers(1, 5)))
         assert in_partitions(folder, plan, tmp_path / "spool", hands) == expected
     told, report, counts = expected
@@ -143,37 +113,31 @@ def whole_of(folder: Path) -> pa.Table:
     return opened(folder, str(folder)).whole(list)
 
 
-@pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_workers_have_all_of_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    small(monkeypatch)
-    hands = Others()
-    in_partitions(written(people(90, 1), tmp_path / "t", [30, 60], kind), PLAN, tmp_path, hands)
-    assert {"Copy", "Seek", "Place"} == set(hands.done)
-    assert hands.done.count("Copy") == (3 if kind == "csv" else 15)
-
-
-def test_row_groups_of_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table, path = people(50, 3), tmp_path / "table.parquet"
-    pq.write_table(table, path, row_group_size=8)
+@pytest.mark.parametrize(("kind", "copies"), [("csv", 3), ("parquet", 15), ("one file", 7)])
+def test_workers_have_all_of_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, copies: int) -> None:
+    table, hands = in_texts(50 if kind == "one file" else 90, 3), Others()
+    if kind == "one file":
+        put(table, tmp_path / "table.parquet", 8)
+    source = Path("table.parquet") if kind == "one file" else in_folder(table, tmp_path / "t", [30, 60], kind)
     expected, *_ = in_partitions(table, PLAN, tmp_path, lambda chores: iter(()))
-    small(monkeypatch)
+    small_pieces(monkeypatch)
     monkeypatch.chdir(tmp_path)
-    hands = Others()
-    assert in_partitions("table.parquet", PLAN, tmp_path, hands)[0] == expected
-    assert hands.done.count("Copy") == 7
+    assert in_partitions(source, PLAN, tmp_path, hands)[0] == expected
+    assert {"Copy", "Seek", "Place"} == set(hands.done)
+    assert hands.done.count("Copy") == copies
 
 
 def test_pieces_of_about_the_same_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = written(people(1000, 1), tmp_path / "t", [10, 20, 500], groups=100)
+    folder = in_folder(in_texts(1000, 1), tmp_path / "t", [10, 20, 500], groups=100)
     source = opened(folder)
     assert len(source.pieces(["age"])) == 1
     monkeypatch.setattr(pieces, "_PIECE_BYTES", 3000)
     found = source.pieces(["age"])
     assert 1 < len(found) < 12
     ages = [age for piece in found for batch in piece.batches(["age"]) for age in batch["age"].to_pylist()]
-    assert ages == people(1000, 1)["age"].to_pylist()
+    assert ages == in_texts(1000, 1)["age"].to_pylist()
     assert pieces.piece_bytes(1 << 50) == 1 << 28
-    assert opened(people(9, 1)).pieces(["age"]) == []
+    assert opened(in_texts(9, 1)).pieces(["age"]) == []
 
 
 def refusals(folder: Path, place: Path, plan: KeyPlan = PLAN) -> set[str]:
@@ -185,42 +149,51 @@ def refusals(folder: Path, place: Path, plan: KeyPlan = PLAN) -> set[str]:
         lambda: gather(whole_of(folder), SCHEMA, plan, place, name=str(folder)),
         lambda: read_table(folder, SCHEMA, keys=plan).check(),
     ]
-    said = set()
-    for read in reads:
-        with pytest.raises(DataError) as caught:
-            read()
-        said.add(str(caught.value))
+    said = {refused(DataError, (), read) for read in reads}
     assert list(place.iterdir()) == []
     return said
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_a_bad_cell_in_the_third_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    table = people(60, 2).to_pydict()
+def test_a_bad_cell_in_the_third_file_and_files_that_are_broken_or_lack_a_column(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    table = in_texts(60, 2).to_pydict()
     table["age"][47], table["ill"][58] = "old", "perhaps"
-    folder = written(pa.table(table), tmp_path / "t", [20, 40], kind)
-    small(monkeypatch)
+    folder = in_folder(pa.table(table), tmp_path / "t", [20, 40], kind)
+    small_pieces(monkeypatch)
     (said,) = refusals(folder, tmp_path / "spool")
     assert said.startswith(f"{folder}: column 'age', row 48: the cell is not a number; write it with digits")
+    in_folder(in_texts(60, 2).drop_columns(["age"]), folder, [20, 40], kind)
+    (said,) = refusals(folder, tmp_path / "spool")
+    assert "column 'age' is not there" in said
+    if kind == "csv":
+        in_folder(in_texts(60, 2), folder, [20, 40], kind)
+        with (folder / "1.csv").open("a") as file:
+            file.write('"x","1"\n')
+        (said,) = refusals(folder, tmp_path / "spool")
+        check_said(said, "DA163", f"{folder}/1.csv: ", "21")
 
 
-def test_keys_that_are_repeated_in_other_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ids = [f"p{i}" for i in range(60)]
-    ids[44] = ids[7]
-    folder = written(people(60, 2, ids), tmp_path / "t", [20, 40])
-    small(monkeypatch)
-    (said,) = refusals(folder, tmp_path / "spool")
-    assert said.startswith(f"{folder}: rows 8, 45: the key in 'person_id' occurs more than once")
-    ids[50:] = ids[10:20]
-    written(people(60, 2, ids), folder, [20, 40])
-    (said,) = refusals(folder, tmp_path / "spool")
-    assert said.startswith(f"{folder}: rows 8, 11, 12, 13, 14 and 17 more: the key in 'person_id'")
-    written(people(60, 2, ["", *[""] * 59]), folder, [20, 40])
-    (said,) = refusals(folder, tmp_path / "spool")
-    assert "no row has a key" in said
-    written(people(60, 2, ["a"] * 60), folder, [20, 40])
-    (said,) = refusals(folder, tmp_path / "spool", KeyPlan(PLAN.keys, "drop"))
-    assert "no row is left, because every key" in said
+IDS = [f"p{i}" for i in range(60)]
+REPEATED = {
+    "rows 8, 45: the key in 'person_id' occurs more than once": ([*IDS[:44], IDS[7], *IDS[45:]], "refuse"),
+    "rows 8, 11, 12, 13, 14 and 17 more: the key in": (
+        [*IDS[:44], IDS[7], *IDS[45:50], *IDS[10:20]],
+        "refuse",
+    ),
+    "no row has a key": ([""] * 60, "refuse"),
+    "no row is left, because every key": (["a"] * 60, "drop"),
+}
+
+
+@pytest.mark.parametrize("said", REPEATED)
+def test_keys_that_are_repeated_in_other_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str) -> None:
+    ids, rule = REPEATED[said]
+    folder = in_folder(in_texts(60, 2, ids), tmp_path / "t", [20, 40])
+    small_pieces(monkeypatch)
+    (found,) = refusals(folder, tmp_path / "spool", KeyPlan(PLAN.keys, rule))
+    assert f"{folder}: {said}" in found
 
 
 @pytest.mark.parametrize("rule", ["refuse", "first", "drop"])
@@ -228,7 +201,7 @@ def test_a_key_that_most_rows_have_takes_no_more_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rule: Duplicates
 ) -> None:
     ids = [f"p{i}" if i % 10 == 0 else "none" for i in range(4000)]
-    folder = written(people(4000, 2, ids), tmp_path / "t", [1000, 3000], groups=4000)
+    folder = in_folder(in_texts(4000, 2, ids), tmp_path / "t", [1000, 3000], groups=4000)
     monkeypatch.setattr(pieces, "_PIECE_BYTES", 1)
     monkeypatch.setattr(copying, "_BLOCK_ROWS", 100)
     monkeypatch.setattr(copying, "_RUN_KEYS", 100)
@@ -242,11 +215,19 @@ def test_a_key_that_most_rows_have_takes_no_more_memory(
     monkeypatch.setattr(np, "sort", noted)
     plan = KeyPlan(PLAN.keys, rule)
     if rule == "refuse":
-        with raises(DataError, "DA181", "2, 3, 4, 5, 6 and 3595"):
-            gather(folder, SCHEMA, plan, tmp_path / "spool", hands=Others(1), misfits="map")
+        refused(
+            DataError,
+            ("DA181", "2, 3, 4, 5, 6 and 3595"),
+            gather,
+            folder,
+            SCHEMA,
+            plan,
+            tmp_path / "spool",
+            hands=Others(1),
+            misfits="map",
+        )
     else:
         read = read_table(folder, SCHEMA, keys=plan, misfits="map")
-        assert read.keys is not None
         told, _, counts = in_partitions(folder, plan, tmp_path / "spool", Others(1))
         assert sorted(row for rows, *_ in told for row in rows) == (read.keys.rows + 1).tolist()
         assert counts[2:] == (0, 3600 - (rule == "first"))
@@ -254,22 +235,10 @@ def test_a_key_that_most_rows_have_takes_no_more_memory(
     assert max(sorts) < 1000
 
 
-def test_a_file_that_is_broken_or_lacks_a_column(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = written(people(60, 2), tmp_path / "t", [20, 40], "csv")
-    with (folder / "1.csv").open("a") as file:
-        file.write('"x","1"\n')
-    small(monkeypatch)
-    (said,) = refusals(folder, tmp_path / "spool")
-    check_said(said, "DA163", f"{folder}/1.csv: ", "21")
-    written(people(60, 2).drop_columns(["age"]), folder, [20, 40], "csv")
-    (said,) = refusals(folder, tmp_path / "spool")
-    assert "column 'age' is not there" in said
-
-
 @pytest.mark.parametrize("which", ["touched", "added", "removed"])
 def test_files_that_change_meanwhile_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: str) -> None:
-    folder = written(people(60, 2), tmp_path / "t", [20, 40])
-    small(monkeypatch)
+    folder = in_folder(in_texts(60, 2), tmp_path / "t", [20, 40])
+    small_pieces(monkeypatch)
     others = Others()
 
     def hands(chores: Sequence[Chore]) -> Iterator[tuple[int, Any]]:
@@ -280,10 +249,9 @@ def test_files_that_change_meanwhile_are_noticed(tmp_path: Path, monkeypatch: py
             elif which == "removed":
                 (folder / "2.parquet").unlink(missing_ok=True)
             else:
-                pq.write_table(people(5, 1), folder / "3.parquet")
+                pq.write_table(in_texts(5, 1), folder / "3.parquet")
 
-    with raises(DataError, "DA203"):
-        gather(folder, SCHEMA, PLAN, tmp_path / "spool", hands=hands)
+    refused(DataError, "DA203", gather, folder, SCHEMA, PLAN, tmp_path / "spool", hands=hands)
     assert list((tmp_path / "spool").iterdir()) == []
 
 
@@ -326,7 +294,7 @@ def test_what_is_sent_to_workers_holds_neither_the_store_nor_the_key(tmp_path: P
 
     file = StoredFile(Store(), "bucket/a.parquet", 1, 2)
     piece = Piece(
-        opened(people(1, 1), "t"), [Stretch(Part(file, "a", None), ("age",))], TextFormat(), address="s3://b/"
+        opened(in_texts(1, 1), "t"), [Stretch(Part(file, "a", None), ("age",))], TextFormat(), address="s3://b/"
     )
     sent = pickle.dumps(piece)
     assert b"hunter2" not in sent
@@ -361,18 +329,14 @@ def test_what_hands_fail_at_is_done_here_in_order() -> None:
     assert all_done([], even) == []
 
 
-def test_seeds_are_drawn(tmp_path: Path) -> None:
+def test_fingerprints_are_equal_where_keys_are_and_their_seeds_are_drawn(tmp_path: Path) -> None:
     found = set()
     for _ in range(2):
         Fingerprints.begin(tmp_path)
         found.add((tmp_path / "seed").read_bytes())
-    assert {len(seed) for seed in found} == {32}
-    assert len(found) == 2
+    assert [len(seed) for seed in found] == [32, 32]
     Fingerprints.end(tmp_path)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_fingerprints_are_equal_where_keys_are(tmp_path: Path) -> None:
     (tmp_path / "seed").write_bytes(bytes(32))  # by chance, a few thousand keys may be spread less evenly than below
     keys = [
         f"{len(text):04}{text}".encode() for text in ("a", "b", "ab", "ba", "", "x" * 500, "a", "x" * 500, "y" * 70)

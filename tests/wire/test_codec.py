@@ -1,8 +1,16 @@
+"""What travels: values in frames, messages in bundles, and sealed bytes behind the head of their packet."""
+
 from __future__ import annotations
 
+import asyncio
 import math
+from collections.abc import Callable
 from contextlib import suppress
+from itertools import pairwise
+from queue import SimpleQueue
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -10,29 +18,30 @@ from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
 
 from colonnade.errors import ProtocolError
-from colonnade.wire import codec
+from colonnade.wire import Hub, codec, envelope
+from colonnade.wire.circle import Connection
 from colonnade.wire.codec import decode, encode
+from colonnade.wire.hub_carrier import _bundles, _HubCarrier
+from colonnade.wire.post import Head, Post
+from colonnade.wire.tls import TlsSession
 from colonnade.wire.values import MAGIC, MAX_DEPTH, MAX_FRAME, MAX_VALUES, Reader, Writer
-from tests.support.errors import raises
+from colonnade.wire.watch import Limits
+from tests.support.refusals import refused
+from tests.support.wires import closed, join, people, says
 
 DTYPES = ["?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8"]
-
 arrays = st.sampled_from(DTYPES).flatmap(
     lambda code: hnp.arrays(np.dtype(code), hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4))
 )
-scalars = (
-    st.none()
-    | st.booleans()
-    | st.integers(-(1 << 2047), (1 << 2047) - 1)
-    | st.floats()
-    | st.text(max_size=20)
-    | st.binary(max_size=40)
-)
+numbers = st.none() | st.booleans() | st.integers(-(1 << 2047), (1 << 2047) - 1) | st.floats()
+scalars = numbers | st.text(max_size=20) | st.binary(max_size=40)
 values = st.recursive(
     scalars | arrays,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
     max_leaves=12,
 )
+fields = st.dictionaries(st.text(max_size=8), arrays, min_size=1, max_size=2)
+messages = st.tuples(st.text(max_size=12), fields).map(list)
 
 
 def same(a: Any, b: Any) -> bool:
@@ -49,142 +58,6 @@ def same(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-@given(values)
-def test_round_trip(value: Any) -> None:
-    assert same(decode(encode(value)), value)
-
-
-@given(values)
-def test_a_frame_has_one_form(value: Any) -> None:
-    frame = encode(value)
-    assert encode(decode(frame)) == frame
-
-
-@given(st.binary(max_size=200))
-def test_garbage_raises_protocol_errors_only(data: bytes) -> None:
-    for frame in (data, MAGIC + data):
-        with suppress(ProtocolError):
-            decode(frame)
-
-
-@settings(max_examples=300)
-@given(values, st.data())
-def test_mutated_frames_raise_protocol_errors_only(value: Any, data: st.DataObject) -> None:
-    frame = bytearray(encode(value))
-    for _ in range(data.draw(st.integers(1, 4))):
-        frame[data.draw(st.integers(0, len(frame) - 1))] = data.draw(st.integers(0, 255))
-    start = data.draw(st.integers(0, len(frame)))
-    del frame[start : start + data.draw(st.integers(0, 4))]
-    with suppress(ProtocolError):
-        decode(bytes(frame))
-
-
-@given(values)
-def test_every_cut_and_every_tail_is_refused(value: Any) -> None:
-    frame = encode(value)
-    for end in range(len(frame)):
-        with pytest.raises(ProtocolError):
-            decode(frame[:end])
-    with raises(ProtocolError, "MS106"):
-        decode(frame + b"\0")
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        (1, 2),
-        {1: "a"},
-        {1, 2},
-        object(),
-        1 + 2j,
-        1 << 2048,
-        "\ud800",
-        np.array(["text"]),
-        np.array([object()]),
-        np.array([1 + 2j]),
-        np.zeros(2, "f2"),
-        np.zeros(2, "M8[s]"),
-        np.zeros(2, [("a", "i4")]),
-        np.ma.masked_array([1, 2], mask=[True, False]),
-        np.zeros((1,) * 9),
-        np.zeros((0, 1 << 40)),
-    ],
-    ids=lambda value: type(value).__name__,
-)
-def test_what_a_message_cannot_carry(value: Any) -> None:
-    with pytest.raises(ProtocolError):
-        encode(value)
-
-
-def test_depth_and_count_are_bounded() -> None:
-    nested: Any = None
-    for _ in range(MAX_DEPTH):
-        nested = [nested]
-    assert decode(encode(nested)) == nested
-    with raises(ProtocolError, "MS097"):
-        encode([nested])
-    with raises(ProtocolError, "MS107"):
-        decode(MAGIC + b"L\1\0\0\0" * 500 + b"N")
-    with pytest.raises(ProtocolError):
-        encode([None] * (MAX_VALUES + 1))
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"L\xff\xff\xff\xff",
-        b"M\xff\xff\xff\xff",
-        b"B\xff\xff\xff\xff",
-        b"S\xff\xff\xff\xffabc",
-        b"A\x08\x01" + b"\xff" * 8,
-        b"A\x08\x02" + bytes(8) + b"\xff" * 8,
-        b"A\x00\x01\x01" + bytes(7) + bytes(3) + b"\x02",
-        b"A\x63\x00",
-        b"A\x00\x09",
-        b"I\x02\x00\x01\x00",
-        b"I\x00\x00",
-        b"M\x02\0\0\0\x01\0aN\x01\0aN",
-        b"S\x01\0\0\0\xff",
-        b"?",
-        b"",
-    ],
-)
-def test_frames_that_lie(body: bytes) -> None:
-    with pytest.raises(ProtocolError):
-        decode(MAGIC + body)
-
-
-def test_big_endian_and_strided_arrays_arrive_plain() -> None:
-    array = np.arange(24, dtype=">f8").reshape(4, 6)[::2, ::3]
-    got = decode(encode(array))
-    assert got.dtype == np.dtype("<f8")
-    assert np.array_equal(got, array)
-
-
-def test_arrays_are_views_of_the_frame_and_aligned() -> None:
-    frame = encode({"odd": b"xyz", "array": np.arange(10.0)})
-    got = decode(frame)["array"]
-    assert not got.flags.writeable
-    assert not got.flags.owndata
-    with pytest.raises(ValueError, match="read-only"):
-        got[0] = 1
-    assert got.ctypes.data % 8 == np.frombuffer(frame, np.uint8).ctypes.data % 8
-
-
-def test_large_arrays_are_not_copied_by_the_encoder() -> None:
-    array = np.zeros(1 << 16)
-    assert any(np.shares_memory(np.frombuffer(part, np.uint8), array) for part in codec.encode_parts([array]))
-
-
-def test_numpy_scalars_become_plain_numbers() -> None:
-    assert decode(encode([np.int64(3), np.float32(0.5), np.bool_(True)])) == [3, 0.5, True]
-
-
-messages = st.tuples(st.text(max_size=12), st.dictionaries(st.text(max_size=8), arrays, min_size=1, max_size=2)).map(
-    list
-)
-
-
 def plainly(value: Any) -> bytes:
     """The frame without the shorter way that messages with one array take."""
     writer = Writer()
@@ -199,12 +72,78 @@ def read_plainly(frame: bytes) -> Any:
     return value
 
 
-@given(messages)
-def test_messages_with_one_array_have_the_same_form(value: Any) -> None:
+@given(values | messages)
+def test_a_frame_has_one_form_and_every_cut_and_every_tail_is_refused(value: Any) -> None:
     frame = encode(value)
     assert frame == plainly(value)
     for _ in range(2):  # the second time its head is known
         assert same(decode(frame), value)
+    assert encode(decode(frame)) == frame
+    for end in range(len(frame)):
+        refused(ProtocolError, (), decode, frame[:end])
+    refused(ProtocolError, "MS106", decode, frame + b"\0")
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> bytes:
+    """A frame in which bytes are changed, left out and added; its whole form was decoded before."""
+    frame = bytearray(encode(draw(values | messages)))
+    decode(bytes(frame))
+    for _ in range(draw(st.integers(1, 4))):
+        frame[draw(st.integers(0, len(frame) - 1))] = draw(st.integers(0, 255))
+    start = draw(st.integers(0, len(frame)))
+    del frame[start : start + draw(st.integers(0, 9))]
+    return bytes(frame) + draw(st.binary(max_size=2))
+
+
+@settings(max_examples=300)
+@given(damaged() | st.binary(max_size=200) | st.binary(max_size=200).map(MAGIC.__add__))
+def test_damage_raises_protocol_errors_only_and_a_known_head_is_trusted_no_further_than_it_goes(frame: bytes) -> None:
+    found = []
+    for read in (decode, read_plainly, decode):
+        try:
+            found.append(read(frame))
+        except ProtocolError as error:
+            found.append(str(error))
+    assert same(found[0], found[1])
+    assert same(found[1], found[2])
+
+
+NOT_CARRIED = [
+    (1, 2), {1: "a"}, {1, 2}, object(), 1 + 2j, 1 << 2048, "\ud800", np.array(["text"]), np.array([object()]),
+    np.array([1 + 2j]), np.zeros(2, "f2"), np.zeros(2, "M8[s]"), np.zeros(2, [("a", "i4")]),
+    np.ma.masked_array([1, 2], mask=[True, False]), np.zeros((1,) * 9), np.zeros((0, 1 << 40)),
+]  # fmt: skip
+LIES = [
+    b"L\xff\xff\xff\xff", b"M\xff\xff\xff\xff", b"B\xff\xff\xff\xff", b"S\xff\xff\xff\xffabc",
+    b"A\x08\x01" + b"\xff" * 8, b"A\x08\x02" + bytes(8) + b"\xff" * 8,
+    b"A\x00\x01\x01" + bytes(7) + bytes(3) + b"\x02", b"A\x63\x00", b"A\x00\x09", b"I\x02\x00\x01\x00", b"I\x00\x00",
+    b"M\x02\0\0\0\x01\0aN\x01\0aN", b"S\x01\0\0\0\xff", b"?", b"",
+]  # fmt: skip
+
+
+def test_what_a_message_cannot_carry_and_frames_that_lie() -> None:
+    for value in NOT_CARRIED:
+        refused(ProtocolError, (), encode, value)
+    for body in LIES:
+        refused(ProtocolError, (), decode, MAGIC + body)
+    nested: Any = None
+    for _ in range(MAX_DEPTH):
+        nested = [nested]
+    assert decode(encode(nested)) == nested
+    refused(ProtocolError, "MS097", encode, [nested])
+    refused(ProtocolError, "MS107", decode, MAGIC + b"L\1\0\0\0" * 500 + b"N")
+    refused(ProtocolError, (), encode, [None] * (MAX_VALUES + 1))
+    assert decode(encode([np.int64(3), np.float32(0.5), np.bool_(True)])) == [3, 0.5, True]
+
+
+def test_arrays_are_aligned_views_of_the_frame_and_large_ones_are_not_copied() -> None:
+    frame = encode({"odd": b"xyz", "array": np.arange(10.0)})
+    got = decode(frame)["array"]
+    assert (got.flags.writeable, got.flags.owndata) == (False, False)
+    assert got.ctypes.data % 8 == np.frombuffer(frame, np.uint8).ctypes.data % 8
+    array = np.zeros(1 << 16)
+    assert any(np.shares_memory(np.frombuffer(part, np.uint8), array) for part in codec.encode_parts([array]))
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
@@ -213,100 +152,199 @@ def test_messages_with_one_array_have_the_same_form(value: Any) -> None:
 def test_arrays_that_lie_otherwise_in_memory(order: Any, dtype: str, count: int) -> None:
     array = np.asarray(np.arange(4 * count).reshape(4, count) % 2, dtype=dtype, order=order)
     for part in (array, array[::2], array[:, 1::2].T):
-        value = ["block", {"words": part}]
-        assert encode(value) == plainly(value)
-        got = decode(encode(value))[1]["words"]
+        for value in (["block", {"words": part}], [part]):
+            assert encode(value) == plainly(value)
+        got = decode(encode(["block", {"words": part}]))[1]["words"]
         assert np.array_equal(got, part)
-        assert not got.flags.writeable
+        assert (got.flags.writeable, got.dtype) == (False, np.dtype(dtype.replace(">", "<")))
 
 
-@settings(max_examples=300)
-@given(messages, st.data())
-def test_a_known_head_is_trusted_no_further_than_it_goes(value: Any, data: st.DataObject) -> None:
-    frame = bytearray(encode(value))
-    decode(bytes(frame))
-    for _ in range(data.draw(st.integers(1, 3))):
-        frame[data.draw(st.integers(0, len(frame) - 1))] = data.draw(st.integers(0, 255))
-    start = data.draw(st.integers(0, len(frame)))
-    del frame[start : start + data.draw(st.integers(0, 9))]
-    damaged = bytes(frame) + data.draw(st.binary(max_size=2))
-    found = []
-    for read in (decode, read_plainly, decode):
-        try:
-            found.append(read(damaged))
-        except ProtocolError as error:
-            found.append(str(error))
-    assert same(found[0], found[1])
-    assert same(found[1], found[2])
-
-
-def test_few_heads_are_remembered() -> None:
+def test_few_heads_are_remembered_and_what_is_too_large_is_refused_by_its_size() -> None:
     for size in range(2000):
         decode(encode(["x", {"words": np.zeros(size, np.uint8)}]))
     assert len(codec._HEADS) <= 256
-
-
-def test_a_message_that_is_too_large_is_refused_by_its_size() -> None:
     array = np.broadcast_to(np.zeros(1), MAX_FRAME // 8 + 1)
-    with raises(ProtocolError, "MS120"):
-        encode(["x", {"words": array}])
-    with raises(ProtocolError, "MS061"):
-        codec._one_array("x", "words", np.empty(MAX_FRAME, np.uint8))
-
-
-def test_a_single_array_is_passed_on_as_a_frame_would_carry_it() -> None:
-    for dtype in ("<i4", "<u4", "<u8", "<f8", "<i1"):
-        for shape in ((0,), (3,), (2, 5), (2, 0, 4)):
-            array = np.arange(int(np.prod(shape)), dtype=dtype).reshape(shape)
-            single = codec.single("opening", {"words": array})
-            assert single is not None
-            frame = codec.encode(["opening", {"words": array}])
-            assert single.size == len(frame)
-            kind, fields = codec.decode(frame)
-            assert (single.kind, single.name, kind) == ("opening", "words", "opening")
-            found = fields["words"]
-            assert (single.array.dtype, single.array.shape) == (found.dtype, found.shape)
-            assert np.array_equal(single.array, found)
-            assert not single.array.flags.writeable
-            assert not np.shares_memory(single.array, array)
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {},
-        {"a": 1},
-        {"a": [np.arange(3)]},
-        {"a": np.array([True])},
-        {"a": np.array(["x"], dtype=object)},
-        {"a": np.arange(6).reshape(2, 3).T},
-        {"a": np.arange(3), "b": np.arange(3)},
-        {"a": np.arange(3, dtype=">i4")},
-    ],
-)
-def test_all_other_messages_go_through_a_frame(fields: dict[str, Any]) -> None:
-    assert codec.single("kind", fields) is None
-
-
-def test_an_array_that_no_frame_holds_is_refused_between_threads_too() -> None:
+    refused(ProtocolError, "MS120", encode, ["x", {"words": array}])
+    refused(ProtocolError, "MS061", codec._one_array, "x", "words", np.empty(MAX_FRAME, np.uint8))
     head = len(codec.encode(["kind", {"a": np.empty(0, dtype=np.uint8)}]))
     for beyond in (1, 8):
         array = np.empty(MAX_FRAME - head + beyond, dtype=np.uint8)  # memory that nobody touches
         assert codec.single("kind", {"a": array}) is None
-        with raises(ProtocolError, "MS061"):
-            codec.encode_parts(["kind", {"a": array}])
+        refused(ProtocolError, "MS061", codec.encode_parts, ["kind", {"a": array}])
     assert codec._size_of("kind", "a", np.dtype(np.uint8), (MAX_FRAME - head,)) == MAX_FRAME
 
 
-def test_the_size_of_a_message_is_not_taken_from_another_one() -> None:
-    arrays: list[Any] = [
-        np.zeros(4, dtype) for dtype in ("<i8", ">i8", "<f8", "<i4", "?", "<u8", "<M8[s]", "O", "S8", "V8", "<c16")
-    ]
-    for _ in range(2):  # the second time from memory
-        for array in (*arrays, *(one.reshape(2, 2) for one in arrays), np.zeros(())):
-            single = codec.single("kind", {"a": array})
-            if single is not None:
-                assert array.dtype in codec.DTYPE_CODES
-                assert single.size == len(codec.encode(["kind", {"a": array}]))
-            else:
+def test_a_single_array_is_passed_on_as_a_frame_would_carry_it() -> None:
+    shapes = [(0,), (3,), (2, 5), (2, 0, 4), ()]
+    for dtype in ("<i4", "<u4", "<u8", "<f8", "<i1", "<i8", ">i8", "?", "<M8[s]", "O", "S8", "V8", "<c16"):
+        for shape in (*shapes, *shapes):  # the second time its size is known
+            array = np.zeros(shape, dtype)
+            single = codec.single("opening", {"words": array})
+            if single is None:
                 assert codec.DTYPE_CODES.get(array.dtype, 0) == 0
+                continue
+            assert array.dtype in codec.DTYPE_CODES
+            frame = codec.encode(["opening", {"words": array}])
+            kind, found = codec.decode(frame)
+            assert (single.size, single.kind, single.name, kind) == (len(frame), "opening", "words", "opening")
+            assert same(single.array, found["words"])
+            assert not single.array.flags.writeable
+            assert not np.shares_memory(single.array, array)
+    others: list[dict[str, Any]] = [
+        {}, {"a": 1}, {"a": [np.arange(3)]}, {"a": np.array([True])}, {"a": np.array(["x"], dtype=object)},
+        {"a": np.arange(6).reshape(2, 3).T}, {"a": np.arange(3), "b": np.arange(3)}, {"a": np.arange(3, dtype=">i4")},
+    ]  # fmt: skip
+    assert [codec.single("kind", fields) for fields in others] == [None] * len(others)
+
+
+# --- messages in bundles
+
+
+packets = st.binary(max_size=40).map(lambda body: envelope.prefix("bank", "shop") + body)
+
+
+@given(st.lists(packets, min_size=1, max_size=6), st.data())
+def test_a_bundle_holds_its_messages_and_damage_raises_protocol_errors_only(
+    messages: list[bytes], data: st.DataObject
+) -> None:
+    whole = bytearray(envelope.bundle(messages))
+    assert list(envelope.unbundle(bytes(whole))) == messages
+    whole[data.draw(st.integers(1, len(whole) - 1))] ^= data.draw(st.integers(1, 255))
+    with suppress(ProtocolError):
+        for message in envelope.unbundle(bytes(whole[: data.draw(st.integers(0, len(whole)))])):
+            envelope.names(message)
+
+
+def test_one_message_is_not_wrapped_and_what_is_cut_or_no_roster_is_noticed() -> None:
+    assert envelope.bundle([b"Pabc"]) == b"Pabc"
+    whole = envelope.bundle([b"P" + bytes(20)] * 2)
+    for cut in (1, 3, 12):
+        refused(ProtocolError, "MS064", list, envelope.unbundle(whole[:-cut]))
+    for message in (b"", b"Z", b"H", b"R\x02a", b"R\x01a\0"):
+        refused(ProtocolError, (), envelope.read_first_roster, message)
+
+
+MEANINGLESS = {
+    "nothing": b"",
+    "nothing in a bundle": b"B\0\0\0\0",
+    "a bundle in a bundle": envelope.bundle([envelope.bundle([b"P"] * 2)] * 2),
+    "a cut bundle": b"B\x05",
+    "an envelope without names": b"P",
+    "a cut roster": b"H\x02a",
+    "an unknown kind": b"Z",
+    "a second roster": envelope.roster(envelope.ROSTER, {"shop": 1}),
+    "own words": envelope.prefix("bank", "bank") + b"word",
+    "words for somebody else": envelope.prefix("shop", "coordinator") + b"word",
+}
+
+
+@pytest.mark.parametrize("message", MEANINGLESS.values(), ids=MEANINGLESS)
+def test_what_the_hub_cannot_mean_is_refused_in_its_name(message: bytes) -> None:
+    carrier = _HubCarrier("127.0.0.1:1", people().bank, people().hub, 1.0, Limits())
+    receiver = Mock(spec=Post)
+    assert carrier._listen(receiver, SimpleNamespace(roster={}, messages=iter([message]))) is None
+    ((error,), _) = receiver.carrier_failed.call_args
+    assert isinstance(error, ProtocolError)
+    assert str(error).startswith("the hub of coordinator sent something that has no meaning: ")
+    receiver.packet.assert_not_called()
+
+
+def _dialled(messages: list[bytes]) -> list[bytes]:
+    waiting: SimpleQueue[bytes | None] = SimpleQueue()
+    for message in [*messages, None]:
+        waiting.put(message)
+    bundles = list(_bundles(waiting))
+    assert waiting.empty()
+    return bundles
+
+
+def _written_by_the_hub(messages: list[bytes]) -> list[bytes]:
+    async def drain() -> list[bytes]:
+        connection = Connection("shop", 1)
+        for message in messages:
+            connection.announce(message)
+        return [await connection.get() for _ in range(len(messages)) if connection._waiting]
+
+    return asyncio.run(drain())
+
+
+@pytest.mark.parametrize("send", [_dialled, _written_by_the_hub])
+@given(sizes=st.lists(st.integers(1, 100) | st.integers(1, 2 * envelope.FULL_BUNDLE), max_size=12))
+def test_small_messages_leave_together_and_large_ones_alone(
+    send: Callable[[list[bytes]], list[bytes]], sizes: list[int]
+) -> None:
+    messages = [b"P" * size for size in sizes]
+    sent = send(messages)
+    bundles = [list(envelope.unbundle(whole)) for whole in sent]
+    assert [one for bundle in bundles for one in bundle] == messages
+    for whole, bundle in zip(sent, bundles, strict=True):
+        assert len(bundle) > 1 or any(whole is message for message in messages)  # not copied
+        assert len(bundle) == 1 or sum(map(len, bundle)) <= envelope.FULL_BUNDLE
+    for bundle, following in pairwise(bundles):
+        assert sum(map(len, bundle)) + len(following[0]) > envelope.FULL_BUNDLE
+
+
+# --- a packet's head stands before its sealed bytes, whatever else TLS or another thread has to say
+
+
+HEAD = b"a head that is not sealed"
+
+
+@pytest.fixture
+def sessions(people: Any) -> tuple[TlsSession, TlsSession]:
+    here, there = (
+        TlsSession(people.bank, people.shop.certificate),
+        TlsSession(people.shop, people.bank.certificate),
+    )
+    while not (here.ready and there.ready):
+        for one, other in ((here, there), (there, here)):
+            one.advance()
+            other.feed(memoryview(one.drain()))
+    return here, there
+
+
+def unsealed(session: TlsSession, packet: bytes, size: int) -> bytes:
+    """What is behind the head of a packet."""
+    assert packet.startswith(HEAD)
+    target = bytearray(size)
+    session.feed(memoryview(packet[len(HEAD) :]))
+    assert session.unseal_into(memoryview(target)) == size
+    return bytes(target)
+
+
+def test_a_head_is_followed_by_the_sealed_bytes(sessions: tuple[TlsSession, TlsSession]) -> None:
+    here, there = sessions
+    for size in (1, 1 << 14, (1 << 14) + 1, 300_000):
+        said = np.random.default_rng(size).bytes(size)
+        for _ in range(2):
+            assert unsealed(there, here.seal([said[:1], memoryview(said)[1:]], HEAD), size) == said
+        assert here.drain() == b""
+    here._tls.write(b"first ")  # as an answer of TLS itself would wait there
+    assert unsealed(there, here.seal([b"second"], HEAD), 12) == b"first second"
+    here.feed(memoryview(bytes(100)))
+    refused(ProtocolError, (), here.unseal_into, memoryview(bytearray(10)))
+    refused(ProtocolError, (), here.seal, [b"word"], HEAD)
+    alert = here.drain()
+    assert alert
+    assert HEAD not in alert, "a session that failed keeps no head"
+
+
+def test_a_piece_that_another_overtook_gets_the_next_number(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    bank, shop = join(hub, "bank"), join(hub, "shop")
+    says(bank, shop)
+    post, heads = bank._post, list[Head]()
+    head = post.head
+
+    def overtaken(name: str) -> Head:
+        heads.append(head(name))
+        post.dispatch(name, b"")
+        return heads[-1]
+
+    monkeypatch.setattr(post, "head", overtaken)
+    words: Any = np.random.default_rng(0).integers(0, 2**32, 1_000_000, dtype=np.uint32)
+    for _ in range(2):
+        bank.channel("shop").send("words", words=words)
+        assert np.array_equal(shop.channel("bank").recv("words")["words"], words)
+    assert len(heads) >= 2
+    says(shop, bank)
+    closed(bank, shop)

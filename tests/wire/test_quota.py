@@ -1,4 +1,4 @@
-"""What one member may have at a hub, and that the others do not suffer from it."""
+"""What one may have of a hub and of its peers: whoever floods, drips or asks for much takes nothing from the others."""
 
 from __future__ import annotations
 
@@ -6,38 +6,32 @@ import asyncio
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from types import SimpleNamespace
 from typing import Any
 
 import grpc
+import numpy as np
 import pytest
 
-from colonnade.errors import ConnectError, IdentityError
-from colonnade.wire import Caller, Certificate, Endpoint, Hub, HubLimits, Identity, Service, dial, envelope, quota
+from colonnade.errors import ColonnadeError, ConnectError, IdentityError, PeerLost
+from colonnade.wire import Caller, Certificate, Endpoint, Hub, HubLimits, Identity, Service, envelope, quota
+from colonnade.wire.channel import _LENGTH
+from colonnade.wire.circle import Connection
 from colonnade.wire.hub_carrier import _Line, open_channel
-from colonnade.wire.packet import MAX_PACKET, Kind, pack
+from colonnade.wire.packet import MAX_PACKET, Kind, Packet, pack
 from colonnade.wire.quota import Bucket
 from colonnade.wire.services import pieces
-from colonnade.wire.watch import Limits
-from tests.support.errors import raises
+from colonnade.wire.stream import FloodError, Inbox, Outbox
+from colonnade.wire.turns import AT_ONCE, CREDIT, Tenant, Turns
+from colonnade.wire.watch import PROGRESS, Limits, Watch
+from tests.support.refusals import refused
+from tests.support.wires import SECONDS, closed, in_threads, join, people, says, shut, until
 
 MB = 1 << 20
-NAMES = ("bank", "clinic", "coordinator", "gym", "shop")
-
-
-@pytest.fixture(scope="module")
-def people() -> SimpleNamespace:
-    identities = {name: Identity.create(name) for name in NAMES}
-    return SimpleNamespace(
-        **identities, all=identities, pins={name: who.certificate for name, who in identities.items()}
-    )
-
-
-def join(hub: Hub, who: Identity, people: Any, room: str, connect_timeout: float = 10.0) -> Endpoint:
-    return dial(hub.address, who, people.pins, room=room, topic=room.encode(), connect_timeout=connect_timeout)
+VERSION = (envelope.VERSION_KEY, envelope.VERSION)
 
 
 class Patient:
@@ -45,293 +39,256 @@ class Patient:
 
     def __init__(self) -> None:
         self.asked = 0
-        self._go_on: asyncio.Event | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._go_on = asyncio.Event()
+        self._loop: Any = None
         self.service = Service("colonnade.Test", "Wait", self._wait, most=64 * MB)
 
     async def _wait(self, caller: str, asked: bytes) -> bytes:
         self._loop = asyncio.get_running_loop()
-        self._go_on = self._go_on or asyncio.Event()
         self.asked += 1
         await self._go_on.wait()
         return asked
 
     def go_on(self) -> None:
-        assert self._loop is not None
-        assert self._go_on is not None
         self._loop.call_soon_threadsafe(self._go_on.set)
 
 
-def until(true: Callable[[], bool]) -> None:
-    """Wait until something is true, for a minute at most."""
-    end = time.monotonic() + 60
-    while not true() and time.monotonic() < end:
-        time.sleep(0.005)
-    assert true()
+def hub_of(patient: Patient | None = None, **options: Any) -> Hub:
+    services = [] if patient is None else [patient.service]
+    return Hub(people().coordinator, people().everybody, services=services, **{"rooms": {}, **options})
+
+
+def line(hub: Hub, name: str, room: str = "") -> _Line:
+    """A connection that sends what it is given, and that nobody reads."""
+    found = _Line(hub.address, people().all[name], people().hub, 1, Limits.heartbeat, room)
+    found.await_roster(SECONDS)
+    return found
 
 
 @contextmanager
-def flood(hub: Hub, who: Identity, people: Any, room: str, message: bytes) -> Iterator[list[int]]:
-    """Somebody who sends this message as fast as the hub takes it; how many it sent."""
-    line = _Line(hub.address, who, people.pins["coordinator"], 1, Limits.heartbeat, room)
-    line.await_roster(20.0)
-    sent, over = [0], threading.Event()
+def flood(hub: Hub, room: str, message: bytes) -> Iterator[None]:
+    """The bank sends this message as fast as the hub takes it."""
+    floods, over = line(hub, "bank", room), threading.Event()
 
     def pour() -> None:
         while not over.is_set():
-            if line.backlog < 16:
-                line.put(message)
-                sent[0] += 1
+            if floods.backlog < 16:
+                floods.put(message)
             else:
                 time.sleep(0.0005)
 
     thread = threading.Thread(target=pour)
     thread.start()
     try:
-        yield sent
+        yield
     finally:
         over.set()
         thread.join()
-        line.cancel()
+        floods.cancel()
 
 
-def parcel(sender: str, receiver: str, size: int) -> bytes:
-    return envelope.prefix(sender, receiver) + pack(Kind.DATA, 1, 0, 0, 0, bytes(size))
+def parcel(size: int) -> bytes:
+    return envelope.prefix("bank", "shop") + pack(Kind.DATA, 1, 0, 0, 0, bytes(size))
 
 
-def tiny(sender: str, receiver: str) -> bytes:
-    """As many of the smallest envelopes as fit into one bundle."""
-    one = parcel(sender, receiver, 0)
-    return envelope.bundle([one] * (envelope.FULL_BUNDLE // (len(one) + 4)))
+TINY = envelope.bundle([parcel(0)] * (envelope.FULL_BUNDLE // (len(parcel(0)) + 4)))
+"""As many of the smallest envelopes as fit into one bundle."""
+LARGE = parcel(MAX_PACKET - 4096)
 
 
-NOISE = {"large": parcel("bank", "shop", MAX_PACKET - 4096), "tiny": tiny("bank", "shop")}
-
-
-@pytest.mark.parametrize("noise", NOISE)
-def test_a_flood_in_one_room_does_not_stop_the_rounds_in_another(people: Any, noise: str) -> None:
+@pytest.mark.parametrize(
+    ("message", "each"), [(LARGE, len(LARGE)), (TINY, len(parcel(0)) + quota.MESSAGE)], ids=["large", "tiny"]
+)
+def test_a_flood_in_one_room_does_not_stop_the_rounds_in_another(message: bytes, each: int) -> None:
     """One floods a room as fast as it can, to one who does not read: the rounds of another study go on to their end,
-    and the flood gets no more than its share."""
-    rate = 8 * MB
-    limits = HubLimits(bytes_per_second=rate)
-    with Hub(people.coordinator, people.pins, rooms={"noisy": ["bank", "shop"], "calm": ["gym", "clinic"]},
-             limits=limits, stall=1.0) as hub:  # fmt: skip
-        passed = [0]
-        hub._rooms.open["noisy"]._carry = lambda message: (passed.__setitem__(0, passed[0] + 1), message)[1]
-        deaf = _Line(hub.address, people.shop, people.pins["coordinator"], 1, Limits.heartbeat, "noisy")
-        deaf.await_roster(20.0)
-        gym, clinic = join(hub, people.gym, people, "calm"), join(hub, people.clinic, people, "calm")
-        gym.wait_for_peers(["clinic"])
+    and the flood gets no more than its share. Each connection has memory of its own, so that who does not read in one
+    room is served in another."""
+    rate, rooms = 8 * MB, {"noisy": ["bank", "shop"], "calm": ["gym", "clinic", "shop"]}
+    with hub_of(rooms=rooms, limits=HubLimits(bytes_per_second=rate, memory=32 * MB), stall=2.0) as hub:
+        passed = list[int]()
+
+        def counted(message: bytes) -> bytes:
+            passed.append(1)
+            return message
+
+        hub._rooms.open["noisy"]._carry = counted
+        deaf = line(hub, "shop", "noisy")
+        gym, clinic, shop = (join(hub, name, "calm") for name in ("gym", "clinic", "shop"))
+        gym.wait_for_peers(["clinic", "shop"])
         begun = time.monotonic()
-        with flood(hub, people.bank, people, "noisy", NOISE[noise]):
-            until(lambda: passed[0] > 5)
-            before = passed[0]
-            for turn in range(300):
-                gym.channel("clinic").send("ask", turn=turn)
-                assert clinic.channel("gym").recv("ask") == {"turn": turn}
-                clinic.channel("gym").send("answer", turn=turn)
-                assert gym.channel("clinic").recv("answer") == {"turn": turn}
-            until(lambda: passed[0] > before)  # the flood has gone on as well, as far as it may
-            one = len(NOISE[noise]) if noise == "large" else len(parcel("bank", "shop", 0)) + quota.MESSAGE
-            most = rate * (time.monotonic() - begun) + quota._BURST * rate + 2 * max(MB, len(NOISE["tiny"]) * 20)
-            assert passed[0] * one < most
+        with flood(hub, "noisy", message):
+            until(lambda: len(passed) > 5)
+            before = len(passed)
+            for turn in range(100):
+                says(gym, clinic, "ask", turn=turn)
+                says(clinic, gym, "answer", turn=turn)
+                says(gym, shop, "ask", turn=turn)
+            until(lambda: len(passed) > before)  # the flood has gone on as well, as far as it may
+            most = rate * (time.monotonic() - begun) + quota._BURST * rate + 2 * max(MB, len(TINY) * 20)
+            assert len(passed) * each < most
+            held = hub._rooms.open["noisy"].connections.get("shop")
+            assert held is None or held._bytes < 4 * MB
         deaf.cancel()
-        closing = threading.Thread(target=gym.close)
-        closing.start()
-        clinic.close()
-        closing.join()
+        closed(gym, clinic, shop)
 
 
-def test_one_who_does_not_read_in_one_room_is_served_in_another(people: Any) -> None:
-    """Each connection has memory of its own, so that what waits in one room takes nothing from another."""
-    rooms = {"noisy": ["bank", "shop"], "calm": ["shop", "clinic"]}
-    with Hub(people.coordinator, people.pins, rooms=rooms, limits=HubLimits(memory=32 * MB)) as hub:
-        deaf = _Line(hub.address, people.shop, people.pins["coordinator"], 1, Limits.heartbeat, "noisy")
-        deaf.await_roster(20.0)
-        shop, clinic = join(hub, people.shop, people, "calm"), join(hub, people.clinic, people, "calm")
-        with flood(hub, people.bank, people, "noisy", NOISE["large"]):
-            until(lambda: hub._rooms.open["noisy"].connections["shop"]._bytes > MB)
-            for turn in range(50):
-                clinic.channel("shop").send("word", turn=turn)
-                assert shop.channel("clinic").recv("word") == {"turn": turn}
-            assert hub._rooms.open["noisy"].connections["shop"]._bytes < 4 * MB
+def test_a_participant_that_does_not_read_is_disconnected() -> None:
+    with Hub(people().coordinator, people().pins, stall=0.5) as hub:
+        deaf, shop, most, open_now = line(hub, "bank"), join(hub, "shop", reconnect_grace=0.5), 0, hub._rooms.open[""]
+        message = envelope.prefix("shop", "bank") + pack(Kind.DATA, 1, 0, 0, 0, bytes(MAX_PACKET - 1024))
+        end = time.monotonic() + SECONDS
+        while "bank" in open_now.connections and time.monotonic() < end:
+            if shop._carrier._line.backlog < 16:
+                shop._carrier.send("bank", message)
+            most = max([most, *(held._bytes for held in list(open_now.connections.values()))])
+            time.sleep(0.001)
+        assert "bank" not in open_now.connections
+        assert most < 16 * MB
+        with pytest.raises(grpc.RpcError) as ended:
+            list(deaf.messages)
+        assert "did not read" in ended.value.details()
         deaf.cancel()
-        closing = threading.Thread(target=shop.close)
-        closing.start()
-        clinic.close()
-        closing.join()
+        shop.close()
 
 
-def test_one_connection_too_many_is_refused_with_a_sentence(people: Any) -> None:
-    rooms = {str(number): ["bank", "coordinator"] for number in range(4)}
-    with Hub(people.coordinator, people.pins, rooms=rooms, limits=HubLimits(connections=2)) as hub:
-        places = [join(hub, people.bank, people, room) for room in ("0", "1")]
-        with raises(ConnectError, "CN034", "2", "connections"):
-            join(hub, people.bank, people, "2", connect_timeout=0.1)
-        again = join(hub, people.bank, people, "1")  # takes the place of the former one
-        own = [join(hub, people.coordinator, people, room) for room in rooms]  # the hub's own identity is not limited
+def test_news_does_not_pile_up_for_one_who_does_not_read() -> None:
+    async def much_news() -> int:
+        deaf = Connection("bank", 1)
+        news = envelope.roster(envelope.HERE, {"shop": 1})
+        for _ in range(1_000_000):
+            deaf.announce(news)
+            if deaf.ended.done():
+                break
+        return deaf._bytes
+
+    assert asyncio.run(much_news()) < 64 * MB
+
+
+# --- places and questions at a hub
+
+
+def test_one_connection_or_room_too_many_is_refused_with_a_sentence() -> None:
+    rooms = {str(number): ["bank", "coordinator"] for number in range(3)}
+    with hub_of(rooms=rooms, limits=HubLimits(connections=2, rooms=3)) as hub:
+        places = [join(hub, "bank", room) for room in ("0", "1")]
+        refused(ConnectError, ("CN034", "2", "connections"), join, hub, "bank", "2", connect_timeout=0.1)
+        places.append(join(hub, "bank", "1"))  # takes the place of the former one
+        places += [join(hub, "coordinator", room) for room in rooms]  # the hub's own identity is not limited
         places[0].close()
         until(lambda: hub._accounts["bank"].places.total() == 1)
-        places.append(join(hub, people.bank, people, "2"))
-        for place in (*places, again, *own):
+        places.append(join(hub, "bank", "2"))
+        for place in places:
             place._carrier.close()
         until(lambda: all(not account.places.total() for account in hub._accounts.values()))
-
-
-def test_one_room_too_many_is_refused_with_a_sentence(people: Any) -> None:
-    with Hub(people.coordinator, people.pins, rooms={}, limits=HubLimits(rooms=2)) as hub:
-        hub.open("1", ["bank", "shop", "coordinator"])
-        hub.open("2", ["bank", "clinic", "coordinator"])
-        with raises(ConnectError, "CN033", "bank", "2"):
-            hub.open("3", ["bank", "gym", "coordinator"])
+        refused(ConnectError, ("CN033", "bank", "3"), hub.open, "3", ["bank", "gym", "coordinator"])
         hub.open("3", ["gym", "coordinator"])
         hub.close("1", "it is over")
         hub.open("4", ["bank", "gym", "coordinator"])
-        assert set(hub.rooms) == {"2", "3", "4"}
+        assert set(hub.rooms) == {"0", "2", "3", "4"}
 
 
-def test_questions_have_limits_of_number_and_memory(people: Any) -> None:
-    patient = Patient()
+def test_questions_have_limits_of_number_and_memory_and_end_with_the_member() -> None:
+    patient, known = Patient(), people()
     limits = HubLimits(calls=2, memory=32 * MB)
     with (
-        Hub(people.coordinator, people.pins, rooms={}, services=[patient.service], limits=limits) as hub,
-        Caller(hub.address, people.bank, people.pins["coordinator"]) as bank,
-        Caller(hub.address, people.shop, people.pins["coordinator"]) as shop,
+        hub_of(patient, limits=limits) as hub,
+        Caller(hub.address, known.bank, known.hub) as bank,
+        Caller(hub.address, known.shop, known.hub) as shop,
         ThreadPoolExecutor(4) as pool,
     ):
-        first = pool.submit(bank.ask, "colonnade.Test", "Wait", bytes(5 * MB), 60.0)
+        asked = ("colonnade.Test", "Wait")
+        first = pool.submit(bank.ask, *asked, bytes(5 * MB), SECONDS)
         until(lambda: patient.asked == 1)
-        with raises(ConnectError, "CN036", "bank"):
-            bank.ask("colonnade.Test", "Wait", bytes(12 * MB))
-        second = pool.submit(bank.ask, "colonnade.Test", "Wait", b"2", 60.0)
+        refused(ConnectError, ("CN036", "bank"), bank.ask, *asked, bytes(12 * MB))
+        second = pool.submit(bank.ask, *asked, b"2", SECONDS)
         until(lambda: patient.asked == 2)
-        with raises(ConnectError, "CN035", "2"):
-            bank.ask("colonnade.Test", "Wait", b"3")
-        other = pool.submit(shop.ask, "colonnade.Test", "Wait", b"4", 60.0)
+        refused(ConnectError, ("CN035", "2"), bank.ask, *asked, b"3")
+        other = pool.submit(shop.ask, *asked, b"4", SECONDS)
         until(lambda: patient.asked == 3)
+        hub.dismiss("shop")
+        refused(IdentityError, "ID014", other.result)
+        refused(IdentityError, "ID036", shop.ask, *asked, b"5")  # on the same connection
         patient.go_on()
-        assert (len(first.result()), second.result(), other.result()) == (5 * MB, b"2", b"4")
-        assert bank.ask("colonnade.Test", "Wait", bytes(7 * MB)) == bytes(7 * MB)
+        assert (len(first.result()), second.result()) == (5 * MB, b"2")
+        assert bank.ask(*asked, bytes(7 * MB)) == bytes(7 * MB)
         until(lambda: all(not account._held and not account.calls for account in hub._accounts.values()))
 
 
-def test_the_questions_of_one_who_is_dismissed_end(people: Any) -> None:
-    patient = Patient()
+def test_one_who_never_ends_its_question_or_reads_its_answer_is_told() -> None:
+    patient, over = Patient(), threading.Event()
+
+    def half() -> Iterator[bytes]:
+        yield b"half a question"
+        over.wait(SECONDS)
+
     with (
-        Hub(people.coordinator, people.pins, rooms={}, services=[patient.service]) as hub,
-        Caller(hub.address, people.bank, people.pins["coordinator"]) as bank,
-        ThreadPoolExecutor(1) as pool,
+        hub_of(patient, limits=HubLimits(), stall=0.3) as hub,
+        open_channel(hub.address, people().bank, people().hub, 5.0) as channel,
     ):
-        asked = pool.submit(bank.ask, "colonnade.Test", "Wait", b"1", 60.0)
+        ask = channel.stream_stream("/colonnade.Test/Wait")
+        refused(grpc.RpcError, ("CN043", "0.3"), list, ask(half(), metadata=(VERSION,), timeout=SECONDS))
+        over.set()
+        unread = ask(pieces(bytes(40 * MB)), metadata=(VERSION,), timeout=SECONDS)
         until(lambda: patient.asked == 1)
-        hub.dismiss("bank")
-        with raises(IdentityError, "ID014"):
-            asked.result()
-        with raises(IdentityError, "ID036"):  # on the same connection
-            bank.ask("colonnade.Test", "Wait", b"2")
+        patient.go_on()
+        account = hub._accounts["bank"]
+        until(lambda: not account.calls)
+        assert account._held == 0
+        refused(grpc.RpcError, "CN045", list, unread)
 
 
-def statuses(channel: Any, count: int, metadata: Any = (), path: str = envelope.PATH) -> list[grpc.StatusCode]:
+def statuses(channel: Any, count: int, metadata: Any = ()) -> list[grpc.StatusCode]:
     """How so many calls on one connection end."""
     found = []
     for _ in range(count):
         with pytest.raises(grpc.RpcError) as ended:
-            list(channel.stream_stream(path)(iter([b""]), metadata=metadata, timeout=60))
+            list(channel.stream_stream(envelope.PATH)(iter([b""]), metadata=metadata, timeout=SECONDS))
         found.append(ended.value.code())
     return found
 
 
-def test_one_who_is_refused_again_and_again_is_heard_less_often(people: Any) -> None:
-    with Hub(people.coordinator, people.pins, rooms={}, limits=HubLimits(bytes_per_second=MB)) as hub:
-        channel = open_channel(hub.address, people.bank, people.pins["coordinator"], 5.0)
-        metadata = ((envelope.VERSION_KEY, envelope.VERSION), (envelope.ROOM_KEY, "nowhere"))
-        free = quota._HEADROOM // (quota.REFUSAL + quota.CALL)
-        with channel:
-            begun = time.monotonic()
-            assert set(statuses(channel, free + 6, metadata)) == {grpc.StatusCode.NOT_FOUND}
-            least = 4 * (quota.REFUSAL + quota.CALL) / (quota._CEILING * MB)
-            assert time.monotonic() - begun > least
+def test_one_who_is_refused_again_and_again_is_heard_less_often() -> None:
+    metadata = (VERSION, (envelope.ROOM_KEY, "nowhere"))
+    free = quota._HEADROOM // (quota.REFUSAL + quota.CALL)
+    with (
+        hub_of(limits=HubLimits(bytes_per_second=MB)) as hub,
+        open_channel(hub.address, people().bank, people().hub, 5.0) as channel,
+    ):
+        begun = time.monotonic()
+        assert set(statuses(channel, free + 6, metadata)) == {grpc.StatusCode.NOT_FOUND}
+        assert time.monotonic() - begun > 4 * (quota.REFUSAL + quota.CALL) / (quota._CEILING * MB)
 
 
-def test_a_connection_on_which_names_are_taken_in_vain_ends(people: Any) -> None:
+def test_a_connection_on_which_names_are_taken_in_vain_ends(people: Any, hub: Hub) -> None:
     liar = Identity(people.shop._key, Certificate("bank", people.shop.certificate.pem))
-    with Hub(people.coordinator, people.pins) as hub, socket.create_server(("127.0.0.1", 0)) as relay:
-        # One connection alone, since gRPC would open another.
-        address = f"127.0.0.1:{relay.getsockname()[1]}"
-        with open_channel(address, liar, people.pins["coordinator"], 5.0) as channel, Relay(relay, hub.port):
-            found = statuses(channel, 40, ((envelope.VERSION_KEY, envelope.VERSION),))
-        refused = found.count(grpc.StatusCode.UNAUTHENTICATED)
-        assert 1 <= refused <= 20
-        assert set(found[refused:]) == {grpc.StatusCode.UNAVAILABLE}
+    relay = socket.create_server(("127.0.0.1", 0))
+    address = f"127.0.0.1:{relay.getsockname()[1]}"
 
-
-class Relay:
-    """Passes one connection on, and no other."""
-
-    def __init__(self, listener: socket.socket, port: int) -> None:
-        self._listener, self._port = listener, port
-        self._threads: list[threading.Thread] = []
-
-    def __enter__(self) -> Relay:
-        self._threads = [threading.Thread(target=self._meet)]
-        self._threads[0].start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for thread in self._threads:
-            thread.join()
-
-    def _meet(self) -> None:
-        near, _ = self._listener.accept()
-        self._listener.close()
-        far = socket.create_connection(("127.0.0.1", self._port))
-        other = threading.Thread(target=self._pump, args=(far, near))
-        other.start()
-        self._pump(near, far)
-        other.join()
-        near.close()
-        far.close()
-
-    def _pump(self, source: socket.socket, target: socket.socket) -> None:
+    def pump(source: socket.socket, target: socket.socket) -> None:
         with suppress(OSError):
             while data := source.recv(1 << 16):
                 target.sendall(data)
-        for end in (source, target):
-            with suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
+        shut(source, target)
+
+    def pass_one_connection_on() -> None:  # and no other, since gRPC would open another
+        near, _ = relay.accept()
+        relay.close()
+        with near, socket.create_connection(("127.0.0.1", hub.port)) as far:
+            in_threads(lambda: pump(near, far), lambda: pump(far, near))
+
+    passing = threading.Thread(target=pass_one_connection_on)
+    passing.start()
+    with open_channel(address, liar, people.hub, 5.0) as channel:
+        found = statuses(channel, 40, (VERSION,))
+    passing.join()
+    vain = found.count(grpc.StatusCode.UNAUTHENTICATED)
+    assert 1 <= vain <= 20
+    assert set(found[vain:]) == {grpc.StatusCode.UNAVAILABLE}
 
 
-def test_one_who_never_ends_its_question_or_reads_its_answer_is_told(people: Any) -> None:
-    patient = Patient()
-    with Hub(
-        people.coordinator, people.pins, rooms={}, services=[patient.service], limits=HubLimits(), stall=0.3
-    ) as hub:
-        over = threading.Event()
-
-        def half() -> Iterator[bytes]:
-            yield b"half a question"
-            over.wait(60)
-
-        with open_channel(hub.address, people.bank, people.pins["coordinator"], 5.0) as channel:
-            metadata = ((envelope.VERSION_KEY, envelope.VERSION),)
-            ask = channel.stream_stream("/colonnade.Test/Wait")
-            with raises(grpc.RpcError, "CN043", "0.3"):
-                list(ask(half(), metadata=metadata, timeout=60))
-            over.set()
-            unread = ask(pieces(bytes(40 * MB)), metadata=metadata, timeout=60)
-            until(lambda: patient.asked == 1)
-            patient.go_on()
-            account = hub._accounts["bank"]
-            until(lambda: not account.calls)
-            assert account._held == 0
-            with raises(grpc.RpcError, "CN045"):
-                list(unread)
-
-
-@pytest.mark.parametrize("field", ["connections", "rooms", "calls", "bytes_per_second", "memory"])
-def test_limits_that_let_nobody_work_are_refused(field: str) -> None:
-    with raises(ConnectError, "CN032", field):
-        HubLimits(**{field: 0})
+def test_limits_that_let_nobody_work_are_refused() -> None:
+    for field in ("connections", "rooms", "calls", "bytes_per_second", "memory"):
+        refused(ConnectError, ("CN032", field), HubLimits, **{field: 0})
 
 
 def test_a_bucket_lets_pass_what_it_holds_and_then_its_rate(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -340,8 +297,289 @@ def test_a_bucket_lets_pass_what_it_holds_and_then_its_rate(monkeypatch: pytest.
     bucket = Bucket(rate=10.0, size=20.0)
     assert [bucket.take(10), bucket.take(10), bucket.take(5)] == [0, 0, 0.5]
     now[0] += 0.5
-    assert bucket.take(0) == 0
-    assert bucket.take(1000) == quota._LONGEST_PAUSE
+    assert [bucket.take(0), bucket.take(1000)] == [0, quota._LONGEST_PAUSE]
     now[0] += 1000.0
-    assert bucket.take(20) == 0
-    assert bucket.take(1) == pytest.approx(0.1)
+    assert [bucket.take(20), bucket.take(1)] == [0, pytest.approx(0.1)]
+
+
+# --- who is served next: nobody who asks for little waits for those who ask for much
+
+
+async def work(turns: Turns, tenant: Tenant, cost: int, times: int, done: list[Tenant]) -> None:
+    for _ in range(times):
+        await turns.wait(tenant, cost)
+        done.append(tenant)
+
+
+async def called_off(tasks: list[Any]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def test_one_who_asks_for_little_is_served_within_one_look_at_the_network() -> None:
+    async def race() -> list[int]:
+        turns, small, done, ahead = Turns(), Tenant(), list[Tenant](), list[int]()
+        crowd = [asyncio.create_task(work(turns, Tenant(), AT_ONCE, 1000, done)) for _ in range(50)]
+        for _ in range(100):
+            await asyncio.sleep(0)
+        for _ in range(20):
+            before = len(done)
+            await turns.wait(small, 100)
+            ahead.append(len(done) - before)
+            await asyncio.sleep(0)
+        await called_off(crowd)
+        return ahead
+
+    assert max(asyncio.run(race())) <= 2
+
+
+def test_those_who_ask_for_much_get_the_same() -> None:
+    """Whether in large pieces or in small ones, and however many of them wait."""
+
+    async def race() -> list[int]:
+        turns, done, tasks = Turns(), list[Tenant](), list[Any]()
+        sizes = {Tenant(): (2, AT_ONCE), Tenant(): (64, AT_ONCE // 16), Tenant(): (8, AT_ONCE)}
+        for tenant, (count, size) in sizes.items():
+            tasks += [asyncio.create_task(work(turns, tenant, size, 100_000, done)) for _ in range(count)]
+        while len(done) < 3000:
+            await asyncio.sleep(0)
+        await called_off(tasks)
+        return [sum(one is tenant for one in done) * size for tenant, (_, size) in sizes.items()]
+
+    got = asyncio.run(race())
+    assert max(got) < 1.2 * min(got)
+
+
+def test_one_who_was_idle_has_saved_little_up_and_what_was_cancelled_takes_no_turn() -> None:
+    async def race() -> tuple[int, int]:
+        turns, idle, busy, done = Turns(), Tenant(), Tenant(), list[Tenant]()
+        await work(turns, busy, AT_ONCE, 100, done)
+        done.clear()
+        await asyncio.gather(*(asyncio.create_task(work(turns, one, AT_ONCE, 50, done)) for one in (busy, idle)))
+        served = sum(one is idle for one in done[:40])
+        done.clear()
+        tasks = [asyncio.create_task(work(turns, idle, AT_ONCE, 1, done)) for _ in range(20)]
+        await asyncio.sleep(0)
+        await called_off(tasks[1::2])
+        await asyncio.gather(*tasks[::2])
+        return served, len(done)
+
+    served, left = asyncio.run(race())
+    assert 20 <= served <= 22 + CREDIT // AT_ONCE
+    assert left == 10
+
+
+# --- what a peer may send before something is taken
+
+
+def packet(sequence: int, size: int) -> Packet:
+    return Packet(Kind.DATA, 1, sequence, 0, 0, memoryview(bytes(size)))
+
+
+def inbox_of(packets: int = 0) -> Inbox:
+    """An inbox with a window of four megabytes, and some packets of one."""
+    inbox = Inbox(Limits(window=4 * MB, backlog=20 * MB))
+    for sequence in range(packets):
+        assert inbox.add(packet(sequence, MB - 1024))
+    return inbox
+
+
+def fill(inbox: Inbox, size: int, after: Callable[[], Any] = int) -> None:
+    for sequence in range(100_000):
+        inbox.add(packet(sequence, size))
+        after()
+
+
+def test_more_than_the_window_is_a_flood_unless_something_was_taken_or_granted() -> None:
+    refused(FloodError, (), inbox_of(5).add, packet(5, MB))
+    for make_room in (Inbox.take, Inbox.grant):
+        inbox = inbox_of(5)
+        make_room(inbox)
+        assert inbox.add(packet(5, MB))
+    inbox = inbox_of()
+    refused(FloodError, (), fill, inbox, MB, inbox.grant)
+    assert 14 * MB <= inbox._held <= 20 * MB, "no more is granted than the backlog holds"
+    inbox = inbox_of()
+    refused(FloodError, (), fill, inbox, 0)
+    assert 10_000 < inbox.report()[0] < 20_000, "small packets are counted with what they need"
+
+
+def test_counts_are_told_when_somebody_asked_and_there_is_news_and_not_before() -> None:
+    inbox = inbox_of()
+    inbox.ask()
+    assert not inbox.report_due, "asked, and nothing has come"
+    assert inbox.add(packet(0, 100))
+    assert inbox.report_due
+    inbox.report()
+    assert inbox.add(packet(1, 100))
+    assert not inbox.report_due, "there is news, and nobody asked since"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_an_honest_peer_is_never_taken_for_a_flood(seed: int) -> None:
+    """Whatever it sends, and whenever it learns what was taken."""
+    random = np.random.default_rng(seed)
+    window = int(random.integers(1, 64)) << 16
+    outbox, inbox = Outbox(window), Inbox(Limits(window=window, backlog=2 * window + 4 * MB))
+    travelling: deque[tuple[int, int]] = deque()
+    reports: deque[tuple[int, int]] = deque()
+    sent = 0
+    for _ in range(6000):
+        step = random.integers(6)
+        if step <= 1:
+            size = int(min(random.integers(1, random.choice([100, MAX_PACKET // 2])), window // 4))
+            if outbox.has_room(size):
+                sealed = size + 22 * (size // (1 << 14) + 1)
+                travelling.append((outbox.next_sequence, sealed))
+                outbox.add(bytes(sealed + 60))
+                sent += 1
+        elif step == 2 and travelling:
+            assert inbox.add(packet(*travelling.popleft()))
+        elif step == 3:
+            inbox.take()
+        elif step == 4 and random.integers(4) == 0:
+            inbox.grant()
+        elif step == 5:
+            reports.append(inbox.report())
+            if random.integers(2):
+                outbox.acknowledge(*reports.popleft())
+    assert sent > 50
+
+
+# --- signs of life without progress are no reason to wait: whoever only drips is given up
+
+
+@pytest.fixture
+def ends(hub: Hub) -> Iterator[tuple[Endpoint, Endpoint]]:
+    bank, shop = (join(hub, name, timeout=0.4, window=1 << 14) for name in ("bank", "shop"))
+    bank.channel("shop").open()
+    shop.wait_for_peers(["bank"], timeout=SECONDS)
+    bank.wait_for_peers(["shop"], timeout=SECONDS)
+    yield bank, shop
+    closed(bank, shop)
+
+
+@contextmanager
+def dripping(drop: Callable[[int], None], finish: Callable[[], None]) -> Iterator[None]:
+    """Something small happens again and again, much longer than the silence; then what was waited for comes."""
+    over = threading.Event()
+
+    def run() -> None:
+        with suppress(ColonnadeError):
+            for number in range(300):
+                if over.wait(0.1):
+                    return
+                drop(number)
+            finish()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def bare(kind: Kind) -> Callable[[Endpoint, Endpoint], Callable[[int], None]]:
+    """A packet without a body."""
+
+    def prepare(bank: Endpoint, shop: Endpoint) -> Callable[[int], None]:
+        def drop(_: int) -> None:
+            with shop._post._lock:
+                shop._post._send("bank", kind)
+
+        return drop
+
+    return prepare
+
+
+def empty_data(bank: Endpoint, shop: Endpoint) -> Callable[[int], None]:
+    return lambda _: shop._post.dispatch("bank", b"")
+
+
+def one_message(bank: Endpoint, shop: Endpoint) -> Callable[[int], None]:
+    """The bytes of a message, one by one."""
+    raw, session = _LENGTH.pack(1000) + bytes(1000), shop.channel("bank")._session
+    return lambda number: shop._post.dispatch("bank", session.seal([raw[number : number + 1]]))
+
+
+def coming_and_going(bank: Endpoint, shop: Endpoint) -> Callable[[int], None]:
+    incarnation = bank._post._watch.peers["shop"].incarnation
+
+    def drop(_: int) -> None:
+        bank._post.peer_gone("shop")
+        bank._post.peer_here("shop", incarnation)
+
+    return drop
+
+
+DRIPS = {
+    "acknowledgements": bare(Kind.ACK),
+    "questions": bare(Kind.ASK),
+    "empty data": empty_data,
+    "a message byte by byte": one_message,
+    "a connection that breaks again and again": coming_and_going,
+}
+
+
+@pytest.mark.parametrize("name", DRIPS)
+def test_a_message_that_only_drips_is_not_waited_for(ends: tuple[Endpoint, Endpoint], name: str) -> None:
+    bank, shop = ends
+    with dripping(DRIPS[name](bank, shop), lambda: shop.channel("bank").send("word")):
+        refused(PeerLost, ("PE017", "shop"), bank.channel("shop").recv, "word")
+
+
+@pytest.mark.parametrize("name", ["acknowledgements", "questions"])
+def test_a_peer_that_reads_nothing_and_asks_for_more_is_given_up(ends: tuple[Endpoint, Endpoint], name: str) -> None:
+    bank, shop = ends
+
+    def read() -> None:
+        for _ in range(3):
+            shop.channel("bank").recv("block")
+
+    def send() -> None:
+        for _ in range(3):
+            bank.channel("shop").send("block", block=bytes(15_000))
+
+    with dripping(DRIPS[name](bank, shop), read):
+        refused(PeerLost, ("PE017", "shop"), send)
+
+
+def test_notices_to_one_who_was_lost_are_few(ends: tuple[Endpoint, Endpoint]) -> None:
+    bank, _ = ends
+    bank.tolerate(["shop"])
+    refused(PeerLost, ("PE017", "shop"), bank.channel("shop").recv, "word")
+    before, start = bank.counters.peers["shop"].sealed_sent, time.monotonic()
+    raw = pack(Kind.ASK, 7, 0, 0, 0, b"")
+    for _ in range(20_000):
+        bank._post.packet("shop", raw)
+    notices = (bank.counters.peers["shop"].sealed_sent - before) // len(raw)
+    assert 1 <= notices < 200 + 40 * (time.monotonic() - start)
+
+
+def test_time_starts_anew_with_progress_and_stands_still_while_a_connection_is_broken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 100.0
+    monkeypatch.setattr("colonnade.wire.watch.monotonic", lambda: now)
+    watch = Watch("bank", ["shop"], Limits(timeout=10.0))
+    with watch.changed:
+        watch.here("shop", 1)
+        assert watch._patience_ends("shop", 100.0, giving=False) == 110.0
+        now = 105.0
+        watch.took("shop", PROGRESS - 1)
+        assert watch._patience_ends("shop", 100.0, giving=False) == 110.0
+        watch.took("shop", 1)
+        assert watch._patience_ends("shop", 100.0, giving=False) == 115.0
+        now = 107.0
+        watch.gave("shop", PROGRESS)
+        assert watch._patience_ends("shop", 100.0, giving=False) == 115.0
+        assert watch._patience_ends("shop", 100.0, giving=True) == 117.0
+        watch.gone("shop")
+        now = 109.0
+        watch.carrier_down("cut")
+        now = 112.0
+        watch.carrier_up({"shop": 1})
+        assert watch._patience_ends("shop", 100.0, giving=False) == 120.0

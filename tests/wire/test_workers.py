@@ -1,11 +1,15 @@
-"""Workers: who may speak for a party, where, and until when."""
+"""Identities and workers: whose certificates count, who may speak for a party, where, and until when."""
 
 from __future__ import annotations
 
 import copy
+import os
 import pickle
+import ssl
+import stat
 import struct
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,11 +21,13 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from hypothesis import given, strategies as st
 
+from colonnade import wire
 from colonnade.errors import IdentityError
-from colonnade.wire import Identity, certificates, workers
+from colonnade.wire import Certificate, Hub, Identity, certificates, dial, workers
+from colonnade.wire.identity import load_key
 from colonnade.wire.lanes import is_lane, lane_room, lane_topic
 from colonnade.wire.workers import LONGEST, MOST_BYTES, Introduction, WorkerKeys, check_introduction, introduce
-from tests.support.errors import raises
+from tests.support.refusals import refused
 
 TOPIC = b"digest of a study"
 
@@ -42,58 +48,39 @@ def test_an_introduction_is_believed_for_its_study_and_its_time(bank: Any) -> No
     assert check_introduction(bank.raw, bank.base, TOPIC) == bank.keys.certificate
     assert check_introduction(bank.raw, bank.base, TOPIC, bank.until - timedelta(seconds=2)) == bank.keys.certificate
     assert bank.keys.certificate.fingerprint != bank.base.fingerprint
-    with raises(IdentityError, "ID060", "bank"):
-        check_introduction(bank.raw, bank.base, TOPIC, bank.until)
-    with raises(IdentityError, "ID054"):
-        check_introduction(bank.raw, bank.base, b"another study")
+    refused(IdentityError, ("ID060", "bank"), check_introduction, bank.raw, bank.base, TOPIC, bank.until)
+    refused(IdentityError, "ID054", check_introduction, bank.raw, bank.base, b"another study")
 
 
-def test_only_the_pinned_identity_introduces(bank: Any) -> None:
-    impostor = Identity.create("bank")
-    forged = introduce(impostor, bank.keys.request, TOPIC, soon())
-    with raises(IdentityError, "ID054"):
-        check_introduction(forged, bank.base, TOPIC)
-    own = Introduction.read(bank.raw, "bank")
-    swapped = Introduction(WorkerKeys.create("bank").certificate, own.connection, own.until, own.signature)
-    with raises(IdentityError, "ID054"):
-        check_introduction(swapped.to_bytes(), bank.base, TOPIC)
-    longer = Introduction(own.worker, own.connection, own.until + timedelta(hours=1), own.signature)
-    with raises(IdentityError, "ID054"):
-        check_introduction(longer.to_bytes(), bank.base, TOPIC)
-
-
-def test_a_worker_introduces_nobody(bank: Any) -> None:
-    other = WorkerKeys.create("bank")
-    chained = introduce(bank.keys._identity, other.request, TOPIC, soon())
-    with raises(IdentityError, "ID054"):
-        check_introduction(chained, bank.base, TOPIC)
-
-
-def test_another_party_is_not_introduced_as_this_one(bank: Any) -> None:
-    shop, keys = Identity.create("shop"), WorkerKeys.create("shop")
-    raw = introduce(shop, keys.request, TOPIC, soon())
-    with raises(IdentityError, "ID053", "shop", "bank"):
-        check_introduction(raw, bank.base, TOPIC)
-    with raises(IdentityError, "ID057", "bank"):
-        introduce(shop, bank.keys.request, TOPIC, soon())
+def test_only_the_pinned_identity_introduces_and_only_its_own(bank: Any) -> None:
+    own, other = Introduction.read(bank.raw, "bank"), WorkerKeys.create("bank")
+    shop, of_shop = Identity.create("shop"), WorkerKeys.create("shop")
     # the shop's head signs its own worker under the name of the bank
-    own, forged = Introduction.read(bank.raw, "bank"), WorkerKeys.create("bank")
-    signature = shop.sign(workers._statement(forged.certificate, own.connection, TOPIC, own.until))
-    with raises(IdentityError, "ID054"):
-        Introduction(forged.certificate, own.connection, own.until, signature).check(bank.base, TOPIC)
+    forged = shop.sign(workers._statement(other.certificate, own.connection, TOPIC, own.until))
+    longer = own.until + timedelta(hours=1)
+    for raw in (
+        introduce(Identity.create("bank"), bank.keys.request, TOPIC, soon()),
+        Introduction(other.certificate, own.connection, own.until, own.signature).to_bytes(),
+        Introduction(own.worker, own.connection, longer, own.signature).to_bytes(),
+        introduce(bank.keys._identity, other.request, TOPIC, soon()),  # by a worker
+        Introduction(other.certificate, own.connection, own.until, forged).to_bytes(),
+    ):
+        refused(IdentityError, "ID054", check_introduction, raw, bank.base, TOPIC)
+    raw = introduce(shop, of_shop.request, TOPIC, soon())
+    refused(IdentityError, ("ID053", "shop", "bank"), check_introduction, raw, bank.base, TOPIC)
+    refused(IdentityError, ("ID057", "bank"), introduce, shop, bank.keys.request, TOPIC, soon())
+    lazy = WorkerKeys(bank.identity, certificates.connection_key())  # a worker has a key of its own
+    refused(IdentityError, ("ID058", "bank"), introduce, bank.identity, lazy.request, TOPIC, soon())
 
 
-@pytest.mark.parametrize("until", [-0.001, 0.0, 49.0])
-def test_nobody_is_introduced_for_the_past_or_for_days(bank: Any, until: float) -> None:
-    with raises(IdentityError, "ID055", "48"):
-        introduce(bank.identity, bank.keys.request, TOPIC, soon(until))
-
-
-def test_an_introduction_that_is_good_for_too_long_is_refused(bank: Any) -> None:
+def test_nobody_is_introduced_for_the_past_or_for_days(bank: Any) -> None:
+    for hours in (-0.001, 0.0, 49.0):
+        said = ("ID055", "48")
+        refused(IdentityError, said, introduce, bank.identity, bank.keys.request, TOPIC, soon(hours))
     until = datetime.now(UTC).replace(microsecond=0) + LONGEST + certificates.CLOCK_SKEW + timedelta(hours=1)
     signature = bank.identity.sign(workers._statement(bank.keys.certificate, b"", TOPIC, until))
-    with raises(IdentityError, "ID061"):
-        Introduction(bank.keys.certificate, b"", until, signature).check(bank.base, TOPIC)
+    beyond = Introduction(bank.keys.certificate, b"", until, signature)
+    refused(IdentityError, "ID061", beyond.check, bank.base, TOPIC)
 
 
 @pytest.mark.parametrize("short", ["party", "worker"])
@@ -103,44 +90,28 @@ def test_nobody_is_believed_longer_than_its_own_certificate(short: str) -> None:
     worker = WorkerKeys(Identity.create("bank", days=days["worker"]), certificates.connection_key())
     raw = introduce(party, worker.request, TOPIC, soon(40))
     assert check_introduction(raw, party.certificate, TOPIC, soon(20)) == worker.certificate
-    with raises(IdentityError, "ID023", "bank"):
-        check_introduction(raw, party.certificate, TOPIC, soon(30))
+    refused(IdentityError, ("ID023", "bank"), check_introduction, raw, party.certificate, TOPIC, soon(30))
 
 
-def test_a_worker_has_a_key_of_its_own(bank: Any) -> None:
-    lazy = WorkerKeys(bank.identity, certificates.connection_key())
-    with raises(IdentityError, "ID058", "bank"):
-        introduce(bank.identity, lazy.request, TOPIC, soon())
-
-
-@pytest.mark.parametrize("kind", ["p384", "rsa", "nonsense", "another signature"])
-def test_requests_for_other_certificates_are_refused(bank: Any, kind: str) -> None:
+def test_requests_for_other_certificates_are_refused(bank: Any) -> None:
     def asked(key: Any) -> bytes:
         builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([]))
         return builder.sign(key, SHA256()).public_bytes(Encoding.DER)
 
-    body = {
-        "p384": lambda: asked(ec.generate_private_key(ec.SECP384R1())),
-        "rsa": lambda: asked(rsa.generate_private_key(65537, 2048)),
-        "nonsense": lambda: b"nonsense",
-        "another signature": lambda: asked(certificates.connection_key())[:-1] + b"\1",
-    }[kind]()
-    request = workers._REQUEST + workers._joined(bank.keys.certificate.der, body)
-    with raises(IdentityError, "ID059"):
-        introduce(bank.identity, request, TOPIC, soon())
+    p384, long = ec.generate_private_key(ec.SECP384R1()), rsa.generate_private_key(65537, 2048)
+    for body in (asked(p384), asked(long), b"nonsense", asked(certificates.connection_key())[:-1] + b"\1"):
+        request = workers._REQUEST + workers._joined(bank.keys.certificate.der, body)
+        refused(IdentityError, "ID059", introduce, bank.identity, request, TOPIC, soon())
 
 
 def test_what_is_cut_or_has_more_cannot_be_read(bank: Any) -> None:
     for raw in (b"", bank.raw[:-1], bank.raw + b"\0", bank.keys.request, bank.raw + bytes(MOST_BYTES), bank.raw[1:]):
-        with raises(IdentityError, "ID050"):
-            check_introduction(raw, bank.base, TOPIC)
+        refused(IdentityError, "ID050", check_introduction, raw, bank.base, TOPIC)
     for raw in (b"", bank.keys.request[:-1], bank.keys.request + b"\0", bank.raw):
-        with raises(IdentityError, "ID056"):
-            introduce(bank.identity, raw, TOPIC, soon())
+        refused(IdentityError, "ID056", introduce, bank.identity, raw, TOPIC, soon())
     own = Introduction.read(bank.raw, "bank")
     late = workers._joined(own.worker.der, own.connection, struct.pack("<Q", 1 << 63), own.signature)
-    with raises(IdentityError, "ID052"):
-        check_introduction(workers._INTRODUCTION + late, bank.base, TOPIC)
+    refused(IdentityError, "ID052", check_introduction, workers._INTRODUCTION + late, bank.base, TOPIC)
 
 
 @pytest.mark.filterwarnings("ignore::cryptography.utils.CryptographyDeprecationWarning")  # of changed serial numbers
@@ -149,8 +120,7 @@ def test_no_changed_byte_is_believed_and_nothing_else_is_raised(bank: Any, at: i
     changed = bytearray(bank.raw)
     changed[at % len(changed)] ^= 1 << bit
     for raw in (bytes(changed), bank.raw[: cut % len(bank.raw)]):
-        with pytest.raises(IdentityError):
-            check_introduction(raw, bank.base, TOPIC)
+        refused(IdentityError, (), check_introduction, raw, bank.base, TOPIC)
 
 
 def test_a_worker_takes_its_own_introduction_only(bank: Any) -> None:
@@ -165,8 +135,7 @@ def test_a_worker_takes_its_own_introduction_only(bank: Any) -> None:
     assert (used.critical, list(used.value)) == (True, [ExtendedKeyUsageOID.CLIENT_AUTH])
     assert not shown.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
     assert shown.not_valid_after_utc == bank.until.replace(microsecond=0)
-    with raises(IdentityError, "ID047"):
-        WorkerKeys.create("bank").admission(bank.raw, bank.base, TOPIC)
+    refused(IdentityError, "ID047", WorkerKeys.create("bank").admission, bank.raw, bank.base, TOPIC)
     # the certificate of another worker's connection, beside our own, and one with which a worker could do too much
     other = Introduction.read(introduce(bank.identity, WorkerKeys.create("bank").request, TOPIC, soon()), "bank")
     own = Introduction.read(bank.raw, "bank")
@@ -175,8 +144,7 @@ def test_a_worker_takes_its_own_introduction_only(bank: Any) -> None:
     for connection in (other.connection, whole.public_bytes(Encoding.DER)):
         signature = bank.identity.sign(workers._statement(own.worker, connection, TOPIC, own.until))
         mixed = Introduction(own.worker, connection, own.until, signature).to_bytes()
-        with raises(IdentityError, "ID048"):
-            bank.keys.admission(mixed, bank.base, TOPIC)
+        refused(IdentityError, "ID048", bank.keys.admission, mixed, bank.base, TOPIC)
 
 
 CN, ORG, OU = NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME, NameOID.ORGANIZATIONAL_UNIT_NAME
@@ -217,16 +185,14 @@ def test_a_worker_that_is_out_of_date_does_not_dial(bank: Any, monkeypatch: pyte
     admission = bank.keys.admission(bank.raw, bank.base, TOPIC)
     later = SimpleNamespace(now=lambda tz: bank.until + timedelta(minutes=1))
     monkeypatch.setattr(workers, "datetime", later)
-    with raises(IdentityError, "ID060"):
-        admission.issue_connection_certificate()
+    refused(IdentityError, "ID060", admission.issue_connection_certificate)
 
 
 def test_private_keys_stay_where_they_were_born(bank: Any) -> None:
     admission = bank.keys.admission(bank.raw, bank.base, TOPIC)
     for held in (bank.keys, admission, admission.connection):
         for taken in (pickle.dumps, copy.deepcopy):
-            with raises(TypeError, "VA270|VA273"):
-                taken(held)
+            refused(TypeError, "VA270|VA273", taken, held)
         assert "PRIVATE" not in repr(held)
     assert repr(bank.keys) == f"WorkerKeys('bank', '{bank.keys.certificate.fingerprint}')"
     secrets = (bank.keys._identity._key.private_bytes_raw(), certificates.key_pem(bank.keys._key))
@@ -240,8 +206,7 @@ def test_lanes_have_names_and_topics(bank: Any) -> None:
     for room in (*(f"{room}-{mark}" for room in bad), f"lane-1-1-{mark}\n", f"lane-\u0661-1-{mark}", "lane-1-1"):
         assert not is_lane(room)
     for partition, attempt in ((-1, 1), (0, 0), (10**7, 1), (0, 10**4)):
-        with raises(ValueError, "VA272", partition, attempt):
-            lane_room(partition, attempt, b"")
+        refused(ValueError, ("VA272", partition, attempt), lane_room, partition, attempt, b"")
     shop = WorkerKeys.create("shop").certificate
     crews = [{"shop": shop, "bank": cert} for cert in (bank.keys.certificate, WorkerKeys.create("bank").certificate)]
     lanes = [(topic, *lane, crew) for topic in (b"a", b"b") for lane in ((1, 1), (11, 1), (1, 11)) for crew in crews]
@@ -250,3 +215,79 @@ def test_lanes_have_names_and_topics(bank: Any) -> None:
     # the order in which somebody was told of them does not matter
     assert lane_topic(b"a", 1, 1, dict(reversed(crews[0].items()))) == topics[0]
     assert lane_room(1, 1, topics[0]).startswith("lane-1-1-")
+
+
+# --- identities
+
+
+def test_files_round_trip_and_no_key_is_overwritten(tmp_path: Path) -> None:
+    identity, other = Identity.create("bank"), Identity.create("bank")
+    key_path, crt_path = identity.save(tmp_path / "keys")
+    assert (key_path.name, crt_path.name, stat.S_IMODE(key_path.stat().st_mode)) == ("bank.key", "bank.crt", 0o600)
+    again = Identity.load(key_path, crt_path)
+    digest = identity.certificate.parsed.fingerprint(SHA256()).hex()
+    assert (again.name, again.fingerprint, identity.fingerprint) == ("bank", *[f"sha256:{digest}"] * 2)
+    assert [identity.certificate.has_signed(again.sign(b"x"), text) for text in (b"x", b"y")] == [True, False]
+    refused(IdentityError, ("ID029", "bank.key"), other.save, tmp_path / "keys")
+    assert Certificate.load(crt_path, identity.fingerprint.upper().replace("SHA256", "sha256")).name == "bank"
+    said = ("bank", crt_path, identity.fingerprint, other.fingerprint)
+    refused(IdentityError, said, Certificate.load, crt_path, other.fingerprint)
+    _, foreign = other.save(tmp_path / "other")
+    refused(IdentityError, "ID028", Identity.load, key_path, foreign)
+
+
+@pytest.mark.parametrize("content", [b"", b"nonsense", b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END"])
+def test_files_that_are_something_else(tmp_path: Path, content: bytes) -> None:
+    key_path, crt_path = Identity.create("bank").save(tmp_path)
+    bad, missing = tmp_path / "bad", tmp_path / "missing.key"
+    bad.write_bytes(content)
+    refused(IdentityError, "ID020", Identity.load, key_path, bad)
+    refused(IdentityError, "ID026", Identity.load, bad, crt_path)
+    refused(IdentityError, "ID032", Certificate.load, missing)
+    refused(IdentityError, ("ID025", "missing.key"), Identity.load, missing, missing.with_suffix(".crt"))
+
+
+def test_only_its_own_connection_certificates_count_and_none_is_an_identity() -> None:
+    bank = Identity.create("bank")
+    chain = bank.issue_connection_certificate().chain_pem
+    shown = x509.load_pem_x509_certificate(chain)
+    others = [Identity.create(name).certificate for name in ("bank", "shop")]
+    assert [each.has_issued(shown) for each in (bank.certificate, *others)] == [True, False, False]
+    refused(IdentityError, (), Certificate.from_pem, chain)
+
+
+def test_dates_and_names_that_cannot_be() -> None:
+    certificate = Identity.create("bank", days=10).certificate
+    certificate.check_dates()
+    certificate.check_dates(soon(-12))  # a clock may be off
+    refused(IdentityError, ("ID023", "bank"), certificate.check_dates, soon(11 * 24))
+    refused(IdentityError, "ID024", certificate.check_dates, soon(-48))
+    for name in ("", "-a", "a-", "a b", "ä", "a/b", "a\n", "x" * 64):
+        refused(IdentityError, "ID031", Identity.create, name)
+
+
+def test_a_private_key_is_neither_copied_nor_sent_nor_handed_over_wrongly() -> None:
+    bank, shop = Identity.create("bank"), Identity.create("shop")
+    for taken in (pickle.dumps, copy.copy, copy.deepcopy):
+        refused(TypeError, ("VA271", "bank"), taken, bank)
+    assert bank.certificate.has_signed(bank.sign(b"x"), b"x")  # which reads the certificate
+    assert pickle.loads(pickle.dumps(bank.certificate)) == bank.certificate  # noqa: S301 - our own bytes
+    for key in (shop.key_pem, bank.key_pem + bytes(1 << 24)):
+        refused(IdentityError, "ID030", load_key, ssl.create_default_context(), key, bank.certificate.pem)
+
+
+def test_no_descriptor_is_left_open(people: Any) -> None:
+    def talk() -> int:
+        with Hub(people.coordinator, people.pins) as hub, dial(hub.address, people.bank, people.pins):
+            pass
+        load_key(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), people.bank.key_pem, people.bank.certificate.pem)
+        return len(os.listdir("/dev/fd"))
+
+    first = [talk() for _ in range(3)][-1]
+    assert max(talk() for _ in range(3)) <= first
+
+
+def test_every_exported_name_is_found_and_no_other() -> None:
+    for name in wire.__all__:
+        assert getattr(wire, name).__name__ == name
+    refused(AttributeError, "has no attribute 'nothing'", getattr, wire, "nothing")
