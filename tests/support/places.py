@@ -66,7 +66,8 @@ class Place:
 
     def set(self, name: str, key: str, value: str) -> None:
         """Give a key of a party's file, which may be commented out, this value."""
-        text, found = re.subn(rf"^(# )?{key} = .*$", f"{key} = {value}", self.config_file(name).read_text(), 1, re.M)
+        before, line = self.config_file(name).read_text(), f"{key} = {value}"
+        text, found = re.subn(rf"^(# )?{key} = .*$", line, before, count=1, flags=re.MULTILINE)
         assert found, key
         self.config_file(name).write_text(text)
 
