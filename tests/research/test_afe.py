@@ -92,7 +92,7 @@ def test_heads_of_ours_beat_the_majority_and_noised_people_are_noisier(adult: ca
 
 
 def test_a_network_that_knows_people_by_heart_is_found_out_and_a_committee_is_not(adult: cases.Case) -> None:
-    heart = threats.membership(Way.UNPROTECTED, adult, 40, 8, 150, 1)
+    heart = threats.membership(Way.UNPROTECTED, adult, 40, 8, 80, 1)
     told = threats.membership(Way.COMMITTEE, adult, 40, 8, 1, 1)
     assert heart.alike.auc > 0.6
     assert abs(told.alike.auc - 0.5) < 0.12

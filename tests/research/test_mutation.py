@@ -133,6 +133,7 @@ def test_cosmic_rays_operators_change_code_only():
     assert found == {("return a > 2", f"return a {after}") for after in (">= 2", "<= 2", "> 3", "> 1")}
 
 
+@pytest.mark.system
 def test_the_probe_notes_which_test_comes_by(tmp_path, mutant):
     elsewhere = Mutant("m002", "colonnade/old.py", "gone", "", "pass", "return None", 0, "")
     tree(tmp_path, {"old.py": CODE})
@@ -187,6 +188,7 @@ def test_tests_that_have_moved_are_run_under_their_new_names(tmp_path):
     assert lost == ["tests/old/test_two.py::test_z"]
 
 
+@pytest.mark.system
 def test_a_run_in_a_private_copy(tmp_path, monkeypatch):
     """Killed, survived, reached by nothing and gone; a test that fails anyway kills nothing."""
     monkeypatch.setattr(running, "WARM", ())

@@ -310,7 +310,7 @@ def coverage(
 
 
 def test_intervals_cover_where_those_of_one_table_do_not() -> None:
-    combined, alone = coverage((3, 2, 4), 2000, 40.0, 16, components=16)
+    combined, alone = coverage((3, 2, 4), 2000, 40.0, 12, components=8)
     assert combined.mean() > 0.85
     assert alone.mean() < 0.8
 

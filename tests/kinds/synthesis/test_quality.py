@@ -175,6 +175,8 @@ def test_models_are_useful_if_the_table_has_the_signal() -> None:
     by_label = usefulness(common, *sides, common.place("rich"))
     assert [found.model for found in by_label] == ["gradient boosting", "logistic regression"]
     assert all(abs(found.synthetic["auc"] - found.real["auc"]) < 0.05 for found in by_label)
+    few = (table.slice(0, 400) for table in (REAL, people(1500, 3), HELD_OUT))
+    common, sides = comparable(*few)  # of several classes, and of a number
     by_job = usefulness(common, *sides, common.place("job"))
     assert all(0.5 < found.synthetic["auc"] < 1 for found in by_job)
     by_wage = usefulness(common, *sides, common.place("wage"))

@@ -95,8 +95,8 @@ def test_a_fit_that_is_told_of_impossible_codes_has_almost_nobody_there():
     def there(model) -> float:
         return len(codes) * float(model.marginal((0, 2))[np.ix_(*box.marked)].sum())
 
-    told = fit(sizes, len(codes), known, components=40, impossible=[box])
-    untold = fit(sizes, len(codes), known, components=40)
+    told = fit(sizes, len(codes), known, components=20, impossible=[box])
+    untold = fit(sizes, len(codes), known, components=20)
     assert there(told) < 2 < there(untold)
 
 

@@ -271,7 +271,7 @@ def summed(rows: list[np.ndarray], parameters: np.ndarray, clips: list[float], c
 
 
 @given(SEEDS)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=4, deadline=None)
 def test_sums_are_the_slope_of_the_log_likelihood(seed: int) -> None:
     rng, step = np.random.default_rng(seed), 1e-5
     rows, parameters = halves(encoded(rng, 20)), rng.normal(size=(3, MODEL.width))
@@ -331,13 +331,13 @@ def begun(model: MixtureModel, rounds: int = 3, rate: float = 0.5, learning_rate
 
 @pytest.mark.parametrize("clipping", ["local", "joint"])
 def test_two_groups_of_people_are_found(clipping: Clipping) -> None:
-    rows = groups(np.random.default_rng(1), 2000)
+    rows = groups(np.random.default_rng(1), 1000)
     owns, likely = [OwnComponents(schema) for schema in owners()], {}
     cells = [own.read(held) for own, held in zip(owns, rows, strict=True)]
     clips = [2.0, 2.0] if clipping == "local" else [2.0]
     for components in (1, 2):
         model = MixtureModel(owns, components)
-        variational = begun(model, rounds=400, rate=0.1, learning_rate=0.05)
+        variational = begun(model, rounds=250, rate=0.1, learning_rate=0.05)
         before = model.log_likelihood(cells, variational.mean).mean()
         centralised(cells, variational, clips=clips, deviation=1.0, rng=np.random.default_rng(5), clipping=clipping)
         posterior = variational.posterior
