@@ -39,8 +39,8 @@ from colonnade.privacy.observers import Adjacency, Observer
 from colonnade.privacy.releases import GaussianRelease, NonPrivate
 from colonnade.report.attacks import render_attack
 from colonnade.tables import Schema
+from tests.support.errors import refused
 from tests.support.pages import Page
-from tests.support.refused import refused
 
 
 def schema(names, label=""):

@@ -19,7 +19,7 @@ from colonnade.privacy.routes.gaussian import gaussian_mu
 from colonnade.privacy.sensitivity import moments_sensitivity, rounded_norm_squared
 from colonnade.protocols.moments.integers import OwnBlock, exact_gram
 from research.bounds import gaussian_delta
-from tests.support.refused import refused
+from tests.support.errors import refused
 
 MU = gaussian_mu(1.0, 1e-5)
 

@@ -30,9 +30,8 @@ from colonnade.protocols.moments.programs import reference
 from colonnade.protocols.moments.task import Moments
 from colonnade.report.audit_plot import render_audit
 from colonnade.tables import Schema, number
-from tests.support.errors import raises
+from tests.support.errors import raises, refused
 from tests.support.pages import Page
-from tests.support.refused import refused
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

@@ -20,8 +20,8 @@ from colonnade.models.federation import Roster
 from colonnade.models.newcomers import same_people
 from colonnade.report.attacks import render_attack
 from colonnade.tables import Schema
+from tests.support.errors import refused
 from tests.support.pages import Page
-from tests.support.refused import refused
 
 SHAPE = (8, 6)
 

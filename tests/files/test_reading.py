@@ -31,7 +31,7 @@ from colonnade.study.alignment.store import Store
 from colonnade.study.record import read_facts
 from colonnade.tables import Schema, draft_schema, read_table
 from colonnade.wire import Certificate, Identity
-from tests.support.refusals import refused
+from tests.support.errors import refused
 
 from .mutations import DEEP
 from .subjects import FIXTURES

@@ -17,7 +17,7 @@ from colonnade.pictures.cells import Cell, Cells
 from colonnade.pictures.columns import Columns
 from colonnade.pictures.lines import Line, Lines
 from colonnade.pictures.look import DARK, LIGHT, Sheet
-from tests.support.refused import refused
+from tests.support.errors import refused
 
 from .reading import colour, intervals, lengths, notes, written
 

@@ -40,8 +40,7 @@ from colonnade.privacy.routes.rounds import Rounds
 from colonnade.privacy.sensitivity import Sensitivity
 from colonnade.privacy.statement import Statement
 from research.bounds import gaussian_delta, rdp_to_delta, rdp_to_epsilon, skellam_rdp, zcdp_epsilon
-from tests.support.errors import raises
-from tests.support.refused import refused
+from tests.support.errors import raises, refused
 from tests.support.vectors import VECTORS
 
 ADD = Adjacency.ADD_REMOVE

@@ -26,8 +26,7 @@ from colonnade.privacy.routes.losses import LossDistribution
 from colonnade.privacy.routes.renyi import Renyi
 from colonnade.privacy.sensitivity import Sensitivity, moments_sensitivity, rounded_norm_squared
 from colonnade.privacy.statement import Statement
-from tests.support.errors import raises
-from tests.support.refused import refused
+from tests.support.errors import raises, refused
 from tests.support.vectors import VECTORS
 
 THREE = Trust(("bank", "shop", "clinic"), ("bank", "shop", "clinic"), 1)

@@ -25,8 +25,7 @@ from colonnade.privacy.releases import (
     Repeated,
     SkellamRelease,
 )
-from tests.support.errors import raises
-from tests.support.refused import refused
+from tests.support.errors import raises, refused
 
 TRUST = Trust(("bank", "shop", "clinic"), ("bank", "shop", "clinic"), 1)
 BIG = 10**40 + 7

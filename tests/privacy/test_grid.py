@@ -22,7 +22,7 @@ from colonnade.privacy.noise.rounding import (
     stochastic_round,
 )
 from colonnade.privacy.sensitivity.norms import conditional_norm_squared
-from tests.support.refused import refused
+from tests.support.errors import refused
 
 reals = st.floats(-1e6, 1e6)
 bits = st.integers(0, 40)

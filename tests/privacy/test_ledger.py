@@ -20,9 +20,8 @@ from colonnade.privacy.events import NonPrivate, SkellamRelease
 from colonnade.privacy.ledger import Entry, Ledger
 from colonnade.privacy.ledger.without import check_without_ledger
 from colonnade.privacy.observers import Budget, Observer, Trust
-from tests.support.errors import raises
+from tests.support.errors import raises, refused
 from tests.support.ledgers import DELTA, EVENT, TRUST, cap, cost, release
-from tests.support.refused import refused
 
 ANALYST = Observer.analyst()
 

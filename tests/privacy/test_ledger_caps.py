@@ -22,9 +22,8 @@ from colonnade.privacy.ledger.file import add, append
 from colonnade.privacy.ledger.groups import ALL_OTHERS, Sight
 from colonnade.privacy.ledger.people import People, Told
 from colonnade.privacy.observers import Budget, Observer, Trust, parse_budgets
-from tests.support.errors import raises
+from tests.support.errors import raises, refused
 from tests.support.ledgers import DELTA, EVENT, FREE, START, TRUST, Clock, altered, cap, cost, keys, release
-from tests.support.refused import refused
 
 NOISE = 10**13
 BANK = Observer.party("bank")

@@ -22,9 +22,8 @@ from colonnade.privacy.ledger.convert import convert
 from colonnade.privacy.ledger.file import add, append, at_once
 from colonnade.privacy.ledger.layout import into_wal
 from colonnade.privacy.observers import Observer
-from tests.support.errors import raises
+from tests.support.errors import raises, refused
 from tests.support.ledgers import DELTA, EVENT, TRUST, altered
-from tests.support.refused import refused
 
 MORE_NOISE = """
 CREATE TRIGGER {name} AFTER INSERT ON entries BEGIN

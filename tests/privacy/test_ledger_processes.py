@@ -24,8 +24,8 @@ from colonnade.errors import BudgetError, LedgerError
 from colonnade.models.files import replace_private, write_together
 from colonnade.privacy.ledger import Entry, Ledger, convert as converting, layout
 from colonnade.privacy.observers import Observer
+from tests.support.errors import refused
 from tests.support.ledgers import DELTA, EVENT, TRUST, cap, cost
-from tests.support.refused import refused
 
 FORK = get_context("fork")
 NOBODY = 65534

@@ -35,8 +35,8 @@ from colonnade.privacy.ledger.groups import Across, Sight, seen_by, seen_by_anyb
 from colonnade.privacy.ledger.people import Told
 from colonnade.privacy.ledger.sums import BLOCK, NEWEST, Sums
 from colonnade.privacy.observers import Adjacency, Budget, Observer, Trust, parse_budgets
+from tests.support.errors import refused
 from tests.support.ledgers import DELTA, Clock, altered, keys, release
-from tests.support.refused import refused
 
 OWNERS = ("bank", "clinic", "shop")
 TRUST = Trust(OWNERS, OWNERS, 1)

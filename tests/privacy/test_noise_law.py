@@ -18,8 +18,7 @@ from colonnade.privacy.noise.response import _below, odds_for, randomised_respon
 from colonnade.privacy.noise.strips import sample
 from colonnade.randomness import Stream
 from research.bounds import share_of
-from tests.support.errors import raises
-from tests.support.refused import refused
+from tests.support.errors import raises, refused
 from tests.support.vectors import VECTORS
 
 PASS, FAIL = 1e-4, 1e-9

@@ -28,9 +28,8 @@ from colonnade.privacy.additive import LAPLACE, AdditiveNoise, Law
 from colonnade.privacy.events import alike, view
 from colonnade.privacy.observers import COORDINATOR, Adjacency, Budget, Observer, Trust, most_known, parse_budgets
 from colonnade.privacy.rows import NO_GUARANTEE, PROVEN
-from tests.support.errors import raises
+from tests.support.errors import raises, refused
 from tests.support.ledgers import EVENT, TRUST as TWO
-from tests.support.refused import refused
 
 FIVE = Trust(("a", "b", "c", "d", "e"), ("a", "b", "c", "d", "e"), 2)
 

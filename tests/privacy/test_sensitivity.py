@@ -38,7 +38,7 @@ from research.functional import (
     logistic_l1,
     logistic_party_l1,
 )
-from tests.support.refused import refused
+from tests.support.errors import refused
 from tests.support.vectors import VECTORS
 
 

@@ -19,8 +19,8 @@ from colonnade.privacy.releases import PoissonSampled, Repeated
 from colonnade.privacy.rows import NO_GUARANTEE, PROVEN, PUBLISHED, rounded_up
 from colonnade.privacy.statement import Statement
 from tests.pictures.reading import lengths, notes, places, written
+from tests.support.errors import refused
 from tests.support.ledgers import DELTA, EVENT, START, TRUST as TRUST, Clock
-from tests.support.refused import refused
 
 
 @pytest.fixture(scope="module")

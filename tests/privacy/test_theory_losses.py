@@ -22,7 +22,7 @@ from colonnade.privacy.releases import DiscreteLaplaceRelease, PostProcessing, R
 from colonnade.privacy.routes.losses import LossDistribution, _Side
 from colonnade.privacy.routes.rounds import UNIT, Rounds, one_round
 from research.bounds import gaussian_delta
-from tests.support.refused import refused
+from tests.support.errors import refused
 from tests.support.vectors import VECTORS
 
 SIZES = [(0.01, 0.5), (0.1, 1.0), (0.5, 2.0), (0.003, 1.2), (1.0, 0.7)]

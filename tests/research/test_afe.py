@@ -31,10 +31,7 @@ def mnist(data_dir: Path) -> cases.Case:
     return cases.mnist(Options(quick=True, folder=data_dir))
 
 
-# --- data
-
-
-def test_the_active_party_has_the_label_alone(adult: cases.Case, mnist: cases.Case) -> None:
+def test_the_active_party_has_the_label_alone_and_halves_are_put_together_as_they_were(adult, mnist) -> None:
     assert adult.passives == ("registry", "employer")
     assert (adult.classes, mnist.classes) == (2, 10)
     assert list(adult.schemas[cases.ACTIVE].columns) == ["high-income"]
@@ -45,12 +42,12 @@ def test_the_active_party_has_the_label_alone(adult: cases.Case, mnist: cases.Ca
     few = mnist.fewer(30)
     assert few.train.labels.tolist() == mnist.train.labels[:30].tolist()
     assert few.test.rows == mnist.test.rows
+    whole = published.joined(mnist, mnist.train.parts).reshape(-1, 28, 28)
+    for side, half in (("left", whole[:, :, :14]), ("right", whole[:, :, 14:])):
+        assert np.array_equal(half.reshape(800, -1), mnist.train.parts[side])
 
 
-# --- the published algorithm
-
-
-def test_modes_are_what_the_paper_calls_them() -> None:
+def test_modes_are_what_the_paper_calls_them_and_twenty_releases_are_not_one() -> None:
     tasks = {mode: published.task_of("Adult", 2, mode, {"one": 4, "other": 4}, 1000, 20) for mode in Mode}
     assert {mode: (task.protected, task.rescale, task.adjust) for mode, task in tasks.items()} == {
         Mode.UNPROTECTED: (False, False, False),
@@ -59,28 +56,17 @@ def test_modes_are_what_the_paper_calls_them() -> None:
         Mode.RESCALED: (True, True, False),
         Mode.BOTH: (True, True, True),
     }
-    assert tasks[Mode.BOTH].rate == pytest.approx(0.254 / (20 * 3))
-    assert tasks[Mode.UNPROTECTED].rate == 1e-3
-
-
-def test_twenty_releases_are_not_one() -> None:
+    assert (tasks[Mode.BOTH].rate, tasks[Mode.UNPROTECTED].rate) == (pytest.approx(0.254 / (20 * 3)), 1e-3)
     # 11.92 and 136.1 follow from the classic noise at epsilon 10 and delta 0.01, by the analytic Gaussian.
     assert tables.frozen_epsilon("Adult", 1) == pytest.approx(11.918, abs=0.01)
     assert tables.frozen_epsilon("Adult", 20) == pytest.approx(136.11, abs=0.05)
 
 
-def test_networks_of_two_parties_learn_as_one_network_does(adult: cases.Case) -> None:
+def test_networks_of_two_parties_learn_as_one_network_does(adult) -> None:
     whole = published.centralised(adult, 3, epochs=15)
     parted = published.by_epoch(adult, Mode.UNPROTECTED, 3, epochs=15)
     assert len(whole) == len(parted) == 15
-    assert whole[-1] > 0.77
-    assert parted[-1] > 0.77
-
-
-def test_halves_are_put_together_as_they_were(mnist: cases.Case) -> None:
-    whole = published.joined(mnist, mnist.train.parts).reshape(-1, 28, 28)
-    assert np.array_equal(whole[:, :, :14].reshape(800, -1), mnist.train.parts["left"])
-    assert np.array_equal(whole[:, :, 14:].reshape(800, -1), mnist.train.parts["right"])
+    assert min(whole[-1], parted[-1]) > 0.77
 
 
 def test_what_is_shown_has_noise_and_another_seed_other_noise(adult: cases.Case) -> None:
@@ -90,9 +76,6 @@ def test_what_is_shown_has_noise_and_another_seed_other_noise(adult: cases.Case)
     deviation = 2 * settings.PUBLISHED["Adult"].clip * math.sqrt(2 * math.log(1.25 / settings.DELTA)) / 10
     assert np.array_equal(first, again)
     assert (first - other).std() == pytest.approx(math.sqrt(2) * deviation, rel=0.1)
-
-
-# --- ours
 
 
 def test_heads_of_ours_beat_the_majority_and_noised_people_are_noisier(adult: cases.Case) -> None:
@@ -108,30 +91,23 @@ def test_heads_of_ours_beat_the_majority_and_noised_people_are_noisier(adult: ca
     assert published.right(ours.scores(committee, adult.test), adult.test) > 0.77
 
 
-# --- attacks
-
-
 def test_a_network_that_knows_people_by_heart_is_found_out_and_a_committee_is_not(adult: cases.Case) -> None:
-    heart = threats.membership(Way.UNPROTECTED, adult, 40, 8, 150, 1)
+    heart = threats.membership(Way.UNPROTECTED, adult, 40, 8, 80, 1)
     told = threats.membership(Way.COMMITTEE, adult, 40, 8, 1, 1)
     assert heart.alike.auc > 0.6
     assert abs(told.alike.auc - 0.5) < 0.12
 
 
-def test_exact_embeddings_are_inverted_and_told_ones_are_not(mnist: cases.Case) -> None:
-    exact, told = (threats.inversion(what, mnist, 300, 40, 1, 1, decoding=3) for what in (Seen.EXACT, Seen.TOLD))
-    assert exact.found.explained > 0.4
-    assert exact.found.recognised > 0.7
-    assert told.found.explained < 0.05
-    assert told.found.recognised < 0.2
-
-
-def test_scores_show_more_of_somebody_than_a_class_and_sums_nothing(mnist: cases.Case) -> None:
-    sums, one, scores = (
-        threats.inversion(what, mnist, 300, 40, 1, 1, decoding=3).found.explained
-        for what in (Seen.SUMS, Seen.CLASS, Seen.SCORES)
-    )
-    assert sums < 0.05 < one < scores
+def test_exact_embeddings_and_scores_are_inverted_and_told_ones_and_sums_are_not(mnist) -> None:
+    found = {
+        what: threats.inversion(what, mnist, 300, 40, 1, 1, decoding=3).found
+        for what in (Seen.EXACT, Seen.TOLD, Seen.SUMS, Seen.CLASS, Seen.SCORES)
+    }
+    assert found[Seen.EXACT].explained > 0.4
+    assert found[Seen.EXACT].recognised > 0.7
+    assert found[Seen.TOLD].explained < 0.05
+    assert found[Seen.TOLD].recognised < 0.2
+    assert found[Seen.SUMS].explained < 0.05 < found[Seen.CLASS].explained < found[Seen.SCORES].explained
 
 
 def test_labels_are_read_off_what_is_told_unless_it_is_randomised(adult: cases.Case) -> None:
@@ -152,21 +128,11 @@ def test_a_party_with_columns_gains_from_the_others(data_dir: Path) -> None:
     assert 0.7 < alone < together
 
 
-# --- tables
-
-
 def test_every_job_is_of_a_known_kind_and_seeds_differ() -> None:
     todo = tables.jobs(Options(runs=2))
     assert len(set(todo)) == len(todo)
-    assert {job.kind for job in todo} == {
-        "inversion",
-        "membership",
-        "curve",
-        "told",
-        "committee",
-        "own",
-        "labels",
-    }
+    kinds = {"inversion", "membership", "curve", "told", "committee", "own", "labels"}
+    assert {job.kind for job in todo} == kinds
     assert {job.seed for job in todo if job.kind == "told"} == {2024, 2025}
 
 
@@ -175,14 +141,8 @@ def test_every_job_is_of_a_known_kind_and_seeds_differ() -> None:
 def test_quick_reproduction(data_dir: Path, tmp_path: Path) -> None:
     made = afe.Reproduction()
     rows = list(made.make(Options(runs=1, quick=True, folder=data_dir)))
-    assert {row.part for row in rows} == {
-        "AFE Fig. 9",
-        "AFE Table 1",
-        "AFE Table 2",
-        "AFE Fig. 10",
-        "Labels",
-        "Ours",
-    }
+    parts = {"AFE Fig. 9", "AFE Table 1", "AFE Table 2", "AFE Fig. 10", "Labels", "Ours"}
+    assert {row.part for row in rows} == parts
     assert all(math.isfinite(row.mean) for row in rows)
     assert len(afe.verdicts(rows)) == 21
     drawn = write_alone(tmp_path / "pictures.svg", made.pictures()).read_text(encoding="utf-8")

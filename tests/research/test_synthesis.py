@@ -17,7 +17,7 @@ from research.synthesis import command, table
 from research.synthesis.layouts import DATA, bench
 from research.synthesis.ours import WAYS, tables
 from research.synthesis.scores import Score, ideal, scored
-from tests.support.errors import raises
+from tests.support.errors import raises, refused
 
 COLUMNS = {"adult": 15, "credit-default": 24, "acs-income": 11}
 
@@ -50,16 +50,12 @@ def test_three_parties_hold_all_columns_and_codes_fit_their_sizes(name: str, dat
     assert max(of.sizes) <= 42
 
 
-def test_edges_do_not_depend_on_the_rows(data_dir: Path) -> None:
-    few, more = bench("adult", data_dir, rows=200), bench("adult", data_dir, rows=2000)
-    assert few.sizes == more.sizes
+def test_edges_do_not_depend_on_the_rows_and_real_people_teach_more_than_shuffled_ones(data_dir: Path) -> None:
+    few, of = (bench("adult", data_dir, rows=rows) for rows in (200, 1500))
+    assert few.sizes == of.sizes
     assert few.codings["tax-office"].columns[0].labels[:3] == ("0", "1 to 999", "1000 to 1999")
     with raises(DatasetError, "DS018", "iris"):
         bench("iris", data_dir)
-
-
-def test_real_people_teach_more_than_shuffled_ones(data_dir: Path) -> None:
-    of = bench("adult", data_dir, rows=1500)
     best = {score.model: score for score in ideal(of)}
     assert best["gradient boosting"].two_way == 0
     assert best["gradient boosting"].auc > 0.85
@@ -74,23 +70,24 @@ def test_real_people_teach_more_than_shuffled_ones(data_dir: Path) -> None:
 def test_tables_come_from_the_code_of_a_study(data_dir: Path) -> None:
     of = bench("acs-income", data_dir, rows=300)
     ((seed, made_up),) = tables(of, WAYS[2], 1.0, [3])
-    assert seed == 3
-    assert made_up.column_names == of.names
-    assert made_up.num_rows == 300
-    again = next(tables(of, WAYS[2], 1.0, [3]))[1]
-    assert again.equals(made_up)
+    assert (seed, made_up.column_names, made_up.num_rows) == (3, of.names, 300)
+    assert next(tables(of, WAYS[2], 1.0, [3]))[1].equals(made_up)
 
 
-def test_lines_are_kept_in_files(tmp_path: Path) -> None:
-    path = tmp_path / "scores.csv"
-    table.add(path, [line("aim", 1.0)])
-    table.add(path, [line("aim", 0.3, seed=2)])
+def test_lines_are_kept_in_files_and_not_made_again(tmp_path: Path, data_dir: Path) -> None:
+    path, broken = tmp_path / "few.csv", tmp_path / "broken.csv"
+    for each in (line("aim", 1.0), line("aim", 0.3, seed=2)):
+        table.add(path, [each])
     assert table.read(path) == [line("aim", 1.0), line("aim", 0.3, seed=2)]
-    path.write_text("a,b\n1,2\n", encoding="utf-8")
-    with raises(StudyError, "ST618"):
-        table.read(path)
-    with raises(StudyError, "ST617"):
-        table.read(tmp_path / "nowhere.csv")
+    broken.write_text("a,b\n1,2\n", encoding="utf-8")
+    refused(StudyError, "ST618", table.read, broken)
+    refused(StudyError, "ST617", table.read, tmp_path / "nowhere.csv")
+    path = table.add(tmp_path / "scores.csv", lines())
+    rows = list(synthesis.synthesis(Options(runs=1, quick=True, folder=data_dir, peers=path)))
+    assert {row.measure for row in rows} == {"accuracy", "AUC", "two-way error"}
+    assert {row.promise for row in rows} == {PROVEN, CURATOR, NONE}
+    assert {row.at for row in rows} == set(synthesis.EPSILONS)
+    assert {row.mean for row in rows if row.measure == "AUC"} == {0.9}
 
 
 def test_tables_of_peers_are_decoded_and_scored(
@@ -111,15 +108,6 @@ def test_tables_of_peers_are_decoded_and_scored(
     np.savez_compressed(made, other=codes)
     with raises(StudyError, "ST616"):
         command.peers(tmp_path / "scores.csv", [made], data_dir)
-
-
-def test_what_a_file_has_is_not_made_again(tmp_path: Path, data_dir: Path) -> None:
-    path = table.add(tmp_path / "scores.csv", lines())
-    rows = list(synthesis.synthesis(Options(runs=1, quick=True, folder=data_dir, peers=path)))
-    assert {row.measure for row in rows} == {"accuracy", "AUC", "two-way error"}
-    assert {row.promise for row in rows} == {PROVEN, CURATOR, NONE}
-    assert {row.at for row in rows} == set(synthesis.EPSILONS)
-    assert {row.mean for row in rows if row.measure == "AUC"} == {0.9}
 
 
 def test_what_is_asked_is_judged_by_the_means() -> None:

@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from tests.docs.book import ROOT
 
 from colonnade.disk import writing
 from colonnade.errors import FederationError, OfficeError
@@ -22,7 +23,6 @@ from colonnade.standing.line import Line
 from colonnade.standing.outcome import outcome_of
 from colonnade.study.forks import Forks
 from colonnade.study.network import bytes_by_way
-from tests.docs.book import ROOT
 from tests.support.errors import check_said, raises
 from tests.support.ports import free_port
 from tests.support.standing import ALIGNED, HUB, PARTIES, Standing, standing, until

@@ -59,3 +59,20 @@ class raises:  # noqa: N801 - reads as pytest.raises does
         if fits:
             check_said(error, *self._said)
         return fits
+
+
+def refused(kind: type[Any] | tuple[type[Any], ...], *words: Any, **options: Any) -> str:
+    """What is said of a call that is refused: ``refused(StudyError, "ST104", "bank", Study.load, path)``.
+
+    Before the call stand its code and the names in its sentence; where the error is not ours, pieces of the sentence.
+    """
+    place = next(place for place, word in enumerate(words) if callable(word))
+    said, call, given = words[:place], words[place], words[place + 1 :]
+    with pytest.raises(kind) as caught:
+        call(*given, **options)
+    text, pieces = str(caught.value), list(_flat(said))
+    if any(_CODES.fullmatch(piece) for piece in pieces):
+        check_said(text, pieces)
+    for piece in pieces:
+        assert _CODES.fullmatch(piece) or piece in text, f"{piece!r} is not in: {text}"
+    return text

@@ -13,7 +13,7 @@ from colonnade.errors import DataError, SchemaError
 from colonnade.tables import Schema, Table, category, flag, number, read_table
 from colonnade.tables.centred import Centred, Norm
 from tests.support import strategies
-from tests.support.refusals import refused
+from tests.support.errors import refused
 
 COLUMNS = {
     "age": number(0, 100),

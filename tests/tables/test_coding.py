@@ -28,7 +28,7 @@ from colonnade.tables import (
 from colonnade.tables.coding import Coding, coding_of, decode_codes, joint_names
 from colonnade.tables.densities import Density
 from tests.support import strategies
-from tests.support.refusals import refused
+from tests.support.errors import refused
 
 PEOPLE = Schema(
     {

@@ -17,7 +17,7 @@ from colonnade.tables.centred import Centred
 from colonnade.tables.dates import MONTHS, WEEKDAYS, Date
 from colonnade.tables.joint import dictionary, impossible_codes, joint_rules
 from colonnade.testing.seeded import seeded
-from tests.support.refusals import refused
+from tests.support.errors import refused
 
 FIRST, LAST = "2015-01-01", "2024-12-31"
 SPAN = (datetime.date(2024, 12, 31) - datetime.date(2015, 1, 1)).days

@@ -28,7 +28,7 @@ from colonnade.tables.centred import Centred
 from colonnade.tables.encode import encode_column
 from colonnade.tables.parse import Place
 from tests.support import strategies
-from tests.support.refusals import refused
+from tests.support.errors import refused
 
 BASE = Schema({"age": number(0, 100), "city": category(["A", "B"]), "smoker": flag()})
 MISSED = Schema({"age": number(0, 100), "city": category(["A", "B"], missing="none"), "smoker": flag()})

@@ -19,7 +19,7 @@ from colonnade.errors import DataError, SchemaError, StudyError
 from colonnade.tables import Key, KeyColumn, KeyPlan, Keys, Schema, Table, flag, key_columns, read_table
 from colonnade.tables.normal import BLANKS, Accents, Blanks, Case, Form
 from colonnade.tables.parse import Place
-from tests.support.refusals import refused
+from tests.support.errors import refused
 
 SCHEMA = Schema({"smoker": flag()})
 HIDDEN = "73519"

@@ -25,7 +25,7 @@ from colonnade.tables.cells import OnDisk, regrouped
 from colonnade.tables.ids import Ids, packed
 from colonnade.tables.spill import Spill
 from colonnade.tables.table import Table
-from tests.support.refusals import refused
+from tests.support.errors import refused
 from tests.support.tables import put
 
 SCHEMA = Schema(

@@ -18,8 +18,7 @@ from colonnade.tables import Query, Schema, category, number, read_table
 from colonnade.tables.sources.drivers import DuckDb
 from colonnade.tables.sources.opening import opened
 from colonnade.tables.sources.stores import check_address, matcher, shown
-from tests.support.errors import raises
-from tests.support.refusals import refused
+from tests.support.errors import raises, refused
 from tests.support.tables import put
 
 SCHEMA = Schema({"age": number(0, 100, missing=1), "city": category(["A", "B"], missing="none")}, description="people")

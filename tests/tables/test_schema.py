@@ -14,7 +14,7 @@ from hypothesis import assume, given, strategies as st
 from colonnade.errors import DataError, SchemaError
 from colonnade.tables import Column, Schema, category, draft_schema, flag, number, read_table, violations
 from tests.support import strategies
-from tests.support.refusals import refused
+from tests.support.errors import refused
 
 PEOPLE = Schema(
     {

@@ -34,7 +34,7 @@ from colonnade.tables.sources.opening import opened
 from colonnade.tables.sources.stored import StoredFile
 from colonnade.tables.sources.stores import holds_rows
 from colonnade.tables.survey import survey
-from tests.support.refusals import refused
+from tests.support.errors import refused
 from tests.support.tables import in_folder, put
 
 SCHEMA = Schema({"age": number(0, 100), "city": category(["A", "B"], missing="none")}, description="people")

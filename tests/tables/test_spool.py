@@ -37,7 +37,7 @@ from colonnade.tables import (
 from colonnade.tables.cells import InMemory, OnDisk
 from colonnade.tables.encode import Report
 from colonnade.tables.spool import Spool, copying, gather, partitions, room, split
-from tests.support.refusals import refused
+from tests.support.errors import refused
 from tests.support.tables import in_texts, put, small_pieces
 
 SCHEMA = Schema({"age": number(0, 99, missing="none"), "ill": flag(missing=False)})

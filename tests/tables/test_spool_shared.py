@@ -31,8 +31,7 @@ from colonnade.tables.spool import Spool, copying, gather, repeated
 from colonnade.tables.spool.chores import Chore, Hands, all_done
 from colonnade.tables.spool.fingerprints import Fingerprints
 from colonnade.tables.spool.room import Room, whole
-from tests.support.errors import check_said
-from tests.support.refusals import refused
+from tests.support.errors import check_said, refused
 from tests.support.tables import in_folder, in_texts, put, small_pieces
 
 SCHEMA = Schema({"age": number(0, 99, missing="none"), "ill": flag(missing=False)})

@@ -29,7 +29,7 @@ from colonnade.tables import (
     read_table,
 )
 from colonnade.tables.centred import Centred
-from tests.support.refusals import refused
+from tests.support.errors import refused
 from tests.support.tables import put
 
 SCHEMA = Schema({"age": number(0, 100), "city": category(["A", "B"]), "smoker": flag()})

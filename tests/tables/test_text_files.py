@@ -21,7 +21,7 @@ from colonnade.tables.formats import TextFormat
 from colonnade.tables.sources.opening import opened as source_of
 from colonnade.tables.stream import TextStream
 from colonnade.tables.survey import BARS, Survey, says, survey
-from tests.support.refusals import refused
+from tests.support.errors import refused
 from tests.support.tables import put
 
 GERMAN = "person_id;größe;stadt;neu\r\nä1;1,75;Köln;ja ist\r\nß2;1,8;Ulm;nein\r\nü3;-2,5e-1;Köln;nein\r\n"

@@ -26,7 +26,7 @@ from colonnade.wire.post import Head, Post
 from colonnade.wire.tls import TlsSession
 from colonnade.wire.values import MAGIC, MAX_DEPTH, MAX_FRAME, MAX_VALUES, Reader, Writer
 from colonnade.wire.watch import Limits
-from tests.support.refusals import refused
+from tests.support.errors import refused
 from tests.support.wires import closed, join, people, says
 
 DTYPES = ["?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8"]

@@ -13,8 +13,7 @@ import pytest
 from colonnade.errors import ConnectError, IdentityError, PeerLost, PeerStopped, ProtocolError
 from colonnade.wire import Channel, Endpoint, Identity
 from colonnade.wire.packet import Kind, unpack
-from tests.support.errors import raises
-from tests.support.refusals import refused
+from tests.support.errors import raises, refused
 from tests.support.wires import says, until
 
 

@@ -34,7 +34,7 @@ from colonnade.wire import (
 from colonnade.wire.hub_carrier import open_channel
 from colonnade.wire.quota import Memory
 from colonnade.wire.watch import Limits
-from tests.support.refusals import refused
+from tests.support.errors import refused
 from tests.support.wires import SECONDS, closed, join, says, until
 
 # --- dialling

@@ -31,7 +31,7 @@ from colonnade.wire.quota import UNLIMITED, Account, Refusal
 from colonnade.wire.rooms import LaneLimits, Rooms
 from colonnade.wire.workers import Admission, WorkerKeys, introduce
 from tests.support import wires
-from tests.support.refusals import refused
+from tests.support.errors import refused
 from tests.support.wires import NAMES, SECONDS, closed, says, until
 
 FOUR = ("bank", "clinic", "coordinator", "shop")

@@ -31,8 +31,8 @@ from colonnade.wire.offer import (
     is_address,
 )
 from colonnade.wire.packet import Kind, unpack
+from tests.support.errors import refused
 from tests.support.ports import free_port
-from tests.support.refusals import refused
 from tests.support.wires import SECONDS, Wire, connected, says, shut, until
 
 from .conftest import LinkWorld

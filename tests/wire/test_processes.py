@@ -21,7 +21,7 @@ import pytest
 import colonnade
 from colonnade.errors import PeerLost, PeerStopped
 from colonnade.wire import Hub, dial
-from tests.support.refusals import refused
+from tests.support.errors import refused
 from tests.support.wires import WORDS, closed, in_threads, join, people, until
 
 pytestmark = pytest.mark.system

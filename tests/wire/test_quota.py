@@ -27,7 +27,7 @@ from colonnade.wire.services import pieces
 from colonnade.wire.stream import FloodError, Inbox, Outbox
 from colonnade.wire.turns import AT_ONCE, CREDIT, Tenant, Turns
 from colonnade.wire.watch import PROGRESS, Limits, Watch
-from tests.support.refusals import refused
+from tests.support.errors import refused
 from tests.support.wires import SECONDS, closed, in_threads, join, people, says, shut, until
 
 MB = 1 << 20

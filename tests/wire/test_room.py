@@ -13,7 +13,7 @@ import pytest
 
 from colonnade.errors import ConnectError, IdentityError, PeerLost, PeerStopped, ProtocolError, StudyError
 from colonnade.wire import Network, Room, RoomPlace
-from tests.support.refusals import refused
+from tests.support.errors import refused
 from tests.support.wires import says, until
 
 

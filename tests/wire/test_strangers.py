@@ -18,7 +18,7 @@ from colonnade.wire import Hub, strangers
 from colonnade.wire.door import Door, _listeners
 from colonnade.wire.passage import Mover, Side
 from colonnade.wire.strangers import Crowd, Stranger, begins_tls, neighbourhood, places_for_lanes, places_for_strangers
-from tests.support.refusals import refused
+from tests.support.errors import refused
 from tests.support.wires import SECONDS, WORDS, closed, connected, hello, join, says
 
 V4, V6 = socket.AF_INET, socket.AF_INET6

@@ -27,7 +27,7 @@ from colonnade.wire import Certificate, Hub, Identity, certificates, dial, worke
 from colonnade.wire.identity import load_key
 from colonnade.wire.lanes import is_lane, lane_room, lane_topic
 from colonnade.wire.workers import LONGEST, MOST_BYTES, Introduction, WorkerKeys, check_introduction, introduce
-from tests.support.refusals import refused
+from tests.support.errors import refused
 
 TOPIC = b"digest of a study"
 

@@ -141,7 +141,7 @@ _SUMS = Links(
         "colonnade.kinds.synthesis.mixture.task:Mixture.distance",
     ),
     (
-        "tests/kinds/synthesis/test_sensitivity.py::test_no_row_contributes_more",
+        "tests/kinds/synthesis/mixture/test_prices.py::test_no_row_contributes_more",
         "tests/kinds/synthesis/mixture/test_responsibilities.py::test_no_row_weighs_more_than_its_bound_whatever_was_dealt",
         "tests/kinds/synthesis/mixture/test_prices.py::test_joint_clipping_costs_its_clip",
         "tests/kinds/synthesis/mixture/test_prices.py::test_what_is_charged_for_masks_and_room_is_small",
@@ -452,7 +452,7 @@ CHARGED = (
             _and(
                 links,
                 ("mixture-rounds#6-a-start-from-marginals|Theorem 7",),
-                ("tests/kinds/synthesis/mixture/test_started.py::test_an_event_that_is_not_charged_is_seen",),
+                ("tests/kinds/synthesis/mixture/test_mixture.py::test_an_event_that_is_not_charged_is_seen",),
                 (f"{_STARTED}.stages",),
             ),
         )
@@ -470,7 +470,7 @@ CHARGED = (
         _and(
             _SECOND_MOMENTS,
             ("heads-from-moments#2-who-sees-what",),
-            ("tests/kinds/split/test_own_training.py::test_training_and_moments_together_keep_the_budgets",),
+            ("tests/kinds/split/test_committee_head.py::test_training_and_moments_together_keep_the_budgets",),
             (f"{_CHARGED}.events",),
         ),
     ),
@@ -488,10 +488,10 @@ CHARGED = (
                 "colonnade.kinds.split.embeddings.gradients:whole_rows",
             ),
             (
-                "tests/kinds/split/test_private_training.py::test_replacing_a_person_moves_a_sum_by_at_most_two_radii",
+                "tests/kinds/split/test_private_training.py::test_no_product_is_ever_longer_than_the_radius",
                 "tests/kinds/split/test_private_training.py::"
                 "test_without_a_person_sums_move_by_no_more_than_the_event_says",
-                "tests/kinds/split/embeddings/test_gradient_sums.py::test_no_row_is_ever_longer_than_the_radius",
+                "tests/kinds/split/test_private_training.py::test_no_row_is_ever_longer_than_the_radius",
             ),
         ),
     ),

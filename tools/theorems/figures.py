@@ -409,7 +409,7 @@ FIGURES = (
             (
                 "tests/kinds/split/adaptive/test_adaptive.py::"
                 "test_the_honest_sum_over_epochs_stands_beside_the_published_figure",
-                "tests/kinds/split/test_sensitivity.py::test_the_true_epsilon_of_repeated_releases_matches_the_vectors",
+                "tests/kinds/split/embeddings/test_embeddings_task.py::test_the_true_epsilon_of_repeated_releases_matches_the_vectors",
             ),
             "nothing promised",
         ),

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pyarrow as pa
 
-from colonnade import Federation, Party, Schema, category, flag, number
+from colonnade import Federation, Schema, number
 from colonnade.models import Roster
 from colonnade.tables import Table
+from tests.support import federations
 
-SCHEMAS = {
-    "bank": Schema(
-        {
-            "a": number(-3, 3),
-            "b": number(-3, 3),
-            "kind": category(["low", "middle", "high"]),
-            "default": flag(),
-            "amount": number(-3, 3),
-        }
-    ),
-    "shop": Schema({"c": number(-3, 3), "d": number(-3, 3, scale="unit")}),
-}
+SHOP = Schema({"c": number(-3, 3), "d": number(-3, 3, scale="unit")})
 
 
+@cache
 def arrow(rows: int, seed: int = 0) -> dict[str, pa.Table]:
     """Made-up people: the label follows from columns of both."""
     random = np.random.default_rng(seed)
@@ -34,20 +27,20 @@ def arrow(rows: int, seed: int = 0) -> dict[str, pa.Table]:
     return {"bank": pa.table({"id": ids, **held}), "shop": pa.table({"id": ids, "c": c, "d": d})}
 
 
-def federation(rows: int, label: str, seed: int = 0, **how: object) -> Federation:
-    """The two of them; of the bank's labels only this one is brought."""
-    tables, schemas = arrow(rows, seed), schemas_for(label)
-    return Federation([Party(name, tables[name], schema=schemas[name], id="id") for name in schemas], **how)
-
-
 def schemas_for(label: str) -> dict[str, Schema]:
-    wanted = {"bank": ["a", "b", label], "shop": ["c", "d"]}
-    return {name: SCHEMAS[name].select(columns) for name, columns in wanted.items()}
+    return {"bank": federations.HELD["bank"].select(["a", "b", label]), "shop": SHOP}
 
 
+@cache
 def roster(label: str) -> Roster:
     return Roster.of(schemas_for(label))
 
 
+def federation(rows: int, label: str, seed: int = 0) -> Federation:
+    """The two of them; of the bank's labels only this one is brought."""
+    return federations.federation(arrow(rows, seed), schemas_for(label))
+
+
+@cache
 def tables(rows: int, label: str, seed: int = 0) -> dict[str, Table]:
     return federation(rows, label, seed).tables()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pytest
 
-from colonnade import SplitClassifier
+from colonnade import SplitClassifier, category
 from colonnade.audit.attacks import (
     Shadows,
     infer_labels,
@@ -26,21 +28,17 @@ from colonnade.models.federation import Roster
 from colonnade.models.newcomers import same_people
 from colonnade.privacy import Trust
 from colonnade.report.attacks import render_attack
-from colonnade.tables import Schema
-from tests.support.errors import raises
+from colonnade.testing.seeded import seeded
+from tests.support.errors import raises, refused
+from tests.support.federations import numbers
 from tests.support.pages import Page
 
 COLUMNS = {"bank": [f"a{k}" for k in range(6)], "shop": [f"b{k}" for k in range(6)]}
-LABEL = '[columns.kind]\ntype = "category"\nvalues = ["x", "y", "z"]\n'
 LINEAR = {party: {"kind": "linear", "width": 5} for party in COLUMNS}
-
-
-def schemas():
-    number = '[columns.{}]\ntype = "number"\nlow = -3\nhigh = 3\n'
-    return {
-        party: Schema.from_toml("".join(number.format(name) for name in names) + (LABEL if party == "shop" else ""))
-        for party, names in COLUMNS.items()
-    }
+SCHEMAS = {
+    "bank": numbers(COLUMNS["bank"], -3, 3),
+    "shop": numbers(COLUMNS["shop"], -3, 3, kind=category(["x", "y", "z"])),
+}
 
 
 def cells(rows, seed=0):
@@ -56,155 +54,121 @@ def cells(rows, seed=0):
 
 def people(rows, seed=0):
     given = cells(rows, seed)
-    return same_people(dict.fromkeys(COLUMNS, given), schemas(), None, "a test", same_order=True)
+    return same_people(dict.fromkeys(COLUMNS, given), SCHEMAS, None, "a test", same_order=True)
 
 
-def fitted(stream, head, rows=150, **more):
+@cache
+def fitted(head, rows=150, **more):
+    """A model that attacks only read."""
     model = SplitClassifier(label="shop.kind", head=head, encoders=LINEAR, **more)
-    seats = Roster.of(schemas()) if head == "committee" else Roster(schemas(), Trust(tuple(COLUMNS), (), 0))
-    return model.simulate(people(rows), seats, stream)
+    seats = Roster.of(SCHEMAS) if head == "committee" else Roster(SCHEMAS, Trust(tuple(COLUMNS), (), 0))
+    return model.simulate(people(rows), seats, seeded(20240))
 
 
-def unprotected(stream, rows=150, epochs=4):
-    return fitted(stream, "published", rows, unprotected=True, epochs=epochs, batches=5)
+def unprotected(epochs=4):
+    return fitted("published", unprotected=True, epochs=epochs, batches=5)
 
 
-def test_unprotected_embeddings_are_inverted_and_noised_ones_and_sums_are_not(stream):
-    everyone = people(240, seed=1)
-    attacked = np.arange(240) < 80
-    found = {}
-    for name, model in {
-        "unprotected": unprotected(stream),
-        "embeddings": fitted(stream, "embeddings", epsilon=1.0),
-        "committee": fitted(stream, "committee", epsilon=1.0),
-    }.items():
-        found[name] = invert(seen_of(model, "bank", everyone).split(attacked), "ridge")
-    assert found["unprotected"].found.explained > 0.5
-    assert found["unprotected"].found.recognised > 0.5
-    for name in ("embeddings", "committee"):
-        assert found[name].found.explained < 0.1
-        assert found[name].found.recognised < 0.15
-    assert "unprotected embeddings of the person" in found["unprotected"].needed
-    assert "noised embeddings of the person" in found["embeddings"].needed
-    assert "the embeddings of everybody else" in found["committee"].needed
+def inverted(model, **how):
+    """What a ridge finds about the bank's columns of eighty people, from what is seen of them."""
+    seen = seen_of(model, "bank", people(240, seed=1), **how)
+    return seen, invert(seen.split(np.arange(240) < 80), "ridge")
 
 
-def test_exact_scores_tell_more_than_the_sums_they_follow_from(stream):
-    model, everyone = fitted(stream, "committee", epsilon=5.0), people(240, seed=1)
-    seen = seen_of(model, "bank", everyone, scores=True)
-    assert seen.what == "exact scores"
-    assert seen.numbers == pytest.approx(model.scores(everyone))
-    assert seen.columns.shape == (240, 6)
-    attacked = np.arange(240) < 80
-    assert invert(seen.split(attacked), "ridge").found.explained > 0.05
+def test_unprotected_embeddings_are_inverted_and_noised_ones_and_sums_are_not():
+    _, bare = inverted(unprotected())
+    assert min(bare.found.explained, bare.found.recognised) > 0.5
+    assert "unprotected embeddings of the person" in bare.needed
+    needed = {"embeddings": "noised embeddings of the person", "committee": "the embeddings of everybody else"}
+    for head, said in needed.items():
+        _, found = inverted(fitted(head, epsilon=1.0))
+        assert found.found.explained < 0.1
+        assert found.found.recognised < 0.15
+        assert said in found.needed
 
 
-def test_embeddings_that_are_told_in_every_epoch_lose_their_noise(stream):
-    model = fitted(stream, "published", per_release=2.0, epochs=9, batches=5)
-    everyone = people(200)
+def test_exact_scores_tell_more_than_the_sums_they_follow_from():
+    model = fitted("committee", epsilon=5.0)
+    seen, found = inverted(model, scores=True)
+    assert (seen.what, seen.columns.shape) == ("exact scores", (240, 6))
+    assert seen.numbers == pytest.approx(model.scores(people(240, seed=1)))
+    assert found.found.explained > 0.05
+
+
+def test_embeddings_that_are_told_in_every_epoch_lose_their_noise():
+    model = fitted("published", per_release=2.0, epochs=9, batches=5)
+    everyone, told = people(200), fitted("embeddings", epsilon=1.0)
     exact = model.embedded("bank", everyone["bank"])
     once, often = (seen_of(model, "bank", everyone, releases=times) for times in (1, 9))
     assert np.std(often.numbers - exact) == pytest.approx(np.std(once.numbers - exact) / 3)
     assert "averaged over 9 releases" in often.what
-    with raises(StudyError, "ST007", "9"):
-        seen_of(model, "bank", everyone, releases=10)
-    with raises(StudyError, "ST007", "1"):
-        seen_of(fitted(stream, "embeddings", epsilon=1.0), "bank", everyone, releases=2)
+    refused(StudyError, "ST007", "9", seen_of, model, "bank", everyone, releases=10)
+    refused(StudyError, "ST007", "1", seen_of, told, "bank", everyone, releases=2)
+    refused(StudyError, "ST010", "shop", seen_of, told, "shop", everyone)
 
 
-def test_the_party_with_the_label_tells_nobody_its_embeddings(stream):
-    model = fitted(stream, "embeddings", epsilon=1.0)
-    with raises(StudyError, "ST010", "shop"):
-        seen_of(model, "shop", people(40))
-
-
-def test_returned_slopes_give_every_label_away(stream):
-    returned = returned_by(unprotected(stream), people(300, seed=2), 30, stream=stream)
+def test_returned_slopes_give_every_label_away_and_rounds_those_that_were_told(stream):
+    returned = returned_by(unprotected(), people(300, seed=2), 30, stream=stream)
     assert returned.slopes.shape[1:] == (300, 5)
     found = infer_labels(returned)
-    assert found.accuracy > 0.9
-    assert found.base_rate < 0.5
+    assert found.base_rate < 0.5 < 0.9 < found.accuracy
     assert found.most is None
+    model = fitted("embeddings", epsilon=8.0, training="rounds", epochs=2, batches=3)
+    returned = returned_by(model, people(150, seed=2), 30, stream=stream)
+    assert (returned.slopes.shape, returned.epsilon) == ((2, 150, 5), None)
+    found = infer_labels(returned)
+    assert found.accuracy > 0.6
+    assert "the slopes of 2 rounds" in found.needed
+    for head in ("committee", "embeddings"):  # where no label is told there is nothing to attack
+        with raises(StudyError, "ST005"):
+            returned_by(fitted(head, epsilon=1.0), people(60), 10, stream=stream)
 
 
 def test_randomised_labels_are_told_as_the_bound_says(stream):
-    model = fitted(stream, "embeddings", epsilon=8.0, training="labels", epochs=1, label_epsilon=1.0)
+    model = fitted("embeddings", epsilon=8.0, training="labels", epochs=1, label_epsilon=1.0)
     found = infer_labels(returned_by(model, people(2000, seed=2), 100, stream=stream))
-    assert found.most is not None
     assert found.base_rate < found.accuracy < found.most + 0.06  # five deviations of 1,900 guesses
     assert found.needed.startswith("the attacker needed labels as they were told to it, and the labels of 100 people")
     assert "By groups of told labels" in Page(render_attack("runs", found)).words
 
 
-def test_rounds_return_slopes_of_the_labels_that_were_told(stream):
-    model = fitted(stream, "embeddings", epsilon=8.0, training="rounds", epochs=2, batches=3)
-    returned = returned_by(model, people(150, seed=2), 30, stream=stream)
-    assert returned.slopes.shape == (2, 150, 5)
-    assert returned.epsilon is None
-    found = infer_labels(returned)
-    assert found.accuracy > 0.6
-    assert "the slopes of 2 rounds" in found.needed
-
-
-@pytest.mark.parametrize("head", ["committee", "embeddings"])
-def test_where_no_label_is_told_there_is_nothing_to_attack(stream, head):
-    with raises(StudyError, "ST005"):
-        returned_by(fitted(stream, head, epsilon=1.0), people(60), 10, stream=stream)
-
-
-def test_only_what_was_published_is_promised(stream):
-    committee = fitted(stream, "committee", epsilon=1.0)
-    promise = promised(committee)
-    assert promise is not None
+def test_only_what_was_published_is_promised_and_shadows_have_encoders_that_did_not_learn(stream):
+    model, scratch, pool = fitted("committee", epsilon=1.0), unprotected(epochs=1), people(300)
+    promise = promised(model)
     assert 0.5 < promise.accuracy < 0.6
-    assert promised(fitted(stream, "embeddings", epsilon=1.0)) is None  # the head is its party's own
-    assert promised(unprotected(stream, epochs=1)) is None
-
-
-def test_shadow_models_have_the_encoders_of_the_model_unless_these_learned(stream):
-    model = fitted(stream, "committee", epsilon=1.0)
-    pool = people(300)
-    again = (
-        views_of(model)
-        .fresh(model)
-        .simulate(
-            {party: table.take_rows(np.arange(150)) for party, table in pool.items()}, Roster.of(schemas()), stream
-        )
-    )
+    assert promised(fitted("embeddings", epsilon=1.0)) is None  # the head is its party's own
+    assert promised(scratch) is None
+    half = {party: table.take_rows(np.arange(150)) for party, table in pool.items()}
+    again = views_of(model).fresh(model).simulate(half, Roster.of(SCHEMAS), stream)
     for party in COLUMNS:
         assert (again.embedded(party, pool[party]) == model.embedded(party, pool[party])).all()
-    scratch = unprotected(stream, epochs=1)
     assert views_of(scratch).fresh(scratch).encoders == LINEAR
-    found = infer_membership(shadows_of(model, pool, 150, 8, seed=1, stream=stream), promise=promised(model))
-    assert found.promise is not None
+    found = infer_membership(shadows_of(model, pool, 150, 8, seed=1, stream=stream), promise=promise)
     assert found.alike.accuracy_interval[0] < found.promise.accuracy
 
 
 @pytest.mark.slow
 def test_unprotected_embeddings_give_members_away_without_any_scores(stream):
     pool, size = people(48, seed=3), 24
-    model = SplitClassifier(
-        label="shop.kind",
-        head="published",
-        unprotected=True,
-        encoders={party: {"kind": "linear", "width": 8} for party in COLUMNS},
-        epochs=150,
-        batches=4,
-    ).simulate({party: table.take_rows(np.arange(size)) for party, table in pool.items()}, Roster.of(schemas()), stream)
+    encoders = {party: {"kind": "linear", "width": 8} for party in COLUMNS}
+    how = {"head": "published", "unprotected": True, "epochs": 150, "batches": 4}
+    members = {party: table.take_rows(np.arange(size)) for party, table in pool.items()}
+    model = SplitClassifier(label="shop.kind", encoders=encoders, **how)
+    model.simulate(members, Roster.of(SCHEMAS), stream)
     shadows = shadows_of(model, pool, size, 16, seed=1, see=nearness_of("bank"), stream=stream)
     assert infer_membership(shadows).alike.auc_interval[0] > 0.55
 
 
-def test_embeddings_alone_are_seen_of_those_who_tell_them(stream):
+def test_embeddings_alone_are_seen_of_those_who_tell_them():
     pool = people(60)
-    seen = nearness_of("bank")(unprotected(stream, rows=60, epochs=1), pool)
+    seen = nearness_of("bank")(fitted("published", 60, unprotected=True, epochs=1, batches=5), pool)
     assert seen.shape == (60,)
     assert np.mean(seen > 0) > 0.4  # three classes
     inside = np.tile(np.arange(60) % 2 == np.arange(2)[:, None], (4, 1))
     found = infer_membership(Shadows(np.tile(seen, (8, 1)), inside), sees="what bank tells about each person")
     assert found.needed.startswith("the attacker needed what bank tells about each person")
     with raises(StudyError, "ST009"):
-        nearness_of("bank")(fitted(stream, "committee", epsilon=1.0), pool)
+        nearness_of("bank")(fitted("committee", epsilon=1.0), pool)
 
 
 def test_a_transcript_has_a_row_for_each_person_and_epoch():
@@ -217,9 +181,9 @@ def test_a_transcript_has_a_row_for_each_person_and_epoch():
     assert len(seen.embeddings["bank"]) == 2
 
 
-def test_the_commands_take_kept_encoders(colonnade, stream, tmp_path, monkeypatch):
+def test_the_commands_take_kept_encoders(colonnade, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    model = unprotected(stream)
+    model = unprotected()
     model.save("model.json")
     kept = [word for party in model.holders for word in ("--kept", str(model.save_kept(f"{party}.npz", party)))]
     for name, seed in (("members", 0), ("others", 1)):

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -34,15 +33,15 @@ from colonnade.privacy import Trust, epsilon, parse_budgets, views
 from colonnade.privacy.events import innermost
 from colonnade.privacy.noise import discrete_gaussian
 from colonnade.privacy.noise.response import odds_for
-from colonnade.protocols.messages import own_noise
 from colonnade.tables import Schema, flag, number
-from tests.support.errors import raises
+from colonnade.testing.seeded import seeded
+from tests.kinds.split.embeddings.learners import Listed
+from tests.support.errors import refused
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import colonnade.testing.twins  # noqa: F401 - registers them
     from colonnade.kinds.split import audit_twins
-    from colonnade.testing.seeded import seeded
 
 Array = np.ndarray[Any, Any]
 VECTORS = json.loads((Path(__file__).parents[2] / "privacy" / "vectors.json").read_text())
@@ -56,13 +55,6 @@ def _task(**given: Any) -> Embeddings:
     return Embeddings(Trust(owners, (), 0), "a", senders, **{"rows": 4, "classes": 2} | given)
 
 
-def _silent(name: str, variance: int, count: int) -> Array:
-    return np.zeros(count, dtype=np.int64)
-
-
-# --- the published figures of these audits
-
-
 OURS = {
     "afe vanilla one round, fixed encoder ok": ("split-embeddings", "embedding", ""),
     "afe BROKEN paper rescaling": ("split-embeddings", "embedding", "embeddings stretched to the clip as published"),
@@ -74,10 +66,6 @@ OURS = {
     "label_rr ok": ("split-training", "labels", ""),
     "label BROKEN true labels": ("split-training", "labels", "slopes made of true labels"),
 }
-
-
-def test_every_vector_about_embeddings_and_labels_has_a_game() -> None:
-    assert {name for name in AUDITS if name.startswith(("afe", "label"))} == set(OURS)
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -99,15 +87,11 @@ def _anything(values: int, width: int) -> st.SearchStrategy[list[list[float]]]:
     return st.lists(st.lists(number, min_size=width, max_size=width), min_size=values, max_size=values)
 
 
-@dataclass(frozen=True)
 class Given:
     """An encoding that gives these embeddings."""
 
-    rows: Array
-
-    @property
-    def width(self) -> int:
-        return int(self.rows.shape[1])
+    def __init__(self, rows: Array) -> None:
+        self.rows, self.width = rows, rows.shape[1]
 
     def embed(self, places: Array, /) -> Array:
         return np.asarray(self.rows[places])
@@ -115,12 +99,12 @@ class Given:
 
 def _told(rows: Array, task: Embeddings, scaling: Scaling) -> Array:
     """What is told of these embeddings, before noise."""
-    return Passive(Given(rows), "b", task, _silent, scaling).embeddings(np.arange(len(rows)))
+    side = Passive(Given(rows), "b", task, lambda name, variance, count: np.zeros(count, dtype=np.int64), scaling)
+    return side.embeddings(np.arange(len(rows)))
 
 
-def _claimed(task: Embeddings) -> Change:
-    event: Any = innermost(task.embedding_event("b"))
-    return Change(event.replace_l1, event.replace_l2_squared)
+def _claimed(event: Any) -> Change:
+    return Change(innermost(event).replace_l1, innermost(event).replace_l2_squared)
 
 
 @settings(max_examples=60, deadline=None)
@@ -133,14 +117,14 @@ def test_no_embedding_moves_further_than_is_charged(data: st.DataObject) -> None
     scaling = Scaling(centre, data.draw(st.floats(1e-3, 1e9)))
     before, after = (np.array(data.draw(_anything(2, width))) for _ in range(2))
     after[1] = before[1]
-    report = sensitivity_probe(lambda rows: _told(rows, task, scaling), [(before, after)], _claimed(task))
-    assert not report.violated
+    claimed = _claimed(task.embedding_event("b"))
+    assert not sensitivity_probe(lambda rows: _told(rows, task, scaling), [(before, after)], claimed).violated
     gone = _told(before, task, scaling)[width:] - _told(after, task, scaling)[width:]
     assert not gone.any()  # the other person's embedding stays as it is
 
 
-@pytest.mark.parametrize("width", [1, 2, 3, 16])
-@pytest.mark.parametrize("clip", [0.01, 1.0, 7.3])
+@pytest.mark.parametrize("width", [1, 2, 16])
+@pytest.mark.parametrize("clip", [0.01, 7.3])
 def test_opposite_embeddings_move_nearly_as_far_as_is_charged(width: int, clip: float) -> None:
     rng = np.random.default_rng(width)
     task = _task(senders=(Sender("b", width, clip, 2),), bits=20)
@@ -148,9 +132,9 @@ def test_opposite_embeddings_move_nearly_as_far_as_is_charged(width: int, clip: 
     for factor in (1.0, 1e6):
         for scaling in (Scaling.none(width), Scaling(np.full(width, 0.1 * clip), 50.0)):
             pairs = [(factor * clip * row, -factor * clip * row) for row in far]
-            report = sensitivity_probe(partial(_told, task=task, scaling=scaling), pairs, _claimed(task))
+            claimed = _claimed(task.embedding_event("b"))
+            report = sensitivity_probe(partial(_told, task=task, scaling=scaling), pairs, claimed)
             assert not report.violated
-            assert report.l2_squared_ratio is not None
             assert report.l2_squared_ratio > Fraction(99, 100) ** 2
 
 
@@ -159,100 +143,46 @@ def test_without_the_second_clip_the_bound_would_break() -> None:
     task, scaling = _task(), Scaling(np.zeros(2), 3.0)
     rows = np.array([[1.0, 0.0]])
     naive = [task.grid.quantise(scaling.applied(each)).ravel() for each in (rows, -rows)]
-    report = sensitivity_probe(lambda index: naive[index], [(0, 1)], _claimed(task))
-    assert report.violated
+    claimed = _claimed(task.embedding_event("b"))
+    assert sensitivity_probe(lambda index: naive[index], [(0, 1)], claimed).violated
 
 
-@dataclass(frozen=True)
-class Gradients:
-    """A learner whose gradients are these, whatever the slopes; in blocks of two rows."""
-
-    rows: Array
-    width = 1
-
-    @property
-    def parameters(self) -> int:
-        return int(self.rows.shape[1])
-
-    def embed(self, places: Array, /) -> Array:
-        return np.zeros((len(places), 1))
-
-    def pull_back(self, places: Array, slopes: Array, /) -> Array:
-        return np.asarray(self.rows[places].sum(axis=0))
-
-    def pull_back_each(self, places: Array, slopes: Array, /) -> Iterator[Array]:
-        for start in range(0, len(places), 2):
-            yield self.rows[places[start : start + 2]]
-
-    def move(self, step: Array, /) -> None:
-        raise AssertionError("a sum moves nothing")
-
-
-@dataclass(frozen=True)
-class Products(Gradients):
-    """A learner whose gradients are the products of these numbers with so many slopes, and which says so."""
-
-    slopes: int = 1
-
-    @property
-    def parameters(self) -> int:
-        return int(self.rows.shape[1]) * self.slopes
-
-    def factors(self, places: Array, slopes: Array, /) -> tuple[Array, Array]:
-        return self.rows[places], slopes
-
-
-def _summed(learner: Gradients, clip: float, slopes: Array | None = None) -> Array:
+def _summed(given: tuple[Listed, Array], clip: float) -> Array:
     """The sum of clipped gradients in steps of their grid."""
+    learner, slopes = given
     everybody = np.arange(len(learner.rows))
-    given = np.ones((len(everybody), 1)) if slopes is None else slopes
-    total = updates.noised_sum(learner, everybody, given, clip, lambda count: np.zeros(count, dtype=np.int64))
+    total = updates.noised_sum(learner, everybody, slopes, clip, lambda count: np.zeros(count, dtype=np.int64))
     return np.rint(total * (RADIUS / clip)).astype(np.int64)
 
 
-def _update_claimed() -> Change:
-    task = _task(training="labels", epochs=3, label_odds=odds_for(1.0))
-    event: Any = innermost(task.update_event("b"))
-    return Change(event.replace_l1, event.replace_l2_squared)
+UPDATE = _claimed(_task(training="labels", epochs=3, label_odds=odds_for(1.0)).update_event("b"))
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_no_gradient_moves_a_sum_further_than_is_charged(data: st.DataObject) -> None:
+    """Whether gradients are listed, or said to be products of two vectors."""
+    products = data.draw(st.integers(0, 4))
     width, clip = data.draw(st.integers(1, 6)), data.draw(st.floats(1e-6, 1e6))
-    before = np.array(data.draw(_anything(5, width)))
-    after = before.copy()
-    after[2] = data.draw(_anything(1, width))[0]
-    pair = [(Gradients(before), Gradients(after))]
-    report = sensitivity_probe(lambda learner: _summed(learner, clip), pair, _update_claimed())
-    assert report.largest.l2_squared <= report.claimed.l2_squared
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.data())
-def test_no_product_of_two_vectors_moves_a_sum_further_than_is_charged(data: st.DataObject) -> None:
-    widths, clip = data.draw(st.tuples(st.integers(1, 4), st.integers(1, 4))), data.draw(st.floats(1e-6, 1e6))
-    rows, slopes = (np.array(data.draw(_anything(5, width))) for width in widths)
+    rows, slopes = (np.array(data.draw(_anything(5, each))) for each in (width, max(1, products)))
     other_rows, other_slopes = rows.copy(), slopes.copy()
-    other_rows[2] = data.draw(_anything(1, widths[0]))[0]
-    other_slopes[2] = data.draw(_anything(1, widths[1]))[0]
-    pair = [((Products(rows, widths[1]), slopes), (Products(other_rows, widths[1]), other_slopes))]
-    report = sensitivity_probe(lambda both: _summed(both[0], clip, both[1]), pair, _update_claimed())
+    other_rows[2] = data.draw(_anything(1, width))[0]
+    other_slopes[2] = data.draw(_anything(1, max(1, products)))[0]
+    pair = [((Listed(rows, products), slopes), (Listed(other_rows, products), other_slopes))]
+    report = sensitivity_probe(partial(_summed, clip=clip), pair, UPDATE)
     assert report.largest.l2_squared <= report.claimed.l2_squared
 
 
-@pytest.mark.parametrize("width", [1, 2, 7, 500])
-def test_opposite_gradients_move_a_sum_nearly_as_far_as_is_charged(width: int) -> None:
-    rng = np.random.default_rng(width)
-    pairs = []
-    for row in (np.eye(width)[0], np.ones(width), *rng.normal(size=(5, width))):
-        others = rng.normal(size=(3, width))
-        pairs.append((np.vstack([others, 1e3 * row]), np.vstack([others, -1e3 * row])))
-    for kind in (Gradients, Products):
-        learners = [(kind(before), kind(after)) for before, after in pairs]
-        report = sensitivity_probe(partial(_summed, clip=0.5), learners, _update_claimed())
+@pytest.mark.parametrize("products", [0, 1])
+def test_opposite_gradients_move_a_sum_nearly_as_far_as_is_charged(products: int) -> None:
+    for width in (1, 2, 500):
+        rng, ones, pairs = np.random.default_rng(width), np.ones((4, 1)), []
+        for row in (np.eye(width)[0], np.ones(width), *rng.normal(size=(5, width))):
+            others = rng.normal(size=(3, width))
+            tables = [np.vstack([others, size * row]) for size in (1e3, -1e3)]
+            pairs.append(tuple((Listed(table, products), ones) for table in tables))
+        report = sensitivity_probe(partial(_summed, clip=0.5), pairs, UPDATE)
         assert report.largest.l2_squared <= report.claimed.l2_squared
-        assert report.l2_squared_ratio is not None
         assert report.l2_squared_ratio > Fraction(99, 100) ** 2
 
 
@@ -286,24 +216,20 @@ def test_another_row_beside_it_changes_no_bit_of_an_embedding(kind: str) -> None
 # --- the games
 
 
-def _games() -> list[Any]:
-    return [game for name in ("split-embeddings", "split-training") for game in games(name)]
-
-
 def test_the_games_use_nearly_all_that_is_charged() -> None:
     """Otherwise they would pass whatever the noise."""
-    for game in (game for game in _games() if isinstance(game.sampler, Columns)):
+    for game in (*games("split-embeddings"), *games("split-training")):
+        if not isinstance(game.sampler, Columns):
+            continue
         task, sampler = game.sampler.task, game.sampler
         for name in sampler.tellers:
-            about: list[Any] = [event for event in task.events if name in getattr(innermost(event), "about", ())]
             charged = 0.0
-            for event in about:
+            for event in task.events:
                 once: Any = innermost(event)
-                charged += getattr(event, "times", 1) * once.replace_l2_squared / float(once.shares[0][1])
-            moved = [weights**2 for weights in sampler.weights[name]]
-            shown = sum(
-                float(each.sum()) * variance for each, variance in zip(moved, sampler.variances(name), strict=True)
-            )
+                if name in getattr(once, "about", ()):
+                    charged += getattr(event, "times", 1) * once.replace_l2_squared / float(once.shares[0][1])
+            moved = [float((weights**2).sum()) for weights in sampler.weights[name]]
+            shown = sum(each * variance for each, variance in zip(moved, sampler.variances(name), strict=True))
             assert 0.99 * charged < shown <= charged, (game.name, name)
 
 
@@ -320,15 +246,16 @@ def test_moments_of_features_move_nearly_as_far_as_is_charged() -> None:
         assert 0.97 * bound.l2_squared < float((change**2).sum()) <= bound.l2_squared, game.name
 
 
-def test_games_are_about_what_the_study_does() -> None:
-    frozen = _task()
-    assert subject(frozen) == "split-embeddings"
+def test_games_are_about_what_the_study_does_and_twins_about_what_can_be_broken() -> None:
+    assert {name for name in AUDITS if name.startswith(("afe", "label"))} == set(OURS)
+    frozen, told = _task(), _task(training="labels", epochs=2)
+    learning = replace(told, label_odds=odds_for(1.0))
+    assert (subject(frozen), subject(learning)) == ("split-embeddings", "split-training")
     assert [game.name for game in games("split-embeddings", frozen)] == ["split-embeddings/a/embedding"]
-    learning = _task(training="labels", epochs=2, label_odds=odds_for(1.0))
-    assert subject(learning) == "split-training"
     assert [game.part for game in games("split-training", learning)] == ["update", "labels"]
-    told = _task(training="labels", epochs=2)
     assert [game.part for game in games("split-training", told)] == ["update"]  # nothing is promised about labels
+    once = replace(learning, epochs=1)
+    assert "all epochs charged as one" not in [what for what, _ in twins("split-training", once)]
 
 
 @pytest.mark.parametrize(
@@ -348,11 +275,6 @@ def test_studies_of_every_kind_hold(given: dict[str, Any]) -> None:
         found = game.play(20_000, seeded(3))
         assert found.margin <= 0
         assert found.reach > (0.2 if game.part == "labels" else 0.5)
-
-
-def test_what_cannot_be_broken_has_no_twin() -> None:
-    once = _task(training="labels", epochs=1, label_odds=odds_for(1.0))
-    assert "all epochs charged as one" not in [what for what, _ in twins("split-training", once)]
 
 
 REAL_NOISED: Any = Passive._noised
@@ -376,6 +298,8 @@ def test_twins_are_caught_for_what_is_broken_in_them(
 
 
 Break = Callable[[pytest.MonkeyPatch], None]
+
+
 WRONG: dict[str, tuple[str, int, Break]] = {
     "half the variance of embeddings": (
         "split-embeddings",
@@ -466,16 +390,6 @@ def test_embeddings_of_others_tell_no_more_than_is_charged(noisy: bool) -> None:
     assert profile_audit(game.claim, *samples).caught == (not noisy)
 
 
-def test_noise_of_a_run_has_the_variance_of_its_event() -> None:
-    task = _task(rows=4000, senders=(Sender("b", 2, 1.0),), noise=1 << 19)
-    encoding = Given(np.zeros((4000, 2)))
-    told = Passive(encoding, "b", task, lambda n, v, c: own_noise(n, v).draw((c,), seeded(1))).embeddings(
-        np.arange(4000)
-    )
-    event: Any = innermost(task.embedding_event("b"))
-    assert math.isclose(float(np.var(told)), float(event.shares[0][1]), rel_tol=0.1)
-
-
 # --- studies
 
 
@@ -484,6 +398,8 @@ SCHEMAS = {
     "shop": Schema({"age": number(0, 100), "visits": number(0, 50)}),
     "clinic": Schema({"height": number(100, 220)}),
 }
+
+
 STUDIES: dict[str, tuple[str, dict[str, Any]]] = {
     "a committee": ("pca", {"head": "committee", "width": 2}),
     "a committee, after training": (
@@ -529,9 +445,7 @@ def test_who_trained_before_a_committee_learns_from_the_moments_alone_and_is_pla
 
 def test_what_promises_nothing_has_no_games() -> None:
     model = SplitClassifier(label="bank.good", head="published", rows=100, per_release=1.0, epochs=2)
-    with raises(StudyError, "ST014"):
-        subject(model.plan(Roster.of(SCHEMAS)))
+    refused(StudyError, "ST014", subject, model.plan(Roster.of(SCHEMAS)))
     clear = NewEmbeddings(Trust(("a", "b"), (), 0), "a", (Sender("b", 2, 1.0),), 10, new="clear")
-    with raises(StudyError, "ST014"):
-        subject(clear)
+    refused(StudyError, "ST014", subject, clear)
     assert subject(replace(clear, new="noised")) == "split-embeddings"

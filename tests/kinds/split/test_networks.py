@@ -1,7 +1,8 @@
-"""Networks: per-row gradients, the same numbers each time, and what a module must be to be an encoder."""
+"""Networks: gradients of each row, the same numbers for equal seeds and after a file, and what a module must be."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,11 +10,13 @@ import pytest
 from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
-from colonnade.kinds.split.encoders import OverRows, Trainable, encoder_from
-from tests.support.errors import raises
+from colonnade.kinds.split.encoders import OverRows, encoder_from, from_bytes, runs_code, to_bytes
+from tests.kinds.split.test_encoders import changed
+from tests.support.errors import raises, refused
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
+
 
 SPECS: dict[str, dict[str, Any]] = {
     "mlp": {"kind": "mlp", "width": 3, "hidden": [5]},
@@ -30,11 +33,20 @@ def rows(count: int = 7, columns: int = 24) -> NDArray[np.float64]:
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_gradients_are_those_of_the_embedding(name: str) -> None:
-    encoder = encoder_from(SPECS[name], 24, seed=1)
-    assert isinstance(encoder, Trainable)
+def test_gradients_are_those_of_the_embedding_and_equal_seeds_and_files_give_equal_numbers(name: str) -> None:
+    before = torch.random.get_rng_state()
+    encoder, second = (encoder_from(SPECS[name], 24, seed=1) for _ in range(2))
+    assert torch.equal(before, torch.random.get_rng_state())  # torch's own chance is left alone
+    other = encoder_from(SPECS[name], 24)
+    assert any(not np.allclose(a, b) for a, b in zip(second.arrays().values(), other.arrays().values(), strict=True))
     start = np.random.default_rng(3).standard_normal(encoder.parameters) * 0.3
-    encoder.move(start)  # also a map that starts at zero
+    for each in (encoder, second):
+        each.move(start)  # also a map that starts at zero
+    again = from_bytes(to_bytes(encoder))
+    assert (type(again), again.options()) == (type(encoder), encoder.options())
+    for same in (second, again):
+        assert np.array_equal(encoder.embed(rows()), same.embed(rows()))
+    assert encoder.embed(rows()).dtype == np.float64
     learner = OverRows(encoder, rows())
     places, slopes = np.array([5, 0, 3]), np.random.default_rng(1).standard_normal((3, 3))
     summed = learner.pull_back(places, slopes)
@@ -43,8 +55,7 @@ def test_gradients_are_those_of_the_embedding(name: str) -> None:
     assert np.allclose(each.sum(axis=0), summed, atol=1e-4)
     alone = np.vstack([learner.pull_back(places[[at]], slopes[[at]]) for at in range(3)])
     assert np.allclose(each, alone, atol=1e-4)
-    direction = np.random.default_rng(2).standard_normal(learner.parameters)
-    size = 1e-2
+    direction, size = np.random.default_rng(2).standard_normal(learner.parameters), 1e-2
     learner.move(size * direction)
     above = (learner.embed(places) * slopes).sum()
     learner.move(-2 * size * direction)
@@ -52,37 +63,18 @@ def test_gradients_are_those_of_the_embedding(name: str) -> None:
     assert np.isclose((above - below) / (2 * size), summed @ direction, rtol=2e-2, atol=2e-2)
 
 
-@pytest.mark.parametrize("name", SPECS)
-def test_embeddings_are_the_same_for_a_seed_and_torchs_own_chance_is_left_alone(name: str) -> None:
-    torch.manual_seed(0)
-    before = torch.random.get_rng_state()
-    first, second = (encoder_from(SPECS[name], 24, seed=9) for _ in range(2))
-    assert torch.equal(before, torch.random.get_rng_state())
-    for mine, other in zip(first.arrays().values(), second.arrays().values(), strict=True):
-        assert np.array_equal(mine, other)
-    assert first.embed(rows()).dtype == np.float64
-    assert np.array_equal(first.embed(rows()), second.embed(rows()))
-    other = encoder_from(SPECS[name], 24)
-    assert any(not np.allclose(a, b) for a, b in zip(first.arrays().values(), other.arrays().values(), strict=True))
-
-
-def test_factors_give_the_gradients_of_a_linear_map() -> None:
-    learner = OverRows(encoder_from(SPECS["over"], 24, seed=0), rows())
+def test_factors_give_the_gradients_of_a_linear_map_over_features_that_are_computed_once() -> None:
+    encoder = encoder_from(SPECS["over"], 24, seed=0)
+    encoder.move(np.ones(encoder.parameters))
+    whole, learner = encoder.embed(rows()), OverRows(encoder, rows())
     places, slopes = np.arange(7), np.random.default_rng(1).standard_normal((7, 3))
     factors = learner.factors(places, slopes)
-    assert factors is not None
     each = np.einsum("ni,nj->nij", *factors).reshape(7, -1)
     assert np.allclose(each, np.vstack(list(learner.pull_back_each(places, slopes))))
     assert np.allclose(np.linalg.norm(factors[0][:, :-1], axis=1), 1.0)
     assert OverRows(encoder_from(SPECS["mlp"], 24), rows()).factors(places, slopes) is None
-
-
-def test_what_a_linear_map_is_given_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    encoder: Any = encoder_from(SPECS["over"], 24, seed=0)
-    encoder.move(np.ones(encoder.parameters))
-    whole, learner = encoder.embed(rows()), OverRows(encoder, rows())
-    monkeypatch.setattr(encoder.below, "embed", None)
-    assert np.allclose(learner.embed(np.arange(7)), whole)
+    encoder.below.embed = None
+    assert np.allclose(learner.embed(places), whole)
 
 
 def test_a_users_module_becomes_an_encoder_and_is_not_changed_itself() -> None:
@@ -133,18 +125,14 @@ def test_a_module_that_is_no_encoder_is_refused(module: Any, said: str) -> None:
         encoder_from(module, 24)
 
 
-def test_batch_normalisation_has_no_gradients_of_one_row() -> None:
+def test_batch_normalisation_has_no_gradients_of_one_row_and_what_is_not_finite_is_zero() -> None:
     encoder = encoder_from(nn.Sequential(nn.Linear(24, 3), nn.BatchNorm1d(3)), 24)
     learner = OverRows(encoder, rows())  # frozen statistics do as they are
     with raises(StudyError, "ST302"):
         next(learner.pull_back_each(np.arange(3), np.ones((3, 3))))
-
-
-def test_an_embedding_that_is_not_finite_is_zero() -> None:
-    encoder = encoder_from(nn.Linear(24, 2), 24)
     table = rows()
     table[2, 3] = np.inf
-    found = encoder.embed(table)
+    found = encoder_from(nn.Linear(24, 2), 24).embed(table)
     assert (found[2] == 0).all()
     assert (found[[0, 1, 3]] != 0).all()
 
@@ -174,8 +162,54 @@ def test_what_is_wrong_with_a_specification_is_said(spec: dict[str, Any], said: 
 
 
 def test_there_is_no_gpu_to_be_had_by_another_name() -> None:
-    with raises(StudyError, "ST330"):
-        encoder_from(SPECS["mlp"], 24, device="gpu")
+    refused(StudyError, "ST330", encoder_from, SPECS["mlp"], 24, device="gpu")
     if not torch.cuda.is_available():
-        with raises(StudyError, "ST331"):
-            encoder_from(SPECS["mlp"], 24, device="cuda")
+        refused(StudyError, "ST331", encoder_from, SPECS["mlp"], 24, device="cuda")
+
+
+# --- files
+
+
+def test_a_file_that_does_not_fit_its_layers_is_refused_and_gets_no_memory_for_them() -> None:
+    data = to_bytes(encoder_from({"kind": "mlp", "width": 3, "hidden": [4]}, 24))
+    for arrays in ({"array.0.weight": None}, {"array.9.bias": np.zeros(3)}, {"array.0.weight": np.zeros((4, 23))}):
+        refused(StudyError, "ST303|ST304", from_bytes, changed(data, **arrays))
+    refused(StudyError, "ST305", from_bytes, changed(data, **{"array.0.bias": np.full(4, np.inf)}))
+    refused(StudyError, "ST303", from_bytes, changed(data, {"options": {"width": 60000, "hidden": [60000] * 8}}))
+    refused(StudyError, "ST287", encoder_from, {"kind": "mlp", "hidden": [60000] * 8}, 24)
+    refused(StudyError, "ST316", encoder_from, {"kind": "cosine", "width": 60000}, 1 << 20)
+
+
+MODULE = """
+import torch
+
+def make():
+    return torch.nn.Sequential(torch.nn.Linear(24, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
+"""
+
+
+def test_a_party_brings_a_module_and_its_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    (tmp_path / "my_encoders.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with torch.random.fork_rng(devices=[]):
+        import my_encoders
+
+        module = my_encoders.make()
+    weights = {name: each.numpy() for name, each in module.state_dict().items()}
+    np.savez(tmp_path / "encoder.npz", **weights)
+    spec = {"kind": "module", "make": "my_encoders:make", "weights": str(tmp_path / "encoder.npz")}
+    assert runs_code(spec)
+    assert runs_code({"kind": "linear", "width": 2, "over": spec})
+    assert not runs_code(SPECS["over"])
+    encoder = encoder_from(spec, 24)
+    assert np.allclose(encoder.embed(rows()), encoder_from(module, 24).embed(rows()))
+
+    data = to_bytes(encoder)
+    assert b"my_encoders" not in data  # a file never says which code is run
+    refused(StudyError, "ST254", from_bytes, data)
+    for given in (module, my_encoders.make, "my_encoders:make"):
+        assert np.array_equal(from_bytes(data, given).embed(rows()), encoder.embed(rows()))
+    refused(StudyError, "ST303", from_bytes, data, torch.nn.Linear(24, 2))
+    (tmp_path / "encoder.npz").write_bytes(b"no weights")
+    refused(StudyError, "ST258", encoder_from, spec, 24)

@@ -1,9 +1,9 @@
-"""Private training: what it is charged, what it learns, and that nothing but noised integers reaches the encoder."""
+"""Private training: sums of clipped gradients, what they are charged, and that nothing else reaches an encoder."""
 
 from __future__ import annotations
 
 import math
-import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from numpy.typing import NDArray
 
-from colonnade.errors import StudyError
-from colonnade.kinds.split.embeddings.gradients import whole_sum
+from colonnade.errors import CapacityError, StudyError
+from colonnade.kinds.split.embeddings.gradients import split_radius, whole_rows, whole_sum, whole_sum_of_products
 from colonnade.kinds.split.encoders import OverRows, encoder_from
 from colonnade.kinds.split.private_training import PrivateTraining, draw, train
 from colonnade.kinds.split.sensitivity import embeddings_mu_squared
@@ -20,99 +20,146 @@ from colonnade.privacy import Observer, Trust, parse_budgets
 from colonnade.privacy.accountant import epsilon
 from colonnade.privacy.events import views
 from colonnade.privacy.releases import Repeated
-from tests.support.errors import raises
+from colonnade.testing.seeded import seeded
+from tests.kinds.split.embeddings.learners import Listed
+from tests.support.errors import raises, refused
 
+RADIUS = 1 << 30
 TRUST = Trust(("bank", "shop"), (), 0)
 Matrix = NDArray[np.float64]
+numbers = st.floats(allow_nan=True, allow_infinity=True, width=64)
 
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    from colonnade.testing.seeded import seeded
+def summed(learner: Listed, clip: float, slopes: Matrix | None = None) -> NDArray[np.int64]:
+    places = np.arange(len(learner.rows))
+    return whole_sum(learner, places, np.zeros((len(places), 1)) if slopes is None else slopes, clip, RADIUS)
 
 
-def two_classes(rows: int = 4000) -> tuple[Matrix, NDArray[np.int64]]:
-    rng = np.random.default_rng(0)
-    labels = rng.integers(0, 2, rows)
-    return rng.standard_normal((rows, 6)) * 0.4 + 0.4 * np.where(labels, 1, -1)[:, None], labels
+# --- sums of gradients: each person's part is within the radius, whatever the encoder gave
 
 
-def plan_for(learner: Any, rows: int, **more: Any) -> PrivateTraining:
-    return PrivateTraining("bank", rows, learner.parameters, **({"epochs": 5} | more))
+def squared(whole: Matrix) -> int:
+    return sum(int(number) ** 2 for number in whole.tolist())
 
 
-@pytest.mark.parametrize(
-    "spec",
-    [
-        {"kind": "linear", "width": 1, "over": {"kind": "cosine", "width": 60}},
-        {"kind": "mlp", "width": 1, "hidden": [8]},
-    ],
-    ids=["linear", "mlp"],
+@given(st.lists(numbers, min_size=1, max_size=6), st.sampled_from([1, 2, 7, 1 << 15, (1 << 20) + 1, 1 << 30]))
+@settings(max_examples=100, deadline=None)
+def test_no_row_is_ever_longer_than_the_radius(row: list[float], radius: int) -> None:
+    for scale in (1.0, float(radius)):
+        with np.errstate(over="ignore"):
+            found = whole_rows(np.array([row]) * scale, radius)[0]
+        assert (found == np.trunc(found)).all()
+        assert squared(found) <= radius**2
+
+
+@given(
+    st.lists(numbers, min_size=2, max_size=4),
+    st.lists(numbers, min_size=1, max_size=3),
+    st.sampled_from([1e-3, 1.0, 50.0]),
+    st.sampled_from([1, 2, 9, (1 << 20) + 1, 1 << 30]),
 )
-def test_an_encoder_learns_under_noise(spec: dict[str, Any]) -> None:
-    if spec["kind"] == "mlp":
+@settings(max_examples=100, deadline=None)
+def test_no_product_is_ever_longer_than_the_radius(a: list[float], b: list[float], clip: float, radius: int) -> None:
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = whole_sum_of_products(np.array([a]), np.array([b]), clip, radius)
+    assert squared(found) <= radius**2
+
+
+def test_clipped_rows_reach_the_radius_and_none_goes_beyond(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bound is not merely kept: long rows are as long as it allows, short ones keep their length."""
+    rows = np.random.default_rng(0).standard_normal((200, 50))
+    assert np.linalg.norm(whole_rows(rows * 1e12, RADIUS), axis=1).min() > 0.9999999 * RADIUS
+    short = rows / 20 / np.linalg.norm(rows, axis=1, keepdims=True) * RADIUS
+    assert np.abs(whole_rows(short, RADIUS) - short).max() < 1
+    products = [whole_sum_of_products(row[None], 1e9 * row[None, :3], 1.0, RADIUS) for row in rows[:20]]
+    assert min(squared(each) for each in products) > (0.999 * RADIUS) ** 2
+    monkeypatch.setattr("colonnade.kinds.split.embeddings.gradients._INSIDE", 1 + 2.0**-26)
+    found = whole_rows(np.array([[3.0 * RADIUS], [0.5 * RADIUS]]), RADIUS)
+    assert found.tolist() == [[0.0], [0.5 * RADIUS]]  # floats that promise too much cannot break the bound
+    for radius in (1, 2, 3, 1000, 1 << 20, 1 << 29, 1 << 30):
+        ours, theirs = split_radius(radius)
+        assert min(ours, theirs) >= 1
+        assert radius - ours < ours * theirs <= radius
+
+
+def test_sums_are_those_of_clipped_gradients_and_products_as_if_they_were_listed() -> None:
+    rng, clip = np.random.default_rng(1), 3.0
+    a, b = rng.standard_normal((30, 5)), rng.standard_normal((30, 4))
+    listed = np.einsum("ni,nj->nij", a, b).reshape(30, 20)
+    whole, products = summed(Listed(listed), clip), summed(Listed(a, products=4), clip, b)
+    expected = (listed * np.minimum(1, clip / np.linalg.norm(listed, axis=1, keepdims=True))).sum(axis=0)
+    assert np.abs(whole * clip / RADIUS - expected).max() < 1e-6
+    assert np.abs(whole - products).max() * clip / RADIUS < 30 * 3 * clip * 2.0**-14
+    assert not np.array_equal(whole, products)
+
+
+def test_what_is_not_finite_counts_as_zero_and_harms_nobody_else() -> None:
+    gradients = np.random.default_rng(3).standard_normal((9, 4))
+    spoilt = gradients.copy()
+    spoilt[2, 1], spoilt[5] = np.nan, [np.inf, 1e305, -1e305, 0]
+    kept = np.delete(gradients, [2, 5], axis=0)
+    for products in (0, 1):
+        found, due = (summed(Listed(rows, products), 1.0, np.ones((len(rows), 1))) for rows in (spoilt, kept))
+        assert np.array_equal(found, due)
+
+
+def test_sums_that_floats_cannot_hold_are_refused() -> None:
+    refused(CapacityError, "CA017", summed, Listed(np.zeros((9, 2)), parameters=(1 << 22) + 1), 1.0)
+    refused(
+        CapacityError,
+        "CA017",
+        "8,388,608",
+        whole_sum,
+        Listed(np.zeros((1, 2))),
+        np.zeros(1 << 23, dtype=np.int64),
+        np.zeros((1, 1)),
+        1.0,
+        RADIUS,
+    )
+
+
+# --- training
+
+
+def linear(table: Matrix, **more: Any) -> tuple[Any, PrivateTraining]:
+    """A learner over rows of four columns, and a plan for it."""
+    learner = OverRows(encoder_from({"kind": "linear", "width": 3}, 4, seed=0), table)
+    return learner, PrivateTraining(**{"owner": "bank", "rows": 10, "parameters": 15, "epochs": 1} | more)
+
+
+@pytest.mark.parametrize("kind", ["linear", "mlp"])
+def test_an_encoder_learns_under_noise(kind: str) -> None:
+    spec: dict[str, Any] = {"kind": "linear", "width": 1, "over": {"kind": "cosine", "width": 60}}
+    if kind == "mlp":
         pytest.importorskip("torch")
-    rows, labels = two_classes()
-    learner = OverRows(encoder_from(spec, 6, seed=0), rows)
-    points = np.where(labels, 1.0, -1.0)[:, None]
-    plan = plan_for(learner, len(rows), epochs=10, batches=2, rate=0.5)
+        spec = {"kind": "mlp", "width": 1, "hidden": [8]}
+    rng = np.random.default_rng(0)
+    points = rng.choice([-1.0, 1.0], (4000, 1))
+    learner = OverRows(encoder_from(spec, 6, seed=0), rng.standard_normal((4000, 6)) * 0.4 + 0.4 * points)
+    plan = PrivateTraining("bank", 4000, learner.parameters, epochs=10, batches=2, rate=0.5)
     plan = plan.calibrated(TRUST, parse_budgets(2.0, 1e-5, TRUST))
     train(learner, lambda places, found: found - points[places], plan, seeded(1))
-    right = np.sign(learner.embed(np.arange(len(rows)))) == points
-    assert right.mean() > 0.9
+    assert (np.sign(learner.embed(np.arange(4000))) == points).mean() > 0.9
 
 
 def test_it_costs_as_many_releases_as_epochs_and_keeps_its_budget() -> None:
     plan = PrivateTraining("bank", 100, 12, 7, batches=4, noise=50 << 20)
-    assert isinstance(plan.event, Repeated)
-    assert plan.event.times == 7
     once = PrivateTraining("bank", 100, 12, 1, batches=4, noise=50 << 20).event
-    assert plan.event.event == once
-    assert once.dimension == 48  # type: ignore[union-attr]
+    assert (type(plan.event), plan.event.times, plan.event.event) == (Repeated, 7, once)
+    assert once.dimension == 48
     assert float(embeddings_mu_squared(7, math.inf, math.sqrt(50))) == pytest.approx(7 / 50)
     kept = plan.calibrated(TRUST, parse_budgets(1.0, 1e-5, TRUST))
-    seen = views(kept.events, Observer.party("shop"), TRUST)
-    assert 0.99 < epsilon(seen, 1e-5).epsilon <= 1.0
-    mu = math.sqrt(7 * (1 << 20) / kept.noise)
-    assert 0.26 < mu < 0.28  # of Gaussian privacy with epsilon 1 and delta 1e-5
+    assert 0.99 < epsilon(views(kept.events, Observer.party("shop"), TRUST), 1e-5).epsilon <= 1.0
+    assert 0.26 < math.sqrt(7 * (1 << 20) / kept.noise) < 0.28  # mu of epsilon 1 and delta 1e-5
 
 
-@given(st.integers(0, 9), st.lists(st.floats(-50, 50), min_size=3, max_size=3), st.sampled_from([0.01, 1.0, 30.0]))
-@settings(max_examples=60, deadline=None)
-def test_replacing_a_person_moves_a_sum_by_at_most_two_radii(person: int, row: list[float], clip: float) -> None:
-    rows = np.random.default_rng(0).standard_normal((10, 3))
-    other = rows.copy()
-    other[person] = row
-    for spec in ({"kind": "linear", "width": 2}, {"kind": "linear", "width": 2, "over": {"kind": "linear"}}):
-        encoder, places = encoder_from(spec, 3, seed=1), np.arange(10)
-        sums = []
-        for table in (rows, other):
-            learner = OverRows(encoder, table)
-            sums.append(whole_sum(learner, places, 5 * learner.embed(places) + 1, clip, 1 << 30))
-        assert sum(int(step) ** 2 for step in sums[0] - sums[1]) <= 4 << 60
-
-
-def test_opposite_gradients_reach_the_bound() -> None:
-    rows = np.array([[3.0, 4.0]])
-    sums = [
-        whole_sum(OverRows(encoder_from({"kind": "linear"}, 2), rows), np.arange(1), sign * rows, 1.0, 1 << 30)
-        for sign in (1.0, -1.0)
-    ]
-    assert sum(int(step) ** 2 for step in sums[0] - sums[1]) > 0.999**2 * (4 << 60)
-
-
-def test_noise_has_the_variance_of_the_plan() -> None:
+def test_noise_has_the_variance_of_the_plan_and_moves_an_encoder_that_no_row_pulls() -> None:
     plan = PrivateTraining("bank", 10, 3, 1, noise=3 << 19)
     drawn = draw(plan, 20_000, seeded(5)).astype(float)
     assert plan.variance == 6 << 60
     assert abs((drawn**2).mean() / plan.variance - 1) < 0.06  # six deviations
-
-
-def test_without_rows_that_pull_only_noise_moves_the_encoder() -> None:
-    rows = np.zeros((50, 4))
-    learner = OverRows(encoder_from({"kind": "linear", "width": 3}, 4, seed=0), rows)
+    learner, plan = linear(np.zeros((50, 4)), rows=50, momentum=0.0, rate=1.0)
     before = learner.encoder.arrays()["offsets"].copy()
-    plan = plan_for(learner, 50, epochs=1, momentum=0.0, rate=1.0)
     train(learner, lambda places, found: np.zeros_like(found), plan, seeded(2))
     noise = draw(plan, learner.parameters, seeded(2)) * (plan.clip / (1 << 30)) / 50
     assert np.allclose(learner.encoder.arrays()["offsets"] - before, -noise[12:], atol=1e-12)
@@ -135,25 +182,16 @@ def test_a_plan_that_cannot_be_is_refused(change: dict[str, Any], said: str) -> 
         PrivateTraining(**({"owner": "bank", "rows": 10, "parameters": 3, "epochs": 2} | change))
 
 
-def test_a_plan_for_another_encoder_is_refused() -> None:
-    learner = OverRows(encoder_from({"kind": "linear", "width": 3}, 4), np.zeros((5, 4)))
-    with raises(StudyError, "ST327", "15", "3"):
-        train(learner, lambda places, found: found, PrivateTraining("bank", 5, 3, 1), seeded(0))
-
-
 def test_without_a_person_one_batch_moves_by_that_persons_part() -> None:
-    rows = np.random.default_rng(0).uniform(0, 1, (9, 4))
-    sums = []
+    rows, sums = np.random.default_rng(0).uniform(0, 1, (9, 4)), []
     for present in (9, 8):
-        learner = OverRows(encoder_from({"kind": "linear", "width": 3}, 4, seed=0), rows[:present])
+        learner, plan = linear(rows[:present], clip=0.5)
         before = learner.encoder.arrays()["offsets"].copy()
-        plan = PrivateTraining("bank", 10, learner.parameters, 1, clip=0.5)
         train(learner, lambda places, found: np.ones_like(found), plan, seeded(0), rows=present)
         sums.append((before - learner.encoder.arrays()["offsets"]) * 10)
     assert 0 < np.linalg.norm(sums[0] - sums[1]) <= 0.5
-    several = PrivateTraining("bank", 10, learner.parameters, 1, 2)
     with raises(StudyError, "ST326"):
-        train(learner, lambda places, found: found, several, seeded(0), rows=8)
+        train(learner, lambda places, found: found, replace(plan, batches=2), seeded(0), rows=8)
 
 
 @given(st.integers(1, 5), st.integers(0, 11), st.integers(0, 5))
@@ -175,20 +213,21 @@ def test_without_a_person_sums_move_by_no_more_than_the_event_says(batches: int,
     assert (event.l2_squared == 1 << 60) == (batches == 1)
 
 
-def test_slopes_that_mix_people_are_refused() -> None:
-    learner = OverRows(encoder_from({"kind": "linear", "width": 3}, 4), np.random.default_rng(0).uniform(0, 1, (8, 4)))
-    plan = plan_for(learner, 8)
-    for wrong in (lambda _, found: found - found.mean(axis=0), lambda _, found: found[:, :2]):
-        with raises(StudyError, "ST328"):
-            train(learner, wrong, plan, seeded(0))
-
-
-def test_a_person_without_numbers_stops_no_training() -> None:
+def test_slopes_and_plans_of_others_are_refused_and_a_person_without_numbers_is_not() -> None:
     """A refusal that depends on one person's row would tell something about it."""
-    learner = OverRows(encoder_from({"kind": "linear", "width": 3}, 4), np.random.default_rng(0).uniform(0, 1, (8, 4)))
-
-    def odd(places: NDArray[np.int64], found: Matrix) -> Matrix:
-        return np.where((places == 2)[:, None], np.nan, found)
-
-    train(learner, odd, plan_for(learner, 8), seeded(0))
+    learner, plan = linear(np.random.default_rng(0).uniform(0, 1, (8, 4)), rows=8, epochs=5)
+    for wrong in (lambda _, found: found - found.mean(axis=0), lambda _, found: found[:, :2]):
+        refused(StudyError, "ST328", train, learner, wrong, plan, seeded(0))
+    refused(
+        StudyError,
+        "ST327",
+        "15",
+        "3",
+        train,
+        learner,
+        lambda places, found: found,
+        replace(plan, parameters=3),
+        seeded(0),
+    )
+    train(learner, lambda places, found: np.where((places == 2)[:, None], np.nan, found), plan, seeded(0))
     assert np.isfinite(learner.embed(np.arange(8))).all()

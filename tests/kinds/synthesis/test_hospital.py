@@ -10,17 +10,19 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow.csv
-import pyarrow.parquet
 import pytest
 
 from colonnade import PartyConfig, Schema, Statement, Study, Synthesizer
 from colonnade.errors import BudgetError
-from colonnade.study.record import RunRecord
 from tests.support.ports import free_port
 from tools.pages import blocks
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "hospital"
+
+
 QUALITY = EXAMPLE.parents[1] / "docs" / "how-to" / "synthetic-quality.md"
+
+
 PARTIES = ("hospital", "insurer", "pharmacy")
 
 
@@ -34,27 +36,15 @@ def folder(tmp_path) -> Path:
     return place
 
 
-def test_the_page_says_what_is_run_here():
-    shown = [
-        line
-        for block in blocks(EXAMPLE / "README.md")
-        if block.language == "console"
-        for line in block.text.splitlines()
-    ]
-    assert shown == [
-        "$ colonnade init trial synth.toml",
-        "$ colonnade privacy synth.toml --rows 6000",
-        "$ colonnade run synth.toml --out runs/hospital",
-    ]
-
-
+@pytest.mark.system
 def test_three_files_become_a_published_table(colonnade, folder, monkeypatch):
+    shown = "".join(block.text for block in blocks(EXAMPLE / "README.md") if block.language == "console")
+    init, privacy, run = "init trial synth.toml", "privacy synth.toml --rows 6000", "run synth.toml --out runs/hospital"
+    assert shown.splitlines() == [f"$ colonnade {words}" for words in (init, privacy, run)]
     monkeypatch.chdir(folder)
-    colonnade("init", "trial", "synth.toml")
-    before = colonnade("privacy", "synth.toml", "--rows", 6000)
-    assert "the count, 13 columns, 78 pairs and 66 triples with the label" in before
-    told = colonnade("run", "synth.toml", "--out", "runs/hospital")
-    assert "made-up people with 13 columns" in told
+    colonnade(*init.split())
+    assert "the count, 13 columns, 78 pairs and 66 triples with the label" in colonnade(*privacy.split())
+    assert "made-up people with 13 columns" in colonnade(*run.split())
 
     out = folder / "runs" / "hospital"
     table = pyarrow.parquet.read_table(out / "synthetic.parquet")
@@ -63,25 +53,15 @@ def test_three_files_become_a_published_table(colonnade, folder, monkeypatch):
     for name in PARTIES:
         assert (out / "parties" / name / "synthetic.parquet").read_bytes() == (out / "synthetic.parquet").read_bytes()
     _check_values(table)
-
     text = pyarrow.csv.read_csv(out / "synthetic.csv")
     assert (text.column_names, text.num_rows) == (table.column_names, table.num_rows)
-    assert [
-        column["name"] for column in json.loads((out / "dictionary.json").read_text())["columns"]
-    ] == table.column_names
-    card = (out / "card.md").read_text()
-    statement = Statement.from_dict(json.loads((out / "privacy.json").read_text()))
-    assert str(statement) in card
-    run = json.loads((out / "run.json").read_text())
-    assert set(run["published"]) == {
-        "synthetic.parquet",
-        "synthetic.csv",
-        "dictionary.json",
-        "dictionary.md",
-        "card.md",
-        "privacy.json",
-    }
-    assert "One column at a time" in (out / "report.html").read_text()
+    texts = ("dictionary.json", "privacy.json", "run.json", "card.md", "report.html")
+    told = {name: (out / name).read_text() for name in texts}
+    assert [column["name"] for column in json.loads(told["dictionary.json"])["columns"]] == table.column_names
+    assert str(Statement.from_dict(json.loads(told["privacy.json"]))) in told["card.md"]
+    published = {"synthetic.parquet", "synthetic.csv", "dictionary.json", "dictionary.md", "card.md", "privacy.json"}
+    assert set(json.loads(told["run.json"])["published"]) == published
+    assert "One column at a time" in told["report.html"]
     model = Synthesizer.load(out / "model.json")
     _check_counts(model, table, folder)
     assert model.sample().equals(table.cast(model.sample(1).schema))
@@ -143,20 +123,7 @@ def test_everybodys_policy_allows_it_once(folder):
         assert config.table(study.roster.schemas[name]).rows == 5760
 
 
-def test_a_new_run_puts_away_what_an_earlier_one_published(tmp_path):
-    record = RunRecord(tmp_path, participant="hospital", study="hospital", digest="0")
-    names = ["synthetic-1.csv", "card.md"]
-    for name in names:
-        (tmp_path / name).write_text("earlier")
-    record.add(published=[*names, "../elsewhere.csv"])
-    (tmp_path / "notes.txt").write_text("not ours")
-    (tmp_path.parent / "elsewhere.csv").write_text("not ours")
-    RunRecord(tmp_path, participant="hospital", study="hospital", digest="0")
-    assert sorted(path.name for path in (tmp_path / "earlier" / "1").iterdir()) == sorted([*names, "run.json"])
-    assert (tmp_path / "notes.txt").is_file()
-    assert (tmp_path.parent / "elsewhere.csv").is_file()
-
-
+@pytest.mark.system
 def test_the_tables_are_those_of_the_script(folder):
     written = {name: (folder / name / f"{name}.csv").read_bytes() for name in PARTIES}
     for name in PARTIES:

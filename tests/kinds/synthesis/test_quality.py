@@ -1,20 +1,143 @@
-"""What a synthetic table is worth: useful models, attacks that find copies and nothing else, and the whole report."""
+"""What a synthetic table is worth: distances of marginals, useful models, attacks that find copies, and the report."""
 
 from __future__ import annotations
 
 import json
 import math
+from importlib.util import find_spec
+from itertools import combinations
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from scipy.stats.contingency import association, crosstab
 
 import colonnade
 from colonnade.errors import DataError
 from colonnade.kinds.synthesis.attack import advantage_at_most, area_and_deviation, attacks, closeness
-from colonnade.kinds.synthesis.comparable import comparable
+from colonnade.kinds.synthesis.comparable import BINS, comparable
+from colonnade.kinds.synthesis.distances import (
+    MOST_SETS,
+    associations,
+    column_sets,
+    cramers_v,
+    distance,
+    total_variation,
+)
 from colonnade.kinds.synthesis.usefulness import usefulness
-from tests.support.errors import raises
+from tests.support.errors import raises, refused
+
+# --- distances, against numbers worked out by hand and by other libraries
+
+
+def mixed(rows: int, seed: int) -> pa.Table:
+    draw = np.random.default_rng(seed)
+    level = draw.integers(0, 4, rows)
+    return pa.table(
+        {
+            "level": [f"l{value}" for value in level],
+            "wage": np.round(1000 * draw.gamma(2 + level)),
+            "years": level * 3 + draw.integers(0, 5, rows),
+            "flag": draw.random(rows) < 0.2 + 0.15 * level,
+        }
+    )
+
+
+def test_total_variation_is_half_the_sum_of_differences() -> None:
+    real, other = np.array([[0, 0], [0, 1], [1, 0], [1, 1]]), np.array([[0, 0], [0, 0], [0, 1], [1, 1]])
+    found = [total_variation(real, table, columns, (2, 2)) for table in (other, real) for columns in ((0,), (0, 1))]
+    assert found == pytest.approx([0.25, 0.25, 0, 0])
+
+
+def test_the_worst_set_is_named_and_the_mean_is_over_all() -> None:
+    real = mixed(2000, 1)
+    shuffled = real.set_column(3, "flag", pa.array(np.random.default_rng(3).permutation(real["flag"].to_numpy())))
+    common, sides = comparable(real, shuffled)
+    one = distance(common, *sides, 1)
+    two = distance(common, *sides, 2)
+    assert (one.mean, one.worst) == (0, 0)
+    by_hand = {
+        pair: total_variation(sides[0].codes, sides[1].codes, pair, common.sizes) for pair in combinations(range(4), 2)
+    }
+    assert two.sets == 6
+    assert two.mean == pytest.approx(np.mean(list(by_hand.values())))
+    assert two.worst == max(by_hand.values())
+    assert "flag" in two.worst_set
+    with_label = distance(common, *sides, 2, label=common.place("flag"))
+    assert with_label.sets == 3
+    assert with_label.mean == pytest.approx(2 * two.mean)  # pairs without the flag did not change
+
+
+def test_people_held_out_are_the_measure_of_small_and_of_too_many_sets_a_fixed_sample_is_taken() -> None:
+    common, sides = comparable(mixed(4000, 1), mixed(4000, 2), mixed(4000, 3))
+    found = distance(common, sides[0], sides[1], 2, held_out=sides[2])
+    assert found.held_out == pytest.approx(found.mean, rel=0.2)
+    chosen = column_sets(60, 3)
+    assert len(chosen) == len(set(chosen)) == MOST_SETS < math.comb(60, 3)
+    assert chosen == column_sets(60, 3)
+    assert all(5 in each for each in column_sets(60, 3, 5))
+    assert len(column_sets(60, 3, 5)) == math.comb(59, 2)
+
+
+def test_cramers_v_is_one_for_a_function_nothing_for_independence_and_that_of_scipy() -> None:
+    draw = np.random.default_rng(0)
+    first = draw.integers(0, 5, 20_000)
+    assert cramers_v(np.column_stack([first, (first + 2) % 5]), (5, 5)) == pytest.approx(1)
+    assert cramers_v(np.column_stack([first, draw.integers(0, 7, 20_000)]), (5, 7)) < 0.02
+    assert cramers_v(np.column_stack([first, np.zeros(20_000, int)]), (5, 3)) == 0
+    first = draw.integers(0, 4, 50_000)
+    codes = np.column_stack([first, (first + draw.integers(0, 3, 50_000)) % 6])
+    due = association(crosstab(codes[:, 0], codes[:, 1]).count, method="cramer")
+    assert cramers_v(codes, (4, 6)) == pytest.approx(due, abs=2e-3)  # its bias is not removed there
+
+
+def test_numbers_are_compared_by_correlation_also_in_data_frames() -> None:
+    real = mixed(3000, 5)
+    common, sides = comparable(real, mixed(3000, 6))
+    found = associations(common, *sides)
+    expected = np.corrcoef(real["wage"].to_numpy(), real["years"].to_numpy())[0, 1]
+    assert found.real[1, 2] == pytest.approx(expected)
+    assert found.mean_difference < 0.05
+    assert found.worst_difference >= found.mean_difference
+    assert np.array_equal(found.real, found.real.T)
+    common, sides = comparable(real.to_pandas(), real)
+    assert np.array_equal(sides[0].codes, sides[1].codes)
+    assert common.numeric == (False, True, True, False)
+
+
+def test_codes_hold_missing_cells_and_values_that_only_one_table_has() -> None:
+    real = pa.table({"a": pa.array([1.0, None, 3.0] * 10), "b": pa.array(["x", "y", None] * 10)})
+    other = pa.table({"b": pa.array(["z", "y", "y"] * 10), "a": pa.array([1.0, 2.0, 50.0] * 10), "more": [1] * 30})
+    common, (first, second) = comparable(real, other)
+    assert (common.names, common.sizes, common.labels[1]) == (("a", "b"), (3, 4), ("x", "y", "z", "missing"))
+    assert first.codes[:3].tolist() == [[0, 0], [2, 1], [1, 3]]
+    assert second.codes[:3].tolist() == [[0, 2], [0, 1], [1, 1]]
+    assert np.isnan(first.values[1, 0])
+
+
+def test_numbers_of_many_values_are_cut_at_quantiles_and_given_edges_are_kept() -> None:
+    values = np.random.default_rng(1).normal(size=5000)
+    spiky = np.where(np.arange(5000) % 2 == 0, 0.0, np.abs(values))
+    common, (side,) = comparable(pa.table({"x": values, "y": spiky}))
+    assert common.sizes == (BINS, BINS)
+    assert np.bincount(side.codes[:, 0]).max() < 300
+    assert np.bincount(side.codes[:, 1])[0] == 2500  # the value that many share is alone in its bin
+    assert comparable(pa.table({"x": values}), edges={"x": [-5, 0, 5]})[0].sizes == (2,)
+
+
+def test_tables_that_cannot_be_compared_are_refused() -> None:
+    ones, names = pa.table({"a": [1] * 20}), [f"a{k}" for k in range(3000)]
+    wide = pa.table({"a": names, "b": names})
+    common, sides = comparable(wide, wide)
+    refused(DataError, "DA092", comparable, ones, pa.table({"b": [1] * 20}))
+    refused(DataError, "DA096", comparable, ones, pa.table({"a": ["x"] * 20}))
+    refused(DataError, "DA093", "10", comparable, pa.table({"a": [1] * 5}), ones)
+    refused(DataError, "DA094", comparable, ones, [[1]])
+    refused(DataError, "DA097", comparable, pa.table({"a": [[1]] * 20}), pa.table({"a": [[1]] * 20}))
+    refused(DataError, "DA099", "2", distance, common, *sides, 2)
+
+
+# --- usefulness and attacks
 
 
 def people(rows: int, seed: int) -> pa.Table:
@@ -39,73 +162,51 @@ def shuffled(table: pa.Table, name: str) -> pa.Table:
     return table.set_column(table.column_names.index(name), name, cells)
 
 
-@pytest.fixture(scope="module")
-def real() -> pa.Table:
-    return people(1500, 1)
+REAL, HELD_OUT = people(1500, 1), people(1500, 2)
 
 
-@pytest.fixture(scope="module")
-def held_out() -> pa.Table:
-    return people(1500, 2)
-
-
-def test_models_trained_on_a_table_without_the_signal_are_useless(real: pa.Table, held_out: pa.Table) -> None:
-    common, sides = comparable(real, shuffled(real, "rich"), held_out)
+def test_models_are_useful_if_the_table_has_the_signal() -> None:
+    common, sides = comparable(REAL, shuffled(REAL, "rich"), HELD_OUT)
     for found in usefulness(common, *sides, common.place("rich")):
         assert abs(found.synthetic["auc"] - 0.5) < 0.1 < found.real["auc"] - 0.5
         assert 0.5 < found.real["accuracy"] < 1
-
-
-def test_models_trained_on_other_people_are_as_good(real: pa.Table, held_out: pa.Table) -> None:
-    common, sides = comparable(real, people(1500, 3), held_out)
-    boosting, logistic = usefulness(common, *sides, common.place("rich"))
-    assert (boosting.model, logistic.model) == ("gradient boosting", "logistic regression")
-    assert abs(boosting.synthetic["auc"] - boosting.real["auc"]) < 0.05
-    assert abs(logistic.synthetic["auc"] - logistic.real["auc"]) < 0.05
-
-
-def test_several_classes_numbers_and_a_constant_label(real: pa.Table, held_out: pa.Table) -> None:
-    common, sides = comparable(real, people(1500, 3), held_out)
+    common, sides = comparable(REAL, people(1500, 3), HELD_OUT)
+    by_label = usefulness(common, *sides, common.place("rich"))
+    assert [found.model for found in by_label] == ["gradient boosting", "logistic regression"]
+    assert all(abs(found.synthetic["auc"] - found.real["auc"]) < 0.05 for found in by_label)
+    few = (table.slice(0, 400) for table in (REAL, people(1500, 3), HELD_OUT))
+    common, sides = comparable(*few)  # of several classes, and of a number
     by_job = usefulness(common, *sides, common.place("job"))
     assert all(0.5 < found.synthetic["auc"] < 1 for found in by_job)
     by_wage = usefulness(common, *sides, common.place("wage"))
     assert [found.model for found in by_wage] == ["gradient boosting", "linear regression"]
     assert all(0 < found.synthetic["r2"] < 1 for found in by_wage)
-    nobody = real.set_column(4, "rich", pa.array([False] * real.num_rows))
-    common, sides = comparable(real, nobody, held_out)
-    poor = 1 - np.mean(held_out["rich"].to_numpy())
+    nobody = REAL.set_column(4, "rich", pa.array([False] * REAL.num_rows))
+    common, sides = comparable(REAL, nobody, HELD_OUT)
+    poor = 1 - np.mean(HELD_OUT["rich"].to_numpy())
     for found in usefulness(common, *sides, common.place("rich")):
         assert found.synthetic == {"accuracy": pytest.approx(poor), "auc": 0.5}
 
 
-def test_attacks_find_copies(real: pa.Table, held_out: pa.Table) -> None:
-    common, sides = comparable(real, real, held_out)
+def test_attacks_find_copies_also_a_few_among_many_and_nothing_in_other_people() -> None:
+    common, sides = comparable(REAL, REAL, HELD_OUT)
     for found in attacks(common, *sides):
         assert found.auc_interval[0] > 0.8
         assert found.advantage_interval[0] > 0.6
         assert 0.44 < found.baseline < 0.56
-        assert found.roc[0][0] == 0
-        assert found.roc[-1] == (1, 1)
+        assert (found.roc[0][0], found.roc[-1]) == (0, (1, 1))
     near = closeness(common, *sides)
     assert near.closer_to_real == pytest.approx(1, abs=0.01)
-    assert near.copies == 1
-    assert near.copies_held_out == 0
+    assert (near.copies, near.copies_held_out) == (1, 0)
     assert near.to_real == 0 < near.to_held_out
-
-
-def test_attacks_find_nothing_in_other_people(real: pa.Table, held_out: pa.Table) -> None:
-    common, sides = comparable(real, people(1500, 4), held_out)
+    common, sides = comparable(REAL, pa.concat_tables([people(1000, 5), REAL.slice(0, 500)]), HELD_OUT)
+    assert max(found.auc_interval[0] for found in attacks(common, *sides)) > 0.55
+    common, sides = comparable(REAL, people(1500, 4), HELD_OUT)
     for found in attacks(common, *sides):
         assert found.auc_interval[0] < 0.5 + 0.02
         assert found.advantage_interval[0] < 0.02
     near = closeness(common, *sides)
     assert near.interval[0] - 0.02 < 0.5 < near.interval[1] + 0.02
-
-
-def test_a_few_copies_among_many_are_found_too(real: pa.Table, held_out: pa.Table) -> None:
-    leaky = pa.concat_tables([people(1000, 5), real.slice(0, 500)])
-    common, sides = comparable(real, leaky, held_out)
-    assert max(found.auc_interval[0] for found in attacks(common, *sides)) > 0.55
 
 
 def test_the_deviation_of_an_area_is_that_of_repetitions() -> None:
@@ -124,55 +225,39 @@ def test_the_largest_advantage_is_that_of_randomised_response() -> None:
         advantage_at_most(-1, 0)
 
 
-def test_the_whole_evaluation_is_plain_and_readable(real: pa.Table, held_out: pa.Table) -> None:
-    found = colonnade.evaluate_synthetic(real, people(800, 6), held_out=held_out, label="rich")
-    told = json.loads(json.dumps(found.to_dict()))
-    assert told["rows"] == 1500
-    assert told["synthetic_rows"] == 800
-    assert [(each["order"], each["with_label"]) for each in told["distances"]] == [
-        (1, False),
-        (2, False),
-        (3, False),
-        (2, True),
-        (3, True),
-    ]
+def test_the_whole_evaluation_is_plain_and_readable() -> None:
+    found = colonnade.evaluate_synthetic(REAL, people(800, 6), held_out=HELD_OUT, label="rich")
+    told, text = json.loads(json.dumps(found.to_dict())), str(found)
+    assert (told["rows"], told["synthetic_rows"]) == (1500, 800)
+    asked = [(each["order"], each["with_label"]) for each in told["distances"]]
+    assert asked == [(1, False), (2, False), (3, False), (2, True), (3, True)]
     assert np.array(told["associations"]["real"]).shape == (5, 5)
     assert {each["name"] for each in told["attacks"]} == {"density", "distance"}
     assert sum(told["columns"][1]["synthetic"]) == pytest.approx(1)
-    text = str(found)
-    assert "800 made-up people beside 1,500 real ones, 1,500 held out" in text
-    assert "'rich' predicted for people held out" in text
-    assert "attack by density" in text
+    for said in (
+        "800 made-up people beside 1,500 real ones, 1,500 held out",
+        "'rich' predicted for people held out",
+        "attack by density",
+    ):
+        assert said in text
+    alone = colonnade.evaluate_synthetic(REAL, people(800, 6))  # without people held out only tables are compared
+    assert (alone.usefulness, alone.closeness, alone.attacks) == ((), None, ())
+    assert "does the table give away" not in str(alone)
 
 
-def test_without_people_held_out_only_tables_are_compared(real: pa.Table) -> None:
-    found = colonnade.evaluate_synthetic(real, people(800, 6))
-    assert found.usefulness == ()
-    assert found.closeness is None
-    assert found.attacks == ()
-    assert "does the table give away" not in str(found)
-
-
-def test_mistakes_are_told_in_one_sentence(real: pa.Table, held_out: pa.Table) -> None:
-    with raises(DataError, "DA091", "wealth"):
-        colonnade.evaluate_synthetic(real, real, label="wealth")
-    common, sides = comparable(real, real, held_out.slice(0, 100))
-    with raises(DataError, "DA090", "60", "180"):
-        attacks(common, *sides)
-    ids = real.append_column("id", pa.array([f"p{k}" for k in range(real.num_rows)]))
+def test_mistakes_are_told_in_one_sentence() -> None:
+    refused(DataError, "DA091", "wealth", colonnade.evaluate_synthetic, REAL, REAL, label="wealth")
+    common, sides = comparable(REAL, REAL, HELD_OUT.slice(0, 100))
+    refused(DataError, "DA090", "60", "180", attacks, common, *sides)
+    ids = REAL.append_column("id", pa.array([f"p{k}" for k in range(REAL.num_rows)]))
     common, sides = comparable(ids, ids, ids)
-    with raises(DataError, "DA104", "50"):
-        usefulness(common, *sides, common.place("id"))
+    refused(DataError, "DA104", "50", usefulness, common, *sides, common.place("id"))
 
 
-def test_the_score_of_sdmetrics_is_there_if_its_package_is(real: pa.Table) -> None:
-    try:
-        import sdmetrics  # noqa: F401
-    except ImportError:
+def test_the_score_of_sdmetrics_is_there_if_its_package_is() -> None:
+    if find_spec("sdmetrics") is None:
         with raises(DataError, "DA102"):
-            colonnade.evaluate_synthetic(real, real, sdmetrics=True)
+            colonnade.evaluate_synthetic(REAL, REAL, sdmetrics=True)
     else:
-        assert colonnade.evaluate_synthetic(real, real, sdmetrics=True).sdmetrics == pytest.approx(1)
-        worse = colonnade.evaluate_synthetic(real, shuffled(real, "job"), sdmetrics=True).sdmetrics
-        assert worse is not None
-        assert 0.5 < worse < 1
+        assert colonnade.evaluate_synthetic(REAL, REAL, sdmetrics=True).sdmetrics == pytest.approx(1)
+        assert 0.5 < colonnade.evaluate_synthetic(REAL, shuffled(REAL, "job"), sdmetrics=True).sdmetrics < 1

@@ -39,6 +39,23 @@ class Product:
         self.weights = self.weights + step.reshape(self.weights.shape)
 
 
+class Listed:
+    """Gradients are these rows, whatever the slopes, in blocks of two; or their products with so many slopes."""
+
+    width = 1
+
+    def __init__(self, rows: Array, products: int = 0, parameters: int | None = None) -> None:
+        self.rows, self.products = np.asarray(rows, dtype=float), products
+        self.parameters = parameters or self.rows.shape[1] * max(1, products)
+
+    def pull_back_each(self, places: Array, slopes: Array, /) -> Iterator[Array]:
+        for start in range(0, len(places), 2):
+            yield self.rows[places[start : start + 2]]
+
+    def factors(self, places: Array, slopes: Array, /) -> tuple[Array, Array] | None:
+        return (self.rows[places], slopes) if self.products else None
+
+
 def embeddings_task(owners: Sequence[str] = ("bank", "shop"), active: str = "bank", **changes: Any) -> Embeddings:
     """Embeddings of two numbers about thirty people of three classes, by encoders of three columns."""
     senders = tuple(Sender(name, 2, 1.0, 6) for name in owners if name != active)

@@ -1,6 +1,8 @@
-"""Densities and derivatives of one owner's columns, against scipy and finite differences."""
+"""Models of a mixture's columns: densities, derivatives and statistics; inference; made-up rows; starts."""
 
 from __future__ import annotations
+
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,15 +10,29 @@ from hypothesis import example, given, settings, strategies as st
 from scipy import stats
 
 from colonnade.errors import SchemaError, StudyError
+from colonnade.kinds.synthesis.mixture.centralised import Clipping, centralised, noiseless_sums
 from colonnade.kinds.synthesis.mixture.components import LIMIT, OwnComponents
-from colonnade.kinds.synthesis.mixture.families import INSIDE, families_of
+from colonnade.kinds.synthesis.mixture.expectation import Expectation, expected_sums, from_moments, shrunk, simplex
+from colonnade.kinds.synthesis.mixture.families import INSIDE, Beta, Gaussian, families_of
+from colonnade.kinds.synthesis.mixture.fitted import FittedMixture
+from colonnade.kinds.synthesis.mixture.inference import Posterior, Variational
+from colonnade.kinds.synthesis.mixture.learners import ExpectationLearner, VariationalLearner
+from colonnade.kinds.synthesis.mixture.model import MixtureModel
+from colonnade.kinds.synthesis.mixture.starting import merged, start_from
+from colonnade.kinds.synthesis.mixture.statistics import OwnStatistics
 from colonnade.tables.columns import category, flag, number
+from colonnade.tables.decode import decode
 from colonnade.tables.schema import Schema
-from tests.kinds.synthesis.mixture.people import FAMILIES, SCHEMA, encoded
+from colonnade.testing.seeded import seeded
+from tests.kinds.synthesis.mixture.people import FAMILIES, SCHEMA, encoded, groups, owners
 from tests.support.errors import raises
 
 OWN = OwnComponents(SCHEMA, FAMILIES)
+ALONE = MixtureModel([OWN], 3)
 SEEDS = st.integers(0, 2**32 - 1)
+
+
+# --- densities and derivatives of one owner's columns, against scipy and finite differences
 
 
 def drawn(seed: int, spread: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
@@ -108,32 +124,21 @@ def test_whether_cells_may_be_missing_follows_from_the_schema_and_not_from_cells
         np.testing.assert_array_equal(own.read(gone).present, [[1, 0], [1, 1], [1, 1]])
 
 
-def test_what_was_read_once_gives_the_same() -> None:
+def test_what_was_read_once_or_scaled_down_gives_the_same_and_large_parameters_finite_numbers() -> None:
     rows, parameters = drawn(4)
     some = np.array([5, 1, 1])
     kept = OWN.read(rows).take(some)
     np.testing.assert_array_equal(OWN.log_densities(kept, parameters), OWN.log_densities(rows[some], parameters))
     np.testing.assert_array_equal(OWN.derivatives(kept, parameters), OWN.derivatives(rows[some], parameters))
-
-
-def test_rows_that_were_scaled_down_keep_their_categories() -> None:
-    schema = Schema({"city": category(list("abc")), "sort": category(["x", "y"])})
-    own = OwnComponents(schema)
-    rows = np.array([[0, 1.0, 0, 1, 0]])
-    parameters = np.arange(10.0).reshape(2, 5)
-    np.testing.assert_array_equal(own.log_densities(rows, parameters), own.log_densities(rows / 3, parameters))
-
-
-@pytest.mark.parametrize("size", [1e3, 1e30])
-def test_parameters_beyond_every_limit_give_finite_numbers(size: float) -> None:
-    rows, parameters = drawn(5, size)
-    assert np.isfinite(OWN.log_densities(rows, np.clip(parameters, -LIMIT, LIMIT))).all()
-    assert np.isfinite(OWN.log_densities(rows, parameters)).all()
-    assert np.isfinite(OWN.derivatives(rows, parameters)).all()
-
-
-def test_families_follow_from_types_and_choices() -> None:
-    assert OWN.width == 2 + 5 + 2 + 1 + 4 + 2 + 2
+    own = OwnComponents(Schema({"city": category(list("abc")), "sort": category(["x", "y"])}))
+    cells, at = np.array([[0, 1.0, 0, 1, 0]]), np.arange(10.0).reshape(2, 5)
+    np.testing.assert_array_equal(own.log_densities(cells, at), own.log_densities(cells / 3, at))
+    for size in (1e3, 1e30):
+        rows, parameters = drawn(5, size)
+        for each in (parameters, np.clip(parameters, -LIMIT, LIMIT)):
+            assert np.isfinite(OWN.log_densities(rows, each)).all()
+        assert np.isfinite(OWN.derivatives(rows, parameters)).all()
+    assert OWN.width == 2 + 5 + 2 + 1 + 4 + 2 + 2  # families follow from types and choices
     assert OwnComponents(SCHEMA).width == 2 + 5 + 2 + 1 + 2 + 2 + 2
 
 
@@ -158,3 +163,322 @@ def test_a_family_that_does_not_fit_is_refused(choice: dict[str, str], said: str
 def test_a_family_of_an_unknown_column_is_refused() -> None:
     with raises(SchemaError, "SC071", "agee"):
         families_of(Schema({"age": number(0, 1)}), {"agee": "beta"})
+
+
+# --- statistics within their bound, and parameters from noisy sums
+
+
+@given(st.integers(0, 2**32 - 1))
+@settings(max_examples=50, deadline=None)
+def test_no_row_has_longer_statistics_than_the_bound(seed: int) -> None:
+    own = OwnStatistics(OwnComponents(SCHEMA, FAMILIES))
+    found = own.read(encoded(np.random.default_rng(seed), 50))
+    assert np.linalg.norm(found, axis=1).max() <= own.bound
+
+
+def test_the_bound_is_reached() -> None:
+    schema = Schema({"age": number(0, 1), "city": category(list("abc")), "member": flag()})
+    own = OwnStatistics(OwnComponents(schema))
+    found = own.read(np.array([[1.0, 0, 1, 0, 1]]))
+    assert np.linalg.norm(found) == pytest.approx(own.bound, rel=1e-12)
+    assert own.bound**2 == pytest.approx(1 / 4 + 1 / 64 + 2 / 3 + 1 / 4)
+
+
+def test_one_component_without_noise_has_the_moments_of_the_rows() -> None:
+    rows = encoded(np.random.default_rng(0), 4000)
+    own = OwnComponents(SCHEMA, FAMILIES)
+    model = MixtureModel([own], 1)
+    learned = Expectation(model, model.start(seeded(1)), 0.0)
+    statistics = [learned.statistics[0].read(rows)]
+    learned.step(expected_sums(statistics, model.log_joint([rows], learned.parameters)))
+    found = learned.parameters[0, 1:]
+    city = rows[:, SCHEMA.places["city"]].sum(axis=0)
+    np.testing.assert_allclose(np.exp(found[own.places["city"]]), (city + 1) / (city.sum() + 5), rtol=1e-9)
+    member = rows[:, SCHEMA.places["member"]].mean()
+    assert 1 / (1 + np.exp(-found[own.places["member"]][0])) == pytest.approx(member, abs=1e-3)
+    left, right = np.exp(found[own.places["age"]])
+    share = INSIDE + (1 - 2 * INSIDE) * (rows[:, 0] + 1) / 2
+    assert left / (left + right) == pytest.approx(share.mean(), rel=1e-9)
+    assert left * right / ((left + right) ** 2 * (left + right + 1)) == pytest.approx(share.var(), rel=1e-9)
+    height = (rows[:, SCHEMA.places["height"]][:, 0] + 1) / 2
+    np.testing.assert_allclose(found[own.places["height"]], [height.mean(), np.log(height.std())], rtol=1e-6)
+
+
+@given(st.lists(st.lists(st.floats(-3, 3), min_size=4, max_size=4), min_size=1, max_size=5))
+@settings(max_examples=50, deadline=None)
+def test_the_nearest_chances_are_chances_and_nearest(rows: list[list[float]]) -> None:
+    found = np.array(rows)
+    chances = simplex(found)
+    np.testing.assert_allclose(chances.sum(axis=1), 1)
+    assert (chances >= 0).all()
+    others = np.random.default_rng(0).dirichlet(np.ones(4), 50)
+    for row, near in zip(found, chances, strict=True):
+        assert (np.linalg.norm(others - row, axis=1) >= np.linalg.norm(near - row) - 1e-9).all()
+
+
+def test_noise_alone_is_shrunk_and_whatever_is_opened_gives_usable_parameters() -> None:
+    people, noisy = np.full(10, 1000.0), 0.2 + np.random.default_rng(0).normal(size=(10, 5)) * 0.05
+    assert shrunk(noisy, people, 50.0**2).std() < noisy.std() / 2
+    np.testing.assert_allclose(np.ptp(shrunk(noisy, people, 150.0**2), axis=0), 0, atol=1e-12)
+    np.testing.assert_allclose(shrunk(noisy, people, 0.01), noisy, atol=1e-3)
+    for family in (Beta(), Gaussian(20)):  # impossible moments become possible ones
+        assert np.isfinite(from_moments(np.array([0.5, 0.02, 0.9]), np.array([-1.0, 5.0, 0.0]), family)).all()
+    model = MixtureModel([OwnComponents(schema) for schema in owners()], 4)
+    learned, rows = Expectation(model, model.start(seeded(1)), 100.0), groups(np.random.default_rng(1), 20)
+    for seed in range(5):
+        learned.step(1e3 * np.random.default_rng(seed).normal(size=(4, learned.width)))
+        assert np.isfinite(model.log_likelihood(rows, learned.parameters)).all()
+
+
+def test_two_groups_of_people_are_found_and_the_result_is_taken_over() -> None:
+    rows = groups(np.random.default_rng(1), 3000)
+    model = MixtureModel([OwnComponents(schema) for schema in owners()], 2)
+    learner = ExpectationLearner(["a", "b"], Expectation(model, model.start(seeded(2)), 10.0))
+    statistics = [learner.vectors(name, held) for name, held in zip("ab", rows, strict=True)]
+    rng, likely = np.random.default_rng(3), []
+    for _ in range(12):
+        sums = expected_sums(statistics, model.log_joint(rows, learner.parameters))
+        learner.step(sums + 10 * rng.normal(size=sums.shape))
+        likely.append(model.log_likelihood(rows, learner.parameters).mean())
+    assert likely[-1] > likely[0] + 0.3
+    shares = np.sort(np.exp(learner.log_weights))
+    np.testing.assert_allclose(shares, [0.4, 0.6], atol=0.05)
+    other = ExpectationLearner(["a", "b"], Expectation(model, model.start(seeded(5)), 10.0))
+    other.restore(learner.state)
+    np.testing.assert_array_equal(other.fitted.posterior.mean, learner.parameters)
+
+
+# --- sums, steps and priors of variational inference
+
+
+LEFT, RIGHT = SCHEMA.select(["age", "city", "income"]), SCHEMA.without(["age", "city", "income"])
+
+
+OWNS = OwnComponents(LEFT), OwnComponents(RIGHT, FAMILIES)
+
+
+MODEL = MixtureModel(OWNS, 3)
+
+
+def halves(rows: np.ndarray) -> list[np.ndarray]:
+    """The rows as two owners hold them."""
+    return [rows[:, : LEFT.encoded_width], rows[:, LEFT.encoded_width :]]
+
+
+def summed(rows: list[np.ndarray], parameters: np.ndarray, clips: list[float], clipping: Clipping) -> np.ndarray:
+    cells = [own.read(held) for own, held in zip(OWNS, rows, strict=True)]
+    return noiseless_sums(MODEL, cells, parameters, clips, clipping)
+
+
+@given(SEEDS)
+@settings(max_examples=4, deadline=None)
+def test_sums_are_the_slope_of_the_log_likelihood(seed: int) -> None:
+    rng, step = np.random.default_rng(seed), 1e-5
+    rows, parameters = halves(encoded(rng, 20)), rng.normal(size=(3, MODEL.width))
+    sums = summed(rows, parameters, [1e9, 1e9], "local")
+    weights = np.exp(parameters[:, 0]) / np.exp(parameters[:, 0]).sum()
+    slope = sums / MODEL.scales(parameters)
+    slope[:, 0] -= weights * sums[:, 0].sum()
+    for place in np.ndindex(parameters.shape):
+        ahead, behind = parameters.copy(), parameters.copy()
+        ahead[place] += step
+        behind[place] -= step
+        found = (MODEL.log_likelihood(rows, ahead) - MODEL.log_likelihood(rows, behind)).sum() / (2 * step)
+        assert slope[place] == pytest.approx(found, rel=1e-4, abs=1e-4)
+
+
+@pytest.mark.parametrize("clipping", ["local", "joint"])
+def test_no_row_adds_more_than_its_clip(clipping: Clipping) -> None:
+    rng = np.random.default_rng(2)
+    rows, parameters = halves(encoded(rng, 30)), rng.normal(size=(3, MODEL.width))
+    clips, most = ([0.5, 0.7], (1 + 0.25 + 0.49) ** 0.5) if clipping == "local" else ([0.9], 0.9)
+    each = [summed([held[at : at + 1] for held in rows], parameters, clips, clipping) for at in range(30)]
+    sizes = [np.linalg.norm(one) for one in each]
+    assert 0 < min(sizes) <= max(sizes) <= most * (1 + 1e-12)
+    np.testing.assert_allclose(summed(rows, parameters, clips, clipping), sum(each), atol=1e-9)
+
+
+def test_prior_slopes_are_those_of_the_priors() -> None:
+    rng, step = np.random.default_rng(0), 1e-6
+    parameters = rng.normal(size=(3, MODEL.width))
+    found = MODEL.prior_slope(parameters)
+
+    def log_prior(values: np.ndarray) -> np.ndarray:
+        """Gamma(1, 1) and its logarithm for most; uniform chances of flags; normals for the Gaussian column."""
+        said = stats.loggamma.logpdf(values, 1)
+        right = MODEL.parts[1].start
+        flag, height = right + OWNS[1].places["member"].start, right + OWNS[1].places["height"].start
+        said[:, flag] = stats.logistic.logpdf(values[:, flag])
+        said[:, height] = stats.norm.logpdf(values[:, height], 0.5, 0.5)
+        said[:, height + 1] = stats.norm.logpdf(values[:, height + 1], np.log(0.2), 1)
+        return np.asarray(said)
+
+    slope = (log_prior(parameters + step) - log_prior(parameters - step)) / (2 * step)
+    np.testing.assert_allclose(found, slope, rtol=1e-5, atol=1e-5)
+
+
+def test_logits_under_the_prior_are_uniform_chances() -> None:
+    """Exponentials of draws from the prior, divided by their sum, have the variance of a uniform simplex."""
+    logits = stats.loggamma.rvs(1, size=(40_000, 4), random_state=1)
+    chances = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    expected = stats.dirichlet.var(np.ones(4))
+    np.testing.assert_allclose(chances.var(axis=0), expected, rtol=0.05)
+
+
+def begun(model: MixtureModel, rounds: int = 3, rate: float = 0.5, learning_rate: float = 0.1) -> Variational:
+    return Variational(model, model.start(seeded(3)), seeded(4), rate=rate, rounds=rounds, learning_rate=learning_rate)
+
+
+@pytest.mark.parametrize("clipping", ["local", "joint"])
+def test_two_groups_of_people_are_found(clipping: Clipping) -> None:
+    rows = groups(np.random.default_rng(1), 1000)
+    owns, likely = [OwnComponents(schema) for schema in owners()], {}
+    cells = [own.read(held) for own, held in zip(owns, rows, strict=True)]
+    clips = [2.0, 2.0] if clipping == "local" else [2.0]
+    for components in (1, 2):
+        model = MixtureModel(owns, components)
+        variational = begun(model, rounds=250, rate=0.1, learning_rate=0.05)
+        before = model.log_likelihood(cells, variational.mean).mean()
+        centralised(cells, variational, clips=clips, deviation=1.0, rng=np.random.default_rng(5), clipping=clipping)
+        posterior = variational.posterior
+        likely[components] = model.log_likelihood(cells, posterior.mean).mean()
+    assert likely[2] > max(before + 1, likely[1] + 0.5)
+    assert (posterior.deviation > 0).all()
+    assert np.std([posterior.draw(seeded(seed))[0, 0] for seed in range(20)]) > 0
+
+
+def test_everybody_draws_the_same_and_takes_over_what_is_told() -> None:
+    model = MixtureModel([OwnComponents(schema) for schema in owners()], 2)
+    first, second = (VariationalLearner(["a", "b"], begun(model)) for _ in range(2))
+    rows = groups(np.random.default_rng(1), 50)
+    for _ in range(2):
+        np.testing.assert_array_equal(first.parameters, second.parameters)
+        before, sums = first.parameters.copy(), np.random.default_rng(3).normal(size=(2, model.width))
+        for each in (first, second):
+            each.step(sums)
+        assert not np.array_equal(first.parameters, before)
+    assert first.vectors("b", rows[1]).shape == (50, 2, model.owns[1].width)
+    assert first.log_densities("a", rows[0]).shape == (50, 2)
+    np.testing.assert_allclose(np.exp(first.log_weights).sum(), 1)
+    first.step(np.ones((2, model.width)))
+    second.restore(first.state)
+    np.testing.assert_array_equal(second.fitted.posterior.mean, first.fitted.posterior.mean)
+    np.testing.assert_array_equal(second.state, first.state)
+
+
+def test_derivatives_are_linear_in_statistics_where_no_column_is_gaussian() -> None:
+    model = MixtureModel([OwnComponents(schema) for schema in owners()], 3)
+    plain, linear = (VariationalLearner(["a", "b"], begun(model), linear=linear) for linear in (False, True))
+    for name, held in zip("ab", groups(np.random.default_rng(1), 40), strict=True):
+        told, statistics = linear.linear(name), linear.vectors(name, held)
+        found = statistics[:, None, : len(told.against)] * told.slope - statistics[:, None, told.against] * told.offset
+        np.testing.assert_allclose(found, plain.vectors(name, held), atol=1e-12)
+    assert set(np.unique(statistics[:, len(told.against) :])) <= {0.0, 1.0}
+    with raises(StudyError, "ST497"):
+        VariationalLearner(["a", "b"], begun(MODEL), linear=True)
+
+
+# --- rows that a fitted mixture makes up
+
+MEAN = np.random.default_rng(0).normal(size=(3, ALONE.width))
+FITTED = FittedMixture(("clinic",), ALONE, Posterior(MEAN, np.full_like(MEAN, 0.3)))
+
+
+def test_made_up_people_have_the_chances_of_the_mixture() -> None:
+    rows = 20_000
+    found = FITTED.sample(rows, seeded(1))["clinic"]
+    weights = np.exp(MEAN[:, 0]) / np.exp(MEAN[:, 0]).sum()
+    slack = 6 / np.sqrt(rows)
+    for name in ("city", "sort"):
+        logits = MEAN[:, 1:][:, OWN.places[name]]
+        chances = weights @ (np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True))
+        np.testing.assert_allclose(found[:, SCHEMA.places[name]].mean(axis=0), chances, atol=slack)
+    shapes = np.exp(MEAN[:, 1:][:, OWN.places["age"]])
+    share = INSIDE + (1 - 2 * INSIDE) * (found[:, 0] + 1) / 2
+    assert abs(share.mean() - weights @ (shapes[:, 0] / shapes.sum(axis=1))) < slack
+    cells = np.minimum((found[:, SCHEMA.places["height"]][:, 0] + 1) / 2 * 20, 19).astype(int)
+    ends = np.r_[-np.inf, np.arange(1, 20) / 20, np.inf]
+    middle, spread = MEAN[:, 1:][:, OWN.places["height"]].T
+    masses = sum(
+        w * np.diff(stats.norm.cdf(ends, m, np.exp(s))) for w, m, s in zip(weights, middle, spread, strict=True)
+    )
+    np.testing.assert_allclose(np.bincount(cells, minlength=20) / rows, masses, atol=slack)
+
+
+def test_made_up_people_are_likely_under_their_mixture_and_become_a_table_of_the_schema() -> None:
+    rows, other = FITTED.sample(3000, seeded(2)), FITTED.drawn(seeded(3))
+    assert FITTED.log_likelihood(rows).mean() > other.log_likelihood(rows).mean()
+    assert not np.array_equal(other.posterior.mean, MEAN)
+    table = decode(SCHEMA, rows["clinic"])
+    assert (table.column_names, table.num_rows) == (list(SCHEMA.names), 3000)
+    assert sum(column.null_count for column in table.columns) == 0
+    again = FittedMixture.from_arrays(["clinic"], ALONE, FITTED.arrays())
+    np.testing.assert_array_equal(again.sample(3000, seeded(2))["clinic"], rows["clinic"])
+
+
+def test_components_get_their_shares_and_nobody_asked_for_is_nobody() -> None:
+    assert FITTED.sample(0, seeded(5))["clinic"].shape == (0, SCHEMA.encoded_width)
+    middle = np.where(np.arange(3)[:, None] == 1, 12.0, -12.0) + 0 * MEAN
+    certain = FittedMixture(("clinic",), ALONE, Posterior(middle, 0 * MEAN))
+    assert (certain.sample(200, seeded(6))["clinic"][:, SCHEMA.places["member"]] == 1).all()
+
+
+# --- a mixture that begins at a mixture of products over codes
+
+CODED = Schema(
+    {
+        "age": number(0, 100),
+        "city": category(list("abc"), missing="none"),
+        "member": flag(),
+        "income": number(0, 999, transform="log1p"),
+        "height": number(100, 200),
+    }
+)
+EDGES = (np.linspace(0, 100, 21), None, None, np.expm1(np.linspace(0, np.log(1000), 7)), np.linspace(100, 200, 11))
+CODINGS = [
+    SimpleNamespace(edges=None if edges is None else tuple(edges), missing=3 if place == 1 else None)
+    for place, edges in enumerate(EDGES)
+]
+
+
+def products(rng: np.random.Generator, components: int) -> tuple[np.ndarray, list[np.ndarray]]:
+    sizes = (20, 4, 2, 6, 10)
+    return rng.dirichlet(np.ones(components)), [rng.dirichlet(np.ones(size), components) for size in sizes]
+
+
+def test_chances_and_moments_are_those_of_the_products() -> None:
+    weights, tables = products(np.random.default_rng(0), 4)
+    own = OwnComponents(CODED, {"income": "bins:6", "height": "gaussian:20"})
+    found = start_from(MixtureModel([own], 4), weights, tables, CODINGS)
+    order = np.argsort(found[:, 0])
+    np.testing.assert_allclose(np.exp(found[order, 0]) / np.exp(found[:, 0]).sum(), np.sort(weights), rtol=1e-6)
+    tables = [table[np.argsort(weights)] for table in tables]
+    at = {name: found[order][:, 1:][:, place] for name, place in own.places.items()}
+    city = tables[1][:, :3] / tables[1][:, :3].sum(axis=1, keepdims=True)
+    shapes = np.exp(at["age"])
+    for seen, due, apart in (
+        (np.exp(at["city"]) / 3, city, 1e-3),
+        (1 / (1 + np.exp(-at["member"][:, 0])), tables[2][:, 1], 1e-3),
+        (np.exp(at["income"]) / 6, tables[3], 1e-3),
+        (at["height"][:, 0], tables[4] @ np.linspace(0.05, 0.95, 10), 2e-3),
+        (shapes[:, 0] / shapes.sum(axis=1), tables[0] @ np.linspace(0.025, 0.975, 20), 4e-3),
+    ):
+        np.testing.assert_allclose(seen, due, atol=apart)
+
+
+def test_components_that_are_alike_are_merged_and_too_few_are_refused() -> None:
+    rng = np.random.default_rng(1)
+    weights, tables = products(rng, 3)
+    copies = np.append(np.arange(3), rng.integers(0, 3, 27))
+    near = [np.abs(table[copies] + 1e-3 * rng.normal(size=(30, table.shape[1]))) for table in tables]
+    near = [table / table.sum(axis=1, keepdims=True) for table in near]
+    found, centres = merged(np.full(30, 1 / 30), near, 3)
+    np.testing.assert_allclose(np.sort(found), np.sort(np.bincount(copies) / 30), atol=1e-9)
+    for table, centre in zip(tables, centres, strict=True):
+        assert np.abs(table[:, None] - centre[None]).sum(axis=2).min(axis=1).max() < 0.02
+    found, centres = merged(weights, tables, 1)  # one component has the chances of all
+    np.testing.assert_allclose(found, [1.0])
+    for table, centre in zip(tables, centres, strict=True):
+        np.testing.assert_allclose(centre[0], weights @ table)
+    with raises(StudyError, "ST503", "3", "4"):
+        merged(weights, tables, 4)

@@ -1,4 +1,7 @@
-"""Fitting a mixture on shares: every round equals its reference within the stated units, and its noise is paid for."""
+"""Fitting a mixture on shares: every round equals its reference within the stated units, and its noise is paid for.
+
+Also where seats check each other, and where it starts from marginals.
+"""
 
 from __future__ import annotations
 
@@ -6,32 +9,43 @@ import json
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 import pytest
 from scipy.stats import binom
 
-from colonnade.errors import CapacityError, PrivacyError, ProtocolError, StudyError
+from colonnade.audit import games, registry
+from colonnade.audit.verdict import judge
+from colonnade.errors import CapacityError, ColonnadeError, PrivacyError, ProtocolError, StudyError
 from colonnade.kinds.synthesis.mixture import programs, seat
 from colonnade.kinds.synthesis.mixture.clipping import clipping_error
 from colonnade.kinds.synthesis.mixture.responsibilities import error, in_the_clear
 from colonnade.kinds.synthesis.mixture.sizes import OVERFLOW
+from colonnade.kinds.synthesis.mixture.started import StartedMixture
 from colonnade.kinds.synthesis.mixture.task import Mixture
-from colonnade.privacy import Observer, PoissonSampled, Repeated, accountant, parse_budgets
+from colonnade.kinds.tables.marginals import programs as marginals
+from colonnade.kinds.tables.marginals.published import NoisyMarginals
+from colonnade.mpc import Hand, Shares
+from colonnade.privacy import Observer, PoissonSampled, Repeated, epsilon, parse_budgets
 from colonnade.privacy.events import views
+from colonnade.protocols import roles
 from colonnade.protocols.batches import batches
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.task import check_complete
 from colonnade.randomness import Stream
 from colonnade.tables.places import Places
+from colonnade.testing.seeded import seeded
 from colonnade.wire import codec
-from tests.kinds.synthesis.mixture import learners
+from tests.kinds.synthesis.mixture import learners, starts
 from tests.kinds.synthesis.mixture.learners import Flags, dealt_in, flags, mixture_task
+from tests.kinds.synthesis.mixture.starts import started_task
 from tests.support import protocols as kit
-from tests.support.errors import raises
+from tests.support.errors import raises, refused
 
 execute = partial(kit.execute, learners)
 KEY = bytes(range(32))
+UNSEATED = ("o0", "o1", "o2")
 
 
 def apart(task, dealt):
@@ -44,6 +58,21 @@ def apart(task, dealt):
     counts = (units.sum(axis=0) * 2**task.vector_bits)[:, None]
     how = "nk,nq->kq" if task.vectors == "statistics" else "nk,nkq->kq"
     return np.hstack([counts, *(np.einsum(how, units, np.abs(dealt[name][1])) for name in task.owners)]).reshape(-1)
+
+
+def check_rounds(task, found, tables, secret):
+    """Every round that somebody heard equals its reference, and everybody ends alike."""
+    rows = len(tables["o0"])
+    for name in task.hearers:
+        learner = Flags(task)
+        assert len(found[name].seen) == task.rounds
+        for batch, state, sums in zip(batches(task, rows, secret), found[name].states, found[name].seen, strict=True):
+            learner.restore(state)
+            dealt = dealt_in(task, learner, tables, batch)
+            difference = np.abs(sums.reshape(-1) * task.gamma - programs.reference(dealt, task))
+            assert (difference <= apart(task, dealt)).all()
+    assert set(found) == set(task.everyone)
+    assert all(np.array_equal(each.state, found["o0"].state) for each in found.values())
 
 
 SHAPES = (
@@ -64,26 +93,14 @@ SHAPES = (
 
 
 @pytest.mark.parametrize(("widths", "seats", "threshold", "changes"), SHAPES)
-@pytest.mark.parametrize("rows", [1, 90])
-def test_every_round_equals_its_reference_within_the_stated_units(widths, seats, threshold, changes, rows):
+def test_every_round_equals_its_reference_within_the_stated_units(widths, seats, threshold, changes, monkeypatch):
     task = mixture_task(widths, seats, threshold, **changes)
-    tables = flags(task, rows)
-    with pytest.MonkeyPatch.context() as patch:
-        kit.no_noise(patch)
-        patch.setattr(programs, "new_key", lambda: KEY)
+    kit.no_noise(monkeypatch)
+    monkeypatch.setattr(programs, "new_key", lambda: KEY)
+    for rows in (1, 90):
+        tables = flags(task, rows)
         found = execute(task, tables)
-    ids = kit.Rows(tables["o0"]).ids
-    drawn = programs.batch_secret(task, KEY, ids)
-    for name in task.hearers:
-        learner = Flags(task)
-        assert len(found[name].seen) == task.rounds
-        for batch, state, sums in zip(batches(task, rows, drawn), found[name].states, found[name].seen, strict=True):
-            learner.restore(state)
-            dealt = dealt_in(task, learner, tables, batch)
-            difference = np.abs(sums.reshape(-1) * task.gamma - programs.reference(dealt, task))
-            assert (difference <= apart(task, dealt)).all()
-    assert set(found) == set(task.everyone)
-    assert all(np.array_equal(found[name].state, found["o0"].state) for name in found)
+        check_rounds(task, found, tables, programs.batch_secret(task, KEY, kit.Rows(tables["o0"]).ids))
 
 
 def test_the_noise_of_all_owners_is_in_every_round(monkeypatch):
@@ -101,10 +118,9 @@ def test_the_noise_of_all_owners_is_in_every_round(monkeypatch):
 def test_a_simulation_takes_the_steps_of_the_reference(vectors, monkeypatch):
     kit.no_noise(monkeypatch)
     task = mixture_task(vectors=vectors, rounds=4)
-    tables = flags(task, 40)
+    tables, again = flags(task, 40), Flags(task)
     learner = programs.simulate(tables, task, Flags(task), Stream(bytes(32)))
-    again, key = Flags(task), Stream(bytes(32)).bytes(32)
-    for batch in batches(task, 40, key):
+    for batch in batches(task, 40, Stream(bytes(32)).bytes(32)):
         again.step(programs.in_people(programs.reference(dealt_in(task, again, tables, batch), task), task))
     assert np.array_equal(learner.state, again.state)
     assert len(learner.seen) == 4
@@ -138,54 +154,45 @@ def test_without_renormalisation_small_densities_are_lost(monkeypatch):
 def test_what_is_revealed_is_priced_for_every_observer(sampling):
     task = mixture_task(sampling=sampling, rounds=8)
     (event,) = task.events
-    assert isinstance(event, Repeated)
-    assert task.openings == {event: 8}
+    assert (type(event), task.openings) == (Repeated, {event: 8})
+    assert event.times == {"poisson": 8, "disjoint": 2, "all": 8}[sampling]
     if sampling == "poisson":
-        assert isinstance(event.event, PoissonSampled)
-        assert (event.times, event.event.rate, event.event.coins) == (8, Fraction(1, 4), task.owners)
-    else:
-        assert event.times == {"disjoint": 2, "all": 8}[sampling]
-    budgets = parse_budgets({"analyst": 1.0}, 1e-5, task.trust)
-    calibrated = task.calibrated(budgets)
+        assert (type(event.event), event.event.rate, event.event.coins) == (PoissonSampled, Fraction(1, 4), task.owners)
+    calibrated = task.calibrated(parse_budgets({"analyst": 1.0}, 1e-5, task.trust))
     assert calibrated.noise > task.noise
-    figures = {
-        observer: accountant.epsilon(views(calibrated.events, observer, task.trust), 1e-5).epsilon
-        for observer in (Observer.analyst(), Observer.party("o0"))
-    }
-    assert 0.99 < figures[Observer.analyst()] <= 1
-    assert figures[Observer.party("o0")] > 1.5
+    observers = (Observer.analyst(), Observer.party("o0"))
+    analyst, party = (epsilon(views(calibrated.events, each, task.trust), 1e-5).epsilon for each in observers)
+    assert 0.99 < analyst <= 1
+    assert party > 1.5
 
 
-def test_the_coordinator_knows_the_coins_if_it_has_a_seat():
-    assert mixture_task((1, 1)).coins == ("o0", "o1", COORDINATOR)
-    assert COORDINATOR not in mixture_task((1, 1, 1)).coins
-
-
-@pytest.mark.parametrize(("rows", "batch"), [(30_162, 100), (400, 100), (64, 3), (10**6, 2000), (50, 50)])
-def test_a_drawn_batch_has_room(rows, batch):
-    task = mixture_task(rows=rows, batch=batch)
-    room = task.room(rows)
-    assert room % 64 == 0
-    assert binom.sf(room, rows, task.threshold / 2**32) <= OVERFLOW
-    assert room < 2 * batch + 128
-
-
-def test_a_batch_beyond_its_room_ends_the_study(monkeypatch):
+def test_a_drawn_batch_has_room_and_one_beyond_it_ends_the_study(monkeypatch):
+    for rows, batch in ((30_162, 100), (400, 100), (64, 3), (10**6, 2000), (50, 50)):
+        task = mixture_task(rows=rows, batch=batch)
+        room = task.room(rows)
+        assert room % 64 == 0
+        assert binom.sf(room, rows, task.threshold / 2**32) <= OVERFLOW
+        assert room < 2 * batch + 128
     monkeypatch.setattr(programs, "batches", lambda task, rows, drawn: iter([np.arange(rows)] * task.rounds))
     task = mixture_task(rows=400, batch=3)
     with raises(ProtocolError, "MS039"):
         execute(task, flags(task, 400))
 
 
-def test_messages_do_not_tell_how_many_people_are_in_a_batch(monkeypatch):
+@pytest.mark.parametrize(
+    ("security", "vectors"),
+    [("passive", "linear"), *(("active", vectors) for vectors in ("statistics", "linear", "derivatives"))],
+)
+def test_messages_do_not_tell_how_many_people_are_in_a_batch(security, vectors, monkeypatch):
+    task = mixture_task((2, 3), vectors=vectors, rounds=1)
+    task = kit.active(task) if security == "active" else task
     sizes = []
-    for people in (0, 33):
+    for people in (0, 17, 33):
         monkeypatch.setattr(programs, "batches", lambda task, rows, drawn, n=people: iter([np.arange(n)] * task.rounds))
         log: kit.Log = {}
-        task = mixture_task(vectors="linear")
-        execute(task, flags(task, 40), log=log)
+        execute(task, flags(task, 70), log=log)
         sizes.append({ends: [(kind, len(codec.encode(fields))) for kind, fields in said] for ends, said in log.items()})
-    assert sizes[0] == sizes[1]
+    assert sizes[0] == sizes[1] == sizes[2]
 
 
 @pytest.mark.parametrize("changes", [{}, {"vectors": "linear"}, {"vectors": "linear", "joint_clip": 1.0}])
@@ -223,6 +230,9 @@ def test_the_distance_of_masks_is_what_the_arithmetic_adds_up(joint_clip, monkey
     assert found == exact if joint_clip is None else exact / 30 < found < exact
 
 
+# --- what is refused
+
+
 WRONG = [
     ({"batch": 41}, ("PR124", "40")),
     ({"rounds": 0}, "PR125"),
@@ -245,28 +255,18 @@ def test_tasks_that_make_no_sense_are_refused(changes, said):
         mixture_task(**changes)
 
 
-@pytest.mark.parametrize(("changes", "raised"), [({}, "rows, of which"), ({"rows_at_most": 50}, "rows_at_most")])
-def test_more_rows_than_allowed_name_what_to_raise(changes, raised):
-    task = mixture_task(rounds=1, **changes)
-    with raises(CapacityError, "CA030", task.rows_limit, raised):
-        execute(task, flags(task, 200))
-
-
-def test_tables_with_hidden_members_are_refused():
-    task = mixture_task(rounds=1)
-    tables = {
-        owner: kit.Rows(rows, places=Places(np.arange(20), 30, bytes(16))) for owner, rows in flags(task, 20).items()
-    }
-    with raises(StudyError, "ST531"):
-        execute(task, tables)
-
-
-def test_sums_that_do_not_fit_are_refused():
+def test_rows_that_a_task_does_not_take_are_refused():
+    for changes, raised in (({}, "rows, of which"), ({"rows_at_most": 50}, "rows_at_most")):
+        task = mixture_task(rounds=1, **changes)
+        refused(CapacityError, "CA030", task.rows_limit, raised, execute, task, flags(task, 200))
+    places = Places(np.arange(20), 30, bytes(16))
+    hidden = {owner: kit.Rows(rows, places=places) for owner, rows in flags(task, 20).items()}
+    refused(StudyError, "ST531", execute, task, hidden)
     with raises(CapacityError, "CA025"):
         _ = mixture_task(noise=3 * 2**120).committee
 
 
-def test_what_must_be_equal_is_in_the_agreement():
+def test_what_must_be_equal_is_in_the_agreement_and_who_knows_coins_in_the_price():
     task = mixture_task()
     assert json.loads(json.dumps(task.agreement)) == task.agreement
     different = [
@@ -274,4 +274,261 @@ def test_what_must_be_equal_is_in_the_agreement():
         replace(task, parts=(replace(task.parts[0], clip=2.0), *task.parts[1:])), replace(task, rounds=4),
     ]  # fmt: skip
     assert len({json.dumps(other.agreement) for other in (task, *different)}) == 7
+    assert not {"start"} & ({*task.agreement} | {*task.facts})
+    assert registry.subject(task) == "mixture"
     check_complete(Mixture, "here")
+    assert mixture_task((1, 1)).coins == ("o0", "o1", COORDINATOR)  # the coordinator has a seat
+    assert COORDINATOR not in mixture_task((1, 1, 1)).coins
+
+
+# --- where seats check each other
+
+
+LONGER = (
+    ((1, 2, 1, 2), None, 1, {"sampling": "all", "block_rows": 64}),
+    ((1, 2, 1, 2), None, 1, {"sampling": "disjoint", "vectors": "linear"}),
+    ((2, 3), None, 1, {"joint_clip": 0.5, "vectors": "linear"}),
+    ((1, 2, 1, 1, 2), None, 2, {"vectors": "derivatives"}),
+    ((1,) * 7, None, 3, {}),
+)
+CHECKED = (
+    ((2, 3), None, 1, {}),
+    ((2, 3), None, 1, {"vectors": "derivatives", "sampling": "disjoint"}),
+    ((1, 2, 1, 1), UNSEATED, 1, {"vectors": "linear"}),
+    *(pytest.param(*shape, marks=pytest.mark.slow) for shape in LONGER),
+)
+
+
+def active(widths, seats=None, threshold=1, **changes):
+    return kit.active(mixture_task(widths, seats, threshold, **{"rounds": 2, **changes}))
+
+
+@pytest.mark.parametrize(("widths", "seats", "threshold", "changes"), CHECKED)
+def test_every_checked_round_equals_its_reference(widths, seats, threshold, changes, monkeypatch):
+    task = active(widths, seats, threshold, **changes)
+    tables, drawn = flags(task, 70), set()
+
+    def known(task, rows, secret):
+        drawn.add(secret)
+        return batches(task, rows, secret)
+
+    kit.no_noise(monkeypatch)
+    monkeypatch.setattr(programs, "batches", known)
+    found = execute(task, tables)
+    (secret,) = drawn
+    check_rounds(task, found, tables, secret)
+
+
+class SpendsFirst(Hand):
+    """It notes whether the budget was marked as spent when it learned a coin for the first time."""
+
+    spent: ClassVar[dict[str, bool]] = {}
+
+    def coin(self, tell=()):
+        self.spent.setdefault(self.name, self._before_sharing is None)
+        return super().coin(tell)
+
+    def hear_coin(self):
+        self.spent.setdefault(self.name, self._before_sharing is None)
+        return super().hear_coin()
+
+
+@pytest.mark.parametrize(("widths", "seats"), [((2, 3), None), ((1, 2, 1, 1), UNSEATED)])
+def test_the_budget_is_spent_before_anybody_knows_the_batches(widths, seats, monkeypatch):
+    """Whoever leaves because it dislikes them has not had them drawn for nothing."""
+    task = active(widths, seats, rounds=1)
+    monkeypatch.setattr(SpendsFirst, "spent", {})
+    monkeypatch.setattr(roles, "Hand", SpendsFirst)
+    execute(task, flags(task, 70))
+    assert SpendsFirst.spent == dict.fromkeys(task.hearers, True)
+
+
+class Cheats(Hand):
+    """The second owner's seat deviates once: in lowering degrees, or in what it tells others of its share."""
+
+    which = 0
+    where = ""
+    calls = 0
+
+    def _wrong(self, shares, where):
+        if self.name != "o1" or where != self.where:
+            return shares
+        Cheats.calls += 1
+        if Cheats.calls != self.which + 1:
+            return shares
+        values = shares.values.copy()
+        values[0].reshape(-1)[0] += 1
+        return Shares(self.system.reduce(values), shares.degree)
+
+    def lower(self, shares):
+        return super().lower(self._wrong(shares, "lower"))
+
+    def open_among_seats(self, shares):
+        return super().open_among_seats(self._wrong(shares, "open"))
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    """The sums that anybody opens."""
+    found = []
+    monkeypatch.setattr(programs, "in_people", lambda sums, task: found.append(sums))
+    return found
+
+
+@pytest.mark.parametrize(("where", "which"), [("lower", 0), ("lower", 2), ("open", 0), ("open", 4)])
+@pytest.mark.parametrize("vectors", ["statistics", pytest.param("linear", marks=pytest.mark.slow)])
+def test_a_seat_that_deviates_once_is_caught_before_sums_are_opened(where, which, vectors, opened, monkeypatch):
+    task = active((2, 3), vectors=vectors, rounds=1)
+    monkeypatch.setattr(Cheats, "calls", 0)
+    monkeypatch.setattr(roles, "Hand", type("Cheat", (Cheats,), {"which": which, "where": where}))
+    with raises(ColonnadeError, "SH006|SH015"):
+        execute(task, flags(task, 70))
+    assert Cheats.calls > which
+    assert not opened
+
+
+def test_seats_that_are_told_different_slopes_do_not_open_anything(opened, monkeypatch):
+    """An owner tells one seat other slopes: what that seat sums would not lie on one polynomial with the others."""
+    task, told, calls = active((2, 3), vectors="linear", rounds=1), programs.vocabulary.told, []
+
+    def twisted(slopes):
+        calls.append(slopes)
+        fields = told(slopes)
+        return fields | {"slope": fields["slope"] + (len(calls) == 1)}
+
+    monkeypatch.setattr(programs.vocabulary, "told", twisted)
+    with raises(ColonnadeError, "SH006"):
+        execute(task, flags(task, 70))
+    assert not opened
+
+
+# --- where it starts from marginals: both are run and charged as if alone, and everybody starts alike
+
+
+@pytest.mark.parametrize(
+    ("widths", "seats", "threshold", "changes"),
+    [
+        ((2, 3, 1), None, 1, {}),
+        ((2, 3), None, 1, {"vectors": "linear"}),
+        ((1, 1, 2, 1), ("o3", "o1", "o0"), 1, {"vectors": "derivatives", "sampling": "disjoint"}),
+        ((1, 2, 1, 1, 1), None, 2, {"sampling": "all", "rounds": 2}),
+    ],
+)
+def test_rounds_on_shares_are_those_of_the_definition_from_the_start_of_the_definition(
+    widths, seats, threshold, changes, monkeypatch
+):
+    task = started_task(widths, seats, threshold, **changes)
+    first, second = task.stages
+    tables = flags(second, 50)
+    kit.no_noise(monkeypatch)
+    monkeypatch.setattr(programs, "new_key", lambda: KEY)
+    found = kit.execute(starts, task, tables)
+    exact = marginals.reference({name: starts.codes_of(rows) for name, rows in tables.items()}, first)
+    start = starts.make(second, starts.begin(task, NoisyMarginals(first, exact)))
+    assert not np.array_equal(start.state, Flags(second).state)
+    simulated = starts.simulate(tables, task, seeded(4))
+    for each in (simulated, *(found[name] for name in second.hearers)):
+        assert np.array_equal(each.states[0], start.state)
+        assert len(each.seen) == second.rounds
+    check_rounds(second, found, tables, programs.batch_secret(second, KEY, kit.Rows(tables["o0"]).ids))
+
+
+def test_everybody_takes_over_one_start_however_floats_differ_unless_it_is_out_of_range(monkeypatch):
+    real, rng, task = starts.begin, np.random.default_rng(2), started_task((2, 1, 1))
+    monkeypatch.setattr(starts, "begin", lambda task, counted: real(task, counted) + rng.normal(0, 0.1))
+    found = kit.execute(starts, task, flags(task.second, 40))
+    assert len({found[name].states[0].tobytes() for name in task.second.hearers}) == 1
+    for wrong in (np.nan, 13.0):
+        monkeypatch.setattr(
+            starts, "begin", lambda task, counted, wrong=wrong: np.full_like(real(task, counted), wrong)
+        )
+        with raises(ProtocolError, "MS049", "o0"):
+            kit.execute(starts, task, flags(task.second, 20))
+
+
+SAMPLED = ({"sampling": "all"}, {"sampling": "disjoint"}, {"sampling": "poisson", "rows": 4000, "batch": 100})
+
+
+@pytest.mark.parametrize("changes", SAMPLED)
+@pytest.mark.parametrize("budget", [{"analyst": 0.5}, {"party": 1.0}])
+def test_both_events_are_paid_for_and_calibrated_together(changes, budget):
+    draft = started_task(rounds=20, **changes)
+    task = draft.calibrated(parse_budgets(budget, 1e-5, draft.trust))
+    assert [event.name for event in task.events[:1]] == ["marginals"]
+    assert task.events == (task.stages[0].event, task.stages[1].event)
+    assert task.openings == {task.events[0]: 1, task.events[1]: 20}
+    (who, allowed), trust = *budget.items(), task.trust
+    observers = [Observer.analyst()] if who == "analyst" else [Observer.party(name) for name in task.owners]
+    learned = [epsilon(views(task.events, each, trust), 1e-5).epsilon for each in observers]
+    assert 0.99 * allowed < max(learned) <= allowed
+    for each, both in zip(observers, learned, strict=True):
+        assert all(epsilon(views((event,), each, trust), 1e-5).epsilon < both for event in task.events)
+
+
+@pytest.mark.parametrize("share", [Fraction(1, 20), Fraction(1, 4), Fraction(2, 3)])
+def test_the_marginals_take_the_share_that_was_asked_for(share):
+    draft = replace(started_task(sampling="all", rounds=5), share=share)
+    task = draft.calibrated(parse_budgets({"analyst": 1.0}, 1e-5, draft.trust))
+    first, second = task.stages
+    prices = [first.sensitivity.l2_squared / first.noise, 5 * second.sensitivity.l2_squared / second.noise]
+    assert prices[0] / sum(prices) == pytest.approx(float(share), rel=1e-3)
+    assert first.noise % 3 == 0
+    assert prices[0] / sum(prices) <= share
+
+
+def test_it_keeps_the_contract():
+    check_complete(StartedMixture, "here")
+    task = started_task()
+    first, second = task.stages
+    assert second == task.second
+    assert (task.facts["start"]["cells"], task.facts["rounds"]) == (first.entries, second.rounds)
+    assert task.noise_std == second.noise_std
+    assert task.rows_limit == first.rows_limit == second.rows_limit
+    assert len(task.committee.system.primes) == max(len(stage.committee.system.primes) for stage in task.stages)
+    assert all(load.seconds > 0 for load in task.loads(task.everyone, 40))
+    for name in task.everyone:
+        assert task.cells(name, 40).dealt == first.cells(name, 40).dealt + second.cells(name, 40).dealt
+    assert task.adjustable(40) is None
+    changed = [
+        replace(task, share=Fraction(1, 3)), task.with_noise(2 * task.noise), replace(task, parameters=8),
+        started_task(rounds=4), replace(task, first=replace(task.first, asked=task.first.asked[:-1])),
+    ]  # fmt: skip
+    assert all(found.agreement != task.agreement for found in changed)
+    assert task.agreement == started_task().agreement
+
+
+def test_what_does_not_fit_together_is_refused():
+    task = started_task()
+    for changes, *said in (
+        ({"share": Fraction(0)}, "ST499", "0"),
+        ({"share": Fraction(1)}, "ST499", "1"),
+        ({"first": replace(task.first, law="discrete-gaussian")}, "ST501"),
+        ({"first": started_task((2, 2)).first}, "ST501"),
+        ({"first": replace(task.first, rows_at_most=9)}, "ST502"),
+        ({"first": replace(task.first, hidden=True)}, "ST500"),
+    ):
+        with raises(StudyError, said):
+            replace(task, **changes)
+
+
+@pytest.fixture(scope="module")
+def priced():
+    """Half of the price for either."""
+    draft = replace(started_task((1, 1, 1), sampling="all", rounds=2, components=2), share=Fraction(1, 2))
+    return draft.calibrated(parse_budgets({"analyst": 1.0}, 1e-5, draft.trust))
+
+
+def test_an_attacker_who_sees_both_learns_what_both_events_promise(priced):
+    assert registry.subject(priced) == "mixture"
+    found = games("mixture", priced)
+    assert {game.role for game in found} == {"analyst", "coordinator", "party", "coalition"}
+    for game in found:
+        assert game.events == (priced.events[1:] if game.part else priced.events)  # a part looks at one round alone
+        assert judge(game, 20_000, seed=4).good
+
+
+@pytest.mark.parametrize("left", [slice(0, 1), slice(1, 2)])
+def test_an_event_that_is_not_charged_is_seen(priced, left):
+    analyst = games("mixture", priced)[0]
+    assert analyst.role == "analyst"
+    assert judge(replace(analyst, events=analyst.events[left]), 240_000, seed=5).word == "REFUTED"

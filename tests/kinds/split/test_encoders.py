@@ -1,15 +1,29 @@
-"""Random features: bounded, drawn without looking at rows, equal for equal seeds."""
+"""Encoders: features drawn without looking at rows, the same for equal seeds and after a file; and what is refused."""
 
 from __future__ import annotations
+
+import io
+import json
+import re
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from colonnade.errors import ColonnadeError, DataError, StudyError
-from colonnade.kinds.split.encoders import Encoder, OverRows, encoder_from
+from colonnade.kinds.split import encoders
+from colonnade.kinds.split.encoders import OverRows, encoder_from, from_bytes, load_encoder, save_encoder, to_bytes
 from colonnade.kinds.split.options import directions
-from tests.support.errors import raises
+from tests.support.errors import raises, refused
+
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "encoders.md"
+OPTIONS = dict(re.findall(r"^\| `(\w+)` \|[^|]*\|([^|]*)\|", PAGE.read_text("utf-8"), re.MULTILINE))
+
 
 SPECS = {
     "cosine": {"kind": "cosine", "width": 40},
@@ -29,21 +43,18 @@ def rows(count: int = 9, columns: int = 24) -> NDArray[np.float64]:
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_embeddings_have_their_width_and_depend_on_the_row_alone(name: str) -> None:
+def test_embeddings_follow_from_the_row_and_the_seed_alone_also_after_a_file(name: str) -> None:
     encoder = encoder_from(SPECS[name], 24, seed=3)
     found = encoder.embed(rows())
-    assert found.shape == (9, encoder.width)
-    assert found.dtype == np.float64
-    alone = np.vstack([encoder.embed(row[None]) for row in rows()])
-    assert np.allclose(found, alone, atol=1e-5)
+    assert (found.shape, found.dtype) == ((9, encoder.width), np.float64)
+    assert np.allclose(found, np.vstack([encoder.embed(row[None]) for row in rows()]), atol=1e-5)
     assert np.linalg.norm(found - found[0], axis=1)[1:].min() > 1e-3  # different rows, different embeddings
     assert np.array_equal(encoder_from(SPECS[name], 24, seed=3).embed(rows()), found)
-
-
-@pytest.mark.parametrize("name", sorted(set(SPECS) - {"identity", "edges"}))
-def test_without_a_seed_every_encoder_is_another(name: str) -> None:
-    first, second = (encoder_from(SPECS[name], 24).embed(rows()) for _ in range(2))
-    assert not np.allclose(first, second)
+    unseeded = encoder_from(SPECS[name], 24).embed(rows())
+    assert np.allclose(unseeded, found) == (name in ("identity", "edges"))  # which have nothing to draw
+    again = from_bytes(to_bytes(encoder))
+    assert (type(again), again.options()) == (type(encoder), encoder.options())
+    assert np.array_equal(again.embed(rows()), found)
 
 
 def test_cosine_features_approach_the_gaussian_kernel() -> None:
@@ -160,19 +171,115 @@ def test_what_is_wrong_with_a_specification_is_said(spec: object, columns: int, 
         encoder_from(spec, columns)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("places", [[0, 3, 6], [2], [], [5, 4, 3], [0, 1, 3], [-1, 0], [8, 8], [1, 0, -1], [7, 8]])
-def test_rows_are_found_by_their_places(places: list[int]) -> None:
-    found = OverRows(encoder_from({"kind": "linear"}, 24), rows()).embed(np.array(places, dtype=np.int64))
-    assert np.array_equal(found, rows()[np.array(places, dtype=np.int64)])
-
-
-def test_rows_and_tables_must_fit_the_encoder() -> None:
+def test_rows_are_found_by_their_places_and_must_fit_the_encoder() -> None:
+    for places in ([0, 3, 6], [2], [], [5, 4, 3], [0, 1, 3], [-1, 0], [8, 8], [1, 0, -1], [7, 8]):
+        found = OverRows(encoder_from({"kind": "linear"}, 24), rows()).embed(np.array(places, dtype=np.int64))
+        assert np.array_equal(found, rows()[np.array(places, dtype=np.int64)])
     encoder = encoder_from(SPECS["cosine"], 24)
     assert encoder_from(encoder, 24) is encoder
-    with raises(StudyError, "ST249", "24", "5"):
-        encoder_from(encoder, 5)
-    with raises(DataError, "DA086", "24"):
-        encoder.embed(rows(3, 5))
-    with raises(ColonnadeError, "ST248"):
-        OverRows(encoder, rows()).pull_back(np.arange(2), np.zeros((2, 40)))
-    assert isinstance(encoder, Encoder)
+    refused(StudyError, "ST249", "24", "5", encoder_from, encoder, 5)
+    refused(DataError, "DA086", "24", encoder.embed, rows(3, 5))
+    refused(ColonnadeError, "ST248", OverRows(encoder, rows()).pull_back, np.arange(2), np.zeros((2, 40)))
+
+
+def test_the_page_names_every_kind_every_option_and_every_default() -> None:
+    assert set(OPTIONS) == set(encoders.KINDS)
+    for kind, (_, options) in encoders._BUILT.items():
+        said = dict(re.findall(r"`(\w+)`([^`]*)", OPTIONS[kind]))
+        assert set(said) == {each.name for each in fields(options)}
+        for each in fields(options):
+            if isinstance(each.default, tuple):
+                expected = " and ".join(map(str, each.default)) or ("none" if each.name == "hidden" else "")
+            else:
+                expected = "" if each.default is None else f"{each.default}".lower().removesuffix(".0")
+            assert said[each.name].strip(" ,").startswith(expected), (kind, each.name)
+
+
+# --- files
+
+
+def changed(data: bytes, about: dict[str, Any] | None = None, **arrays: Any) -> bytes:
+    with np.load(io.BytesIO(data)) as held:
+        content = {name: held[name] for name in held.files}
+    content["encoder"] = np.array(json.dumps(json.loads(str(content["encoder"])) | (about or {})))
+    content |= arrays
+    out = io.BytesIO()
+    np.savez(out, **{name: each for name, each in content.items() if each is not None})
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("about", "arrays", "said"),
+    [
+        ({"columns": 23}, {}, "ST314"),
+        ({"columns": 0}, {}, "ST251"),
+        ({"columns": True}, {}, "ST251"),
+        ({"kind": "forest"}, {}, "ST256"),
+        ({"kind": ["cosine"]}, {}, "ST256"),
+        ({"kind": "linear"}, {}, "ST306"),
+        ({"kind": "module", "options": {}}, {}, "ST254"),
+        ({"options": {"width": 6}}, {}, "ST314"),
+        ({"options": {"width": 1 << 40}}, {}, ("ST307", "1")),
+        ({"options": 3}, {}, "ST250"),
+        ({}, {"array.weights": np.zeros((5, 24))}, "ST314"),
+        ({}, {"array.weights": np.full((24, 5), np.nan)}, "ST315"),
+        ({}, {"array.weights": np.zeros((24, 5), dtype=np.int64)}, "ST314"),
+        ({}, {"array.weights": None}, "ST313"),
+        ({}, {"array.more": np.zeros(3)}, "ST313"),
+    ],
+)
+def test_a_file_that_does_not_fit_itself_is_refused(about: dict[str, Any], arrays: dict[str, Any], said: str) -> None:
+    data = to_bytes(encoder_from({"kind": "cosine", "width": 5}, 24))
+    with raises(StudyError, said):
+        from_bytes(changed(data, about, **arrays))
+
+
+def test_what_is_no_file_of_an_encoder_is_refused() -> None:
+    pickled = io.BytesIO()
+    np.savez(pickled, encoder=np.array([{"kind": "cosine"}], dtype=object))
+    cut = to_bytes(encoder_from({"kind": "linear"}, 2))[:-9]
+    for data in (b"", b"PK", b"nothing at all", cut, pickled.getvalue()):  # pickles are never read
+        with raises(StudyError, "ST250"):
+            from_bytes(data)
+
+
+def test_files_are_private_and_named_in_errors(tmp_path: Path) -> None:
+    path, encoder = tmp_path / "encoder.npz", encoder_from(SPECS["cosine"], 24)
+    save_encoder(encoder, path)
+    assert path.stat().st_mode & 0o077 == 0
+    assert np.array_equal(load_encoder(path).embed(rows()), encoder.embed(rows()))
+    path.write_bytes(b"PK")
+    refused(StudyError, "ST250", path, load_encoder, path)
+    refused(StudyError, "ST253", "nowhere.npz", load_encoder, tmp_path / "nowhere.npz")
+
+
+WITHOUT_TORCH = """
+import sys
+sys.modules["torch"] = None
+import colonnade
+import numpy as np
+from colonnade.errors import StudyError
+from colonnade.kinds.split import learned_heads, private_training
+from colonnade.kinds.split.encoders import OverRows, encoder_from, from_bytes, to_bytes
+
+rows = np.random.default_rng(0).uniform(0, 1, (6, 24))
+edges = {"kind": "edges", "shape": [6, 4], "width": 8, "every": 2}
+for spec in (edges, {"kind": "cosine"}, {"kind": "linear", "width": 2, "over": edges},
+             {"kind": "convolution", "shape": [6, 4], "size": 3, "filters": 5, "width": 6}):
+    encoder = encoder_from(spec, 24, seed=1)
+    assert from_bytes(to_bytes(encoder)).embed(rows).shape == (6, encoder.width)
+head = learned_heads.SoftmaxHead(np.array([0, 1, 0, 1, 1, 0]), 24, 2)
+head.slopes(np.arange(6), rows)
+for spec in ({"kind": "mlp"}, {"kind": "module", "make": "json:dumps"}):
+    try:
+        encoder_from(spec, 24)
+    except StudyError as error:
+        print(error)
+"""
+
+
+@pytest.mark.system
+def test_everything_but_networks_works_without_torch() -> None:
+    found = subprocess.run([sys.executable, "-c", WITHOUT_TORCH], capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.count('pip install "colonnade[nn]"') == 2

@@ -1,0 +1,385 @@
+"""Models that are fitted to noisy marginals: products, trees and networks; their fit, their tables, their intervals."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.util import find_spec
+from itertools import combinations, product
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from colonnade.errors import StudyError
+from colonnade.kinds.synthesis.agreement import against_release, implied
+from colonnade.kinds.synthesis.fit import fit, nearest_chances, wanted_misfit
+from colonnade.kinds.synthesis.intervals import combine, redraw, refits
+from colonnade.kinds.synthesis.pgm import Network, fit_pgm
+from colonnade.kinds.synthesis.products import Products, apportioned, systematic
+from colonnade.kinds.synthesis.targets import Targets, contrasts
+from colonnade.kinds.synthesis.tree import fit_tree
+from colonnade.kinds.tables.residuals import Residual, centred, misfit, noisy_marginal
+from colonnade.testing.seeded import seeded
+from tests.kinds.tables.releases import Codes, histogram, people, release, sets_of
+from tests.support.errors import raises, refused
+
+SIZES, ROWS, LABEL = (4, 3, 5, 2, 6), 20_000, 3
+
+
+@pytest.fixture(scope="module")
+def fitted() -> tuple[list[Residual], Products]:
+    noisy = release(people(SIZES, ROWS, 1), SIZES, sets_of(5, LABEL), 60.0, 2)
+    return noisy, fit(SIZES, ROWS, noisy, components=60)
+
+
+# --- the fit of products
+
+
+def test_the_misfit_ends_where_it_should_and_a_warm_start_needs_few_steps(fitted) -> None:
+    noisy, model = fitted
+    squares, degrees = misfit(model.marginal, ROWS, noisy)
+    assert squares == pytest.approx(wanted_misfit(degrees), rel=0.03)
+    warm, _ = misfit(fit(SIZES, ROWS, noisy, start=model, steps=100).marginal, ROWS, noisy)
+    assert warm == pytest.approx(wanted_misfit(degrees), rel=0.1)
+    first, second = (fit(SIZES, ROWS, noisy, components=8, steps=20) for _ in range(2))
+    assert all((a == b).all() for a, b in zip(first.tables, second.tables, strict=True))
+
+
+def test_the_fit_is_closer_to_people_than_the_noise_is(fitted) -> None:
+    noisy, model = fitted
+    codes, fits, raw = people(SIZES, ROWS, 1), 0.0, 0.0
+    for columns in sets_of(5, LABEL):
+        exact = histogram(codes, columns, SIZES)
+        fits += np.abs(ROWS * model.marginal(columns) - exact).sum()
+        raw += np.abs(noisy_marginal(columns, SIZES, ROWS, noisy)[0] - exact).sum()
+    assert fits < 0.9 * raw
+    joint = histogram(codes, (2, 4), SIZES) / ROWS
+    independent = np.outer(joint.sum(axis=1), joint.sum(axis=0))
+    assert np.abs(model.marginal((2, 4)) - joint).sum() < 0.4 * np.abs(independent - joint).sum()
+
+
+def test_noise_alone_constant_columns_and_empty_releases_are_fitted() -> None:
+    rng = np.random.default_rng(5)
+    codes = np.stack([rng.integers(0, size, 300) for size in SIZES], axis=1)
+    model = fit(SIZES, 300, release(codes, SIZES, sets_of(5, None), 100.0, 6), components=40, steps=300)
+    joint = model.marginal((0, 2))
+    assert np.abs(joint - np.outer(joint.sum(axis=1), joint.sum(axis=0))).sum() < 0.2  # nearly independent
+    np.testing.assert_allclose(
+        fit((1, 3), 10.0, [], components=2, steps=5).marginal((0, 1)), np.full((1, 3), 1 / 3), atol=0.15
+    )
+    assert fit((2,), -5.0, [Residual((0,), np.array([3.0, -3.0]), 10.0)], components=2, steps=50).sizes == (2,)
+
+
+def test_the_wanted_misfit_is_that_of_the_truth_and_chances_are_the_nearest() -> None:
+    assert wanted_misfit(50_000) == pytest.approx(50_000, rel=0.01)
+    assert (wanted_misfit(8), wanted_misfit(0)) == (4, 1)
+    for given, due in (([0.5, 0.7, -0.2], [0.4, 0.6, 0.0]), ([0.2, 0.3, 0.5], [0.2, 0.3, 0.5])):
+        np.testing.assert_allclose(nearest_chances(np.array(given)), due)
+
+
+@pytest.mark.parametrize("size", [2, 3, 7])
+def test_contrasts_are_orthonormal_and_sum_to_zero(size: int) -> None:
+    found = contrasts(size)
+    np.testing.assert_allclose(found @ found.T, np.eye(size - 1), atol=1e-12)
+    np.testing.assert_allclose(found.sum(axis=1), 0, atol=1e-12)
+
+
+def mixture(components: int = 7, sizes: tuple[int, ...] = (3, 2, 4), power: int = 4, even: bool = True) -> Products:
+    rng = np.random.default_rng(1)
+    weights = np.ones(components) if even else rng.random(components)
+    tables = [rng.random((components, size)) ** power + 1e-3 for size in sizes]
+    return Products(weights / weights.sum(), tuple(table / table.sum(axis=1, keepdims=True) for table in tables))
+
+
+SETS = [
+    ((3, 2, 4, 2), sets_of(4, 1)),
+    ((3, 5, 4, 1), sets_of(4, 0)),
+    ((3, 2, 4, 2), sets_of(4, None)),
+    ((3, 2, 4, 2), [(0, 1, 2), (1, 2, 3), (0, 1, 2, 3), (0, 3)]),
+    ((3, 4, 2, 3, 2), [(0, 1, 2, 3), (1, 2, 3, 4), (0, 1, 2, 3, 4), (2,)]),
+]
+
+
+@pytest.mark.parametrize(("sizes", "sets"), SETS)
+def test_the_misfit_is_that_of_exact_marginals_and_slopes_are_its_derivatives(
+    sizes: tuple[int, ...], sets: list[tuple[int, ...]]
+) -> None:
+    noisy, model = release(people(sizes, 2000, 1), sizes, sets, 20.0, 2), mixture(5, sizes, 1)
+    targets, chances = Targets(sizes, 2000, noisy), np.concatenate(model.tables, axis=1)
+    squares, slopes = targets.misfit(chances.astype(np.float32))
+    assert squares == pytest.approx(misfit(model.marginal, 2000, noisy)[0], rel=1e-4)
+    assert targets.degrees == sum(each.degrees for each in noisy)
+    rng = np.random.default_rng(6)
+    for _ in range(4):
+        step = np.concatenate([d - d.mean(axis=1, keepdims=True) for d in (rng.random((5, s)) for s in sizes)], axis=1)
+        sides = []
+        for sign in (1, -1):
+            moved = np.split(chances + sign * 1e-4 * step, np.cumsum(sizes)[:-1], axis=1)
+            sides.append(misfit(Products(model.weights, tuple(moved)).marginal, 2000, noisy)[0])
+        slope = (sides[0] - sides[1]) / 2e-4
+        assert 2 * float(np.sum(slopes * step)) == pytest.approx(slope, rel=2e-3, abs=1e-3 * squares)
+
+
+# --- every model: its joint distribution, its tables, its numbers
+
+
+def chain(rows: int, sizes: tuple[int, ...] = (3, 2, 4, 3)) -> np.ndarray:
+    """Codes of columns each of which depends on the one before."""
+    rng = np.random.default_rng(1)
+    codes = [rng.choice(3, rows, p=[0.5, 0.3, 0.2])]
+    for size in sizes[1:]:
+        codes.append(np.where(rng.random(rows) < 0.7, codes[-1] % size, rng.integers(0, size, rows)))
+    return np.stack(codes, axis=1)
+
+
+@cache
+def model(kind: str) -> tuple[Any, tuple[int, ...]]:
+    """A model of each kind, and the sizes of its columns."""
+    if kind == "products":
+        return mixture(50), (3, 2, 4)
+    if kind == "tree":
+        sizes = (3, 2, 4, 3)
+        return fit_tree(sizes, 20_000, release(chain(20_000), sizes, sets_of(4, None), 30.0, 2)), sizes
+    rng = np.random.default_rng(1)
+    tables = [rng.random(shape) + 0.1 for shape in ((2, 4, 3), (2,), (2, 4))]
+    tables = [table / table.sum(axis=-1, keepdims=True) for table in tables]
+    return Network((1, 2, 0), ((1, 2), (), (1,)), tuple(tables)), (3, 2, 4)
+
+
+KINDS = {
+    "products": {"ST385": {"weights": None}},
+    "tree": {"ST398": {"parents": np.zeros(4)}, "ST397": {"order": None, "parents": None}},
+    "network": {"ST376": {"order": np.array([0.0, 1.0, 2.0])}, "ST375": {"order": None}},
+}
+"""How each may be damaged, by the code of the error; nothing in place of numbers leaves them out."""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_marginals_likelihoods_and_tables_are_those_of_the_joint_distribution(kind: str) -> None:
+    found, sizes = model(kind)
+    cells = np.array(list(product(*(range(size) for size in sizes))))
+    joint = np.exp(found.log_likelihood(cells)).reshape(sizes)
+    assert joint.sum() == pytest.approx(1)
+    for columns in ((), (1,), (2, 0), (0, 1, 2), tuple(range(len(sizes)))):
+        others = tuple(at for at in range(len(sizes)) if at not in columns)
+        due = joint.sum(axis=others).transpose(np.argsort(np.argsort(columns))) if columns else joint.sum()
+        np.testing.assert_allclose(found.marginal(columns), due, rtol=1e-9)
+    codes = found.sample(10_000, seeded(4))
+    assert codes.shape == (10_000, len(sizes))
+    assert (codes == found.sample(10_000, seeded(4))).all()
+    assert (codes != found.sample(10_000, seeded(5))).any()
+    for column, size in enumerate(sizes):
+        counts = np.bincount(codes[:, column], minlength=size)
+        assert (np.abs(counts - 10_000 * found.marginal((column,))) < 3).all()
+    for pair in combinations(range(len(sizes)), 2):
+        expected = 10_000 * found.marginal(pair)
+        assert (np.abs(histogram(codes, pair, sizes) - expected) < 6 * np.sqrt(expected) + 3).all()
+    again = type(found).from_arrays(found.arrays())
+    assert all((a == b).all() for a, b in zip(again.tables, found.tables, strict=True))
+    assert again.log_likelihood(cells).tolist() == found.log_likelihood(cells).tolist()
+    for code, damage in KINDS[kind].items():
+        arrays = {name: each for name, each in (found.arrays() | damage).items() if each is not None}
+        with raises(StudyError, code):
+            type(found).from_arrays(arrays)
+
+
+def test_the_tree_follows_what_depends_on_what_and_samples_its_pairs_closely() -> None:
+    tree, sizes = model("tree")
+    edges = {frozenset((column, parent)) for column, parent in enumerate(tree.parents) if column != parent}
+    assert edges == {frozenset(pair) for pair in ((0, 1), (1, 2), (2, 3))}
+    exact = histogram(chain(20_000), (1, 3), sizes) / 20_000
+    assert np.abs(tree.marginal((1, 3)) - exact).sum() < 0.05
+    pairs = histogram(tree.sample(10_000, seeded(4)), (2, 3), sizes)
+    assert (np.abs(pairs - 10_000 * tree.marginal((2, 3))) < 3).all()
+    network, sizes = model("network")
+    cells = histogram(network.sample(10_000, seeded(1)), (0, 1, 2), sizes)
+    assert (np.abs(cells - 10_000 * network.marginal((0, 1, 2))) < 5).all()
+    single = [Residual((column,), np.zeros(size), 1.0) for column, size in enumerate((2, 3))]
+    alone = fit_tree((2, 3, 1), 100.0, single)  # columns without pairs are independent
+    np.testing.assert_allclose(alone.marginal((0, 1, 2)), np.full((2, 3, 1), 1 / 6), rtol=1e-6)
+
+
+def test_systematic_rounding_keeps_every_number_within_one() -> None:
+    rng = np.random.default_rng(3)
+    for seed in range(50):
+        expected = rng.random(9)
+        expected *= 40 / expected.sum()
+        found = systematic(expected, seeded(seed))
+        assert found.sum() == 40
+        assert (np.abs(found - expected) < 1).all()
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 40])
+def test_codes_are_apportioned_within_one_in_each_component_and_closely_over_all(size: int) -> None:
+    rng = np.random.default_rng(size)
+    for seed in range(20):
+        people = rng.integers(0, 90, 300)
+        table = rng.random((300, size)) ** 6
+        table /= table.sum(axis=1, keepdims=True)
+        expected = people[:, None] * table
+        totals = expected.sum(axis=0)
+        shifted = totals + (rng.permutation(size) - (size - 1) / 2) / size
+        found = apportioned(people, table, shifted, seeded(seed))
+        assert (found.sum(axis=1) == people).all()
+        assert (np.abs(found - expected) < 1).all()
+        assert (np.abs(found.sum(axis=0) - shifted) < 2).all()
+
+
+def test_single_columns_of_a_large_mixtures_table_are_the_models_but_for_few_people() -> None:
+    large = mixture(components=150, sizes=(3, 2, 20))
+    codes = large.sample(20_011, seeded(2))
+    for column, size in enumerate((3, 2, 20)):
+        counts = np.bincount(codes[:, column], minlength=size)
+        assert (np.abs(counts - 20_011 * large.marginal((column,))) < 2).all()
+    certain = Products(np.array([1.0]), (np.array([[0.0, 1.0]]),))
+    assert certain.log_likelihood(np.array([[0], [1]])).tolist() == [-np.inf, 0.0]
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    found, one = mixture(even=False), np.array([1.0])
+    refused(StudyError, "ST383", Products, np.array([0.5]), (np.array([[1.0]]),))
+    refused(StudyError, "ST382", Products, one, (np.ones((2, 1)),))
+    refused(StudyError, "ST386", found.marginal, (0, 0))
+    refused(StudyError, "ST389", found.log_likelihood, np.array([[0, 2, 0]]))
+    refused(StudyError, "ST388", "3", found.log_likelihood, np.array([[0, 1]]))
+    refused(StudyError, "ST384", found.sample, 0, seeded(1))
+    refused(StudyError, "ST344", fit, (2,), 10.0, [], components=0)
+    refused(StudyError, "ST345", fit, (2,), 10.0, [], start=Products(one, (np.full((1, 3), 1 / 3),)))
+    refused(StudyError, "ST346", fit, (2,), 10.0, [], start=Products(np.array([0.1, 0.9]), (np.full((2, 2), 0.5),)))
+    refused(StudyError, "ST358", "3", combine, [1.0, 2.0], [1.0, 1.0])
+    refused(StudyError, "ST359", combine, [1.0] * 4, [1.0, 1.0, 1.0, -1.0])
+    refused(StudyError, "ST360", combine, [1.0] * 4, [1.0] * 4, level=95)
+    refused(StudyError, "ST357", "3", refits, fit((2,), 10, [], components=1, steps=1), 10, [], 1, seeded(1))
+    if find_spec("mbi") is None:
+        refused(StudyError, "ST377", fit_pgm, (2,), 10.0, [])
+
+
+@pytest.mark.skipif(find_spec("mbi") is None, reason="private-pgm (package mbi) is not installed")
+@pytest.mark.filterwarnings("ignore")
+def test_private_pgm_fits_the_pairs_it_is_given() -> None:
+    codes = people(SIZES, ROWS, 1)
+    network = fit_pgm(SIZES, ROWS, release(codes, SIZES, sets_of(5, LABEL), 30.0, 2), steps=300)
+    network.check()
+    for pair in ((0, 3), (2, 4), (1, 2)):
+        assert np.abs(network.marginal(pair) - histogram(codes, pair, SIZES) / ROWS).sum() < 0.06
+
+
+# --- intervals
+
+
+Floats = NDArray[np.float64]
+
+
+def estimates(codes: Codes) -> Floats:
+    """The mean of the last column, and how many have code 1 in each, in all and among those with code 1 in column 1."""
+    rows = len(codes)
+    of_one = codes[codes[:, 1] == 1]
+    shares = [(codes[:, column] == 1).mean() for column in range(codes.shape[1])]
+    there = (of_one[:, 0] == 1).mean()
+    return np.array(
+        [
+            (codes[:, -1].mean(), codes[:, -1].var() / rows),
+            *((share, share * (1 - share) / rows) for share in shares),
+            (there, there * (1 - there) / len(of_one)),
+        ]
+    )
+
+
+def coverage(
+    sizes: tuple[int, ...], rows: int, deviation: float, repeats: int, components: int
+) -> tuple[Floats, Floats]:
+    """How often intervals of 95 % hold the population's value: combined ones, and those of one table alone."""
+    population = people(sizes, 200_000, 1)
+    truth = estimates(population)[:, 0]
+    rng = np.random.default_rng(3)
+    combined, alone = np.zeros(len(truth)), np.zeros(len(truth))
+    for repeat in range(repeats):
+        codes = population[rng.integers(0, len(population), rows)]
+        noisy = release(codes, sizes, sets_of(len(sizes), 1), deviation, 100 + repeat)
+        count = rows + deviation * rng.standard_normal()
+        model, stream = fit(sizes, count, noisy, components=components, steps=200), seeded(repeat)
+        fits = refits(model, count, noisy, 5, stream, count_deviation=deviation, steps=60)
+        tables = np.array([estimates(each.sample(rows, stream)) for each in (model, *fits)])
+        for place, true in enumerate(truth):
+            found = combine(tables[:, place, 0], tables[:, place, 1])
+            combined[place] += found.low <= true <= found.high
+            alone[place] += abs(tables[0, place, 0] - true) <= 1.96 * tables[0, place, 1] ** 0.5
+    return combined / repeats, alone / repeats
+
+
+def test_intervals_cover_where_those_of_one_table_do_not() -> None:
+    combined, alone = coverage((3, 2, 4), 2000, 40.0, 12, components=8)
+    assert combined.mean() > 0.85
+    assert alone.mean() < 0.8
+
+
+@pytest.mark.slow
+def test_intervals_cover_their_level() -> None:
+    combined, alone = coverage((4, 2, 5, 3), 5000, 40.0, 120, components=40)
+    assert 0.9 < combined.mean() < 0.99
+    assert combined.min() > 0.87
+    assert alone.mean() < 0.85
+
+
+def test_redrawn_noise_has_the_law_of_the_release() -> None:
+    sizes = (40, 30)
+    noisy = release(people(sizes, 1000, 1), sizes, [(0, 1)], 7.0, 2)
+    model = fit(sizes, 1000, noisy, components=3, steps=3)
+    (again,) = redraw(model, 1000, noisy, seeded(1))
+    noise = again.values - 1000 * centred(model.marginal((0, 1)))
+    assert np.abs(noise.sum(axis=0)).max() < 1e-9
+    assert np.abs(noise.sum(axis=1)).max() < 1e-9
+    assert float(np.sum(noise**2)) / 7**2 == pytest.approx(again.degrees, abs=6 * np.sqrt(2 * again.degrees))
+
+
+def test_intervals_without_noise_or_without_people_are_the_usual_ones() -> None:
+    usual = combine([2.0] * 5, [0.04] * 5)
+    assert (usual.low, usual.high) == pytest.approx((2 - 1.96 * 0.2, 2 + 1.96 * 0.2), abs=1e-4)
+    assert (usual.between, usual.deviation) == (0, pytest.approx(0.2))
+    students = combine([0.0, 1.0, -1.0, 1.0, -1.0], [0.0] * 5)
+    assert (students.freedom, students.high) == (4, pytest.approx(2.776, abs=1e-3))
+
+
+# --- a table beside the noisy release: chi-squared is right where the table is the truth, and grows where it is not
+
+PEOPLE, COLUMNS = 5000, (3, 2, 5, 4)
+
+
+def released(truth: np.ndarray, deviation: float, seed: int) -> list[Residual]:
+    return release(
+        truth, COLUMNS, [each for order in (1, 2, 3) for each in combinations(range(4), order)], deviation, seed
+    )
+
+
+def codes_of() -> np.ndarray:
+    draw = np.random.default_rng(1)
+    first = draw.integers(0, 3, PEOPLE)
+    second, third = draw.random(PEOPLE) < 0.2 + first / 4, (first + draw.integers(0, 3, PEOPLE)) % 5
+    return np.column_stack([first, second, third, draw.integers(0, 4, PEOPLE)]).astype(np.int64)
+
+
+def test_the_true_table_agrees_as_well_as_noise_allows_whatever_its_size() -> None:
+    table = codes_of()
+    by_hand = np.zeros((3, 2))
+    for row in table[:50]:
+        by_hand += np.outer(np.eye(3)[row[0]] - 1 / 3, np.eye(2)[row[1]] - 1 / 2)
+    assert np.allclose(implied(table[:50], Residual((0, 1), np.zeros((3, 2)), 1.0), 50), by_hand)
+    for same in (table, np.repeat(table, 3, axis=0)):
+        found = against_release(same, COLUMNS, PEOPLE, released(table, 20.0, 2))
+        assert [(each.order, each.sets, each.degrees) for each in found] == [(1, 4, 10), (2, 6, 35), (3, 4, 50)]
+        assert all(abs(each.surprise) < 5 and abs(each.squared) < 5 * each.deviation for each in found)
+
+
+def test_another_table_is_found_out_and_its_distance_is_estimated() -> None:
+    truth, wrong = codes_of(), codes_of()
+    wrong[:, 1] = np.random.default_rng(3).permutation(wrong[:, 1])
+    single, pairs, _ = against_release(wrong, COLUMNS, PEOPLE, released(truth, 20.0, 4))
+    assert abs(single.surprise) < 5  # single columns did not change
+    assert pairs.surprise > 20
+    assert pairs.worst_set == (0, 1)
+    parts = [part for part in released(truth, 1.0, 5) if len(part.columns) == 2]
+    exact = [(implied(wrong, part, PEOPLE) - implied(truth, part, PEOPLE)) / PEOPLE for part in parts]
+    squared = sum(float((part**2).sum()) for part in exact) / sum(part.size for part in exact)
+    assert pairs.squared == pytest.approx(squared, abs=5 * pairs.deviation)
+    assert pairs.distance == pytest.approx(squared**0.5, rel=0.2)
