@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.docs.test_architecture import KINDS, SOURCE, kinds_of_the_page
+
+from tools.checks.test_architecture import KINDS, SOURCE, kinds_of_the_page
 
 NEEDED = set().union(*kinds_of_the_page().values())
 STUDIES = Path(__file__).parents[1] / "fixtures" / "studies"

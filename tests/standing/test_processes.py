@@ -14,7 +14,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tests.docs.book import ROOT
 
 from colonnade.disk import writing
 from colonnade.errors import FederationError, OfficeError
@@ -27,6 +26,7 @@ from tests.support.errors import check_said, raises
 from tests.support.ports import free_port
 from tests.support.standing import ALIGNED, HUB, PARTIES, Standing, standing, until
 from tests.support.studies import Trial
+from tools.pages import ROOT
 
 TRIES = 5
 PATIENCE = 120.0
