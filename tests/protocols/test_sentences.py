@@ -84,7 +84,7 @@ PUBLIC = {
 }  # fmt: skip
 """What the study file or the code says: limits, seats, types, addresses, certificates; and how a connection broke."""
 PASSED_ON = {
-    "wire/channel.py": {"error"},
+    "wire/due.py": {"error"},
     "wire/hub_carrier.py": {"error"},
     "wire/post.py": {"error", "flood"},
     "wire/room.py": {"*self._lost[peer].args"},

@@ -61,7 +61,7 @@ class raises:  # noqa: N801 - reads as pytest.raises does
         return fits
 
 
-def refused(kind: type[Any] | tuple[type[Any], ...], *words: Any, **options: Any) -> str:
+def refused(kind: type[Any] | tuple[type[Any], ...], /, *words: Any, **options: Any) -> str:
     """What is said of a call that is refused: ``refused(StudyError, "ST104", "bank", Study.load, path)``.
 
     Before the call stand its code and the names in its sentence; where the error is not ours, pieces of the sentence.
