@@ -36,14 +36,16 @@ settings.load_profile("same")
 
 # The files that take longest, by processor seconds. Two workers that take whole files end together if these come first.
 _LONGEST = (
-    "browser/test_federation.py", "docs/test_console.py", "study/test_failures.py", "protocols/test_malformed.py",
-    "cli/test_alignment.py", "cli/test_commands.py", "docs/test_python.py", "docs/test_notebooks.py",
-    "audit/test_games.py", "kinds/split/test_model.py", "privacy/test_ledger_sums.py", "mpc/fixed/test_arithmetic.py",
-    "kinds/synthesis/test_synthesizer.py", "cli/test_output.py", "kinds/synthesis/test_hospital.py",
-    "files/test_damaged_files.py", "models/test_exported.py",
-    "kinds/synthesis/test_studies.py", "study/test_refusals.py", "kinds/split/test_audit.py", "wire/test_contract.py",
-    "study/test_alignment_runs.py", "study/test_runs.py", "standing/test_deploy.py", "kinds/glm/test_audit.py",
-    "kinds/tables/marginals/test_checked.py", "standing/test_lanes.py", "docs/test_shell.py", "mpc/verify/test_bits.py",
+    "docs/test_console.py", "kinds/test_without_a_kind.py", "docs/test_notebooks.py", "study/test_processes.py",
+    "docs/test_shell.py", "audit/test_games.py", "study/lanes/test_lanes.py", "standing/test_processes.py",
+    "wire/test_contract.py", "cli/test_alignment.py", "browser/test_federation.py", "standing/test_lanes.py",
+    "protocols/align/test_align.py", "protocols/test_malformed.py", "cli/test_showing.py", "docs/test_python.py",
+    "mpc/fixed/test_arithmetic.py", "kinds/regression/test_regression.py", "wire/test_links.py",
+    "study/engine/test_engines.py", "study/test_sources.py", "kinds/synthesis/test_mixtures.py",
+    "kinds/tables/test_marginals.py", "kinds/synthesis/test_hospital.py", "kinds/synthesis/mixture/test_mixture.py",
+    "study/test_refusals.py", "study/test_failures.py", "kinds/glm/test_studies.py", "study/test_forks.py",
+    "cli/test_output.py", "study/test_earlier_releases.py", "audit/test_time.py", "standing/test_agent.py",
+    "cli/test_copied.py", "privacy/test_noise_exact.py", "audit/test_cheats.py", "privacy/test_accountant.py",
 )  # fmt: skip
 
 

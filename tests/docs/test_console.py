@@ -144,10 +144,15 @@ def assert_shown(command: Command, output: str, complained: str) -> None:
             assert normal(shown) in lines, f"line {command.line}: {shown!r} is not in\n{output}\n{complained}"
 
 
+def marks(page: Path) -> list[pytest.MarkDecorator]:
+    """Where terminals are open at the same time, processes are."""
+    return [pytest.mark.system] if any(together for together, _ in script(page)) else []
+
+
 @pytest.mark.parametrize(
     ("page", "slow"),
     [
-        *(pytest.param(page, False, id=named(page)) for page in UNIQUE),
+        *(pytest.param(page, False, id=named(page), marks=marks(page)) for page in UNIQUE),
         *(pytest.param(page, True, id=f"{named(page)}-all", marks=pytest.mark.slow) for page in WITH_SLOW_BLOCKS),
     ],
 )
