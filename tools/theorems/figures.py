@@ -167,9 +167,7 @@ FIGURES = (
             ("poisson-sampling#theorem",),
             ("colonnade.privacy.routes.renyi:secret_batch_rdp",),
             ("tests/privacy/test_sampling.py::test_a_secret_batch_of_skellam_noise",),
-            besides=(
-                "tests/privacy/test_sampling.py::test_removing_meets_the_formula_exactly_and_adding_stays_below",
-            ),
+            besides=("tests/privacy/test_sampling.py::test_removing_meets_the_formula_exactly_and_adding_stays_below",),
         ),
         ("poisson-sampled", "sqm", "mixture"),
     ),
@@ -505,8 +503,7 @@ FIGURES = (
             ),
             (
                 "tests/audit/test_attacks.py::test_one_epsilon_bounds_accuracy_and_hits",
-                "tests/audit/test_attacks.py::"
-                "test_randomised_response_gives_away_what_the_bound_says",
+                "tests/audit/test_attacks.py::test_randomised_response_gives_away_what_the_bound_says",
             ),
             "arithmetic",
         ),
