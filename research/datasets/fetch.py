@@ -67,6 +67,8 @@ def _download(one: sources.Download, cache: Path) -> Path:
     try:
         return Path(pooch.retrieve(one.url, f"sha256:{one.sha256}", fname=name, path=cache))
     except requests.RequestException as error:
+        if error.response is not None:  # nobody has read it, so its connection is still open
+            error.response.close()
         raise DatasetError(f"{one.url} cannot be fetched: {error} [DS008]") from None
     except ValueError:
         raise DatasetError(
