@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -111,7 +111,8 @@ def _kill(child: subprocess.Popen[bytes]) -> None:
     if sys.platform == "win32":
         child.kill()
     else:
-        os.killpg(child.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it ended just now
+            os.killpg(child.pid, signal.SIGKILL)
 
 
 def show_in_browser(study: Path) -> None:
