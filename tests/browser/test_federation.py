@@ -15,7 +15,8 @@ import pytest
 
 from colonnade.models import Estimator
 from colonnade.standing.words import six_words
-from tests.support.standing import HUB, PARTIES, Standing, standing, until
+from tests.support.standing import HUB, PARTIES, Standing, standing
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.standing import descendants, environment, until
+from tests.support.standing import descendants, environment
+from tests.support.waiting import until
 
 STUCK_SECONDS = 400.0
 LINK = re.compile(r"(https?://\S+/enter\?link=[0-9a-f]+)")

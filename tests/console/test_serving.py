@@ -29,7 +29,7 @@ from colonnade.errors import ConnectError
 from colonnade.study import PartyConfig
 from colonnade.study.console_part import ConsolePart
 from tests.support.errors import raises
-from tests.support.standing import until
+from tests.support.waiting import until
 
 from .kit import PAGES, Notebook, shows
 

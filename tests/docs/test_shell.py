@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from tests.support.ports import free_port
+from tests.support.waiting import below
 from tools.pages import ROOT, blocks
 
 TUTORIAL = ROOT / "docs" / "tutorials" / "federation.md"
@@ -130,7 +131,7 @@ def test_the_tutorial_of_a_federation_is_followed(tmp_path: Path, monkeypatch: p
                 time.sleep(0.2)
             at.run(["approve", f"{name}/party.toml", study[:8]], "y\n")
         until = time.monotonic() + WAIT_SECONDS
-        while not all(list((tmp_path / name).rglob("model.json")) for name in ("bank", "shop")):
+        while not all(below(tmp_path / name, "model.json") for name in ("bank", "shop")):
             assert time.monotonic() < until, at.run(["studies", "bank/party.toml"])
             time.sleep(0.2)
 

@@ -28,7 +28,8 @@ from colonnade.standing.outcome import outcome_of
 from colonnade.standing.proposal import Outcome, Proposal
 from colonnade.study import PartyConfig, Study
 from tests.support.errors import raises
-from tests.support.standing import ALIGNED, Standing, make, until
+from tests.support.standing import ALIGNED, Standing, make
+from tests.support.waiting import until
 
 UNKNOWN = "ab" * 16
 FOR_ANALYST = "{ analyst = 0.5 }"

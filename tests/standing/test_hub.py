@@ -32,8 +32,8 @@ from colonnade.study.spec import is_party_file
 from colonnade.wire import Identity
 from tests.support.errors import raises
 from tests.support.ports import free_port
-from tests.support.standing import until
 from tests.support.studies import InThread
+from tests.support.waiting import until
 
 from .club import Hub, club, refused, retrying
 

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from colonnade.privacy import Ledger
-from tests.support.standing import ALIGNED, BUDGET, HUB, PARTIES, Standing, descendants, standing, until
+from tests.support.standing import ALIGNED, BUDGET, HUB, PARTIES, Standing, descendants, standing
 from tests.support.studies import scatter
+from tests.support.waiting import below, until
 
 TRIES = 5
 PCA = 'kind = "pca"\nn_components = 1\n'
@@ -117,7 +118,7 @@ class InLanes:
             )
 
     def left_behind(self) -> list[Path]:
-        return [*self.three.folder.rglob("*colonnade-spool*"), *self.three.folder.rglob("run-*.arrow")]
+        return below(self.three.folder, "*colonnade-spool*", "run-*.arrow")
 
 
 def workers_of(head: int) -> list[int]:

@@ -24,8 +24,9 @@ from colonnade.study.forks import Forks
 from colonnade.study.network import bytes_by_way
 from tests.support.errors import check_said, raises
 from tests.support.ports import free_port
-from tests.support.standing import ALIGNED, HUB, PARTIES, Standing, standing, until
+from tests.support.standing import ALIGNED, HUB, PARTIES, Standing, standing
 from tests.support.studies import Trial
+from tests.support.waiting import until
 from tools.pages import ROOT
 
 TRIES = 5

@@ -1,8 +1,4 @@
-"""A standing federation: a hub, three agents and an analyst, each in a folder of its own; their files, and processes.
-
-Nothing here waits for seconds to pass: whoever waits looks at a state until it is there. The limit of :func:`until` is
-only for a federation that is stuck.
-"""
+"""A standing federation: a hub, three agents and an analyst, each in a folder of its own, and their processes."""
 
 from __future__ import annotations
 
@@ -13,12 +9,11 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -35,25 +30,15 @@ from colonnade.study import PartyConfig
 from colonnade.study.console_part import Role
 from colonnade.wire import Identity
 from tests.support.ports import free_port
+from tests.support.waiting import until
 from tools.pages import EXAMPLE
 
-Found = TypeVar("Found")
 PARTIES = ("bank", "shop", "clinic")
 HUB, ANALYST = "coordinator", "ana"
 ROLES = {HUB: "hub", **dict.fromkeys(PARTIES, "party"), ANALYST: "analyst"}
-STUCK_SECONDS = 300.0
 BUDGET = "{ analyst = 0.5, coordinator = 0.5, party = 1.0 }"
 ALIGNED = '\n[align]\non = "person_id"\n'
 _PATH = os.pathsep.join(path for path in sys.path if path)
-
-
-def until(look: Callable[[], Found | None], what: str = "it", seconds: float = STUCK_SECONDS) -> Found:
-    """Look until there is something; an error that says what was waited for, if there never is."""
-    end = time.monotonic() + seconds
-    while not (found := look()):
-        assert time.monotonic() < end, f"{what}: nothing after {seconds:.0f} s"
-        time.sleep(0.02)
-    return found
 
 
 @dataclass

@@ -56,14 +56,6 @@ def in_threads(*programs: Callable[[], Any]) -> None:
         thread.join()
 
 
-def until(true: Callable[[], object]) -> None:
-    """Wait until something is true, without saying how quickly that must be."""
-    end = time.monotonic() + SECONDS
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.005)
-
-
 def connected() -> tuple[socket.socket, socket.socket]:
     """Both ends of a connection on this machine."""
     with socket.create_server(("127.0.0.1", 0)) as server:

@@ -14,6 +14,7 @@ from colonnade.wire.direct import Direct
 from colonnade.wire.envelope import names
 from tests.support import wires
 from tests.support.ports import free_port
+from tests.support.waiting import until
 from tests.support.wires import NAMES, SECONDS, Wire
 
 
@@ -99,7 +100,7 @@ class LinkWorld(HubWorld):
     def linked(self) -> None:
         """Wait until all who have joined have direct links to each other."""
         ends = self.endpoints.values()
-        wires.until(lambda: all(end.ways[peer.name].direct for end in ends for peer in ends if peer is not end))
+        until(lambda: all(end.ways[peer.name].direct for end in ends for peer in ends if peer is not end))
 
     def end(self) -> None:
         super().end()

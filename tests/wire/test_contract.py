@@ -14,7 +14,8 @@ from colonnade.errors import ConnectError, IdentityError, PeerLost, PeerStopped,
 from colonnade.wire import Channel, Endpoint, Identity
 from colonnade.wire.packet import Kind, unpack
 from tests.support.errors import raises, refused
-from tests.support.wires import says, until
+from tests.support.waiting import until
+from tests.support.wires import says
 
 
 def lost(endpoint: Endpoint, peer: str, *said: Any, spare: bool = True) -> None:

@@ -35,7 +35,8 @@ from colonnade.wire.hub_carrier import open_channel
 from colonnade.wire.quota import Memory
 from colonnade.wire.watch import Limits
 from tests.support.errors import refused
-from tests.support.wires import SECONDS, closed, join, says, until
+from tests.support.waiting import until
+from tests.support.wires import SECONDS, closed, join, says
 
 # --- dialling
 

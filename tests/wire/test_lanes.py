@@ -32,7 +32,8 @@ from colonnade.wire.rooms import LaneLimits, Rooms
 from colonnade.wire.workers import Admission, WorkerKeys, introduce
 from tests.support import wires
 from tests.support.errors import refused
-from tests.support.wires import NAMES, SECONDS, closed, says, until
+from tests.support.waiting import until
+from tests.support.wires import NAMES, SECONDS, closed, says
 
 FOUR = ("bank", "clinic", "coordinator", "shop")
 STUDY = "0123456789abcdef" * 2

@@ -33,7 +33,8 @@ from colonnade.wire.offer import (
 from colonnade.wire.packet import Kind, unpack
 from tests.support.errors import refused
 from tests.support.ports import free_port
-from tests.support.wires import SECONDS, Wire, connected, says, shut, until
+from tests.support.waiting import until
+from tests.support.wires import SECONDS, Wire, connected, says, shut
 
 from .conftest import LinkWorld
 

@@ -22,7 +22,8 @@ import colonnade
 from colonnade.errors import PeerLost, PeerStopped
 from colonnade.wire import Hub, dial
 from tests.support.errors import refused
-from tests.support.wires import WORDS, closed, in_threads, join, people, until
+from tests.support.waiting import until
+from tests.support.wires import WORDS, closed, in_threads, join, people
 
 pytestmark = pytest.mark.system
 MB = 1 << 20

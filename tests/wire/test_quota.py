@@ -28,7 +28,8 @@ from colonnade.wire.stream import FloodError, Inbox, Outbox
 from colonnade.wire.turns import AT_ONCE, CREDIT, Tenant, Turns
 from colonnade.wire.watch import PROGRESS, Limits, Watch
 from tests.support.errors import refused
-from tests.support.wires import SECONDS, closed, in_threads, join, people, says, shut, until
+from tests.support.waiting import until
+from tests.support.wires import SECONDS, closed, in_threads, join, people, says, shut
 
 MB = 1 << 20
 VERSION = (envelope.VERSION_KEY, envelope.VERSION)

@@ -14,7 +14,8 @@ import pytest
 from colonnade.errors import ConnectError, IdentityError, PeerLost, PeerStopped, ProtocolError, StudyError
 from colonnade.wire import Network, Room, RoomPlace
 from tests.support.errors import refused
-from tests.support.wires import says, until
+from tests.support.waiting import until
+from tests.support.wires import says
 
 
 def placed(*names: str, **options: Any) -> tuple[RoomPlace, ...]:

@@ -17,8 +17,8 @@ from colonnade.standing.scores.session import Answering, Asking, Stay, counts_fi
 from colonnade.standing.scores.settings import Standing
 from colonnade.study import PartyConfig, Study
 from colonnade.tables import population
-from tests.support.standing import until
 from tests.support.studies import runnable_text, scatter
+from tests.support.waiting import until
 
 ROWS = 400
 DOCS = Path(__file__).parents[3] / "docs"

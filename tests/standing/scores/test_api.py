@@ -23,8 +23,8 @@ from colonnade.standing.scores.serving import make_app, serve
 from colonnade.standing.scores.settings import Standing
 from tests.console.kit import access, signed_in
 from tests.support.errors import raises
-from tests.support.standing import until
 from tests.support.studies import play
+from tests.support.waiting import until
 
 from . import kit
 

@@ -25,6 +25,7 @@ from colonnade.study.lanes.crew import EngineCrew
 from colonnade.study.local import folder_of, run_local
 from colonnade.study.meeting import ALONE, Place
 from tests.support.studies import InThread, Trial, edit
+from tests.support.waiting import below
 
 TASK = """\
 kind = "polynomial"
@@ -212,7 +213,7 @@ class Laned(Trial):
 
     def left_behind(self) -> list[Path]:
         """Partitions that were not deleted."""
-        return [*self.folder.rglob("*colonnade-spool*"), *self.folder.rglob("run-*.arrow")]
+        return below(self.folder, "*colonnade-spool*", "run-*.arrow")
 
 
 @pytest.fixture

@@ -29,6 +29,7 @@ from colonnade.wire.rooms import LaneLimits
 from tests.support.errors import raises
 from tests.support.ports import free_port
 from tests.support.studies import check_words, edit
+from tests.support.waiting import below
 
 from .conftest import PORTS, Laned, Watched, error_of, events_of
 
@@ -342,7 +343,7 @@ def test_a_failure_that_is_no_loss_ends_the_study_for_all(laned: Make, crews: ty
 
     def spoil(crew: Watched, what: str, lane: Lane) -> None:
         if (crew.name, what, lane) == ("bank", "begin", Lane(2)):
-            for file in study.folder.joinpath("bank").rglob("run-*.arrow"):
+            for file in below(study.folder / "bank", "run-*.arrow"):
                 file.write_bytes(b"")
 
     crews.hook = spoil
