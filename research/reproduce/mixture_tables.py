@@ -15,7 +15,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from colonnade.kinds.synthesis.mixture.cells import Cells
-from colonnade.kinds.synthesis.mixture.centralised import centralised
 from colonnade.kinds.synthesis.mixture.components import OwnComponents
 from colonnade.kinds.synthesis.mixture.expectation import Expectation, expected_sums
 from colonnade.kinds.synthesis.mixture.fitted import FittedMixture
@@ -31,6 +30,7 @@ from colonnade.privacy.calibrate import least_noise
 from colonnade.tables.coding import decode_codes
 from colonnade.tables.columns import category
 from colonnade.tables.schema import Schema
+from research.reproduce.centralised import centralised
 from research.reproduce.chance import stream
 from research.synthesis.layouts import Bench
 

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from colonnade.kinds.synthesis.mixture import programs
 from colonnade.kinds.synthesis.mixture.cells import Cells
-from colonnade.kinds.synthesis.mixture.centralised import Clipping, centralised
 from colonnade.kinds.synthesis.mixture.components import OwnComponents
 from colonnade.kinds.synthesis.mixture.inference import Variational
 from colonnade.kinds.synthesis.mixture.learners import VariationalLearner
@@ -25,6 +24,7 @@ from colonnade.privacy import Budget
 from colonnade.tables.dataset import PERSON_ID, Dataset
 from research.datasets.catalog import ADULT, Layout
 from research.datasets.named import load_dataset
+from research.reproduce.centralised import Clipping, centralised
 from research.reproduce.chance import stream
 
 COMPONENTS, BATCH, ROUNDS, DELTA = 20, 100, 20_000, 1e-5

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from colonnade.errors import ProtocolError
-from colonnade.mpc.blinding import FIELD, ORDER, POINT_BYTES, Blind, Blinds, _for_x25519, hashed
+from colonnade.errors import EngineError, ProtocolError
+from colonnade.mpc.blinding import FIELD, ORDER, POINT_BYTES, Blind, Blinds, _for_x25519, hashed, sodium
 from colonnade.randomness import Stream
 from tests.support.errors import raises
 
@@ -107,13 +107,19 @@ OTHER_EIGHTH = 39382357235489614581723060781553021112529911719440698176882885853
 
 
 @pytest.mark.parametrize(
-    "bad", [0, 1, FIELD - 1, EIGHTH, OTHER_EIGHTH, FIELD, FIELD + 1, FIELD + 9, 2**255 + 9, 2**256 - 1]
+    "bad", [0, 1, FIELD - 1, 2, EIGHTH, OTHER_EIGHTH, FIELD, FIELD + 1, FIELD + 9, 2**255 + 9, 2**256 - 1]
 )
 def test_what_is_no_element_of_the_group_is_refused(bad):
-    """Points of small order, which would make all tags equal, and numbers that stand for smaller ones."""
+    """Points of small order, which would make all tags equal, of the twist, and numbers that stand for smaller ones."""
     points = np.vstack([hashed(KEYS[:3]), np.frombuffer(bad.to_bytes(32, "little"), np.uint8)[None]])
     with raises(ProtocolError, "MS001", "bank"):
         Blind.fresh(Stream.fresh()).on(points, "bank")
+
+
+def test_a_library_that_takes_points_outside_the_group_is_not_used(monkeypatch):
+    monkeypatch.setattr("nacl.bindings.crypto_core_ed25519_is_valid_point", lambda point: True)
+    with raises(EngineError, "EN030", "PyNaCl 1.6.2"):
+        sodium.__wrapped__()
 
 
 def test_a_secret_is_not_shown():

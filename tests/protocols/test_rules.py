@@ -30,7 +30,7 @@ DIGESTS = {
     "numbers": "fea519cec3437624",
     "dates": "1855e25e6aa21b42",
     "group": "13a016c39635392a",
-    "transfers": "01db0904962021c8",
+    "transfers": "bb1ceee1a81091f6",
 }
 
 

@@ -17,7 +17,6 @@ from typer.testing import CliRunner
 
 from colonnade.errors import DatasetError, StorageError, StudyError
 from colonnade.kinds.regression.gradients import programs as gradients
-from colonnade.kinds.synthesis.mixture.centralised import noiseless_sums
 from colonnade.kinds.synthesis.mixture.programs import evaluated, in_people, reference
 from colonnade.privacy.routes.gaussian import gaussian_epsilon
 from colonnade.randomness import Stream
@@ -36,6 +35,7 @@ from research.reproduce import (
     synthetic,
     vertical,
 )
+from research.reproduce.centralised import noiseless_sums
 from research.reproduce.charts import picture
 from research.reproduce.command import reproduce
 from research.reproduce.messages import NO_NOISE, Algorithm, unit_rows

@@ -34,8 +34,7 @@ from colonnade.protocols.align import Aligned
 from colonnade.standing.desk import Desk
 from colonnade.standing.desk_store import DeskFile
 from colonnade.standing.federation import HubPart, Members
-from colonnade.standing.office import Office
-from colonnade.standing.office_store import OfficeFile
+from colonnade.standing.office import Office, OfficeFile
 from colonnade.standing.proposal import Answer, Outcome, Proposal, Withdrawal
 from colonnade.standing.scores.counts import asked_on, counts, marks
 from colonnade.study import PartyConfig, Study
@@ -237,7 +236,7 @@ class Format:
 
 
 FORMATS = {
-    "agent": Format("standing.office_store:OfficeFile.version", agent, grows=True),
+    "agent": Format("standing.office:OfficeFile.version", agent, grows=True),
     "alignment": Format("study.alignment.store:_VERSION", alignment),
     "bench": Format("study.scale.constants:VERSION", bench, oldest=2),
     "desk": Format("standing.desk_store:DeskFile.version", desk, grows=True),

@@ -14,7 +14,7 @@ from colonnade.models.federation import Roster
 from colonnade.privacy import Statement, Trust
 from colonnade.privacy.statement import DEALT, FOLLOWING, NOT_CHECKED
 from colonnade.protocols.moments.task import Moments
-from colonnade.report.deviating import deviating
+from colonnade.report.page import deviating
 from colonnade.study import Study, preflight
 from colonnade.study.deviating import line_for
 from colonnade.study.doctor import examine

@@ -565,8 +565,8 @@ PRINTED = (
     Printed("colonnade.kinds.regression.report:_protection", "each party's columns alone", ("protection", "rounding")),
     Printed("colonnade.kinds.glm.report:_promise", "a table of promises", ("guarantees", "rounding")),
     Printed("colonnade.kinds.split.report:_guarantee", "as published, not proven", ("frozen", "rounding")),
-    Printed("colonnade.report.own:_spent", "a party's own page: this study and all", _LEDGER),
-    Printed("colonnade.report.own:_total", "the same, all studies", _LEDGER),
+    Printed("colonnade.report.page:_spent", "a party's own page: this study and all", _LEDGER),
+    Printed("colonnade.report.page:_total", "the same, all studies", _LEDGER),
     Printed(
         "colonnade.report.audit_plot:_table", "promised and shown, for each game", ("epsilon", "audit", "rounding")
     ),

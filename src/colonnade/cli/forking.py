@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from colonnade.study import Study
 
 _LIBRARIES = (
-    *("grpc.aio", "flint", "scipy.special", "pyarrow.csv", "cryptography.x509", "encodings.idna"),
-    "colonnade.mpc.sodium",
+    *("grpc.aio", "flint", "scipy.special", "pyarrow.csv", "cryptography.x509", "encodings.idna", "nacl.bindings"),
 )
 _PARTICIPANT = (
     *("cli.approve", "cli.publish", "cli.show", "study.alignment.store", "study.run"),

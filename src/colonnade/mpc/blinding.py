@@ -1,10 +1,10 @@
 """Keys hidden in a group of prime order: the points of Curve25519 up to their sign, on all processors.
 
 An element is the u-coordinate of a point in the subgroup of prime order, 32 bytes. libsodium multiplies it with a
-secret scalar in constant time by X25519, whose scalars are multiples of the cofactor: whatever a peer sends, the
-product is in the subgroup, and a point of small order is refused. Up to its sign, every scalar has a form that X25519
-takes (docs/theory/alignment.md, section 1). This module spreads the operations over threads; libsodium runs without the
-interpreter's lock.
+secret scalar in constant time by X25519, whose scalars are multiples of the cofactor. What a peer sends must be the
+coordinate of a point of the curve, not of its twist and not of small order; then the product is in the subgroup. Up to
+its sign, every scalar has a form that X25519 takes (docs/theory/alignment.md, section 1). This module spreads the
+operations over threads; libsodium runs without the interpreter's lock.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import accumulate
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import ProtocolError
+from colonnade.errors import EngineError, ProtocolError
 from colonnade.randomness import Stream
 
 POINT_BYTES = 32
@@ -34,6 +35,8 @@ FIELD = 2**255 - 19
 ORDER = 2**252 + 27742317777372353535851937790883648493
 _DOMAIN = b"colonnade keys to curve25519, version 2:"
 _PIECE = 128  # operations that a thread does at a time
+_BESIDE = bytes.fromhex("95" + 31 * "99")
+"""The base point of Ed25519 plus the point of order two: on the curve, and not in the subgroup."""
 
 
 class Blind:
@@ -47,8 +50,8 @@ class Blind:
         """A blind with a uniform scalar from this stream."""
         return cls(scalar(stream))
 
-    def on(self, points: Points, source: str = "this participant") -> Points:
-        """Every point times the scalar; an error names ``source`` if something is not a point."""
+    def on(self, points: Points, source: str | None = None) -> Points:
+        """Every point times the scalar; points that a peer sent, the ``source``, are checked, and an error names it."""
         return _products([_for_x25519(self._scalar)] * len(points), points, source)
 
     def __repr__(self) -> str:
@@ -84,8 +87,8 @@ class Blinds:
         multiplied = sodium().crypto_core_ed25519_scalar_mul
         return Blinds([multiplied(scalar, other._scalar) for scalar in self._scalars])
 
-    def on(self, points: Points, source: str = "this participant") -> Points:
-        """Every point times its own scalar; an error names ``source`` if something is not a point."""
+    def on(self, points: Points, source: str | None = None) -> Points:
+        """Every point times its own scalar; points of a ``source`` are checked as above."""
         return _products([_for_x25519(scalar) for scalar in self._scalars], points, source)
 
     def __repr__(self) -> str:
@@ -111,19 +114,33 @@ def _for_x25519(scalar: bytes) -> bytes:
     return (number + times * ORDER).to_bytes(POINT_BYTES, "little")
 
 
-def _products(scalars: Sequence[bytes], points: Points, source: str) -> Points:
+def _products(scalars: Sequence[bytes], points: Points, source: str | None) -> Points:
+    # The library reads 32 bytes wherever they end, and takes a number that is too large for its remainder.
+    if points.shape[1:] != (POINT_BYTES,) or not _canonical(points).all():
+        raise _no_element(source)
     product, flat = sodium().crypto_scalarmult, np.ascontiguousarray(points).tobytes()
 
     def at(place: int) -> bytes:
-        found: bytes = product(scalars[place], flat[place * POINT_BYTES : (place + 1) * POINT_BYTES])
+        point = flat[place * POINT_BYTES : (place + 1) * POINT_BYTES]
+        if source is not None and _on_twist(point):
+            raise _no_element(source)
+        try:
+            found: bytes = product(scalars[place], point)
+        except RuntimeError:  # of small order
+            raise _no_element(source) from None
         return found
 
-    try:
-        if not _canonical(points).all():  # the library takes a number that is too large for its remainder
-            raise RuntimeError("not a number of the field")
-        return spread(at, range(len(points)))
-    except RuntimeError:
-        raise ProtocolError(f"{source} sent something else than elements of the group [MS001]") from None
+    return spread(at, range(len(points)))
+
+
+def _no_element(source: str | None) -> ProtocolError:
+    return ProtocolError(f"{source or 'this participant'} sent something else than elements of the group [MS001]")
+
+
+def _on_twist(point: bytes) -> bool:
+    """Whether no point of the curve has this coordinate: u^3 + 486662 u^2 + u is no square."""
+    u = int.from_bytes(point, "little")
+    return bool(_integer()((u * u + 486662 * u + 1) * u % FIELD).jacobi(FIELD) < 0)
 
 
 def _canonical(points: Points) -> NDArray[np.bool_]:
@@ -183,8 +200,21 @@ def _pool() -> ThreadPoolExecutor:
 
 
 @cache
+def _integer() -> Any:
+    import flint
+
+    return flint.fmpz
+
+
+@cache
 def sodium() -> ModuleType:
     """libsodium, which every operation on points goes through; not loaded before it is needed."""
-    import nacl.bindings
+    from nacl import bindings
 
-    return nacl.bindings
+    whole = bindings.has_crypto_core_ed25519 and bindings.has_crypto_scalarmult_ed25519
+    if not whole or bindings.crypto_core_ed25519_is_valid_point(_BESIDE):  # CVE-2025-69277
+        raise EngineError(
+            "the libsodium that PyNaCl uses here cannot tell which points are in the group: install PyNaCl 1.6.2 or "
+            "later from its wheel [EN030]"
+        )
+    return bindings

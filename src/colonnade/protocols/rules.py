@@ -24,6 +24,7 @@ from colonnade.mpc.fixed.arithmetic import MANY, PART
 from colonnade.mpc.fixed.functions import FLAT, GUARD
 from colonnade.mpc.fixed.masks import CHUNK, LONG_LIMB, Masks
 from colonnade.mpc.oblivious import function
+from colonnade.mpc.oblivious.base import Choice, Offer
 from colonnade.mpc.oblivious.code import WIDTH
 from colonnade.mpc.parts import on_polynomial, split
 from colonnade.mpc.residues import FEW, LIMB
@@ -136,6 +137,9 @@ def _transfers() -> Iterator[Any]:
     yield function.context_of(_KEY, "bank", "shop")
     yield function.hashed([text.encode() for text in _TEXTS], _KEY).astype("<u8")
     yield function.new_secret(Stream(_KEY)).astype("<u8")
+    choice, offer = Choice(_KEY, [0, 1], Stream(_KEY)), Offer(_KEY, Stream(_KEY))
+    yield choice.points
+    yield b"".join(choice.keys(offer.point, "bank"))
 
 
 _EVERYBODY = {"rounding": _rounding, "streams": _streams, "parts": _parts, "masked": _masked}
@@ -147,7 +151,7 @@ _ALIGNED = {
     "group": _group,
     "transfers": _transfers,
 }
-_IN_THREADS = ("group",)
+_IN_THREADS = ("group", "transfers")
 
 _MEANING = {
     "text": "text is compared",

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from colonnade.models.assessment import Assessment
 from colonnade.privacy.largest import Largest
+from colonnade.privacy.observers import OTHERS
 from colonnade.privacy.statement import Statement
 from colonnade.report import cost, promise, words
 from colonnade.report.alignment import alignment, people
-from colonnade.report.deviating import deviating
+from colonnade.report.cost import participants
 from colonnade.report.document import document, write_document
-from colonnade.report.enough import enough_people
 from colonnade.report.evaluation import evaluation as compared
 from colonnade.report.glossary import linked
-from colonnade.report.markup import Html, join, tag
-from colonnade.report.own import own_part
+from colonnade.report.markup import Html, breakable, join, named_values, table, tag
+from colonnade.report.reliability import reliability_plot
 from colonnade.report.section import Model, Section
-from colonnade.report.words import mapping, number
+from colonnade.report.words import mapping, number, sequence
 
 NAME = "report.html"
 _LONG = 8
+_MOST = 30
+_OTHERS = " The last row is everybody but {} together, as far as each study's threshold allows."
 
 
 def render(
@@ -136,3 +139,130 @@ def _brand() -> Html:
     bars = [tag("rect", x=x, y=y, width=wide, height=tall) for x, y, wide, tall in shapes]
     logo = tag("svg", *bars, viewBox="0 0 26 26", aria_hidden="true", focusable="false")
     return tag("div", logo, tag("span", join("Colonnade · report of a run")), class_="brand")
+
+
+def enough_people(run: Mapping[str, Any]) -> Html | None:
+    """The forecast of a run, and a warning where there were too few people; None where the record has none."""
+    found = mapping(run.get("forecast"))
+    error, enough, rows, people = (number(found.get(key)) for key in ("error", "enough", "rows", "people"))
+    if not found or enough is None:
+        return None
+    least = "" if people is None else f" An error of {enough:g} takes about {people:,.0f} people."
+    if error is None or rows is None:
+        said = f"How many people there were is not said here.{least}"
+    else:
+        said = f"With {rows:,.0f} people noise alone is expected to move {found.get('of')} by about {error:.2g}.{least}"
+    lines = [tag("h2", "Were there enough people?"), tag("p", said)]
+    if found.get("too_few") is True:
+        cure = "Take the figures below as mostly noise; more people, or a larger epsilon, would change that."
+        lines.append(tag("p", tag("strong", "There were too few people. "), cure, class_="note"))
+    note = "The forecast follows from the study alone; it is rough, and no data was looked at."
+    return join(*lines, tag("p", note, class_="soft small"))
+
+
+def deviating(run: Mapping[str, Any]) -> Html | None:
+    """What was done about participants that deviate; None for records of releases that did nothing about it."""
+    found = mapping(run.get("security"))
+    said = found.get("sentence")
+    if not isinstance(said, str):
+        return None
+    return join(tag("h2", "If somebody had deviated"), tag("p", f"{said[:1].upper()}{said[1:]}."), _checks(run))
+
+
+def _checks(run: Mapping[str, Any]) -> Html | None:
+    """How many claims were checked, the most that any seat counted, and how often a wrong one would have passed."""
+    each = [checks for facts in participants(run).values() if (checks := mapping(facts.get("checks")))]
+    claims = max((number(checks.get("claims")) or 0.0 for checks in each), default=0.0)
+    errors = [error for checks in each if (error := number(checks.get("error"))) is not None and 0 < error < 1]
+    if not claims or not errors:
+        return None
+    how = "all of them, lane by lane" if mapping(run.get("lanes")) else "all of them together"
+    said = (
+        f"The seats made {claims:,.0f} claims about their shares and checked {how}; none failed. A "
+        "run in which somebody cheats passes them with a chance of at most 2"
+    )
+    return tag("p", said, tag("sup", f"-{math.floor(-math.log2(max(errors)))}"), ".")
+
+
+def own_part(run: Mapping[str, Any], statement: Statement, view: Assessment | None = None) -> Html | None:
+    """The section for this party's eyes; None in the record of a coordinator.
+
+    ``view`` is what it sees of the model's chances for the fit's people, if it holds their labels.
+    """
+    own = mapping(run.get("own"))
+    if not own:
+        return None
+    name = own.get("party")
+    kept = own.get("kept")
+    misfits = sum(number(count) or 0 for count in mapping(run.get("misfits")).values())
+    found = [
+        ("Rows of the own table", _whole(run.get("rows_held"))),
+        ("Cells outside the schema", _whole(misfits) if "misfits" in run else None),
+        ("Approved by", mapping(run.get("approval")).get("by")),
+        ("Ledger", own.get("ledger")),
+        ("Head of the ledger", tag("span", run["ledger_head"], class_="mono") if run.get("ledger_head") else None),
+        ("Kept for itself", None if not kept else f"{own.get('keeps')}, in {kept}: back it up, nobody else has it"),
+    ]
+    return join(
+        tag("h2", f"For {name} alone"),
+        tag("p", f"This page is {name}'s own: it names what no other participant is told.", class_="note"),
+        named_values(found),
+        *(tag("p", line) for line in sequence(own.get("lines"))),
+        None if view is None else _chances(view),
+        _spent(own, statement),
+    )
+
+
+def _chances(view: Assessment) -> Html:
+    """A reliability diagram of the fit's people."""
+    figures = [
+        ("People", f"{view.count:,}"),
+        ("AUC", None if view.auc is None else f"{view.auc:.3f}"),
+        ("Log-loss", f"{view.log_loss:.4f}"),
+        ("Slope of the recalibration", None if view.slope is None else f"{view.slope:.2f}"),
+    ]
+    lacking = "" if view.lacking is None else f" Not everything can be computed: {view.lacking}."
+    said = (
+        "Chances by own columns and by the scores that came with noise, beside the labels. People whom a model has "
+        "seen make it look better than new ones will; these figures have no noise and are not for publication."
+    )
+    return join(
+        tag("h3", "Are the chances right? In sample: the people of the fit"),
+        tag("p", said + lacking, class_="note"),
+        reliability_plot(view, "in sample"),
+        named_values(figures),
+    )
+
+
+def _spent(own: Mapping[str, Any], statement: Statement) -> Html | None:
+    totals = mapping(own.get("totals"))
+    if not totals:
+        return None
+    here = {row.observer.label: row.epsilon for row in statement.rows}
+    rows = [
+        (breakable(who, after="+"), words.epsilon(here[who]) if who in here else "–", _total(total))
+        for who, total in list(totals.items())[:_MOST]
+    ]
+    studies = number(own.get("studies"))
+    counted = "" if studies is None else f" of {words.counted(int(studies), 'study', 'studies')}"
+    caption = (
+        f"Epsilon by this study and by all{counted} in the ledger, at delta {words.power(statement.delta)}, rounded "
+        "up. What studies cost together is composed, not added."
+        f"{_OTHERS.format(own.get('party')) if OTHERS in totals else ''}"
+    )
+    rest = len(totals) - len(rows)
+    caption += f" The first {len(rows)} observers; `colonnade ledger show` has {rest} more." if rest else ""
+    return join(
+        tag("h3", "What observers have learned about these people"),
+        table(("Observer", "This study", "All studies"), rows, caption=caption, numeric=(1, 2)),
+    )
+
+
+def _total(value: object) -> str:
+    found = number(value)
+    return words.epsilon(math.inf if found is None else found)
+
+
+def _whole(value: object) -> str | None:
+    found = number(value)
+    return None if found is None else f"{found:,.0f}"

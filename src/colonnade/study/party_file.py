@@ -14,7 +14,6 @@ from colonnade.privacy.ledger.caps import MOST_DAYS
 from colonnade.protocols.align import Mode
 from colonnade.study.compute import ComputePart, size_of
 from colonnade.study.console_part import ConsolePart, Role
-from colonnade.study.encoder import EncoderPart
 from colonnade.study.keys import Part, checked_path
 from colonnade.study.network import NetworkPart
 from colonnade.study.sections import BudgetPart
@@ -177,6 +176,43 @@ class QueryPart(Part):
     def asked(self, folder: Path) -> Query:
         """The query, with the path of a file seen from a folder."""
         return Query(self.query, self.database, self.uri_env, self.file).beside(folder)
+
+
+class EncoderPart(Part):
+    """``[encoder]``: how the encoder is made, and what the party declares about it."""
+
+    make: str | None = None
+    weights: str | None = None
+    shape: tuple[int, ...] | None = None
+    made_without_this_table: bool = Field(strict=True)
+
+    @field_validator("make")
+    @classmethod
+    def _function(cls, text: str | None) -> str | None:
+        if text is not None and not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", text):
+            raise ValueError('must name a function of an installed module, such as "mypackage.encoders:make" [VA192]')
+        return text
+
+    @field_validator("weights")
+    @classmethod
+    def _path(cls, text: str | None) -> str | None:
+        return None if text is None else checked_path(text)
+
+    @model_validator(mode="after")
+    def _whole(self) -> EncoderPart:
+        if self.make is None and self.weights is None:
+            raise ValueError("needs make, weights, or both [VA193]")
+        if not self.made_without_this_table:
+            raise ValueError(
+                "- an encoder that was trained on the rows of this table tells about them, and nothing would be "
+                "charged for it: bring one that was made without them, or let the study train it [VA194]"
+            )
+        return self
+
+    def found(self, config: Path) -> dict[str, Any]:
+        """The encoder as a model takes it, the path of its weights resolved."""
+        weights = None if self.weights is None else config.parent / self.weights
+        return {"make": self.make, "weights": weights, "shape": self.shape}
 
 
 class PartyFile(Part):

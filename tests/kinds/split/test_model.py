@@ -14,9 +14,9 @@ from colonnade import Federation, Party, SplitClassifier, SplitRegressor, SplitS
 from colonnade.errors import DataError, SchemaError, StudyError
 from colonnade.kinds.split import kept as split_kept
 from colonnade.kinds.split.adaptive.rescaling import clip_rows
+from colonnade.kinds.split.base import own_encoder
 from colonnade.kinds.split.contract import Encoder
 from colonnade.kinds.split.encoders import encoder_from, from_bytes, load_encoder, save_encoder, to_bytes
-from colonnade.kinds.split.own import own_encoder
 from colonnade.models import Estimator, Roster
 from colonnade.privacy import Statement
 from colonnade.protocols.moments.task import Moments

@@ -12,9 +12,8 @@ import pytest
 
 from colonnade import Schema, Synthesizer, flag, number
 from colonnade.errors import StudyError
-from colonnade.kinds.synthesis.fit import fit
+from colonnade.kinds.synthesis.fit import Zeros, fit
 from colonnade.kinds.synthesis.mending import Made, Source, mended
-from colonnade.kinds.synthesis.zeros import Zeros
 from colonnade.models import Roster
 from colonnade.randomness import Stream
 from colonnade.tables.impossible import violations

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
+from pathlib import Path
 from typing import Any, Self
 
-from colonnade.kinds.split import choice, given
-from colonnade.kinds.split.encoders import Encoder
+from colonnade.errors import StudyError
+from colonnade.kinds.split import choice, encoders, given, kept
+from colonnade.kinds.split.encoders import Encoder, encoder_from, load_encoder
 from colonnade.kinds.split.fitted import FittedSplit
-from colonnade.kinds.split.own import own_encoder
-from colonnade.kinds.split.specified import check_specified
+from colonnade.kinds.split.given import refuse_learned
+from colonnade.kinds.split.linear import Linear
+from colonnade.kinds.split.options import image_shape
 from colonnade.kinds.split.ways import Learned, Setting, Way, together
 from colonnade.models.design import split_label
 from colonnade.models.federation import Federation
@@ -150,3 +153,47 @@ class SplitModel(FittedSplit):
         """Become the fitted model that a result describes."""
         self.head_, self.noise_std_ = choice.way_of(task).name, task.noise_std
         return super().conclude(roster, task, result)
+
+
+def check_specified(each: given.Given) -> None:
+    """Refuse options that the kind does not have, and images of other sizes than the table; nothing is drawn."""
+    if each.held is not None or each.kind == given.OWN:
+        return
+    described = {key: value for key, value in each.spec.items() if key not in given.USE and value is not None}
+    try:
+        _check(described, each.columns)
+    except StudyError as error:
+        raise StudyError(f"the encoder of {each.party}: {error} [ST336]") from None
+
+
+def _check(spec: Mapping[str, Any], columns: int) -> None:
+    options = dict(spec)
+    kind = options.pop("kind", None)
+    if kind == Linear.kind and "over" in options:
+        below, _ = encoders.below_of(options)
+        _check(below, columns)
+        return
+    read = encoders.known(kind)[1].read(kind, options)
+    if (shape := getattr(read, "shape", None)) is not None:
+        image_shape(shape, columns)
+
+
+def own_encoder(party: str, given: Mapping[str, Any], columns: int) -> Encoder:
+    """The encoder that a party's configuration names: ``make`` and ``weights``, at least one of them.
+
+    A party states that it was made without the table of the study. That cannot be checked, but a file that says
+    otherwise is refused: that of an encoder that an earlier study trained on private rows.
+    """
+    make, weights = given.get("make"), given.get("weights")
+    if make is not None:
+        spec = {"kind": "module", "make": make, "weights": None if weights is None else str(weights)}
+        return encoder_from(spec | ({"shape": list(given["shape"])} if given.get("shape") else {}), columns)
+    if weights is None:
+        raise StudyError(
+            f'[encoder] of {party} needs make = "package.module:function", weights = "FILE.npz", or both [ST317]'
+        )
+    path = Path(weights)
+    found = kept.read(path, None).encoder if kept.is_kept(path) else load_encoder(path)
+    if found is None:
+        raise StudyError(f"{path} holds no encoder [ST318]")
+    return encoder_from(refuse_learned(found, f"the encoder in {path}"), columns)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,6 @@ from numpy.typing import NDArray
 from colonnade.errors import StudyError
 from colonnade.kinds.synthesis.products import Products
 from colonnade.kinds.synthesis.targets import Singles, Targets
-from colonnade.kinds.synthesis.zeros import Zeros
 from colonnade.kinds.tables.residuals import Floats, Residual, check
 from colonnade.protocols.roles import Progress, silent
 from colonnade.randomness import KEY_BYTES, Stream
@@ -36,6 +36,8 @@ _HOLD = 0.2
 _LEAST = 1e-4
 """What part of the start's chances is spread evenly, so that no code is impossible from the start."""
 _TINY = np.float32(1e-12)
+_PRICE = 3.0
+"""The price of a person in a box, where half of chi-squared is the price of the misfit."""
 
 
 def fit(
@@ -163,3 +165,24 @@ def _by_logits(targets: Targets, chances: Singles, slopes: Singles) -> Singles:
 def _over_columns(targets: Targets, values: Singles) -> Singles:
     """The sum over the codes of each column, at each of its codes."""
     return np.repeat(np.add.reduceat(values, targets.starts[:-1], axis=1), targets.sizes, axis=1)
+
+
+class Zeros:
+    """Boxes of impossible codes, arranged for their mass in a mixture of equal weights and its derivatives."""
+
+    def __init__(self, sizes: Sequence[int], count: float, boxes: Sequence[Box]) -> None:
+        starts = np.cumsum([0, *sizes])
+        self.count = count
+        self.boxes: list[list[NDArray[np.intp]]] = [
+            [starts[column] + np.flatnonzero(marked) for column, marked in zip(box.columns, box.marked, strict=True)]
+            for box in boxes
+        ]
+
+    def add(self, chances: Singles, slopes: Singles) -> None:
+        """Add the derivatives of the price of all boxes by the chances; ``chances`` is as in a misfit."""
+        each = np.float32(_PRICE * self.count / len(chances))
+        for box in self.boxes:
+            held = [chances[:, places].sum(axis=1, dtype=np.float32) for places in box]
+            for at, places in enumerate(box):
+                others = prod((part for other, part in enumerate(held) if other != at), start=each)
+                slopes[:, places] += np.broadcast_to(others, (len(chances),))[:, None]

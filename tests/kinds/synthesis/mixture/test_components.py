@@ -10,7 +10,6 @@ from hypothesis import example, given, settings, strategies as st
 from scipy import stats
 
 from colonnade.errors import SchemaError, StudyError
-from colonnade.kinds.synthesis.mixture.centralised import Clipping, centralised, noiseless_sums
 from colonnade.kinds.synthesis.mixture.components import LIMIT, OwnComponents
 from colonnade.kinds.synthesis.mixture.expectation import Expectation, expected_sums, from_moments, shrunk, simplex
 from colonnade.kinds.synthesis.mixture.families import INSIDE, Beta, Gaussian, families_of
@@ -24,6 +23,7 @@ from colonnade.tables.columns import category, flag, number
 from colonnade.tables.decode import decode
 from colonnade.tables.schema import Schema
 from colonnade.testing.seeded import seeded
+from research.reproduce.centralised import Clipping, centralised, noiseless_sums
 from tests.kinds.synthesis.mixture.people import FAMILIES, SCHEMA, encoded, groups, owners
 from tests.support.errors import raises
 

@@ -1,7 +1,8 @@
-"""Eq. 6: how far the distances of embeddings are from a normal law with their own mean and deviation.
+"""Losses of the distances of embeddings: Eq. 6, how far they are from a normal law, and Eq. 8, between classes.
 
-D(P || N) is the entropy of that normal law, log(2 pi e s^2) / 2, less the entropy of P. The latter is estimated from
-the gaps between sorted distances (Vasicek's estimator), which has a slope in every distance.
+The normal law of Eq. 6 has their own mean and deviation. D(P || N) is its entropy, log(2 pi e s^2) / 2, less the
+entropy of P, which is estimated from the gaps between sorted distances (Vasicek's estimator), so it has a slope in
+every distance.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ import math
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
+from colonnade.kinds.split.adaptive.clusters import SoftLabels
 from colonnade.kinds.split.adaptive.rescaling import Pairs
 from colonnade.kinds.split.embeddings.learner import Matrix, Places, Vector
 
@@ -55,3 +58,25 @@ def _some_pairs(rows: int) -> tuple[Places, Places]:
     first, second = np.triu_indices(rows, 1)
     some = np.linspace(0, max(0, len(first) - 1), min(len(first), _MOST_PAIRS)).astype(np.int64)
     return first[some], second[some]
+
+
+def different(labels: SoftLabels, threshold: float) -> Matrix:
+    """1 - omega: one for two rows whose clusters are believed and differ, (rows, rows)."""
+    cluster, believed = labels.cluster, labels.trusted(threshold)
+    differ: NDArray[np.bool_] = (cluster[:, None] != cluster) & believed[:, None] & believed
+    return differ.astype(np.float64)
+
+
+def contrast(pairs: Pairs, others: Matrix, *, apart: bool) -> float:
+    """Eq. 8 without its weight: the mean over ordered pairs, with a minus where classes are to move apart.
+
+    Printed is a loss that falls when different classes come together. The authors' figures show them moving apart, so
+    that is what they must have run; ``apart`` chooses.
+    """
+    total = float(np.einsum("ij,ij->", others, pairs.distances)) / len(pairs.rows) ** 2
+    return -total if apart else total
+
+
+def contrast_pulls(others: Matrix, *, apart: bool) -> Matrix:
+    """Its slopes in each distance; a pair counts in both orders."""
+    return others * ((-2.0 if apart else 2.0) / len(others) ** 2)

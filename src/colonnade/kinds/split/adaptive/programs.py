@@ -15,8 +15,7 @@ import numpy as np
 
 from colonnade.errors import DataError, StudyError
 from colonnade.kinds.split.adaptive import vocabulary
-from colonnade.kinds.split.adaptive.head import HeadLearner
-from colonnade.kinds.split.adaptive.sides import ActiveSide, PassiveSide, noised
+from colonnade.kinds.split.adaptive.sides import ActiveSide, HeadLearner, PassiveSide, noised
 from colonnade.kinds.split.adaptive.task import Adaptive
 from colonnade.kinds.split.embeddings.learner import Learner, Matrix, Places
 from colonnade.protocols.messages import own_noise

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError
 from colonnade.kinds.split.adaptive.clusters import FuzzyMeans
-from colonnade.kinds.split.adaptive.contrast import contrast_pulls, different
-from colonnade.kinds.split.adaptive.divergence import divergence_pulls
-from colonnade.kinds.split.adaptive.head import HeadLearner
+from colonnade.kinds.split.adaptive.divergence import contrast_pulls, different, divergence_pulls
 from colonnade.kinds.split.adaptive.rescaling import Pairs, back_through_clip, clip_rows, sensitivity_pulls, stretch
 from colonnade.kinds.split.adaptive.steps import Steps
 from colonnade.kinds.split.adaptive.task import Adaptive, Sender
@@ -138,3 +137,14 @@ def noised(values: Matrix, owner: str, task: Adaptive, draw: Draw) -> NDArray[np
     """Lines 9 and 10: one party's message, on the grid, with its noise if it is protected; audits attack this."""
     numbers = task.grid.quantise(values).ravel()
     return numbers + draw(owner, task.variance(owner), numbers.size) if task.protected else numbers
+
+
+class HeadLearner(Protocol):
+    """A head that joins the embeddings of all parties and knows the labels, by the places of the rows."""
+
+    def slopes(self, places: Places, embeddings: Matrix, /) -> tuple[float, Matrix]:
+        """Learn from one batch: its mean loss, and how each row's own loss changes with the row, (n, all widths).
+
+        Columns stand in the order of the task's senders, those of the active party's own encoder last. The slopes are
+        those before the head moves, and are not divided by the number of rows.
+        """

@@ -5,6 +5,7 @@ Its parameters are one array, a row for each component: the logit of its weight,
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -13,13 +14,14 @@ from numpy.typing import NDArray
 from scipy.special import log_softmax, logsumexp, ndtri
 
 from colonnade.kinds.synthesis.mixture.components import LIMIT, OwnComponents, Rows
-from colonnade.kinds.synthesis.mixture.families import Beta, Gaussian
-from colonnade.kinds.synthesis.mixture.priors import gamma_slope, prior_slope
+from colonnade.kinds.synthesis.mixture.families import Bernoulli, Beta, Family, Gaussian
 from colonnade.randomness import Stream
 
 Matrix = NDArray[np.float64]
 _CERTAINTY = 4.0  # of the Beta columns at the start: the sum of both shape parameters
 _NARROW = 0.25  # deviation of Gaussian columns at the start
+_MIDDLE, _SPREAD = 0.5, 0.5
+_TYPICAL, _FACTOR = math.log(0.2), 1.0
 
 
 class MixtureModel:
@@ -79,3 +81,25 @@ class MixtureModel:
 def normal(stream: Stream, shape: tuple[int, ...]) -> Matrix:
     """Normal draws from a stream; whoever holds its key draws the same."""
     return np.asarray(ndtri(((stream.uint64(shape) >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53))
+
+
+def gamma_slope(parameters: Matrix) -> Matrix:
+    """The slope of the log prior of logits, and of logarithms of shape parameters.
+
+    What is believed before any data is proper, public and the same for every component: mixing weights and the chances
+    of a category are uniform over all that add up to 1 (Dirichlet with all ones), shape parameters of a Beta are
+    Gamma(1, 1), the chance of a flag is uniform. All are densities of unconstrained parameters: the logarithm u of a
+    Gamma(1, 1) variable has log density u - e^u, and independent Gamma(1, 1) variables divided by their sum are uniform
+    over the simplex, so logits have that density too.
+    """
+    return 1.0 - np.exp(parameters)
+
+
+def prior_slope(family: Family, parameters: Matrix) -> Matrix:
+    """The slope of the log prior of one column's parameters, (K, ``family.width``)."""
+    if isinstance(family, Bernoulli):
+        return -np.tanh(parameters / 2)
+    if isinstance(family, Gaussian):
+        middle, typical = (_MIDDLE - parameters[:, :1]) / _SPREAD**2, (_TYPICAL - parameters[:, 1:]) / _FACTOR**2
+        return np.hstack([middle, typical])
+    return gamma_slope(parameters)
