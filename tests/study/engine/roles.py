@@ -5,23 +5,21 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import Any
 
 import numpy as np
 
 from colonnade.errors import DataError
 from colonnade.randomness import Stream
-from colonnade.study.engine.contract import Line
 
 
 class Unreadable:
     """Can be sent, and not be made again."""
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self):
         return int, ("a person of 77 years",)
 
 
-def counter(line: Line, start: int = 0) -> None:
+def counter(line, start=0):
     """Keep a number, which commands change."""
     total = start
     while True:
@@ -46,7 +44,7 @@ def counter(line: Line, start: int = 0) -> None:
             _deed(line, word, values)
 
 
-def _deed(line: Line, word: str, values: list[Any]) -> None:
+def _deed(line, word, values):
     if word == "print":
         sys.stdout.write("4711\n")
         sys.stderr.write("4711\n")
@@ -63,9 +61,6 @@ def _deed(line: Line, word: str, values: list[Any]) -> None:
         line.say("busy")
         while True:
             np.ones(10**6).sum()
-    elif word == "sleep":
-        line.say("asleep")
-        time.sleep(600)
     elif word == "eat":
         held = [np.ones(values[0], dtype=np.uint8)]
         line.say("eaten")
@@ -78,5 +73,5 @@ def _deed(line: Line, word: str, values: list[Any]) -> None:
             line.say("nothing came")
 
 
-def brief(line: Line) -> None:
+def brief(line):
     line.say("done")

@@ -7,25 +7,25 @@ import weakref
 from dataclasses import replace
 from typing import Any
 
-from colonnade.protocols.lanes.lane import Part, play_lane
+from colonnade.protocols.lanes.lane import play_lane
 from colonnade.study.engine.contract import Line
 from colonnade.study.lanes import worker
 from colonnade.study.lanes.words import Ended, GiveUp, Ready, Take
 from colonnade.wire.workers import WorkerKeys
 
 
-def stillborn(line: Line, duty: Any) -> None:
+def stillborn(line, duty):
     os._exit(1)
 
 
-def deaf(line: Line, duty: Any) -> None:
+def deaf(line, duty):
     """Takes lanes and does nothing about them."""
     line.say(Ready(WorkerKeys.create(duty.name).request))
     while True:
         line.receive()
 
 
-def greedy(line: Line, duty: Any) -> None:
+def greedy(line, duty):
     """Has no memory left as soon as it has a lane."""
     line.say(Ready(WorkerKeys.create(duty.name).request))
     while not isinstance(line.receive(), Take):
@@ -33,7 +33,7 @@ def greedy(line: Line, duty: Any) -> None:
     raise MemoryError
 
 
-def finding(line: Line, duty: Any) -> None:
+def finding(line, duty):
     """Finds something wrong at the moment at which its lane is given up: first by any call, then by a check."""
     line.say(Ready(WorkerKeys.create(duty.name).request))
     told = 0
@@ -48,13 +48,13 @@ def finding(line: Line, duty: Any) -> None:
 class _Weighing(Line):
     """The line of a worker; with every lane that ends it says how much of all its lanes is gone, and what is not."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line):
         self.host, self._line, self.seen = line.host, line, list[weakref.ref[Any]]()
 
-    def receive(self, seconds: float | None = None) -> Any:
+    def receive(self, seconds=None):
         return self._line.receive(seconds)
 
-    def say(self, value: Any) -> None:
+    def say(self, value):
         if isinstance(value, Ended):
             left = [type(each).__name__ for each in (seen() for seen in self.seen) if each is not None]
             gone = len(self.seen) - len(left)
@@ -64,14 +64,14 @@ class _Weighing(Line):
         self._line.say(value)
 
 
-def weighing(line: Line, duty: Any) -> None:
+def weighing(line, duty):
     """A worker that says what it still holds of a lane that is over: its part of the table, with keys and cells."""
     said = _Weighing(line)
 
-    def noted(place: Any, laned: Any, lane: Any, programs: Any, part: Part | None = None, **settings: Any) -> Any:
+    def noted(place, laned, lane, programs, part=None, **settings):
         if part is not None:
             said.seen += [weakref.ref(each) for each in (part.table, part.table.keys, part.table._cells)]
         return play_lane(place, laned, lane, programs, part, **settings)
 
-    worker.play_lane = noted  # type: ignore[attr-defined]
+    worker.play_lane = noted
     worker.main(said, duty)
