@@ -61,7 +61,6 @@ CELLS = (("study", b"\xff\xfe{"), ("entry", "x"), ("state", b"sent"), ("state", 
 
 
 def in_bytes(chance: random.Random, content: bytes) -> bytes:
-    """A piece is lost, repeated, cut off with all that follows, or something else."""
     start = chance.randrange(len(content))
     end = min(len(content), start + chance.choice((0, 1, 2, 7, 40, 300, len(content))))
     piece = content[start:end]
@@ -71,7 +70,6 @@ def in_bytes(chance: random.Random, content: bytes) -> bytes:
 
 
 def places(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Everything within plain values: what holds it, and where."""
     inside = value.items() if isinstance(value, dict) else enumerate(value[:50]) if isinstance(value, list) else ()
     for key, each in inside:
         yield value, key
@@ -115,8 +113,6 @@ def in_pem(chance: random.Random, content: bytes) -> bytes:
 
 
 def content(*ways: Callable[[random.Random, bytes], bytes]) -> Callable[[random.Random, Path], None]:
-    """Damage a file in one of these ways."""
-
     def damage(chance: random.Random, path: Path) -> None:
         path.write_bytes(chance.choice(ways)(chance, path.read_bytes()))
 
@@ -180,7 +176,6 @@ def chain_anew(base: sqlite3.Connection) -> None:
 
 
 def copied(place: str, folder: Path) -> Path:
-    """A copy of a fixture, with the arrays that belong to it."""
     found = FIXTURES / place
     if (held := found.with_suffix(".npz")).exists():
         shutil.copy(held, folder)
@@ -239,7 +234,6 @@ def use_model(path: Path) -> None:
 
 
 def use_kept(path: Path) -> None:
-    """What one party keeps, with what all others do."""
     name = path.name.partition(".")[0]
     model: Any = Estimator.load(MODELS / f"{name}.json")
     for other in MODELS.glob(f"{name}.kept.*"):

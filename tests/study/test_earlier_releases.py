@@ -35,7 +35,6 @@ from colonnade.report import render
 from colonnade.study import PartyConfig, Study, preflight
 from colonnade.study.alignment.store import Store
 from colonnade.study.plan import Amount, epsilons, least_rows
-from colonnade.tables import Schema, read_table
 from colonnade.wire.codec import decode, encode
 
 OTHER_VERSIONS = os.environ.get("COLONNADE_LOWEST") == "1"
@@ -263,7 +262,6 @@ def test_a_saved_model_says_and_does_the_same_and_is_saved_again_as_it_was(name,
 
 
 def test_a_ledger_is_read_and_verified(tmp_path):
-    """It is written on in ``test_formats.py``, as that of every number."""
     path, expected = tmp_path / "ledger.sqlite", read("ledger/earlier-ledger.json")
     shutil.copyfile(FIXTURES / "ledger" / "earlier-ledger.db", path)
     ledger = Ledger(path, clock=lambda: datetime.fromisoformat(expected["now"]))
@@ -340,16 +338,3 @@ def test_frames_are_the_same_bytes():
     for name, frame in stored.items():
         assert encode(FRAMES[name]) == frame, name
         assert encode(decode(frame)) == frame, name
-
-
-# --- schemas and tables
-
-
-@pytest.mark.parametrize("name", PARTIES)
-def test_tables_are_encoded_the_same(name):
-    expected = read("people/encoded.json")[name]
-    schema = Schema.load(FIXTURES / "studies" / "schemas" / f"{name}.toml")
-    assert schema.digest == expected["digest"]
-    assert list(schema.encoded_names) == expected["names"]
-    rows = read_table(FIXTURES / "people" / f"{name}.csv", schema, id="person_id").matrix()
-    assert not differences(plain(rows.tolist()), expected["rows"])

@@ -26,11 +26,10 @@ from colonnade.cli import show
 from colonnade.cli.publish import publish
 from colonnade.errors import NO_PART
 from colonnade.mpc import Hand, Shares
-from colonnade.privacy import Ledger, PostProcessing, Statement, Trust
+from colonnade.privacy import Ledger, Statement
 from colonnade.study import local, run_local
 from colonnade.study.local import Child, first_cause
 from colonnade.study.network import bytes_by_way
-from colonnade.study.run import _given_back
 from colonnade.wire import Endpoint, Hub, Identity
 from tests.support.errors import check_said, raises
 from tests.support.ports import free_port
@@ -260,19 +259,9 @@ def test_lines_that_are_cut(trial, mended):
         ended = study.ends()
         check_ended(ended, study.parties, [errors.ConnectError, errors.PeerLost])
         check_ended(ended, ["coordinator"], [errors.PeerLost, errors.PeerStopped])
+        assert "budget stays spent: shares had left" in [line["what"] for line in study.happened("bank")]
     wire.close()
     study.check_states("committed" if mended else "sent")
-
-
-def test_what_is_given_back_is_known_without_reading_every_entry(tmp_path, monkeypatch):
-    trust = Trust(("bank", "shop"), (), 0)
-    ledger = Ledger(tmp_path / "l.sqlite", owner="bank")
-    entries = [ledger.reserve(f"s{number}", "d", [PostProcessing("a table")], trust, ()) for number in range(3)]
-    ledger.mark_sent(entries[1])
-    monkeypatch.delattr(Ledger, "entries")
-    assert _given_back(ledger, entries[0]) == "budget released: no share had left"
-    assert _given_back(ledger, entries[0]) == "budget had been released by hand: no share had left"
-    assert _given_back(ledger, entries[1]) == "budget stays spent: shares had left"
 
 
 # --- in processes of their own: those that end well, and participants that are killed, interrupted or asked
@@ -296,11 +285,7 @@ def test_three_parties_and_a_coordinator_in_processes_of_their_own(trial):
         run = study.run_json(name)
         assert run["status"] == "finished"
         assert {"phases", "traffic", "seconds", "digest"} <= set(run)
-        phases = run["phases"].values()
-        sent = {key: sum(peer[f"{key}_sent"] for peer in run["traffic"].values()) for key in ("messages", "payload")}
-        assert run["rounds"] >= sum(phase["rounds"] for phase in phases)
-        assert sent["messages"] >= sum(phase["messages"] for phase in phases)
-        assert sent["payload"] >= sum(phase["bytes"] for phase in phases)
+        assert run["rounds"] >= sum(phase["rounds"] for phase in run["phases"].values()) > 0
         said = Statement.from_dict(json.loads((study.out(name) / "privacy.json").read_text()))
         assert said.epsilon("analyst") == pytest.approx(1.0, abs=1e-6)
         assert "revealed" in [line["what"] for line in study.happened(name)]
@@ -335,8 +320,6 @@ def test_a_coordinator_that_does_not_dial(trial):
         assert links["coordinator"][party]["way"] == links[party]["coordinator"]["way"] == "hub"
         assert links["coordinator"][party]["why"] == "this participant does not dial, and the other has not dialled"
     assert links["bank"]["clinic"]["way"] == links["shop"]["bank"]["way"] == "direct"
-    ways = {said["peer"]: said["way"] for said in study.happened("bank") if said["what"] == "way to a peer"}
-    assert ways["clinic"] == "directly"
     sent, relayed = bytes_by_way(study.run_json("bank"))
     assert sent > relayed > 0
     assert "Sent through the hub" in (study.out("coordinator") / "report.html").read_text()
@@ -422,36 +405,13 @@ main()
 """
 
 
-@pytest.fixture
-def spare(trial):
-    """Five seats of which any three open."""
+@system
+def test_a_study_goes_on_without_a_spare_party_that_is_killed_before_the_opening(trial, monkeypatch):
+    """Five seats of which any three open: the others end well, with the same result, and say who was lost."""
     study = trial(rows=100, parties=5, match=False, reconnect=0.5)
     study.edit("STUDY.toml", r"^\[budget\]", "[committee]\nthreshold = 1\n[budget]")
-    return study
-
-
-@system
-def test_a_spare_party_killed_before_the_opening(spare):
-    *others, lost = spare.parties
-    rest = ["coordinator", *others]
-    spare.start("coordinator")
-    spare.start(*others, threads=True)
-    spare.start(lost, script=KILLED_BEFORE_ITS_OPENING)
-    ended = spare.ends()
-    assert {name: end.code for name, end in ended.items()} == dict.fromkeys(rest, 0) | {lost: -signal.SIGKILL}
-    assert len({(spare.out(name) / "model.json").read_bytes() for name in rest}) == 1
-    for name in rest:
-        run = spare.run_json(name)
-        assert (run["status"], run["lost"]) == ("finished", [lost])
-        assert ("went on without", [lost]) in [(line["what"], line.get("lost")) for line in spare.happened(name)]
-    assert f"The study went on without {lost}" in (spare.out("coordinator") / "report.html").read_text()
-    spare.check_states("committed", names=others)
-    spare.check_states("sent", names=[lost])
-
-
-@pytest.mark.slow  # six processes
-def test_a_whole_run_goes_on_without_a_spare_party(spare, monkeypatch):
-    real, steps, lost = local._start, [], spare.parties[-1]
+    *others, lost = study.parties
+    real, steps = local._start, []
 
     def start(name, command, forks):
         if name != lost:
@@ -461,11 +421,19 @@ def test_a_whole_run_goes_on_without_a_spare_party(spare, monkeypatch):
         return Child(name, process, output=process.stdout)
 
     monkeypatch.setattr(local, "_start", start)
-    loaded, out = spare.study(), spare.folder / "run"
-    facts = publish(loaded, out, run_local(loaded, out, progress=lambda *step: steps.append(step)))
+    loaded, out = study.study(), study.folder / "run"
+    folders = run_local(loaded, out, progress=lambda *step: steps.append(step))
+    facts = publish(loaded, out, folders)
     assert steps[-1] == (f"without {lost}", 1, 1)
-    assert facts["run"]["lost"] == [lost]
+    rest = [folders[name] for name in ("coordinator", *others)]
+    assert len({(folder / "model.json").read_bytes() for folder in rest}) == 1
+    for folder in rest:
+        run = json.loads((folder / "run.json").read_text())
+        assert (run["status"], run["lost"]) == ("finished", [lost])
     assert f"\nwent on without {lost}\n" in show.outcome(loaded, out, facts["run"])
+    assert f"The study went on without {lost}" in (out / "report.html").read_text()
+    study.check_states("committed", names=others)
+    study.check_states("sent", names=[lost])
 
 
 NO_ROOM_FOR_A_REPORT = """

@@ -131,7 +131,6 @@ def alignment(folder):
 
 
 def signed(folder):
-    """Every statement that members sign, but for the signature."""
     study, bank = "a" * 32, Identity.create("bank", days=2)
     statements = [
         Answer(study, "bank", True, "", 2, NOON).pack(bank),
@@ -287,33 +286,6 @@ def test_no_number_is_forgotten():
     }
     homes = (each.home.partition(":") for each in FORMATS.values())
     assert found - {f"{place.replace('.', '/')}.py:{name}" for place, _, name in homes} == set(OTHER_NUMBERS)
-
-
-NAMED_ON_THE_PAGE = {
-    "sessions between participants": ("wire",),
-    "envelopes between participants": ("hub",),
-    "statements that members": ("signed",),
-    "ledger": ("ledger",),
-    "privacy events": ("event",),
-    "privacy statement": ("statement",),
-    "model": ("model",),
-    "kept weights, kept encoders": ("kept-weights", "kept-encoder"),
-    "exported regression": ("regression",),
-    "earlier alignments": ("alignment",),
-    "hub (`desk.db`), agent": ("desk", "agent"),
-    "counts of scores": ("scores",),
-    "constants of a machine": ("bench",),
-}
-
-
-def test_the_page_tells_the_numbers():
-    page = (SOURCE.parents[1] / "docs" / "reference" / "compatibility.md").read_text(encoding="utf-8")
-    assert {name for names in NAMED_ON_THE_PAGE.values() for name in names} == set(FORMATS)
-    for start, names in NAMED_ON_THE_PAGE.items():
-        (row,) = [line for line in page.splitlines() if line.startswith(f"| {start}")]
-        told = re.search(r"\d+", row.split("|")[2])
-        assert told is not None
-        assert {int(told[0])} == {FORMATS[name].number for name in names}, start
 
 
 # --- files of every number

@@ -37,7 +37,6 @@ CAPS = "{ analyst = 3.0, coordinator = 3.0, party = 3.0 }"
 
 @pytest.fixture(scope="module")
 def fitted(tmp_path_factory):
-    """A logistic regression, whose model lies beside further studies, and its outcome."""
     kinds = '"linear", "logistic", "polynomial", "prediction"'
     place = Place(tmp_path_factory.mktemp("studies"), COLUMNS, kinds, GENEROUS, 'kind = "pca"\n', ROWS, align=True)
     study = place.study("one-shot", ONE_SHOT, NOISY)

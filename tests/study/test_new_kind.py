@@ -102,29 +102,7 @@ class Totals(JointRows, OnShares):
 
 # --- kinds/totals/programs.py
 
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a participant ends with: the published sums, and at an owner its own, which nobody else sees."""
-
-    task: Totals
-    published: NDArray[np.int64]
-    own: NDArray[np.int64] | None = None
-
-
-def owner(me: Owner, table: Table, task: Totals) -> Outcome:
-    """Round the rows, deal their sums with a share of the noise, and open what all of them add up to."""
-    stream = Stream.fresh()
-    agree_on_rows(me, task, table)
-    own = np.zeros(len(task.names), dtype=np.int64)
-    own[task.span(me.name)] = column_sums(table.matrix(), task.block(me.name), task, stream)
-    mine = me.hand.deal(own + noise_share(task, stream))
-    return Outcome(task, _open(me, mine, task), own)
-
-
-def coordinator(me: Coordinator, task: Totals) -> Outcome:
-    compare_rows(me, task)
-    return Outcome(task, _open(me, None, task))
+Result = tuple[Totals, NDArray[np.int64], NDArray[np.int64] | None]
 
 
 def reference(tables: Mapping[str, NDArray[np.float64]], task: Totals, stream: Stream) -> NDArray[np.int64]:
@@ -150,7 +128,7 @@ def _open(me: Role, mine: Any, task: Totals) -> NDArray[np.int64]:
 # --- kinds/totals/model.py
 
 
-class ColumnTotals(Estimator[Totals, Outcome]):
+class ColumnTotals(Estimator[Totals, Result]):
     """Noisy sums of all encoded columns; every party keeps the exact ones of its own columns."""
 
     kind = "totals"
@@ -172,16 +150,23 @@ class ColumnTotals(Estimator[Totals, Outcome]):
     def details(self, task: Totals, statement: Statement) -> Details:
         return Details("adding up", {"totals": len(task.names)}, section=(f"TOTALS of {len(task.names)} columns",))
 
-    def owner(self, me: Owner, table: Table, task: Totals) -> Outcome:
-        return owner(me, table.sorted_by_id(), task)
+    def owner(self, me: Owner, table: Table, task: Totals) -> Result:
+        """Round the rows, deal their sums with a share of the noise, and open what all of them add up to."""
+        held, stream = table.sorted_by_id(), Stream.fresh()
+        agree_on_rows(me, task, held)
+        own = np.zeros(len(task.names), dtype=np.int64)
+        own[task.span(me.name)] = column_sums(held.matrix(), task.block(me.name), task, stream)
+        mine = me.hand.deal(own + noise_share(task, stream))
+        return task, _open(me, mine, task), own
 
-    def coordinator(self, me: Coordinator, task: Totals) -> Outcome:
-        return coordinator(me, task)
+    def coordinator(self, me: Coordinator, task: Totals) -> Result:
+        compare_rows(me, task)
+        return task, _open(me, None, task), None
 
-    def finish(self, result: Outcome) -> None:
-        self.feature_names_in_ = list(result.task.names)
-        self.totals_ = result.published / result.task.gamma
-        self.own_ = result.own
+    def finish(self, result: Result) -> None:
+        task, published, self.own_ = result  # what is an owner's own nobody else sees
+        self.feature_names_in_ = list(task.names)
+        self.totals_ = published / task.gamma
 
     def kept(self) -> bytes:
         return json.dumps({"sums": self.own_.tolist()}).encode()
@@ -223,7 +208,6 @@ def example() -> Totals:
 
 
 def games(task: Totals) -> Iterator[Game]:
-    """One person at the bounds of every column, or nobody."""
     sampler = partial(sample, task)
     story = "no row, or one at its bounds; the opened sums"
     yield Game("totals", Observer.analyst(), story, task.events, task.trust, sampler)
@@ -244,17 +228,7 @@ def sample(task: Totals, neighbour: int, count: int, stream: Stream) -> NDArray[
 
 # --- the one row
 
-ROW = Kind("totals", f"{__name__}:ColumnTotals", f"{__name__}:SECTION", (f"{__name__}:GAMES",))
-
-
-def __getattr__(name: str) -> Any:
-    """Games are entered when the row is asked for them, so that other tests do not see them."""
-    if name != "GAMES":
-        raise AttributeError(name)
-    if "totals" not in audits._SUBJECTS:
-        audits.register("totals", "sums of columns", example, plays=lambda task: isinstance(task, Totals))(games)
-        audits.register_twin("totals", "analyst", "a tenth of the noise", lambda game: replace(game, sampler=quieter))
-    return games
+ROW = Kind("totals", f"{__name__}:ColumnTotals", f"{__name__}:SECTION", (f"{__name__}:games",))
 
 
 # --- what the rest of the house makes of it
@@ -284,6 +258,8 @@ def known(monkeypatch: pytest.MonkeyPatch) -> Kind:
     monkeypatch.setattr(registry, "_KNOWN", dict(registry._KNOWN))
     monkeypatch.setattr(audits, "_SUBJECTS", dict(audits._SUBJECTS))
     monkeypatch.setattr(audits, "_TWINS", list(audits._TWINS))
+    audits.register("totals", "sums of columns", example, plays=lambda task: isinstance(task, Totals))(games)
+    audits.register_twin("totals", "analyst", "a tenth of the noise", lambda game: replace(game, sampler=quieter))
     return registry.register(ROW)
 
 

@@ -32,7 +32,7 @@ from colonnade.study.repeats import Earlier, check_repeat
 from colonnade.tables import Schema
 from colonnade.wire.channel import Channel
 from tests.support.errors import raises
-from tests.support.studies import Ended, Trial, check_ended, edit, outcomes, runnable_text
+from tests.support.studies import Ended, Trial, check_ended, check_words, edit, outcomes, runnable_text
 
 ROWS = 20
 PARTIES = ("bank", "shop", "clinic")
@@ -312,8 +312,6 @@ def test_a_policy_can_insist_on_seats_that_check_each_other_and_not_on_what_ther
 
 @pytest.fixture
 def shown(world, monkeypatch, capsys):
-    """What is shown to whoever is asked about a study, and says no."""
-
     def show(study):
         monkeypatch.setattr(sys, "stdin", io.StringIO("n\n"))
         assert not Question((world.config(),))(study, study.statement)
@@ -394,7 +392,6 @@ def test_studies_that_end_early_are_counted_and_limited(world):
 
 
 def test_no_more_studies_may_fail_because_they_were_asked_about_at_once(world):
-    """Six studies wait for an answer together; the policy lets two of them open the table."""
     world.change(*FEW_FAILURES)
     world.change(*ASK)
     world.table.unlink()
@@ -476,15 +473,11 @@ def bank(unheard):
     """A study, the bank's configuration, and a function that adds a run of it to the bank's ledger."""
     study = unheard.study()
 
-    def ran(state="committed", digest=study.digest):
+    def ran(*steps, digest=study.digest):
         book = unheard.config().book()
         entry = book.reserve(study.name, digest, study.events, study.trust, [], (), study.keys())
-        if state == "released":
-            book.release(entry)
-            return
-        entry = book.mark_sent(entry)
-        if state == "committed":
-            book.commit(entry)
+        for step in steps or (book.mark_sent, book.commit):
+            entry = step(entry)
 
     def config(**policy):
         for key, value in policy.items():
@@ -499,19 +492,17 @@ def test_only_a_study_that_ended_well_already_ran(bank):
     own = config()
     assert Earlier.of(own, study) == Earlier("bank", (), ())
     assert not own.ledger.exists()
-    ran("released")
+    ran(own.book().release)
     ran(digest="0" * 64)
     assert Earlier.of(own, study) == Earlier("bank", (), ())
-    ran("sent")
+    ran(own.book().mark_sent)
     found = Earlier.of(own, study)
     assert found.sentence is None
-    assert "a run of this study that did not end well" in found.unfinished
-    assert "charged in full" in found.unfinished
-    ran()
-    said = Earlier.of(own, study).sentence
-    assert re.fullmatch(r"already ran on \d{4}-\d\d-\d\d \d\d:\d\d UTC, as bank's ledger says", said)
-    ran()
-    assert "the last of 2 times" in Earlier.of(own, study).sentence
+    check_words(found.unfinished, "a run of this study that did not end well", "charged in full")
+    for often in ("", ", the last of 2 times"):
+        ran()
+        told = rf"already ran on \d{{4}}-\d\d-\d\d \d\d:\d\d UTC{often}, as bank's ledger says"
+        assert re.fullmatch(told, Earlier.of(own, study).sentence)
 
 
 def test_who_must_say_yes_to_a_repetition(bank, unheard):

@@ -27,22 +27,16 @@ SCHEMA = Schema({"age": number(0, 100), "city": category(["A", "B"], missing="no
 
 
 @pytest.fixture(scope="module")
-def module_patch():
-    with pytest.MonkeyPatch.context() as patch:
-        yield patch
-
-
-@pytest.fixture(scope="module")
-def bank_db(module_patch):
-    with postgresql() as address:
-        module_patch.setenv("BANK_DB", address)
+def bank_db():
+    with postgresql() as address, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BANK_DB", address)
         yield address
 
 
 @pytest.fixture(scope="module")
-def store(module_patch):
+def store():
     """What the address of a bucket needs after its question mark; the bucket is called lake."""
-    with s3(module_patch) as options:
+    with pytest.MonkeyPatch.context() as patch, s3(patch) as options:
         files(options).create_dir("lake")
         yield options
 
@@ -53,7 +47,6 @@ def files(options):
 
 
 def asked(address, *statements, **tables):
-    """Put tables into the database, and let it do something."""
     from adbc_driver_postgresql import dbapi
 
     with dbapi.connect(address) as opened, opened.cursor() as cursor:
@@ -136,9 +129,8 @@ def test_a_study_of_a_database_an_object_store_and_a_warehouse(trial, bank_db, s
     for file in study.folder.rglob("*"):
         assert not file.is_file() or PASSWORD.encode() not in file.read_bytes(), file
     assert PASSWORD not in "".join(end.text for end in ended.values())
-    schemas["bank"].save(study.folder / "as-sent.toml")
-    surveyed = in_child(PartyConfig.load(configs["bank"]), study.folder / "as-sent.toml")  # as the console reads it
-    assert surveyed.rows == before["bank"].rows
+    surveyed = in_child(PartyConfig.load(configs["bank"]), study.folder / "schemas" / "bank.toml")
+    assert surveyed.rows == before["bank"].rows  # as the console reads it
 
 
 @pytest.fixture(scope="module")
@@ -244,7 +236,6 @@ def test_an_object_store_gives_the_rows_of_the_files(store, kind, on_disk):
 
 
 def touching(monkeypatch, touch):
-    """Let something happen at the moment at which a table is read."""
     from colonnade.tables import files as readers
 
     untouched = readers.read_batches

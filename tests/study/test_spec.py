@@ -21,7 +21,6 @@ from colonnade.errors import (
     StudyError,
 )
 from colonnade.models import registry
-from colonnade.models.design import owner_of
 from colonnade.models.parameters import LIMITS_ROWS, NAMES_LABEL
 from colonnade.privacy import Adjacency, Ledger, Trust
 from colonnade.study import PartyConfig, RunRecord, Study
@@ -499,26 +498,18 @@ def read(tmp_path):
         (PREDICTION.replace('"a"', '"q"'), ("VA225", "q")),
         (PREDICTION.replace('to = "a"\n', ""), ("ST595", "task.to")),
         (PREDICTION, ("ST098", "model.json")),
+        (GLM + 'method = "alternating"\npenalty = "l1"\n', "ST133"),
+        (GLM + "learning_rate = 0.1\n", "ST134"),
+        (GLM + 'method = "gradient"\nbatch = 51\n', "ST132"),
+        (GLM + 'family = "poisson"\n', "ST468"),
+        (GLM + "family_options = { clip = 1.0 }\n", ("ST461", "clip")),
+        (LOGISTIC + BY_PARTY, ("VA233", "epsilon_by_party")),
+        (PREDICTION + "exact = true\n", "VA233"),
     ],
 )
 def test_what_is_wrong_in_a_task_is_named(read, task, message):
     with raises(StudyError, message):
-        read(task)
-
-
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        ('method = "alternating"\npenalty = "l1"\n', "ST133"),
-        ("learning_rate = 0.1\n", "ST134"),
-        ('method = "gradient"\nbatch = 51\n', "ST132"),
-        ('family = "poisson"\n', "ST468"),
-        ("family_options = { clip = 1.0 }\n", ("ST461", "clip")),
-    ],
-)
-def test_keys_of_a_model_over_messages_must_fit_together(read, more, message):
-    with raises(StudyError, message):
-        read(GLM + more).digest  # noqa: B018 - planning refuses it
+        read(task).digest  # noqa: B018 - planning refuses what does not fit together
 
 
 def test_every_key_of_a_model_over_messages_reaches_its_task(read):
@@ -534,33 +525,18 @@ def test_every_key_of_a_model_over_messages_reaches_its_task(read):
     assert len(task.events) == 6
 
 
-def test_a_label_is_split_at_the_longest_party(read):
-    assert owner_of("a.b.late", ["a", "a.b"]) == ("a.b", "late")
-    assert owner_of("a.hit", ["a", "a.b"]) == ("a", "hit")
-    assert owner_of("hit", ["a", "a.b"]) == (None, "hit")
-    assert read(LOGISTIC.replace("a.hit", "a.b.y")).content.task.label == "a.b.y"
-
-
-@pytest.mark.parametrize(
-    ("task", "budget", "message"),
-    [
+def test_parties_may_set_the_price(read):
+    for task, budget, message in (
         (LOGISTIC, "", ("VA234", "STUDY.toml")),
         (LOGISTIC, "[budget]\ndelta = 1e-6\n", ("VA234", "STUDY.toml")),
-        (LOGISTIC + BY_PARTY, PRICE, ("VA233", "epsilon_by_party")),
-        (PREDICTION + "exact = true\n", PRICE, "VA233"),
         (PREDICTION + "exact = false\n", "", "VA234"),
         (LOGISTIC + "epsilon_by_party = { q = 1.0 }\n", "", ("VA225", "epsilon_by_party", "q")),
         (LOGISTIC + "epsilon_by_party = { a = -1.0 }\n", "", ("PR065", "task.epsilon_by_party")),
         (LOGISTIC + "epsilon_by_party = { a = true }\n", "", ("PR064", "task.epsilon_by_party")),
         (LOGISTIC + "epsilon_by_party = {}\n", "", ("ST595", "task.epsilon_by_party")),
-    ],
-)
-def test_a_study_has_one_price(read, task, budget, message):
-    with raises(StudyError, message):
-        read(task, budget)
-
-
-def test_parties_may_set_the_price(read):
+    ):
+        with raises(StudyError, message):
+            read(task, budget)
     study = read(LOGISTIC + 'method = "functional"\n' + BY_PARTY, "[budget]\ndelta = 1e-6\n")
     assert study.budgets == ()
     assert study.content.task.epsilon_by_party == {"a": 1.0, "a.b": 0.5, "c": 2.0}
@@ -612,16 +588,6 @@ def test_keys_are_the_parameters_of_the_constructor_without_the_budget(kind):
         with pytest.raises(ValidationError) as caught:
             parse_task({"kind": kind, **given}, "study.toml")
         assert [(each["type"], each["loc"]) for each in caught.value.errors()] == [(error, (name,))]
-
-
-def test_an_unknown_kind_is_refused_with_the_list():
-    with raises(StudyError, "ST557", "study.toml", "pca", "linear", "logistic"):
-        parse_task({"kind": "tree"}, "study.toml")
-    with raises(StudyError, "ST556", "study.toml"):
-        parse_task({}, "study.toml")
-    with pytest.raises(ValidationError):
-        parse_task("pca", "study.toml")
-    assert keys_of("glm") is keys_of("glm"), "keys are made once"
 
 
 POSITIVE = (0.0, -1.0, INFINITE, NAN)

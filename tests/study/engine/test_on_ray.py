@@ -28,7 +28,6 @@ pytest.importorskip("ray", reason="Ray is not installed: pip install colonnade[r
 
 
 def on_cluster(test):
-    """Starts clusters, and looks for processes in /proc."""
     return pytest.mark.slow(pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")(test))
 
 
@@ -109,7 +108,6 @@ sys.stdout.write(json.dumps({{"totals": totals, "gone": [gone.cause, gone.worker
 
 
 def listening(pids):
-    """The addresses on which processes listen, as the kernel writes them."""
     sockets = {socket for pid in pids for socket in _descriptors(pid)}
     found = set()
     for table in ("tcp", "tcp6"):

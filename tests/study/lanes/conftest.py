@@ -103,7 +103,6 @@ def crews(monkeypatch):
 
 @pytest.fixture
 def without_noise(monkeypatch):
-    """What heads add to the sums is zero; workers draw none."""
     for programs in (polynomial, moments):
         real = programs.own_noise
         monkeypatch.setattr(programs, "own_noise", lambda me, task, real=real: np.zeros_like(real(me, task)))

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import random
+import signal
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -17,24 +21,28 @@ import pytest
 
 from colonnade.cli import show
 from colonnade.cli.participants import crew_asked
-from colonnade.errors import EngineError, StudyError
+from colonnade.errors import EngineError, PeerStopped, ShareError, StudyError
 from colonnade.protocols.lanes.arbiter import Lane
+from colonnade.protocols.lanes.crew import Closed, Failed, Free, Here, Lost
 from colonnade.report.alignment import leakage
 from colonnade.report.cost import bytes_sent, time_and_bytes
 from colonnade.study import Study, preflight
 from colonnade.study.doctor import Check, examine
 from colonnade.study.engine.contract import Gone
+from colonnade.study.engine.processes import Processes
 from colonnade.study.forks import Wanted
-from colonnade.study.lanes import crew, heads, helping
+from colonnade.study.lanes import crew, heads, helping, worker
+from colonnade.study.lanes.crew import EngineCrew, unwritten
 from colonnade.study.lanes.links import WorkerLinks, together
 from colonnade.study.lanes.words import Help
 from colonnade.study.local import folder_of, local_commands
 from colonnade.study.meeting import Place, load_identity
 from colonnade.tables.sources import pieces
 from colonnade.tables.spool import partitions, repeated
-from colonnade.wire import Hub, HubLimits
+from colonnade.wire import Hub, HubLimits, Identity
 from colonnade.wire.direct import Direct, Way
 from colonnade.wire.rooms import LaneLimits
+from colonnade.wire.workers import check_introduction
 from tests.support.errors import raises
 from tests.support.ports import free_port
 from tests.support.studies import check_words, edit
@@ -131,11 +139,8 @@ def test_sums_in_two_rooms_of_a_standing_hub_are_those_of_a_hub_of_its_own(laned
 @system
 def test_a_worker_holds_nothing_of_a_lane_that_is_over(laned, crews, monkeypatch):
     monkeypatch.setattr(crew, "ROLE", "tests.study.lanes.roles:weighing")
-    study = laned(workers=1, partitions=2, align='mode = "ot"\n')
-    study.in_threads()
-    # This worker counts what is gone as claims: a table, its keys and its cells in each of two lanes.
-    gone = {name: each.claims for name, each in crews.all.items()}
-    assert gone == dict.fromkeys(study.parties, 6) | {"coordinator": 0}
+    study = laned(workers=1, partitions=4, align='mode = "ot"\n')
+    assert study.facts(study.in_threads())["bank"]["lanes"]["done"] == 4
 
 
 @system
@@ -231,17 +236,13 @@ def test_pre_flight_and_the_digest_say_that_there_are_lanes(laned):
     assert not any(words in said for words in (free, again))
     assert not any(words in unsaid for words in ("lanes:", "partition"))
     assert "partitions" not in plain.to_dict().keys() | plain.alignment.to_dict().keys()
-    edit(study.file, ("partitions = 4", "partitions = 8"))
-    assert len({none.digest, four.digest, study.study().digest}) == 3
-
-
-def test_workers_that_cannot_be_are_a_mistake(laned):
-    study = laned(rows=20, parties=2)
     with raises(StudyError, "ST037"):
-        crew_asked(Study.load(study.plain), 2)
+        crew_asked(none, 2)
     for engine in ("cluster", "ray://[::1"):
         with raises(StudyError, "VA182", "processes", "ray"):
-            crew_asked(study.study(), 2, engine)
+            crew_asked(four, 2, engine)
+    edit(study.file, ("partitions = 4", "partitions = 8"))
+    assert len({none.digest, four.digest, study.study().digest}) == 3
 
 
 KILLS = 30
@@ -572,3 +573,127 @@ def test_work_with_which_every_worker_is_lost_ends_the_study():
     with raises(EngineError, "EN029", "4"):
         list(helping.shared(workers, [None, None], lambda: None))
     assert workers.given == [0, 0, 0, 0]
+
+
+# --- a crew keeps count of its workers, whatever becomes of them
+
+TOPIC = b"a study"
+
+
+@pytest.fixture
+def start(forks, monkeypatch):
+    made: list[EngineCrew] = []
+
+    def start(role, workers=1, note=unwritten):
+        monkeypatch.setattr(crew, "ROLE", f"tests.study.lanes.roles:{role}")
+        duty: Any = SimpleNamespace(name="bank", topic=TOPIC)
+        made.append(EngineCrew(Processes(forks=forks), duty, Identity.create("bank"), ["hub"], workers, note=note))
+        return made[-1]
+
+    yield start
+    for each in made:
+        each.close()
+
+
+def has(found, lane):
+    assert found.event() == Free()
+    found.begin(lane)
+    here = found.event()
+    assert isinstance(here, Here)
+    return here
+
+
+def ended(found, kind, lane, words):
+    event = found.event()
+    assert isinstance(event, Failed)
+    assert (type(event.error), event.lane if lane else None) == (kind, lane)
+    assert words in str(event.error)
+
+
+@system
+def test_a_lane_is_introduced_by_the_head_and_a_worker_that_is_lost_loses_it_and_is_replaced(
+    start,
+):
+    noted: list[tuple[str, dict[str, Any]]] = []
+    found = start("deaf", note=lambda what, **details: noted.append((what, details)))
+    here = has(found, Lane(0))
+    assert here.lane == Lane(0)
+    assert check_introduction(here.introduction, found._identity.certificate, TOPIC).name == "bank"
+    os.kill(found._engine.process(0), signal.SIGKILL)
+    assert found.event() == Lost(Lane(0))
+    has(found, Lane(0, 2))
+    assert found._told == {"lost_workers": 1, "replaced_workers": 1}
+    first, again = {"partition": 0, "attempt": 1}, {"partition": 0, "attempt": 2}
+    why = "its process was killed, by somebody or by the system for want of memory"
+    assert noted == [
+        ("all workers ready", {}),
+        ("worker lost", {"worker": 0, "why": why, **first}),
+        ("lane lost", {"worker": 0, **first}),
+        ("worker replaced", {"worker": 0, "by": 1}),
+        ("lane begun again", {"worker": 1, **again}),
+    ]
+    found.close()
+    assert found.event() == Closed()
+
+
+@system
+def test_a_worker_that_is_lost_while_it_is_free_is_not_missed(start):
+    found = start("deaf")
+    assert found.event() == Free()
+    with ThreadPoolExecutor(1) as waiting:
+        later = waiting.submit(found.event)
+        os.kill(found._engine.process(0), signal.SIGKILL)
+        until(lambda: found._told["lost_workers"], "a loss")
+        found.begin(Lane(0))
+        assert isinstance(later.result(60), Here)  # and no worker was called free twice
+
+
+@system
+def test_a_worker_that_does_not_give_up_is_replaced(start, monkeypatch):
+    monkeypatch.setattr(crew, "_GIVE_UP_SECONDS", 0.1)
+    noted: list[str] = []
+    found = start("deaf", note=lambda what, **details: noted.append(what))
+    has(found, Lane(0))
+    found.give_up(Lane(0))
+    assert found.event() == Free()  # and nothing about the lane, which is of no interest
+    assert found._told == {"lost_workers": 0, "replaced_workers": 1}
+    assert noted[1:] == ["lane given up", "worker ended: it did not give its lane up", "worker replaced"]
+
+
+@system
+def test_no_more_workers_are_replaced_than_a_study_may_lose(start, monkeypatch):
+    monkeypatch.setattr(crew, "MOST_REPLACED", 2)
+    found = start("deaf")
+    for number in range(2):
+        has(found, Lane(number))
+        os.kill(found._engine.process(number), signal.SIGKILL)
+        assert found.event() == Lost(Lane(number))
+    has(found, Lane(2))
+    os.kill(found._engine.process(2), signal.SIGKILL)
+    ended(found, EngineError, Lane(2), "workers of bank cannot go on: its process was killed")
+
+
+@system
+def test_what_a_check_finds_in_a_lane_that_is_given_up_ends_the_study(start):
+    found = start("finding")
+    for attempt in (1, 2):
+        has(found, Lane(0, attempt))  # and nothing of an error that the end of a session may bring about
+        found.give_up(Lane(0, attempt))
+    ended(found, ShareError, None, "a check did not hold")
+
+
+@system
+def test_workers_that_cannot_be_started_or_have_no_memory_end_the_study(start):
+    ended(start("stillborn"), EngineError, None, "workers of bank cannot go on: its process has ended")
+    found = start("greedy")
+    has(found, Lane(5))
+    ended(found, EngineError, Lane(5), "no memory left")
+
+
+@pytest.mark.parametrize("given_up", [False, True])
+def test_a_worker_tells_what_a_check_found_and_no_loss(given_up):
+    run = object.__new__(worker._Run)
+    run._given_up = given_up
+    assert run._failure(ShareError("a check did not hold")) == ("ShareError", "a check did not hold")
+    assert run._failure(PeerStopped("gone")) is None
+    assert run._failure(KeyError("a cell")) == (None if given_up else ("", "its role raised KeyError"))

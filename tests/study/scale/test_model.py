@@ -158,17 +158,6 @@ def test_direct_links_pass_hubs_by_and_leave_the_lines_of_participants():
     assert taken(1, 2, replace(slow, links="direct")).hub.bytes_passed <= taken(1, 2, slow).hub.bytes_passed
 
 
-def test_partitions_bound_the_memory_and_cost_what_begins_an_alignment():
-    whole, parted = taken(10**8), taken(10**8, 256)
-    one, many = party(whole), party(parted)
-    assert many.worker_memory < 1e9 < 45e9 < one.worker_memory
-    assert many.phases["alignment"] > one.phases["alignment"]
-    assert one.disk == 0 < many.disk
-    assert parted.listed * 256 >= 10**8
-    few, most = (party(taken(rows, 2048)).head_memory for rows in (10**6, 10**9))
-    assert few == most < 5e8, "a head needs the same for any table"
-
-
 def test_checks_hidden_members_and_other_modes_cost_more_and_none_next_to_nothing():
     plain, checked, hidden = taken(10**6), taken(10**6, security="active"), taken(10**6, hidden=True)
     for name in OWNERS:
