@@ -308,7 +308,7 @@ def test_a_head_whose_line_to_its_cluster_is_lost_says_so_and_leaves_nothing(fol
         assert not connected, "nor to another cluster"
         if way == "wait":
             why = "the connection to its Ray cluster is lost"
-            assert lost == [[[why, "raised"]] * 2, f"no worker can be started: {why}"]
+            assert lost == [[[why, "raised"]] * 2, f"no worker can be started: {why} [EN005]"]
         assert not complaints
         assert head.returncode == 0
         assert all(map(ends, workers)), "the cluster ends them"
