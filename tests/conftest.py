@@ -36,7 +36,7 @@ settings.load_profile("same")
 
 # The files that take longest, by processor seconds. Two workers that take whole files end together if these come first.
 _LONGEST = (
-    "docs/test_console.py", "kinds/test_without_a_kind.py", "docs/test_notebooks.py", "study/test_processes.py",
+    "docs/test_console.py", "kinds/test_without_a_kind.py", "docs/test_notebooks.py",
     "docs/test_shell.py", "audit/test_games.py", "study/lanes/test_lanes.py", "standing/test_processes.py",
     "wire/test_contract.py", "cli/test_alignment.py", "browser/test_federation.py", "standing/test_lanes.py",
     "protocols/align/test_align.py", "protocols/test_malformed.py", "cli/test_showing.py", "docs/test_python.py",

@@ -27,14 +27,12 @@ from colonnade.privacy.observers import Budget, check_epsilon
 from colonnade.standing.desk_store import DeskFile
 from colonnade.standing.scores.counts import counts
 from colonnade.study import PartyConfig, Study
-from colonnade.study.alignment.store import Store
 from colonnade.study.record import read_facts
 from colonnade.tables import Schema, draft_schema, read_table
 from colonnade.wire import Certificate, Identity
 from tests.support.errors import refused
 
-from .mutations import DEEP
-from .subjects import FIXTURES
+from .test_damaged_files import DEEP, FIXTURES
 
 KEY_OF_200_KB = ".".join("a" * 100_000)
 
@@ -53,18 +51,15 @@ READERS = {
 }
 
 
-def odd_things(folder: Path) -> dict[str, Path]:
-    os.mkfifo(folder / "pipe")
-    (folder / "folder").mkdir()
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(str(folder / "s"))
-    return {"pipe": folder / "pipe", "folder": folder / "folder", "socket": folder / "s", "device": Path("/dev/zero")}
-
-
 @pytest.mark.parametrize("kind", READERS)
 def test_what_is_no_file_is_refused_at_once_and_named(kind, tmp_path):
     read, error = READERS[kind]
-    for what, path in odd_things(tmp_path).items():
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "socket"))
+    for what in ("pipe", "folder", "socket", "device"):
+        path = Path("/dev/zero") if what == "device" else tmp_path / what
         # before a key its certificate is read, which is not there
         refused(error, () if kind == "key" else (path, what), read, path)
     _, certificate = Identity.create("bank").save(tmp_path)
@@ -138,18 +133,15 @@ def test_toml_that_would_take_all_the_time_or_the_stack_is_refused(kind, damage,
     refused(error, (why, "damaged.toml"), read, tmp_path / "damaged.toml")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_texts_numbers_and_keys_of_some_parts_are_no_long_keys():
+    for text in (
         f'x = "{KEY_OF_200_KB}"',
         f"x = '''\n{KEY_OF_200_KB}'''''",
         f"# {KEY_OF_200_KB}\nx = 1",
         f"x = [{', '.join(['0.5'] * 1000)}]",
         ".".join("abcdefghijklmnopqrstuvwxyzABCDEF") + " = 1",
-    ],
-)
-def test_texts_numbers_and_keys_of_some_parts_are_no_long_keys(text):
-    assert reading.toml_of(text)
+    ):
+        assert reading.toml_of(text)
 
 
 @pytest.mark.parametrize(
@@ -223,17 +215,6 @@ def test_a_model_whose_values_make_no_sense_is_refused(name, path, value, tmp_pa
     )
 
 
-def test_a_store_that_is_a_pipe_is_passed_over(tmp_path):
-    study = Study.load(FIXTURES / "studies" / "align-hidden.toml")
-    config = PartyConfig.load(FIXTURES / "party" / "party.toml")
-    table = config.table(study.roster.schemas[config.name], study.aligning.plan)
-    store = Store(tmp_path, study, config.name)
-    os.mkfifo(store.path)
-    notes: list[str] = []
-    assert store.find(table.keys, notes.append) is None
-    assert notes == ["alignment store damaged: aligning again"]
-
-
 def test_commands_end_with_the_code_of_the_docs(tmp_path, colonnade):
     (tmp_path / "study.toml").write_text(f"{KEY_OF_200_KB} = 1")
     assert "study.toml is not valid TOML" in colonnade("privacy", tmp_path / "study.toml", code=13)
@@ -250,36 +231,21 @@ def test_commands_end_with_the_code_of_the_docs(tmp_path, colonnade):
 # --- SQLite files are opened by several processes at once: whoever comes first is waited for
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    """A file without tables, as another process that makes it has it at first."""
-    path = tmp_path / "desk.db"
-    with closing(sqlite3.connect(path, isolation_level=None)) as base:
-        base.execute("CREATE TABLE t (n INTEGER)")
-        base.execute("DROP TABLE t")
-    return path
+def test_the_log_waits_for_another_process_and_not_for_ever(tmp_path, monkeypatch):
+    file, pauses = tmp_path / "desk.db", []
+    for opened in (lambda path: DeskFile(path.parent).path, lambda path: counts(path).path):
+        file.unlink(missing_ok=True)
+        with closing(sqlite3.connect(file, isolation_level=None)) as other, closing(sqlite3.connect(file)) as base:
+            other.execute("VACUUM")  # a file without tables, as another process that makes it has it at first
+            other.execute("BEGIN IMMEDIATE")
+            refused(sqlite3.OperationalError, "locked", ahead.log_ahead, base, -1.0)
 
+            def pause(seconds: float, other=other) -> None:
+                """The other process ends when somebody begins to wait for it."""
+                pauses.append(seconds)
+                other.execute("ROLLBACK")
 
-@pytest.mark.parametrize("opened", [lambda path: DeskFile(path.parent).path, lambda path: counts(path).path])
-def test_the_log_waits_for_another_process(opened, file, monkeypatch):
-    with closing(sqlite3.connect(file, isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
-        pauses: list[float] = []
-
-        def pause(seconds: float) -> None:
-            """The other process ends when somebody begins to wait for it."""
-            pauses.append(seconds)
-            other.execute("ROLLBACK")
-
-        monkeypatch.setattr(ahead.time, "sleep", pause)
-        assert opened(file) == file
-        assert len(pauses) == 1, "SQLite itself does not wait here, whatever the timeout of the connection"
-        assert other.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-
-
-def test_nobody_waits_for_ever(file):
-    with closing(sqlite3.connect(file, isolation_level=None)) as other, closing(sqlite3.connect(file)) as base:
-        other.execute("BEGIN IMMEDIATE")
-        refused(sqlite3.OperationalError, "locked", ahead.log_ahead, base, -1.0)
-        other.execute("ROLLBACK")
-        assert ahead.log_ahead(base, -1.0) == "wal"
+            monkeypatch.setattr(ahead.time, "sleep", pause)
+            assert opened(file) == file
+            assert other.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert len(pauses) == 2, "SQLite itself does not wait here, whatever the timeout of the connection"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from colonnade.study.forks import Forks
 
 
 @pytest.fixture(scope="session")
-def forks() -> Iterator[Forks]:
+def forks():
     found = Forks()
     found.prepare()
     yield found
@@ -21,7 +20,7 @@ def forks() -> Iterator[Forks]:
 
 
 @pytest.fixture
-def folder() -> Iterator[Path]:
+def folder():
     """A folder with a short path, as sockets need it."""
     found = Path(tempfile.mkdtemp(prefix="ray-"))
     yield found

@@ -1,7 +1,9 @@
-"""``[align]`` of a study and ``[keys]`` of a party: what is read, refused, agreed on, priced and kept."""
+"""``[align]`` of a study and ``[keys]`` of a party: what is read, refused, agreed on, priced, kept and used again."""
 
 from __future__ import annotations
 
+import json
+import os
 import stat
 from contextlib import nullcontext
 from dataclasses import fields
@@ -11,7 +13,17 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from colonnade.errors import CapacityError, DataError, PolicyError, SchemaError, StorageError, StudyError
+from colonnade import PCA
+from colonnade.errors import (
+    NO_PART,
+    AlignmentError,
+    CapacityError,
+    DataError,
+    PolicyError,
+    SchemaError,
+    StorageError,
+    StudyError,
+)
 from colonnade.privacy import Statement
 from colonnade.privacy.statement import UNMATCHED
 from colonnade.protocols.align import Aligned
@@ -21,7 +33,7 @@ from colonnade.study.alignment.store import Store
 from colonnade.tables import Schema, number, read_table
 from colonnade.tables.keys import Key, KeyPlan
 from tests.support.errors import raises
-from tests.support.studies import check_words, study_text
+from tests.support.studies import Trial, check_words, edit, outcomes, play, study_text
 
 STUDY = study_text()
 ALIGN = '[align]\non = ["name", "born"]\n'
@@ -42,6 +54,7 @@ columns = "all"
 [policy.budget]
 epsilon = 3.0
 """
+SUMS = STUDY.replace('kind = "pca"', 'kind = "polynomial"\nexpressions = ["a.a0 * b.b0"]')
 THIRD = '[parties.c]\nschema = "c.toml"\n'
 
 
@@ -62,19 +75,13 @@ def load(folder, text=STUDY + ALIGN):
 
 
 def aligned(folder, said=""):
-    """A study whose ``[align]`` says this too."""
     return load(folder, STUDY + ALIGN + said)
 
 
 def party(folder, old="", new=""):
-    """The bank's file, with one change."""
     assert old in PARTY
     (folder / "party.toml").write_text(PARTY.replace(old, new) if old else PARTY)
     return PartyConfig.load(folder / "party.toml")
-
-
-def policy(folder, said):
-    return party(folder, "[policy]", f"[policy]\n{said}")
 
 
 # --- the study file
@@ -131,11 +138,12 @@ def test_a_study_says_how_people_are_matched(folder):
         ('[align]\non = "id"\n[align.keys.id]\nkind = "float"\n', ("ST595", "align.keys.id.kind")),
         ('[align]\non = "id"\n[align.keys.id]\nfold = true\n', ("ST595", "align.keys.id.fold")),
         (THIRD + '[align]\non = "id"\nmode = "fuzzy"\n', ("VA176", "3")),
+        (SUMS + '[align]\non = "id"\nhidden = true\n', "ST082"),  # hidden members are for second moments
     ],
 )
 def test_what_is_wrong_is_named(folder, text, message):
     with raises(StudyError, message):
-        load(folder, text if STUDY in text else STUDY + text)
+        _ = load(folder, text if "[task]" in text else STUDY + text).task
 
 
 @pytest.mark.parametrize(
@@ -162,13 +170,6 @@ def test_everyone_agrees_on_how_people_are_matched(folder):
     assert len(digests) == len(said) + 1
     same = ("", 'mode = "dh"\n[align.keys.born]\nkind = "text"\n')
     assert len({str(aligned(folder, each).aligning.agreement) for each in same}) == 1
-
-
-def test_hidden_members_are_for_second_moments(folder):
-    text = STUDY + ALIGN + "hidden = true\n"
-    assert load(folder, text).task
-    with raises(StudyError, "ST082"):
-        _ = load(folder, text.replace('kind = "pca"', 'kind = "polynomial"\nexpressions = ["a.a0 * b.b0"]')).task
 
 
 # --- the party file
@@ -229,44 +230,22 @@ def test_what_is_wrong_in_a_party_file_is_named(folder, old, new, message):
         ('mode = "dh"\n', "", 'align = ["ot"]'),
         ('mode = "helper"\n', 'align = ["helper"]', ""),  # weaker modes are named, or not allowed
         ('mode = "fuzzy"\n', 'align = ["fuzzy"]', ""),
-        ("hidden = true\n", "", "align = []"),
         ("hidden = true\n", "hidden = true", "align = []"),
     ],
 )
 def test_a_policy_allows_the_modes_that_trust_no_helper_unless_it_says_otherwise(folder, said, allowed, refused):
     study = aligned(folder, said + KEYS)
-    policy(folder, allowed).check(study)
+    party(folder, "[policy]", f"[policy]\n{allowed}").check(study)
     with raises(PolicyError, "PO024", study.aligning.mode):
-        policy(folder, refused).check(study)
-
-
-def test_a_policy_may_ask_that_members_stay_hidden_or_allow_no_matching(folder):
-    policy(folder, "align = []").check(load(folder, STUDY))
-    strict = policy(folder, "hidden = true")
-    for study in (load(folder), load(folder, STUDY)):
-        with raises(PolicyError, "PO023"):
-            strict.check(study)
-    with raises(PolicyError, "PO024", "helper"):
-        strict.check(aligned(folder, 'hidden = true\nmode = "helper"\n'))
+        party(folder, "[policy]", f"[policy]\n{refused}").check(study)
+    party(folder, "[policy]", f"[policy]\n{refused}").check(load(folder, STUDY))
+    if "hidden" in allowed:
+        for seen in (load(folder), load(folder, STUDY)):
+            with raises(PolicyError, "PO023"):
+                party(folder, "[policy]", f"[policy]\n{allowed}").check(seen)
 
 
 # --- the pre-flight
-
-
-def test_the_preflight_says_what_alignment_tells_and_takes(folder):
-    study = load(folder)
-    small, large = (preflight(study, rows).alignment for rows in (1_000, 100_000))
-    assert (small.mode, small.hidden, small.on, small.duplicates) == ("dh", False, ("name", "born"), "refuse")
-    assert small.sentence == study.aligning.sentence
-    assert {"coordinator", "each owner"} <= {leak.who for leak in small.leakage}
-    assert large.seconds > 50 * small.seconds
-    assert large.bytes_total > 50 * small.bytes_total
-    plain = preflight(study, 1_000).to_dict()["alignment"]
-    assert plain["leakage"][0].keys() == {"who", "learns", "beyond"}
-    assert {load["participant"] for load in plain["loads"]} == {"a", "b", "coordinator"}
-    assert plain["seconds"] == small.seconds
-    assert plain["similarity"] is plain["pad_to"] is None
-    assert preflight(load(folder, STUDY), 1_000).alignment is None
 
 
 def test_the_preflight_compares_the_two_modes_for_equal_keys(folder):
@@ -279,7 +258,6 @@ def test_the_preflight_compares_the_two_modes_for_equal_keys(folder):
 
 
 def test_lists_are_priced_as_long_as_they_are(folder):
-    """Padded ones, ones of similar keys up to their limit, and a row for every slot where members are hidden."""
     padded = aligned(folder, "pad_to = 5_000\n")
     found = preflight(padded, 360)
     assert (found.run.rows, found.alignment.rows, found.alignment.pad_to) == (360, 5_000, 5_000)
@@ -312,18 +290,12 @@ def keys_of(people):
 
 def made(keys, rows, hidden):
     rows = np.array(rows, dtype=np.int64)
-    index = np.arange(16 * len(rows), dtype=np.uint8).reshape(-1, 16)
-    slots = 2 * np.arange(len(rows), dtype=np.int64)
     if hidden:
-        return Aligned(b"t" * 16, 2 * len(keys), rows, slots=slots)
-    return Aligned(b"t" * 16, len(rows), rows, index=index)
+        return Aligned(b"t" * 16, 2 * len(keys), rows, slots=2 * np.arange(len(rows), dtype=np.int64))
+    return Aligned(b"t" * 16, len(rows), rows, index=np.arange(16 * len(rows), dtype=np.uint8).reshape(-1, 16))
 
 
-def people_at(keys, aligned):
-    return [keys.values[row] for row in aligned.rows]
-
-
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(data=st.data(), hidden=st.booleans())
 def test_a_reordered_table_gets_the_same_alignment(folder, data, hidden):
     count = data.draw(st.integers(1, 30))
@@ -334,10 +306,10 @@ def test_a_reordered_table_gets_the_same_alignment(folder, data, hidden):
     store.keep(before, first)
     found = store.find(after, pytest.fail)
     assert (found.token, found.size, found.reused) == (first.token, first.size, True)
-    assert people_at(after, found) == people_at(before, first)
-    for name in ("index", "slots"):
-        assert np.array_equal(getattr(found, name), getattr(first, name)) or getattr(first, name) is None
-    assert (found.slots is None) == (first.slots is None)
+    assert [after.values[row] for row in found.rows] == [before.values[row] for row in first.rows]
+    for part in ("index", "slots"):
+        assert np.array_equal(getattr(found, part), getattr(first, part))
+    assert (found.slots is None) != hidden
 
 
 def test_other_people_are_aligned_anew(folder, tmp_path):
@@ -381,14 +353,182 @@ def test_a_damaged_file_is_never_believed_and_never_fatal_and_one_that_cannot_be
     store = Store(tmp_path, load(folder), "a")
     store.keep(keys, made(keys, [4, 2], hidden=False))
     whole = store.path.read_bytes()
-    for place in range(0, len(whole), 11):
+    for place in range(0, len(whole), 31):
         store.path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1 :])
         found = store.find(keys, said.append)
         assert found is None or (found.token == b"t" * 16 and found.rows.tolist() == [4, 2])
     for damaged in (b"", whole[:100], whole[: len(whole) // 2], b"\x80\x04N."):
         store.path.write_bytes(damaged)
         assert store.find(keys, said.append) is None
+    store.path.unlink()
+    os.mkfifo(store.path)
+    assert store.find(keys, said.append) is None
     assert set(said) == {"alignment store damaged: aligning again"}
     (tmp_path / "alignments").touch()
     with raises(StorageError, "SO037"):
         Store(tmp_path / "alignments", load(folder), "a").keep(keys, made(keys, [4, 2], hidden=False))
+
+
+# --- people who must be found first, and then again without finding them again
+
+ROWS = 100
+HELD = ROWS * 19 // 20
+
+
+def common(study):
+    return len(set.intersection(*(people(study, name) for name in study.parties)))
+
+
+def people(study, name):
+    return {line.split(",")[0].strip('"') for line in (study.folder / name / f"{name}.csv").read_text().split()[1:]}
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory):
+    study = Trial(tmp_path_factory.mktemp("aligned") / "s", ROWS)
+    for name in study.parties:
+        study.edit(f"{name}/party.toml", r"^epsilon = .*", "epsilon = { analyst = 100.0 }")
+        study.edit(f"{name}/party.toml", r"^align = \[[^]]*\]", 'align = ["ot", "dh", "helper"]')
+    study.start_all(threads=True)
+    study.end_well()
+    return study
+
+
+def written(study, name, *edits):
+    path = study.folder / f"{name}.toml"
+    path.write_text(study.file.read_text())
+    edit(path, ('name = "trial"', f'name = "{name}"'), ("n_components = 2", "n_components = 3"), *edits)
+    return Study.load(path)
+
+
+def later(study, name, *edits):
+    """Another study of the same people, in threads over TLS; everybody's run.json."""
+    out = study.folder / "later" / name
+    play(written(study, name, *edits), out)
+    places = {"coordinator": out} | {party: out / "parties" / party for party in study.parties}
+    return {who: json.loads((place / "run.json").read_text()) for who, place in places.items()}
+
+
+def events(study, name, who):
+    lines = (study.folder / "later" / name / "parties" / who / "events.jsonl").read_text().splitlines()
+    return [json.loads(line)["what"] for line in lines]
+
+
+def kept(study):
+    return {path: path.read_bytes() for path in study.folder.glob("*/alignments/*")}
+
+
+def sent_to_owners(run):
+    return sum(counts["payload_sent"] for peer, counts in run["traffic"].items() if peer != "coordinator")
+
+
+def test_people_are_found_and_counted(first):
+    models = [PCA.load(first.out(name) / "model.json") for name in ("coordinator", *first.parties)]
+    for model in models:
+        assert np.array_equal(model.components_, models[0].components_)
+        assert first.study().aligning.sentence in model.privacy_.assumptions
+    settings = {"mode": "dh", "hidden": False, "on": ["person_id"], "matched": common(first), "reused": False}
+    for name in first.parties:
+        facts = first.run_json(name)["alignment"]
+        assert facts.pop("seconds") >= 0
+        assert facts == settings | {"rows": HELD, "missing": 0, "repeated": 0}
+        whats = [line["what"] for line in first.happened(name)]
+        assert whats.index("connected") < whats.index("aligned") < whats.index("first share")
+    run = first.run_json("coordinator")
+    assert run["alignment"]["matched"] == common(first) < HELD
+    assert run["alignment"]["rows"] == dict.fromkeys(first.parties, HELD)
+    # nothing of a table or key is in what participants write down
+    secrets = [*people(first, "bank"), (first.folder / "bank" / "bank.key").read_text().splitlines()[1]]
+    for path in (first.folder / "runs").rglob("*"):
+        if path.is_file():
+            text = path.read_text()
+            assert not any(secret in text for secret in secrets), path
+
+
+def test_a_later_study_uses_the_alignment_again_in_whatever_order(first):
+    table = first.folder / "shop" / "shop.csv"
+    head, *rows = table.read_text().splitlines(keepends=True)
+    table.write_text(head + "".join(reversed(rows)))
+    runs = later(first, "again")
+    for name in first.parties:
+        assert runs[name]["alignment"]["reused"]
+        assert runs[name]["alignment"]["matched"] == common(first)
+        assert "alignment used again" in events(first, "again", name)
+        least = 32 * common(first)  # one group element of 32 bytes a person
+        assert sent_to_owners(runs[name]) < sent_to_owners(first.run_json(name)) - least
+    assert runs["coordinator"]["alignment"]["reused"]
+
+
+def test_a_damaged_file_or_other_people_mean_a_new_alignment_for_all(first):
+    (file,) = (first.folder / "bank" / "alignments").iterdir()
+    file.write_bytes(file.read_bytes()[:1000])
+    table = first.folder / "clinic" / "clinic.csv"
+    lines = table.read_text().splitlines(keepends=True)
+    table.write_text("".join(lines[:-1]))
+    runs = later(first, "changed")
+    assert "alignment store damaged: aligning again" in events(first, "changed", "bank")
+    assert "the keys have changed since they were aligned: aligning again" in events(first, "changed", "clinic")
+    for name in first.parties:
+        assert not runs[name]["alignment"]["reused"]
+        assert runs[name]["alignment"]["matched"] == common(first)
+        assert "aligned" in events(first, "changed", name)
+    assert all(run["alignment"]["reused"] for run in later(first, "and-again").values())
+    before = kept(first)
+    anew = later(first, "anew", ('on = "person_id"', 'on = "person_id"\nreuse = false'))
+    assert not any(run["alignment"]["reused"] for run in anew.values())
+    assert kept(first) == before
+
+
+def test_nobody_in_common_or_a_list_that_is_too_long_ends_a_study_before_anything_is_spent(first):
+    states = first.states("bank")
+    table = first.folder / "bank" / "bank.csv"
+    text = table.read_text()
+    table.write_text(text.replace('"P', '"Q'))
+    ended = outcomes(written(first, "nobody"), first.folder / "later" / "nobody")
+    table.write_text(text)
+    assert all("nobody is common to bank, shop, clinic" in str(end) for end in ended.values())
+    for name in first.parties:
+        assert isinstance(ended[name], AlignmentError)
+        assert len(ended[name].examples) == 3
+        shown = [example.split("'")[1] for example in ended[name].examples]
+        for path in (first.folder / "later" / "nobody").rglob("*"):
+            assert path.is_dir() or not any(value in path.read_text() for value in shown), path
+    padded = written(first, "padded", ('on = "person_id"', f'on = "person_id"\npad_to = {HELD - 9}'))
+    ended = outcomes(padded, first.folder / "later" / "padded")
+    for name in first.parties:
+        assert isinstance(ended[name], CapacityError)
+        assert f"at most {HELD - 9} a party: raise pad_to" in str(ended[name])
+    assert NO_PART in str(ended["coordinator"])
+    assert first.states("bank") == [*states, "released", "released"]
+
+
+@pytest.mark.parametrize("mode", ["dh", "helper"])
+def test_a_study_in_which_nobody_learns_who_matched(first, mode):
+    runs = later(first, f"hidden-{mode}", ('on = "person_id"', f'on = "person_id"\nhidden = true\nmode = "{mode}"'))
+    for name in first.parties:
+        assert runs[name]["alignment"]["matched"] is None
+        assert runs[name]["alignment"]["hidden"]
+    assert runs["coordinator"]["alignment"]["matched"] is None, "the coordinator knows, and does not write it down"
+
+
+def test_a_hidden_alignment_does_not_tell_whether_anybody_s_keys_have_changed(first):
+    """A second study of the same lists and one after a party's list has changed are the same to all the others."""
+    hidden = ('on = "person_id"', 'on = "person_id"\nhidden = true\nreuse = true')
+    before = kept(first)
+    later(first, "hidden-first", hidden)
+    same = later(first, "hidden-same", hidden)
+    table = first.folder / "clinic" / "clinic.csv"
+    text = table.read_text()
+    head, *rows = text.splitlines(keepends=True)
+    table.write_text(head + "".join(rows[:-1]) + rows[-1].replace('"P', '"Q'))  # as long as before
+    changed = later(first, "hidden-changed", hidden)
+    table.write_text(text)
+    for who in ("coordinator", "bank", "shop"):
+        seen = [run[who]["alignment"] | {"seconds": 0} for run in (same, changed)]
+        assert seen[0] == seen[1]
+        assert not seen[0]["reused"]
+        for peer, seen in same[who]["traffic"].items():
+            assert seen["messages_received"] == changed[who]["traffic"][peer]["messages_received"]
+    for who in ("bank", "shop"):
+        assert events(first, "hidden-same", who) == events(first, "hidden-changed", who)
+    assert kept(first) == before

@@ -1,74 +1,44 @@
 """What can go wrong between participants: a clear sentence everywhere, a documented code, a true ledger.
 
-Participants are threads here; those that are killed or interrupted are in ``test_processes.py``.
+Participants are threads, and processes where they are killed, interrupted or asked.
 """
 
 from __future__ import annotations
 
 import contextlib
 import http.server
+import json
+import os
+import pty
+import re
+import signal
+import socket
+import subprocess
+import sys
 import threading
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
-from colonnade import errors
+from colonnade import PCA, errors, versions
+from colonnade.cli import show
+from colonnade.cli.publish import publish
 from colonnade.errors import NO_PART
 from colonnade.mpc import Hand, Shares
-from colonnade.privacy import Ledger, PostProcessing, Trust
+from colonnade.privacy import Ledger, Statement
+from colonnade.study import local, run_local
 from colonnade.study.local import Child, first_cause
-from colonnade.study.run import _given_back
+from colonnade.study.network import bytes_by_way
 from colonnade.wire import Endpoint, Hub, Identity
-from tests.support.errors import raises
+from tests.support.errors import check_said, raises
 from tests.support.ports import free_port
-from tests.support.studies import check_ended
+from tests.support.studies import check_ended, check_words
 from tests.wire.conftest import Wire
 
 OTHERS = ("coordinator", "shop", "clinic")
 EVERYBODY = ("bank", *OTHERS)
-MISFITS = ("bank/party.toml", r'^# misfits = "refuse"', 'misfits = "refuse"')
 STOPPED = [errors.PeerStopped]
-
-
-@pytest.mark.parametrize(
-    ("edits", "error", "words"),
-    [
-        ([("bank/bank.csv", "employed", "astronaut"), MISFITS], errors.DataError, ("bank.csv", "work", "row")),
-        ([("bank/party.toml", r'^columns = "all".*', 'columns = ["age", "income"]')], errors.PolicyError, ("balance",)),
-    ],
-    ids=["table", "policy"],
-)
-def test_a_party_that_cannot_take_part_says_why_on_its_own_screen_alone(trial, edits, error, words):
-    study = trial()
-    for edit in edits:
-        study.edit(*edit)
-    study.start_bank_last(threads=True)
-    ended = study.ends()
-    check_ended(ended, ["bank"], [error], *words)
-    assert "astronaut" not in ended["bank"].text
-    check_ended(ended, OTHERS, STOPPED, f"bank stopped the study: {NO_PART}")
-    assert all("bank.csv" not in ended[name].text for name in OTHERS)
-    assert study.run_json("bank")["exit_code"] == error.exit_code
-    assert all(study.spent(name) == 0 for name in study.parties)
-    study.check_states("released", names=["shop", "clinic"])
-
-
-@pytest.mark.parametrize(
-    ("pattern", "replacement", "said"),
-    [
-        (r"^(\"?person_id\"?,\"?)age", r"\1agee", ("DA154", "bank.csv", "age")),
-        (r"^(\"P\d+\"),\d+,", r"\1,NaN,", ("DA152", "bank.csv", "age", "1")),
-        (r"(?s)^.*", "", ("DA155", "bank.csv")),
-    ],
-    ids=["unknown column", "NaN", "empty file"],
-)
-def test_other_tables_that_do_not_fit(trial, pattern, replacement, said):
-    study = trial()
-    study.edit("bank/bank.csv", pattern, replacement)
-    study.edit(*MISFITS)
-    loaded = study.study()
-    with raises(errors.DataError, said):
-        study.config().table(loaded.roster.schemas["bank"], loaded.aligning.plan)
 
 
 def test_who_came_too_late_is_not_the_cause():
@@ -92,30 +62,30 @@ def test_parties_with_different_people(trial):
     study.check_states("released")
 
 
-def test_a_wrong_pin(trial):
+def test_a_key_or_a_certificate_that_is_not_the_pinned_one(trial):
+    """The bank runs with another key than everyone else expects of it; then everyone has another pin."""
     study = trial()
+    Identity.create("bank").save(study.folder / "bank" / "other")
+    study.edit("bank/party.toml", r'^key = "bank.key"', 'key = "other/bank.key"')
+    study.start("bank", threads=True)
+    check_ended(study.ends(), ["bank"], [errors.IdentityError], "bank.crt")
     study.edit("STUDY.toml", r'^"bank" = "sha256:...', '"bank" = "sha256:000')
-    study.start_all(threads=True)
+    study.start_all(threads=True, study=study.file.rename(study.folder / "PINNED.toml"))
     told = "ask bank which is right: if the file, pin it by `colonnade init pins`"
     check_ended(study.ends(), EVERYBODY, [errors.IdentityError], "bank", told)
     assert not (study.folder / "shop" / "ledger.sqlite").exists()
 
 
-def test_a_certificate_that_is_not_the_pinned_one(trial):
-    """The bank runs with another key than everyone else expects of it."""
-    study = trial(join=4)
-    Identity.create("bank").save(study.folder / "bank" / "other")
-    study.edit("bank/party.toml", r'^key = "bank.key"', 'key = "other/bank.key"')
-    study.start_all(threads=True)
-    ended = study.ends()
-    check_ended(ended, ["bank"], [errors.IdentityError], "bank.crt")
-    check_ended(ended, OTHERS, [errors.PeerLost, errors.PeerStopped], "bank has not joined the study within 4 s")
-    study.check_states("released", names=["shop"])
+def test_whoever_does_not_join_is_waited_for_and_named(trial):
+    study = trial(join=0.5, match=False)
+    study.start("coordinator", threads=True)
+    check_ended(
+        study.ends(), ["coordinator"], [errors.PeerLost], "bank, clinic, shop have not joined the study within 0.5 s"
+    )
 
 
 def test_an_impostor_hub_is_refused(trial):
-    """Somebody else listens at the coordinator's address, with a certificate of its own."""
-    study = trial(join=6)
+    study = trial()
     impostor = Identity.create("coordinator")
     known = study.study().certificates() | {"coordinator": impostor.certificate}
     with Hub(impostor, known, address=f"127.0.0.1:{study.port}"):
@@ -125,7 +95,7 @@ def test_an_impostor_hub_is_refused(trial):
 
 
 class HangsUp(http.server.BaseHTTPRequestHandler):
-    def handle(self) -> None:
+    def handle(self):
         self.connection.close()
 
 
@@ -135,10 +105,9 @@ class HangsUp(http.server.BaseHTTPRequestHandler):
     ids=["http", "closes"],
 )
 def test_another_program_has_the_port(trial, handler, said):
-    """The coordinator cannot listen there, and a party that dials it is told that this is not the coordinator."""
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as other:
         threading.Thread(target=other.serve_forever).start()
-        study, place = trial(join=2), f"127.0.0.1:{other.server_port}"
+        study, place = trial(join=0.3), f"127.0.0.1:{other.server_port}"
         study.edit("STUDY.toml", r'^address = ".*"', f'address = "{place}"')
         study.start("coordinator", "bank", threads=True)
         ended = study.ends()
@@ -151,19 +120,18 @@ def test_another_program_has_the_port(trial, handler, said):
     study.check_states("released", names=["bank"])
 
 
-def reserved(study):
-    """The bank's ledger, in which this study is reserved as its run would."""
-    loaded, config = study.study(), study.config()
-    ledger, events = Ledger(config.ledger), config.charged(loaded)
-    return ledger, ledger.reserve(loaded.name, loaded.digest, events, loaded.roster.trust, config.caps, config.periods)
-
-
 def test_a_budget_that_is_spent(trial):
     study = trial()
     study.edit("bank/party.toml", r"^epsilon = .*", "epsilon = { analyst = 1.3, others = 9.0 }")
-    ledger, entry = reserved(study)
-    ledger.commit(ledger.mark_sent(entry))
+    study.edit("bank/party.toml", r"\Z", "[[policy.periods]]\ndays = 30\nepsilon = { analyst = 1.2 }\n")
+    loaded, config = study.study(), study.config()
+    config.check_budget(loaded)
+    ledger, events = Ledger(config.ledger), config.charged(loaded)
+    ledger.commit(ledger.mark_sent(ledger.reserve(loaded.name, loaded.digest, events, loaded.trust, config.caps)))
     before = study.spent("bank")
+    left = "analyst: spent 1.0000, asked 1.0000, left 0.2 of 1.2 in 30 days"
+    with raises(errors.BudgetError, "BU*", left, "enough will have aged out on 2"):
+        config.check_budget(loaded)
     study.start_bank_last(threads=True)
     ended = study.ends()
     check_ended(ended, ["bank"], [errors.BudgetError], "analyst", "spent", "asked", "left")
@@ -171,23 +139,6 @@ def test_a_budget_that_is_spent(trial):
     assert study.spent("bank") == before
     study.check_states("committed", names=["bank"])
     assert not {"approved", "budget reserved", "connected"} & {line["what"] for line in study.happened("bank")}
-
-
-def test_a_period_that_is_spent(trial):
-    study = trial()
-    study.edit("bank/party.toml", r"\Z", "[[policy.periods]]\ndays = 30\nepsilon = { analyst = 1.3 }\n")
-    study.config().check_budget(study.study())
-    reserved(study)
-    left = "analyst: spent 1.0000, asked 1.0000, left 0.3 of 1.3 in 30 days"
-    with raises(errors.BudgetError, "BU*", left, "enough will have aged out on 2"):
-        study.config().check_budget(study.study())
-
-
-def test_a_party_that_is_not_in_the_study(trial):
-    study = trial()
-    study.edit("bank/party.toml", r'^name = "bank"', 'name = "insurer"')
-    study.start("bank", threads=True)
-    check_ended(study.ends(), ["bank"], [errors.PolicyError], "insurer is not a party")
 
 
 def test_participants_with_different_studies_spend_nothing(trial):
@@ -199,17 +150,6 @@ def test_participants_with_different_studies_spend_nothing(trial):
     told = "holds another version of the study: give everyone the same study file"
     check_ended(study.ends(), EVERYBODY, found, told)
     study.check_states("released")
-
-
-def test_the_same_parties_in_another_order_are_another_study(trial):
-    """The order of the parties is the order of the columns: two orders must never meet unnoticed."""
-    study = trial()
-    bank, shop, clinic = (f'[parties.{name}]\nschema = "schemas/{name}.toml"\n' for name in study.parties)
-    seats = '[committee]\nseats = ["bank", "shop", "clinic"]\n'
-    study.file.write_text(study.file.read_text().replace(bank, seats + bank))
-    first = study.study().digest
-    study.file.write_text(study.file.read_text().replace(shop + clinic, clinic + shop))
-    assert study.study().digest != first
 
 
 def test_a_wrong_share_for_one_recipient_leaves_nobody_with_a_model(trial, monkeypatch):
@@ -304,7 +244,7 @@ def test_a_record_with_gaps_does_not_cost_the_result(trial):
 
 @pytest.mark.parametrize("mended", [True, False], ids=["for a moment", "for good"])
 def test_lines_that_are_cut(trial, mended):
-    study, behind = trial(rows=20_000, reconnect=5 if mended else 1, match=False), free_port()
+    study, behind = trial(rows=20_000, reconnect=5 if mended else 0.5, match=False), free_port()
     wire = Wire(behind)
     study.edit("STUDY.toml", r'^address = ".*"', f'address = "127.0.0.1:{wire.port}"')
     study.start("coordinator", listen=f"127.0.0.1:{behind}", threads=True)
@@ -319,16 +259,299 @@ def test_lines_that_are_cut(trial, mended):
         ended = study.ends()
         check_ended(ended, study.parties, [errors.ConnectError, errors.PeerLost])
         check_ended(ended, ["coordinator"], [errors.PeerLost, errors.PeerStopped])
+        assert "budget stays spent: shares had left" in [line["what"] for line in study.happened("bank")]
     wire.close()
     study.check_states("committed" if mended else "sent")
 
 
-def test_what_is_given_back_is_known_without_reading_every_entry(tmp_path, monkeypatch):
-    trust = Trust(("bank", "shop"), (), 0)
-    ledger = Ledger(tmp_path / "l.sqlite", owner="bank")
-    entries = [ledger.reserve(f"s{number}", "d", [PostProcessing("a table")], trust, ()) for number in range(3)]
-    ledger.mark_sent(entries[1])
-    monkeypatch.delattr(Ledger, "entries")
-    assert _given_back(ledger, entries[0]) == "budget released: no share had left"
-    assert _given_back(ledger, entries[0]) == "budget had been released by hand: no share had left"
-    assert _given_back(ledger, entries[1]) == "budget stays spent: shares had left"
+# --- in processes of their own: those that end well, and participants that are killed, interrupted or asked
+
+LOST = [errors.PeerLost, errors.PeerStopped]
+system = pytest.mark.system
+
+
+# --- those that end well
+
+
+@system
+def test_three_parties_and_a_coordinator_in_processes_of_their_own(trial):
+    study = trial(rows=600)
+    study.edit("STUDY.toml", r'address = "127\.0\.0\.1', 'address = "127.0.0.2')  # another one of this machine
+    study.start_all()
+    study.end_well()
+    first, *models = [PCA.load(study.out(name) / "model.json") for name in EVERYBODY]
+    assert all(np.array_equal(model.components_, first.components_) for model in models)
+    for name in EVERYBODY:
+        run = study.run_json(name)
+        assert run["status"] == "finished"
+        assert {"phases", "traffic", "seconds", "digest"} <= set(run)
+        assert run["rounds"] >= sum(phase["rounds"] for phase in run["phases"].values()) > 0
+        said = Statement.from_dict(json.loads((study.out(name) / "privacy.json").read_text()))
+        assert said.epsilon("analyst") == pytest.approx(1.0, abs=1e-6)
+        assert "revealed" in [line["what"] for line in study.happened(name)]
+    study.check_states("committed")
+    whats = [line["what"] for line in study.happened("bank")]
+    assert whats.index("budget reserved") < whats.index("connected") < whats.index("first share")
+    assert (study.out("coordinator") / "report.html").stat().st_size > 10_000
+
+
+@system
+def test_two_parties_with_the_coordinator_as_third_seat(trial):
+    study, steps = trial(rows=500, parties=2), []
+    folders = run_local(study.study(), study.folder / "out", progress=lambda *step: steps.append(step))
+    assert set(folders) == {"coordinator", "bank", "shop"}
+    phases = json.loads((study.folder / "out" / "run.json").read_text())["phases"]
+    assert {"receive", "multiply", "open"} <= set(phases)
+    assert min(phases["open"]["rounds"], phases["open"]["bytes"]) >= 1
+    assert steps[-1] == ("multiply", 1, 1)
+
+
+@system
+def test_a_coordinator_that_does_not_dial(trial):
+    study = trial(rows=400, match=False)
+    study.edit("STUDY.toml", r"^\[coordinator\]$", '[coordinator]\nlinks = "direct"')
+    for name in ("bank", "clinic"):
+        study.edit(f"{name}/party.toml", r"\Z", f'\n[network]\nlisten = "127.0.0.1:{free_port()}"\n')
+    study.start("coordinator", dial=False)
+    study.start(*study.parties)
+    study.end_well()
+    links = {name: study.run_json(name)["links"] for name in EVERYBODY}
+    for party in ("bank", "clinic"):
+        assert links["coordinator"][party]["way"] == links[party]["coordinator"]["way"] == "hub"
+        assert links["coordinator"][party]["why"] == "this participant does not dial, and the other has not dialled"
+    assert links["bank"]["clinic"]["way"] == links["shop"]["bank"]["way"] == "direct"
+    sent, relayed = bytes_by_way(study.run_json("bank"))
+    assert sent > relayed > 0
+    assert "Sent through the hub" in (study.out("coordinator") / "report.html").read_text()
+
+
+# --- whoever is killed or interrupted
+
+
+@system
+@pytest.mark.parametrize("killed", ["bank", "coordinator"])
+def test_a_participant_killed_half_way(trial, killed):
+    study = trial(rows=20_000, match=False, reconnect=1.5)
+    if killed == "bank":
+        study.start_bank_last()
+    else:
+        study.start("coordinator")
+        study.start(*study.parties, threads=True)
+    study.until("bank", "first share")
+    study.children[killed].send_signal(signal.SIGKILL)
+    ended, others = study.ends(), [name for name in EVERYBODY if name != killed]
+    assert ended[killed].code == -signal.SIGKILL
+    check_ended(ended, others, [*LOST, errors.ConnectError] if killed == "coordinator" else LOST, killed)
+    assert {study.run_json(name)["status"] for name in others} == {"failed"}
+    study.check_states("sent")
+    assert all(study.spent(name) == pytest.approx(1.0, abs=1e-6) for name in study.parties)
+
+
+@system
+def test_an_interrupted_party_tells_the_others(trial):
+    study = trial(rows=20_000, match=False)
+    study.start_bank_last()
+    study.until("bank", "first share")
+    study.children["bank"].send_signal(signal.SIGTERM)
+    ended = study.ends()
+    assert ended["bank"].code == study.run_json("bank")["exit_code"] == 130
+    check_ended(ended, OTHERS, [errors.PeerStopped])
+    for name in OTHERS:  # when its operator stops it just before a share leaves, that is a refusal like any other
+        said = ended[name].sentence
+        assert said.endswith(f"bank stopped the study: {NO_PART} [PE019]") or "interrupted by its operator" in said
+
+
+@pytest.fixture
+def _heard():
+    """Children hear when a terminal closes, also where these tests were started by nohup, which they would inherit."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@system
+@pytest.mark.usefixtures("_heard")
+def test_a_terminal_that_closes_gives_an_unsent_reservation_back(trial):
+    study = trial()
+    study.start("coordinator", "bank")
+    study.until("bank", "connected")
+    study.children["bank"].send_signal(signal.SIGHUP)
+    study.children["bank"].wait(timeout=300)
+    study.children["coordinator"].send_signal(signal.SIGTERM)
+    assert study.ends()["bank"].code == 130
+    study.check_states("released", names=["bank"])
+
+
+@system
+def test_a_whole_run_names_the_first_cause(trial):
+    study = trial()
+    study.edit("shop/shop.csv", r"person_id", "pid")
+    with raises(errors.DataError, "DA154", "shop.csv", "person_id"):
+        run_local(study.study(), study.folder / "run")
+
+
+KILLED_BEFORE_ITS_OPENING = """
+import os, signal
+from colonnade.cli import main
+from colonnade.mpc import Hand
+
+def killed(hand, shares, to):
+    post = next(iter(hand.links.values()))._post
+    with post._lock:
+        post._flush()  # what it has dealt has arrived
+    os.kill(os.getpid(), signal.SIGKILL)
+
+Hand.send_opening = killed
+main()
+"""
+
+
+@system
+def test_a_study_goes_on_without_a_spare_party_that_is_killed_before_the_opening(trial, monkeypatch):
+    """Five seats of which any three open: the others end well, with the same result, and say who was lost."""
+    study = trial(rows=100, parties=5, match=False, reconnect=0.5)
+    study.edit("STUDY.toml", r"^\[budget\]", "[committee]\nthreshold = 1\n[budget]")
+    *others, lost = study.parties
+    real, steps = local._start, []
+
+    def start(name, command, forks):
+        if name != lost:
+            return real(name, command, forks)
+        words = [sys.executable, "-c", KILLED_BEFORE_ITS_OPENING, *command]
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        return Child(name, process, output=process.stdout)
+
+    monkeypatch.setattr(local, "_start", start)
+    loaded, out = study.study(), study.folder / "run"
+    folders = run_local(loaded, out, progress=lambda *step: steps.append(step))
+    facts = publish(loaded, out, folders)
+    assert steps[-1] == (f"without {lost}", 1, 1)
+    rest = [folders[name] for name in ("coordinator", *others)]
+    assert len({(folder / "model.json").read_bytes() for folder in rest}) == 1
+    for folder in rest:
+        run = json.loads((folder / "run.json").read_text())
+        assert (run["status"], run["lost"]) == ("finished", [lost])
+    assert f"\nwent on without {lost}\n" in show.outcome(loaded, out, facts["run"])
+    assert f"The study went on without {lost}" in (out / "report.html").read_text()
+    study.check_states("committed", names=others)
+    study.check_states("sent", names=[lost])
+
+
+NO_ROOM_FOR_A_REPORT = """
+import resource, sys
+from colonnade.cli import main
+
+sys.dont_write_bytecode = True  # or compiled modules would be cut off, and stay so
+resource.setrlimit(resource.RLIMIT_FSIZE, (32_000, 32_000))
+main()
+"""
+
+
+@system
+def test_a_report_that_does_not_fit_is_named_and_the_model_is_whole(trial):
+    study = trial(match=False)
+    study.start("coordinator", script=NO_ROOM_FOR_A_REPORT)
+    study.start(*study.parties, threads=True)
+    ended, out = study.ends(), study.out("coordinator")
+    whole = f"the study ended well and {out / 'model.json'} is whole"
+    missing = f"{out / 'report.html'} cannot be written: File too large"
+    check_ended(ended, ["coordinator"], [errors.StorageError], whole, missing)
+    assert "standard output" not in ended["coordinator"].sentence
+    assert (out / "model.json").read_bytes() == (study.out("bank") / "model.json").read_bytes()
+    assert all(ended[name].code == 0 for name in study.parties), ended
+
+
+# --- whose rules or wire really differ
+
+DECOMPOSES = """
+from functools import partial
+import unicodedata
+from colonnade.cli import main
+from colonnade.tables import normal
+
+normal._FORMS["NFC"] = partial(unicodedata.normalize, "NFD")  # as pyarrow did before 26
+main()
+"""
+EARLIER_WIRE = """
+from colonnade.cli import main
+from colonnade.wire import tls
+
+tls._VERSION = b"colonnade wire 3"
+main()
+"""
+
+
+@system
+@pytest.mark.parametrize(
+    ("script", "said"), [(DECOMPOSES, ("MS043", "bank")), (EARLIER_WIRE, ("MS095", "3", "4"))], ids=["rules", "wire"]
+)
+def test_another_release_is_refused_before_anything_is_spent(trial, script, said):
+    study = trial()
+    study.start_bank_last(script=script)
+    ended = study.ends()
+    for name in ("bank", "shop", "clinic") if script == EARLIER_WIRE else EVERYBODY:
+        assert ended[name].code in (errors.ProtocolError.exit_code, errors.PeerStopped.exit_code)
+        check_said(ended[name].sentence, said)
+        if script == DECOMPOSES:
+            assert ended[name].sentence.count(f"has {versions.in_words()}") == 2
+    study.check_states("released")
+
+
+# --- who says yes at a terminal
+
+
+@pytest.fixture
+def asked(trial):
+    """A study about which the bank's operator is asked, and a function that hears the question and answers it."""
+    study = trial(join=60)
+    study.edit("bank/party.toml", r'^approval = "auto-within-budget"', 'approval = "ask"')
+    person, process = pty.openpty()
+
+    def hear():
+        study.start("bank", stdin=process)
+        said = ""
+        while "[y/N] " not in said:
+            character = study.children["bank"].stderr.read(1)
+            assert character, said
+            said += character
+        return said
+
+    yield study, hear, lambda word: os.write(person, f"{word}\n".encode())
+    os.close(person)
+    os.close(process)
+
+
+@system
+def test_without_a_terminal_a_digest_is_needed_and_nothing_leaves_before_the_answer(asked):
+    study, hear, answer = asked
+    study.start("bank")
+    check_ended(study.ends(), ["bank"], [errors.PolicyError], f"--approve {study.study().digest}`")
+    with socket.create_server(("127.0.0.1", study.port)) as nobody:
+        nobody.settimeout(0.5)
+        assert study.study().digest in hear()
+        with pytest.raises(TimeoutError):
+            nobody.accept()
+        assert not (study.folder / "bank" / "ledger.sqlite").exists()
+    study.start("coordinator", threads=True)
+    study.until("coordinator", "listening")
+    answer("n")
+    ended = study.ends()
+    # only now it dialled, to say that it will not take part
+    check_words(ended["coordinator"].sentence, f"bank stopped the study: {NO_PART}")
+    check_ended(ended, ["bank"], [errors.PolicyError], "was not approved by bank's operator")
+    assert study.states("bank") == []
+
+
+@system
+def test_yes_at_the_terminal_and_no_to_a_repetition(asked):
+    study, hear, answer = asked
+    study.start("coordinator", "shop", "clinic", threads=True)
+    hear()
+    answer("y")
+    study.end_well()
+    assert study.run_json("bank")["approval"] == {"mode": "ask", "by": "an answer at the terminal"}
+    told = r"study 'trial' already ran on .* UTC, as bank's ledger says: spend again\? \[y/N\]"
+    assert re.search(told, hear())
+    answer("n")
+    assert study.children["bank"].wait(300) == errors.PolicyError.exit_code
+    study.check_states("committed", names=["bank"])

@@ -9,16 +9,14 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from colonnade.study import forks
-from colonnade.study.forks import Forked, Forks, Process, Wanted, spawned
+from colonnade.study.forks import Forked, Forks, Wanted, spawned
 from colonnade.versions import own_version
+from tests.study.engine.test_engines import ends
+from tests.support.studies import Trial
 
 PATIENCE = 120.0
 pytestmark = [
@@ -47,7 +45,7 @@ print(json.dumps({
 
 
 @pytest.fixture(scope="module")
-def telling() -> Iterator[forks._Server]:
+def telling():
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with its:
         command = [sys.executable, "-c", TELLING, str(its.fileno())]
@@ -59,13 +57,7 @@ def telling() -> Iterator[forks._Server]:
     assert process.returncode == 0
 
 
-@pytest.fixture(name="server")
-def _server(request: pytest.FixtureRequest) -> Forks:
-    return request.getfixturevalue("forks")
-
-
-def said_by(start: Callable[[Wanted], Process | None], command: list[str], **more: Any) -> tuple[int, str]:
-    """The exit status of a process, and what it printed."""
+def said_by(start, command, **more):
     reading, output = os.pipe()
     stdin, own = os.pipe()
     os.write(own, b"a line for it\n")
@@ -77,7 +69,7 @@ def said_by(start: Callable[[Wanted], Process | None], command: list[str], **mor
         return process.wait(PATIENCE), file.read()
 
 
-def test_random_generators_are_fresh_and_nothing_of_others_is_open(telling: forks._Server, tmp_path: Path) -> None:
+def test_random_generators_are_fresh_and_nothing_of_others_is_open(telling, tmp_path):
     before = os.getcwd()
     os.chdir(tmp_path)
     try:
@@ -90,27 +82,40 @@ def test_random_generators_are_fresh_and_nothing_of_others_is_open(telling: fork
     for drawn in zip(*(one["drawn"] for one in found), strict=True):
         assert len(set(drawn)) == 3, "three processes never draw the same"
     for number, one in enumerate(found):
-        assert one["words"] == ["word", str(number)]
-        assert one["folder"] == str(tmp_path)
-        assert one["leads"]
-        assert one["files"] == [77, 77]
-        assert one["memory"] == [5 * 10**9] * 2
-        assert one["threads"] == 1
-        assert one["said"] == "a line for it\n"
+        told = {"words": ["word", str(number)], "folder": str(tmp_path), "leads": True, "files": [77, 77]}
+        told |= {"memory": [5 * 10**9] * 2, "threads": 1, "said": "a line for it\n"}
+        assert {name: one[name] for name in told} == told
         # The three standard ones, and that of the listing itself.
         assert len(one["open"]) == 4
         assert {0, 1, 2} < set(one["open"])
 
 
-def test_a_forked_process_says_and_ends_as_a_new_one(server: Forks) -> None:
+def test_a_forked_process_says_and_ends_as_a_new_one(forks):
     command = ["privacy", "no-such-file.toml", "--json"]
-    assert said_by(server.start, command) == said_by(spawned, command)
-    status, text = said_by(server.start, ["--version"])
-    assert (status, text.splitlines()[0]) == (0, f"colonnade {own_version()}")
+    assert said_by(forks.start, command) == said_by(spawned, command)
+    begun = []
+
+    def start(wanted):
+        begun.append(forks.start(wanted))
+        return begun[-1]
+
+    for limits in ({}, {resource.RLIMIT_AS: 800_000_000}):
+        status, text = said_by(start, ["--version"], limits=limits)
+        assert (status, text.splitlines()[0]) == (0, f"colonnade {own_version()}")
+    kinds = [isinstance(process, Forked) for process in begun]
+    assert kinds == [True, False], "one with little memory inherits no reservations"
 
 
-def test_signals_reach_it_and_its_end_is_seen(server: Forks, waiting: list[str]) -> None:
-    process = begun(server, waiting)
+@pytest.fixture
+def waiting(tmp_path):
+    trial = Trial(tmp_path / "study", 50)
+    words = ["coordinator", str(trial.file), "--key", str(trial.folder / "coordinator" / "coordinator.key")]
+    with open(os.devnull, "r+b") as nowhere:
+        yield Wanted([*words, "--out", str(tmp_path / "out"), "--pipe"], nowhere.fileno(), nowhere.fileno())
+
+
+def test_signals_reach_it_and_its_end_is_seen(forks, waiting):
+    process = forks.start(waiting)
     assert isinstance(process, Forked)
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(0.01)
@@ -120,88 +125,37 @@ def test_signals_reach_it_and_its_end_is_seen(server: Forks, waiting: list[str])
     process.terminate()  # nobody is there any more, and no other process is hit
 
 
-def test_one_that_has_ended_unseen_may_be_told_to_end(server: Forks) -> None:
-    process = begun(server, ["--version"])
-    assert isinstance(process, Forked)
-    assert forks._readable(process._handle, PATIENCE)
-    process.terminate()
-    process.kill()
-    assert process.wait(PATIENCE) == 0
-
-
-def test_one_with_little_memory_inherits_no_reservations(server: Forks) -> None:
-    begun_anew = []
-
-    def start(wanted: Wanted) -> Process:
-        begun_anew.append(process := server.start(wanted))
-        return process
-
-    status, text = said_by(start, ["--version"], limits={resource.RLIMIT_AS: 800_000_000})
-    assert (status, text.splitlines()[0]) == (0, f"colonnade {own_version()}")
-    assert not isinstance(begun_anew[0], Forked)
-
-
-def test_a_server_that_died_is_started_again(waiting: list[str]) -> None:
-    server = Forks()
-    left = begun(server, waiting)
-    first = server.pid
-    assert first is not None
-    os.kill(first, signal.SIGKILL)
-    assert said_by(server.start, ["--version"])[0] == 0
-    assert server.pid not in (None, first)
-    assert left.poll() is None, "what it has forked goes on"
-    left.kill()
-    assert left.wait(PATIENCE) == 255, "nobody knows how it ended"
-    server.close()
-
-
-def test_a_server_is_not_used_after_an_upgrade(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_server_that_died_or_is_older_than_the_package_is_started_again(monkeypatch, tmp_path, waiting):
     (tmp_path / "module.py").write_text("old = 1\n")
     monkeypatch.setattr(forks, "_PACKAGE", tmp_path)
     server = Forks()
-    assert said_by(server.start, ["--version"])[0] == 0
-    first = server.pid
+    left, first = server.start(waiting), server.pid
     assert said_by(server.start, ["--version"])[0] == 0
     assert server.pid == first
+    os.kill(first, signal.SIGKILL)
+    assert said_by(server.start, ["--version"])[0] == 0
+    second = server.pid
+    assert second not in (None, first)
+    assert left.poll() is None, "what it has forked goes on"
+    left.kill()
+    assert left.wait(PATIENCE) == 255, "nobody knows how it ended"
     (tmp_path / "module.py").write_text("newer = 2\n")
     assert said_by(server.start, ["--version"])[0] == 0
-    assert server.pid != first
+    assert server.pid not in (None, second)
     server.close()
 
 
-def test_it_ends_with_whoever_started_it() -> None:
+def test_it_ends_with_whoever_started_it():
     program = "from colonnade.study.forks import Forks\nf = Forks()\nf.prepare()\nprint(f.pid, flush=True)\ninput()"
     with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
-        assert parent.stdout is not None
         pid = int(parent.stdout.readline())
         parent.kill()
-    until = time.monotonic() + PATIENCE
-    while Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text().split(")")[1][:3]:
-        assert time.monotonic() < until
-        time.sleep(0.05)
+    assert ends(pid)
 
 
-def test_where_no_process_can_be_forked_one_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_no_process_can_be_forked_one_is_started(monkeypatch):
     monkeypatch.setattr(forks, "_can_fork", lambda: False)
     server = Forks()
     server.prepare()
     assert said_by(server.start, ["--version"])[0] == 0
     assert server.pid is None
-
-
-@pytest.fixture(scope="module")
-def waiting(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """A command that waits for parties which never come."""
-    from tests.support.studies import Trial
-
-    trial = Trial(tmp_path_factory.mktemp("trial") / "study", 50)
-    key = trial.folder / "coordinator" / "coordinator.key"
-    return ["coordinator", str(trial.file), "--key", str(key), "--out", str(trial.folder / "out"), "--pipe"]
-
-
-def begun(server: Forks, command: list[str]) -> Process:
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    try:
-        return server.start(Wanted(command, nowhere, nowhere))
-    finally:
-        os.close(nowhere)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
+import inspect
 from dataclasses import replace
 
 import pytest
 from cryptography import x509
 from cryptography.x509.oid import NameOID
+from pydantic import ValidationError
 
 from colonnade.errors import (
     BudgetError,
@@ -19,15 +20,18 @@ from colonnade.errors import (
     StorageError,
     StudyError,
 )
+from colonnade.models import registry
+from colonnade.models.parameters import LIMITS_ROWS, NAMES_LABEL
 from colonnade.privacy import Adjacency, Ledger, Trust
-from colonnade.study import PartyConfig, RunRecord, Study, preflight
+from colonnade.study import PartyConfig, RunRecord, Study
+from colonnade.study.keys import keys_of, parse_task
 from colonnade.study.policy import ByDigest
 from colonnade.study.run import _reservation, public_facts
 from colonnade.study.spec import write_pins
-from colonnade.tables import Schema, date, number
+from colonnade.tables import Schema, date, flag, number
 from colonnade.wire import Certificate, Identity, certificates
 from tests.support.errors import raises
-from tests.support.studies import study_text
+from tests.support.studies import edit, study_text
 
 GOOD = study_text() + 'columns = ["y"]\n'
 PARTY = """\
@@ -43,8 +47,24 @@ columns = ["x"]
 epsilon = 3.0
 """
 ALL = ('columns = ["x"]', 'columns = "all"')
-PERIOD = "[[policy.periods]]\ndays = 3\nepsilon = 3.0\n"
 PORT = ':7000"'
+PERIODS = "[[policy.periods]]\ndays = {}\nepsilon = {}\n"
+NO_DAYS = ("0", "nan", "true", '"30"', "inf", "-1", "36526", "[3]")
+NO_EPSILON = ("true", '"3"', "nan", "-1", "0", "[1.0]", "{ }", "{ analyst = true }")
+NO_PATH = ("", "  ", "a\\u0000b", "a\\nb", "\\u001b[31m")
+WRONG = [
+    *(("", PERIODS.format(days, 1), ("ST573", "policy.periods.", "0")) for days in NO_DAYS),
+    ("", "[[policy.periods]]\nepsilon = 1\n", ("ST573", "policy.periods.", "0")),
+    ("", PERIODS.format(1, "1\nweeks = 1"), ("ST573", "policy.periods.", "0")),
+    *(("", PERIODS.format(3, value), ("PR063|PR064|PR065", "policy.periods.0")) for value in NO_EPSILON),
+    *((("epsilon = 3.0", f"epsilon = {value}"), "", ("PR063|PR064|PR065", "policy.budget")) for value in NO_EPSILON),
+    *(("", f"delta = {value}\n", ("PR066", "policy.budget.delta")) for value in ("true", '"0.1"', "nan", "0", "1")),
+    *((('data = "a.csv"', f'data = "{value}"'), "", ("VA196", "data")) for value in NO_PATH),
+    (('key = "a.key"', 'key = ""'), "", ("VA196", "key")),
+    (('ledger = "l.sqlite"', 'ledger = ""'), "", ("VA196", "ledger")),
+    (("ledger =", "leger ="), "", ("VA195", "leger", "ledger")),
+    (("[policy]", '[policy]\napproval = "always"'), "", ("ST573", "policy.approval")),
+]
 SECOND = "[parties.b]"
 
 
@@ -57,22 +77,16 @@ def folder(tmp_path):
     return tmp_path
 
 
-def changed(text, changes):
-    for old, new in changes:
-        assert old in text
-        text = text.replace(old, new)
-    return text
-
-
 def load(folder, *changes):
-    """The study as it lies there, or written anew with these changes; ``None`` changes nothing."""
     if changes:
-        (folder / "STUDY.toml").write_text(changed(GOOD, filter(None, changes)))
+        (folder / "STUDY.toml").write_text(GOOD)
+        edit(folder / "STUDY.toml", *changes)
     return Study.load(folder / "STUDY.toml")
 
 
 def party(folder, *changes, more=""):
-    (folder / "party.toml").write_text(changed(PARTY, changes) + more)
+    (folder / "party.toml").write_text(PARTY + more)
+    edit(folder / "party.toml", *changes)
     return PartyConfig.load(folder / "party.toml")
 
 
@@ -86,8 +100,13 @@ def test_a_study_is_read_with_its_schemas(folder):
     assert study.statement.epsilon("a") <= 1.0
     study = load(folder, ("parties.a]", 'parties."a.b"]'), ("127.0.0.1:7000", "[::1]:7000"))
     assert study.participants[0] == "a.b"
-    write_pins(folder / "STUDY.toml", {"a.b": "sha256:2"})
-    assert load(folder).content.pins == {"a.b": "sha256:2"}
+    for pins in ({"a.b": "sha256:2"}, {"a.b": "sha256:3", "b": "sha256:4"}):
+        write_pins(folder / "STUDY.toml", pins)
+        assert load(folder).content.pins == pins
+    with raises(IdentityError, "ID032", "a.b.crt"):
+        load(folder).certificates()
+    with raises(StudyError, "ST600"):
+        Study.load(folder / "nothing.toml")
 
 
 @pytest.mark.parametrize(
@@ -105,6 +124,7 @@ def test_a_study_is_read_with_its_schemas(folder):
         ("127.0.0.1:7000", "host:99999", StudyError, "VA236"),
         (PORT, ':7000"\nhubs = ["nowhere"]', StudyError, ("VA235", "coordinator.hubs")),
         (PORT, ':7000"\nhubs = "host:1"', StudyError, ("ST595", "coordinator.hubs")),
+        (PORT, ':7000"\nlinks = "none"', StudyError, ("ST595", "coordinator.links")),
         (PORT, ':7000"\nhubs = ["127.0.0.1:7000"]', StudyError, ("VA220", "127.0.0.1:7000")),
         (PORT, ':7000"\nhubs = ["Host:1", "host:1"]', StudyError, ("VA220", "Host:1")),
         (PORT, ':7000"\nhubs = ["host:01", "host.:1"]', StudyError, ("VA220", "host:01")),
@@ -126,11 +146,6 @@ def test_what_is_wrong_in_a_study_file_is_named(folder, old, new, error, message
         _ = load(folder, (old, new)).task
 
 
-def test_a_missing_study_file(tmp_path):
-    with raises(StudyError, "ST600"):
-        Study.load(tmp_path / "STUDY.toml")
-
-
 def test_the_digest_covers_what_is_agreed_and_no_more(folder):
     first = load(folder)
     assert first.content.coordinator.lane_hubs == ("127.0.0.1:7000",)
@@ -140,16 +155,14 @@ def test_the_digest_covers_what_is_agreed_and_no_more(folder):
     assert more.content.coordinator.lane_hubs == ("127.0.0.1:7000", "b.example.org:1", "[::1]:7000")
     other = load(folder, ("epsilon = 1.0", "epsilon = 1.1"))
     Schema({"x": number(0, 2), "w": number(0, 1)}).save(folder / "a.toml")
-    wider = load(folder, None)
+    wider = load(folder, ("epsilon", "epsilon"))
     assert first.digest not in {more.digest, other.digest, wider.digest}
-
-
-def test_pins_are_written_and_rewritten_at_the_end(folder):
-    write_pins(folder / "STUDY.toml", {"a": "sha256:1"})
-    write_pins(folder / "STUDY.toml", {"a": "sha256:2", "b": "sha256:3"})
-    assert load(folder).content.pins == {"a": "sha256:2", "b": "sha256:3"}
-    with raises(IdentityError, "ID032", "a.crt"):
-        load(folder).certificates()
+    # The order of the parties is the order of the columns: two orders must never meet unnoticed.
+    seats, a = (
+        ("[coordinator]", '[committee]\nseats = ["a", "b", "coordinator"]\n[coordinator]'),
+        GOOD[GOOD.index("[parties.a]") : GOOD.index(SECOND)],
+    )
+    assert load(folder, seats).digest != load(folder, seats, (a, ""), ('["y"]\n', f'["y"]\n{a}')).digest
 
 
 def test_one_key_in_two_certificates_is_one_participant(folder):
@@ -171,15 +184,6 @@ def test_one_key_in_two_certificates_is_one_participant(folder):
     for ask in (load(folder).certificates, load(folder).keys):
         with raises(IdentityError, "ID010", "b"):
             ask()
-
-
-def test_preflight_scales_with_the_rows(folder):
-    small, large = (preflight(load(folder), rows) for rows in (1_000, 1_000_000))
-    assert large.run.bytes_total > 100 * small.run.bytes_total
-    assert large.run.value_bits <= large.run.system_bits
-    plain = small.to_dict()
-    assert plain["statement"]["rows"]
-    assert {load["participant"] for load in plain["loads"]} == {"a", "b", "coordinator"}
 
 
 def test_promises_and_budgets_are_about_the_committee_of_the_task_which_may_have_none(folder):
@@ -215,64 +219,18 @@ def test_a_policy_allows_tasks_columns_and_parties(folder):
         with raises(PolicyError, said):
             party(folder, *changes).check(study)
     with raises(PolicyError, "PR061", "analist"):
-        party(folder, ALL, more="[[policy.periods]]\ndays = 7\nepsilon = { analist = 1 }\n").check(study)
+        party(folder, ALL, more=PERIODS.format(7, "{ analist = 1 }")).check(study)
     party(folder).check(load(folder, ('schema = "a.toml"', 'schema = "a.toml"\ncolumns = ["x"]')))
 
 
-def test_approval_and_periods_of_a_policy(folder):
-    config = party(folder)
-    assert (config.approval, config.periods) == ("ask", ())
-    periods = "[[policy.periods]]\ndays = 7\nepsilon = 0.5\n[[policy.periods]]\ndays = 30\nepsilon = { a = 1.5 }\n"
-    week, month = party(folder, more=periods).periods
+def test_what_is_wrong_in_a_party_file_is_named_and_periods_are_read(folder):
+    assert (party(folder).approval, party(folder).periods) == ("ask", ())
+    week, month = party(folder, more=PERIODS.format(7, 0.5) + PERIODS.format(30, "{ a = 1.5 }")).periods
     assert (week.days, week.budgets[0].selector, week.budgets[0].epsilon) == (7, "everyone", 0.5)
     assert (month.days, month.budgets[0].selector, month.budgets[0].delta) == (30, "a", 1e-5)
-
-
-@pytest.mark.parametrize(
-    "period",
-    [
-        *(f"days = {days}\nepsilon = 1" for days in ("0", "nan", "true", '"30"', "inf", "-1", "36526", "[3]")),
-        "epsilon = 1",
-        "days = 1\nweeks = 1\nepsilon = 1",
-    ],
-)
-def test_what_is_wrong_in_a_period_is_named(folder, period):
-    with raises(StudyError, "ST573", "party.toml", "policy.periods.", "0"):
-        party(folder, more=f"[[policy.periods]]\n{period}\n")
-
-
-@pytest.mark.parametrize("value", ["true", '"3"', "nan", "-1", "0", "[1.0]", "{ }", "{ analyst = true }"])
-def test_an_epsilon_that_is_no_number_is_named(folder, value):
-    with raises(StudyError, "PR063|PR064|PR065", "party.toml", "policy.budget"):
-        party(folder, ("epsilon = 3.0", f"epsilon = {value}"))
-    with raises(StudyError, "PR063|PR064|PR065", "party.toml", "policy.periods.0"):
-        party(folder, more=PERIOD.replace("3.0", value))
-
-
-@pytest.mark.parametrize("value", ["true", '"0.1"', "nan", "0", "1"])
-def test_a_delta_that_is_none_is_named(folder, value):
-    with raises(StudyError, "PR066", "party.toml", "policy.budget.delta"):
-        party(folder, more=f"delta = {value}\n")
-
-
-@pytest.mark.parametrize("written", ['data = "a.csv"', 'key = "a.key"', 'ledger = "l.sqlite"'])
-@pytest.mark.parametrize("value", ["", "  ", "a\\u0000b", "a\\nb", "\\u001b[31m"])
-def test_a_path_that_is_none_is_named(folder, written, value):
-    key = written.partition(" ")[0]
-    with raises(StudyError, "VA196", "party.toml", key):
-        party(folder, (written, f'{key} = "{value}"'))
-
-
-def test_a_party_file_with_a_typing_error(folder):
-    with raises(StudyError, "VA195", "leger", "ledger", "party.toml"):
-        party(folder, ("ledger =", "leger ="))
-
-
-def test_what_a_person_should_know_of_a_ledger(folder):
-    config = party(folder)
-    assert config.ledger_news == f"new ledger {config.ledger}: nothing on record before this study"
-    Ledger(config.ledger)
-    assert config.ledger_news is None
+    for change, more, said in WRONG:
+        with raises(StudyError, "party.toml", said):
+            party(folder, *([change] if change else []), more=more)
 
 
 def approving(folder, mode):
@@ -299,8 +257,6 @@ def test_who_approves(folder):
     for refuse in (lambda: never.approved(study, study.statement, answer(True)), lambda: never.check(study)):
         with raises(PolicyError, "PO016"):
             refuse()
-    with raises(StudyError, "ST573", "policy.approval"):
-        approving(folder, "always")
 
 
 @pytest.mark.parametrize("mode", ["ask", "auto-within-budget"])
@@ -367,17 +323,15 @@ def test_a_policy_names_the_columns_of_the_file_and_not_what_a_study_calls_them(
     config.check(dated(folder, column="y")[0])
 
 
-@pytest.mark.parametrize("said", [{"column": "secret"}, {"format": "%m/%d/%Y"}], ids=["column", "format"])
-def test_another_column_or_another_reading_of_it_is_another_study(folder, said):
+def test_another_column_or_another_reading_of_it_is_another_study(folder):
     study, digest = dated(folder, format="%d/%m/%Y")
     config = party(folder, ('columns = ["x"]', f'columns = "all"\nschemas = ["{digest}"]'))
     config.check(study)
-    other, _ = dated(folder, **{"format": "%d/%m/%Y"} | said)
-    assert other.digest != study.digest
-    with raises(PolicyError, "PO020"):
-        config.check(other)
-    with raises(PolicyError, "PO011"):
-        ByDigest(study.digest)(other, other.statement)
+    for said in ({"format": "%d/%m/%Y", "column": "secret"}, {"format": "%m/%d/%Y"}):
+        other, _ = dated(folder, **said)
+        for refuse, code in ((config.check, "PO020"), (lambda other: ByDigest(study.digest)(other, None), "PO011")):
+            with raises(PolicyError, code):
+                refuse(other)
 
 
 def test_how_a_schema_reads_a_file_is_part_of_a_study_unless_the_party_says_it_itself(folder):
@@ -402,19 +356,19 @@ def test_how_a_schema_reads_a_file_is_part_of_a_study_unless_the_party_says_it_i
 
 # --- the record of a run
 
-
-def recorded(folder, digest="d"):
-    return RunRecord(folder, participant="a", study="s", digest=digest)
+OF = {"participant": "a", "study": "s", "digest": "d"}
 
 
 def test_a_run_record_tells_how_it_ended(tmp_path):
-    record = recorded(tmp_path / "run")
+    record = RunRecord(tmp_path / "run", **OF)
     record.note("something", rows=3)
     record.fail("DataError", "a sentence", 11)
     assert record.facts["status"] == "failed"
     assert '"something"' in (tmp_path / "run" / "events.jsonl").read_text()
-    with raises(StorageError, "SO038"):
-        recorded(tmp_path / "run" / "run.json")
+    (tmp_path / "run" / "earlier").touch()  # files of an earlier run cannot be moved away, or there is no folder
+    for place in (tmp_path / "run", tmp_path / "run" / "run.json"):
+        with raises(StorageError, "SO038"):
+            RunRecord(place, **OF)
 
 
 @pytest.mark.parametrize("step", ["commit", "head"])
@@ -427,34 +381,14 @@ def test_a_ledger_without_room_for_the_end_says_that_the_study_ended_well(step, 
         raise LedgerError("the ledger cannot be used: database or disk is full")
 
     monkeypatch.setattr(Ledger, step, full if step == "commit" else property(full))
-    with raises(LedgerError, "LE039", "model.json"), _reservation(ledger, entry, recorded(folder / "run")):
+    with raises(LedgerError, "LE039", "model.json"), _reservation(ledger, entry, RunRecord(folder / "run", **OF)):
         pass
     monkeypatch.undo()
     assert ledger.entries()[0].state == ("sent" if step == "commit" else "committed")
 
 
-def test_a_read_only_run_directory_is_a_place_that_cannot_be_written(tmp_path):
-    """The earlier run's files are there and cannot be moved away."""
-    folder = tmp_path / "run"
-    recorded(folder)
-    for place in (tmp_path, *tmp_path.parents):
-        if place.stat().st_uid == os.geteuid() and place.stat().st_mode & 0o077 == 0:
-            place.chmod(0o755)  # or another user could not even look
-    folder.chmod(0o555)
-    was = os.geteuid()
-    try:
-        if was == 0:
-            os.seteuid(65534)  # nothing is read-only to root
-        with raises(StorageError, "SO038", "Permission denied") as refused:
-            recorded(folder)
-    finally:
-        os.seteuid(was)
-        folder.chmod(0o755)
-    assert refused.value.exit_code == 18
-
-
 def test_a_line_that_cannot_be_written_ends_a_run_only_before_it_is_paid_for(tmp_path):
-    record = recorded(tmp_path / "run")
+    record = RunRecord(tmp_path / "run", **OF)
     (tmp_path / "run" / "events.jsonl").mkdir()
     with raises(StorageError, "SO039", "events.jsonl"):
         record.note("something")
@@ -471,8 +405,238 @@ def test_a_line_that_cannot_be_written_ends_a_run_only_before_it_is_paid_for(tmp
 
 def test_an_earlier_run_is_put_away_not_overwritten(tmp_path):
     for digest in ("one", "two", "three"):
-        record = recorded(tmp_path, digest)
+        record = RunRecord(tmp_path, **OF | {"digest": digest})
         (tmp_path / "model.json").write_text(digest)
         record.finish()
     places = (tmp_path / "earlier" / "1", tmp_path / "earlier" / "2", tmp_path)
     assert [(place / "model.json").read_text() for place in places] == ["one", "two", "three"]
+
+
+# --- ``[task]``: keys that follow from constructors, what is refused when it is read, and one price
+
+TAIL = """
+[coordinator]
+address = "127.0.0.1:7000"
+[parties.a]
+schema = "a.toml"
+[parties."a.b"]
+schema = "ab.toml"
+columns = ["y"]
+[parties.c]
+schema = "c.toml"
+"""
+LOGISTIC = '[task]\nkind = "logistic"\nlabel = "a.hit"\n'
+LINEAR = '[task]\nkind = "linear"\nlabel = "a.x"\n'
+GLM = '[task]\nkind = "glm"\nlabel = "a.hit"\nrows = 50\n'
+POLYNOMIAL = '[task]\nkind = "polynomial"\nexpressions = ["a.x * c.z"]\n'
+PREDICTION = '[task]\nkind = "prediction"\nmodel = "model.json"\nto = "a"\n'
+PRICE = "[budget]\nepsilon = 1.0\n"
+BY_PARTY = "epsilon_by_party = { a = 1.0, 'a.b' = 0.5, c = 2.0 }\n"
+
+
+@pytest.fixture
+def read(tmp_path):
+    Schema({"x": number(0, 1), "hit": flag()}).save(tmp_path / "a.toml")
+    Schema({"y": number(0, 1), "late": flag()}).save(tmp_path / "ab.toml")
+    Schema({"z": number(-1, 1)}).save(tmp_path / "c.toml")
+
+    def load(task, budget=PRICE):
+        (tmp_path / "STUDY.toml").write_text(f'name = "s"\n{task}{budget}{TAIL}')
+        return Study.load(tmp_path / "STUDY.toml")
+
+    return load
+
+
+@pytest.mark.parametrize(
+    ("task", "message"),
+    [
+        *((task + "solver = 1\n", ("ST595", "task.solver")) for task in (LOGISTIC, LINEAR, GLM, POLYNOMIAL)),
+        (LOGISTIC.replace('label = "a.hit"\n', ""), ("ST595", "task.label")),
+        (LOGISTIC.replace("a.hit", "hit"), ("VA029", "task.label")),
+        (LOGISTIC.replace("a.hit", "q.hit"), ("ST596", "q.hit")),
+        (
+            LOGISTIC.replace("a.hit", "c.hit"),
+            ("ST597", "c", "'hit'", "a.hit"),
+        ),
+        (
+            LOGISTIC.replace("a.hit", "a.b.late"),
+            ("ST597", "a.b", "late", "y"),
+        ),
+        (LOGISTIC + 'method = "magic"\n', ("ST595", "task.method")),
+        (LOGISTIC + "expansion = 2\n", ("ST595", "task.expansion")),
+        (LOGISTIC + "rate = 0.0\n", ("ST595", "task.rate")),
+        (LOGISTIC + "threshold = 2\n", ("ST174", "2")),
+        (GLM + 'threshold = "high"\n', ("ST174", "high")),
+        (LOGISTIC + "rate = 1.5\n", ("ST595", "task.rate")),
+        (LOGISTIC + "epochs = 0\n", ("ST595", "task.epochs")),
+        (LOGISTIC + 'sampling = "full"\n', ("ST595", "task.sampling")),
+        (LOGISTIC + "learning_rate = inf\n", ("ST595", "task.learning_rate")),
+        (LOGISTIC + "ridge = -1.0\n", "ST595"),
+        (LOGISTIC + 'ridge = "some"\n', "ST595"),
+        (LINEAR + 'method = "sqm"\n', ("ST595", "task.method")),
+        (LINEAR + "rows = 5\n", ("ST595", "task.rows")),
+        (GLM.replace("rows = 50\n", ""), ("ST595", "task.rows")),
+        (GLM.replace("50", "0"), ("ST595", "task.rows")),
+        (GLM.replace("a.hit", "hit"), ("VA029", "task.label")),
+        (GLM + 'family = "normal"\n', ("ST595", "task.family")),
+        (GLM + 'penalty = "l3"\n', ("ST595", "task.penalty")),
+        (GLM + 'method = "sqm"\n', ("ST595", "task.method")),
+        (GLM + "strength = 0.0\n", ("ST595", "task.strength")),
+        (GLM + "l1_ratio = 1.5\n", ("ST595", "1")),
+        (GLM + "epochs = 0\n", ("ST595", "task.epochs")),
+        (GLM + "batch = 0\n", ("ST595", "task.batch")),
+        (GLM + "learning_rate = nan\n", ("ST595", "task.learning_rate")),
+        (GLM + "message_clip = -1.0\n", ("ST595", "task.message_clip")),
+        (GLM + "patience = 0\n", ("ST595", "task.patience")),
+        (GLM + "release = 1\n", ("ST595", "task.release")),
+        (GLM + "rows_at_most = 5\n", ("ST595", "task.rows_at_most")),
+        (GLM + "family_options = { range = 1.0 }\n", ("ST595", "task.family_options.range")),
+        (GLM + "family_options = { reach = 0.0 }\n", ("ST595", "task.family_options.reach")),
+        (GLM + "family_options = { region = [0.0] }\n", "ST595"),
+        (POLYNOMIAL.replace('["a.x * c.z"]', "[]"), ("ST595", "task.expressions")),
+        (POLYNOMIAL + 'rounding = "down"\n', ("ST595", "task.rounding")),
+        (PREDICTION.replace('"a"', '"q"'), ("VA225", "q")),
+        (PREDICTION.replace('to = "a"\n', ""), ("ST595", "task.to")),
+        (PREDICTION, ("ST098", "model.json")),
+        (GLM + 'method = "alternating"\npenalty = "l1"\n', "ST133"),
+        (GLM + "learning_rate = 0.1\n", "ST134"),
+        (GLM + 'method = "gradient"\nbatch = 51\n', "ST132"),
+        (GLM + 'family = "poisson"\n', "ST468"),
+        (GLM + "family_options = { clip = 1.0 }\n", ("ST461", "clip")),
+        (LOGISTIC + BY_PARTY, ("VA233", "epsilon_by_party")),
+        (PREDICTION + "exact = true\n", "VA233"),
+    ],
+)
+def test_what_is_wrong_in_a_task_is_named(read, task, message):
+    with raises(StudyError, message):
+        read(task).digest  # noqa: B018 - planning refuses what does not fit together
+
+
+def test_every_key_of_a_model_over_messages_reaches_its_task(read):
+    steps = 'method = "gradient"\npenalty = "elastic-net"\nstrength = 0.02\nl1_ratio = 0.25\nepochs = 3\nbatch = 25\n'
+    steps += (
+        "learning_rate = 0.1\nweight_bound = 2.0\nscore_clip = 1.5\nmessage_clip = 4.0\npatience = 2\nrelease = true\n"
+    )
+    task = read(GLM + steps + "family_options = { reach = 2.5 }\n").task
+    assert (task.rows, task.method, task.epochs, task.batches, task.patience) == (50, "gradient", 3, 2, 2)
+    assert (task.learning_rate, task.message_clip, task.release, task.family.reach) == (0.1, 4.0, True, 2.5)
+    assert (task.l1, task.prox_ridge) == (0.02 * 0.25, 0.02 * 0.75)
+    assert {(side.weight_bound, side.score_clip) for side in task.sides} == {(2.0, 1.5)}
+    assert len(task.events) == 6
+
+
+def test_parties_may_set_the_price(read):
+    for task, budget, message in (
+        (LOGISTIC, "", ("VA234", "STUDY.toml")),
+        (LOGISTIC, "[budget]\ndelta = 1e-6\n", ("VA234", "STUDY.toml")),
+        (PREDICTION + "exact = false\n", "", "VA234"),
+        (LOGISTIC + "epsilon_by_party = { q = 1.0 }\n", "", ("VA225", "epsilon_by_party", "q")),
+        (LOGISTIC + "epsilon_by_party = { a = -1.0 }\n", "", ("PR065", "task.epsilon_by_party")),
+        (LOGISTIC + "epsilon_by_party = { a = true }\n", "", ("PR064", "task.epsilon_by_party")),
+        (LOGISTIC + "epsilon_by_party = {}\n", "", ("ST595", "task.epsilon_by_party")),
+    ):
+        with raises(StudyError, message):
+            read(task, budget)
+    study = read(LOGISTIC + 'method = "functional"\n' + BY_PARTY, "[budget]\ndelta = 1e-6\n")
+    assert study.budgets == ()
+    assert study.content.task.epsilon_by_party == {"a": 1.0, "a.b": 0.5, "c": 2.0}
+
+
+# --- keys follow from constructors
+
+LEAST = {
+    "pca": {},
+    "linear": {"label": "a.y"},
+    "logistic": {"label": "a.y"},
+    "glm": {"label": "a.y", "rows": 50},
+    "glm-scores": {"model": "model.json"},
+    "polynomial": {"expressions": ["a.x * b.y"]},
+    "prediction": {"model": "model.json", "to": "a"},
+    "synthetic": {},
+    "split-classifier": {"label": "a.y"},
+    "split-regressor": {"label": "a.y"},
+    "split-scores": {"model": "model.json"},
+    "sketch": {"rounds": 2, "rows": 100, "dimension": 3},
+}
+"""What a file must say, by kind."""
+ELSE = {("glm-scores", "rows_at_most"): 2**20}
+"""Defaults in a file where the constructor has none."""
+NAN, INFINITE = float("nan"), float("inf")
+CODE = {"kind": "module", "make": "somewhere.else:function"}
+
+
+def parsed(kind, **keys):
+    return parse_task({"kind": kind, **LEAST[kind], **keys}, "study.toml")
+
+
+@pytest.mark.parametrize("kind", [row.kind for row in registry.rows()])
+def test_keys_are_the_parameters_of_the_constructor_without_the_budget(kind):
+    parameters = inspect.signature(registry.load(kind)).parameters
+    known = [name for name in parameters if name not in ("epsilon", "delta")]
+    assert list(keys_of(kind).model_fields) == ["kind", *known]
+    task = parsed(kind)
+    assert task.kind == kind
+    for name, value in task.parameters_given.items():
+        if name in LEAST[kind]:
+            assert value == LEAST[kind][name] or list(value) == LEAST[kind][name]
+        else:
+            assert value == ELSE.get((kind, name), parameters[name].default)
+    without = [{key: value for key, value in LEAST[kind].items() if key != name} for name in LEAST[kind]]
+    missing = [("missing", name, given) for name, given in zip(LEAST[kind], without, strict=True)]
+    unknown = [("extra_forbidden", key, LEAST[kind] | {key: 1}) for key in ("epsilon", "delta", "colour")]
+    for error, name, given in missing + unknown:
+        with pytest.raises(ValidationError) as caught:
+            parse_task({"kind": kind, **given}, "study.toml")
+        assert [(each["type"], each["loc"]) for each in caught.value.errors()] == [(error, (name,))]
+
+
+POSITIVE = (0.0, -1.0, INFINITE, NAN)
+NO_LABELS = ("y", ".y", "a.", "", None, 3)
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "wrong", "right"),
+    [
+        ("glm", "release", ("true", 1, "yes"), (True,)),  # a strict truth
+        ("pca", "center", (), (True, "true", 1, "yes")),  # which this one is not
+        *((kind, key, POSITIVE, (0.25,)) for kind, key in (("glm", "strength"), ("glm", "message_clip"))),
+        *((kind, key, POSITIVE, (0.25,)) for kind, key in (("logistic", "learning_rate"), ("sketch", "clip"))),
+        ("glm", "l1_ratio", (-0.1, 1.1, NAN), (0.0, 1.0)),
+        ("linear", "ridge", (INFINITE, NAN, -1.0, "some"), ("auto", 0.0, 2)),
+        *((kind, "label", NO_LABELS, ("a.b.y",)) for kind in ("linear", "logistic", "glm")),
+        *((kind, "label", NO_LABELS, ("a.b.y",)) for kind in ("split-classifier", "split-regressor")),
+        ("linear", "epsilon_by_party", ({}, {"a": 0.0}, {"a": -1.0}, {"a": INFINITE}, {"a": "much"}, 3), ()),
+        ("split-classifier", "encoders", (3, {"b": "cosine"}, ["cosine"]), ({"b": {"kind": "cosine", "width": 8}},)),
+        ("glm", "family_options", ({"range": 1.0}, {"clip": 0.0}), ()),
+    ],
+)
+def test_marks_on_parameters_say_what_a_value_may_be(kind, key, wrong, right):
+    for value in wrong:
+        with pytest.raises(ValidationError, match=key):
+            parsed(kind, **{key: value})
+    for value in right:
+        assert parsed(kind, **{key: value}).parameters_given[key] == (True if key == "center" else value)
+
+
+def test_encoders_are_specifications_and_never_code():
+    for spec in (CODE, {"kind": "linear", "width": 2, "over": CODE}):
+        with raises(ValidationError, "VA066"):
+            parsed("split-classifier", encoders={"b": spec})
+
+
+def test_marks_on_parameters_are_found():
+    assert parsed("prediction").parties_named == {"to": ("a",)}
+    assert parsed("linear").parties_named == {"epsilon_by_party": ()}
+    assert parsed("linear", epsilon_by_party={"b": 1, "a": 0.5}).parties_named == {"epsilon_by_party": ("b", "a")}
+    given = {"b": {"kind": "cosine", "width": 8}, "a": {"kind": "own", "width": 4}}
+    assert parsed("split-classifier", encoders=given).parties_named == {"encoders": ("b", "a")}
+    assert parsed("pca").parties_named == {}
+    assert {parsed(kind).own_price for kind in ("linear", "prediction", "glm")} == {None}
+    assert parsed("linear", epsilon_by_party={"a": 1.0}).own_price == "epsilon_by_party"
+    assert parsed("prediction", exact=True).own_price == parsed("split-scores", exact=True).own_price == "exact = true"
+    assert parsed("split-classifier", per_release=0.5).own_price == "per_release"
+    assert parsed("glm", rows=70).marked(LIMITS_ROWS) == 70
+    assert parsed("pca", rows_at_most=80).marked(LIMITS_ROWS) == 80
+    assert parsed("logistic", rows=70, rows_at_most=90).marked(LIMITS_ROWS) == 90
+    assert parsed("polynomial").marked(NAMES_LABEL) is None
+    assert parsed("glm", family_options={"reach": 2.0}).parameters_given["family_options"]["reach"] == 2.0

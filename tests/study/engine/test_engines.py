@@ -6,22 +6,24 @@ import importlib.util
 import os
 import queue
 import signal
-import time
-from collections.abc import Iterator
-from typing import Any
+import subprocess
+import sys
+import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from colonnade.errors import EngineError
 from colonnade.randomness import Stream
-from colonnade.study.engine.contract import Engine, Event, Gone, Said, pickled
+from colonnade.study.engine.contract import Gone, Said, pickled
 from colonnade.study.engine.on_ray import OnRay
 from colonnade.study.engine.processes import Processes
 from colonnade.study.engine.ray_connection import LOCAL
-from colonnade.study.forks import Forks
 from colonnade.wire import Identity
+from tests.study.engine.roles import Unreadable
 from tests.support.errors import raises
+from tests.support.waiting import until
 
 COUNTER = "tests.study.engine.roles:counter"
 PATIENCE = 300.0
@@ -29,7 +31,7 @@ MEMORY = 500 * 10**6
 
 
 @pytest.fixture(scope="module", params=["processes", pytest.param("ray", marks=pytest.mark.system)])
-def engine(request: pytest.FixtureRequest, forks: Forks) -> Iterator[Engine]:
+def engine(request, forks):
     """Two workers, for all tests here: what one test ends, it replaces."""
     if request.param == "ray" and importlib.util.find_spec("ray") is None:
         pytest.skip("Ray is not installed: pip install colonnade[ray]")
@@ -40,20 +42,20 @@ def engine(request: pytest.FixtureRequest, forks: Forks) -> Iterator[Engine]:
 
 
 @pytest.fixture
-def workers(engine: Engine) -> Iterator[list[int]]:
+def workers(engine):
     """Two workers as new; nothing is left in the queue."""
     found: list[int] = getattr(engine, "tests", [0, 1])
     yield found
     with pytest.raises(queue.Empty):
         engine.events.get_nowait()
-    engine.tests = found  # type: ignore[attr-defined]
+    engine.tests = found
 
 
-def heard(engine: Engine) -> Event:
+def heard(engine):
     return engine.events.get(timeout=PATIENCE)
 
 
-def told(engine: Engine, worker: int, *command: Any) -> Any:
+def told(engine, worker, *command):
     engine.send(worker, command)
     event = heard(engine)
     assert isinstance(event, Said), event
@@ -61,7 +63,7 @@ def told(engine: Engine, worker: int, *command: Any) -> Any:
     return event.value
 
 
-def gone(engine: Engine, workers: list[int], place: int) -> Gone:
+def gone(engine, workers, place):
     """The loss of a worker, in whose place another one is put, who knows nothing of it."""
     event = heard(engine)
     assert isinstance(event, Gone)
@@ -72,8 +74,7 @@ def gone(engine: Engine, workers: list[int], place: int) -> Gone:
     return event
 
 
-def is_alive(pid: int) -> bool:
-    """Whether a process is there and is no zombie."""
+def is_alive(pid):
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
             return file.read().rpartition(")")[2].split()[0] != "Z"
@@ -81,14 +82,11 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def ends(pid: int) -> bool:
-    until = time.monotonic() + PATIENCE
-    while is_alive(pid) and time.monotonic() < until:
-        time.sleep(0.02)
-    return not is_alive(pid)
+def ends(pid):
+    return until(lambda: not is_alive(pid), f"the end of {pid}", PATIENCE)
 
 
-def test_workers_keep_their_state_apart(engine: Engine, workers: list[int]) -> None:
+def test_workers_keep_their_state_apart(engine, workers):
     first, second = workers
     added = [(first, (2,)), (second, (1, 1, 1)), (first, (-2,)), (second, (-3,))]
     assert [told(engine, worker, "add", *numbers) for worker, numbers in added] == [42, 43, 40, 40]
@@ -98,7 +96,7 @@ def test_workers_keep_their_state_apart(engine: Engine, workers: list[int]) -> N
     assert told(engine, second, "patience") == "nothing came"
 
 
-def test_words_come_in_order_and_arrays_come_whole(engine: Engine, workers: list[int]) -> None:
+def test_words_come_in_order_and_arrays_come_whole(engine, workers):
     engine.send(workers[0], ("say", 200))
     assert [heard(engine) for _ in range(200)] == [Said(workers[0], value) for value in range(200)]
     for number in range(100):
@@ -106,14 +104,12 @@ def test_words_come_in_order_and_arrays_come_whole(engine: Engine, workers: list
     totals = [Said(workers[1], 40 + number * (number + 1) // 2) for number in range(100)]
     assert [heard(engine) for _ in range(100)] == totals
     assert told(engine, workers[1], "add", -4950) == 40
-    found = told(engine, workers[0], "array", 10**6)
+    found = told(engine, workers[0], np.arange, 10**6)
     np.testing.assert_array_equal(found, np.arange(10**6))
-    assert told(engine, workers[0], "size", found) == 8 * 10**6
+    assert told(engine, workers[0], np.size, found) == 10**6
 
 
-def test_a_killed_worker_is_an_event_and_is_replaced(
-    engine: Engine, workers: list[int], capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_killed_worker_is_an_event_and_is_replaced(engine, workers, capfd):
     other, killed = told(engine, workers[1], "add", 5), told(engine, workers[0], "pid")
     os.kill(killed, signal.SIGKILL)
     assert gone(engine, workers, 0).cause == "lost"
@@ -126,7 +122,7 @@ def test_a_killed_worker_is_an_event_and_is_replaced(
     assert "4711" not in complaints
 
 
-def test_a_busy_worker_can_be_replaced_and_says_nothing_more(engine: Engine, workers: list[int]) -> None:
+def test_a_busy_worker_can_be_replaced_and_says_nothing_more(engine, workers):
     pid = told(engine, workers[0], "pid")
     assert told(engine, workers[0], "busy") == "busy"
     replaced, workers[0] = workers[0], engine.replace(workers[0])
@@ -135,24 +131,18 @@ def test_a_busy_worker_can_be_replaced_and_says_nothing_more(engine: Engine, wor
     assert ends(pid)
 
 
-def test_an_error_in_a_worker_is_told_without_data(engine: Engine, workers: list[int]) -> None:
-    engine.send(workers[0], ("raise", 77))
+def test_an_error_in_a_worker_is_told_without_data(engine, workers):
+    engine.send(workers[0], (int, "a person of 77 years"))
     event = gone(engine, workers, 0)
     assert event.cause == "raised"
     assert "ValueError in roles.py" in event.why
     assert "77" not in event.why
-
-
-def test_a_word_that_the_head_cannot_read_is_the_last_one(engine: Engine, workers: list[int]) -> None:
-    engine.send(workers[0], ("unreadable",))
-    event = heard(engine)
-    assert event == Gone(workers[0], "what it said cannot be read by its head (ValueError)", "raised")
+    engine.send(workers[0], (Unreadable,))
+    assert heard(engine) == Gone(workers[0], "what it said cannot be read by its head (ValueError)", "raised")
     workers[0] = engine.replace(workers[0])
 
 
-def test_a_worker_that_cannot_begin_is_told_as_such(
-    engine: Engine, workers: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_that_cannot_begin_is_told_as_such(engine, workers, monkeypatch):
     if not isinstance(engine, OnRay):
         pytest.skip("a process is forked from its head's own modules")
     with monkeypatch.context() as patch:
@@ -166,7 +156,7 @@ def test_a_worker_that_cannot_begin_is_told_as_such(
     assert told(engine, workers[0], "add", 0) == 40
 
 
-def test_a_worker_that_needs_too_much_memory_is_ended(engine: Engine, workers: list[int]) -> None:
+def test_a_worker_that_needs_too_much_memory_is_ended(engine, workers):
     engine.send(workers[0], ("eat", MEMORY))  # beside what its modules take
     event = heard(engine)
     if isinstance(event, Said):  # it had all of it before anybody looked
@@ -178,7 +168,7 @@ def test_a_worker_that_needs_too_much_memory_is_ended(engine: Engine, workers: l
     assert told(engine, workers[0], "add", 0) == 40
 
 
-def test_what_cannot_be_pickled_is_refused_and_the_worker_goes_on(engine: Engine, workers: list[int]) -> None:
+def test_what_cannot_be_pickled_is_refused_and_the_worker_goes_on(engine, workers):
     with raises(EngineError, "EN001", "function"):
         engine.send(workers[0], lambda: None)
     assert told(engine, workers[0], "add", 0) == 40
@@ -187,7 +177,7 @@ def test_what_cannot_be_pickled_is_refused_and_the_worker_goes_on(engine: Engine
 
 
 @pytest.mark.parametrize("kind", [Processes, OnRay])
-def test_an_engine_without_workers_can_be_stopped_and_replaces_nobody(kind: type[Engine]) -> None:
+def test_an_engine_without_workers_can_be_stopped_and_replaces_nobody(kind):
     found = kind()
     with raises(EngineError, "EN003|EN009"):
         found.replace(0)
@@ -199,7 +189,7 @@ def test_an_engine_without_workers_can_be_stopped_and_replaces_nobody(kind: type
     found.stop()
 
 
-def test_keys_and_coins_are_never_sent() -> None:
+def test_keys_and_coins_are_never_sent():
     identity = Identity.create("bank")
     for secret in (Stream.fresh(), identity, identity.issue_connection_certificate(), {"deep": [Stream.fresh()]}):
         with raises(EngineError, "EN001") as caught:
@@ -207,3 +197,84 @@ def test_keys_and_coins_are_never_sent() -> None:
         assert type(secret).__name__ in str(caught.value)
     with raises(EngineError, "EN001"):
         Processes().start(COUNTER, (Stream.fresh(),), 1)
+
+
+# --- processes of this machine: none outlives its head, and none is left behind
+
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
+HEAD = f"""
+import sys, time
+from colonnade.study.engine.processes import Processes
+engine = Processes()
+for worker in engine.start({COUNTER!r}, (), 2):
+    engine.send(worker, ("pid",))
+sys.stdout.write(" ".join(str(engine.events.get().value) for _ in range(2)) + "\\n")
+for worker in range(2):
+    engine.send(worker, ("busy",))
+    engine.events.get()
+sys.stdout.write("busy\\n")
+sys.stdout.flush()
+time.sleep(600)
+"""
+
+
+@on_linux
+@pytest.mark.system
+def test_workers_end_with_their_head_however_it_ends():
+    found = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[3]), *sys.path])}
+    head = subprocess.Popen([sys.executable, "-c", HEAD], stdout=subprocess.PIPE, text=True, env=found)
+    with head.stdout:
+        pids = [int(word) for word in head.stdout.readline().split()]
+        assert head.stdout.readline() == "busy\n"
+    assert len(pids) == 2
+    assert all(map(is_alive, pids))
+    head.kill()
+    head.wait(PATIENCE)
+    assert all(map(ends, pids))
+
+
+@on_linux
+@pytest.mark.system
+def test_workers_are_forked_tell_how_they_were_ended_leave_no_zombie_and_nothing_is_said_after_the_end(forks):
+    forks.prepare()
+    before = len(os.listdir("/proc/self/fd"))
+    engine = Processes(forks=forks)
+    workers = engine.start(COUNTER, (), 4)
+    pids = [told(engine, worker, "pid") for worker in workers]
+    assert [engine.process(worker) for worker in workers] == pids
+    os.kill(pids[0], signal.SIGTERM)
+    assert engine.events.get(timeout=PATIENCE) == Gone(workers[0], "its process was ended by SIGTERM")
+    assert engine.process(workers[0]) is None
+    for pid in pids[1:3]:
+        os.kill(pid, signal.SIGKILL)
+    other = threading.Thread(target=engine.stop)
+    other.start()
+    engine.stop()
+    held = engine.events.qsize()
+    other.join(PATIENCE)
+    assert all(map(ends, pids))
+    assert engine.events.qsize() == held
+    with raises(EngineError, "EN011"):
+        engine.replace(workers[1])
+    assert forks.pid is not None, "whoever brings a fork server keeps it"
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.system
+@pytest.mark.parametrize(
+    ("role", "command", "why"),
+    [
+        ("brief", (), "its role has ended"),
+        ("absent", (), "tests.study.engine.roles:absent cannot be imported"),
+        ("counter", ("raise ours",), "the table has no rows"),
+        ("counter", (threading.Lock,), "what a worker says cannot be sent"),
+    ],
+)
+def test_how_a_role_ended_is_told_and_our_own_errors_hold_no_data_and_are_told_whole(forks, role, command, why):
+    with Processes(forks=forks) as engine:
+        engine.start(f"tests.study.engine.roles:{role}", (), 1)
+        engine.send(0, command)
+        while not isinstance(event := engine.events.get(timeout=PATIENCE), Gone):
+            assert event == Said(0, "done")
+    assert (event.worker, event.cause) == (0, "raised")
+    assert why in event.why

@@ -5,42 +5,29 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from colonnade.errors import EngineError
+from colonnade.study.engine import ray_nodes
 from colonnade.study.engine.ray_door import check_answers, why_not
 from tests.support.errors import check_said, raises
 from tests.support.ports import free_port
+from tests.wire.conftest import Wire
 
-from .ray_clusters import (
-    Line,
-    called,
-    certified,
-    environment,
-    own_address,
-    plain_environment,
-    processes_of,
-    serving,
-    unguarded,
-)
 from .test_engines import COUNTER, PATIENCE, ends
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install colonnade[ray]")
 
 
-def on_cluster(test: Any) -> Any:
-    """Starts clusters, and looks for processes in /proc."""
+def on_cluster(test):
     return pytest.mark.slow(pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")(test))
 
 
@@ -120,8 +107,7 @@ sys.stdout.write(json.dumps({{"totals": totals, "gone": [gone.cause, gone.worker
 """
 
 
-def listening(pids: list[int]) -> set[str]:
-    """The addresses on which processes listen, as the kernel writes them."""
+def listening(pids):
     sockets = {socket for pid in pids for socket in _descriptors(pid)}
     found = set()
     for table in ("tcp", "tcp6"):
@@ -132,8 +118,7 @@ def listening(pids: list[int]) -> set[str]:
     return found
 
 
-def _descriptors(pid: int) -> list[str]:
-    """What a process has open; it may close things, or end, while we look."""
+def _descriptors(pid):
     found = []
     with suppress(OSError):
         for name in os.listdir(f"/proc/{pid}/fd"):
@@ -142,25 +127,21 @@ def _descriptors(pid: int) -> list[str]:
     return found
 
 
-def came_in(address: str, mode: str, token: str) -> str:
-    """What becomes of somebody with this token at a cluster."""
-    asked = [sys.executable, "-c", STRANGER, address, mode, token]
-    found = subprocess.run(asked, env=plain_environment(), capture_output=True, text=True, timeout=PATIENCE)
-    return found.stdout
+def came_in(*words):
+    asked = [sys.executable, "-c", STRANGER, *words]
+    return subprocess.run(asked, env=environment(**PATIENT), capture_output=True, text=True, timeout=PATIENCE).stdout
 
 
 @on_cluster
 @pytest.mark.parametrize("way", ["stopped", "killed"])
-def test_a_cluster_of_our_own_is_reached_by_nobody_else_and_ends_with_us(way: str) -> None:
+def test_a_cluster_of_our_own_is_reached_by_nobody_else_and_ends_with_us(way):
     head = subprocess.Popen(
         [sys.executable, "-c", ALONE],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env=environment(),
+        env=environment(**PATIENT),
     )
-    assert head.stdin is not None
-    assert head.stdout is not None
     try:
         with head.stdin, head.stdout:
             told = json.loads(head.stdout.readline())
@@ -173,7 +154,6 @@ def test_a_cluster_of_our_own_is_reached_by_nobody_else_and_ends_with_us(way: st
             if way == "stopped":
                 assert came_in(told["address"], "token", "0" * 64) == "AuthenticationError"
                 assert came_in(told["address"], "disabled", "") == "AuthenticationError"
-            if way == "stopped":
                 head.stdin.write("stop\n")
                 head.stdin.flush()
                 assert head.stdout.readline() == "stopped\n"
@@ -187,68 +167,26 @@ def test_a_cluster_of_our_own_is_reached_by_nobody_else_and_ends_with_us(way: st
     shutil.rmtree(told["folder"], ignore_errors=True)
 
 
-@contextmanager
-def beginning() -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """A head that starts its own cluster, at the moment when there is a raylet, and that."""
-    head = subprocess.Popen(
-        [sys.executable, "-c", ALONE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment()
-    )
-    end = threading.Timer(2 * PATIENCE, head.kill)
-    end.start()
-    try:
-        while (raylet := _raylet_of(head.pid)) is None:
-            assert head.poll() is None
-            time.sleep(0.005)
-        yield head, raylet
-    finally:
-        end.cancel()
-        head.kill()
-        head.wait(PATIENCE)
+@pytest.mark.system
+def test_a_node_whose_raylet_ends_is_begun_again_a_few_times():
+    tries: list[int] = []
 
+    def start(good):
+        tries.append(len(tries))
+        if len(tries) < good:
+            raise ray_nodes.RayletError
+        return "begun"
 
-def stopped(head: subprocess.Popen[str]) -> dict[str, Any]:
-    """What a head said of its cluster, after it was told to stop and did."""
-    said, _ = head.communicate("stop\n", timeout=PATIENCE)
-    first, last = said.splitlines()
-    assert last == "stopped"
-    told: dict[str, Any] = json.loads(first)
-    return told
+    assert ray_nodes.begun(lambda: start(3)) == "begun"
+    tries.clear()
+    with pytest.raises(ray_nodes.RayletError):
+        ray_nodes.begun(lambda: start(100))
+    assert len(tries) == ray_nodes.TRIES
 
 
 @on_cluster
-def test_a_cluster_of_our_own_may_begin_slowly() -> None:
-    """Its raylet stands still for longer than Ray waits for it."""
-    with beginning() as (head, raylet):
-        os.kill(raylet, signal.SIGSTOP)
-        time.sleep(35)
-        os.kill(raylet, signal.SIGCONT)
-        assert len(stopped(head)["pids"]) == 2
-
-
-@on_cluster
-def test_a_cluster_of_our_own_whose_raylet_ends_is_begun_again() -> None:
-    with beginning() as (head, raylet):
-        os.kill(raylet, signal.SIGKILL)
-        told = stopped(head)
-        assert len(told["pids"]) == 2
-        assert not processes_of(told["folder"]), "nothing is left of the first try"
-
-
-def _raylet_of(head: int) -> int | None:
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            parent = int(Path(f"/proc/{name}/stat").read_text(errors="replace").rpartition(")")[2].split()[1])
-            program = Path(f"/proc/{name}/cmdline").read_bytes().partition(b"\0")[0]
-        except OSError:
-            continue
-        if parent == head and program.endswith(b"/raylet"):
-            return int(name)
-    return None
-
-
-@on_cluster
-def test_a_cluster_of_several_nodes_that_loses_one_and_gets_another(folder: Path) -> None:
-    own = environment() | {"RAY_TMPDIR": str(folder)}
+def test_a_cluster_of_several_nodes_that_loses_one_and_gets_another(folder):
+    own = environment(**PATIENT, RAY_TMPDIR=str(folder))
     done = subprocess.run([sys.executable, "-c", SEVERAL], env=own, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr[-2000:]
     told = json.loads(done.stdout.splitlines()[-1])
@@ -287,7 +225,7 @@ tell(ray.is_initialized())
 
 @pytest.mark.system
 @pytest.mark.parametrize("way", [pytest.param("", marks=pytest.mark.slow), "ray://"])  # Ray waits for 40 seconds
-def test_an_address_at_which_nobody_listens_or_not_ray(way: str) -> None:
+def test_an_address_at_which_nobody_listens_or_not_ray(way):
     with raises(EngineError, "EN021", "127.0.0.1", way):
         check_answers(f"{way}127.0.0.1:{free_port()}", 0.0)
     with socket.create_server(("127.0.0.1", 0)) as listener, raises(EngineError, "EN023|EN024"):
@@ -295,7 +233,7 @@ def test_an_address_at_which_nobody_listens_or_not_ray(way: str) -> None:
 
 
 @pytest.mark.system
-def test_other_versions_are_named_and_what_ray_says_of_hosts_and_paths_is_not_passed_on() -> None:
+def test_other_versions_are_named_and_what_ray_says_of_hosts_and_paths_is_not_passed_on():
     from ray._private.utils import check_version_info
 
     with pytest.raises(RuntimeError) as caught:
@@ -307,8 +245,8 @@ def test_other_versions_are_named_and_what_ray_says_of_hosts_and_paths_is_not_pa
 
 
 @on_cluster
-def test_a_cluster_of_this_machine_is_found_and_reached_by_its_client_server(folder: Path) -> None:
-    settings, port = unguarded(folder), free_port()
+def test_a_cluster_of_this_machine_is_found_and_reached_by_its_client_server(folder):
+    settings, port = UNGUARDED | {"RAY_TMPDIR": str(folder)}, free_port()
     with serving("127.0.0.1", port, settings):
         near = {"RAY_TMPDIR": str(folder), "RAY_AUTH_MODE": "disabled"}
         assert called(near) == [[7, 8], ["127.0.0.1"], [None]]
@@ -317,13 +255,19 @@ def test_a_cluster_of_this_machine_is_found_and_reached_by_its_client_server(fol
 
 
 @on_cluster
-def test_a_cluster_over_a_network_is_used_with_a_token_and_tls_and_not_otherwise(folder: Path) -> None:
-    host = own_address()
-    if host is None:
+def test_a_cluster_over_a_network_is_used_with_a_token_and_tls_and_not_otherwise(folder):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect_ex(("192.0.2.1", 9))  # sends nothing
+        host = probe.getsockname()[0]
+    if host.startswith(("127.", "0.")):
         pytest.skip("this machine has no address but loopback")
-    port = free_port()
-    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "5f" * 32}
-    settings = certified(folder, host) | token | {"RAY_TMPDIR": str(folder)}
+    # One certificate, which vouches for itself, is that of every node.
+    key, certificate, port = str(folder / "node.key"), str(folder / "node.crt"), free_port()
+    words = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=node"]
+    words += ["-addext", f"subjectAltName=DNS:localhost,IP:{host},IP:127.0.0.1", "-keyout", key, "-out", certificate]
+    subprocess.run(["openssl", *words], check=True, capture_output=True)
+    settings = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "5f" * 32, "RAY_TMPDIR": str(folder), "RAY_USE_TLS": "1"}
+    settings |= {"RAY_TLS_CA_CERT": certificate, "RAY_TLS_SERVER_CERT": certificate, "RAY_TLS_SERVER_KEY": key}
     with serving(host, port, settings) as head:
         client = f"ray://{host}:{port}"
         assert called(settings, client) == [[7, 8], [host], [host]]  # where workers are reached too
@@ -339,9 +283,9 @@ def test_a_cluster_over_a_network_is_used_with_a_token_and_tls_and_not_otherwise
 
 @on_cluster
 @pytest.mark.parametrize("way", ["wait", "stop"])
-def test_a_head_whose_line_to_its_cluster_is_lost_says_so_and_leaves_nothing(folder: Path, way: str) -> None:
+def test_a_head_whose_line_to_its_cluster_is_lost_says_so_and_leaves_nothing(folder, way):
     """The line is cut, or it goes dead when the head wants to stop."""
-    settings, port = unguarded(folder), free_port()
+    settings, port = UNGUARDED | {"RAY_TMPDIR": str(folder)}, free_port()
     with serving("127.0.0.1", port, settings):
         wire = Line(port)
         head = subprocess.Popen(
@@ -350,10 +294,9 @@ def test_a_head_whose_line_to_its_cluster_is_lost_says_so_and_leaves_nothing(fol
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=plain_environment() | settings | {"RAY_CLIENT_RECONNECT_GRACE_PERIOD": "10"},
+            env=environment(**settings) | {"RAY_CLIENT_RECONNECT_GRACE_PERIOD": "10"},
         )
         try:
-            assert head.stdout is not None
             workers = json.loads(head.stdout.readline())
             assert len(set(workers)) == 2
             wire.close() if way == "wait" else wire.go_dead()
@@ -365,7 +308,7 @@ def test_a_head_whose_line_to_its_cluster_is_lost_says_so_and_leaves_nothing(fol
         assert not connected, "nor to another cluster"
         if way == "wait":
             why = "the connection to its Ray cluster is lost"
-            assert lost == [[[why, "raised"]] * 2, f"no worker can be started: {why}"]
+            assert lost == [[[why, "raised"]] * 2, f"no worker can be started: {why} [EN005]"]
         assert not complaints
         assert head.returncode == 0
         assert all(map(ends, workers)), "the cluster ends them"
@@ -386,9 +329,136 @@ OLD = 'import ray\nray.__version__ = "2.0.0"\n'
     ],
     ids=["without colonnade", "another version"],
 )
-def test_a_cluster_that_has_something_else_than_its_head(folder: Path, module: str, text: str, said: str) -> None:
-    settings, port = unguarded(folder), free_port()
+def test_a_cluster_that_has_something_else_than_its_head(folder, module, text, said):
+    settings, port = UNGUARDED | {"RAY_TMPDIR": str(folder)}, free_port()
     (folder / f"{module}.py").write_text(text)
     with serving("127.0.0.1", port, settings, folder) as head:
         for address in (head, f"ray://127.0.0.1:{port}"):
             assert said in str(called(settings, address))
+
+
+# --- clusters as operators start them, and heads that use them: each in processes of its own, as Ray wants it
+
+
+# A cluster may start on a busy machine; the second is how long a client server waits for the process of each client.
+UNGUARDED = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": "disabled"}
+PATIENT = {"RAY_gcs_server_port_wait_time_s": f"{PATIENCE:.0f}", "RAY_CLIENT_SERVER_CHECK_CHANNEL_TIMEOUT_S": "110"}
+# `ray start`, with more patience; its processes may find other modules than it does.
+STARTER = f"""
+import os, sys
+from colonnade.study.engine.ray_nodes import begun
+from ray.scripts.scripts import main
+os.environ["PYTHONPATH"] = sys.argv.pop(1)
+first = os.path.join(os.environ["PYTHONPATH"].partition(os.pathsep)[0], "sitecustomize.py")
+if os.path.exists(first):
+    exec(open(first).read())
+begun(main, {PATIENCE})
+"""
+
+CALLER = f"""
+import json, sys
+from colonnade.errors import EngineError
+from colonnade.study.engine.contract import Gone
+from colonnade.study.engine.on_ray import OnRay
+def heard():
+    event = engine.events.get(timeout={PATIENCE})
+    if isinstance(event, Gone):
+        raise EngineError(f"{{event.cause}}: {{event.why}}")
+    return event.value
+engine = OnRay(*sys.argv[1:])
+try:
+    workers = engine.start({COUNTER!r}, (7,), 2)
+    for worker in workers:
+        engine.send(worker, ("add", worker))
+    said = sorted(heard() for _ in workers)
+    for worker in workers:
+        engine.send(worker, ("host",))
+    hosts = {{heard() for _ in workers}}
+    import ray
+    said = [said, [node["NodeManagerAddress"] for node in ray.nodes()], list(hosts)]
+except EngineError as error:
+    said = str(error)
+engine.stop()
+sys.stdout.write(json.dumps(said))
+"""
+
+
+def environment(**more):
+    """With no settings of Ray, but that it calls nobody, and these."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    path = os.pathsep.join([str(Path(__file__).parents[3]), *sys.path])
+    # Without the second, processes that a client server starts may die as they begin.
+    return kept | {"PYTHONPATH": path, "GRPC_ENABLE_FORK_SUPPORT": "0", "RAY_USAGE_STATS_ENABLED": "0"} | more
+
+
+def processes_of(folder):
+    """Every process of a cluster: its folder stands in its command line, or in that of the process that started it."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            text = Path(f"/proc/{name}/cmdline").read_bytes() + Path(f"/proc/{name}/environ").read_bytes()
+        except OSError:
+            continue
+        if folder.encode() in text:
+            found.append(int(name))
+    return found
+
+
+@contextmanager
+def serving(host, port, settings, modules=None):
+    """A cluster as an operator starts it, with a client server; yields the address of its head node.
+
+    ``modules`` is a folder in which its processes look first for modules.
+    """
+    head = free_port()
+    words = ["start", "--head", "--block", f"--node-ip-address={host}", f"--port={head}", "--num-cpus=2"]
+    words += [f"--ray-client-server-port={port}", "--include-dashboard=false", "--object-store-memory=100000000"]
+    words += ["--min-worker-port=0", "--max-worker-port=0"]  # any, or ours would be among them
+    found = environment(**PATIENT, **settings)
+    path = found["PYTHONPATH"] if modules is None else os.pathsep.join([str(modules), found["PYTHONPATH"]])
+    server = subprocess.Popen(
+        [sys.executable, "-c", STARTER, path, *words],
+        env=found,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        while server.poll() is None:
+            with suppress(OSError):
+                socket.create_connection((host, port), 1).close()
+                break
+            time.sleep(0.2)
+        assert server.poll() is None, "the cluster has ended"
+        yield f"{host}:{head}"
+    finally:
+        server.terminate()
+        server.wait(PATIENCE)
+
+
+def called(settings, *words):
+    """What a head is told by workers on a cluster, and where nodes and workers are; or why it has none."""
+    asked = [sys.executable, "-c", CALLER, *words]
+    done = subprocess.run(asked, env=environment(**settings), capture_output=True, text=True, timeout=2 * PATIENCE)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "Traceback" not in done.stderr
+    return json.loads(done.stdout)
+
+
+class Line(Wire):
+    """A wire to a port of this machine that can also go dead, so that nobody hears of it."""
+
+    def __init__(self, port):
+        self._dead, self._over = threading.Event(), threading.Event()
+        super().__init__(port)
+        self.address = f"127.0.0.1:{self.port}"
+
+    def passes(self, size):
+        return not (self._dead.is_set() and self._over.wait())
+
+    def go_dead(self):
+        self._dead.set()
+
+    def close(self):
+        self._over.set()
+        super().close()

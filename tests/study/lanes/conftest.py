@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,12 +16,11 @@ from colonnade.protocols.lanes.arbiter import Lane
 from colonnade.protocols.moments import programs as moments
 from colonnade.study import PartyConfig, Study, run_coordinator, run_party
 from colonnade.study.engine.processes import Processes
-from colonnade.study.forks import Forks
 from colonnade.study.lanes import heads
 from colonnade.study.lanes.asked import Asked
 from colonnade.study.lanes.crew import EngineCrew
 from colonnade.study.local import folder_of, run_local
-from colonnade.study.meeting import ALONE, Place
+from colonnade.study.meeting import ALONE
 from tests.support.studies import InThread, Trial, edit
 from tests.support.waiting import below
 
@@ -40,7 +37,7 @@ PORTS = "127.0.0.1:20000-29999"
 Hook = Callable[["Watched", str, Lane], None]
 
 
-def events_of(folder: Path) -> list[dict[str, Any]]:
+def events_of(folder):
     """The lines of a record; another process may be writing the last one."""
     file = folder / "events.jsonl"
     lines = file.read_text(encoding="utf-8").splitlines(keepends=True) if file.exists() else []
@@ -53,44 +50,42 @@ class Watched(EngineCrew):
     all: dict[str, Watched]
     hook: Hook | None
 
-    def __init__(self, engine: Any, duty: Any, *given: Any) -> None:
+    def __init__(self, engine, duty, *given):
         self.name, self.taken = duty.name, list[Lane]()
         super().__init__(engine, duty, *given)
         self.all[duty.name] = self
 
-    def meet(self, lane: Lane, hub: int, introductions: Mapping[str, bytes]) -> None:
+    def meet(self, lane, hub, introductions):
         super().meet(lane, hub, introductions)
         self._tell("meet", lane)
 
-    def begin(self, lane: Lane) -> None:
+    def begin(self, lane):
         self.taken.append(lane)
         self._tell("begin", lane)
         super().begin(lane)
 
-    def _tell(self, what: str, lane: Lane) -> None:
+    def _tell(self, what, lane):
         hook = type(self).hook
         if hook is not None:
             hook(self, what, lane)
 
     @classmethod
-    def kill_at(cls, name: str, what: str, lane: Lane) -> list[bool]:
+    def kill_at(cls, name, what, lane):
         """Kill this participant's worker when this is asked of it; each time, whether it was there."""
         killed = list[bool]()
 
-        def kill(crew: Watched, asked: str, of: Lane) -> None:
+        def kill(crew, asked, of):
             if (crew.name, asked, of) == (name, what, lane):
                 killed.append(crew.kill(crew.busy()[lane]))
 
         cls.hook = kill
         return killed
 
-    def busy(self) -> dict[Lane, int]:
-        """Which worker has which lane."""
+    def busy(self):
         with self._lock:
             return dict(self._lanes)
 
-    def kill(self, worker: int) -> bool:
-        """Kill a worker's process; whether it was there."""
+    def kill(self, worker):
         assert isinstance(self._engine, Processes)
         with suppress(ProcessLookupError):
             if (pid := self._engine.process(worker)) is not None:
@@ -100,16 +95,14 @@ class Watched(EngineCrew):
 
 
 @pytest.fixture
-def crews(monkeypatch: pytest.MonkeyPatch) -> type[Watched]:
-    """All crews of a study whose heads are threads of this process."""
+def crews(monkeypatch):
     watched = type("Watched", (Watched,), {"all": {}, "hook": None})
     monkeypatch.setattr(heads, "EngineCrew", watched)
     return watched
 
 
 @pytest.fixture
-def without_noise(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What heads add to the sums is zero; workers draw none."""
+def without_noise(monkeypatch):
     for programs in (polynomial, moments):
         real = programs.own_noise
         monkeypatch.setattr(programs, "own_noise", lambda me, task, real=real: np.zeros_like(real(me, task)))
@@ -120,17 +113,17 @@ class Laned(Trial):
 
     def __init__(
         self,
-        folder: Path,
-        forks: Forks,
-        rows: int = 200,
+        folder,
+        forks,
+        rows=200,
         *,
-        partitions: int = 4,
-        workers: int = 2,
-        align: str = "",
-        top: str = "",
-        task: str = TASK,
-        **settings: Any,
-    ) -> None:
+        partitions=4,
+        workers=2,
+        align="",
+        top="",
+        task=TASK,
+        **settings,
+    ):
         super().__init__(folder, rows, **settings)
         self.forks, self.workers = forks, workers
         _, _, rest = self.file.read_text().partition("[coordinator]")
@@ -144,39 +137,35 @@ class Laned(Trial):
         self.plain.write_text(self.file.read_text())
         self.replace("[align]\n", f"[lanes]\npartitions = {partitions}\n[align]\n")
 
-    def replace(self, old: str, new: str) -> None:
+    def replace(self, old, new):
         edit(self.file, (old, new))
 
-    def connect(self, **networks: str) -> None:
-        """Let the study's participants connect, and these parties listen."""
+    def connect(self, **networks):
         self.replace("[coordinator]\n", '[coordinator]\nlinks = "direct"\n')
         for name, network in networks.items():
             self.edit(f"{name}/party.toml", r"\Z", f"\n[network]\n{network}\n")
 
-    def in_processes(self, name: str = "lanes") -> dict[str, Path]:
-        """Run it as `colonnade run` does."""
+    def in_processes(self, name="lanes"):
         return run_local(self.study(), self.folder / "out" / name, forks=self.forks)
 
-    def in_threads(self, path: Path | None = None, dial: bool = True, place: Place = ALONE) -> dict[str, Path]:
+    def in_threads(self, path=None, dial=True, place=ALONE):
         """Run it with heads in threads; workers are processes. The coordinator may be one that does not dial."""
         ended = self.ended(path, dial, place)
         for child in ended.values():
             assert child.returncode == 0, child.communicate()
         return self.places(path)
 
-    def places(self, path: Path | None = None) -> dict[str, Path]:
+    def places(self, path=None):
         out = self.folder / "out" / (path or self.file).stem
         return {name: folder_of(out, name) for name in ("coordinator", *self.parties)}
 
-    def ended(self, path: Path | None = None, dial: bool = True, place: Place = ALONE) -> dict[str, InThread]:
+    def ended(self, path=None, dial=True, place=ALONE):
         children = self.begun(path, dial=dial, place=place)
         for child in children.values():
             child.communicate(timeout=300)
         return children
 
-    def begun(
-        self, path: Path | None = None, without: str | None = None, dial: bool = True, place: Place = ALONE
-    ) -> dict[str, InThread]:
+    def begun(self, path=None, without=None, dial=True, place=ALONE):
         """All heads, or all but one; in a room of a standing hub, if there is one."""
         study, places = Study.load(path or self.file), self.places(path)
         assert study.statement.rows
@@ -194,33 +183,31 @@ class Laned(Trial):
             )
         return children
 
-    def values(self, out: Mapping[str, Path], what: str = "values") -> Any:
-        """What everybody has got."""
+    def values(self, out, what="values"):
         found = [json.loads((place / "model.json").read_text())["learned"][what] for place in out.values()]
         assert all(each == found[0] for each in found)
         return found[0]
 
-    def facts(self, out: Mapping[str, Path]) -> dict[str, dict[str, Any]]:
+    def facts(self, out):
         return {name: json.loads((place / "run.json").read_text()) for name, place in out.items()}
 
-    def people(self, name: str) -> set[str]:
+    def people(self, name):
         lines = (self.folder / name / f"{name}.csv").read_text().split()[1:]
         return {line.split(",")[0].strip('"') for line in lines}
 
     @property
-    def common(self) -> int:
+    def common(self):
         return len(set.intersection(*map(self.people, self.parties)))
 
-    def left_behind(self) -> list[Path]:
-        """Partitions that were not deleted."""
+    def left_behind(self):
         return below(self.folder, "*colonnade-spool*", "run-*.arrow")
 
 
 @pytest.fixture
-def laned(tmp_path: Path, forks: Forks) -> Iterator[Callable[..., Laned]]:
+def laned(tmp_path, forks):
     made: list[Laned] = []
 
-    def make(**settings: Any) -> Laned:
+    def make(**settings):
         made.append(Laned(tmp_path / f"study{len(made)}", forks, **settings))
         return made[-1]
 
@@ -229,6 +216,5 @@ def laned(tmp_path: Path, forks: Forks) -> Iterator[Callable[..., Laned]]:
         each.clean_up()
 
 
-def error_of(children: Mapping[str, InThread]) -> dict[str, str]:
-    """How participants ended that did not end well."""
+def error_of(children):
     return {name: child.communicate()[1] for name, child in children.items() if child.returncode}

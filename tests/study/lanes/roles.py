@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import os
 import weakref
-from dataclasses import replace
-from typing import Any
 
-from colonnade.protocols.lanes.lane import Part, play_lane
-from colonnade.study.engine.contract import Line
+from colonnade.errors import StudyError
+from colonnade.protocols.lanes.lane import play_lane
 from colonnade.study.lanes import worker
 from colonnade.study.lanes.words import Ended, GiveUp, Ready, Take
 from colonnade.wire.workers import WorkerKeys
 
 
-def stillborn(line: Line, duty: Any) -> None:
+def stillborn(line, duty):
     os._exit(1)
 
 
-def deaf(line: Line, duty: Any) -> None:
+def deaf(line, duty):
     """Takes lanes and does nothing about them."""
     line.say(Ready(WorkerKeys.create(duty.name).request))
     while True:
         line.receive()
 
 
-def greedy(line: Line, duty: Any) -> None:
+def greedy(line, duty):
     """Has no memory left as soon as it has a lane."""
     line.say(Ready(WorkerKeys.create(duty.name).request))
     while not isinstance(line.receive(), Take):
@@ -33,7 +31,7 @@ def greedy(line: Line, duty: Any) -> None:
     raise MemoryError
 
 
-def finding(line: Line, duty: Any) -> None:
+def finding(line, duty):
     """Finds something wrong at the moment at which its lane is given up: first by any call, then by a check."""
     line.say(Ready(WorkerKeys.create(duty.name).request))
     told = 0
@@ -45,33 +43,17 @@ def finding(line: Line, duty: Any) -> None:
             line.say(Ended(command.lane, failure=(kind, "a check did not hold")))
 
 
-class _Weighing(Line):
-    """The line of a worker; with every lane that ends it says how much of all its lanes is gone, and what is not."""
+def weighing(line, duty):
+    """Takes no further lane while it holds something of the one before: its part of the table, with keys and cells."""
+    held = []
 
-    def __init__(self, line: Line) -> None:
-        self.host, self._line, self.seen = line.host, line, list[weakref.ref[Any]]()
-
-    def receive(self, seconds: float | None = None) -> Any:
-        return self._line.receive(seconds)
-
-    def say(self, value: Any) -> None:
-        if isinstance(value, Ended):
-            left = [type(each).__name__ for each in (seen() for seen in self.seen) if each is not None]
-            gone = len(self.seen) - len(left)
-            failure = ("StudyError", f"a lane is over, and a worker holds {left} of it") if left else value.failure
-            value = replace(value, sums=None if left else value.sums, failure=failure, claims=gone)
-            self.seen.clear()
-        self._line.say(value)
-
-
-def weighing(line: Line, duty: Any) -> None:
-    """A worker that says what it still holds of a lane that is over: its part of the table, with keys and cells."""
-    said = _Weighing(line)
-
-    def noted(place: Any, laned: Any, lane: Any, programs: Any, part: Part | None = None, **settings: Any) -> Any:
-        if part is not None:
-            said.seen += [weakref.ref(each) for each in (part.table, part.table.keys, part.table._cells)]
+    def noted(place, laned, lane, programs, part=None, **settings):
+        left = [type(seen()).__name__ for seen in held if seen() is not None]
+        if left:
+            raise StudyError(f"a lane is over, and a worker holds {left} of it")
+        held[:] = [] if part is None else map(weakref.ref, (part.table, part.table.keys, part.table._cells))
         return play_lane(place, laned, lane, programs, part, **settings)
 
-    worker.play_lane = noted  # type: ignore[attr-defined]
-    worker.main(said, duty)
+    assert worker.play_lane is play_lane
+    worker.play_lane = noted
+    worker.main(line, duty)
