@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
@@ -97,11 +94,6 @@ def test_what_a_peer_adds_of_small_order_is_cleared():
     np.testing.assert_array_equal(blind.on(np.frombuffer(b"".join(turned), np.uint8).reshape(5, 32)), blind.on(points))
 
 
-def test_no_keys_are_no_points():
-    assert hashed([]).shape == (0, POINT_BYTES)
-    assert Blind.fresh(Stream.fresh()).on(hashed([])).shape == (0, POINT_BYTES)
-
-
 EIGHTH = 325606250916557431795983626356110631294008115727848805560023387167927233504
 OTHER_EIGHTH = 39382357235489614581723060781553021112529911719440698176882885853963445705823
 
@@ -114,14 +106,3 @@ def test_what_is_no_element_of_the_group_is_refused(bad):
     points = np.vstack([hashed(KEYS[:3]), np.frombuffer(bad.to_bytes(32, "little"), np.uint8)[None]])
     with raises(ProtocolError, "MS001", "bank"):
         Blind.fresh(Stream.fresh()).on(points, "bank")
-
-
-def test_a_secret_is_not_shown():
-    assert repr(Blind.fresh(Stream.fresh())) == "Blind(...)"
-    assert repr(Blinds.fresh(3, Stream.fresh())) == "Blinds(...)"
-
-
-def test_the_library_is_loaded_only_when_it_is_needed():
-    code = "import colonnade, sys; print('nacl' in sys.modules, 'clkhash' in sys.modules)"
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert said.stdout.strip() == "False False"

@@ -91,13 +91,6 @@ def test_a_matrix_that_is_turned_twice_is_itself(stream, rows, wide):
     np.testing.assert_array_equal(rows_of(columns, wide), matrix)
 
 
-def test_columns_that_are_missing_are_zero(stream):
-    columns = random_words(stream, 70, 3)
-    found = bits(rows_of(columns, 2))
-    np.testing.assert_array_equal(found[:, :70], bits(columns).T)
-    assert not found[:, 70:].any()
-
-
 @pytest.mark.parametrize("sizes", [[7], [3, 3, 1], [300, 2]])
 def test_a_matrix_that_comes_in_pieces_is_turned_where_it_lies(stream, sizes):
     columns, start = random_words(stream, 70, sum(sizes)), 0
@@ -253,16 +246,6 @@ def test_both_sides_find_the_same_values_at_keys_of_the_list_and_nowhere_else(mo
     ours, theirs = valued(asker.values()), valued(holder.values(people(*range(size + 50))))
     assert ours == theirs[:size]
     assert len(set(theirs)) == size + 50
-
-
-def test_what_the_holder_takes_differs_from_what_hides_the_list_by_code_words_under_its_secret():
-    """The one equation of the protocol, row by row."""
-    transferred = Transferred()
-    asker, holder, listed = transferred.run(people(*range(90)))
-    hidden = Coder(transferred.secret)(np.vstack([listed.rows, asker._veil]))
-    hiding = np.array([Stream(first).uint64(len(hidden) // 64) for first, _ in transferred.pairs])
-    np.testing.assert_array_equal(rows_of(hiding, ROW_WORDS) ^ holder._taken.rows(), hidden)
-    np.testing.assert_array_equal(asker._hiding(), rows_of(hiding, ROW_WORDS)[: len(listed.rows)])
 
 
 def test_an_asker_that_guesses_keys_does_not_find_values_even_with_its_own_rows():

@@ -11,14 +11,18 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from scipy import stats
 
-from colonnade.errors import CapacityError, ShareError
+from colonnade.errors import CapacityError, ProtocolError, ShareError
+from colonnade.mpc import Hand
 from colonnade.mpc.fixed import arithmetic as fixedpoint, cutting, functions
 from colonnade.mpc.fixed.arithmetic import FixedPoint
 from colonnade.mpc.fixed.binary import BitHand
 from colonnade.mpc.fixed.masks import Masks, system_for
+from colonnade.mpc.shamir import weights
+from colonnade.mpc.shares import Shares
 from tests.support.errors import raises
 
-from .kit import called, compute, differences, make, pvalues_of_bits, views
+from ..verify.tampering import listing, tampering
+from .kit import called, compute, differences, make, views
 
 UNIT = Fraction(1, 2**20)
 EDGES = np.array([0, 1, -1, 2**30 - 1, 1 - 2**30, 5, -7, 2**30 - 2, 12345678, -87654321, 2**20, -(2**20), 3])
@@ -126,7 +130,7 @@ NOTHING = {
 }
 
 
-@pytest.mark.parametrize("committee", [*PLAIN[:2], *ACTIVE[:2]], ids=called)
+@pytest.mark.parametrize("committee", [PLAIN[0], ACTIVE[0]], ids=called)
 @pytest.mark.parametrize("name", NOTHING)
 def test_operations_on_no_numbers(play, committee, name):
     program, shape = NOTHING[name]
@@ -171,7 +175,7 @@ def test_functions_of_any_positive_numbers(play, function, values, fraction):
     check_function(play, function, np.abs(values), fraction, 26)
 
 
-@pytest.mark.parametrize(("bits", "fraction"), [(7, 15), (7, 16), (17, 16), (25, 15), (26, 16), (29, 16), (31, 15)])
+@pytest.mark.parametrize(("bits", "fraction"), [(7, 15), (17, 16), (25, 15), (26, 16), (31, 15)])
 def test_many_numbers_take_the_way_with_fewer_coins(play, monkeypatch, bits, fraction):
     monkeypatch.setattr(functions, "FLAT", 10)
     values = np.array([0, 1, 2, 3, 100, 127, (1 << bits) - 1])
@@ -223,11 +227,8 @@ def test_reciprocals_need_fewer_primes_than_roots(play, fraction, magnitude, pri
     ("size", "threshold", "fraction", "magnitude"),
     [
         (3, 1, 8, 1),
-        (3, 1, 16, 5),
         (3, 1, 20, 10),
-        (3, 1, 26, 3),
         (3, 1, 30, 1),
-        (5, 2, 8, 1),
         (5, 2, 30, 1),
         (7, 3, 16, 5),
     ],
@@ -354,7 +355,7 @@ def test_many_numbers_are_taken_in_parts(play, monkeypatch):
         assert np.abs(found - exact).max() <= error, name
 
 
-@pytest.mark.parametrize("size", [1, 6, 7, 8, 15])
+@pytest.mark.parametrize("size", [6, 7, 8])
 def test_parts_end_where_numbers_do(play, monkeypatch, size):
     monkeypatch.setattr(fixedpoint, "MANY", 7)
     values = np.arange(size) - 3
@@ -396,34 +397,6 @@ def test_random_bits_are_fair_and_nobodys(play):
     assert abs(opened.mean() - 0.5) < 6 * 0.5 / np.sqrt(opened.size)
 
 
-def test_what_was_prepared_is_used_up_first(play):
-    values = np.arange(1, 9) << 18
-
-    def program(engine, x):
-        first = functions.reciprocal(engine, x)
-        used = dict(engine.masks.used)
-        engine.masks.prepare(used)
-        assert {key: len(kept) for key, kept in engine.masks._kept.items() if kept} == used
-        functions.reciprocal(engine, x)
-        assert not any(engine.masks._kept.values())
-        return first
-
-    opened, _, _ = compute(play, program, values)
-    assert np.abs(opened - 2.0**40 / values).max() < 8
-
-
-def test_a_changed_share_is_noticed_when_there_is_one_to_spare(play):
-    """At the degree of inputs three seats have one share more than they need."""
-
-    def program(engine, x):
-        if engine.hand.name == "n2":
-            x.shares.values[0, 3] += 1
-        return engine.truncate(x, 10)
-
-    with raises((ShareError, ConnectionError), "SH008", "n0, n1, n2"):
-        compute(play, program, np.arange(100))
-
-
 # --- what pooled seats see
 
 WATCHED = {
@@ -442,14 +415,20 @@ WATCHED = {
     "inner product": lambda e, x: e.inner(x.reshape(2, -1), x.reshape(2, -1)[:, :2]),
 }
 WITH_BITS = {"comparison", "bits", "length", "reciprocal", "inverse root", "maximum", "largest"}
-IN_BLOCKS = ("product", "truncation", "comparison", "reciprocal")
+IN_BLOCKS = ("product", "truncation", "comparison")
 
 
 @pytest.mark.parametrize(
-    ("name", "few"), [*((name, None) for name in WATCHED), *((name, 0) for name in IN_BLOCKS)], ids=called
+    ("seats", "pool", "name", "few"),
+    [
+        *(((3, 1), ["n1"], name, None) for name in WATCHED),
+        *(((3, 1), ["n1"], name, 0) for name in IN_BLOCKS),
+        *(((5, 2), ["n1", "n4"], name, None) for name in IN_BLOCKS),
+        ((5, 2), ["n1", "n4"], "product", 0),
+    ],
+    ids=called,
 )
-@pytest.mark.parametrize(("seats", "pool"), [((3, 1), ["n1"]), ((5, 2), ["n1", "n4"])], ids=["1 of 3", "2 of 5"])
-def test_what_pooled_seats_see_is_the_same_whatever_the_secret(play, monkeypatch, name, few, seats, pool):
+def test_what_pooled_seats_see_is_the_same_whatever_the_secret(play, monkeypatch, seats, pool, name, few):
     if few is not None:  # as of many numbers, which are opened in blocks
         monkeypatch.setattr(cutting, "FEW", few)
     first, second = (views(play, WATCHED[name], secret, make(*seats), pool) for secret in (3, 2**26 - 9))
@@ -492,16 +471,110 @@ def test_the_same_comparison_sees_masks_that_are_too_short_and_bits_without_a_co
     assert smallest * tests < 1e-12
 
 
-def test_rows_of_bits_are_compared_as_scipy_does():
-    rng = np.random.default_rng(3)
-    first, second = rng.integers(0, 2**63, (2, 6, 5), dtype=np.uint64)
-    second[3] &= second[2]
-    first[4:] = second[4:] = 0
-    first[5, 0] = 2**40 - 1
-    found = []
-    for x, y in zip(first, second, strict=True):
-        counts = np.array([np.bincount(np.unpackbits(side.view(np.uint8)), minlength=2) for side in (x, y)])
-        if counts.sum(axis=0).min() > 20:
-            found.append(stats.chi2_contingency(counts).pvalue)
-    assert len(found) == 5
-    assert pvalues_of_bits(first, second) == pytest.approx(found, rel=1e-9)
+# --- seats that check each other
+
+
+CHEATER = "n1"
+X, Y = np.random.default_rng(1).integers(-(2**18), 2**18, (2, 3))
+
+
+def chain(engine, x, y):
+    """Products one after the other, a comparison of the last, and a product with what it told."""
+    z = engine.multiply(engine.multiply(x, y), x)
+    return engine.multiply(engine.below(z, y), x, fraction=12)
+
+
+@pytest.mark.parametrize(
+    ("size", "threshold", "step"),
+    [
+        (3, 1, 5),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in [(3, 1, 1), (4, 1, 3), (5, 2, 6), (7, 3, 24)]),
+    ],
+)
+def test_whoever_changes_one_share_in_one_message_is_caught(play, size, threshold, step):
+    """A share of a product or of bits, an opening to one seat only, a message of a check: all stop, or nothing changed.
+
+    Only messages of which nobody needs the changed share pass: with spare seats, or the last opening to one seat.
+    """
+    right = np.where(X * Y / 4096 * X / 4096 < Y, X, 0)
+
+    def ends_well(sent, changed=()):
+        hands = {CHEATER: tampering(lambda: listing(sent, changed))}
+        committee = make(size, threshold, active=True)
+        opened, *_ = compute(play, chain, X, Y, committee=committee, fraction=12, bits=20, hands=hands)
+        return np.array_equal(opened, right)
+
+    sent = []
+    assert ends_well(sent)
+    shares = [number for number, kind in enumerate(sent) if kind in ("share", "bits", "opening")][::step]
+    caught = 0
+    for number in shares:
+        try:
+            assert ends_well([], {number})
+        except (ShareError, ProtocolError, ConnectionError):
+            caught += 1
+    assert caught > len(shares) * (0.9 if size == 2 * threshold + 1 else 0.5)
+
+
+class Counting(Hand):
+    """It counts how often it opens numbers under masks."""
+
+    opened: list[int]
+
+    def open_among_seats(self, shares):
+        self.opened.append(shares.degree)
+        return super().open_among_seats(shares)
+
+
+class Shifting(Hand):
+    """In one opening it shifts what the others will read by a small number: at twice the degree no share is spare."""
+
+    which: int
+    only_to: str | None
+    """The one seat to which it tells the wrong share; by default it goes on as if it were its own."""
+    openings = 0
+    now = False
+
+    def open_among_seats(self, shares):
+        self.now = self.openings == self.which
+        self.openings += 1
+        return super().open_among_seats(self.shifted(shares) if self.now and not self.only_to else shares)
+
+    def send_opening(self, shares, to):
+        wrong = [self.only_to] if self.now and self.only_to else []
+        self.now = False
+        super().send_opening(self.shifted(shares), wrong)
+        super().send_opening(shares, [seat for seat in to if seat not in wrong])
+
+    def shifted(self, shares):
+        place, points = self.committee.point(self.name) - 1, tuple(range(1, shares.degree + 2))
+        step = np.array([1000 * pow(weights(p, points, 0)[place], -1, p) % p for p in self.system.primes], dtype=float)
+        values = shares.values + step.reshape(-1, *[1] * (shares.values.ndim - 1))
+        return Shares(self.system.reduce(values), shares.degree)
+
+
+def three_products(engine, x, y):
+    for _ in range(3):
+        x = engine.multiply(x, y, bound=1 << 37)
+        x = replace(x, bound=(1 << 20) - 1)
+    return x
+
+
+@pytest.mark.parametrize(("size", "threshold"), [(3, 1), (5, 2), pytest.param(7, 3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("which", "only_to"), [(3, None), *((i, to) for i in range(3) for to in (None, "n0"))])
+def test_an_error_is_caught_before_a_later_opening_could_multiply_it_with_a_secret(
+    play, size, threshold, which, only_to
+):
+    """Masks hide numbers within bounds. After a wrong opening, a later product could be beyond them."""
+    opened = []
+    hands = {
+        "n0": type("Seen", (Counting,), {"opened": opened}),
+        CHEATER: type("Cheat", (Shifting,), {"which": which, "only_to": only_to}),
+    }
+    how = {"committee": make(size, threshold, active=True), "fraction": 12, "bits": 20, "hands": hands}
+    if which == 3:  # which never comes, so that nobody cheats
+        compute(play, three_products, X >> 8, Y >> 8, **how)
+    else:
+        with raises((ShareError, ConnectionError), "SH012" if only_to else "SH015"):
+            compute(play, three_products, X >> 8, Y >> 8, **how)
+    assert opened == [2 * threshold] * min(which + 1, 3)

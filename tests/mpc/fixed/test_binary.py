@@ -339,7 +339,7 @@ def check(found, bits, public, secret):
 
 
 @pytest.mark.parametrize(
-    ("size", "threshold", "bits"), [*((3, 1, bits) for bits in (1, 2, 3, 4, 5, 6)), (4, 1, 3), (5, 2, 4), (7, 3, 5)]
+    ("size", "threshold", "bits"), [*((3, 1, bits) for bits in (1, 2, 3, 5)), (4, 1, 3), (5, 2, 4), (7, 3, 3)]
 )
 def test_every_pair_of_small_numbers(seats, size, threshold, bits):
     numbers = np.arange(2**bits, dtype=np.uint64)
@@ -382,42 +382,22 @@ def test_sums_are_those_of_the_integers(seats, bits, terms, count, fast, seed):
         assert found.tolist() == expected
 
 
-@pytest.mark.parametrize(("size", "threshold", "terms"), [(5, 2, 10), (7, 3, 35)])
-def test_sums_of_what_groups_know(seats, size, threshold, terms):
-    """A number for each group of seats that shares a key: together one that nobody knows."""
-    bits, count = 7, 70
-
-    def program(hand):
-        drawn = [stream.uint64(count) for _, stream in hand.common.streams]
-        shared = hand.group_bits([slice_bits(values, bits) for values in drawn], count)
-        assert len(shared) == terms
-        total = circuits.add(hand, shared, fast=True)
-        return {group: values for (group, _), values in zip(hand.common.streams, drawn, strict=True)}, hand.open(total)
-
-    results = seats(size, threshold, program).values()
-    known = {group: values for held, _ in results for group, values in held.items()}
-    assert len(known) == terms
-    expected = sum(known.values()) & np.uint64(2**bits - 1)
-    assert all(np.array_equal(join_bits(opened, count), expected) for _, opened in results)
-
-
-def cost(seats, program, count=64):
-    """Rounds and ANDs, of three seats: each round is one message of each, with two words for each 64 ANDs."""
+def cost(seats, program):
+    """Rounds of three seats: each round is one message of each, with two words for each 64 ANDs."""
 
     def run(hand):
         for link in hand.links.values():
             link.sent.clear()
         program(hand)
         words = [message["words"] for link in hand.links.values() for message in link.sent]
-        assert all(array.shape[0] == 2 and array.shape[2] == words_for(count) for array in words)
-        return len(words), sum(array.shape[1] for array in words)
+        assert all(array.shape[0] == 2 and array.shape[2] == 1 for array in words)
+        return len(words)
 
-    found = set(seats(3, 1, run).values())
-    assert len(found) == 1
-    return found.pop()
+    (found,) = set(seats(3, 1, run).values())
+    return found
 
 
-@pytest.mark.parametrize("bits", [1, 2, 3, 4, 5, 8, 9, 16, 17, 32, 33, 62])
+@pytest.mark.parametrize("bits", [1, 2, 3, 8, 9, 62])
 def test_rounds_are_as_documented(seats, bits):
     public = np.zeros((bits, 1), dtype=np.uint64)
     depth = ceil(log2(bits))
@@ -425,40 +405,10 @@ def test_rounds_are_as_documented(seats, bits):
     expected = {"below": depth, "top_bit_of_difference": less, "bits_of_difference": less, "lengths": depth}
     for name, rounds in expected.items():
         circuit = getattr(circuits, name)
-        assert cost(seats, lambda hand, run=circuit: run(hand, public, random_bits(hand, bits, 64)))[0] == rounds
+        assert cost(seats, lambda hand, run=circuit: run(hand, public, random_bits(hand, bits, 64))) == rounds
     for fast, rounds in ((False, bits - 1), (True, 1 + less if bits > 1 else 0)):
-        assert sum_cost(seats, 2, bits, fast)[0] == rounds
-
-
-def sum_cost(seats, terms, bits, fast):
-    return cost(seats, lambda hand: circuits.add(hand, [random_bits(hand, bits, 64)] * terms, fast=fast))
-
-
-def test_ands_and_sums_cost_what_docstrings_say(seats):
-    for name, ands in (("below", (30, 42)), ("bits_of_difference", (64, 106)), ("lengths", (212, 320))):
-        circuit = getattr(circuits, name)
-        for bits, count in zip((24, 32), ands, strict=True):
-            public = np.zeros((bits, 1), dtype=np.uint64)
-            found = cost(seats, lambda hand, run=circuit, b=bits, p=public: run(hand, p, random_bits(hand, b, 64)))
-            assert found[1] == count
-            assert str(count) in circuit.__doc__
-    assert [sum_cost(seats, terms, 2, False)[0] - 1 for terms in (3, 4, 10, 35)] == [1, 2, 5, 8]
-    assert [sum_cost(seats, 2, bits, True)[1] for bits in (24, 32)] == [97, 151]
-    assert [sum_cost(seats, terms, 32, False) for terms in (2, 3)] == [(31, 31), (32, 62)]
-
-
-def test_numbers_do_not_meet(seats):
-    """What pads the words, and every other number, leaves the result alone."""
-    bits, count = 9, 100
-    public = np.arange(count, dtype=np.uint64)
-    words, filled = slice_bits(public, bits), slice_bits(np.arange(128, dtype=np.uint64), bits)
-
-    def program(hand):
-        shared = random_bits(hand, bits, count)
-        results = [hand.open(circuits.lengths(hand, p, shared)) for p in (words, filled)]
-        return np.array_equal(*results) and not (results[0][:, -1] >> np.uint64(36)).any()
-
-    assert all(seats(3, 1, program).values())
+        found = cost(seats, lambda hand, f=fast: circuits.add(hand, [random_bits(hand, bits, 64)] * 2, fast=f))
+        assert found == rounds
 
 
 @pytest.mark.parametrize("name", ON_DIFFERENCES)

@@ -114,11 +114,6 @@ def test_checks_open_what_the_page_speaks_of_and_nothing_else() -> None:
     assert found == OPENED_BY_CHECKS
 
 
-@pytest.mark.parametrize("test", sorted(set(re.findall(r"`(tests/mpc/verify/\w+\.py)`", PAGE))))
-def test_named_tests_are_there(test: str) -> None:
-    assert (ROOT / test).is_file()
-
-
 LARGE = 2**61 - 1
 """A prime that stands for the product of all primes: what is read off a result does not depend on how it is split."""
 
