@@ -18,7 +18,7 @@ from colonnade.mpc.accelerator.choice import LOOK, SETTING, pays
 from colonnade.mpc.accelerator.device import Accelerator
 from colonnade.mpc.accelerator.held import HeldRows
 from colonnade.mpc.residues import PRIMES, ResidueSystem
-from tests.support.errors import raises
+from tests.support.errors import refused
 
 Array = NDArray[np.float64]
 
@@ -119,8 +119,7 @@ def test_only_products_that_pay_for_the_way_leave_the_cpu() -> None:
 
 def test_a_wrong_setting_is_refused_and_there_is_no_accelerator_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SETTING, "gpu")
-    with raises(ColonnadeError, "CO024"):
-        choice.find()
+    refused(ColonnadeError, "CO024", choice.find)
     monkeypatch.setenv(SETTING, "cpu")
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.setattr(choice, "_search", choice._Search())

@@ -13,7 +13,7 @@ from colonnade.mpc.digests import digests
 from colonnade.mpc.keyvalue import Store, cells_for, stored
 from colonnade.mpc.subsets import Subsets
 from colonnade.randomness import Stream
-from tests.support.errors import raises
+from tests.support.errors import refused
 
 
 @settings(max_examples=60, deadline=None)
@@ -59,8 +59,7 @@ def test_a_table_of_another_shape_and_equal_keys_are_refused(shape, stream):
     with pytest.raises(ProtocolError):
         Store(1, np.zeros(shape, dtype=np.uint64))
     keys = np.repeat(stream.uint64((5, 2)), 2, axis=0)
-    with raises(ValueError, "VA102"):
-        stored(keys, keys, stream)
+    refused(ValueError, "VA102", stored, keys, keys, stream)
 
 
 def test_a_layer_of_keys_is_alone_in_its_cells_and_no_key_is_removed_twice(stream):

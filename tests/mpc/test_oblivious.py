@@ -15,7 +15,7 @@ from colonnade.mpc.oblivious.code import DISTANCE, MESSAGE, ROW_WORDS, WIDTH, Co
 from colonnade.mpc.oblivious.function import Asker, Holder, Listed, bits_of, new_secret, pieces
 from colonnade.mpc.oblivious.matrices import Pieces, columns_of, rows_of
 from colonnade.randomness import Stream
-from tests.support.errors import raises
+from tests.support.errors import raises, refused
 
 ALL = function._ALL
 
@@ -139,13 +139,11 @@ def test_what_is_no_element_of_the_subgroup_is_refused():
     choice, offer = Choice(CONTEXT, [0, 1], Stream.fresh()), Offer(CONTEXT, Stream.fresh())
     numbers = (0, 1, FIELD - 1, FIELD, FIELD + 1, 2, 2**256 - 1)
     for bad in (*(number.to_bytes(32, "little") for number in numbers), turned(offer.point)):
-        with raises(ProtocolError, "MS005", "shop"):
-            choice.keys(bad, "shop")
+        refused(ProtocolError, "MS005", "shop", choice.keys, bad, "shop")
         for place in range(2):
             points = choice.points.copy()
             points[1, place] = np.frombuffer(bad, np.uint8)
-            with raises(ProtocolError, "MS004", "bank"):
-                offer.keys(points, "bank")
+            refused(ProtocolError, "MS004", "bank", offer.keys, points, "bank")
     assert turned(turned(offer.point)) == offer.point
 
 
@@ -293,8 +291,7 @@ def test_what_is_no_list_is_refused(spoilt):
         hiding[3, 7] ^= np.uint64(1)
     if spoilt == "what is listed":
         sums[MESSAGE - 1, 0] ^= np.uint64(1)
-    with raises(ProtocolError, "MS006", "bank"):
-        holder.check(asked, hiding, sums, "bank")
+    refused(ProtocolError, "MS006", "bank", holder.check, asked, hiding, sums, "bank")
 
 
 def test_an_asker_learns_no_bit_of_the_secret_without_risking_to_be_found_out():

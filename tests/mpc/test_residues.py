@@ -13,7 +13,7 @@ from colonnade.mpc.packing import SMALL, pack, packed, unpack
 from colonnade.mpc.residues import BLOCK_ROWS, CHUNK, FEW, PRIMES, ResidueSystem, centred, reduce
 from colonnade.randomness import Stream
 from colonnade.received import Message
-from tests.support.errors import raises
+from tests.support.errors import refused
 
 systems = st.integers(1, 6).map(lambda k: ResidueSystem(PRIMES[:k]))
 
@@ -77,8 +77,7 @@ def test_a_value_that_no_honest_computation_gives_is_refused(primes):
     bound = 2**30
     fine = np.array([bound, -bound], dtype=object)
     assert system.join(system.split(fine), bound).tolist() == [bound, -bound]
-    with raises(ShareError, "SH005"):
-        system.join(system.split(np.array([0, 2**40], dtype=object)), bound)
+    refused(ShareError, "SH005", system.join, system.split(np.array([0, 2**40], dtype=object)), bound)
 
 
 @pytest.mark.parametrize("count", [5, FEW])
@@ -153,8 +152,7 @@ def test_what_is_not_packed_residues_is_refused(words, count):
         Message("share", words=packed((count,), 3)).check({"words": words}, "bank")
         unpack(words, (count,), SYSTEM, "bank")
 
-    with raises(ProtocolError, "MS007|MS008|MS049", "bank"):
-        receive()
+    refused(ProtocolError, "MS007|MS008|MS049", "bank", receive)
 
 
 @given(st.integers(-(2**53 - 2**22), 2**53 - 2**22), st.sampled_from(PRIMES))
@@ -194,8 +192,7 @@ def test_for_bound_is_the_least_that_holds_and_what_cannot_fit_is_refused(bits):
     system = ResidueSystem.for_bound(bound)
     assert system.modulus > 2 * bound
     assert len(system.primes) == 1 or ResidueSystem(system.primes[:-1]).modulus <= 2 * bound
-    with raises(CapacityError, "CA005"):
-        ResidueSystem.for_bound(bound << 400)
+    refused(CapacityError, "CA005", ResidueSystem.for_bound, bound << 400)
 
 
 @pytest.mark.parametrize(
@@ -209,5 +206,4 @@ def test_padding_is_empty_and_every_chunk_is_checked(count, row, place, extra):
     """Nothing travels that the receiver would not look at."""
     words = pack(np.zeros((3, count)), SYSTEM)
     words[row, place] |= np.uint32(extra)
-    with raises(ProtocolError, "MS007"):
-        unpack(words, (count,), SYSTEM, "bank")
+    refused(ProtocolError, "MS007", unpack, words, (count,), SYSTEM, "bank")

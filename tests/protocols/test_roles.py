@@ -18,7 +18,7 @@ from colonnade.protocols.rounds import EarlyStop, NextNoise, Rounds
 from colonnade.protocols.session import partners
 from colonnade.protocols.task import Playable
 from colonnade.wire import encode
-from tests.support.errors import raises
+from tests.support.errors import raises, refused
 from tests.support.protocols import results
 
 SYSTEM = ResidueSystem(PRIMES[:1])
@@ -125,8 +125,7 @@ def test_a_result_is_kept_only_if_as_many_seats_confirm_it_as_must_be_left(seats
     for gone in range(may + 1, seats):
         with pytest.raises(PeerLost, match="lost"):
             compared(seats, threshold, gone=gone)
-    with raises(ShareError, "SH018"):
-        compared(seats, threshold, gone=may, wrong="s0")
+    refused(ShareError, "SH018", compared, seats, threshold, gone=may, wrong="s0")
 
 
 class Telling(Playable):
@@ -170,8 +169,7 @@ def test_told_numbers_arrive_over_real_channels():
 def test_a_mask_of_another_degree_than_the_opening_is_refused():
     me, log = role(SEATS)
     shares = [Shares(np.zeros((1, 3)), degree) for degree in (1, 2)]
-    with raises(ValueError, "VA145"):
-        me.reveal(shares[1], to=("b",), event=SCORES, shape=(3,), bound=9, mask=shares[0])
+    refused(ValueError, "VA145", me.reveal, shares[1], to=("b",), event=SCORES, shape=(3,), bound=9, mask=shares[0])
     assert log == []
 
 
@@ -221,11 +219,9 @@ def test_noise_that_was_drawn_ahead_is_for_one_message_only():
     ahead = NextNoise("bank", 9, lambda name, variance, count: np.full(count, variance))
     ahead.prepare(3)
     for wrong in [("shop", 9, 3), ("bank", 8, 3), ("bank", 9, 2)]:
-        with raises(ProtocolError, "MS041"):
-            ahead(*wrong)
+        refused(ProtocolError, "MS041", ahead, *wrong)
     assert ahead("bank", 9, 3).tolist() == [9, 9, 9]
-    with raises(ProtocolError, "MS041"):
-        ahead("bank", 9, 3)
+    refused(ProtocolError, "MS041", ahead, "bank", 9, 3)
 
 
 FOREIGN, PUBLIC_SCORES = replace(SCORES, about=("b",), audience=("a", "c")), replace(SCORES, audience=())
@@ -248,8 +244,7 @@ def test_nothing_is_told_beyond_its_audience_for_another_party_unplanned_too_oft
     assert log == []
     me.tell(("b", "c", COORDINATOR), "weights", NUMBERS, event=wrapped(PUBLIC_SCORES))
     assert [peer for peer, _, _ in log] == ["a", "b", "c", COORDINATOR]
-    with raises(PrivacyError, "PR138"):
-        me.tell(("b",), "weights", NUMBERS, event=wrapped(PUBLIC_SCORES))
+    refused(PrivacyError, "PR138", me.tell, ("b",), "weights", NUMBERS, event=wrapped(PUBLIC_SCORES))
     assert len(log) == 4
 
 

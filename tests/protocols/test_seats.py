@@ -33,7 +33,7 @@ from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.session import spare
 from colonnade.randomness import Stream
 from tests.support import protocols as kit
-from tests.support.errors import raises
+from tests.support.errors import raises, refused
 
 OWNERS = tuple(f"o{i}" for i in range(5))
 
@@ -725,8 +725,7 @@ def test_what_was_opened_and_refused_is_counted(monkeypatch):
     offset = too_large(model.plan(people.roster))
     with monkeypatch.context() as patch:
         one_cheats(patch, moments, offset)
-        with raises(ShareError, "SH005"):
-            model.fit(people)
+        refused(ShareError, "SH005", model.fit, people)
     assert people.privacy_.computations == 1
     spent = people.privacy_.epsilon("analyst")
     assert spent == model.fit(people).privacy_.epsilon("analyst")

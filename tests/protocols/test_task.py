@@ -33,7 +33,7 @@ from colonnade.protocols.task import Adjustable, Priced, Task, check_complete
 from colonnade.randomness import KEY_BYTES, Stream
 from colonnade.wire import encode
 from tests.support import protocols as kit
-from tests.support.errors import raises
+from tests.support.errors import raises, refused
 from tests.support.protocols import LAWS, exchange_task, grouped_moments_task, kept_scores_task, moments_task
 
 MOMENTS = moments_task()
@@ -64,8 +64,7 @@ class Whole(Told):
     ],
 )
 def test_an_incomplete_task_is_refused_and_what_it_lacks_is_named(task, missing):
-    with raises(StudyError, "ST537", "new", task.__name__, missing):
-        check_complete(task, "kind 'new', here")
+    refused(StudyError, "ST537", "new", task.__name__, missing, check_complete, task, "kind 'new', here")
 
 
 @pytest.mark.parametrize("task", [Whole, *dict.fromkeys(task for row in rows() for task in load(row.kind).tasks)])
@@ -128,8 +127,7 @@ def test_more_noise_is_a_larger_error_and_nothing_else_changes(draft):
 def test_what_cannot_be_counted_says_why(draft):
     assert isinstance(draft, Adjustable)
     if draft.why_no_rounds is not None:
-        with raises(StudyError, "ST536"):
-            draft.with_rounds(3)
+        refused(StudyError, "ST536", draft.with_rounds, 3)
     else:
         assert draft.with_rounds(3).number_of_rounds == 3
     if draft.why_no_rows is not None:

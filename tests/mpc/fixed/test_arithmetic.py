@@ -19,7 +19,7 @@ from colonnade.mpc.fixed.binary import BitHand
 from colonnade.mpc.fixed.masks import Masks, system_for
 from colonnade.mpc.shamir import weights
 from colonnade.mpc.shares import Shares
-from tests.support.errors import raises
+from tests.support.errors import raises, refused
 
 from ..verify.tampering import listing, tampering
 from .kit import called, compute, differences, make, views
@@ -274,8 +274,7 @@ def test_a_product_of_three_is_refused_before_it_is_opened(play):
             lambda: engine.truncate(engine.from_shares(engine.hand.multiply(square.shares, x.shares), 1, 60), 20),
             lambda: engine.inner(square.reshape(2, 2), x.reshape(2, 2)),
         ):
-            with raises(ValueError, "VA086"):
-                attempt()
+            refused(ValueError, "VA086", attempt)
         return x
 
     compute(play, program, np.arange(4), committee=make(4, 1))
@@ -295,14 +294,12 @@ def test_what_could_overflow_is_refused_before_it_is_computed(play):
             (lambda: engine.truncate(engine.scale(x, 1, fraction=70), 20), ("CA002", "62")),
             (lambda: engine.from_shares(x.shares, 1 << 140), "CA003"),
         ):
-            with raises(CapacityError, match):
-                attempt()
+            refused(CapacityError, match, attempt)
         assert sent(engine.hand) == before
         return x
 
     compute(play, program, np.arange(4))
-    with raises(ValueError, "VA083"):
-        compute(play, lambda e, x: x, np.arange(4), fraction=40)
+    refused(ValueError, "VA083", compute, play, lambda e, x: x, np.arange(4), fraction=40)
 
 
 def test_who_knows_the_result_and_the_keys_of_a_seat_knows_its_rounding(play):

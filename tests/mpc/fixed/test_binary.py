@@ -15,7 +15,7 @@ from colonnade.mpc.common import groups
 from colonnade.mpc.fixed import circuits
 from colonnade.mpc.fixed.binary import BinaryField, BitShares, field_for, slice_bits, words_for
 from colonnade.randomness import Stream
-from tests.support.errors import raises
+from tests.support.errors import raises, refused
 
 from ..conftest import make
 from .kit import join_bits, random_bits
@@ -87,8 +87,7 @@ def _power(field, base, exponent):
 def test_a_field_has_a_point_for_every_seat():
     assert [field_for(seats).m for seats in range(3, 8)] == [2, 3, 3, 3, 3]
     for seats in (2, 8):
-        with raises(ValueError, "VA087", "3 to 7"):
-            field_for(seats)
+        refused(ValueError, "VA087", "3 to 7", field_for, seats)
 
 
 @settings(max_examples=60, deadline=None)
@@ -155,8 +154,7 @@ def test_a_corrupted_share_and_something_else_than_bits_stop_the_opening(
     for name in shares:
         if name in whose:
             shares[name].planes[change] ^= np.uint64(2)
-    with raises(ShareError, code):
-        seats(size, threshold, lambda hand: hand.open(shares[hand.name]))
+    refused(ShareError, code, seats, size, threshold, lambda hand: hand.open(shares[hand.name]))
 
 
 def test_an_opened_product_tells_nothing_else_and_one_seat_too_many_sees_the_difference(seats):
@@ -211,12 +209,9 @@ def test_too_few_shares_and_too_high_degrees_are_refused(seats, stream):
 
     def program(hand):
         product = hand.multiply(shares[hand.name], shares[hand.name])
-        with raises(ValueError, "VA092"):
-            hand.open(product)
-        with raises(ValueError, "VA091", "5", "6"):
-            hand.lower(hand.multiply(product, shares[hand.name]))
-        with raises(ValueError, "VA089"):
-            hand.multiply(product, random_bits(hand, 1, 63))
+        refused(ValueError, "VA092", hand.open, product)
+        refused(ValueError, "VA091", "5", "6", hand.lower, hand.multiply(product, shares[hand.name]))
+        refused(ValueError, "VA089", hand.multiply, product, random_bits(hand, 1, 63))
 
     seats(5, 2, program)
 

@@ -23,7 +23,7 @@ from colonnade.mpc.residues import centred
 from colonnade.mpc.shamir import weights
 from colonnade.mpc.shares import Shares
 from colonnade.randomness import Stream
-from tests.support.errors import raises
+from tests.support.errors import refused
 
 from .kit import called, compute, make
 from .test_arithmetic import EDGES, OPERATIONS, check, check_function
@@ -125,8 +125,7 @@ def test_a_block_in_another_form_is_refused(play, blocks, kind, change):
     def changed(send):
         return lambda name, **fields: send(name, **({"words": change(fields["words"])} if name == kind else fields))
 
-    with raises((ProtocolError, ConnectionError), "MS049", "n1", kind):
-        compute(play, program, EDGES >> 5, bits=26)
+    refused((ProtocolError, ConnectionError), "MS049", "n1", kind, compute, play, program, EDGES >> 5, bits=26)
 
 
 @pytest.mark.parametrize(("few", "count"), [(None, 12), (0, 12), (None, 12_000)], ids=["few", "blocks", "many"])
@@ -146,8 +145,7 @@ def test_a_spare_share_is_compared(play, monkeypatch, few, count):
         engine.hand.__class__ = Hand  # the result is opened as it should be
         return found
 
-    with raises((ShareError, ConnectionError), "SH008"):
-        compute(play, program, np.arange(count))
+    refused((ShareError, ConnectionError), "SH008", compute, play, program, np.arange(count))
 
 
 @pytest.mark.parametrize("primes", [3, 16])
@@ -160,8 +158,7 @@ def test_low_bits_are_those_of_the_low_word(primes, bits):
     digits = np.array([[centred(value * factor, prime) for value in edges] for prime, factor in factors], dtype=float)
     assert system.low_word(digits).tolist() == [value % 2**64 for value in edges]
     assert system.low_bits(digits, bits).tolist() == [value % 2**bits for value in edges]
-    with raises(ShareError, "SH006"):
-        system.low_bits(np.negative(digits[:, 4:5]), bits)
+    refused(ShareError, "SH006", system.low_bits, np.negative(digits[:, 4:5]), bits)
 
 
 # --- blocks of packed words
@@ -178,13 +175,10 @@ def test_a_value_beyond_an_honest_one_and_words_that_are_no_residues_are_refused
     mask = [[centred(opened * pow(weights(p, (1, 2, 3), 0)[0], -1, p) - offset, p)] * count for p in system.primes]
     block = packing.Block(system, (zero,), np.array(mask, dtype=float), zero.copy(), slice(0, count))
     told = {2: ("shop", pack(zero, system)), 3: ("clinic", pack(zero, system))}
-    with raises(ShareError, "SH006"):
-        block.open(offset, 16, 35, 1, told, [1] * 4)
+    refused(ShareError, "SH006", block.open, offset, 16, 35, 1, told, [1] * 4)
     told[3][1][2] = 2**32 - 1
-    with raises(ProtocolError, "MS007", "clinic"):
-        block.open(offset, 16, 35, 1, told, [1] * 4)
-    with raises(ProtocolError, "MS007", "clinic"):
-        block.hear(told[3][1], "clinic", [1] * 4)
+    refused(ProtocolError, "MS007", "clinic", block.open, offset, 16, 35, 1, told, [1] * 4)
+    refused(ProtocolError, "MS007", "clinic", block.hear, told[3][1], "clinic", [1] * 4)
 
 
 def packed(residues, system):

@@ -28,7 +28,7 @@ from colonnade.protocols.align import join, oblivious, tags as tagging
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.tables.keys import Key, KeyColumn, KeyPlan, collect_keys
 from tests.support import protocols as kit
-from tests.support.errors import raises
+from tests.support.errors import raises, refused
 from tests.support.protocols import align_task as make_task
 
 BOTH = pytest.mark.parametrize("mode", ["dh", "helper"])
@@ -100,8 +100,7 @@ def test_the_result_is_the_plaintext_join(mode, hidden, data):
     if align.reference([keys.values for keys in lists.values()]) or hidden:
         check(task, lists)
     else:
-        with raises(AlignmentError, "AL001"):
-            execute(task, lists)
+        refused(AlignmentError, "AL001", execute, task, lists)
 
 
 @pytest.mark.parametrize(
@@ -633,8 +632,7 @@ def test_a_list_for_which_memory_does_not_suffice_ends_with_a_sentence(monkeypat
         np.empty(1 << 56, dtype=np.uint64)  # no machine has as much, so numpy refuses
 
     monkeypatch.setattr(getattr(function, side), step, too_much)
-    with raises(CapacityError, "CA013"):
-        execute(make_task(("a", "b"), mode="ot"), lists_of(a=[1, 2], b=[1, 2]))
+    refused(CapacityError, "CA013", execute, make_task(("a", "b"), mode="ot"), lists_of(a=[1, 2], b=[1, 2]))
 
 
 def test_owners_of_two_runs_have_no_function_in_common():
@@ -665,8 +663,7 @@ def test_owners_of_two_runs_have_no_function_in_common():
     ],
 )
 def test_settings_are_checked(changes, words):
-    with raises(StudyError, words):
-        make_task(("a", "b"), **changes)
+    refused(StudyError, words, make_task, ("a", "b"), **changes)
 
 
 @pytest.mark.parametrize("changes", [{"mode": "fuzzy"}, {"pad_to": 50_000}])

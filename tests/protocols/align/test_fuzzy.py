@@ -16,7 +16,7 @@ from colonnade.protocols.align import Aligning, fuzzy, similarity
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.tables.keys import Key, KeyColumn, KeyPlan, collect_keys
 from tests.support import protocols as kit
-from tests.support.errors import raises
+from tests.support.errors import refused
 
 KEYS = (Key("first", case="fold"), Key("last", case="fold"), Key("born", kind="date"))
 
@@ -212,8 +212,7 @@ def test_too_many_similar_pairs_are_refused(monkeypatch):
     monkeypatch.setattr(similarity, "CANDIDATES_AT_MOST", 24)
     ones = np.full((5, 128), 255, dtype=np.uint8)
     assert len(similarity.pair(ones[:4], ones, 0.5, block=2)) == 4
-    with raises(CapacityError, "CA014"):
-        similarity.pair(ones, ones, 0.5, block=2)
+    refused(CapacityError, "CA014", similarity.pair, ones, ones, 0.5, block=2)
 
 
 # ------------------------------------------------------------------------------------------------ the protocol
@@ -340,8 +339,7 @@ def test_a_wrong_answer_a_wrong_secret_and_wrong_filters_are_refused(others, bla
     lists, _ = small_lists()
     honest = {name: lambda me, n=name: fuzzy.owner(me, lists[n], TASK) for name in ("east", "west")}
     honest[COORDINATOR] = lambda me: fuzzy.coordinator(me, TASK, {"east": 3, "west": 3})
-    with raises(ProtocolError, "MS010|MS011|MS048|MS049|MS055", blamed):
-        kit.results(TASK, honest | others)
+    refused(ProtocolError, "MS010|MS011|MS048|MS049|MS055", blamed, kit.results, TASK, honest | others)
 
 
 def test_without_the_package_the_module_loads_and_an_owner_is_told_what_to_install(monkeypatch):
@@ -349,8 +347,7 @@ def test_without_the_package_the_module_loads_and_an_owner_is_told_what_to_insta
     spec = importlib.util.spec_from_file_location("loaded_again", similarity.__file__)
     again = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(again)
-    with raises(StudyError, "ST420"):
-        again.need_library()
+    refused(StudyError, "ST420", again.need_library)
 
 
 KATHARINA = ("Katharina", "Hoffmann", "1984-03-17")

@@ -25,7 +25,7 @@ from colonnade.protocols.lanes.arbiter import (
 from colonnade.protocols.lanes.crew import Done, Failed, Free, Here, Lost
 from colonnade.protocols.lanes.workers import Workers
 from colonnade.protocols.sums import Sums
-from tests.support.errors import raises
+from tests.support.errors import raises, refused
 from tools.pages import ROOT
 
 NAMES = ("a", "b", "coordinator")
@@ -188,24 +188,20 @@ def test_results_about_different_numbers_of_people_are_refused():
     meet(arbiter, lane)
     arbiter.done("a", lane, 5)
     arbiter.done("b", lane, 6)
-    with raises(DisagreementError, "DI003"):
-        arbiter.done("coordinator", lane, 5)
+    refused(DisagreementError, "DI003", arbiter.done, "coordinator", lane, 5)
 
 
 def test_attempts_and_losses_are_bounded():
     arbiter = Arbiter(NAMES, 1)
     for attempt in range(1, MOST_ATTEMPTS):
         assert arbiter.lost("a", Lane(0, attempt)) == [Again(Lane(0, attempt + 1))]
-    with raises(PeerLost, "PE004", "8"):
-        arbiter.lost("b", Lane(0, MOST_ATTEMPTS))
+    refused(PeerLost, "PE004", "8", arbiter.lost, "b", Lane(0, MOST_ATTEMPTS))
     arbiter, followed = Arbiter(NAMES, 256), Followed(256)
     for partition in range(MOST_LOST):
         for order in arbiter.lost("a", Lane(partition)):
             followed.obey(order)
-    with raises(PeerLost, "PE005", "127"):
-        arbiter.lost("a", Lane(200))
-    with raises(PeerLost, "PE005", "127"):
-        followed.obey(Again(Lane(200, 2)))
+    refused(PeerLost, "PE005", "127", arbiter.lost, "a", Lane(200))
+    refused(PeerLost, "PE005", "127", followed.obey, Again(Lane(200, 2)))
 
 
 def test_a_hub_that_loses_one_lane_after_the_other_gets_no_more():

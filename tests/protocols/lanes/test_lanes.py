@@ -33,7 +33,7 @@ from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.session import spare
 from tests.support import protocols as kit
-from tests.support.errors import raises
+from tests.support.errors import raises, refused
 
 from .crews import LATE, Held, Study, ThreadCrew, common, laned
 
@@ -313,8 +313,7 @@ def test_slots_of_one_lane_show_that_all_are_too_many():
     study = small(8, 25, task, workers=dict.fromkeys(("o0", "o1", COORDINATOR), 1))
     ends(study, CapacityError, "lists of all parties together")
     assert len(study.lanes.rooms) <= 2
-    with raises(CapacityError, "CA030"):
-        laned(task, 8, mode="helper", pad_to=20)  # before anybody has a part in it
+    refused(CapacityError, "CA030", laned, task, 8, mode="helper", pad_to=20)  # before anybody has a part in it
 
 
 @pytest.mark.parametrize("aligning", [{}, {"pad_to": 20}], ids=["of partitions", "of padded lists"])
@@ -437,8 +436,7 @@ def test_a_coordinator_whose_orders_are_malformed_or_do_not_fit_is_left(order, s
 
 def test_a_hub_that_the_study_does_not_name_is_refused():
     plan = small().laned
-    with raises(ProtocolError, "MS037"):
-        head._order(ORDER | {"hub": plan.hubs}, plan)
+    refused(ProtocolError, "MS037", head._order, ORDER | {"hub": plan.hubs}, plan)
     assert head._order(ORDER | {"hub": plan.hubs - 1}, plan).hub == plan.hubs - 1
 
 
@@ -522,14 +520,11 @@ def test_what_is_a_loss():
 )
 def test_other_tasks_say_why_not(task, why):
     assert why in why_not(task())
-    with raises(StudyError, "ST455"):
-        Laned(task(), kit.align_task(("a", "b"), partitions=2), bytes(32))
+    refused(StudyError, "ST455", Laned, task(), kit.align_task(("a", "b"), partitions=2), bytes(32))
 
 
 def test_what_makes_no_sense_is_refused():
-    with raises(StudyError, "ST429"):
-        laned(kit.moments_task((1, 1)), 2, mode="fuzzy")
-    with raises(ValueError, "VA136"):
-        play_lane(kit.Room(["o0"]).place("o0"), small().laned, Lane(0), moments)
+    refused(StudyError, "ST429", laned, kit.moments_task((1, 1)), 2, mode="fuzzy")
+    refused(ValueError, "VA136", play_lane, kit.Room(["o0"]).place("o0"), small().laned, Lane(0), moments)
     with raises(ValueError, "VA138"):
         Workers(None, None, 2).total  # noqa: B018

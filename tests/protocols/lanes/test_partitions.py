@@ -18,7 +18,7 @@ from colonnade.protocols.lanes.partitions import MOST_PARTITIONS, Partitions, ch
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.tables.keys import Keys
 from tests.support import protocols as kit
-from tests.support.errors import raises
+from tests.support.errors import raises, refused
 
 KEY = bytes(range(32))
 
@@ -58,10 +58,8 @@ def test_partitions_are_the_first_bits_of_the_hash_on_the_page(values: list[byte
 
 @pytest.mark.parametrize("count", [0, 3, -4, 2 * MOST_PARTITIONS])
 def test_other_numbers_of_partitions_are_refused(count: int) -> None:
-    with raises(StudyError, "ST457"):
-        Partitions(count, KEY)
-    with raises(StudyError, "ST457"):
-        kit.align_task(("a", "b"), partitions=count)
+    refused(StudyError, "ST457", Partitions, count, KEY)
+    refused(StudyError, "ST457", kit.align_task, ("a", "b"), partitions=count)
 
 
 def tail(people: int, partitions: int, length: int) -> Fraction:
@@ -184,8 +182,7 @@ def _sizes(fields):
 @pytest.mark.parametrize("mode", ["ot", "dh"])
 def test_three_parties_hide_members_in_partitions_only_where_the_coordinator_could_guess_keys_anyway(mode):
     """The coordinator sees how many people of the others are common; with a party's help, in which partition."""
-    with raises(StudyError, "ST429"):
-        kit.align_task(("a", "b", "c"), mode=mode, hidden=True, partitions=2)
+    refused(StudyError, "ST429", kit.align_task, ("a", "b", "c"), mode=mode, hidden=True, partitions=2)
     for allowed in ({"owners": ("a", "b"), "mode": mode}, {"owners": ("a", "b", "c"), "mode": "helper"}):
         assert kit.align_task(**allowed, hidden=True, partitions=2).why_not_partitions is None
     assert kit.align_task(("a", "b", "c"), mode=mode, partitions=2).why_not_partitions is None
@@ -207,5 +204,4 @@ def test_a_false_verdict_is_refused_in_the_same_words_whatever_a_part_holds(peop
     monkeypatch.setattr(join, "coordinator_joins", lambda *given: real(*given) + 3)
     task = kit.align_task(("a", "b"), mode="helper", partitions=8)
     keys = {"a": kit.keys_of(f"{n}" for n in range(people)), "b": kit.keys_of(["y"])}
-    with raises(ProtocolError, "MS*", "not about those who were matched"):
-        aligned(task, keys, {"a": 30, "b": 30})
+    refused(ProtocolError, "MS*", "not about those who were matched", aligned, task, keys, {"a": 30, "b": 30})

@@ -28,7 +28,7 @@ from colonnade.protocols.roles import COORDINATOR
 from colonnade.tables import Schema, category, flag, number, read_table
 from colonnade.tables.places import Places
 from tests.support import protocols as kit
-from tests.support.errors import raises
+from tests.support.errors import refused
 from tests.support.protocols import LAWS, grouped_rows as random_rows, hidden_moments_task as make_task
 
 TOKEN = bytes(16)
@@ -152,12 +152,10 @@ def _sizes(sent):
 def test_rows_and_study_must_hide_both_or_neither():
     task = make_task(2)
     tables = random_tables(task, 10, 0.7, 4)
-    with raises(StudyError, "ST531"):
-        execute(replace(task, hidden=False), tables)
+    refused(StudyError, "ST531", execute, replace(task, hidden=False), tables)
     for table in tables.values():
         table.places = None
-    with raises(StudyError, "ST530"):
-        execute(task, tables)
+    refused(StudyError, "ST530", execute, task, tables)
 
 
 # --- what one record can do
@@ -299,8 +297,7 @@ def test_plans_know_whether_members_are_hidden_and_what_needs_to_know_them_says_
         PolynomialSum("bank.age * shop.visits", epsilon=1.0),
         JointPrediction(linear(), to="bank", exact=True),
     ):
-        with raises(StudyError, "ST082"):
-            model.plan(roster)
+        refused(StudyError, "ST082", model.plan, roster)
 
 
 def test_every_record_moves_the_entries_of_all_scales():

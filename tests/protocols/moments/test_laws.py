@@ -22,7 +22,7 @@ from colonnade.protocols.moments.published import NoisyMoments
 from colonnade.protocols.moments.task import Block
 from colonnade.protocols.roles import COORDINATOR
 from tests.support import protocols as kit
-from tests.support.errors import raises
+from tests.support.errors import raises, refused
 from tests.support.protocols import LAWS, grouped_rows as random_rows, integers, moments_task_of_law as make_task
 
 OWN = (5, 11, 5)
@@ -270,8 +270,7 @@ def test_what_makes_no_sense_is_refused():
         (lambda: named.event, "PR134"),
         (lambda: named.calibrated(parse_budgets(1.0, 1e-5)), "PR135"),
     ):
-        with raises(PrivacyError, code):
-            attempt()
+        refused(PrivacyError, code, attempt)
 
 
 def test_facts_and_loads():

@@ -29,7 +29,7 @@ from colonnade.received import received
 from colonnade.tables import Schema, number, read_table
 from colonnade.tables.ids import Ids
 from tests.support import protocols as kit
-from tests.support.errors import raises
+from tests.support.errors import raises, refused
 from tests.support.protocols import Rows, integers, moments_task as make_task, tables_of
 
 execute = partial(kit.execute, moments)
@@ -154,8 +154,7 @@ def test_no_seat_is_idle(exact, monkeypatch):
     add = PartedSeat._add
     for lazy in task.owners:
         monkeypatch.setattr(PartedSeat, "_add", lambda seat, due, lazy=lazy: seat.me.name == lazy or add(seat, due))
-        with raises(Exception, "SH005"):
-            execute(task, tables_of(task, 30, 1))
+        refused(Exception, "SH005", execute, task, tables_of(task, 30, 1))
 
 
 class DealsNoiseLate(Hand):

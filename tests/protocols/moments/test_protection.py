@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 from colonnade.errors import PrivacyError, StudyError
 from colonnade.privacy import Observer, epsilon, views
 from colonnade.protocols.moments.protection import protection, with_own_budgets
-from tests.support.errors import raises
+from tests.support.errors import refused
 from tests.support.protocols import LAWS, uneven_moments_task as make_task
 
 OWNERS = ("bank", "shop", "clinic")
@@ -92,5 +92,4 @@ def test_everybody_must_name_an_epsilon():
         ({"bank": 1.0, "shop": 1.0, "clinic": 1.0, "stranger": 1.0}, StudyError, "ST504"),
         ({"bank": 1.0, "shop": 0.0, "clinic": 1.0}, PrivacyError, "PR065"),
     ):
-        with raises(error, code):
-            with_own_budgets(task, wanted, DELTA)
+        refused(error, code, with_own_budgets, task, wanted, DELTA)
