@@ -11,13 +11,11 @@ from hypothesis import example, given, settings, strategies as st
 from scipy import stats
 
 from colonnade.errors import ProtocolError, ShareError
-from colonnade.mpc.common import groups
 from colonnade.mpc.fixed import circuits
 from colonnade.mpc.fixed.binary import BinaryField, BitShares, field_for, slice_bits, words_for
 from colonnade.randomness import Stream
 from tests.support.errors import raises, refused
 
-from ..conftest import make
 from .kit import join_bits, random_bits
 
 COMMITTEES = pytest.mark.parametrize(("size", "threshold"), [(3, 1), (4, 1), (5, 2), (7, 3)])
@@ -67,23 +65,6 @@ def test_sliced_products_are_those_of_the_elements(field, stream):
     assert np.array_equal(b, kept[1])
 
 
-@pytest.mark.parametrize("field", FIELDS)
-def test_weights_carry_polynomials_to_any_other_point(field):
-    for degree in range(3):
-        for known in combinations(range(1 << field.m), degree + 1):
-            for at in range(1 << field.m):
-                weights = field.weights(known, at)
-                for power in range(degree + 1):
-                    total = 0
-                    for point, weight in zip(known, weights, strict=True):
-                        total ^= field.times(weight, _power(field, point, power))
-                    assert total == _power(field, at, power)
-
-
-def _power(field, base, exponent):
-    return field.times(base, _power(field, base, exponent - 1)) if exponent else 1
-
-
 def test_a_field_has_a_point_for_every_seat():
     assert [field_for(seats).m for seats in range(3, 8)] == [2, 3, 3, 3, 3]
     for seats in (2, 8):
@@ -129,20 +110,6 @@ def test_local_work_and_products_open_to_the_plain_ones(seats, stream, size, thr
 
 
 @COMMITTEES
-def test_random_bits_are_bits_alike_for_all_and_cost_no_message(seats, size, threshold):
-    def program(hand):
-        drawn = [random_bits(hand, 40, 1000) for _ in range(2)]
-        assert not any(link.sent for link in hand.links.values())
-        return np.stack([hand.open(one) for one in drawn])
-
-    both, *others = seats(size, threshold, program).values()
-    assert all(np.array_equal(other, both) for other in others)
-    assert not (both[:, :, -1] >> np.uint64(1000 % 64)).any()
-    ones = [int(np.unpackbits(words.view(np.uint8)).sum()) for words in (both[0], both[0] ^ both[1])]
-    assert all(stats.binomtest(count, 40_000).pvalue > UNLIKELY for count in ones)
-
-
-@COMMITTEES
 @pytest.mark.parametrize(
     ("whose", "change", "code"), [(["n1"], (1, 2, 0), "SH008"), ([f"n{i}" for i in range(7)], (1,), "SH003")]
 )
@@ -173,33 +140,6 @@ def test_an_opened_product_tells_nothing_else_and_one_seat_too_many_sees_the_dif
         assert alike(known(zero, name), known(one, name)) > UNLIKELY
     first, second = (joint(3, [held["n0"]["out"], held["n1"]["out"]]) for held in (run(1, 0), run(1, 1)))
     assert alike(first, second) < 1e-100
-
-
-@COMMITTEES
-def test_what_a_group_knows_is_shared_by_all(seats, size, threshold):
-    known = {group: Stream.fresh().uint64((4, 2)) for group in groups(make(size, threshold))}
-
-    def program(hand):
-        mine = hand.group_bits([known[group] for group, _ in hand.common.streams], 128)
-        assert [bool(share.planes.any()) for share in mine] == [hand.name in group for group in known]
-        return hand.open(BitShares.stack(mine))
-
-    for opened in seats(size, threshold, program).values():
-        assert np.array_equal(opened, np.concatenate(list(known.values())))
-
-
-@pytest.mark.parametrize(("size", "threshold", "sent"), [(3, 1, 1), (4, 1, 2), (5, 1, 3), (5, 2, 2), (7, 3, 3)])
-def test_a_product_takes_few_messages_and_an_opening_one_to_each(seats, size, threshold, sent):
-    def program(hand):
-        product = hand.and_(random_bits(hand, 8, 64), random_bits(hand, 8, 64))
-        after = [len(link.sent) for link in hand.links.values()]
-        hand.open(product)
-        return sum(after), [len(link.sent) for link in hand.links.values()], after
-
-    for name, (messages, total, after) in seats(size, threshold, program).items():
-        deals = int(name[1:]) <= 2 * threshold
-        assert messages == (sent if deals else 0)
-        assert [a + 1 for a in after] == total
 
 
 def test_too_few_shares_and_too_high_degrees_are_refused(seats, stream):
@@ -404,32 +344,3 @@ def test_rounds_are_as_documented(seats, bits):
     for fast, rounds in ((False, bits - 1), (True, 1 + less if bits > 1 else 0)):
         found = cost(seats, lambda hand, f=fast: circuits.add(hand, [random_bits(hand, bits, 64)] * 2, fast=f))
         assert found == rounds
-
-
-@pytest.mark.parametrize("name", ON_DIFFERENCES)
-def test_what_a_seat_is_told_does_not_depend_on_the_secret(seats, name):
-    """Two secrets, and all that any seat receives, row by row beside its own shares of two of the bits."""
-    bits, count = 4, 1 << 14
-
-    def told(value):
-        def program(hand):
-            shared = share(hand, np.full(count, value, dtype=np.uint64), bits)
-            for link in hand.links.values():
-                link.sent.clear()
-            getattr(circuits, name)(hand, slice_bits(np.full(count, 5, dtype=np.uint64), bits), shared)
-            sent = {peer: [message["words"] for message in link.sent] for peer, link in hand.links.items()}
-            return shared.planes, sent
-
-        results = seats(3, 1, program)
-        for to, (own, _) in sorted(results.items()):
-            beside = 4 * elements(own[:, 0]) + elements(own[:, 3])
-            for _, sent in results.values():
-                for words in sent.get(to, []):
-                    yield from (4 * beside + elements(row) for row in words.swapaxes(0, 1))
-
-    tests = [
-        stats.chi2_contingency([np.bincount(sample, minlength=64) for sample in both]).pvalue
-        for both in zip(told(3), told(14), strict=True)
-    ]
-    assert min(tests) > 1e-9
-    assert len(tests) == 3 * {"below": 3, "top_bit_of_difference": 2, "bits_of_difference": 2, "lengths": 6}[name]
