@@ -11,7 +11,7 @@ from colonnade.errors import ShareError
 from colonnade.mpc import PRIMES, Hand, ResidueSystem, Shares, vocabulary
 from colonnade.mpc.common import CommonKeys
 from colonnade.mpc.fixed import circuits
-from colonnade.mpc.fixed.binary import BitHand, BitShares, slice_bits
+from colonnade.mpc.fixed.binary import BinaryField, BitHand, BitShares, slice_bits
 from colonnade.mpc.packing import pack, unpack
 from colonnade.mpc.shamir import combine, weights
 from colonnade.mpc.verify import bits as verification, claims, folding, large_field as field

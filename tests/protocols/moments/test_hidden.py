@@ -4,28 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
-from functools import partial
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from colonnade.errors import StudyError
-from colonnade.kinds.pca.model import PCA
-from colonnade.kinds.polynomial.model import PolynomialSum
-from colonnade.kinds.prediction.model import JointPrediction
-from colonnade.kinds.regression.linear import LinearRegression
-from colonnade.kinds.regression.logistic import LogisticRegression
-from colonnade.models.design import weighted_rows
-from colonnade.models.federation import Roster
 from colonnade.privacy import Observer, Trust, epsilon, views
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.moments.protection import protection, with_own_budgets
 from colonnade.protocols.moments.published import NoisyMoments
 from colonnade.protocols.moments.task import Block, Moments
 from colonnade.protocols.roles import COORDINATOR
-from colonnade.tables import Schema, category, flag, number, read_table
 from colonnade.tables.places import Places
 from tests.support import protocols as kit
 from tests.support.errors import refused
@@ -84,7 +74,7 @@ def check(task, tables):
     assert all(np.array_equal(result.opened, want + noise) for result in results.values())
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     seating=st.sampled_from([(3, ("o2", COORDINATOR, "o0"), 1), *kit.SEATINGS[:5]]),
     law=st.sampled_from(LAWS),
@@ -136,17 +126,17 @@ def test_what_is_sent_has_the_same_sizes_whoever_matches_and_shares_differ_from_
         log = {}
         tables = {name: placed(values[name], np.arange(10) + step * i, 30) for i, name in enumerate(task.owners)}
         execute(task, tables, log)
-        sizes.append({pair: _sizes(fields for _, fields in sent) for pair, sent in log.items()})
+        sizes.append(
+            {
+                pair: [{k: v if isinstance(v, int) else np.size(v) for k, v in fields.items()} for _, fields in sent]
+                for pair, sent in log.items()
+            }
+        )
         words.append({f["words"].tobytes() for messages in log.values() for _, f in messages if "words" in f})
     assert all(one == sizes[0] for one in sizes)
     assert sum(map(len, sizes[0].values())) > 60
     assert len(words[0]) == len(words[1]) >= 3
     assert not words[0] & words[1]
-
-
-def _sizes(sent):
-    """Lengths of everything, but numbers as they are."""
-    return [{key: found if isinstance(found, int) else np.size(found) for key, found in one.items()} for one in sent]
 
 
 def test_rows_and_study_must_hide_both_or_neither():
@@ -255,49 +245,16 @@ def test_about_one_partys_record_the_result_tells_as_much_as_about_a_person_and_
     assert 0.5 * (1 - 1e-3) <= max(protection(strict, 1e-6).values()) <= 0.5
 
 
-def test_facts_loads_and_smaller_blocks_of_a_wide_study():
-    for owners, waits in ((2, 10), (3, 11), (4, 11), (5, 12)):
+def test_facts_rounds_and_smaller_blocks_of_a_wide_study():
+    for owners, waits in ((2, 10), (5, 12)):
         assert make_task(owners).message_rounds == waits  # 8, one for the rows, and the flags two at a time
     task, open_ = make_task(3), replace(make_task(3), hidden=False)
     assert (task.facts["hidden"], open_.facts.get("hidden")) == (True, None)
     assert task.agreement != open_.agreement
-    seat, hub = task.cells("o0", 100), task.cells(COORDINATOR, 100)
-    assert (seat.dealt, seat.held) == (100 * 5 + task.entries + 100 * (12 + 2), 100 * 15 + 3 * 100 * (12 + 2))
-    assert (hub.dealt, hub.held, hub.opened) == (0, 0, 0)
-    outside = make_task(4, ("o3", "o1", COORDINATOR)).cells("o0", 100)
-    assert (outside.dealt, outside.held) == (500 + 153, 0)
     large = make_task(3, gamma=4096, rows_at_most=2**20)
     wide = replace(large, blocks=tuple(replace(b, columns=tuple(map(str, range(1500)))) for b in large.blocks))
     assert 2**26 < 3 * 4501 * wide.rows_per_block * len(wide.committee.system.primes) <= 2**27
     assert wide.rows_per_block < replace(wide, hidden=False).rows_per_block
-
-
-def test_plans_know_whether_members_are_hidden_and_what_needs_to_know_them_says_what_works_instead():
-    roster, plain = Roster.of(SCHEMAS, hidden=True), Roster.of(SCHEMAS)
-    linear, logistic = (
-        partial(LinearRegression, epsilon=1.0, label="bank.grade"),
-        partial(LogisticRegression, label="clinic.smoker"),
-    )
-    best = logistic(epsilon=1.0, rows=1000)
-    for model in (
-        PCA(epsilon=1.0),
-        linear(),
-        linear(method="functional"),
-        logistic(epsilon=1.0, method="one-shot"),
-        best,
-    ):
-        task = model.plan(roster)
-        assert isinstance(task, Moments)
-        assert task.hidden
-        assert not getattr(model.plan(plain), "hidden", False)
-    methods = [[found.method for found in best.forecast(people)].count("sqm") for people in (roster, plain)]
-    assert methods == [0, 1]
-    for model in (
-        logistic(epsilon=1.0, method="sqm", rows=1000),
-        PolynomialSum("bank.age * shop.visits", epsilon=1.0),
-        JointPrediction(linear(), to="bank", exact=True),
-    ):
-        refused(StudyError, "ST082", model.plan, roster)
 
 
 def test_every_record_moves_the_entries_of_all_scales():
@@ -311,53 +268,3 @@ def test_every_record_moves_the_entries_of_all_scales():
 
 
 # --- models
-
-
-SCHEMAS = {
-    "bank": Schema({"age": number(0, 100), "card": flag(), "grade": number(0, 10, scale="unit")}),
-    "shop": Schema({"visits": number(0, 50, scale="unit"), "kind": category(["a", "b", "c"])}),
-    "clinic": Schema({"bmi": number(10, 50), "smoker": flag()}),
-}
-
-
-def cells(rng, rows):
-    return {
-        "bank": {"age": rng.uniform(0, 100, rows), "card": rng.random(rows) < 0.3, "grade": rng.uniform(0, 10, rows)},
-        "shop": {"visits": rng.uniform(0, 50, rows), "kind": rng.choice(["a", "b", "c"], rows)},
-        "clinic": {"bmi": rng.uniform(10, 50, rows), "smoker": rng.random(rows) < 0.5},
-    }
-
-
-def placed_tables(size=24, seed=0):
-    """Every party's table with its rows in slots, and where the members are in each."""
-    rng = np.random.default_rng(seed)
-    columns, tables, slots = cells(rng, size), {}, {}
-    for party, schema in SCHEMAS.items():
-        slots[party] = np.sort(rng.permutation(size)[: 3 * size // 4])
-        own = {name: pa.array(np.asarray(values)[slots[party]]) for name, values in columns[party].items()}
-        table = read_table(pa.table({"id": pa.array(map(str, range(len(slots[party])))), **own}), schema, id="id")
-        tables[party] = table.placed(np.arange(table.rows), slots[party], size, TOKEN)
-    members = sorted(set.intersection(*(set(found.tolist()) for found in slots.values())))
-    return tables, {party: np.searchsorted(found, members) for party, found in slots.items()}
-
-
-@pytest.mark.parametrize("method", ["one-shot", "functional"])
-def test_a_regression_on_hidden_members_is_that_on_the_members(method):
-    """Columns are centred at public middles, and still nobody who is absent counts for anything."""
-    model = LinearRegression(epsilon=1.0, label="bank.grade", method=method, rows_at_most=1000)
-    task = replace(model.plan(Roster.of(SCHEMAS, hidden=True)), block_rows=7)
-    assert task.hidden
-    tables, members = placed_tables()
-    rows = {party: weighted_rows(party, table.sorted_by_id(), model.label, task) for party, table in tables.items()}
-    results, noise = execute(task, rows)
-    matrices = {party: np.vstack(list(found.blocks(100)))[members[party]] for party, found in rows.items()}
-    whole = {party: np.rint(matrix * task.gamma).astype(np.int64) for party, matrix in matrices.items()}
-    want = moments.reference(whole, replace(task, hidden=False))
-    assert 5 < len(matrices["bank"]) < 18
-    assert np.array_equal(results["shop"].opened, want + noise)
-    # Absent people are zeros also after centring, which moves present ones.
-    (block,) = moments.OwnBlock(replace(task, block_rows=100), "shop").blocks(rows["shop"], moments.Stream.fresh())
-    absent = block[:, -1] == 0
-    assert absent.sum() == 6
-    assert not block[absent].any()
-    assert block[~absent].any(axis=1).all()

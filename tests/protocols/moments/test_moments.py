@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import permutations
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings, strategies as st
 from scipy import stats
 
 from colonnade.errors import CapacityError, ColonnadeError, PrivacyError, StudyError
 from colonnade.mpc import Hand, Shares, vocabulary
-from colonnade.protocols import roles, rows as protocol_rows
+from colonnade.protocols import roles
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.moments.integers import OwnBlock
 from colonnade.protocols.moments.parted import PartedSeat
@@ -26,7 +24,6 @@ from colonnade.protocols.moments.task import Moments
 from colonnade.protocols.roles import COORDINATOR, Owner
 from colonnade.protocols.rows import digest
 from colonnade.received import received
-from colonnade.tables import Schema, number, read_table
 from colonnade.tables.ids import Ids
 from tests.support import protocols as kit
 from tests.support.errors import raises, refused
@@ -55,7 +52,7 @@ def check(task, tables):
     assert np.array_equal(opened, moments.reference(integers(task, tables), task) + noise)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     seating=st.sampled_from([*kit.SEATINGS, *ORDERS[:1]]),
     law=st.sampled_from([None, *kit.LAWS]),
@@ -84,10 +81,12 @@ def test_the_secure_sums_equal_the_plaintext_reference_exactly(seating, law, row
         check(task, tables)
 
 
-@pytest.mark.parametrize("law", kit.LAWS)
-def test_all_laws_of_noise_are_opened_after_the_checks(law):
-    task, rng = kit.active(kit.grouped_moments_task(law=law)), np.random.default_rng(3)
-    check(task, {owner: kit.grouped_rows(rng, 30) for owner in task.owners})
+@pytest.mark.parametrize("law", [*kit.LAWS, "own"])
+def test_all_laws_of_noise_and_noise_that_owners_named_are_opened_with_checks_and_without(law):
+    named = {"law": "discrete-laplace", "noise": 11, "own_noise": (5, 11, 5), "known": 1}
+    task, rng = kit.grouped_moments_task(**(named if law == "own" else {"law": law})), np.random.default_rng(3)
+    for same in (task, kit.active(task)):
+        check(same, {owner: kit.grouped_rows(rng, 30) for owner in task.owners})
 
 
 @pytest.mark.parametrize(("owners", "seats", "threshold"), ORDERS)
@@ -283,64 +282,23 @@ def test_the_digest_is_what_it_always_was(ids, found):
         assert digest(SALT, given_as).hex() == found
 
 
-class Watched(Sequence):
-    """Ids that exist only while they are asked for; it remembers how many that was at a time."""
-
-    def __init__(self, count):
-        self.count, self.asked = count, []
-
-    def __len__(self):
-        return self.count
-
-    def __getitem__(self, index):
-        found = [f"p{i:06d}" for i in range(self.count)[index]]
-        self.asked.append(len(found))
-        return found
-
-
-class Passing:
+class Passing(Rows):
     """Rows of which it counts those that are still alive when the next block is made."""
 
-    places = None
-
-    def __init__(self, count):
-        self.ids, self.made, self.most = Watched(count), [], 0
-
     def blocks(self, rows):
-        for start in range(0, len(self.ids), rows):
-            block = np.full((min(rows, len(self.ids) - start), 2), 0.5)
+        self.made, self.most = [], 0
+        for start in range(0, len(self), rows):
+            block = self.values[start : start + rows].copy()
             self.made.append(weakref.ref(block))
             self.most = max(self.most, sum(made() is not None for made in self.made))
             yield block
             del block
 
 
-def test_an_owner_looks_at_a_few_ids_and_holds_a_block_at_a_time():
-    ids = Watched(len(MANY))
-    assert digest(SALT, ids) == digest(SALT, MANY)
-    assert (sum(ids.asked), max(ids.asked)) == (len(MANY), protocol_rows._CHUNK)
+def test_an_owner_holds_a_block_at_a_time():
     task = make_task(block_rows=50, rows_at_most=10_000, noise=9)
-    tables = {owner: Passing(2000) for owner in task.owners}
+    tables = {owner: Passing(np.full((2000, 2), 0.5)) for owner in task.owners}
     execute(task, tables)
     for table in tables.values():
         assert len(table.made) == 40
         assert table.most <= 2
-        assert max(table.ids.asked) <= protocol_rows._CHUNK
-
-
-def test_a_file_gives_the_same_moments_as_memory(tmp_path, exact):
-    """The owners' files are in different orders; one of them has to be sorted on disk, one does not."""
-    draws, count, task = np.random.default_rng(3), 430, make_task(block_rows=50, rows_at_most=10_000, noise=9)
-    schema = Schema({"x": number(-1, 1), "y": number(-1, 1)}, clip=1.0)
-    tables = {True: {}, False: {}}
-    for owner in task.owners:
-        people = np.arange(count) if owner == "o0" else draws.permutation(count)
-        cells = {name: draws.uniform(-1, 1, count) for name in schema.names}
-        path = tmp_path / f"{owner}.parquet"
-        pq.write_table(pa.table({"person_id": [f"p{i:04d}" for i in people], **cells}), path, row_group_size=100)
-        for on_disk, found in tables.items():
-            found[owner] = read_table(path, schema, on_disk=on_disk).sorted_by_id()
-    disk, memory = (execute(task, found)[COORDINATOR].opened for found in tables.values())
-    assert np.array_equal(disk, memory)
-    whole = integers(task, {owner: table.matrix() for owner, table in tables[False].items()})
-    assert np.array_equal(disk, moments.reference(whole, task))
