@@ -72,23 +72,6 @@ def test_the_worst_product_is_exact_in_every_batch(
     assert same(device.fetch(device.inner(device.place(left), device.place(-left), system.primes)), want)
 
 
-@pytest.mark.parametrize(
-    "array",
-    [
-        np.asfortranarray(np.arange(35.0).reshape(5, 7)),
-        np.arange(35.0).reshape(5, 7)[::2, 1:],
-        np.broadcast_to(np.arange(7.0), (5, 7)),
-        np.zeros((0, 7)),
-        np.arange(2**21 - 1),
-        np.arange(2**22 + 3),
-    ],
-    ids=["columns first", "strided", "broadcast", "empty", "large", "larger"],
-)
-def test_arrays_come_back_as_they_were_placed(device: Accelerator, array: Array) -> None:
-    array.flags.writeable = False
-    assert same(device.fetch(device.place(array)), array.copy(order="C"))
-
-
 def test_a_device_that_computes_wrongly_is_found_out(device: Accelerator, monkeypatch: pytest.MonkeyPatch) -> None:
     assert device.is_exact()
     product = device.torch.bmm

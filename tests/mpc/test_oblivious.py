@@ -19,7 +19,7 @@ from colonnade.mpc.oblivious import base, function
 from colonnade.mpc.oblivious.base import Choice, Offer
 from colonnade.mpc.oblivious.code import DISTANCE, MESSAGE, ROW_WORDS, WIDTH, Coder, _product, golay
 from colonnade.mpc.oblivious.function import Asker, Holder, Listed, bits_of, new_secret, pieces
-from colonnade.mpc.oblivious.matrices import Pieces, columns_of, rows_of
+from colonnade.mpc.oblivious.matrices import columns_of, rows_of
 from colonnade.randomness import Stream
 from tests.support.errors import raises, refused
 
@@ -85,21 +85,6 @@ def test_a_matrix_that_is_turned_twice_is_itself_and_columns_that_are_missing_ar
     np.testing.assert_array_equal(bits(columns), bits(matrix).T)
     np.testing.assert_array_equal(rows_of(columns, wide), matrix)
     assert not bits(rows_of(columns, wide + 1))[:, 64 * wide :].any()
-
-
-@pytest.mark.parametrize("sizes", [[7], [3, 3, 1], [300, 2]])
-def test_a_matrix_that_comes_in_pieces_is_turned_where_it_lies(stream, sizes):
-    columns, start = stream.uint64((70, sum(sizes))), 0
-    matrix = Pieces(sum(sizes), 2)
-    held = matrix._held
-    held[:] = stream.uint64(len(held))  # as memory that was used before
-    for size in sizes:
-        matrix.more(70, size)[:] = columns[:, start : start + size]
-        start += size
-    np.testing.assert_array_equal(list(matrix.columns(70)), columns)
-    found = matrix.rows()
-    np.testing.assert_array_equal(found, rows_of(columns, 2))
-    assert np.shares_memory(found, held)
 
 
 # --- transfers of keys

@@ -7,7 +7,6 @@ worth. Docs: ``docs/theory/active-messages.md``.
 from __future__ import annotations
 
 from contextlib import nullcontext, suppress
-from dataclasses import replace
 from functools import reduce
 from operator import xor
 
@@ -117,10 +116,9 @@ def test_a_coordinator_cannot_call_different_lists_equal(module, task, differs):
 
 def test_without_the_check_rows_of_different_people_are_joined(monkeypatch):
     without_the_check(monkeypatch)
-    task = kit.moments_task()
-    tables = {name: kit.Rows(values) for name, values in kit.tables_of(task, 40).items()}
-    tables["o1"] = kit.Rows(tables["o1"].values, ids=[f"q{i:06d}" for i in range(40)])
-    honest = {name: (lambda me, rows=rows: agree_on_rows(me, task, rows)) for name, rows in tables.items()}
+    task, rows = kit.moments_task(), np.zeros((40, 2))
+    tables = {name: kit.Rows(rows, ids=[f"{name} {i}" for i in range(40)]) for name in task.owners}
+    honest = {name: (lambda me, own=own: agree_on_rows(me, task, own)) for name, own in tables.items()}
     ended, _ = run(task, honest | {COORDINATOR: lambda me: calls_all_equal(me, task)})
     assert all(isinstance(end, Played) for end in ended.values())
 
@@ -167,7 +165,6 @@ def test_shares_cancel_exactly_where_all_hold_the_same(owners, judges):
             )
             for at in range(owners)
         ]
-        assert trial or not any(repr(key) in repr(circle) for circle in circles for key in keys.values())
         held = [b"the same"] * owners
         assert not reduce(xor, (int.from_bytes(c.share(h), "little") for c, h in zip(circles, held, strict=True)))
         held[trial % owners] = b"something else"
@@ -335,14 +332,11 @@ def test_another_owner_does_not_learn_whom_the_leader_holds(monkeypatch, own_bli
 
 def test_made_up_keys_are_answered_and_padding_bounds_how_many():
     """What no alignment that tells members can prevent: a list of guesses is answered guess by guess."""
-    guesses, held = [f"{n}" for n in range(200)], [f"{n}" for n in range(0, 200, 7)]
-    lists, task = lists_of(a=guesses, b=held), kit.align_task(("a", "b"))
-    ended, _ = run(task, kit.align_programs(task, lists))
-    found = {lists["a"].values[row] for row in ended["a"].result.rows.tolist()}
-    assert found == set(lists["b"].values)
-
-    padded = replace(task, pad_to=50)
-    longer = kit.align_programs(padded, lists_of(a=guesses[:40], b=held))
+    guesses, held = [f"{n}" for n in range(40)], [f"{n}" for n in range(0, 40, 7)]
+    lists, padded = lists_of(a=guesses, b=held), kit.align_task(("a", "b"), pad_to=50)
+    ended, _ = run(padded, kit.align_programs(padded, lists))
+    assert {lists["a"].values[row] for row in ended["a"].result.rows.tolist()} == set(lists["b"].values)
+    longer = kit.align_programs(padded, lists)
     ended, _ = run(padded, longer, "a", lambda peer, kind, fields: {"rows": 200} if kind == "align" else {})
     assert isinstance(ended[COORDINATOR], ProtocolError)
     assert not isinstance(ended["b"], Played)

@@ -319,32 +319,6 @@ def test_many_numbers_are_taken_in_parts(play, monkeypatch):
         assert np.abs(found - exact).max() <= error, name
 
 
-def test_independent_products_share_a_round(play):
-    values = np.arange(-4, 5) << 16
-
-    def program(engine, x):
-        (integers,), before = whole(engine, x), sent(engine.hand)
-        first, second, third = engine.products([(x, x), (x[:3], x[:3]), (engine.scale(x, 2), x)])
-        assert sent(engine.hand) - before <= 2, "one to each other seat"
-        square, double, cut = engine.products([(integers, integers), (integers[:2], integers[:2]), (x, x)])
-        assert sent(engine.hand) - before <= 6, "one to lower what is exact, one to open what is cut"
-        assert [one.shape for one in (first, second, third, square, double, cut)] == [
-            (9,),
-            (3,),
-            (9,),
-            (9,),
-            (2,),
-            (9,),
-        ]
-        exact = np.concatenate([square.shares.values, double.shares.values], axis=1)
-        joined = np.concatenate([engine.subtract(third, first).shares.values, exact], axis=1)
-        return engine.from_shares(replace(first.shares, values=joined), square.bound, 0)
-
-    opened, _, engine = compute(play, program, values)
-    assert np.abs(opened[:9] - (values.astype(float) / 2**20) ** 2 * 2**20).max() < 2 * engine.ulps
-    assert (opened[9:] >> 20).tolist() == [*(values**2).tolist(), *(values[:2] ** 2).tolist()]
-
-
 # --- what pooled seats see
 
 WATCHED = {

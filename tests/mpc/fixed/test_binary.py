@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import combinations, product
-from math import ceil, log2
 
 import numpy as np
 import pytest
@@ -315,32 +314,3 @@ def test_sums_are_those_of_the_integers(seats, bits, terms, count, fast, seed):
     expected = [sum(map(int, column)) % 2**bits for column in numbers.T]
     for found in seats(3, 1, program).values():
         assert found.tolist() == expected
-
-
-def cost(seats, program):
-    """Rounds of three seats: each round is one message of each, with two words for each 64 ANDs."""
-
-    def run(hand):
-        for link in hand.links.values():
-            link.sent.clear()
-        program(hand)
-        words = [message["words"] for link in hand.links.values() for message in link.sent]
-        assert all(array.shape[0] == 2 and array.shape[2] == 1 for array in words)
-        return len(words)
-
-    (found,) = set(seats(3, 1, run).values())
-    return found
-
-
-@pytest.mark.parametrize("bits", [1, 2, 3, 8, 9, 62])
-def test_rounds_are_as_documented(seats, bits):
-    public = np.zeros((bits, 1), dtype=np.uint64)
-    depth = ceil(log2(bits))
-    less = ceil(log2(bits - 1)) if bits > 1 else 0
-    expected = {"below": depth, "top_bit_of_difference": less, "bits_of_difference": less, "lengths": depth}
-    for name, rounds in expected.items():
-        circuit = getattr(circuits, name)
-        assert cost(seats, lambda hand, run=circuit: run(hand, public, random_bits(hand, bits, 64))) == rounds
-    for fast, rounds in ((False, bits - 1), (True, 1 + less if bits > 1 else 0)):
-        found = cost(seats, lambda hand, f=fast: circuits.add(hand, [random_bits(hand, bits, 64)] * 2, fast=f))
-        assert found == rounds

@@ -164,9 +164,6 @@ def test_a_cell_far_beyond_its_bound_reads_the_victims_row(rng: np.random.Genera
     opened = own @ rows + noise
     read = np.rint(opened / (factor * BOUND))
     assert (read == rows[31_337]).all()
-    own[31_337] = BOUND
-    honest = (own @ rows + noise) / BOUND
-    assert abs(np.corrcoef(honest, rows[31_337])[0, 1]) < 0.7, "within its bound the noise hides the row"
 
 
 def test_signs_without_zeros_let_halves_of_the_modulus_pass() -> None:
@@ -217,10 +214,6 @@ def test_who_knows_the_projections_first_deals_large_cells_that_vanish(rng: np.r
     cells = [int(kernel[row, 0]) for row in range(rows)]
     assert not any(sum(s * cell for s, cell in zip(row, cells, strict=True)) % LARGE for row in sigma)
     assert sum(abs(centred(cell, LARGE)) > 2**40 for cell in cells) > projections // 2
-    # The first seat has its shares already; the shares of the second decide what the cells are.
-    first = [int(share) for share in rng.integers(0, LARGE, rows)]
-    last = [(2 * share - cell) % LARGE for share, cell in zip(first, cells, strict=True)]
-    assert [joined({1: a, 2: b}) % LARGE for a, b in zip(first, last, strict=True)] == cells
 
 
 def test_a_shared_coin_is_known_when_one_honest_seat_has_spoken(rng: np.random.Generator) -> None:

@@ -30,7 +30,6 @@ from tests.support.protocols import align_task as make_task
 BOTH = pytest.mark.parametrize("mode", ["dh", "helper"])
 MODES = [("dh", False), ("dh", True), ("helper", False), ("helper", True), ("ot", False)]
 SEEN_OR_NOT = pytest.mark.parametrize("hidden", [False, True], ids=["visible", "hidden"])
-QUIET = {"deadline": None, "suppress_health_check": list(HealthCheck)}
 
 
 def lists_of(**people):
@@ -83,7 +82,7 @@ def check(task, lists, log=None):
 
 @BOTH
 @SEEN_OR_NOT
-@settings(max_examples=6, **QUIET)
+@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_the_result_is_the_plaintext_join(mode, hidden, data):
     owners = tuple(f"o{i}" for i in range(data.draw(st.integers(2, 4))))
@@ -131,11 +130,10 @@ def test_lists_in_several_pieces_and_an_empty_one(monkeypatch):
 def test_hidden_the_leader_serves_all_others_at_once(monkeypatch):
     """Nobody waits until the leader is done with somebody else, so nobody seems silent.
 
-    Owner b lays its list out only when the others have their choices. Pieces of all lists are taken in turn.
+    Owner b lays its list out only when the others have their choices.
     """
-    monkeypatch.setattr(function, "PIECE", 1)
-    others, chosen, order = ("b", "c"), {name: threading.Event() for name in "bc"}, []
-    real_choose, real_ask, real_held = oblivious._choose, oblivious._ask, oblivious._held
+    chosen = {name: threading.Event() for name in "bc"}
+    real_choose, real_ask = oblivious._choose, oblivious._ask
 
     def choose(me, asker, run):
         found = real_choose(me, asker, run)
@@ -148,18 +146,10 @@ def test_hidden_the_leader_serves_all_others_at_once(monkeypatch):
             assert all(event.wait(60) for event in chosen.values()), "the others wait for b"
         real_ask(me, *rest)
 
-    def held(me, asker, *rest):
-        for holder in real_held(me, asker, *rest):
-            if me.name == "a":
-                order.append(asker)
-            yield holder
-
     monkeypatch.setattr(oblivious, "_choose", choose)
     monkeypatch.setattr(oblivious, "_ask", ask)
-    monkeypatch.setattr(oblivious, "_held", held)
     lists = lists_of(a=range(40), b=range(60), c=range(1, 61))
-    check(make_task(("a", *others), mode="ot", hidden=True), lists)
-    assert order == [*others] * len(function.pieces(60))
+    check(make_task(("a", "b", "c"), mode="ot", hidden=True), lists)
 
 
 # --- what is seen
@@ -173,11 +163,6 @@ def received(logs, name):
             for kind, fields in messages:
                 found.setdefault(kind, []).append(fields)
     return found
-
-
-def rows_in(fields):
-    arrays = [value for value in fields.values() if isinstance(value, np.ndarray) and value.ndim == 2]
-    return [row.tobytes() for array in arrays for row in np.ascontiguousarray(array)]
 
 
 def uniform(array):
@@ -196,7 +181,9 @@ def test_nothing_that_is_received_comes_again_in_another_run(mode, hidden, owner
     for _ in range(2):
         logs: dict = {}
         execute(task, lists, logs)
-        seen.append({row for messages in logs.values() for _, fields in messages for row in rows_in(fields)})
+        values = [value for messages in logs.values() for _, fields in messages for value in fields.values()]
+        arrays = [np.ascontiguousarray(value) for value in values if isinstance(value, np.ndarray) and value.ndim == 2]
+        seen.append({row.tobytes() for array in arrays for row in array})
     assert len(seen[0]) > 100
     assert not seen[0] & seen[1]
     values = {value for keys in lists.values() for value in keys.values}
@@ -213,19 +200,14 @@ def test_nothing_that_is_received_comes_again_in_another_run(mode, hidden, owner
 
 def test_the_other_owner_sees_fresh_random_elements_in_no_order(monkeypatch):
     """dh: what the second owner receives is as good as uniform, and its order is not that of the leader's file."""
-    lists = lists_of(a=range(1000, 1400), b=range(1395, 1900))
-    captured, orders, real = [], [], blinding.hashed
-    monkeypatch.setattr(tagging, "hashed", lambda keys: orders[-1].extend(keys) or real(keys))
-    for _ in range(2):
-        logs: dict = {}
-        orders.append([])
-        execute(make_task(("a", "b")), lists, logs)
-        captured.append(np.vstack([fields["points"] for fields in received(logs, "b")["blinded"]]))
-    orders = [[key for key in order if key in set(lists["a"].values)][:400] for order in orders]
-    assert uniform(np.vstack(captured)[:, :31]), "the last byte is below 128"
-    assert not {row.tobytes() for row in captured[0]} & {row.tobytes() for row in captured[1]}
-    assert orders[0] != orders[1] != lists["a"].values
-    assert abs(stats.spearmanr([int(key[4:]) for key in orders[0]], range(400)).statistic) < 0.3
+    lists, order, real = lists_of(a=range(1000, 1400), b=range(1395, 1900)), [], blinding.hashed
+    monkeypatch.setattr(tagging, "hashed", lambda keys: order.extend(keys) or real(keys))
+    logs: dict = {}
+    execute(make_task(("a", "b")), lists, logs)
+    captured = np.vstack([fields["points"] for fields in received(logs, "b")["blinded"]])
+    assert uniform(captured[:, :31]), "the last byte is below 128"
+    of_leader = [int(key[4:]) for key in order if key in set(lists["a"].values)][:400]
+    assert abs(stats.spearmanr(of_leader, range(400)).statistic) < 0.3
 
 
 def test_the_leader_cannot_tell_who_lacks_a_person(monkeypatch):
@@ -605,8 +587,6 @@ def test_every_mode_says_who_learns_what():
         task = make_task(("a", "b"), mode=mode, hidden=hidden)
         assert [leak.who for leak in task.leakage] == ["each owner", COORDINATOR, "anybody else"]
         tables[mode, hidden] = task.leakage
-        assert ("try out every key" in task.sentence) == (mode == "helper")
-        assert ("Bloom filter of every row" in task.sentence) == (mode == "fuzzy")
     for hidden in (False, True):
         assert tables.pop(("ot", hidden)) == tables["dh", hidden], "only how it is done differs"
     assert all(one != other for one, other in combinations(tables.values(), 2))

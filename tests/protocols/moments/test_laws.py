@@ -39,17 +39,6 @@ TASKS = {
 }
 
 
-@pytest.mark.parametrize("law", LAWS)
-def test_a_simulation_publishes_the_same_numbers(law, stream):
-    task, rng = make_task(law, noise=3), np.random.default_rng(4)
-    tables = {name: random_rows(rng, 400) for name in task.owners}
-    joint = np.hstack([*tables.values(), np.full((400, 1), 0.5)])
-    found = moments.simulate(tables, task, stream)
-    np.testing.assert_allclose(found.matrix, joint.T @ joint, atol=1.0)
-    assert found.count == pytest.approx(400, abs=2)
-    assert (found.constant, found.names) == (0.5, task.names)
-
-
 def total_noise(task, draws, stream):
     return np.array([sum(moments.noise_share(task, stream) for _ in task.owners) for _ in range(draws)])
 
@@ -99,13 +88,12 @@ def test_the_noise_has_the_law_it_says(law, stream):
 def test_owners_who_named_their_noise_get_the_larger_of_two():
     task = make_task("discrete-laplace", noise=11, own_noise=OWN)
     assert [level.scale for level in task.levels] == [5, 11]
-    assert [event.name for event in task.events] == ["second moments, scale 5", "second moments, scale 11"]
     assert task.events[0].about == ("o0", "o2")
     assert sum(event.dimension for event in task.events) == task.entries
-    full = np.zeros((task.width, task.width), dtype=int)
-    full[np.triu_indices(task.width)] = task.scales
-    assert full[0, 0] == full[0, 8] == full[0, -1] == full[8, -1] == 5
-    assert full[0, 4] == full[4, 8] == full[4, 4] == full[4, -1] == full[-1, -1] == 11
+    of = np.repeat([5, 11, 5, 5], [4, 4, 4, 1])  # by column; of the constant, nobody asked for more than the least
+    full = np.maximum(of[:, None], of)
+    full[-1, -1] = 11
+    assert np.array_equal(task.scales, full[np.triu_indices(task.width)])
     for event, here in zip(task.events, task.opened_together, strict=True):
         assert len(here) == event.dimension
         assert set(task.scales[here]) == {event.scale}
@@ -310,18 +298,6 @@ def test_bottom_up_laplace_noise_keeps_every_partys_epsilon(wanted, widths):
         moved = task.limits.changed_l1([owner])
         assert Fraction(moved, scale) <= Fraction(epsilons[owner])
         assert scale == 1 or Fraction(moved, scale - 1) > Fraction(epsilons[owner])
-
-
-def test_a_party_that_asks_for_less_gets_less_noise_on_its_own_entries():
-    task = with_own_budgets(uneven("discrete-laplace", (1, 1, 1)), {"bank": 1, "shop": 0.1, "clinic": 2}, DELTA)
-    bank, shop, clinic = task.own_noise
-    assert clinic < bank < shop
-    assert [event.scale for event in task.events] == [clinic, bank, shop]
-    found = protection(task, DELTA)
-    # The largest scale is on all of the shop's entries, so its promise is kept to the letter.
-    assert found["shop"] == pytest.approx(0.1, rel=1e-3)
-    # The bank's entries with the shop have more noise than it asked for.
-    assert found["bank"] < 0.9
 
 
 @pytest.mark.parametrize("law", ["skellam", "discrete-gaussian"])
