@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from scipy import stats
 
-from colonnade.errors import PeerLost, ProtocolError, ShareError
+from colonnade.errors import PeerLost, ShareError
 from colonnade.mpc import PRIMES, Hand, ResidueSystem, Shares, dealing
 from colonnade.mpc.common import CommonKeys, groups
 from colonnade.mpc.packing import pack, unpack
@@ -213,30 +213,6 @@ def test_what_a_seat_deals_is_not_sent_to_those_who_can_draw_it(play):
     assert np.array_equal(found, 2 * secret)
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
-        {},
-        {"words": np.zeros((2, 6), dtype=np.uint32)},
-        {"words": np.zeros((2, 3))},
-        {"words": np.full((2, 3), 2**24 - 1, dtype=np.uint32)},
-        {"words": np.full((2, 3), 2**31, dtype=np.uint32)},
-    ],
-)
-def test_what_is_no_share_is_refused(play, message):
-    committee = make(3, 1)
-
-    def dealer(hand):
-        _ = hand.common
-        for link in hand.links.values():
-            link.send("share", **message)
-
-    def seat(hand):
-        return hand.common if hand.name == "n1" else hand.receive("n0", (3,))
-
-    refused(ProtocolError, "MS048|MS049", "n0", play, committee, {"n0": dealer, "n1": seat, "n2": seat})
-
-
 @pytest.mark.parametrize("bound", [100, 2**70])
 def test_who_tells_an_opened_value_beyond_the_bound_is_named(play, bound):
     values = np.array([0, -bound - 1], dtype=np.int64 if bound < 2**63 else object)
@@ -263,9 +239,9 @@ def test_lowering_the_degree_lets_products_go_on(play, shape, seed, factor):
     assert all((found == want).all() for found in play(make(*shape, PRIMES[:8]), seat).values())
 
 
-def fresh(committee):
-    """All seats' common randomness, from new keys of the groups."""
-    keys = {group: Stream.fresh().bytes(32) for group in groups(committee)}
+def fresh(committee, keys=None):
+    """All seats' common randomness, from keys of the groups, by default new ones."""
+    keys = keys or {group: Stream.fresh().bytes(32) for group in groups(committee)}
     pairs = {frozenset(pair): Stream.fresh().bytes(32) for pair in combinations(committee.seats, 2)}
     return {
         seat: CommonKeys(
@@ -276,6 +252,20 @@ def fresh(committee):
         )
         for seat in committee.seats
     }
+
+
+@pytest.mark.parametrize(("size", "threshold", "count"), [(3, 1, 1), (3, 1, 40_000), (5, 2, 40), (7, 3, 40)])
+def test_a_sharing_of_zero_is_the_same_where_it_is_added(size, threshold, count):
+    committee = make(size, threshold, PRIMES[:2])
+    keys = {group: Stream.fresh().bytes(32) for group in groups(committee)}
+    one, other = fresh(committee, keys), fresh(committee, keys)
+    for degree in range(threshold + 1, 2 * threshold + 1):
+        for seat in committee.seats:
+            zero, before = one[seat].zero((count,), degree), np.arange(2.0 * count).reshape(2, count)
+            target = before.copy()
+            other[seat].add_zero(target, degree)
+            assert zero.any()
+            assert np.array_equal(committee.system.reduce(target - before), zero)
 
 
 class Still:
@@ -330,21 +320,6 @@ def test_the_coins_of_the_seats_are_agreed_upon(play):
     for a, b in combinations(committee.seats, 2):
         assert found[a][1][a, b] == found[b][1][b, a][::-1]
     assert len({bytes_ for held, _ in found.values() for bytes_ in held.values()}) == len(groups(committee))
-
-
-def test_what_is_no_key_is_refused(play):
-    committee = make(3, 1)
-
-    def liar(hand):
-        for peer in ("n1", "n2"):
-            hand.links[peer].send("keys", keys=[b"short"] * 3)
-
-    def seat(hand):
-        if hand.name == "n1":
-            hand.links["n2"].send("keys", keys=[bytes(32), bytes(32)])
-        refused(ProtocolError, "MS049", "n0", lambda: hand.common)
-
-    play(committee, {"n0": liar, "n1": seat, "n2": seat})
 
 
 # --- what a dealer sends: shares on lines and polynomials, and parts that add up

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 from scipy import stats
 
-from colonnade.errors import ProtocolError, ShareError
+from colonnade.errors import ShareError
 from colonnade.mpc.fixed import circuits
 from colonnade.mpc.fixed.binary import BinaryField, BitShares, field_for, slice_bits, words_for
 from colonnade.randomness import Stream
@@ -153,22 +153,6 @@ def test_too_few_shares_and_too_high_degrees_are_refused(seats, stream):
         refused(ValueError, "VA089", hand.multiply, product, random_bits(hand, 1, 63))
 
     seats(5, 2, program)
-
-
-@pytest.mark.parametrize(
-    "words", [None, [0, 0], np.zeros((2, 3, 1), np.int64), np.zeros((2, 3, 2), np.uint64), np.zeros((3, 1), np.uint64)]
-)
-@pytest.mark.parametrize("kind", ["bits", "opening"])
-def test_shares_of_another_shape_or_type_are_refused(seats, words, kind):
-    def program(hand):
-        if hand.name == "n0":
-            hand.links["n2"].send(kind, words=words)
-        if hand.name == "n2":
-            mine = random_bits(hand, 3, 5)
-            with raises(ProtocolError, "MS049", "n0", "words"):
-                hand.open(mine) if kind == "opening" else hand.lower(BitShares(mine.planes, 2, 5))
-
-    seats(3, 1, program)
 
 
 def alike(first, second):
