@@ -5,7 +5,7 @@ from __future__ import annotations
 import flint
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 from scipy import stats
 
 from colonnade.errors import CapacityError, ProtocolError, ShareError
@@ -23,6 +23,7 @@ def test_the_primes_are_prime_and_below_22_bits():
     assert list(PRIMES) == sorted(set(PRIMES), reverse=True)
 
 
+@settings(max_examples=50)
 @given(systems, st.data())
 def test_split_then_join_is_the_identity_and_a_value_that_no_honest_computation_gives_is_refused(system, data):
     half = system.modulus // 2

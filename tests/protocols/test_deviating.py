@@ -87,15 +87,12 @@ def calls_all_equal(me, task):
         me.link(owner).send("rows-verdict", problem="")
 
 
-SEATED = kit.moments_task((1,) * 5, seats=("o0", "o1", "o2"))
-
-
 @pytest.mark.parametrize(
     ("module", "task"),
     [
         (moments, kit.moments_task()),
         (moments, kit.moments_task((2, 2))),
-        (moments, SEATED),
+        (moments, kit.moments_task((1,) * 5, seats=("o0", "o1", "o2"))),
         (exchange, kit.exchange_task("alternating", ("bank", "mid", "shop"))),
     ],
     ids=["three owners", "two owners", "owners without a seat", "messages"],

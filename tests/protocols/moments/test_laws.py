@@ -163,7 +163,7 @@ LAPLACE_TASKS = [
 ]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_one_person_moves_each_release_by_no_more_than_it_says(seed):
     rng = np.random.default_rng(seed)
@@ -286,7 +286,7 @@ def test_laplace_protection_is_the_l1_of_the_partys_columns_over_the_scale():
     assert protection(replace(task, known=2), DELTA)["shop"] == pytest.approx(found["shop"], rel=1e-6)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.tuples(*[st.floats(0.05, 5)] * 3), st.sampled_from([(1, 3, 6), (1, 1, 1), (4, 2, 3)]))
 def test_bottom_up_laplace_noise_keeps_every_partys_epsilon(wanted, widths):
     epsilons = dict(zip(PARTIES, wanted, strict=True))
