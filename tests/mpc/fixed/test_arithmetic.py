@@ -341,19 +341,18 @@ IN_BLOCKS = ("product", "truncation", "comparison")
 
 
 @pytest.mark.parametrize(
-    ("seats", "pool", "name", "few"),
+    ("size", "name", "few"),
     [
-        *(((3, 1), ["n1"], name, None) for name in WATCHED),
-        *(((3, 1), ["n1"], name, 0) for name in IN_BLOCKS),
-        *(((5, 2), ["n1", "n4"], name, None) for name in IN_BLOCKS),
-        ((5, 2), ["n1", "n4"], "product", 0),
+        *((3, name, None) for name in WATCHED),
+        *((size, name, few) for size, few in ((3, 0), (5, None)) for name in IN_BLOCKS),
+        (5, "product", 0),
     ],
-    ids=called,
 )
-def test_what_pooled_seats_see_is_the_same_whatever_the_secret(play, monkeypatch, seats, pool, name, few):
+def test_what_pooled_seats_see_is_the_same_whatever_the_secret(play, monkeypatch, size, name, few):
     if few is not None:  # as of many numbers, which are opened in blocks
         monkeypatch.setattr(cutting, "FEW", few)
-    first, second = (views(play, WATCHED[name], secret, make(*seats), pool) for secret in (3, 2**26 - 9))
+    committee, pool = (make(3), ["n1"]) if size == 3 else (make(5, 2), ["n1", "n4"])
+    first, second = (views(play, WATCHED[name], secret, committee, pool) for secret in (3, 2**26 - 9))
     smallest, tests, bits = differences(first, second)
     assert smallest * tests > 1e-6
     assert tests >= 12
