@@ -18,7 +18,7 @@ from colonnade.mpc.accelerator.choice import LOOK, SETTING, pays
 from colonnade.mpc.accelerator.device import Accelerator
 from colonnade.mpc.accelerator.held import HeldRows
 from colonnade.mpc.residues import PRIMES, ResidueSystem
-from tests.support.errors import raises
+from tests.support.errors import refused
 
 Array = NDArray[np.float64]
 
@@ -28,12 +28,6 @@ HAS_TORCH = importlib.util.find_spec("torch") is not None
 
 
 with_torch = pytest.mark.skipif(not HAS_TORCH, reason="torch is not installed here")
-
-
-systems = st.integers(1, 3).map(lambda count: ResidueSystem(PRIMES[:count]))
-
-
-seeds = st.integers(0, 2**31)
 
 
 @pytest.fixture(scope="module", params=["cpu", "auto"])
@@ -78,23 +72,6 @@ def test_the_worst_product_is_exact_in_every_batch(
     assert same(device.fetch(device.inner(device.place(left), device.place(-left), system.primes)), want)
 
 
-@pytest.mark.parametrize(
-    "array",
-    [
-        np.asfortranarray(np.arange(35.0).reshape(5, 7)),
-        np.arange(35.0).reshape(5, 7)[::2, 1:],
-        np.broadcast_to(np.arange(7.0), (5, 7)),
-        np.zeros((0, 7)),
-        np.arange(2**21 - 1),
-        np.arange(2**22 + 3),
-    ],
-    ids=["columns first", "strided", "broadcast", "empty", "large", "larger"],
-)
-def test_arrays_come_back_as_they_were_placed(device: Accelerator, array: Array) -> None:
-    array.flags.writeable = False
-    assert same(device.fetch(device.place(array)), array.copy(order="C"))
-
-
 def test_a_device_that_computes_wrongly_is_found_out(device: Accelerator, monkeypatch: pytest.MonkeyPatch) -> None:
     assert device.is_exact()
     product = device.torch.bmm
@@ -119,8 +96,7 @@ def test_only_products_that_pay_for_the_way_leave_the_cpu() -> None:
 
 def test_a_wrong_setting_is_refused_and_there_is_no_accelerator_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SETTING, "gpu")
-    with raises(ColonnadeError, "CO024"):
-        choice.find()
+    refused(ColonnadeError, "CO024", choice.find)
     monkeypatch.setenv(SETTING, "cpu")
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.setattr(choice, "_search", choice._Search())
@@ -166,7 +142,7 @@ def test_a_device_is_looked_for_once_when_there_is_work_enough(search: list[str]
     assert search == ["accelerator"]
 
 
-def test_nobody_looks_where_there_is_no_driver_or_where_it_is_off_and_a_fork_looks_for_its_own(
+def test_nobody_looks_where_there_is_no_driver_or_where_it_is_off(
     search: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for setting, driver in (("off", True), ("auto", False)):
@@ -176,11 +152,6 @@ def test_nobody_looks_where_there_is_no_driver_or_where_it_is_off_and_a_fork_loo
         choice.expect(2 * LOOK)
     assert search == []
     assert choice.found() is None
-    old = choice._search
-    old.begun = True
-    monkeypatch.setattr(choice.os, "getpid", lambda: old.process + 1)
-    assert choice._of_this_process() is not old
-    assert not choice._search.begun
 
 
 @pytest.mark.system
@@ -223,11 +194,12 @@ def test_rows_that_are_kept_give_the_same_products_with_a_device_and_when_it_fai
     assert not kept._placed
 
 
-@settings(max_examples=30, deadline=None)
-@given(systems, st.integers(0, 9000), st.integers(1, 5), st.integers(1, 5), seeds)
+@settings(max_examples=15, deadline=None)
+@given(st.integers(1, 3), st.integers(0, 9000), st.integers(1, 5), st.integers(1, 5), st.integers(0, 2**31))
 def test_products_have_the_bits_of_the_cpu_path(
-    device: Accelerator, system: ResidueSystem, rows: int, a: int, b: int, seed: int
+    device: Accelerator, primes: int, rows: int, a: int, b: int, seed: int
 ) -> None:
+    system = ResidueSystem(PRIMES[:primes])
     left, right = extreme(system, (rows, a), seed), extreme(system, (rows, b), seed + 1)
     want = system.inner(left, right)
     assert same(device.inner(left, right, system.primes), want)

@@ -9,18 +9,19 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from scipy import stats
 
-from colonnade.errors import PeerLost, ProtocolError, ShareError
-from colonnade.mpc import PRIMES, Hand, ResidueSystem, Shares
+from colonnade.errors import PeerLost, ShareError
+from colonnade.mpc import PRIMES, Hand, ResidueSystem, Shares, dealing
 from colonnade.mpc.common import CommonKeys, groups
-from colonnade.mpc.residues import FEW, centred
+from colonnade.mpc.packing import pack, unpack
+from colonnade.mpc.parts import split
+from colonnade.mpc.residues import CHUNK, FEW
 from colonnade.mpc.shamir import combine, complete, interpolate
 from colonnade.randomness import Stream, new_key
-from tests.support.errors import raises
+from tests.support.errors import refused
 
 from .conftest import dealt, make, opened
 
 SIZES = [(3, 1), (4, 1), (5, 1), (5, 2), (7, 3)]
-sized = pytest.mark.parametrize(("size", "threshold"), SIZES)
 shapes = st.tuples(st.integers(3, 7), st.integers(1, 3)).filter(lambda s: 2 * s[1] < s[0])
 
 
@@ -35,35 +36,6 @@ def test_an_opened_product_of_shares_is_the_plain_product(play, shape, rows, a, 
         return opened(hand, hand.add([product, hand.zero(product.shape, product.degree)]))
 
     assert all(np.array_equal(found, left.T @ right) for found in play(make(*shape), seat).values())
-
-
-def test_a_sum_has_the_shape_of_its_first_term_and_leaves_all_terms_alone():
-    hand, terms = Hand("owner", make(3, 1), {}), (1, PRIMES[1] // 2, 5)
-    values = [np.full((2, 3), float(value)) for value in terms]
-    for count in (1, 2, 3):
-        total = hand.add([Shares(one, degree) for degree, one in enumerate(values[:count])])
-        assert total.degree == count - 1
-        assert total.values.tolist() == [[float(centred(sum(terms[:count]), p))] * 3 for p in PRIMES[:2]]
-        total.values[...] = 0.0
-    assert [one[0, 0] for one in values] == [*terms]
-    for some in ((values[0][:, :1], values[1]), (values[0][:, 0], values[1]), (values[0], values[1][None])):
-        with pytest.raises(ValueError, match="broadcast"):
-            hand.add([Shares(one, 1) for one in some])
-
-
-def test_a_dealer_without_a_seat_reaches_the_committee_by_a_seed_in_place_of_threshold_shares(play):
-    committee, secret = make(5, 2), np.arange(-6, 6).reshape(3, 4)
-
-    def seat(hand):
-        hand.send_opening(hand.receive("owner", secret.shape), ["owner"])
-
-    def owner(hand):
-        assert hand.deal(secret) is None
-        assert [len(link.sent[0].get("seed", b"")) for link in hand.links.values()] == [32, 32, 0, 0, 0]
-        return hand.receive_opening(secret.shape, degree=2, bound=100)
-
-    programs = dict.fromkeys(committee.seats, seat) | {"owner": owner}
-    assert np.array_equal(play(committee, programs)["owner"], secret)
 
 
 @pytest.mark.parametrize(("size", "threshold"), [(3, 1), (5, 2)])
@@ -81,24 +53,7 @@ def test_shares_modulo_many_primes_are_shares_modulo_the_first_ones(play, size, 
     assert all(np.array_equal(found, left**2 * right) for found in play(make(size, threshold), seat).values())
 
 
-def test_the_first_share_is_announced_once_before_it_is_sent_also_by_a_hand_over_other_primes():
-    class Link:
-        def send(self, kind, **fields):
-            said.append(kind)
-
-    said = []
-    hand = Hand("n0", make(3, 1), {"n1": Link(), "n2": Link()}, lambda: said.append("announced"))
-    other = hand.over(ResidueSystem(PRIMES[:4]))
-    other.announce()
-    hand.announce()
-    hand._common = fresh(make(3, 1))["n0"]
-    hand.deal(np.arange(3))
-    other.lost.append("n2")
-    assert said == ["announced", "share"]
-    assert hand.lost == ["n2"]
-
-
-@pytest.mark.parametrize(("size", "threshold"), [(3, 1), (4, 1), (5, 2), (7, 3)])
+@pytest.mark.parametrize(("size", "threshold"), [(3, 1), (5, 2)])
 def test_any_threshold_shares_are_uniform_whatever_the_secret(size, threshold):
     """Over a small prime the joint distribution of the shares can be tested cell by cell; one more share shows it."""
     prime, draws = 11, 3000
@@ -144,10 +99,8 @@ def test_corrupted_spare_shares_and_too_few_of_them_open_nothing():
     secret = system.split(np.arange(10))
     shares = complete(system, secret, {2: Stream.fresh()}, [1, 3])
     shares[4] = complete(system, secret, {2: Stream.fresh()}, [4])[4]
-    with raises(ShareError, "SH008"):
-        interpolate(system, shares, 1)
-    with raises(ShareError, "SH007", "2"):
-        interpolate(system, {1: shares[1], 3: shares[3]}, 2)
+    refused(ShareError, "SH008", interpolate, system, shares, 1)
+    refused(ShareError, "SH007", "2", interpolate, system, {1: shares[1], 3: shares[3]}, 2)
 
 
 class Gone:
@@ -201,23 +154,14 @@ def test_openings_say_who_is_lost_where_they_cannot_go_on(play, lost, said_of, d
         open_without(play, lost, lambda seat: seat if said_of == "itself" else said_of, degrees)
 
 
-def test_committees_that_hide_nothing_or_cannot_multiply_are_refused_and_without_seats_nobody_deals():
+def test_committees_that_hide_nothing_or_cannot_multiply_dealers_without_seats_and_too_high_degrees_are_refused():
     for size, threshold in [(2, 0), (3, 0), (4, 2), (8, 3), (0, 1)]:
-        with raises(ValueError, "VA080|VA081"):
-            make(size, threshold)
+        refused(ValueError, "VA080|VA081", make, size, threshold)
     hand = Hand("n0", make(0, 0), {}, before_sharing=lambda: pytest.fail("something is announced"))
     assert not hand.seated
-    with raises(ValueError, "VA097"):
-        hand.deal(np.arange(3))
-
-
-def test_scaling_by_a_public_integer_and_a_degree_that_no_committee_opens():
-    committee = make(3, 1)
-    hand = Hand("n0", committee, {}, common=fresh(committee)["n0"])
-    shares = Shares(committee.system.split(np.array([1, -2, 3])).copy(), 1)
-    assert committee.system.join(hand.scale(shares, -7).values, 100).tolist() == [-7, 14, -21]
-    with raises(ValueError, "VA099"):
-        hand.lower(Shares(np.zeros((2, 4)), 3))
+    refused(ValueError, "VA097", hand.deal, np.arange(3))
+    hand = Hand("n0", make(3, 1), {}, common=fresh(make(3, 1))["n0"])
+    refused(ValueError, "VA099", hand.lower, Shares(np.zeros((2, 4)), 3))
 
 
 # --- randomness in common
@@ -225,7 +169,7 @@ def test_scaling_by_a_public_integer_and_a_degree_that_no_committee_opens():
 
 @pytest.mark.parametrize(
     ("size", "threshold", "shape"),
-    [*((*size, shape) for size in SIZES for shape in [(1,), (4, 10)]), (3, 1, (FEW // 2,)), (3, 1, (FEW // 2 + 1,))],
+    [*((*size, (4, 10)) for size in SIZES), (3, 1, (1,)), (3, 1, (FEW // 2,)), (3, 1, (FEW // 2 + 1,))],
 )
 @pytest.mark.parametrize("seen", [None, b"seen"])
 def test_sharings_of_zero_lie_on_one_polynomial_of_their_degree(size, threshold, shape, seen):
@@ -242,25 +186,7 @@ def test_sharings_of_zero_lie_on_one_polynomial_of_their_degree(size, threshold,
         assert lower.shape == (2, *shape)
         assert lower.any(), "the degree is no lower"
         assert not np.array_equal(first[1], second[1])
-    with raises(ValueError, "VA082"):
-        seats["n0"].zero(shape, threshold)
-
-
-@sized
-def test_sums_of_what_groups_draw_and_masks_of_a_seat_that_saw_something_else_are_no_sharing_of_zero(size, threshold):
-    committee = make(size, threshold)
-    seats = fresh(committee)
-    uniform = {
-        committee.point(seat): common.share_of_sum(common.system.uniform((40,), stream) for _, stream in common.streams)
-        for seat, common in seats.items()
-    }
-    assert len(np.unique(interpolate(committee.system, uniform, threshold))) > 70
-    zero = {
-        committee.point(seat): common.zero((40,), 2 * threshold, b"other" if seat == "n0" else b"seen")
-        for seat, common in seats.items()
-    }
-    points = sorted(zero)[: 2 * threshold + 1]
-    assert len(np.unique(combine(committee.system, [zero[point] for point in points], points, 0))) > 70
+    refused(ValueError, "VA082", seats["n0"].zero, shape, threshold)
 
 
 @pytest.mark.parametrize("lost", [("n0",), ("n4",), ("n1", "n3")])
@@ -269,41 +195,22 @@ def test_openings_go_on_without_spare_seats(play, lost):
 
 
 def test_what_a_seat_deals_is_not_sent_to_those_who_can_draw_it(play):
+    """Nor does a dealer without a seat send shares to as many as the threshold: they get a seed."""
     committee, secret = make(5, 2), np.arange(1000)
 
     def seat(hand):
         mine = dealt(hand, "n0", secret)
         sent = [[field for fields in link.sent for field in fields] for link in hand.links.values()]
-        assert hand.name != "n0" or sent == [["keys"], ["keys"], ["keys", "words"], ["keys", "words"]]
-        return mine
+        assert hand.name != "n0" or sent == [["keys"], ["keys"], ["keys", "words"], ["keys", "words"], []]
+        hand.send_opening(hand.add([mine, hand.receive("owner", secret.shape)]), ["owner"])
 
-    shares = {committee.point(name): share.values for name, share in play(committee, seat).items()}
-    assert np.array_equal(committee.system.join(interpolate(committee.system, shares, 2), 1000), secret)
+    def owner(hand):
+        assert hand.deal(secret) is None
+        assert [len(link.sent[0].get("seed", b"")) for link in hand.links.values()] == [32, 32, 0, 0, 0]
+        return hand.receive_opening(secret.shape, degree=2, bound=2000)
 
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        {},
-        {"words": np.zeros((2, 6), dtype=np.uint32)},
-        {"words": np.zeros((2, 3))},
-        {"words": np.full((2, 3), 2**24 - 1, dtype=np.uint32)},
-        {"words": np.full((2, 3), 2**31, dtype=np.uint32)},
-    ],
-)
-def test_what_is_no_share_is_refused(play, message):
-    committee = make(3, 1)
-
-    def dealer(hand):
-        _ = hand.common
-        for link in hand.links.values():
-            link.send("share", **message)
-
-    def seat(hand):
-        return hand.common if hand.name == "n1" else hand.receive("n0", (3,))
-
-    with raises(ProtocolError, "MS048|MS049", "n0"):
-        play(committee, {"n0": dealer, "n1": seat, "n2": seat})
+    found = play(committee, dict.fromkeys(committee.seats, seat) | {"owner": owner})["owner"]
+    assert np.array_equal(found, 2 * secret)
 
 
 @pytest.mark.parametrize("bound", [100, 2**70])
@@ -313,8 +220,7 @@ def test_who_tells_an_opened_value_beyond_the_bound_is_named(play, bound):
     def seat(hand):
         return hand.tell_opened(values, ["n1"]) if hand.name == "n0" else hand.receive_opened("n0", (2,), bound)
 
-    with raises(ShareError, "SH009", "n0"):
-        play(make(3, 1, PRIMES[:4]), {"n0": seat, "n1": seat})
+    refused(ShareError, "SH009", "n0", play, make(3, 1, PRIMES[:4]), {"n0": seat, "n1": seat})
 
 
 @settings(max_examples=15, deadline=None)
@@ -333,8 +239,9 @@ def test_lowering_the_degree_lets_products_go_on(play, shape, seed, factor):
     assert all((found == want).all() for found in play(make(*shape, PRIMES[:8]), seat).values())
 
 
-def with_keys(committee, keys):
-    """All seats' common randomness, from the keys of the groups."""
+def fresh(committee, keys=None):
+    """All seats' common randomness, from keys of the groups, by default new ones."""
+    keys = keys or {group: Stream.fresh().bytes(32) for group in groups(committee)}
     pairs = {frozenset(pair): Stream.fresh().bytes(32) for pair in combinations(committee.seats, 2)}
     return {
         seat: CommonKeys(
@@ -347,17 +254,11 @@ def with_keys(committee, keys):
     }
 
 
-def fresh(committee):
-    return with_keys(committee, {group: Stream.fresh().bytes(32) for group in groups(committee)})
-
-
-@pytest.mark.parametrize(
-    ("size", "threshold", "count"), [(3, 1, 1), (3, 1, 40_000), (4, 1, 40), (5, 2, 40), (7, 3, 40)]
-)
+@pytest.mark.parametrize(("size", "threshold", "count"), [(3, 1, 1), (3, 1, 40_000), (5, 2, 40), (7, 3, 40)])
 def test_a_sharing_of_zero_is_the_same_where_it_is_added(size, threshold, count):
     committee = make(size, threshold, PRIMES[:2])
     keys = {group: Stream.fresh().bytes(32) for group in groups(committee)}
-    one, other = with_keys(committee, keys), with_keys(committee, keys)
+    one, other = fresh(committee, keys), fresh(committee, keys)
     for degree in range(threshold + 1, 2 * threshold + 1):
         for seat in committee.seats:
             zero, before = one[seat].zero((count,), degree), np.arange(2.0 * count).reshape(2, count)
@@ -412,7 +313,7 @@ def test_the_coins_of_the_seats_are_agreed_upon(play):
             if peer != hand.name
         }
 
-    found = play(committee, dict.fromkeys(committee.seats, seat))
+    found = play(committee, seat)
     for group in groups(committee):
         assert len({found[name][0][group] for name in group}) == 1
         assert all(group not in found[name][0] for name in committee.seats if name not in group)
@@ -421,17 +322,153 @@ def test_the_coins_of_the_seats_are_agreed_upon(play):
     assert len({bytes_ for held, _ in found.values() for bytes_ in held.values()}) == len(groups(committee))
 
 
-def test_what_is_no_key_is_refused(play):
-    committee = make(3, 1)
+# --- what a dealer sends: shares on lines and polynomials, and parts that add up
 
-    def liar(hand):
-        for peer in ("n1", "n2"):
-            hand.links[peer].send("keys", keys=[b"short"] * 3)
+
+KEY = bytes(range(32))
+
+
+COUNTS = [FEW // 2 + 1, FEW + 2, 2 * CHUNK, 2 * CHUNK + 1]
+
+
+def extremes(system: ResidueSystem, count: int) -> np.ndarray:
+    """Residues that include the largest and the smallest, different modulo every prime."""
+    edges = [np.array([-(p // 2), p // 2, 0, 1, -1, p // 2 - 1, p // 3]) for p in system.primes]
+    return np.stack([np.resize(row, count).astype(float) for row in edges])
+
+
+def same_as_polynomials(system, secret, drawn, own, others):
+    """Seats that draw their shares, by point; what the dealer keeps and sends is what polynomials say."""
+
+    def streams():
+        return {point: Stream(bytes([point]) * 32) for point in drawn}
+
+    whole = complete(system, secret, streams(), [*others, *([] if own is None else [own])])
+    mine, sent = dealing.dealt(system, secret, streams(), own, others)
+    assert list(sent) == list(others)
+    assert mine is None if own is None else np.array_equal(mine, whole[own])
+    assert all(np.array_equal(sent[node], pack(whole[node], system)) for node in others)
+
+
+@pytest.mark.parametrize("size", [3, 4, 5, 7])
+def test_lines_give_the_shares_of_polynomials(size):
+    """Every dealer and every seat that draws, for secrets at the edges of the residues, modulo every prime."""
+    system, nodes = ResidueSystem(PRIMES if size == 3 else PRIMES[:3]), range(1, size + 1)
+    secret = extremes(system, FEW // 3 + 1)
+    for own in (None, *nodes) if size < 5 else (None, 1, size - 1):
+        for point in nodes:
+            if point != own:
+                same_as_polynomials(system, secret, [point], own, [n for n in nodes if n not in (own, point)])
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_any_number_of_small_integers(count):
+    """What has the same residues modulo all primes is stored once; chunks may be full, and padding is empty."""
+    system, half = ResidueSystem(PRIMES[:2]), PRIMES[1] // 2
+    values = np.resize(np.array([1 - half, half - 1, 0.0, -3.0, 7.0]), (count, 1))
+    secret = system.split(values)
+    assert secret.strides[0] == 0
+    same_as_polynomials(system, secret, [3], 2, [1])
+
+
+@pytest.mark.parametrize("size", [(2, 10), (1, FEW), (2, FEW)])
+def test_several_drawn_shares_few_numbers_and_rows_that_are_not_contiguous(size):
+    primes, count = size
+    system = ResidueSystem(PRIMES[:primes])
+    secret = extremes(system, count)
+    apart = extremes(system, 2 * count).reshape(primes, 2, -1).transpose(0, 2, 1)
+    same_as_polynomials(system, secret, [2, 3], 1, [4, 5])
+    for rows in (secret, apart, apart[:, ::2]):
+        same_as_polynomials(system, rows, [2], 1, [3])
+
+
+# --- parts
+
+
+def uniform(values):
+    return stats.chisquare(np.bincount(values[0].astype(int) + 5, minlength=11)).pvalue > 1e-5
+
+
+@pytest.mark.parametrize("secret", [0.0, 4.0, -5.0])
+@pytest.mark.parametrize("count", [3000, FEW + 1])
+def test_what_is_drawn_and_what_is_sent_is_uniform_whatever_the_secret(secret, count):
+    """The share that is sent and the share that is drawn, each alone, over a small prime; and both parts."""
+    system = ResidueSystem((11,))
+    for point, own, other in ((2, 1, 3), (3, 2, 1), (1, 3, 2)):
+        mine, sent = dealing.dealt(system, np.full((1, count), secret), {point: Stream(KEY)}, own, [other])
+        shares = {own: mine, other: unpack(sent[other], (count,), system, "bank")}
+        assert np.all(interpolate(system, shares, 1) == secret)
+        assert all(uniform(share) for share in shares.values())
+    drawn, _, sent = parts_of(system, np.full((1, count), secret))
+    assert all(uniform(part) for part in (drawn, sent))
+
+
+@pytest.mark.parametrize("divisor", range(1, 8))
+def test_exact_division(divisor):
+    """All numbers modulo a small prime, and numbers over all of the large ones."""
+    for prime in (11, 8191, *PRIMES):
+        step = 1 if prime < 2**20 else 997
+        values = np.append(np.arange(0, prime, step, dtype=np.uint32), np.uint32(prime - 1))
+        quotients = values.copy()
+        dealing._divide(quotients, divisor, prime, np.empty_like(values))
+        assert quotients.max() < prime
+        assert np.array_equal(quotients.astype(np.int64) * divisor % prime, values)
+
+
+@pytest.mark.parametrize(("size", "threshold"), [(3, 1), (5, 2)])
+def test_many_numbers_are_dealt_and_opened(play, size, threshold):
+    """Over messages, by dealers with and without a seat, and with a degree that is lowered."""
+    committee = make(size, threshold)
+    secret = np.resize(np.arange(-4000, 4000), (FEW // 2 + 1,))
 
     def seat(hand):
-        if hand.name == "n1":
-            hand.links["n2"].send("keys", keys=[bytes(32), bytes(32)])
-        with raises(ProtocolError, "MS049", "n0"):
-            _ = hand.common
+        own = dealt(hand, "n1", secret)
+        return opened(hand, hand.lower(hand.multiply(own, hand.receive("owner", secret.shape))))
 
-    play(committee, {"n0": liar, "n1": seat, "n2": seat})
+    found = play(committee, dict.fromkeys(committee.seats, seat) | {"owner": lambda hand: hand.deal(secret)})
+    assert found.pop("owner") is None
+    assert all(np.array_equal(values, secret**2) for values in found.values())
+
+
+def parts_of(system, secret):
+    """U as the seat that follows draws it, V as the dealer keeps and sends it; together they are the secret."""
+    kept, sent = split(system, secret, {2: Stream(KEY)}, 1, [3])
+    shape = secret.shape[1:]
+    drawn, told = system.uniform(shape, Stream(KEY)), unpack(sent[3], shape, system, "bank")
+    assert np.array_equal(kept, told)
+    assert np.array_equal(system.reduce(drawn + kept), secret)
+    return drawn, kept, told
+
+
+@pytest.mark.parametrize("count", [7, *COUNTS])
+def test_parts_add_up_to_the_secret_at_the_edges_of_every_prime_and_where_residues_are_stored_once(count):
+    system = ResidueSystem(PRIMES)
+    _, kept, _ = parts_of(system, extremes(system, count))
+    assert np.all(np.abs(kept).max(axis=1) <= np.array(PRIMES) // 2)
+    small = ResidueSystem(PRIMES[:2]).split(np.resize(np.arange(-900.0, 1000.0), (count, 1)))
+    assert small.strides[0] == 0
+    parts_of(ResidueSystem(PRIMES[:2]), small)
+
+
+@pytest.mark.parametrize("drawn", [0, 1, -1, 5])
+def test_the_largest_and_the_smallest_drawn_words(monkeypatch, drawn):
+    """The word that is computed without a reduction, for every edge of the drawn word and of the secret."""
+    prime = PRIMES[1]
+    word = drawn % prime
+    monkeypatch.setattr("colonnade.mpc.parts.draw_words", lambda p, n, stream: np.full(n, word % p, dtype=np.uint32))
+    system, half = ResidueSystem((prime,)), prime // 2
+    secret = np.resize(np.array([-half, half, 0.0, 1.0, -1.0, 5.0 - half, half - 5.0]), (1, FEW + 1))
+    kept, sent = split(system, secret, {2: Stream(KEY)}, 1, [3])
+    want = system.reduce(secret - (word - half))
+    assert np.array_equal(kept, want)
+    assert np.array_equal(unpack(sent[3], (FEW + 1,), system, "bank"), want)
+
+
+@pytest.mark.parametrize(
+    ("name", "seats", "active"),
+    [("x", 3, False), ("n0", 4, False), ("n0", 3, True)],
+    ids=["no seat", "four", "checked"],
+)
+def test_only_one_of_three_seats_that_are_not_checked_deals_in_parts(name, seats, active):
+    hand = Hand(name, make(seats, 1, active=active), {}, lambda: pytest.fail("it has begun"))
+    refused(ValueError, "VA098", hand.deal, np.zeros(4), parts=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import flint
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 from scipy import stats
 
 from colonnade.errors import CapacityError, ProtocolError, ShareError
@@ -13,7 +13,7 @@ from colonnade.mpc.packing import SMALL, pack, packed, unpack
 from colonnade.mpc.residues import BLOCK_ROWS, CHUNK, FEW, PRIMES, ResidueSystem, centred, reduce
 from colonnade.randomness import Stream
 from colonnade.received import Message
-from tests.support.errors import raises
+from tests.support.errors import refused
 
 systems = st.integers(1, 6).map(lambda k: ResidueSystem(PRIMES[:k]))
 
@@ -23,8 +23,9 @@ def test_the_primes_are_prime_and_below_22_bits():
     assert list(PRIMES) == sorted(set(PRIMES), reverse=True)
 
 
+@settings(max_examples=50)
 @given(systems, st.data())
-def test_split_then_join_is_the_identity(system, data):
+def test_split_then_join_is_the_identity_and_a_value_that_no_honest_computation_gives_is_refused(system, data):
     half = system.modulus // 2
     numbers = data.draw(st.lists(st.integers(-half, half), min_size=1, max_size=20))
     values = np.array(numbers, dtype=object)
@@ -32,6 +33,8 @@ def test_split_then_join_is_the_identity(system, data):
     joined = system.join(system.split(values), bound)
     assert joined.tolist() == numbers
     assert (joined.dtype == np.int64) == (bound < 2**63)
+    if bound:
+        refused(ShareError, "SH005", system.join, system.split(values), bound // 2)
 
 
 @given(st.integers(1, 5000), st.integers(1, 4), st.integers(1, 4), st.integers(0, 2**31))
@@ -65,20 +68,6 @@ def test_products_of_several_pairs_are_exact_at_the_worst_magnitudes(rows, colum
     found = system.inners([(a, b), (a, c), (b, c)])
     for (left, right), product in zip([(a, b), (a, c), (b, c)], found, strict=True):
         assert np.array_equal(product, system.inner(left, right))
-        for index, prime in enumerate(system.primes):
-            exact = left[index].T.astype(int).astype(object) @ right[index].astype(int).astype(object)
-            assert product[index].tolist() == [[centred(int(cell), prime) for cell in row] for row in exact]
-    assert system.inners([]) == []
-
-
-@pytest.mark.parametrize("primes", [2, 3, 4])
-def test_a_value_that_no_honest_computation_gives_is_refused(primes):
-    system = ResidueSystem(PRIMES[:primes])
-    bound = 2**30
-    fine = np.array([bound, -bound], dtype=object)
-    assert system.join(system.split(fine), bound).tolist() == [bound, -bound]
-    with raises(ShareError, "SH005"):
-        system.join(system.split(np.array([0, 2**40], dtype=object)), bound)
 
 
 @pytest.mark.parametrize("count", [5, FEW])
@@ -91,24 +80,6 @@ def test_residues_of_few_and_of_many_integers_are_centred(count):
     for prime, row in zip(system.primes, residues, strict=True):
         assert row[:5, 0].tolist() == [centred(int(value), prime) for value in ends]
         assert np.array_equal(row, np.resize(row[:5], (count, 1)))
-
-
-@pytest.mark.parametrize("count", [1, 500])
-@pytest.mark.parametrize("primes", [(11,), (13, 11), (31, 17, 11)], ids=str)
-def test_few_uniform_residues_are_those_of_the_words_that_are_small_enough(primes, count):
-    """Every word that is no residue of its prime is drawn again, also one that equals it, and no other is."""
-    system, bits = ResidueSystem(primes), (1 << max(primes).bit_length()) - 1
-    seen = [set() for _ in primes]
-    for key in range(1 if count > 1 else 200):
-        found, stream = system.uniform((count,), Stream(bytes([key] * 32))), Stream(bytes([key] * 32))
-        words = [[int(word) & bits for word in row] for row in stream.uint32((len(primes), count))]
-        while again := [(k, i) for k, row in enumerate(words) for i, word in enumerate(row) if word >= primes[k]]:
-            for (k, i), word in zip(again, stream.uint32(len(again)), strict=True):
-                words[k][i] = int(word) & bits
-        for prime, row, drawn, values in zip(primes, found, words, seen, strict=True):
-            assert row.tolist() == [word - prime // 2 for word in drawn]
-            values.update(drawn)
-    assert seen == [set(range(prime)) for prime in primes]
 
 
 SYSTEM = ResidueSystem(PRIMES[:3])
@@ -153,8 +124,7 @@ def test_what_is_not_packed_residues_is_refused(words, count):
         Message("share", words=packed((count,), 3)).check({"words": words}, "bank")
         unpack(words, (count,), SYSTEM, "bank")
 
-    with raises(ProtocolError, "MS007|MS008|MS049", "bank"):
-        receive()
+    refused(ProtocolError, "MS007|MS008|MS049", "bank", receive)
 
 
 @given(st.integers(-(2**53 - 2**22), 2**53 - 2**22), st.sampled_from(PRIMES))
@@ -185,7 +155,6 @@ def test_uniform_residues_are_uniform_and_equal_for_equal_seeds(stream):
         assert stats.chisquare(counts).pvalue > 1e-7
     draws = [ResidueSystem(PRIMES[:3]).uniform((1000, 37), Stream(bytes(32))) for _ in range(2)]
     assert np.array_equal(*draws)
-    assert ResidueSystem(PRIMES[:3]).uniform((0, 2), Stream(bytes(32))).shape == (3, 0, 2)
 
 
 @pytest.mark.parametrize("bits", [10, 21, 40, 43, 64, 200])
@@ -194,8 +163,7 @@ def test_for_bound_is_the_least_that_holds_and_what_cannot_fit_is_refused(bits):
     system = ResidueSystem.for_bound(bound)
     assert system.modulus > 2 * bound
     assert len(system.primes) == 1 or ResidueSystem(system.primes[:-1]).modulus <= 2 * bound
-    with raises(CapacityError, "CA005"):
-        ResidueSystem.for_bound(bound << 400)
+    refused(CapacityError, "CA005", ResidueSystem.for_bound, bound << 400)
 
 
 @pytest.mark.parametrize(
@@ -209,5 +177,4 @@ def test_padding_is_empty_and_every_chunk_is_checked(count, row, place, extra):
     """Nothing travels that the receiver would not look at."""
     words = pack(np.zeros((3, count)), SYSTEM)
     words[row, place] |= np.uint32(extra)
-    with raises(ProtocolError, "MS007"):
-        unpack(words, (count,), SYSTEM, "bank")
+    refused(ProtocolError, "MS007", unpack, words, (count,), SYSTEM, "bank")

@@ -7,7 +7,6 @@ worth. Docs: ``docs/theory/active-messages.md``.
 from __future__ import annotations
 
 from contextlib import nullcontext, suppress
-from dataclasses import replace
 from functools import reduce
 from operator import xor
 
@@ -88,15 +87,12 @@ def calls_all_equal(me, task):
         me.link(owner).send("rows-verdict", problem="")
 
 
-SEATED = kit.moments_task((1,) * 5, seats=("o0", "o1", "o2"))
-
-
 @pytest.mark.parametrize(
     ("module", "task"),
     [
         (moments, kit.moments_task()),
         (moments, kit.moments_task((2, 2))),
-        (moments, SEATED),
+        (moments, kit.moments_task((1,) * 5, seats=("o0", "o1", "o2"))),
         (exchange, kit.exchange_task("alternating", ("bank", "mid", "shop"))),
     ],
     ids=["three owners", "two owners", "owners without a seat", "messages"],
@@ -117,10 +113,9 @@ def test_a_coordinator_cannot_call_different_lists_equal(module, task, differs):
 
 def test_without_the_check_rows_of_different_people_are_joined(monkeypatch):
     without_the_check(monkeypatch)
-    task = kit.moments_task()
-    tables = {name: kit.Rows(values) for name, values in kit.tables_of(task, 40).items()}
-    tables["o1"] = kit.Rows(tables["o1"].values, ids=[f"q{i:06d}" for i in range(40)])
-    honest = {name: (lambda me, rows=rows: agree_on_rows(me, task, rows)) for name, rows in tables.items()}
+    task, rows = kit.moments_task(), np.zeros((40, 2))
+    tables = {name: kit.Rows(rows, ids=[f"{name} {i}" for i in range(40)]) for name in task.owners}
+    honest = {name: (lambda me, own=own: agree_on_rows(me, task, own)) for name, own in tables.items()}
     ended, _ = run(task, honest | {COORDINATOR: lambda me: calls_all_equal(me, task)})
     assert all(isinstance(end, Played) for end in ended.values())
 
@@ -155,11 +150,11 @@ def test_whoever_speaks_last_cannot_make_the_shares_cancel():
 
 @pytest.mark.parametrize(("owners", "judges"), [(2, 2), (3, 3), (5, 3), (9, 5)])
 def test_shares_cancel_exactly_where_all_hold_the_same(owners, judges):
-    """No false alarm in 3,300 comparisons; a sum of 256 uniform bits is zero by chance with probability 2^-256."""
+    """No false alarm in 400 comparisons; a sum of 256 uniform bits is zero by chance with probability 2^-256."""
     names = [f"o{i}" for i in range(owners)]
     pairs = [(i, j) for i in range(owners) for j in range(i + 1, owners) if i < judges]
     chance = np.random.default_rng(owners)
-    for trial in range(1000 if owners < 9 else 300):
+    for trial in range(100):
         keys = {pair: chance.bytes(32) for pair in pairs}
         circles = [
             Circle(
@@ -167,7 +162,6 @@ def test_shares_cancel_exactly_where_all_hold_the_same(owners, judges):
             )
             for at in range(owners)
         ]
-        assert trial or not any(repr(key) in repr(circle) for circle in circles for key in keys.values())
         held = [b"the same"] * owners
         assert not reduce(xor, (int.from_bytes(c.share(h), "little") for c, h in zip(circles, held, strict=True)))
         held[trial % owners] = b"something else"
@@ -214,23 +208,15 @@ def cheating_leader(monkeypatch, tell):
 COMMON = [f"{n}" for n in range(6)]
 
 
-def swaps_two(values, rows, index):
-    swapped = index.copy()
-    swapped[[0, 1]] = index[[1, 0]]
-    return rows, swapped
-
-
-@pytest.mark.parametrize(("owners", "mode"), [("abc", "dh"), ("abcd", "dh"), ("abc", "ot")])
-def test_a_leader_cannot_join_rows_of_different_people(monkeypatch, owners, mode):
+@pytest.mark.parametrize("owners", ["abc", "abcd"])
+def test_a_leader_cannot_join_rows_of_different_people(monkeypatch, owners):
     lists = lists_of(**{name: [*COMMON, *(f"{name}{i}" for i in range(place))] for place, name in enumerate(owners)})
-    task = kit.align_task(tuple(owners), seats=("a", "b", "c"), mode=mode)
+    task = kit.align_task(tuple(owners), seats=("a", "b", "c"))
     programs = kit.align_programs(task, lists)
-    cheating_leader(monkeypatch, swaps_two)
+    cheating_leader(monkeypatch, lambda values, rows, index: (rows, index[[1, 0, *range(2, len(index))]]))
     ended, _ = run(task, programs)
     (sentence,) = stopped(ended, owners[1:])
     assert "nothing was spent" in sentence
-    if mode == "ot":  # what is joined is joined as in dh
-        return
     without_the_check(monkeypatch)
     ended, _ = run(task, programs)
 
@@ -254,21 +240,20 @@ def test_a_helper_cannot_join_rows_of_different_people():
     assert "nothing was spent" in sentence
 
 
-def asks_about(victim):
-    """Beside the common people, whether ``b`` holds somebody whom ``c`` does not hold; as many are told as to all."""
+@pytest.mark.parametrize("checked", [True, False])
+def test_a_leader_does_not_learn_who_is_on_two_lists_of_three(monkeypatch, checked):
+    """It names a person of its own to ``b``. Whether ``b`` holds that person must not show in how anybody ends.
+
+    So beside the common people it asks whether ``b`` holds somebody whom ``c`` does not hold; as many are told as to
+    all.
+    """
+    victim = kit.keys_of(["victim"]).values[0]
+    task, ends = kit.align_task(("a", "b", "c")), {}
 
     def tell(values, rows, index):
         return np.append(rows[1:], [values.index(victim)]), index
 
-    return tell
-
-
-@pytest.mark.parametrize("checked", [True, False])
-def test_a_leader_does_not_learn_who_is_on_two_lists_of_three(monkeypatch, checked):
-    """It names a person of its own to ``b``. Whether ``b`` holds that person must not show in how anybody ends."""
-    victim = kit.keys_of(["victim"]).values[0]
-    task, ends = kit.align_task(("a", "b", "c")), {}
-    cheating_leader(monkeypatch, asks_about(victim))
+    cheating_leader(monkeypatch, tell)
     if not checked:  # as it was before: nothing is compared, and an owner says at once that it never sent a tag
         without_the_check(monkeypatch)
         real = join.receive_matches
@@ -344,14 +329,11 @@ def test_another_owner_does_not_learn_whom_the_leader_holds(monkeypatch, own_bli
 
 def test_made_up_keys_are_answered_and_padding_bounds_how_many():
     """What no alignment that tells members can prevent: a list of guesses is answered guess by guess."""
-    guesses, held = [f"{n}" for n in range(200)], [f"{n}" for n in range(0, 200, 7)]
-    lists, task = lists_of(a=guesses, b=held), kit.align_task(("a", "b"))
-    ended, _ = run(task, kit.align_programs(task, lists))
-    found = {lists["a"].values[row] for row in ended["a"].result.rows.tolist()}
-    assert found == set(lists["b"].values)
-
-    padded = replace(task, pad_to=50)
-    longer = kit.align_programs(padded, lists_of(a=guesses[:40], b=held))
+    guesses, held = [f"{n}" for n in range(40)], [f"{n}" for n in range(0, 40, 7)]
+    lists, padded = lists_of(a=guesses, b=held), kit.align_task(("a", "b"), pad_to=50)
+    ended, _ = run(padded, kit.align_programs(padded, lists))
+    assert {lists["a"].values[row] for row in ended["a"].result.rows.tolist()} == set(lists["b"].values)
+    longer = kit.align_programs(padded, lists)
     ended, _ = run(padded, longer, "a", lambda peer, kind, fields: {"rows": 200} if kind == "align" else {})
     assert isinstance(ended[COORDINATOR], ProtocolError)
     assert not isinstance(ended["b"], Played)
@@ -375,25 +357,21 @@ def test_a_hidden_alignment_does_not_find_wrong_slots():
 # --- messages with noise: different numbers for different parties
 
 
-def one_more(field):
-    return lambda fields: {field: fields[field] + 1}
-
-
 @pytest.mark.parametrize(
-    ("scene", "who", "message", "changed"),
+    ("scene", "who", "message", "field", "changed"),
     [
-        ("exchange, alternating", "bank", ("mid", "slopes"), one_more("values")),
-        ("exchange, gradient", "bank", ("shop", "slopes"), one_more("values")),
-        ("exchange, alternating", "bank", ("mid", "fit"), lambda fields: {"name": "0" * 32}),
-        ("exchange, alternating", "shop", (COORDINATOR, "weights"), one_more("values")),
-        ("exchange, gradient", "mid", ("shop", "weights"), one_more("values")),
-        ("exchange, alternating", "bank", ("mid", "unfolded"), one_more("weights")),
-        ("exchange, alternating", "bank", (COORDINATOR, "unfolded"), one_more("weights")),
-        ("embeddings", "bank", ("mid", "labels"), lambda fields: {"values": 1 - np.minimum(fields["values"], 1)}),
-        ("embeddings in rounds", "bank", ("shop", "labels"), lambda f: {"values": 1 - np.minimum(f["values"], 1)}),
+        ("exchange, alternating", "bank", ("mid", "slopes"), "values", lambda told: told + 1),
+        ("exchange, gradient", "bank", ("shop", "slopes"), "values", lambda told: told + 1),
+        ("exchange, alternating", "bank", ("mid", "fit"), "name", lambda told: "0" * 32),
+        ("exchange, alternating", "shop", (COORDINATOR, "weights"), "values", lambda told: told + 1),
+        ("exchange, gradient", "mid", ("shop", "weights"), "values", lambda told: told + 1),
+        ("exchange, alternating", "bank", ("mid", "unfolded"), "weights", lambda told: told + 1),
+        ("exchange, alternating", "bank", (COORDINATOR, "unfolded"), "weights", lambda told: told + 1),
+        ("embeddings", "bank", ("mid", "labels"), "values", lambda told: 1 - np.minimum(told, 1)),
+        ("embeddings in rounds", "bank", ("shop", "labels"), "values", lambda told: 1 - np.minimum(told, 1)),
     ],
 )
-def test_whoever_tells_different_parties_different_numbers_is_noticed(monkeypatch, scene, who, message, changed):
+def test_whoever_tells_different_parties_different_numbers_is_noticed(monkeypatch, scene, who, message, field, changed):
     """Also if it agrees with everybody about what was told: the others compare with each other too."""
     real = agreement.told_alike
 
@@ -408,9 +386,11 @@ def test_whoever_tells_different_parties_different_numbers_is_noticed(monkeypatc
     for programs in (exchange, embeddings):
         monkeypatch.setattr(programs, "told_alike", agrees_with_everybody)
     played = malice.SCENES[scene]()
-    ended, sent = run(
-        played.task, played.programs, who, lambda peer, kind, fields: changed(fields) if (peer, kind) == message else {}
-    )
+
+    def lie(peer, kind, fields):
+        return {field: changed(fields[field])} if (peer, kind) == message else {}
+
+    ended, sent = run(played.task, played.programs, who, lie)
     (sentence,) = stopped(ended, [name for name in played.programs if name != who])
     assert sentence.startswith("participants were told different ")
     if message[1] in ("slopes", "fit"):
@@ -493,13 +473,4 @@ def test_hostile_scores_move_no_slopes_of_any_family_beyond_their_bound(family, 
     task = kit.exchange_task(method, ("bank", "mid", "shop"), family=loss, learning_rate=rate, epochs=3)
     labels = np.random.default_rng(8).choice([loss.low, loss.high], task.rows)
     both = turned_around(kit.tables_of(task, task.rows)["bank"], labels, loss.low, loss.high)
-    for way in (1, 2):
-        assert 0 < moved("bank", task, way, 9, *both) <= float(task.message_sensitivity("bank"))
-
-
-def test_an_honest_run_is_not_stopped():
-    """The scenes of these cheats, without a cheat."""
-    for scene in ("exchange, alternating", "exchange, gradient", "embeddings", "alignment, dh", "alignment, helper"):
-        played = malice.SCENES[scene]()
-        ended, _ = run(played.task, played.programs)
-        assert all(isinstance(end, Played) for end in ended.values()), scene
+    assert 0 < moved("bank", task, 1, 9, *both) <= float(task.message_sensitivity("bank"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from types import ModuleType
 from typing import Any
@@ -12,28 +13,21 @@ import pyarrow as pa
 import pytest
 
 from colonnade import PCA, Federation, Party, Schema, number
-from colonnade.errors import ColonnadeError, PeerLost, PeerStopped, PrivacyError, ShareError
+from colonnade.errors import ColonnadeError, PeerLost, PeerStopped, ShareError
 from colonnade.kinds.pca.directions import programs as power
-from colonnade.kinds.pca.directions.checks import OpenedProducts
-from colonnade.kinds.pca.directions.task import Directions
 from colonnade.kinds.polynomial import programs as polynomial
-from colonnade.kinds.polynomial.integers import OwnColumns
 from colonnade.kinds.prediction.scores import programs as scores
 from colonnade.kinds.regression.gradients import programs as gradients
-from colonnade.kinds.regression.gradients.checks import OpenedRounds
 from colonnade.kinds.regression.gradients.descent import Descent
 from colonnade.kinds.regression.gradients.task import Gradients
 from colonnade.kinds.tables.marginals import programs as marginals
-from colonnade.mpc import Hand, Shares
-from colonnade.mpc.accelerator.held import HeldRows
-from colonnade.mpc.shamir import interpolate
+from colonnade.mpc import Shares
 from colonnade.protocols import proving
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.session import spare
-from colonnade.randomness import Stream
 from tests.support import protocols as kit
-from tests.support.errors import raises
+from tests.support.errors import refused
 
 OWNERS = tuple(f"o{i}" for i in range(5))
 
@@ -95,7 +89,7 @@ def send_something_else(me):
     me.hand.send_opening = send
 
 
-def run(task, programs, changes=(), steps=None):
+def run(task, programs, changes=(), steps=None, vanishing=True):
     """Everybody's end; whoever vanishes says nothing, as a machine that is switched off."""
     changes = dict(changes)
 
@@ -110,7 +104,7 @@ def run(task, programs, changes=(), steps=None):
         task,
         programs | {name: changed(name) for name in changes},
         progress=lambda *step: None if steps is None else steps.append(step),
-        mute=[name for name, change in changes.items() if change is not send_something_else],
+        mute=[name for name, change in changes.items() if vanishing and change is not send_something_else],
     )
 
 
@@ -173,84 +167,33 @@ def test_moments_are_opened_without_spare_seats_and_not_without_others(exact, ca
         assert all(ended[name].lost == tuple(changes) for name in OWNERS if name not in changes)
 
 
-def test_a_changed_share_is_not_noticed_where_all_are_needed(exact):
-    task = kit.moments_task((2,) * 3)
-    tables = kit.tables_of(task, 30)
-    ended = run(task, kit.programs_of(moments, task, tables), {"o2": send_something_else})
-    first, second = (ended[name].result.opened for name in ("o0", "o1"))
-    assert np.array_equal(first, second)
-    assert not np.array_equal(first, moments.reference(kit.integers(task, tables), task))
-
-
-def test_scores_are_opened_without_a_spare_seat():
-    task, lost = kit.scores_task(5, classes=1), ("o1", "o2", "o3")
-    values = dict(zip(OWNERS, np.random.default_rng(1).uniform(-0.9, 0.9, (5, 20, 1)), strict=True))
-    own = {name: scores.Parts([f"p{i:02}" for i in range(20)], part) for name, part in values.items()}
-    ended = run(task, kit.programs_of(scores, task, own), dict.fromkeys(lost, vanish_before_opening))
-    assert np.array_equal(ended["o0"].result.others, scores.reference(values, task))
-    assert ended["o0"].lost == ended[COORDINATOR].lost == lost
-
-
 @pytest.mark.parametrize(
-    ("lost", "ahead"), [("o3", None), ("o0", 64), ("o3", 3)], ids=["spare", "who opens", "who still has noise to deal"]
+    ("owners", "lost", "opening", "ahead"),
+    [
+        (5, "o3", 2, None),
+        (5, "o0", 2, 64),  # who opens
+        (5, "o3", 2, 3),  # who still has noise to deal
+        *((4, "o3", opening, None) for opening in (1, 4, 12)),  # where seats check each other: in checks or between
+    ],
 )
-def test_rounds_go_on_without_a_spare_seat_and_not_without_whoever_is_needed_in_them(exact, monkeypatch, lost, ahead):
-    monkeypatch.setattr(gradients, "new_key", lambda: bytes(range(32)))
-    task = kit.gradients_task((2,) * 5, scale=0.4, rounds=6, noise=15, rows_at_most=100, block_rows=8192)
-    labels = np.random.default_rng(2).integers(0, 2, (40, 1)).astype(float)
-    programs = kit.programs_of(gradients, task, kit.tables_of(task, 40), labels)
+def test_rounds_go_on_without_a_spare_seat_and_not_without_whoever_is_needed_in_them(
+    exact, monkeypatch, owners, lost, opening, ahead
+):
+    task = kit.gradients_task((2,) * owners, scale=0.4, rounds=6, noise=3 * owners, rows_at_most=100)
+    if owners == 4:
+        task = kit.active(replace(task, sampling="disjoint", batch=20))
+    monkeypatch.setattr(Gradients, "rounds_checked", 2)
+    monkeypatch.setattr(gradients, "new_key", lambda: KEY)
+    programs = kit.programs_of(gradients, task, kit.tables_of(task, 40), labels_for(task, 40))
     want = run(task, programs)["o0"].result.weights
     assert np.any(want)
     if ahead is not None:
         monkeypatch.setattr(Gradients, "rounds_ahead", ahead)
-    ended = run(task, programs, {lost: lambda me: vanish_before_opening(me, 2)})
+    ended = run(task, programs, {lost: lambda me: vanish_before_opening(me, opening)})
     if ahead is None:
         go_on(ended, [lost], lambda result: result.weights, want)
     else:
         stop(ended, [lost], f"{lost} has left the study")
-
-
-@pytest.mark.parametrize(
-    ("lost", "opening", "ahead"),
-    [
-        ((), 0, None),
-        (("o3",), 0, None),
-        (("o3",), 2, None),
-        (("o1", "o4"), 1, None),
-        (("o0",), 0, 3),  # who opens
-        (("o0",), 2, 3),
-        (("o3",), 1, 1),  # who still has noise to deal
-    ],
-)
-def test_products_with_directions_are_opened_without_spare_seats(nearest, monkeypatch, lost, opening, ahead):
-    """Whose noise was dealt is in every opened number, whether or not it is still there."""
-    if ahead is not None:
-        monkeypatch.setattr(Directions, "rounds_ahead", ahead)
-    drawn = kit.noise_drawn(monkeypatch, power)
-    task = kit.directions_task((2,) * 5, directions=3, noise=5 * 10**6)
-    tables = kit.tables_of(task, 30)
-    changes = dict.fromkeys(lost, lambda me: vanish_before_opening(me, opening))
-    ended = run(task, kit.programs_of(power, task, tables), changes)
-    if ahead is not None:
-        stop(ended, lost, f"{lost[0]} has left the study")
-        return
-    asked = ended[COORDINATOR].result.asked
-    want = np.array(power.reference(kit.integers(task, tables), asked, task)) + sum(drawn)
-    go_on(ended, lost, lambda result: result.opened, want)
-
-
-@pytest.mark.parametrize(("factors", "needed"), [(2, 3), (4, 5)])
-def test_how_many_seats_a_sum_of_products_takes_depends_on_their_factors(exact, factors, needed):
-    product = " * ".join(f"{owner}.c0" for owner in OWNERS[:factors])
-    task = kit.polynomial_task((1,) * 5, [product], gamma=4, noise=20, rounding="nearest")
-    assert task.degree == needed - 1
-    tables = kit.tables_of(task, 20)
-    ended = run(task, kit.programs_of(polynomial, task, tables), {"o1": vanish_before_opening})
-    if needed < len(OWNERS):
-        want = polynomial.reference(kit.integers(task, tables), task)
-        go_on(ended, ["o1"], lambda result: result.opened.tolist(), want)
-    else:
-        stop(ended, ["o1"], "o1 has left the study")
 
 
 SEATINGS = [(3, 1), (4, 1), (5, 2), (7, 3)]
@@ -262,82 +205,13 @@ KEY = bytes(range(32))
 DISJOINT = {"sampling": "disjoint"}
 
 
-def active(task, inputs="unproven"):
-    return replace(task, trust=replace(task.trust, security="active", inputs=inputs))
-
-
 def labels_for(task, rows):
     return np.random.default_rng(2).integers(0, 2, (rows, task.classes)).astype(float)
 
 
-# --- what is checked afterwards
-
-
-def dealt(system, points, values, rng):
-    """Shares of degree 1 of integers, for each point."""
-    secret = system.split(np.asarray(values))
-    slope = np.stack([rng.integers(0, prime, secret.shape[1:]) for prime in system.primes]).astype(float)
-    return {point: system.reduce(secret + point * slope) for point in points}
-
-
-def opened_vectors(system, checks):
-    """Whether claims that seats would ask hold in the clear, for each prime and repetition."""
-    by_point = {point: check.asked(system, Stream(KEY), 3) for point, check in checks.items()}
-    parts = ({p: getattr(found, part) for p, found in by_point.items()} for part in ("left", "right", "product"))
-    a, b, c = (interpolate(system, shares, 1) for shares in parts)
-    return [
-        [int(a[k, r].astype(object) @ b[k, r].astype(object) - int(c[k, r])) % prime == 0 for r in range(a.shape[1])]
-        for k, prime in enumerate(system.primes)
-    ]
-
-
-@pytest.mark.parametrize("classes", [1, 3])
-def test_right_gradients_of_many_rounds_are_one_inner_product_and_wrong_ones_are_not(classes):
-    task, rng = active(kit.gradients_task(classes=classes, rounds=5)), np.random.default_rng(1)
-    system, names = task.committee.system, task.trust.committee
-    x = rng.integers(-60, 60, (40, task.width))
-    rows = dealt(system, (1, 2, 3), np.hstack([x, np.zeros((40, classes), int)]), rng)
-    kept = {point: shares.transpose(1, 0, 2).astype(np.int32) for point, shares in rows.items()}
-    checks = {p: OpenedRounds(Hand(names[p - 1], task.committee, {}), task, kept[p]) for p in (1, 2, 3)}
-    for _ in range(5):
-        batch = np.flatnonzero(rng.random(40) < 0.4)
-        score, noise = rng.integers(-99, 99, (len(batch), classes)), rng.integers(-9, 9, task.entries)
-        scored, noisy = dealt(system, (1, 2, 3), score, rng), dealt(system, (1, 2, 3), noise, rng)
-        values = (x[batch].T @ score).reshape(-1) + noise
-        for point, check in checks.items():
-            check.multiplied(batch, scored[point])
-            check._sums.append(system.reduce(system.split(values) - noisy[point]))
-    assert checks[1].asked(system, Stream(KEY), 3).left.shape == (len(system.primes), 3, 40)
-    assert opened_vectors(system, checks) == [[True] * 3] * len(system.primes)
-    for check in checks.values():
-        check._sums[3][0, -1] += 1.0
-    assert opened_vectors(system, checks) == [[False] * 3] + [[True] * 3] * (len(system.primes) - 1)
-
-
-def test_right_products_of_many_rounds_are_one_inner_product_and_wrong_ones_are_not():
-    task, rng = active(kit.directions_task()), np.random.default_rng(1)
-    system = task.committee.system
-    z = rng.integers(-60, 60, (30, task.width))
-    rows = {point: shares.astype(np.int32) for point, shares in dealt(system, (1, 2, 3), z, rng).items()}
-    checks = {p: OpenedProducts(Hand(task.trust.committee[p - 1], task.committee, {}), task) for p in (1, 2, 3)}
-    for _ in range(task.rounds):
-        asked = rng.integers(-500, 500, (task.width, task.directions)).astype(np.int32)
-        noise = rng.integers(-9, 9, task.entries)
-        noisy = dealt(system, (1, 2, 3), noise, rng)
-        values = np.append((z.T @ (z @ asked.astype(int))).reshape(-1), 0) + noise
-        for point, check in checks.items():
-            check.opened(asked, values, Shares(noisy[point], 1))
-            check._rows = HeldRows(system, [rows[point][:, :11], rows[point][:, 11:]], 7)
-    assert opened_vectors(system, checks) == [[True] * 3] * len(system.primes)
-    for check in checks.values():
-        check._sums[1][-1, 0, 0] += 1.0
-    assert opened_vectors(system, checks) == [[True] * 3] * (len(system.primes) - 1) + [[False] * 3]
-
-
 WITH_PROOFS = [
     ((2, 0, 1, 1), seats, 1, {"classes": 2}, inputs)
-    for seats in (None, ("o0", "o1", "o2"), ("o2", "o1", COORDINATOR))
-    for inputs in ("covert", "proven")
+    for seats, inputs in ((None, "proven"), (("o0", "o1", "o2"), "covert"), (("o2", "o1", COORDINATOR), "proven"))
 ]
 
 
@@ -347,17 +221,16 @@ WITH_PROOFS = [
 @pytest.mark.parametrize(
     ("widths", "seats", "threshold", "changes", "inputs"),
     [
-        *(((1,) * owners, None, threshold, {}, "unproven") for owners, threshold in SEATINGS),
+        *(((1,) * owners, None, threshold, {}, "unproven") for owners, threshold in SEATINGS[:3]),
         *(
             ((1,) * 3, None, 1, changes, "unproven")
             for changes in ({"expansion": 3, "gamma": 16, "rounds": 3}, DISJOINT)
         ),
-        ((1,) * 5, None, 2, DISJOINT, "unproven"),
         *WITH_PROOFS,
     ],
 )
 def test_gradients_equal_the_reference(exact, monkeypatch, widths, seats, threshold, changes, inputs):
-    task = active(kit.gradients_task(widths, seats, threshold, **changes), inputs)
+    task = kit.active(kit.gradients_task(widths, seats, threshold, **changes), inputs=inputs)
     assert inputs == "unproven" or set(task.proven) == {"o0", "o2", "o3"}
     tables, labels = kit.tables_of(task, 40), labels_for(task, 40)
     seen: dict[str, list] = {}
@@ -385,56 +258,19 @@ def test_gradients_equal_the_reference(exact, monkeypatch, widths, seats, thresh
 @pytest.mark.parametrize(
     ("widths", "seats", "threshold", "inputs"),
     [
-        *(((2,) * owners, None, threshold, "unproven") for owners, threshold in SEATINGS),
+        *(((2,) * owners, None, threshold, "unproven") for owners, threshold in SEATINGS[:3]),
         *(((2, 1, 3, 0), seats, 1, "proven") for seats in (None, ("o2", "o1", COORDINATOR))),
     ],
 )
 def test_products_with_directions_equal_the_reference(exact, monkeypatch, widths, seats, threshold, inputs):
     monkeypatch.setattr(proving, "_HELD", 1)
-    task = active(kit.directions_task(widths, seats, threshold, block_rows=7), inputs)
+    task = kit.active(kit.directions_task(widths, seats, threshold, block_rows=7), inputs=inputs)
     assert inputs == "unproven" or task.proven["o0"].rows == 7
     tables = kit.tables_of(task, 30)
     results = kit.execute(power, task, tables)
     want = power.reference(kit.integers(task, tables), results[COORDINATOR].asked, task)
     for result in results.values():
         assert all(np.array_equal(*pair) for pair in zip(result.opened, want, strict=True))
-
-
-@pytest.mark.parametrize(("owners", "threshold"), SEATINGS)
-def test_polynomials_equal_the_reference(exact, owners, threshold):
-    names = [f"o{i}.c0" for i in range(owners)]
-    texts = [" * ".join(names) + " - 2 * o0.c0^2 + 1/3", "o0.c0 * o1.c0 + o1.c0 * o2.c0", "o2.c0"]
-    task = active(kit.polynomial_task((1,) * owners, texts, None, threshold, block_rows=7, gamma=8))
-    tables = kit.tables_of(task, 20)
-    results = kit.execute(polynomial, task, tables)
-    whole = {name: OwnColumns(task, name).quantise(values, Stream(KEY)) for name, values in tables.items()}
-    assert all(result.opened.tolist() == polynomial.reference(whole, task) for result in results.values())
-
-
-@pytest.mark.parametrize(("owners", "threshold"), SEATINGS)
-def test_scores_equal_the_reference(owners, threshold):
-    task, rng = active(kit.scores_task(owners, None, threshold)), np.random.default_rng(3)
-    values = {name: rng.uniform(-1, 1, (9, task.classes)) for name in task.owners}
-    parts = {name: scores.Parts([f"p{i}" for i in range(9)], own) for name, own in values.items()}
-    found = kit.execute(scores, task, parts)["o0"]
-    assert np.array_equal(found.others, scores.reference(values, task))
-
-
-# --- seats that are lost
-
-
-@pytest.mark.parametrize("opening", [1, 4, 9, 12])
-def test_rounds_go_on_without_a_spare_seat(exact, monkeypatch, opening):
-    """Wherever it is lost: in checks or between them."""
-    task = active(kit.gradients_task((1,) * 4, sampling="disjoint", batch=20, rounds=6))
-    monkeypatch.setattr(Gradients, "rounds_checked", 2)
-    monkeypatch.setattr(gradients, "new_key", lambda: KEY)
-    programs = kit.programs_of(gradients, task, kit.tables_of(task, 40), labels_for(task, 40))
-    whole = kit.results(task, programs)["o0"].weights
-    ended = run(task, programs, {"o3": lambda me: vanish_before_opening(me, opening)})
-    assert isinstance(ended["o3"], SwitchedOff)
-    assert all(np.array_equal(ended[name].result.weights, whole) for name in ended if name != "o3")
-    assert ended["o0"].lost == ("o3",)
 
 
 # --- owners that break their bounds
@@ -464,16 +300,7 @@ def beyond(column, value):
 def run_with(module, task, cheats, words=(), rows=40):
     """Some participants do something else: no honest one has a result, and one of these words is told to each."""
     labels = labels_for(task, rows) if hasattr(task, "classes") else None
-    programs = kit.programs_of(module, task, kit.tables_of(task, rows), labels)
-
-    def cheating(name):
-        def program(me):
-            cheats[name](me)
-            return programs[name](me)
-
-        return program
-
-    ended = kit.outcomes(task, programs | {name: cheating(name) for name in cheats})
+    ended = run(task, kit.programs_of(module, task, kit.tables_of(task, rows), labels), cheats, vanishing=False)
     honest = {name: end for name, end in ended.items() if name not in cheats}
     assert all(isinstance(end, ColonnadeError) for end in honest.values()), honest
     assert not words or all(any(word in str(end) for word in words) for end in honest.values()), honest
@@ -493,8 +320,8 @@ def lies(whom, kind, field, change):
 @pytest.mark.parametrize(
     ("inputs", "owner", "column", "value"),
     [
-        *((inputs, "o0", 0, 2.0**40) for inputs in ("covert", "proven")),
-        *((inputs, "o2", -1, 2.0**40) for inputs in ("covert", "proven")),
+        ("covert", "o0", 0, 2.0**40),
+        ("covert", "o2", -1, 2.0**40),
         *((inputs, "o2", 0, -(2.0**21)) for inputs in ("covert", "proven")),
         ("proven", "o0", 0, 65.0),
         ("proven", "o2", -1, 2.0),
@@ -505,7 +332,7 @@ def test_a_number_that_is_too_large_is_found(monkeypatch, exact, inputs, owner, 
     """One that is far too large is found before the first round."""
     if abs(value) > 100:
         monkeypatch.setattr(gradients, "_open", lambda me, *rest: pytest.fail("a gradient was opened"))
-    task = active(kit.gradients_task(), inputs)
+    task = kit.active(kit.gradients_task(), inputs=inputs)
     run_with(gradients, task, {owner: beyond(column, value)}, ("bounds", "computed"))
 
 
@@ -558,14 +385,14 @@ CHEATS = {
             gradients, lambda o=owners, t=t: kit.gradients_task((1,) * o, None, t), "o0",
             tell_one_seat_something_else("o1", at), TOLD,
         )
-        for at, owners, t in [(0, 3, 1), (3, 3, 1), (6, 3, 1), (0, 4, 1), (3, 5, 2), (6, 7, 3)]
+        for at, owners, t in [(0, 3, 1), (6, 3, 1), (0, 4, 1), (3, 5, 2)]
     },
     **{
         f"another product {at}, to {whom} of {owners}": (
             power, lambda o=owners: kit.directions_task((2,) * o), "o0",
             tell_one_seat_something_else(whom, at), ("were told", "computed"),
         )
-        for at, whom, owners in [(0, "o1", 3), (2, "o1", 5), (0, COORDINATOR, 5), (2, COORDINATOR, 3)]
+        for at, whom, owners in [(0, "o1", 3), (2, "o1", 5), (2, COORDINATOR, 3)]
     },
     "computes another gradient": (gradients, kit.gradients_task, "o1", open_something_else, ("computed",)),
     "computes another product": (power, kit.directions_task, "o1", open_something_else, ("computed",)),
@@ -578,14 +405,14 @@ CHEATS = {
             power, lambda o=owners: kit.directions_task((2,) * o), "o0",
             lies("o1", "directions", "values", np.zeros_like), (),
         )
-        for owners in (3, 4, 7)
+        for owners in (3, 4)
     },
     **{
         f"tells seats different batches, {owners}": (
             gradients, lambda o=owners: kit.gradients_task((1,) * o, **DISJOINT), "o0",
             lies("o1", "draw", "secret", lambda secret: secret[4:] + secret[:4]), TOLD,
         )
-        for owners in (3, 4, 7)
+        for owners in (3, 4)
     },
 }  # fmt: skip
 
@@ -594,51 +421,7 @@ CHEATS = {
 def test_whoever_computes_or_tells_something_else_is_found(name):
     """Owners without a seat, and the coordinator, compare what they were told with what every seat has."""
     module, make, who, cheat, words = CHEATS[name]
-    run_with(module, active(make()), {who: cheat}, words)
-
-
-@pytest.mark.parametrize("expansion", [1, 3])
-@pytest.mark.parametrize("rate", [2.0, 1e9])
-def test_whatever_is_opened_weights_stay_within_what_the_sensitivity_counts_on(expansion, rate):
-    task = kit.gradients_task(expansion=expansion, gamma=16, learning_rate=rate, classes=2)
-    rng = np.random.default_rng(5)
-    for most in (task.bound, 2**62 - 1, 2**63 - 1):
-        descent = Descent(task)
-        for _ in range(20):
-            forced = [
-                int(sign) * (most >> int(shift))
-                for sign, shift in zip(
-                    rng.integers(-1, 2, task.entries), rng.integers(0, 62, task.entries), strict=True
-                )
-            ]
-            descent.step(np.array(forced, dtype=object if most >= 2**63 else np.int64))
-            try:
-                whole = descent.integer_weights.astype(object)
-            except PrivacyError:
-                break  # nothing more is revealed
-            assert all(int(row @ row) <= task.weights_squared for row in whole)
-
-
-def test_weights_that_are_no_numbers_reveal_nothing():
-    descent = Descent(kit.gradients_task())
-    for value in (np.nan, np.inf):
-        descent.weights[0, 0] = value
-        with raises(PrivacyError, "PR114"):
-            descent.integer_weights  # noqa: B018
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_whatever_is_opened_directions_stay_within_reach_or_the_search_ends(seed):
-    task, rng = kit.directions_task(rounds=3), np.random.default_rng(seed)
-    asked, opened = power.AskedDirections(task), []
-    for _ in range(task.rounds):
-        try:
-            asked.add(power._wanted(task, asked, opened, Stream(KEY)))
-        except ColonnadeError:
-            break
-        columns = np.hstack(asked.rounds).astype(object)
-        assert max(np.abs(columns.T @ columns).sum(axis=1)) <= task.reach**2
-        opened.append(rng.integers(-(2**62), 2**62, task.entries) >> rng.integers(0, 62, task.entries))
+    run_with(module, kit.active(make()), {who: cheat}, words)
 
 
 def one_cheats(patch: pytest.MonkeyPatch, programs: ModuleType, offset: int | None = None) -> list[kit.Array]:
@@ -685,10 +468,7 @@ def parts_held(task: Any) -> dict[str, scores.Parts]:
     return {name: scores.Parts(ids, np.zeros((20, task.classes))) for name in task.owners}
 
 
-def rows_held(task: Any) -> dict[str, kit.Array]:
-    return kit.tables_of(task, 40)
-
-
+rows_held = partial(kit.tables_of, rows=40)
 NOISY = {
     "moments": (moments, kit.moments_task, rows_held),
     "directions": (power, kit.directions_task, rows_held),
@@ -725,8 +505,7 @@ def test_what_was_opened_and_refused_is_counted(monkeypatch):
     offset = too_large(model.plan(people.roster))
     with monkeypatch.context() as patch:
         one_cheats(patch, moments, offset)
-        with raises(ShareError, "SH005"):
-            model.fit(people)
+        refused(ShareError, "SH005", model.fit, people)
     assert people.privacy_.computations == 1
     spent = people.privacy_.epsilon("analyst")
     assert spent == model.fit(people).privacy_.epsilon("analyst")

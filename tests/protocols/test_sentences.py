@@ -10,7 +10,6 @@ from pathlib import Path
 
 import colonnade
 from colonnade import errors
-from colonnade.protocols.rows import mismatch
 
 ROOT = Path(colonnade.__file__).parent
 PLANNED = {
@@ -105,97 +104,51 @@ SAID_BY_MODULE = {"protocols/align/programs.py", "protocols/rows.py", "wire/tls.
 
 
 @cache
-def _trees() -> dict[str, ast.AST]:
-    return {
-        path.relative_to(ROOT).as_posix(): ast.parse(path.read_text(encoding="utf-8"))
-        for path in sorted(ROOT.rglob("*.py"))
-    }
+def _texts() -> dict[str, str]:
+    return {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in sorted(ROOT.rglob("*.py"))}
 
 
-@cache
 def _public_kinds() -> set[str]:
     """The names of all kinds of errors whose text is told to others, also of those that a module derives."""
     found = {name for name, kind in vars(errors).items() if getattr(kind, "public", False) is True}
-    classes = [each for tree in _trees().values() for each in ast.walk(tree) if isinstance(each, ast.ClassDef)]
-    while more := {each.name for each in classes if any(ast.unparse(base) in found for base in each.bases)} - found:
+    classes = [
+        each for text in _texts().values() for each in re.findall(r"^ *class (\w+)\((.+)\):", text, re.MULTILINE)
+    ]
+    while more := {name for name, bases in classes if found & set(bases.split(", "))} - found:
         found |= more
     return found
 
 
-@cache
-def _sentences() -> frozenset[tuple[str, str, str]]:
-    return frozenset(_found())
-
-
-def _found() -> Iterator[tuple[str, str, str]]:
-    """The module, the class of error and each expression that stands in the text of an error or beside it."""
-    for where, tree in _trees().items():
-        for call in ast.walk(tree) if where not in PLANNED | ALONE else ():
+def _sentences() -> Iterator[tuple[str, bool, str]]:
+    """The module, whether others are told of such an error, and each expression in or beside its text."""
+    public = _public_kinds()
+    raised = re.compile(rf"\b(\w+Error|{'|'.join(public)})\(")
+    for where, text in _texts().items():
+        looked_at = where not in PLANNED | ALONE and raised.search(text)
+        for call in ast.walk(ast.parse(text)) if looked_at else ():
             if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name)):
                 continue
-            if not (call.func.id.endswith("Error") or call.func.id in _public_kinds()):
+            kind = call.func.id
+            if not (kind.endswith("Error") or kind in public):
                 continue
+            told = kind in public or (where in SAID_BY_MODULE and hasattr(errors, kind))
             shown = [ast.unparse(part.value) for part in ast.walk(call) if isinstance(part, ast.FormattedValue)]
-            beside = [text for text in call.args if not isinstance(text, ast.Constant | ast.JoinedStr)]
-            plain = [re.sub(r" \[[A-Z]{2}\d{3}\]", "", ast.unparse(text)) for text in beside]
-            yield from ((where, call.func.id, each) for each in (*shown, *plain))
+            beside = [each for each in call.args if not isinstance(each, ast.Constant | ast.JoinedStr)]
+            plain = [re.sub(r" \[[A-Z]{2}\d{3}\]", "", ast.unparse(each)) for each in beside]
+            yield from ((where, told, each) for each in (*shown, *plain))
 
 
-def _reaches_others(where: str, error: str) -> bool:
-    """Whether the text of an error is told to others: where its kind is public, or a module says that this one is."""
-    return error in _public_kinds() or (where in SAID_BY_MODULE and hasattr(errors, error))
-
-
-def test_every_number_that_others_can_be_told_was_looked_at() -> None:
-    known = {
-        where: NAMES.union(*(table.get(where, ()) for table in (PUBLIC, LISTED, PASSED_ON))) for where in _modules()
-    }
-    unknown = {
-        (where, each)
-        for where, error, each in _sentences()
-        if _reaches_others(where, error) and each not in known[where]
-    }
-    assert not unknown
-
-
-def test_what_was_looked_at_is_still_there() -> None:
-    said = {(where, each) for where, _, each in _sentences()}
-    for table in (PUBLIC, LISTED, PASSED_ON):
+def test_every_number_that_others_can_be_told_was_looked_at_and_is_still_there() -> None:
+    found = set(_sentences())
+    tables = (PUBLIC, LISTED, PASSED_ON)
+    known = {where: NAMES.union(*(table.get(where, ()) for table in tables)) for where in _texts()}
+    assert not {(where, each) for where, told, each in found if told and each not in known[where]}
+    said = {(where, each) for where, _, each in found}
+    for table in tables:
         assert {(where, each) for where, some in table.items() for each in some} <= said
     assert {each for _, each in said} >= NAMES
-    assert _modules() >= PLANNED | ALONE
+    assert _texts().keys() >= PLANNED | ALONE
 
 
 def test_the_modules_that_make_an_error_public_are_known() -> None:
-    found = {where for where in _modules() if "error.public = True" in (ROOT / where).read_text("utf-8")}
-    assert found == SAID_BY_MODULE
-
-
-def test_the_scan_sees_sentences_of_every_floor() -> None:
-    found = {where for where, _, _ in _sentences()}
-    for part in ("align", "roles.py", "rows.py"):
-        assert any(where.startswith(f"protocols/{part}") for where in found)
-    for part in ("pca/directions", "glm/exchange", "regression/gradients", "glm/kept_scores", "prediction/scores"):
-        assert any(where.startswith(f"kinds/{part}") for where in found)
-    assert found >= {"mpc/hand.py", "received.py", "wire/values.py", "wire/watch.py"}
-    assert ("kinds/glm/exchange/programs.py", "StudyError", "mine") in _sentences()
-    assert {"PeerLost", "ProtocolError", "ShareError", "FloodError"} <= _public_kinds()
-
-
-def _modules() -> set[str]:
-    return {path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py")}
-
-
-def test_numbers_of_rows_that_differ_are_not_told() -> None:
-    assert not any(letter.isdigit() for letter in errors.without_code(mismatch("bank", "shop")))
-
-
-def test_what_is_listed_is_in_the_page_about_who_sees_what() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "explanation" / "when-it-goes-wrong.md").read_text(encoding="utf-8")
-    part = page.split("## When something fails")[1]
-    for text in (
-        "the tables have no rows, or more than the study allows",
-        "fewer people are common than `at_least`",
-        "do not hold the same people",
-    ):
-        assert text in part
+    assert {where for where, text in _texts().items() if "error.public = True" in text} == SAID_BY_MODULE

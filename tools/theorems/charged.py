@@ -52,7 +52,7 @@ _HIDDEN_MOMENTS = Links(
         "hidden-members#3-how-far-the-release-moves|Theorem 1",
     ),
     ("colonnade.protocols.moments.limits:Limits.changed",),
-    ("tests/protocols/moments/test_hidden.py::test_one_persons_records_move_each_release_by_no_more_than_it_says",),
+    ("tests/protocols/moments/test_moments.py::test_one_persons_records_move_each_release_by_no_more_than_it_says",),
 )
 _GROUPS = Links(
     ("functional-sensitivity#7-groups-of-columns|Theorem (one row's groups replaced)",),
@@ -72,8 +72,8 @@ _HIDDEN_GROUPS = Links(
     ),
     ("colonnade.protocols.moments.limits:Limits.replaced_l1",),
     (
-        "tests/protocols/moments/test_hidden.py::test_a_row_that_disappears_may_move_more_than_one_that_is_replaced",
-        "tests/protocols/moments/test_hidden.py::test_one_persons_records_move_each_release_by_no_more_than_it_says",
+        "tests/protocols/moments/test_moments.py::test_a_row_that_disappears_may_move_more_than_one_that_is_replaced",
+        "tests/protocols/moments/test_moments.py::test_one_persons_records_move_each_release_by_no_more_than_it_says",
     ),
 )
 _SCALES = Links(
@@ -87,7 +87,7 @@ _SCALES = Links(
         "colonnade.protocols.moments.protection:with_own_budgets",
     ),
     (
-        "tests/protocols/moments/test_protection.py::test_bottom_up_laplace_noise_keeps_every_partys_epsilon",
+        "tests/protocols/moments/test_laws.py::test_bottom_up_laplace_noise_keeps_every_partys_epsilon",
         "tests/protocols/moments/test_laws.py::test_one_person_moves_each_release_by_no_more_than_it_says",
     ),
 )
@@ -97,7 +97,7 @@ _HIDDEN_SCALES = Links(
         "hidden-members#3-how-far-the-release-moves|Theorem 2",
     ),
     ("colonnade.protocols.moments.limits:Limits.replaced_l1",),
-    ("tests/protocols/moments/test_hidden.py::test_every_record_moves_the_entries_of_all_scales",),
+    ("tests/protocols/moments/test_moments.py::test_every_record_moves_the_entries_of_all_scales",),
 )
 _FIXED = "fixed-batches#theorem"
 _EPOCHS = "tests/privacy/test_sampling.py::test_a_person_pays_for_epochs_not_for_openings"

@@ -56,7 +56,7 @@ FIGURES = (
             (
                 "tests/privacy/test_grid.py::test_rounding_adds_at_most_one_step_a_coordinate",
                 "tests/privacy/test_grid.py::test_sensitivity_is_rounded_up_and_by_less_than_one",
-                "tests/protocols/test_task.py::test_a_told_event_has_the_sensitivity_and_noise_it_is_given",
+                "tests/protocols/test_roles.py::test_a_told_event_has_the_sensitivity_and_noise_it_is_given",
             ),
         ),
         ("grid",),
@@ -267,7 +267,7 @@ FIGURES = (
             (
                 "tests/privacy/test_accountant.py::test_what_is_lost_is_added_to_delta_as_it_is",
                 "tests/kinds/synthesis/mixture/test_prices.py::test_what_is_charged_for_masks_and_room_is_small",
-                "tests/protocols/test_task.py::test_proofs_of_bounds_are_charged_once_for_a_study",
+                "tests/protocols/test_roles.py::test_proofs_of_bounds_are_charged_once_for_a_study",
             ),
             "arithmetic",
         ),
@@ -350,9 +350,9 @@ FIGURES = (
             ),
             ("colonnade.protocols.moments.protection:protection",),
             (
-                "tests/protocols/moments/test_protection.py::"
+                "tests/protocols/moments/test_laws.py::"
                 "test_laplace_protection_is_the_l1_of_the_partys_columns_over_the_scale",
-                "tests/protocols/moments/test_protection.py::"
+                "tests/protocols/moments/test_laws.py::"
                 "test_a_partys_columns_cost_less_than_a_person_and_grow_with_their_number",
             ),
             "arithmetic",

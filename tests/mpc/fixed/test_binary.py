@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from itertools import combinations, product
-from math import ceil, log2
 
 import numpy as np
 import pytest
 from hypothesis import example, given, settings, strategies as st
 from scipy import stats
 
-from colonnade.errors import ProtocolError, ShareError
-from colonnade.mpc.common import groups
+from colonnade.errors import ShareError
 from colonnade.mpc.fixed import circuits
 from colonnade.mpc.fixed.binary import BinaryField, BitShares, field_for, slice_bits, words_for
 from colonnade.randomness import Stream
-from tests.support.errors import raises
+from tests.support.errors import raises, refused
 
-from ..conftest import make
 from .kit import join_bits, random_bits
 
 COMMITTEES = pytest.mark.parametrize(("size", "threshold"), [(3, 1), (4, 1), (5, 2), (7, 3)])
@@ -67,28 +64,10 @@ def test_sliced_products_are_those_of_the_elements(field, stream):
     assert np.array_equal(b, kept[1])
 
 
-@pytest.mark.parametrize("field", FIELDS)
-def test_weights_carry_polynomials_to_any_other_point(field):
-    for degree in range(3):
-        for known in combinations(range(1 << field.m), degree + 1):
-            for at in range(1 << field.m):
-                weights = field.weights(known, at)
-                for power in range(degree + 1):
-                    total = 0
-                    for point, weight in zip(known, weights, strict=True):
-                        total ^= field.times(weight, _power(field, point, power))
-                    assert total == _power(field, at, power)
-
-
-def _power(field, base, exponent):
-    return field.times(base, _power(field, base, exponent - 1)) if exponent else 1
-
-
 def test_a_field_has_a_point_for_every_seat():
     assert [field_for(seats).m for seats in range(3, 8)] == [2, 3, 3, 3, 3]
     for seats in (2, 8):
-        with raises(ValueError, "VA087", "3 to 7"):
-            field_for(seats)
+        refused(ValueError, "VA087", "3 to 7", field_for, seats)
 
 
 @settings(max_examples=60, deadline=None)
@@ -130,20 +109,6 @@ def test_local_work_and_products_open_to_the_plain_ones(seats, stream, size, thr
 
 
 @COMMITTEES
-def test_random_bits_are_bits_alike_for_all_and_cost_no_message(seats, size, threshold):
-    def program(hand):
-        drawn = [random_bits(hand, 40, 1000) for _ in range(2)]
-        assert not any(link.sent for link in hand.links.values())
-        return np.stack([hand.open(one) for one in drawn])
-
-    both, *others = seats(size, threshold, program).values()
-    assert all(np.array_equal(other, both) for other in others)
-    assert not (both[:, :, -1] >> np.uint64(1000 % 64)).any()
-    ones = [int(np.unpackbits(words.view(np.uint8)).sum()) for words in (both[0], both[0] ^ both[1])]
-    assert all(stats.binomtest(count, 40_000).pvalue > UNLIKELY for count in ones)
-
-
-@COMMITTEES
 @pytest.mark.parametrize(
     ("whose", "change", "code"), [(["n1"], (1, 2, 0), "SH008"), ([f"n{i}" for i in range(7)], (1,), "SH003")]
 )
@@ -155,8 +120,7 @@ def test_a_corrupted_share_and_something_else_than_bits_stop_the_opening(
     for name in shares:
         if name in whose:
             shares[name].planes[change] ^= np.uint64(2)
-    with raises(ShareError, code):
-        seats(size, threshold, lambda hand: hand.open(shares[hand.name]))
+    refused(ShareError, code, seats, size, threshold, lambda hand: hand.open(shares[hand.name]))
 
 
 def test_an_opened_product_tells_nothing_else_and_one_seat_too_many_sees_the_difference(seats):
@@ -177,33 +141,6 @@ def test_an_opened_product_tells_nothing_else_and_one_seat_too_many_sees_the_dif
     assert alike(first, second) < 1e-100
 
 
-@COMMITTEES
-def test_what_a_group_knows_is_shared_by_all(seats, size, threshold):
-    known = {group: Stream.fresh().uint64((4, 2)) for group in groups(make(size, threshold))}
-
-    def program(hand):
-        mine = hand.group_bits([known[group] for group, _ in hand.common.streams], 128)
-        assert [bool(share.planes.any()) for share in mine] == [hand.name in group for group in known]
-        return hand.open(BitShares.stack(mine))
-
-    for opened in seats(size, threshold, program).values():
-        assert np.array_equal(opened, np.concatenate(list(known.values())))
-
-
-@pytest.mark.parametrize(("size", "threshold", "sent"), [(3, 1, 1), (4, 1, 2), (5, 1, 3), (5, 2, 2), (7, 3, 3)])
-def test_a_product_takes_few_messages_and_an_opening_one_to_each(seats, size, threshold, sent):
-    def program(hand):
-        product = hand.and_(random_bits(hand, 8, 64), random_bits(hand, 8, 64))
-        after = [len(link.sent) for link in hand.links.values()]
-        hand.open(product)
-        return sum(after), [len(link.sent) for link in hand.links.values()], after
-
-    for name, (messages, total, after) in seats(size, threshold, program).items():
-        deals = int(name[1:]) <= 2 * threshold
-        assert messages == (sent if deals else 0)
-        assert [a + 1 for a in after] == total
-
-
 def test_too_few_shares_and_too_high_degrees_are_refused(seats, stream):
     shares = deal(5, 2, stream.uint64((1, 1)))
     with raises(ShareError, "SH002", "2"):
@@ -211,30 +148,11 @@ def test_too_few_shares_and_too_high_degrees_are_refused(seats, stream):
 
     def program(hand):
         product = hand.multiply(shares[hand.name], shares[hand.name])
-        with raises(ValueError, "VA092"):
-            hand.open(product)
-        with raises(ValueError, "VA091", "5", "6"):
-            hand.lower(hand.multiply(product, shares[hand.name]))
-        with raises(ValueError, "VA089"):
-            hand.multiply(product, random_bits(hand, 1, 63))
+        refused(ValueError, "VA092", hand.open, product)
+        refused(ValueError, "VA091", "5", "6", hand.lower, hand.multiply(product, shares[hand.name]))
+        refused(ValueError, "VA089", hand.multiply, product, random_bits(hand, 1, 63))
 
     seats(5, 2, program)
-
-
-@pytest.mark.parametrize(
-    "words", [None, [0, 0], np.zeros((2, 3, 1), np.int64), np.zeros((2, 3, 2), np.uint64), np.zeros((3, 1), np.uint64)]
-)
-@pytest.mark.parametrize("kind", ["bits", "opening"])
-def test_shares_of_another_shape_or_type_are_refused(seats, words, kind):
-    def program(hand):
-        if hand.name == "n0":
-            hand.links["n2"].send(kind, words=words)
-        if hand.name == "n2":
-            mine = random_bits(hand, 3, 5)
-            with raises(ProtocolError, "MS049", "n0", "words"):
-                hand.open(mine) if kind == "opening" else hand.lower(BitShares(mine.planes, 2, 5))
-
-    seats(3, 1, program)
 
 
 def alike(first, second):
@@ -339,7 +257,7 @@ def check(found, bits, public, secret):
 
 
 @pytest.mark.parametrize(
-    ("size", "threshold", "bits"), [*((3, 1, bits) for bits in (1, 2, 3, 4, 5, 6)), (4, 1, 3), (5, 2, 4), (7, 3, 5)]
+    ("size", "threshold", "bits"), [*((3, 1, bits) for bits in (1, 2, 3, 5)), (4, 1, 3), (5, 2, 4), (7, 3, 3)]
 )
 def test_every_pair_of_small_numbers(seats, size, threshold, bits):
     numbers = np.arange(2**bits, dtype=np.uint64)
@@ -380,111 +298,3 @@ def test_sums_are_those_of_the_integers(seats, bits, terms, count, fast, seed):
     expected = [sum(map(int, column)) % 2**bits for column in numbers.T]
     for found in seats(3, 1, program).values():
         assert found.tolist() == expected
-
-
-@pytest.mark.parametrize(("size", "threshold", "terms"), [(5, 2, 10), (7, 3, 35)])
-def test_sums_of_what_groups_know(seats, size, threshold, terms):
-    """A number for each group of seats that shares a key: together one that nobody knows."""
-    bits, count = 7, 70
-
-    def program(hand):
-        drawn = [stream.uint64(count) for _, stream in hand.common.streams]
-        shared = hand.group_bits([slice_bits(values, bits) for values in drawn], count)
-        assert len(shared) == terms
-        total = circuits.add(hand, shared, fast=True)
-        return {group: values for (group, _), values in zip(hand.common.streams, drawn, strict=True)}, hand.open(total)
-
-    results = seats(size, threshold, program).values()
-    known = {group: values for held, _ in results for group, values in held.items()}
-    assert len(known) == terms
-    expected = sum(known.values()) & np.uint64(2**bits - 1)
-    assert all(np.array_equal(join_bits(opened, count), expected) for _, opened in results)
-
-
-def cost(seats, program, count=64):
-    """Rounds and ANDs, of three seats: each round is one message of each, with two words for each 64 ANDs."""
-
-    def run(hand):
-        for link in hand.links.values():
-            link.sent.clear()
-        program(hand)
-        words = [message["words"] for link in hand.links.values() for message in link.sent]
-        assert all(array.shape[0] == 2 and array.shape[2] == words_for(count) for array in words)
-        return len(words), sum(array.shape[1] for array in words)
-
-    found = set(seats(3, 1, run).values())
-    assert len(found) == 1
-    return found.pop()
-
-
-@pytest.mark.parametrize("bits", [1, 2, 3, 4, 5, 8, 9, 16, 17, 32, 33, 62])
-def test_rounds_are_as_documented(seats, bits):
-    public = np.zeros((bits, 1), dtype=np.uint64)
-    depth = ceil(log2(bits))
-    less = ceil(log2(bits - 1)) if bits > 1 else 0
-    expected = {"below": depth, "top_bit_of_difference": less, "bits_of_difference": less, "lengths": depth}
-    for name, rounds in expected.items():
-        circuit = getattr(circuits, name)
-        assert cost(seats, lambda hand, run=circuit: run(hand, public, random_bits(hand, bits, 64)))[0] == rounds
-    for fast, rounds in ((False, bits - 1), (True, 1 + less if bits > 1 else 0)):
-        assert sum_cost(seats, 2, bits, fast)[0] == rounds
-
-
-def sum_cost(seats, terms, bits, fast):
-    return cost(seats, lambda hand: circuits.add(hand, [random_bits(hand, bits, 64)] * terms, fast=fast))
-
-
-def test_ands_and_sums_cost_what_docstrings_say(seats):
-    for name, ands in (("below", (30, 42)), ("bits_of_difference", (64, 106)), ("lengths", (212, 320))):
-        circuit = getattr(circuits, name)
-        for bits, count in zip((24, 32), ands, strict=True):
-            public = np.zeros((bits, 1), dtype=np.uint64)
-            found = cost(seats, lambda hand, run=circuit, b=bits, p=public: run(hand, p, random_bits(hand, b, 64)))
-            assert found[1] == count
-            assert str(count) in circuit.__doc__
-    assert [sum_cost(seats, terms, 2, False)[0] - 1 for terms in (3, 4, 10, 35)] == [1, 2, 5, 8]
-    assert [sum_cost(seats, 2, bits, True)[1] for bits in (24, 32)] == [97, 151]
-    assert [sum_cost(seats, terms, 32, False) for terms in (2, 3)] == [(31, 31), (32, 62)]
-
-
-def test_numbers_do_not_meet(seats):
-    """What pads the words, and every other number, leaves the result alone."""
-    bits, count = 9, 100
-    public = np.arange(count, dtype=np.uint64)
-    words, filled = slice_bits(public, bits), slice_bits(np.arange(128, dtype=np.uint64), bits)
-
-    def program(hand):
-        shared = random_bits(hand, bits, count)
-        results = [hand.open(circuits.lengths(hand, p, shared)) for p in (words, filled)]
-        return np.array_equal(*results) and not (results[0][:, -1] >> np.uint64(36)).any()
-
-    assert all(seats(3, 1, program).values())
-
-
-@pytest.mark.parametrize("name", ON_DIFFERENCES)
-def test_what_a_seat_is_told_does_not_depend_on_the_secret(seats, name):
-    """Two secrets, and all that any seat receives, row by row beside its own shares of two of the bits."""
-    bits, count = 4, 1 << 14
-
-    def told(value):
-        def program(hand):
-            shared = share(hand, np.full(count, value, dtype=np.uint64), bits)
-            for link in hand.links.values():
-                link.sent.clear()
-            getattr(circuits, name)(hand, slice_bits(np.full(count, 5, dtype=np.uint64), bits), shared)
-            sent = {peer: [message["words"] for message in link.sent] for peer, link in hand.links.items()}
-            return shared.planes, sent
-
-        results = seats(3, 1, program)
-        for to, (own, _) in sorted(results.items()):
-            beside = 4 * elements(own[:, 0]) + elements(own[:, 3])
-            for _, sent in results.values():
-                for words in sent.get(to, []):
-                    yield from (4 * beside + elements(row) for row in words.swapaxes(0, 1))
-
-    tests = [
-        stats.chi2_contingency([np.bincount(sample, minlength=64) for sample in both]).pvalue
-        for both in zip(told(3), told(14), strict=True)
-    ]
-    assert min(tests) > 1e-9
-    assert len(tests) == 3 * {"below": 3, "top_bit_of_difference": 2, "bits_of_difference": 2, "lengths": 6}[name]

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 from copy import deepcopy
 from fractions import Fraction
+from functools import partial
+from itertools import combinations, product
 
+import flint
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
+from scipy import stats
 
 from colonnade.errors import ProtocolError, ShareError
 from colonnade.mpc import PRIMES, Hand, ResidueSystem
-from colonnade.mpc.fixed import blocks as packing, cutting, functions
+from colonnade.mpc.common import CommonKeys, groups
+from colonnade.mpc.fixed import blocks as packing, cutting, functions, masks
 from colonnade.mpc.fixed.arithmetic import FixedPoint
+from colonnade.mpc.fixed.masks import Masks
 from colonnade.mpc.packing import pack, pack_words, quarter_of
 from colonnade.mpc.residues import centred
 from colonnade.mpc.shamir import weights
 from colonnade.mpc.shares import Shares
-from tests.support.errors import raises
+from colonnade.randomness import Stream
+from tests.support.errors import refused
 
 from .kit import called, compute, make
 from .test_arithmetic import EDGES, OPERATIONS, check, check_function
@@ -45,13 +52,11 @@ def test_operations_in_blocks_are_exact_or_within_the_stated_units(play, blocks,
 
 
 @pytest.mark.parametrize("bits", [20, 31, 32, 45])
-def test_comparisons_bits_and_reciprocals_in_blocks(play, blocks, bits):
+def test_comparisons_and_reciprocals_in_blocks(play, blocks, bits):
     top = (1 << bits) - 1
     values = np.array([0, 1, -1, top, -top, top - 1, 5, -7, 12345, -54321, top // 3, -top // 5, 2])
     opened, _, _ = compute(play, lambda e, x: e.negative(x), values, bits=bits)
     assert opened.tolist() == (values < 0).astype(int).tolist()
-    opened, _, _ = compute(play, lambda e, x: e.bit_length(x), np.abs(values), bits=bits)
-    assert opened.tolist() == [abs(value).bit_length() for value in values.tolist()]
     if bits <= 31:
         check_function(play, functions.reciprocal, np.abs(values), 20, bits)
 
@@ -119,15 +124,14 @@ def test_a_block_in_another_form_is_refused(play, blocks, kind, change):
     def changed(send):
         return lambda name, **fields: send(name, **({"words": change(fields["words"])} if name == kind else fields))
 
-    with raises((ProtocolError, ConnectionError), "MS049", "n1", kind):
-        compute(play, program, EDGES >> 5, bits=26)
+    refused((ProtocolError, ConnectionError), "MS049", "n1", kind, compute, play, program, EDGES >> 5, bits=26)
 
 
-@pytest.mark.parametrize("count", [12, 12_000])
-def test_a_spare_share_is_compared(play, request, count):
+@pytest.mark.parametrize(("few", "count"), [(None, 12), (0, 12), (None, 12_000)], ids=["few", "blocks", "many"])
+def test_a_spare_share_is_compared(play, monkeypatch, few, count):
     """A number at the degree of an input is opened by more seats than needed, and a wrong share stops the study."""
-    if count < cutting.FEW:
-        request.getfixturevalue("blocks")
+    if few is not None:
+        monkeypatch.setattr(cutting, "FEW", few)
 
     class Wrong(Hand):
         def send_opening(self, shares, to):
@@ -140,8 +144,7 @@ def test_a_spare_share_is_compared(play, request, count):
         engine.hand.__class__ = Hand  # the result is opened as it should be
         return found
 
-    with raises((ShareError, ConnectionError), "SH008"):
-        compute(play, program, np.arange(count))
+    refused((ShareError, ConnectionError), "SH008", compute, play, program, np.arange(count))
 
 
 @pytest.mark.parametrize("committee", ALONE, ids=called)
@@ -166,20 +169,6 @@ def test_a_number_that_a_group_knows_is_shared_by_its_factors(play, committee):
                 assert (total - due) % prime == 0
 
 
-@pytest.mark.parametrize("primes", [3, 16])
-@pytest.mark.parametrize("bits", [1, 16, 28, 29])
-def test_low_bits_are_those_of_the_low_word(primes, bits):
-    system = ResidueSystem(PRIMES[:primes])
-    top = system.modulus // 4
-    edges = [0, 1, (1 << bits) - 1, 1 << bits, top, top - 1, *(top * step // 97 for step in range(97))]
-    factors = zip(system.primes, system.to_digits, strict=True)
-    digits = np.array([[centred(value * factor, prime) for value in edges] for prime, factor in factors], dtype=float)
-    assert system.low_word(digits).tolist() == [value % 2**64 for value in edges]
-    assert system.low_bits(digits, bits).tolist() == [value % 2**bits for value in edges]
-    with raises(ShareError, "SH006"):
-        system.low_bits(np.negative(digits[:, 4:5]), bits)
-
-
 # --- blocks of packed words
 
 
@@ -194,13 +183,10 @@ def test_a_value_beyond_an_honest_one_and_words_that_are_no_residues_are_refused
     mask = [[centred(opened * pow(weights(p, (1, 2, 3), 0)[0], -1, p) - offset, p)] * count for p in system.primes]
     block = packing.Block(system, (zero,), np.array(mask, dtype=float), zero.copy(), slice(0, count))
     told = {2: ("shop", pack(zero, system)), 3: ("clinic", pack(zero, system))}
-    with raises(ShareError, "SH006"):
-        block.open(offset, 16, 35, 1, told, [1] * 4)
+    refused(ShareError, "SH006", block.open, offset, 16, 35, 1, told, [1] * 4)
     told[3][1][2] = 2**32 - 1
-    with raises(ProtocolError, "MS007", "clinic"):
-        block.open(offset, 16, 35, 1, told, [1] * 4)
-    with raises(ProtocolError, "MS007", "clinic"):
-        block.hear(told[3][1], "clinic", [1] * 4)
+    refused(ProtocolError, "MS007", "clinic", block.open, offset, 16, 35, 1, told, [1] * 4)
+    refused(ProtocolError, "MS007", "clinic", block.hear, told[3][1], "clinic", [1] * 4)
 
 
 def packed(residues, system):
@@ -214,21 +200,14 @@ def packed(residues, system):
     return words
 
 
-def framed(residues, sides):
-    """The same numbers inside a larger array, in which all others are no numbers."""
-    out = np.full((len(residues), residues.shape[1] + 2 * sides), np.nan)
-    out[:, sides : sides + residues.shape[1]] = residues
-    return out
-
-
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(data=st.data())
 def test_every_block_is_exact_with_all_primes_points_and_extremes(data):
     first, last = sorted(data.draw(st.lists(st.integers(0, 16), min_size=2, max_size=2, unique=True)))
     system = ResidueSystem(PRIMES[first:last])
     seats = data.draw(st.sampled_from([3, 5, 7]))
     own, count = data.draw(st.integers(1, seats)), data.draw(st.integers(1, 9))
-    cut, sides = data.draw(st.integers(1, 29)), data.draw(st.integers(0, 2))
+    cut = data.draw(st.integers(1, 29))
     bits = data.draw(st.integers(cut, 62))
     offset = (1 << bits) - data.draw(st.integers(0, 34 << cut >> 1))
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
@@ -260,18 +239,17 @@ def test_every_block_is_exact_with_all_primes_points_and_extremes(data):
             mask[place, i] = centred(int(sent[place, i]) - offset - product, prime)
             result[place, i] = centred(int(quotients[place, i]) * factors[place] - int(high[place, i]), prime)
     whole = (left, right) if given_as == "two factors" else (left * right,)
-    read = [framed(one, sides) for one in (*whole, mask)]
-    for one in read:
+    for one in (*whole, mask):
         one.flags.writeable = False
     told = {point: (f"seat {point}", packed(share, system)) for point, share in shares.items()}
-    opens, hears, here = framed(high, sides), framed(high, sides), slice(sides, sides + count)
-    opener, reader = (packing.Block(system, read[:-1], read[-1], kept, here) for kept in (opens, hears))
+    opens, hears = high.copy(), high.copy()
+    opener, reader = (packing.Block(system, whole, mask, kept, slice(0, count)) for kept in (opens, hears))
     assert np.array_equal(opener.share(offset), packed(sent, system))
-    assert np.array_equal(opens, hears, equal_nan=True)
+    assert np.array_equal(opens, high)
     assert np.array_equal(opener.open(offset, cut, bits, own, told, factors), packed(quotients, system))
     reader.hear(packed(quotients, system), "bank", factors)
-    assert np.array_equal(opens, framed(result, sides), equal_nan=True)
-    assert np.array_equal(hears, framed(result, sides), equal_nan=True)
+    assert np.array_equal(opens, result)
+    assert np.array_equal(hears, result)
 
 
 @pytest.mark.parametrize("prime", PRIMES)
@@ -301,13 +279,13 @@ WAYS = {
 
 @pytest.mark.parametrize("way", WAYS)
 def test_messages_and_shares_of_many_numbers_are_those_of_the_general_way(play, way):
-    """The same masks, twice: what each seat sends and holds has the same bits, and operands are left as they are."""
+    """The same masks, twice: what each seat sends and holds has the same bits."""
     seats, count, cut, pairs = WAYS[way]
     seen = {}
 
     def program(engine, x):
         given_out, links, cutter = [], engine.hand.links, engine._cutter
-        draw, factors = engine.masks.open_mask, x.shares.values.copy()
+        draw = engine.masks.open_mask
 
         def drawn(bits, count):
             given_out.append(draw(bits, count))
@@ -326,9 +304,7 @@ def test_messages_and_shares_of_many_numbers_are_those_of_the_general_way(play, 
         again, cutter._packed = iter(given_out), lambda *args: None
         engine.masks.open_mask = lambda bits, count: next(again)
         for one, other in zip(fused, product()[1], strict=True):
-            assert one.dtype == other.dtype
             assert np.array_equal(one, other)
-        assert np.array_equal(x.shares.values, factors)
         seen[engine.hand.name] = sum(block is not None for block in taken), len(taken)
         return last
 
@@ -352,8 +328,11 @@ def test_what_was_made_ahead_in_one_piece_is_overwritten_where_it_was_used_only(
             return engine.multiply(x, x), functions.reciprocal(engine, x[:64])
 
         first = step()
-        engine.masks.prepare({key: 3 * times for key, times in engine.masks.used.items()})
+        due = {key: 3 * times for key, times in engine.masks.used.items()}
+        engine.masks.prepare(due)
+        assert {key: len(kept) for key, kept in engine.masks._kept.items() if kept} == due
         later = [step() for _ in range(3)]
+        assert not any(engine.masks._kept.values()), "what was prepared is used up first"
         found = [later[place][kind] for kind in (0, 1) for place in range(3)] + list(first)
         joined = np.concatenate([one.shares.values for one in found], axis=1)
         return engine.from_shares(Shares(joined, first[0].shares.degree), 1 << 45)
@@ -363,3 +342,153 @@ def test_what_was_made_ahead_in_one_piece_is_overwritten_where_it_was_used_only(
     assert np.abs(numbers.reshape(3, -1) - values.astype(float) ** 2 / 2**20).max() < engine.ulps
     exact = 2.0**40 / values[:64]
     assert (np.abs(inverses.reshape(3, -1) - exact) < exact / 2**20 + engine.ulps).all()
+
+
+# --- masks and coins
+
+
+def opened(play, bits, count, *, primes=2, before=lambda made: None, common=lambda name: None):
+    """Coins as numbers and as bits, as every seat opens them, and what ``before`` returned of each seat."""
+    committee = make(3, 1, primes)
+
+    def seat(hand):
+        hand = Hand(hand.name, committee, hand.links, common=common(hand.name))
+        made = Masks(hand)
+        noted = before(made)
+        coins = made.coins(bits, count)
+        for link in hand.links.values():
+            link.__dict__.pop("recv", None)
+        hand.send_opening(coins.numbers, committee.seats)
+        numbers = hand.receive_opening((bits, count), degree=1, bound=1, own=coins.numbers)
+        return numbers, masks.unpacked(made.bits.open(coins.bits), count), noted
+
+    return play(committee, dict.fromkeys(committee.seats, seat))
+
+
+@pytest.mark.parametrize(("bits", "count"), [(1, 1), (3, 100), (5, 64), (2, 700)])
+@pytest.mark.parametrize("block", [1 << 16, 128])
+def test_coins_are_the_same_as_numbers_and_as_bits(play, monkeypatch, bits, count, block):
+    monkeypatch.setattr(masks, "BLOCK", block)
+    monkeypatch.setattr(masks, "_UNHEARD", 1)
+    for numbers, words, _ in opened(play, bits, count).values():
+        assert numbers.tolist() == words.tolist()
+        assert set(np.unique(numbers)) <= {0, 1}
+    if bits * count >= 300:  # beyond five deviations with a chance of 6e-7
+        assert abs(numbers.mean() - 0.5) < 2.5 / np.sqrt(numbers.size)
+
+
+@pytest.mark.parametrize(("size", "threshold", "primes"), [(3, 1, 4), (5, 2, 6), (7, 3, 8), (7, 3, 16)])
+@pytest.mark.parametrize("zeros", [False, True])
+def test_masks_are_a_number_of_every_group_in_chunks_of_any_size(play, monkeypatch, size, threshold, primes, zeros):
+    """The whole less 2^bits times the part above is a sum of as many numbers of ``bits`` bits as there are groups."""
+    monkeypatch.setattr(masks, "CHUNK", 5)
+    committee, bits, count = make(size, threshold, primes), 27, 23
+
+    def seat(hand):
+        made = Masks(hand)
+        mask, limbs = made._made(bits, count, zeros=zeros), made._limbs(bits)
+        assert (limbs.high.shape[1] > limbs.terms) == (primes == 16), "reduced in two passes"
+        opened = []
+        for shares in (mask.whole, mask.high):
+            assert shares.degree == (2 * threshold if zeros and shares is mask.whole else threshold)
+            hand.send_opening(shares, committee.seats)
+            opened.append(
+                hand.receive_opening((count,), degree=shares.degree, bound=committee.system.modulus // 2, own=shares)
+            )
+        return opened, made.groups, made.width
+
+    (whole, high), groups, width = play(committee, dict.fromkeys(committee.seats, seat))[committee.seats[0]]
+    low = [int(w) - (int(h) << bits) for w, h in zip(whole, high, strict=True)]
+    assert all(0 <= one <= groups * ((1 << bits) - 1) for one in low)
+    assert all(0 <= int(h) <= groups * ((1 << width - bits) - 1) for h in high)
+    assert len(set(low)) == len({int(h) for h in high}) == count
+    assert max(map(int, high)) > groups << (width - bits - 2)
+
+
+@pytest.mark.parametrize(("size", "threshold", "primes"), [(3, 1, 4), (4, 1, 4), (5, 2, 6), (7, 3, 8)])
+def test_products_are_opened_under_a_whole_sharing_of_zero(size, threshold, primes):
+    """Of the same limbs, masks for products and for numbers differ by a polynomial that is 0 at 0 and else uniform."""
+    committee, count, degree = make(size, threshold, primes), 2000, 2 * threshold
+    keys = {group: Stream.fresh().bytes(32) for group in groups(committee)}
+
+    def masks_of(seat):
+        pairs = {peer: bytes(32) for peer in committee.seats if peer != seat}  # which masks do not read
+        return Masks(Hand(seat, committee, {}, common=CommonKeys(seat, committee, keys, pairs)))
+
+    shares = []
+    for seat in committee.seats:
+        plain, opened = (masks_of(seat)._made(27, count, zeros=zeros) for zeros in (False, True))
+        assert np.array_equal(plain.high.values, opened.high.values)
+        shares.append(opened.whole.values - plain.whole.values)
+    points = range(1, size + 1)
+    for prime, values in zip(committee.system.primes, np.array(shares).swapaxes(0, 1), strict=True):
+        found = coefficients([[int(one) for one in row] for row in values], points, prime)
+        assert not any(found[0]), "0 at 0"
+        assert not any(map(any, found[degree + 1 :])), "of this degree"
+        for coefficient in found[1 : degree + 1]:
+            assert stats.kstest(np.array(coefficient) / prime, "uniform").pvalue > 1e-6
+
+
+def coefficients(rows, points, prime):
+    """Of the polynomials with these values at the points, the coefficients from the constant one up."""
+    powers = [[pow(point, power, prime) for power in range(len(points))] for point in points]
+    inverse = flint.nmod_mat(powers, prime).inv()
+    found = [int(one) for one in (inverse * flint.nmod_mat(rows, prime)).entries()]
+    return [found[start : start + len(rows[0])] for start in range(0, len(found), len(rows[0]))]
+
+
+def test_what_a_seat_hears_does_not_depend_on_the_coin(play):
+    """What the second and the third seat hear is uniform, whatever their own bits and the coin are.
+
+    So is what they could put together of it with all that they know: without k3 the second seat would find u, the sum
+    of the first seat's bits, in what it hears, and without k2 the third seat would.
+    """
+    count, committee = 8000, make(3, 1, 1)
+    prime = committee.system.primes[0]
+    keys = {group: Stream.fresh().bytes(32) for group in groups(committee)}
+    pairs = {frozenset(pair): Stream.fresh().bytes(32) for pair in combinations(committee.seats, 2)}
+    heard = {name: [] for name in committee.seats}
+
+    def common(name):
+        return CommonKeys(
+            name, committee, keys, {peer: pairs[frozenset((name, peer))] for peer in committee.seats if peer != name}
+        )
+
+    def spy(made):
+        hand = made.hand
+        own = []
+
+        def listen(recv, kind, most):
+            fields = recv(kind, most)
+            if kind == "share":
+                heard[hand.name].append(np.asarray(fields["words"], dtype=float).reshape(-1))
+            return fields
+
+        group_bits = made.bits.group_bits
+
+        def known(words, count):
+            own.extend(masks.unpacked(one, count).reshape(-1) for one in words)
+            return group_bits(words, count)
+
+        made.bits.group_bits = known
+        for link in hand.links.values():
+            link.recv = partial(listen, link.recv)
+        return own
+
+    found = opened(play, 1, count, primes=1, before=spy, common=common)
+    coin = found["n0"][0].reshape(-1)
+    assert [len(heard[name]) for name in committee.seats] == [0, 2, 1]
+    # Groups are in the order {n0, n1}, {n0, n2}, {n1, n2}: the last bit of n1 and of n2 is v.
+    (_, v), (_, same) = (found[name][2] for name in ("n1", "n2"))
+    assert np.array_equal(v, same)
+    sign = 1 - 2 * v
+    less, rest = heard["n1"]
+    m = committee.system.uniform((count,), common("n2").pair_stream("n0", "n2"))[0]
+    seen = {"n1": (less, rest, less + sign * rest), "n2": (*heard["n2"], (heard["n2"][0] - v) * sign + m)}
+    for name, numbers in seen.items():
+        one, other = found[name][2]
+        cells = [(one == a) & (other == b) & (coin == c) for a, b, c in product((0, 1), repeat=3)]
+        assert min(cell.sum() for cell in cells) > count / 10
+        for values in numbers:
+            for cell in cells:
+                assert stats.kstest((values[cell] % prime + 0.5) / prime, "uniform").pvalue > 1e-6

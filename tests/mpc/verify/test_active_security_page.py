@@ -7,7 +7,7 @@ tests says anything about the code that is there; they say why it is there.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from fractions import Fraction
 from itertools import product
 from math import log2, prod
@@ -114,11 +114,6 @@ def test_checks_open_what_the_page_speaks_of_and_nothing_else() -> None:
     assert found == OPENED_BY_CHECKS
 
 
-@pytest.mark.parametrize("test", sorted(set(re.findall(r"`(tests/mpc/verify/\w+\.py)`", PAGE))))
-def test_named_tests_are_there(test: str) -> None:
-    assert (ROOT / test).is_file()
-
-
 LARGE = 2**61 - 1
 """A prime that stands for the product of all primes: what is read off a result does not depend on how it is split."""
 
@@ -131,14 +126,10 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(20)
 
 
-def value_at(coefficients: Sequence[int], point: int, prime: int = LARGE) -> int:
-    return sum(coefficient * point**power for power, coefficient in enumerate(coefficients)) % prime
-
-
-def deal(rng: np.random.Generator, secret: int, degree: int, seats: int, prime: int = LARGE) -> dict[int, int]:
+def deal(rng: np.random.Generator, secret: int, degree: int, seats: int) -> dict[int, int]:
     """The shares of one number by seat."""
-    coefficients = [secret, *(int(c) for c in rng.integers(0, prime, degree))]
-    return {seat: value_at(coefficients, seat, prime) for seat in range(1, seats + 1)}
+    factors = [secret, *(int(c) for c in rng.integers(0, LARGE, degree))]
+    return {seat: sum(c * seat**power for power, c in enumerate(factors)) % LARGE for seat in range(1, seats + 1)}
 
 
 def joined(shares: Mapping[int, int], prime: int = LARGE, at: int = 0) -> int:
@@ -173,9 +164,6 @@ def test_a_cell_far_beyond_its_bound_reads_the_victims_row(rng: np.random.Genera
     opened = own @ rows + noise
     read = np.rint(opened / (factor * BOUND))
     assert (read == rows[31_337]).all()
-    own[31_337] = BOUND
-    honest = (own @ rows + noise) / BOUND
-    assert abs(np.corrcoef(honest, rows[31_337])[0, 1]) < 0.7, "within its bound the noise hides the row"
 
 
 def test_signs_without_zeros_let_halves_of_the_modulus_pass() -> None:
@@ -208,7 +196,6 @@ def test_an_idempotent_is_a_bit_modulo_every_prime_and_large(rng: np.random.Gene
 
 def test_a_long_row_passes_as_a_code_by_its_norm() -> None:
     """|v|^2 = n (n - 1) holds for vectors that are no codes n * onehot - 1, even with the sum 0 that codes have."""
-    assert np.dot((1, 1), (1, 1)) == 2 * 1
     other = np.array((1, 1, -2))
     assert other @ other == 3 * 2
     assert other.sum() == 0
@@ -227,10 +214,6 @@ def test_who_knows_the_projections_first_deals_large_cells_that_vanish(rng: np.r
     cells = [int(kernel[row, 0]) for row in range(rows)]
     assert not any(sum(s * cell for s, cell in zip(row, cells, strict=True)) % LARGE for row in sigma)
     assert sum(abs(centred(cell, LARGE)) > 2**40 for cell in cells) > projections // 2
-    # The first seat has its shares already; the shares of the second decide what the cells are.
-    first = [int(share) for share in rng.integers(0, LARGE, rows)]
-    last = [(2 * share - cell) % LARGE for share, cell in zip(first, cells, strict=True)]
-    assert [joined({1: a, 2: b}) % LARGE for a, b in zip(first, last, strict=True)] == cells
 
 
 def test_a_shared_coin_is_known_when_one_honest_seat_has_spoken(rng: np.random.Generator) -> None:
@@ -304,24 +287,20 @@ def test_keyed_sharings_of_zero_hide_everything_from_whom_the_others_disagree_wi
 
 
 def test_two_halves_of_five_seats_open_twice_under_the_same_noise(rng: np.random.Generator) -> None:
-    """Five seats, threshold 1: keyed masks do not help, as each half and the deviating seat are enough to open."""
+    """Five seats, threshold 1: keyed masks do not help, as each half and the deviating seat are enough to open.
+
+    They are told different weights; or, having lost each other, they were dealt different rows by the cheater, each
+    half consistent by itself.
+    """
     cell, noise = 41, deal(rng, int(rng.integers(-(2**40), 2**40)), 1, 5)
-    x, opened = deal(rng, cell, 1, 5), []
+    x, squares, rows = deal(rng, cell, 1, 5), [], []
     for half, weight in (((1, 2), 7), ((3, 4), 8)):
-        keyed = deal(rng, 0, 2, 5)
-        total = added({seat: x[seat] * x[seat] * weight for seat in x}, noise, keyed)
-        opened.append(joined(only(total, *half, 5)))
-    assert opened[1] - opened[0] == cell**2, "without any noise"
-
-
-def test_seats_that_lost_each_other_open_two_results_under_the_same_noise(rng: np.random.Generator) -> None:
-    """The same by dropped messages: a cheater deals each half another row, and each half is consistent by itself."""
-    cell, noise = -29, deal(rng, int(rng.integers(-(2**40), 2**40)), 1, 5)
-    x, opened = deal(rng, cell, 1, 5), []
-    for half, own in (((1, 2), 0), ((3, 4), 1)):
-        y, zero = deal(rng, own, 1, 5), deal(rng, 0, 2, 5)
-        opened.append(joined(only(added(times(x, y), noise, zero), *half, 5)))
-    assert opened[1] - opened[0] == cell
+        weighted = {seat: x[seat] * x[seat] * weight for seat in x}
+        squares.append(joined(only(added(weighted, noise, deal(rng, 0, 2, 5)), *half, 5)))
+        dealt = times(x, deal(rng, weight, 1, 5))
+        rows.append(joined(only(added(dealt, noise, deal(rng, 0, 2, 5)), *half, 5)))
+    assert squares[1] - squares[0] == cell**2, "without any noise"
+    assert rows[1] - rows[0] == cell
 
 
 @pytest.mark.parametrize(("factors", "wrong_by"), [((2, -1), 1), ((4, -6, 4, -1), 2**30)])
@@ -375,7 +354,10 @@ def test_an_error_before_the_last_product_reads_a_row(rng: np.random.Generator) 
 
 
 def test_a_zero_test_that_is_opened_at_twice_the_degree_is_answered_last(rng: np.random.Generator) -> None:
-    """Three seats: whoever sends last knows r v by the others' shares and its own, and makes it zero."""
+    """Three seats: whoever sends last knows r v by the others' shares and its own, and makes it zero.
+
+    And where v is zero, a seat adds to what it lowers, and the proof of an honest owner fails: so nobody is named.
+    """
     for wrong in (1, 12345, LARGE - 1):
         r, v, zero = deal(rng, int(rng.integers(1, LARGE)), 1, 3), deal(rng, wrong, 1, 3), deal(rng, 0, 2, 3)
         shares = added(times(r, v), zero)
@@ -383,14 +365,9 @@ def test_a_zero_test_that_is_opened_at_twice_the_degree_is_answered_last(rng: np
         assert known != 0
         last = (shares[3] - known * pow(weights(LARGE, (1, 2, 3), 0)[2], -1, LARGE)) % LARGE
         assert joined({1: shares[1], 2: shares[2], 3: last}) == 0
-
-
-def test_a_seat_makes_the_proof_of_an_honest_owner_fail(rng: np.random.Generator) -> None:
-    """v = 0, but one seat adds to what it deals when r v is lowered: so a failed zero test names nobody."""
-    r, v = deal(rng, int(rng.integers(1, LARGE)), 1, 3), deal(rng, 0, 1, 3)
-    shares = times(r, v)
-    shares[3] += 1
-    assert joined(shares) != 0
+        honest = times(r, deal(rng, 0, 1, 3))
+        honest[3] += 1
+        assert joined(honest) != 0
 
 
 # Masks that are not uniform

@@ -23,6 +23,7 @@ from scipy import stats
 
 from colonnade.errors import CapacityError, ShareError
 from colonnade.mpc import PRIMES, Committee, Hand, ResidueSystem, Shares
+from colonnade.mpc.residues import centred
 from colonnade.mpc.verify.folding import lagrange
 from colonnade.mpc.verify.four_squares import LARGEST, four_squares
 from colonnade.mpc.verify.inputs import InputProofs
@@ -31,7 +32,7 @@ from colonnade.mpc.verify.ranges import FOLDS, Ranges, exactly, one_high, smalle
 from colonnade.mpc.verify.window import Window, signs
 from colonnade.randomness import Stream
 from colonnade.testing.seeded import seeded
-from tests.support.errors import raises
+from tests.support.errors import refused
 
 
 class Looked:
@@ -97,14 +98,9 @@ def roots(value, modulus_primes, rng):
 
 def crt(residues, primes):
     """The number between -M/2 and M/2 with these residues."""
-    modulus = int(np.prod([int(prime) for prime in primes], dtype=object))
+    modulus = prod(primes)
     total = sum(int(r) * (modulus // p) * pow(modulus // p, -1, p) for r, p in zip(residues, primes, strict=True))
     return centred(total, modulus)
-
-
-def centred(value, modulus):
-    value %= modulus
-    return value - modulus if value > modulus // 2 else value
 
 
 class AnyRows(Prover):
@@ -293,18 +289,16 @@ class SplitBits(AnyRows):
 
 
 @pytest.mark.parametrize("cell", LARGE.values(), ids=LARGE.keys())
-@pytest.mark.parametrize("column", [0, 1])
-def test_a_cell_beyond_its_bound_is_caught(cell, column):
+def test_a_cell_beyond_its_bound_is_caught(cell):
     """The rest of the norm is filled up modulo every prime, so only the size of numbers is wrong."""
-    row = [0, 0]
-    row[column] = cell
-    assert caught(FULL, table(row), AnyRows, seeded(column)) == ["zero"]
+    for row in ([cell, 0], [0, cell]):
+        assert caught(FULL, table(row), AnyRows, seeded(1)) == ["zero"]
 
 
 @pytest.mark.parametrize("row", [[100, 0], [0, 0], [60, -80], [57, -57]])
 def test_what_is_within_the_bounds_passes_however_it_is_proven(row):
-    assert caught(FULL, table(row), AnyRows, seeded(6)) == []
-    assert caught(FULL, table(row), Prover, seeded(6)) == []
+    for prover in (AnyRows, Prover):
+        assert caught(FULL, table(row), prover, seeded(6)) == []
 
 
 @pytest.mark.parametrize(
@@ -319,9 +313,8 @@ def test_what_is_within_the_bounds_passes_however_it_is_proven(row):
     ],
 )
 def test_a_proof_that_is_another_one_is_caught(prover, row, seen):
-    for seed in range(3):
-        found = set(caught(FULL, table(row), prover, seeded(seed)))
-        assert set() < found <= seen
+    found = set(caught(FULL, table(row), prover, seeded(0)))
+    assert set() < found <= seen
 
 
 @pytest.mark.slow
@@ -372,11 +365,9 @@ def test_what_is_no_flag_and_no_code_is_caught(group, row):
     good = [3, 4] if not group.flags else [group.offset + group.scale, *[group.offset] * (group.columns - 1)]
     rows = [good] * 5
     ranges = Ranges((group,), 5)
-    assert caught(ranges, rows, Read, seeded(3)) == []
-    assert caught(ranges, rows, Prover, seeded(3)) == []
-    rows = [*rows[:4], row]
-    for seed in range(2):
-        assert caught(ranges, rows, Read, seeded(seed))
+    for prover in (Read, Prover):
+        assert caught(ranges, rows, prover, seeded(3)) == []
+    assert caught(ranges, [*rows[:4], row], Read, seeded(0))
 
 
 def passes(projections, trials):
@@ -461,46 +452,52 @@ GROUPS = {
 }
 
 
-@pytest.mark.parametrize("groups", GROUPS.values(), ids=GROUPS.keys())
-@pytest.mark.parametrize("sizes", [[1], [40, 23]], ids=str)
-def test_honest_owners_are_believed(in_threads, groups, sizes):
-    play_window(in_threads, groups, sizes)
+OUTSIDE = {"owners": "ab", "seated": False}
 
 
-@pytest.mark.parametrize("seats", [(3, 1), (4, 1), (5, 2)])
-@pytest.mark.parametrize("covert", [False, True])
-def test_owners_without_a_seat_are_believed(in_threads, seats, covert):
-    play_window(in_threads, GROUPS["all"], [50, 40], seats=seats, owners="ab", seated=False, covert=covert)
+@pytest.mark.parametrize(
+    ("groups", "sizes", "how"),
+    [
+        *((groups, sizes, {}) for groups in GROUPS for sizes in ([1], [40, 23])),
+        *(("all", [50, 40], OUTSIDE | {"seats": seats}) for seats in ((3, 1), (4, 1), (5, 2))),
+        ("all", [50, 40], OUTSIDE | {"covert": True}),
+    ],
+)
+def test_honest_owners_are_believed_also_without_a_seat(in_threads, groups, sizes, how):
+    play_window(in_threads, GROUPS[groups], sizes, **how)
 
 
-@pytest.mark.parametrize("seats", [(3, 1), (4, 1), (5, 2)])
-@pytest.mark.parametrize("seated", [True, False])
-@pytest.mark.parametrize("cell", [112, MODULUS // 2])
-def test_an_owner_that_deals_a_number_beyond_its_bound_is_caught(in_threads, seats, seated, cell):
-    owners = "abcde"[: seats[0] if seated else 2]
-    cheats = (cell, AnyRows)
-    with raises(ShareError, "SH015"):
-        play_window(in_threads, GROUPS["within"], [40], seats=seats, owners=owners, seated=seated, cheats=cheats)
-
-
-def test_an_owner_whose_bits_are_none_is_named(in_threads):
-    with raises(ShareError, "SH016"):
-        play_window(in_threads, [within(2, 2**40)], [20], cheats=(MODULUS // 2, SplitBits))
+@pytest.mark.parametrize(
+    ("groups", "cheats", "how", "code"),
+    [
+        ([within(5, 12_345)], (112, AnyRows), {}, "SH015"),
+        ([within(5, 12_345)], (112, AnyRows), {"seats": (5, 2), "owners": "abcde"}, "SH015"),
+        ([within(5, 12_345)], (MODULUS // 2, AnyRows), {}, "SH015"),
+        ([within(5, 12_345)], (112, AnyRows), OUTSIDE, "SH015"),
+        ([within(5, 12_345)], (MODULUS // 2, AnyRows), OUTSIDE | {"seats": (4, 1)}, "SH015"),
+        ([within(2, 2**40)], (MODULUS // 2, SplitBits), {}, "SH016"),  # it is named
+    ],
+)
+def test_an_owner_that_deals_a_number_beyond_its_bound_or_bits_that_are_none_is_caught(
+    in_threads, groups, cheats, how, code
+):
+    refused(ShareError, code, play_window, in_threads, groups, [20], cheats=cheats, **how)
 
 
 def test_what_the_proof_was_not_made_for_is_refused():
-    for make in (lambda: two_values(1, 0, 0), lambda: two_values(1, 0, PRIMES[0]), lambda: within(3, -1)):
-        with raises(CapacityError, "CA006"):
-            make()
+    for make in (partial(two_values, 1, 0, 0), partial(two_values, 1, 0, PRIMES[0]), partial(within, 3, -1)):
+        refused(CapacityError, "CA006", make)
     for primes, sizes in ((3, [6, 5]), (2, [5])):
-        with raises(ValueError, "VA106"):
-            Window(ResidueSystem(PRIMES[:primes]), Ranges((within(3, 100),), 10), sizes, None)
-    with raises(CapacityError, "CA007"):
-        Ranges((within(2**300, 2**51),), 10).primes  # noqa: B018
+        refused(ValueError, "VA106", Window, ResidueSystem(PRIMES[:primes]), Ranges((within(3, 100),), 10), sizes, None)
+    refused(CapacityError, "CA007", lambda: Ranges((within(2**300, 2**51),), 10).primes)
+    window = Window(ResidueSystem(PRIMES[:3]), Ranges((within(2, 100),), 4), [4], None)
+    refused(ValueError, "VA105", Prover, window, [np.full((4, 2), 8)])
+    for number in (-1.0, float(LARGEST), float("nan")):
+        refused(ValueError, "VA105", four_squares, np.array([1.0, number]))
 
 
-@pytest.mark.parametrize("squared", [1, 2**20, 2**34, 2**44, 2**51])
-@pytest.mark.parametrize("columns", [1, 40, 3000])
+@pytest.mark.parametrize("squared", [1, 2**34, 2**51])
+@pytest.mark.parametrize("columns", [1, 3000])
 def test_the_arithmetic_has_room_for_what_is_proven(squared, columns):
     ranges = Ranges.fitting([within(columns, squared), two_values(1)], 10**6)
     system = ResidueSystem.for_bound(ranges.required_bound)
@@ -522,12 +519,6 @@ def test_signs_are_zero_half_of_the_times_and_as_often_one_as_minus_one(stream):
     assert stats.chisquare(counts, np.array([1, 2, 1]) / 4 * found.size).pvalue > 1e-5
 
 
-def test_numbers_without_a_bound_of_one_row_are_refused_by_their_owner():
-    window = Window(ResidueSystem(PRIMES[:3]), Ranges((within(2, 100),), 4), [4], None)
-    with raises(ValueError, "VA105"):
-        Prover(window, [np.full((4, 2), 8)])
-
-
 # --- sums of four squares
 
 
@@ -539,10 +530,7 @@ def check(numbers, below=LARGEST):
     assert np.array_equal(np.square(roots.astype(np.int64)).sum(axis=1), numbers.astype(np.int64))
 
 
-POWERS = [4**k for k in range(26)]
-
-
-FEW = [part * power for power in POWERS for part in (1, 2, 3, 6, 7, 14, 15, 23) if part * power < LARGEST]
+FEW = [part * 4**k for k in range(26) for part in (1, 2, 3, 6, 7, 14, 15, 23) if part * 4**k < LARGEST]
 
 
 ROOTS = np.arange(2**26 - 2000, 2**26, dtype=np.int64)
@@ -572,9 +560,3 @@ def test_every_number_is_a_sum_of_four_squares(name):
 def test_any_numbers_are_sums_of_four_squares(numbers):
     check(numbers)
     check([number % 2**36 for number in numbers], 2**36)
-
-
-@pytest.mark.parametrize("number", [-1.0, float(LARGEST), float("nan")])
-def test_other_numbers_are_refused(number):
-    with raises(ValueError, "VA105"):
-        four_squares(np.array([1.0, number]))

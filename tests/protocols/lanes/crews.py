@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from colonnade.errors import PeerLost, PeerStopped
 from colonnade.protocols.lanes import head
 from colonnade.protocols.lanes.arbiter import Lane
 from colonnade.protocols.lanes.crew import Closed, Done, Failed, Free, Here, Lost
@@ -51,10 +50,11 @@ class Held:
         whole = self.table
         some = whole.take_rows(places)
         some.keys = Keys(whole.keys.names, [whole.keys.values[place] for place in places], np.arange(len(places)), 0, 0)
-        return Part(some, len(self.people), lambda rows: self._rows(rows))
-
-    def _rows(self, rows: Any) -> kit.Rows:
-        return kit.Rows(self.values[rows.row_numbers - 1], list(rows.ids), rows.places)
+        return Part(
+            some,
+            len(self.people),
+            lambda rows: kit.Rows(self.values[rows.row_numbers - 1], list(rows.ids), rows.places),
+        )
 
 
 @dataclass
@@ -197,19 +197,19 @@ class Study:
         self.lanes = Lanes(self.laned, self.programs, self.deaths)
         self.keys: dict[str, bytes] = {}
 
+    def made(self) -> dict[str, Callable[[Any], Any]]:
+        """The program of everybody."""
+        return {name: self._owner(name) for name in self.laned.task.owners} | {COORDINATOR: self._coordinator}
+
     def outcomes(self, **changed: Callable[[Any], Any]) -> dict[str, Any]:
         """What everybody has in the end, or its error; some programs may be others."""
-        made = {name: self._owner(name) for name in self.laned.task.owners} | {COORDINATOR: self._coordinator}
-        return kit.outcomes(self.laned.task, made | changed)
+        return kit.outcomes(self.laned.task, self.made() | changed)
 
     def results(self) -> dict[str, Any]:
         """What everybody has in the end; all must succeed, and no thread is left behind."""
-        found = self.outcomes()
-        errors = [ended for ended in found.values() if isinstance(ended, BaseException)]
-        for error in sorted(errors, key=lambda error: isinstance(error, PeerStopped | PeerLost)):
-            raise error
+        found = kit.results(self.laned.task, self.made())
         self.check_threads()
-        return {name: ended.result for name, ended in found.items()}
+        return found
 
     def check_threads(self) -> None:
         """No thread of this study runs on."""

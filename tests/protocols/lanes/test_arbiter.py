@@ -1,16 +1,21 @@
-"""Which run of a partition counts: pure rules, played with heads of any speed and any number of workers."""
+"""Which run of a partition counts, by rules played with heads of any speed; and who is in which partition."""
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from fractions import Fraction
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hypothesis import given, settings, strategies as st
 
-from colonnade.errors import DisagreementError, PeerLost, ProtocolError, ShareError
+from colonnade.errors import CapacityError, DisagreementError, PeerLost, ProtocolError, ShareError, StudyError
 from colonnade.mpc.verify.folding import IN_ALL
+from colonnade.protocols.align import join
+from colonnade.protocols.lanes import partitions
 from colonnade.protocols.lanes.arbiter import (
     MOST_ATTEMPTS,
     MOST_LOST,
@@ -23,9 +28,12 @@ from colonnade.protocols.lanes.arbiter import (
     Over,
 )
 from colonnade.protocols.lanes.crew import Done, Failed, Free, Here, Lost
+from colonnade.protocols.lanes.partitions import MOST_PARTITIONS, Partitions, filled_length
 from colonnade.protocols.lanes.workers import Workers
+from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.sums import Sums
-from tests.support.errors import raises
+from tests.support import protocols as kit
+from tests.support.errors import raises, refused
 from tools.pages import ROOT
 
 NAMES = ("a", "b", "coordinator")
@@ -34,60 +42,44 @@ NAMES = ("a", "b", "coordinator")
 class Played:
     """One head, whose workers do what chance says: a step makes one of them go on."""
 
-    def __init__(self, name, partitions, workers, choose):
-        self.name, self.choose = name, choose
+    def __init__(self, name, partitions, workers):
+        self.name, self.most = name, workers
         self.workers = Workers(self, SimpleNamespace(name=name), partitions)
-        self.inbox, self.events = deque(), deque([Free(workers)])
-        self.begun, self.met, self.most, self.lent = [], [], workers, 0
-        self.counted = {}
+        self.inbox, self.events, self.lanes = deque(), deque([Free(workers)]), {}
 
     def begin(self, lane):
-        self.lent += 1
-        assert self.lent <= self.most, "more lanes than workers"
-        self.begun.append(lane)
+        self.lanes[lane] = "begun"
+        assert len(self.lanes) <= self.most, "more lanes than workers"
 
     def meet(self, lane, hub, introductions):
         assert introductions == {name: f"{name} {lane}".encode() for name in NAMES}
         assert hub in range(3)
-        self.begun.remove(("here", lane))
-        self.met.append(lane)
+        assert self.lanes[lane] == "here"
+        self.lanes[lane] = "met"
 
     def give_up(self, lane):
-        for lanes, entry in ((self.begun, lane), (self.begun, ("here", lane)), (self.met, lane)):
-            if entry in lanes:
-                lanes.remove(entry)
-        self._free()
-
-    def _free(self):
-        self.lent -= 1
+        del self.lanes[lane]
         self.events.append(Free())
 
     @property
     def moves(self):
         found = [("hear", None)] if self.inbox else []
         found += [("event", None)] if self.events else []
-        found += [("here", lane) for lane in self.begun if isinstance(lane, Lane)]
-        return found + [("end", lane) for lane in self.met]
+        return found + [(state, lane) for lane, state in self.lanes.items() if state != "here"]
 
     def step(self, move, lost):
         """What it says now."""
         what, lane = move
         if what == "hear":
-            order = self.inbox.popleft()
-            self.workers.obey(order)
+            self.workers.obey(self.inbox.popleft())
             return []
         if what == "event":
             return self.workers.heard(self.events.popleft())
-        if lost:
-            (self.begun if what == "here" else self.met).remove(lane)
-            self._free()
-            return self.workers.heard(Lost(lane))
-        if what == "here":
-            self.begun[self.begun.index(lane)] = ("here", lane)
+        if what == "begun" and not lost:
+            self.lanes[lane] = "here"
             return self.workers.heard(Here(lane, f"{self.name} {lane}".encode()))
-        self.met.remove(lane)
-        self._free()
-        return self.workers.heard(Done(lane, Sums(10 * lane.partition + lane.attempt)))
+        self.give_up(lane)
+        return self.workers.heard(Lost(lane) if lost else Done(lane, Sums(10 * lane.partition + lane.attempt)))
 
 
 def decide(arbiter, who, said):
@@ -96,7 +88,7 @@ def decide(arbiter, who, said):
     return arbiter.done(who, said.lane, said.rows) if said.what == "done" else arbiter.lost(who, said.lane)
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(
     partitions=st.sampled_from([1, 2, 4, 8]),
     workers=st.tuples(*[st.integers(1, 5)] * 3),
@@ -105,7 +97,7 @@ def decide(arbiter, who, said):
 )
 def test_any_speed_and_any_losses_end_with_one_attempt_of_every_partition(partitions, workers, losses, seed):
     arbiter = Arbiter(NAMES, partitions, hubs=3)
-    heads = {name: Played(name, partitions, count, seed) for name, count in zip(NAMES, workers, strict=True)}
+    heads = {name: Played(name, partitions, count) for name, count in zip(NAMES, workers, strict=True)}
     words: dict[str, deque] = {name: deque() for name in NAMES}  # on their way to the coordinator
     orders, lost, ended = [], 0, False
     while True:
@@ -124,7 +116,7 @@ def test_any_speed_and_any_losses_end_with_one_attempt_of_every_partition(partit
             for head in heads.values():
                 head.inbox.extend(given_)
             continue
-        loses = lost < losses and move[0] in ("here", "end") and seed.random() < 0.4
+        loses = lost < losses and move[0] in ("begun", "met") and seed.random() < 0.4
         lost += loses
         words[name].extend(heads[name].step(move, loses))
     if ended:
@@ -139,7 +131,7 @@ def test_any_speed_and_any_losses_end_with_one_attempt_of_every_partition(partit
     for head in heads.values():
         assert dict(head.workers.kept) == dict(arbiter.kept)
         assert head.workers.total.rows == sum(10 * lane.partition + lane.attempt for lane in kept)
-        assert head.lent == 0
+        assert not head.lanes
         assert not head.workers._held, "what was given up or added is forgotten"
     assert sum(isinstance(order, Again) for order in orders) <= lost
 
@@ -188,24 +180,20 @@ def test_results_about_different_numbers_of_people_are_refused():
     meet(arbiter, lane)
     arbiter.done("a", lane, 5)
     arbiter.done("b", lane, 6)
-    with raises(DisagreementError, "DI003"):
-        arbiter.done("coordinator", lane, 5)
+    refused(DisagreementError, "DI003", arbiter.done, "coordinator", lane, 5)
 
 
 def test_attempts_and_losses_are_bounded():
     arbiter = Arbiter(NAMES, 1)
     for attempt in range(1, MOST_ATTEMPTS):
         assert arbiter.lost("a", Lane(0, attempt)) == [Again(Lane(0, attempt + 1))]
-    with raises(PeerLost, "PE004", "8"):
-        arbiter.lost("b", Lane(0, MOST_ATTEMPTS))
+    refused(PeerLost, "PE004", "8", arbiter.lost, "b", Lane(0, MOST_ATTEMPTS))
     arbiter, followed = Arbiter(NAMES, 256), Followed(256)
     for partition in range(MOST_LOST):
         for order in arbiter.lost("a", Lane(partition)):
             followed.obey(order)
-    with raises(PeerLost, "PE005", "127"):
-        arbiter.lost("a", Lane(200))
-    with raises(PeerLost, "PE005", "127"):
-        followed.obey(Again(Lane(200, 2)))
+    refused(PeerLost, "PE005", "127", arbiter.lost, "a", Lane(200))
+    refused(PeerLost, "PE005", "127", followed.obey, Again(Lane(200, 2)))
 
 
 def test_a_hub_that_loses_one_lane_after_the_other_gets_no_more():
@@ -249,8 +237,7 @@ def test_orders_that_do_not_fit_are_refused():
 
 
 def test_a_worker_that_fails_as_it_is_stopped_ends_nothing_but_what_a_check_found_does():
-    crew = Played("a", 2, 1, None)
-    workers = crew.workers
+    workers = Played("a", 2, 1).workers
     workers.heard(Free(1))
     with pytest.raises(OSError, match="disk"):
         workers.heard(Failed(Lane(0), OSError("disk")))
@@ -263,21 +250,8 @@ def test_a_worker_that_fails_as_it_is_stopped_ends_nothing_but_what_a_check_foun
 def test_the_chance_of_the_theory_page_is_that_of_the_code():
     assert (MOST_LOST + 1) * Fraction(IN_ALL) == Fraction(1, 2**33)
     page = (ROOT / "docs" / "theory" / "lanes.md").read_text(encoding="utf-8")
-    assert f"L = {MOST_LOST} lanes" in page
-    assert f"{MOST_ATTEMPTS} of one partition" in page
-    assert "(L + 1) ε = 2^-33" in page
-
-
-def test_a_lane_is_kept_when_all_hold_it_and_a_loss_is_another_attempt():
-    arbiter, lane, again = Arbiter(NAMES, 2), Lane(0), Lane(1, 2)
-    assert meet(arbiter, lane) == [Meet(lane, 0, {name: name.encode() for name in NAMES})]
-    assert [arbiter.done(name, lane, 5) for name in NAMES] == [[], [], [Kept(lane)]]
-    meet(arbiter, Lane(1))
-    arbiter.done("a", Lane(1), 5)
-    assert arbiter.lost("b", Lane(1)) == [Again(again)]
-    assert arbiter.lost("coordinator", Lane(1)) == [], "it crossed the order on its way, and does not lose the next"
-    assert len(meet(arbiter, again)) == 1
-    assert [arbiter.done(name, again, 0) for name in NAMES] == [[], [], [Kept(again), Over()]]
+    for said in (f"L = {MOST_LOST} lanes", f"{MOST_ATTEMPTS} of one partition", "(L + 1) ε = 2^-33"):
+        assert said in page
 
 
 def follow(said, steps):
@@ -291,3 +265,130 @@ def follow(said, steps):
 
 
 NO_LANE = "MS027|MS029"
+
+
+# --- partitions: who is in which, how long their lists are, and alignment of one part at a time
+
+
+KEY = bytes(range(32))
+
+
+def test_a_person_has_one_partition_whatever_else_is_on_the_list() -> None:
+    spread = Partitions(64, KEY)
+    people = [f"person {number}".encode() for number in range(64_000)]
+    whole, other = spread.of(people), Partitions(64, KEY[::-1]).of(people)
+    assert np.array_equal(spread.of(people[:1000][::-1]), whole[:1000][::-1])
+    assert [spread.of([person])[0] for person in people[:50]] == whole[:50].tolist()
+    assert np.array_equal(whole // 8, Partitions(8, KEY).of(people)), "finer partitions divide coarser ones"
+    assert np.all(np.abs(np.bincount(whole, minlength=64) - 1000) < 7 * math.sqrt(1000)), "they are spread evenly"
+    assert 700 < np.count_nonzero(whole == other) < 1300, "and differently under another key"
+    assert Partitions(1, KEY).of([b"a", b"b"]).tolist() == [0, 0]
+
+
+def mac(value: bytes) -> bytes:
+    """CBC-MAC as the page on lanes defines it."""
+    state = bytes(16)
+    text = len(value).to_bytes(16, "little") + value + bytes(-len(value) % 16)
+    for start in range(0, len(text), 16):
+        mixed = bytes(a ^ b for a, b in zip(state, text[start : start + 16], strict=True))
+        state = Cipher(algorithms.AES(KEY), modes.ECB()).encryptor().update(mixed)  # noqa: S305
+    return state
+
+
+@given(st.lists(st.binary(max_size=70), max_size=40))
+def test_partitions_are_the_first_bits_of_the_hash_on_the_page(values: list[bytes]) -> None:
+    values += [b"", b"a" * 16, b"a" * 16 + b"\0", b"a" * 15 + b"\0", b"a" * 15]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(partitions, "_CHUNK", 17)
+        found = Partitions(MOST_PARTITIONS, KEY).of(values)
+    assert found.tolist() == [int.from_bytes(mac(value)[:2], "big") for value in values]
+
+
+@pytest.mark.parametrize("count", [0, 3, -4, 2 * MOST_PARTITIONS])
+def test_other_numbers_of_partitions_are_refused(count: int) -> None:
+    refused(StudyError, "ST457", Partitions, count, KEY)
+    refused(StudyError, "ST457", kit.align_task, ("a", "b"), partitions=count)
+
+
+@given(st.integers(0, 300), st.sampled_from([1, 2, 4, 16, 64]))
+def test_no_partition_exceeds_its_length_but_once_in_two_to_the_64(people: int, partitions: int) -> None:
+    """The exact probability that a binomial count is above the length."""
+    length, p = filled_length(people, partitions), Fraction(1, partitions)
+    beyond = [math.comb(people, k) * p**k * (1 - p) ** (people - k) for k in range(length + 1, people + 1)]
+    assert partitions * sum(beyond) <= Fraction(1, 2**64)
+    assert length <= people
+
+
+def test_the_check_shows_other_rules() -> None:
+    spread, tags = Partitions(64, KEY), partitions._tags
+    before = spread.check
+    assert before == Partitions(64, KEY).check
+    assert len({before, Partitions(32, KEY).check, Partitions(64, KEY[::-1]).check}) == 3
+    for name, other in (
+        ("filled_length", lambda people, count: people),
+        ("_tags", lambda values, key: tags(values, key[::-1])),
+    ):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(partitions, name, other)
+            assert spread.check != before
+    assert spread.check == before
+
+
+def test_padded_parts_have_one_length_too_long_ones_are_refused_and_at_least_is_about_all_of_them():
+    task = kit.align_task(("a", "b"), mode="helper", partitions=8, pad_to=1000)
+    found = aligned(task, {"a": kit.keys_of(["x", "y"]), "b": kit.keys_of(["y"])}, {"a": 700, "b": 5})[COORDINATOR]
+    assert set(found.sizes.values()) == {filled_length(1000, 8)}
+    assert found.count == 1
+    with raises(CapacityError, "CA020"):
+        lists = {"a": kit.keys_of(f"{n}" for n in range(90)), "b": kit.keys_of(["y"])}
+        aligned(kit.align_task(("a", "b"), mode="helper", partitions=8), lists, {"a": 100, "b": 100})
+    task = kit.align_task(("a", "b"), mode="helper", partitions=2, at_least=50)
+    found = aligned(task, {"a": kit.keys_of(["x"]), "b": kit.keys_of(["y"])}, {"a": 60, "b": 60})[COORDINATOR]
+    assert found.count == 0
+
+
+def aligned(task, lists, people, log=None):
+    return kit.results(task, kit.align_programs(task, lists, people=people), log=log)
+
+
+def sizes(fields):
+    return {name: getattr(value, "shape", None) or type(value).__name__ for name, value in fields.items()}
+
+
+def test_the_same_is_sent_for_parts_of_different_lengths():
+    task = kit.align_task(("a", "b"), mode="dh", partitions=8)
+    people = {"a": 300, "b": 300}
+    heard = []
+    for own in (range(100, 109), range(100, 130)):
+        log: kit.Log = {}
+        lists = {"a": kit.keys_of(f"{n}" for n in own), "b": kit.keys_of(["200", "300"])}
+        aligned(task, lists, people, log)
+        heard.append([[(kind, sizes(told)) for kind, told in log[pair] if kind != "waiting"] for pair in log])
+    assert sorted(map(str, heard[0])) == sorted(map(str, heard[1]))
+
+
+@pytest.mark.parametrize("mode", ["ot", "dh"])
+def test_three_parties_hide_members_in_partitions_only_where_the_coordinator_could_guess_keys_anyway(mode):
+    """The coordinator sees how many people of the others are common; with a party's help, in which partition."""
+    refused(StudyError, "ST429", kit.align_task, ("a", "b", "c"), mode=mode, hidden=True, partitions=2)
+    for allowed in ({"owners": ("a", "b"), "mode": mode}, {"owners": ("a", "b", "c"), "mode": "helper"}):
+        assert kit.align_task(**allowed, hidden=True, partitions=2).why_not_partitions is None
+    assert kit.align_task(("a", "b", "c"), mode=mode, partitions=2).why_not_partitions is None
+    assert kit.align_task(("a", "b", "c"), mode=mode, hidden=True).partitions == 1
+
+
+def test_what_partitions_tell_is_said():
+    plain, parted = (kit.align_task(("a", "b"), at_least=5, partitions=count) for count in (1, 4))
+    assert "in each partition" in parted.leakage[1].learns
+    assert not any("partition" in leak.learns or "at_least" in leak.learns for leak in plain.leakage)
+    assert (parted.agreement["partitions"], plain.agreement.get("partitions")) == (4, None)
+
+
+@pytest.mark.parametrize("people", [1, 4])
+def test_a_false_verdict_is_refused_in_the_same_words_whatever_a_part_holds(people, monkeypatch):
+    """The coordinator cannot find out by it how many people of an owner a partition has."""
+    real = join.coordinator_joins
+    monkeypatch.setattr(join, "coordinator_joins", lambda *given: real(*given) + 3)
+    task = kit.align_task(("a", "b"), mode="helper", partitions=8)
+    keys = {"a": kit.keys_of(f"{n}" for n in range(people)), "b": kit.keys_of(["y"])}
+    refused(ProtocolError, "MS*", "not about those who were matched", aligned, task, keys, {"a": 30, "b": 30})
