@@ -553,7 +553,7 @@ CHARGED = (
             ("embeddings-as-published#what-it-costs",),
             (f"{_ADAPTIVE}.reason",),
             (
-                "tests/kinds/split/adaptive/test_not_proven.py::test_one_row_moves_the_later_embeddings_of_all_others",
+                "tests/kinds/split/adaptive/test_adaptive.py::test_one_row_moves_the_later_embeddings_of_all_others",
                 "tests/kinds/split/adaptive/test_adaptive.py::test_nothing_is_promised_to_those_who_see_messages",
             ),
             "nothing promised",
@@ -568,7 +568,7 @@ CHARGED = (
             ("embeddings-as-published#what-it-costs",),
             (f"{_ADAPTIVE}.reason",),
             (
-                "tests/kinds/split/adaptive/test_not_proven.py::"
+                "tests/kinds/split/adaptive/test_adaptive.py::"
                 "test_whoever_gets_slopes_back_knows_who_is_of_the_same_class",
                 "tests/kinds/split/adaptive/test_adaptive.py::test_the_reason_names_everything_that_slopes_are_made_of",
             ),

@@ -23,7 +23,6 @@ from colonnade.audit.attacks import (
 )
 from colonnade.audit.attacks.views import views_of
 from colonnade.errors import StudyError
-from colonnade.kinds.split.attack_slopes import Transcript
 from colonnade.models.federation import Roster
 from colonnade.models.newcomers import same_people
 from colonnade.privacy import Trust
@@ -169,16 +168,6 @@ def test_embeddings_alone_are_seen_of_those_who_tell_them():
     assert found.needed.startswith("the attacker needed what bank tells about each person")
     with raises(StudyError, "ST009"):
         nearness_of("bank")(fitted("committee", epsilon=1.0), pool)
-
-
-def test_a_transcript_has_a_row_for_each_person_and_epoch():
-    seen = Transcript(4)
-    for epoch in (1.0, 2.0):
-        for places in ([2, 0], [1, 3]):
-            some = np.array(places)
-            seen.note("bank", some, epoch * some[:, None], -epoch * some[:, None])
-    assert seen.of("bank")[:, :, 0].tolist() == [[0, -1, -2, -3], [0, -2, -4, -6]]
-    assert len(seen.embeddings["bank"]) == 2
 
 
 def test_the_commands_take_kept_encoders(colonnade, tmp_path, monkeypatch):

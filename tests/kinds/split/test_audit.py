@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from colonnade.audit import Change, games, profile_audit, sensitivity_probe, subject, twins
+from colonnade.audit import Change, games, sensitivity_probe, subject, twins
 from colonnade.audit.registry import observers
 from colonnade.audit.verdict import judge
 from colonnade.errors import StudyError
@@ -26,12 +26,11 @@ from colonnade.kinds.split.embeddings import programs, sides, updates
 from colonnade.kinds.split.embeddings.scaling import Scaling
 from colonnade.kinds.split.embeddings.sides import Passive
 from colonnade.kinds.split.embeddings.task import GRADIENT_BITS, Embeddings, NewEmbeddings, Sender
-from colonnade.kinds.split.encoders import OverRows, Trainable, encoder_from
+from colonnade.kinds.split.encoders import Trainable, encoder_from
 from colonnade.kinds.split.model import SplitClassifier
 from colonnade.models import Roster
 from colonnade.privacy import Trust, epsilon, parse_budgets, views
 from colonnade.privacy.events import innermost
-from colonnade.privacy.noise import discrete_gaussian
 from colonnade.privacy.noise.response import odds_for
 from colonnade.tables import Schema, flag, number
 from colonnade.testing.seeded import seeded
@@ -136,15 +135,6 @@ def test_opposite_embeddings_move_nearly_as_far_as_is_charged(width: int, clip: 
             report = sensitivity_probe(partial(_told, task=task, scaling=scaling), pairs, claimed)
             assert not report.violated
             assert report.l2_squared_ratio > Fraction(99, 100) ** 2
-
-
-def test_without_the_second_clip_the_bound_would_break() -> None:
-    """What :class:`Passive` would tell if it did not clip again after scaling."""
-    task, scaling = _task(), Scaling(np.zeros(2), 3.0)
-    rows = np.array([[1.0, 0.0]])
-    naive = [task.grid.quantise(scaling.applied(each)).ravel() for each in (rows, -rows)]
-    claimed = _claimed(task.embedding_event("b"))
-    assert sensitivity_probe(lambda index: naive[index], [(0, 1)], claimed).violated
 
 
 def _summed(given: tuple[Listed, Array], clip: float) -> Array:
@@ -338,56 +328,6 @@ def test_what_is_wrong_in_the_protocol_itself_is_seen(wrong: str, monkeypatch: p
 
 
 # --- a whole run
-
-
-@dataclass(frozen=True)
-class WholeRun:
-    """Training and embeddings of a party by the protocol's own program, in one place; what is seen are embeddings.
-
-    The encoder is linear, and the others' gradients cancel, so its step is that of the person who changes. Their
-    embeddings are all at the encoder's offset, which an observer learns from their mean.
-    """
-
-    task: Embeddings
-    noisy: bool
-
-    def __call__(self, neighbour: int, count: int, stream: Any) -> Array:
-        task = self.task
-        variances = (task.update_variance, task.embedding_variance("b"))
-        shapes = ((count, task.sender("b").parameters), (count, task.rows))
-        drawn = {
-            variance: iter(discrete_gaussian(variance, shape, stream))
-            for variance, shape in zip(variances, shapes, strict=True)
-        }
-        quiet = () if self.noisy else variances[:1]
-
-        def draw(name: str, variance: int, size: int) -> Array:
-            return np.asarray(next(drawn[variance])[:size] * (variance not in quiet))
-
-        rows = np.zeros((task.rows, 1))
-        rows[0] = 1.0 if neighbour else -1.0  # at its class's point, where nothing pulls, or opposite
-        labels = np.arange(task.rows) % 2  # the others' pulls cancel
-        found = np.empty(count)
-        for run in range(count):
-            encoder = encoder_from({"kind": "linear", "width": 1}, 1, seed=1)
-            outcome = programs.reference({"b": OverRows(encoder, rows)}, labels, task, draw)
-            told = outcome["a"].received["b"]
-            found[run] = float(told[1:].mean())
-        return found
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("noisy", [True, False])
-def test_embeddings_of_others_tell_no_more_than_is_charged(noisy: bool) -> None:
-    draft = _task(
-        senders=(Sender("b", 1, 1.0, 2),), rows=201, training="labels", epochs=1, label_odds=odds_for(1.0),
-        learning_rate=0.5, share=Fraction(9, 10),
-    )  # fmt: skip
-    task = draft.calibrated(parse_budgets(3.0, 1e-5, draft.trust))
-    game = replace(games("split-training", task)[0], sampler=WholeRun(task, noisy))
-    stream = seeded(4)
-    samples = [game.sample(neighbour, 4000, stream) for neighbour in (0, 1)]
-    assert profile_audit(game.claim, *samples).caught == (not noisy)
 
 
 # --- studies

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import io
 import json
-import re
 import subprocess
 import sys
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +14,9 @@ import pytest
 from numpy.typing import NDArray
 
 from colonnade.errors import ColonnadeError, DataError, StudyError
-from colonnade.kinds.split import encoders
 from colonnade.kinds.split.encoders import OverRows, encoder_from, from_bytes, load_encoder, save_encoder, to_bytes
 from colonnade.kinds.split.options import directions
 from tests.support.errors import raises, refused
-
-PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "encoders.md"
-OPTIONS = dict(re.findall(r"^\| `(\w+)` \|[^|]*\|([^|]*)\|", PAGE.read_text("utf-8"), re.MULTILINE))
-
 
 SPECS = {
     "cosine": {"kind": "cosine", "width": 40},
@@ -182,19 +175,6 @@ def test_rows_are_found_by_their_places_and_must_fit_the_encoder() -> None:
     refused(ColonnadeError, "ST248", OverRows(encoder, rows()).pull_back, np.arange(2), np.zeros((2, 40)))
 
 
-def test_the_page_names_every_kind_every_option_and_every_default() -> None:
-    assert set(OPTIONS) == set(encoders.KINDS)
-    for kind, (_, options) in encoders._BUILT.items():
-        said = dict(re.findall(r"`(\w+)`([^`]*)", OPTIONS[kind]))
-        assert set(said) == {each.name for each in fields(options)}
-        for each in fields(options):
-            if isinstance(each.default, tuple):
-                expected = " and ".join(map(str, each.default)) or ("none" if each.name == "hidden" else "")
-            else:
-                expected = "" if each.default is None else f"{each.default}".lower().removesuffix(".0")
-            assert said[each.name].strip(" ,").startswith(expected), (kind, each.name)
-
-
 # --- files
 
 
@@ -234,23 +214,18 @@ def test_a_file_that_does_not_fit_itself_is_refused(about: dict[str, Any], array
         from_bytes(changed(data, about, **arrays))
 
 
-def test_what_is_no_file_of_an_encoder_is_refused() -> None:
-    pickled = io.BytesIO()
-    np.savez(pickled, encoder=np.array([{"kind": "cosine"}], dtype=object))
-    cut = to_bytes(encoder_from({"kind": "linear"}, 2))[:-9]
-    for data in (b"", b"PK", b"nothing at all", cut, pickled.getvalue()):  # pickles are never read
-        with raises(StudyError, "ST250"):
-            from_bytes(data)
-
-
-def test_files_are_private_and_named_in_errors(tmp_path: Path) -> None:
+def test_files_are_private_and_what_is_none_is_refused_by_its_name(tmp_path: Path) -> None:
     path, encoder = tmp_path / "encoder.npz", encoder_from(SPECS["cosine"], 24)
     save_encoder(encoder, path)
     assert path.stat().st_mode & 0o077 == 0
     assert np.array_equal(load_encoder(path).embed(rows()), encoder.embed(rows()))
-    path.write_bytes(b"PK")
-    refused(StudyError, "ST250", path, load_encoder, path)
     refused(StudyError, "ST253", "nowhere.npz", load_encoder, tmp_path / "nowhere.npz")
+    pickled = io.BytesIO()
+    np.savez(pickled, encoder=np.array([{"kind": "cosine"}], dtype=object))
+    cut = to_bytes(encoder_from({"kind": "linear"}, 2))[:-9]
+    for data in (b"", b"PK", b"nothing at all", cut, pickled.getvalue()):  # pickles are never read
+        path.write_bytes(data)
+        refused(StudyError, "ST250", path, load_encoder, path)
 
 
 WITHOUT_TORCH = """

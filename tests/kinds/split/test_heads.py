@@ -70,17 +70,6 @@ def test_a_number_is_predicted_by_least_squares_around_its_mean() -> None:
     assert head.intercept[0] == pytest.approx(due[-1])
 
 
-def test_noise_as_large_as_the_sums_gives_finite_scores_and_little_noise_changes_little() -> None:
-    rows, labels = clouds(rows=30)
-    for solver in ("discriminant", "ridge", "logistic"):
-        head = head_from(sums_of(rows, labels, 3, noise=1e6), classes=3, solver=solver)
-        assert np.isfinite([head.scores(rows), head.probabilities(rows)]).all()
-        assert head.facts["raised"] > 0
-    rows, labels = clouds()
-    exact, noisy = (head_from(sums_of(rows, labels, 3, noise), classes=3).scores(rows) for noise in (0.0, 5.0))
-    assert (exact.argmax(axis=1) == noisy.argmax(axis=1)).mean() > 0.97
-
-
 def test_heads_that_make_no_sense_are_refused() -> None:
     sums = sums_of(*clouds(rows=50), 3)
     refused(StudyError, "ST280", head_from, sums, classes=3, solver="forest")
@@ -139,6 +128,11 @@ def test_more_noise_than_signal_gives_a_head_that_is_still_finite() -> None:
     head = discriminant(told, labels, 2.0, classes=4)  # more is subtracted than there is, and one class is empty
     assert np.isfinite(head.scores(told)).all()
     assert np.linalg.norm(head.weights) < 1e3
+    rows, labels = clouds(rows=30)
+    for solver in ("discriminant", "ridge", "logistic"):
+        head = head_from(sums_of(rows, labels, 3, noise=1e6), classes=3, solver=solver)
+        assert np.isfinite([head.scores(rows), head.probabilities(rows)]).all()
+        assert head.facts["raised"] > 0
 
 
 def test_answers_of_randomised_response_are_corrected_by_their_known_chances() -> None:
@@ -224,27 +218,13 @@ def test_slopes_are_those_of_each_rows_own_loss_before_the_head_moves(kind: str,
     assert not np.isclose(losses(rows).mean(), before)
 
 
-@pytest.mark.parametrize("kind", ["numpy", "linear"])
-def test_a_head_learns_classes(kind: str) -> None:
-    rng = np.random.default_rng(1)
-    labels = rng.integers(0, 3, 300)
-    rows = np.eye(3)[labels] * 2 + rng.standard_normal((300, 3)) * 0.4
-    head = made(kind, labels, 3, 3, rate=0.1)
-    first, _ = head.slopes(np.arange(300), rows)
-    for _ in range(60):
-        last, _ = head.slopes(np.arange(300), rows)
-    assert first == pytest.approx(np.log(3), abs=1e-6)  # it starts at zero
-    assert last < 0.3
-    assert (head.scores(rows).argmax(axis=1) == labels).mean() > 0.95
-    assert sum(each.size for each in head.arrays().values()) == 12
-
-
 @pytest.mark.parametrize("kind", ["numpy", "hidden"])
 def test_a_head_is_fitted_to_embeddings_that_do_not_change(kind: str) -> None:
     rng = np.random.default_rng(2)
     rows = rng.standard_normal((500, 3))
     labels = rows @ [1.0, -2.0, 0.5] + 0.1 * rng.standard_normal(500)
     head = made(kind, labels, 3, 0, rate=0.05)
+    assert sum(each.size for each in head.arrays().values()) == (4 if kind == "numpy" else 3 * 8 + 8 + 8 + 1)
     assert fit(head, rows, epochs=30, batch=64) < 0.1
     assert np.corrcoef(head.scores(rows)[:, 0], labels)[0, 1] > 0.98
     with raises(StudyError, "ST291"):

@@ -18,7 +18,6 @@ from colonnade.kinds.split import kept as split_kept
 from colonnade.kinds.split.encoders import encoder_from, to_bytes
 from colonnade.models import Estimator
 from colonnade.study import preflight
-from colonnade.study.local import run_local
 from tests.support.errors import raises, refused
 from tests.support.places import Place
 from tests.support.studies import play
@@ -212,12 +211,3 @@ def test_a_preflight_is_for_the_rows_constants_and_encoders_that_a_study_has(unt
         study = untouched.study("wrong", task)
         with raises(StudyError, words):
             preflight(study)
-
-
-@pytest.mark.system
-def test_processes_of_their_own_learn_a_head_together(place):
-    study = place.study("processes", FIT)
-    folders = run_local(study, place.folder / "run")
-    assert set(folders) == {"coordinator", *PARTIES}
-    kept = [split_kept.read(folders[name] / "kept.npz", None).party for name in PARTIES]
-    assert kept == list(PARTIES)
