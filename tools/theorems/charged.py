@@ -469,7 +469,7 @@ CHARGED = (
         _and(
             _SECOND_MOMENTS,
             ("heads-from-moments#2-who-sees-what",),
-            ("tests/kinds/split/test_committee_head.py::test_training_and_moments_together_keep_the_budgets",),
+            ("tests/kinds/split/test_heads.py::test_training_and_moments_together_keep_the_budgets",),
             (f"{_CHARGED}.events",),
         ),
     ),

@@ -1,4 +1,4 @@
-"""Split classifiers and regressors: every way to a head, what is promised, supposed and kept, and what pages say."""
+"""Split classifiers and regressors: ways to a head, promises, what is kept, parameters and modules."""
 
 from __future__ import annotations
 
@@ -6,16 +6,21 @@ import itertools
 import json
 import math
 import stat
+import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from colonnade import Federation, Party, SplitClassifier, SplitRegressor, SplitScores
-from colonnade.errors import DataError, SchemaError, StudyError
-from colonnade.kinds.split import kept as split_kept
+from colonnade.errors import DataError, StudyError
+from colonnade.kinds.split import choice, kept as split_kept
 from colonnade.kinds.split.adaptive.rescaling import clip_rows
+from colonnade.kinds.split.adaptive.task import Adaptive
 from colonnade.kinds.split.contract import Encoder
+from colonnade.kinds.split.embeddings.task import Embeddings
 from colonnade.kinds.split.encoders import encoder_from, from_bytes, load_encoder, save_encoder, to_bytes
 from colonnade.kinds.split.own import own_encoder
 from colonnade.models import Estimator, Roster
@@ -115,20 +120,17 @@ def test_numbers_are_predicted_within_their_bounds(head, tmp_path):
 
 def test_every_way_keeps_the_budgets_of_those_who_see_something():
     everybody = ("analyst", "coordinator", "bank", "shop")
-    model = simulated(epsilon=1.0)
-    assert model.head_ == "committee"
-    assert all(0 < model.privacy_.epsilon(who) <= 1.0 for who in everybody)
-    seen = simulated("embeddings", epsilon=2.0).privacy_
-    assert [seen.epsilon(who) for who in ("analyst", "coordinator", "shop")] == [0, 0, 0]
-    assert 1.9 < seen.epsilon("bank") <= 2.0
-    seen = simulated("labels", epsilon=6.0, label_epsilon=1.5).privacy_
-    assert "encoder updates of shop" in [event.name for event in seen.events]
-    assert seen.epsilon("bank") <= 6.0
-    assert 1.4 < seen.epsilon("shop") <= 1.5
-    seen = classifier("own", epsilon=6.0, rows=200).simulate(tables(200, "default"), roster("default")).privacy_
-    assert len(seen.events) == 2  # moments, and the updates before them
-    assert max(seen.epsilon(who) for who in everybody) <= 6.0
-    assert math.isinf(simulated("labels", label_epsilon=None).privacy_.epsilon("shop"))
+    for way, more, events, most in (
+        ("committee", {}, 1, (6, 6, 6, 6)),
+        ("own", {"rows": 200}, 2, (6, 6, 6, 6)),  # moments, and the updates before them
+        ("embeddings", {}, 1, (0, 0, 6, 0)),
+        ("labels", {"label_epsilon": 1.5}, 3, (0, 0, 6, 1.5)),
+        ("labels", {"label_epsilon": None}, 3, (0, 0, 6, math.inf)),
+    ):
+        model = classifier(way, epsilon=6.0, **more).simulate(tables(200, "default"), roster("default"), seeded(1))
+        assert len(model.privacy_.events) == events
+        for who, allowed in zip(everybody, most, strict=True):
+            assert 0.4 * allowed <= model.privacy_.epsilon(who) <= allowed
 
 
 PLACES = "ids and the order of rows are public; who is replaced is so in the same place, and so in the same batch"
@@ -172,21 +174,18 @@ def test_statements_over_told_embeddings_name_what_their_theorem_rests_on(traini
     assert Statement.from_dict(statement.to_dict()).assumptions == statement.assumptions
 
 
+def test_members_may_be_hidden_from_a_committee_and_from_nobody_else():
+    hidden = replace(roster("default"), hidden=True)
+    assert classifier(width=8).plan(hidden).hidden
+    for way in ("embeddings", "published"):
+        refused(StudyError, "ST082", classifier(way, rows=100).plan, hidden)
+
+
 def test_a_seed_makes_an_encoder_public_and_its_absence_secret():
     spec = {"shop": {"kind": "cosine", "width": 8, "seed": 11}}
-    first, second = (classifier(encoders=spec).fit(federation(200, "default")) for _ in range(2))
-    weights = [model.encoders_["shop"].arrays()["weights"] for model in (first, second)]
-    others = [model.encoders_["bank"].arrays()["weights"] for model in (first, second)]
-    assert np.array_equal(*weights)
-    assert not np.array_equal(*others)
-
-
-def test_members_may_be_hidden_from_a_committee_and_from_nobody_else():
-    people = federation(100, "default").align(on="id", hidden=True)
-    assert classifier(epsilon=8.0, width=8).fit(people).head_ == "committee"
-    for way in ("embeddings", "published"):
-        with raises(StudyError, "ST082"):
-            classifier(way, rows=100).fit(people)
+    drawn = [classifier(encoders=spec).fit(federation(100, "default")).encoders_ for _ in range(2)]
+    for party, same in (("shop", True), ("bank", False)):
+        assert np.array_equal(*(each[party].arrays()["weights"] for each in drawn)) == same
 
 
 def test_a_party_may_hold_the_label_and_nothing_else():
@@ -253,8 +252,7 @@ def test_statements_suppose_what_no_code_can_check_of_a_supplied_encoder():
         model = SplitClassifier(label="bank.default", epsilon=9.0, head=head, encoders={"shop": Mine()})
         assert said in model.fit(people).privacy_.assumptions
         assert said in SplitScores(model, exact=True).fit(asked).privacy_.assumptions
-    drawn = SplitClassifier(label="bank.default", epsilon=9.0).fit(people)
-    assert "matching people between the parties is outside this statement" in drawn.privacy_.assumptions
+    drawn = simulated()
     for statement in (drawn.privacy_, SplitScores(drawn, epsilon=9.0).fit(asked).privacy_):
         assert not [text for text in statement.assumptions if "encoder" in text]
 
@@ -357,16 +355,220 @@ def test_a_model_file_whose_parts_do_not_belong_together_is_refused(where, value
         SplitClassifier.load(path)
 
 
-def test_people_who_cannot_be_predicted_are_refused():
-    model, few = simulated(), arrow(10)
-    refused(DataError, "DA061", "shop", model.predict, {"bank": few["bank"]})
-    refused(DataError, "DA062", model.predict, {"bank": few["bank"], "shop": arrow(9)["shop"]}, same_order=True)
-    refused(DataError, "DA066", "ndarray", model.predict, np.zeros((3, 4)))
-    refused(
-        (DataError, SchemaError),
-        "DA*|SC*",
-        model.predict,
-        {"bank": few["bank"].drop_columns(["a"]), "shop": few["shop"]},
-        same_order=True,
-    )
-    refused(StudyError, "ST073", classifier().predict, arrow(3))
+FEW = 120
+
+
+GIVEN: dict[str, dict[str, Any]] = {
+    "committee": {"epsilon": 8.0},
+    "embeddings": {"epsilon": 8.0, "rows": FEW},
+    "published": {"per_release": 20.0, "rows": FEW, "encoders": {"shop": {"kind": "linear"}}},
+}
+
+
+OTHER = {
+    "solver": "ridge",
+    "training": "labels",
+    "epochs": 3,
+    "batches": 2,
+    "learning_rate": 0.5,
+    "label_epsilon": 1.0,
+    "per_release": 1.0,
+    "unprotected": True,
+    "rescale": False,
+    "adjust": False,
+    "head_module": object(),
+    "constants": {"share": 0.5},
+    "epsilon": 3.0,
+}
+
+
+def asked_of(head, **more):
+    return SplitClassifier(label="bank.default", head=head, **GIVEN[head] | more)
+
+
+def planned(head: str, **more: object) -> Any:
+    return asked_of(head, **more).plan(roster("default"))
+
+
+def test_a_parameter_of_another_head_is_refused_by_its_name():
+    common = {"label", "delta", "head", "encoders", "width", "rows", "rows_at_most", "threshold"}
+    assert set(OTHER) == set(choice.BELONGS) == {*SplitClassifier.__dataclass_fields__} - common
+    for name, heads in choice.BELONGS.items():
+        for head in set(GIVEN) - set(heads):
+            with raises(StudyError, "ST231", name, head):
+                planned(head, **{name: OTHER[name]})
+
+
+def test_what_is_about_training_is_refused_without_training():
+    for name in ("epochs", "batches", "learning_rate"):
+        refused(StudyError, "ST232", name, planned, "embeddings", **{name: OTHER[name]})
+        planned("embeddings", training="labels", label_epsilon=1.0, **{name: OTHER[name]})
+    refused(StudyError, "ST232", "epochs", planned, "committee", epochs=3)
+    planned("committee", epochs=3, training="own", rows=FEW, width=2)
+    refused(StudyError, "ST233", "own", "committee", planned, "embeddings", training="own")
+    refused(StudyError, "ST233", "rounds", "embeddings", planned, "committee", training="rounds")
+    refused(StudyError, "ST227", planned, "embeddings", rows=None)
+    refused(StudyError, "ST215", planned, "published", rows=None)
+    refused(StudyError, "ST294", SplitRegressor(label="bank.default", epsilon=1.0).plan, roster("default"))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"head": "alone"}, ("ST234", "auto", "committee", "embeddings", "published")),
+        ({"epsilon": None}, "ST224"),
+        ({"encoders": {"clinic": {}}}, ("ST273", "clinic", "'bank', 'shop'")),
+        ({"encoders": [1]}, "ST272"),
+        ({"encoders": {"shop": {"kind": "tree"}}}, ("ST276", "shop", "tree", "own")),
+        ({"encoders": {"shop": {"kind": "cosine", "colour": 1}}}, ("ST306", "colour")),
+        ({"encoders": {"shop": {"width": 0}}}, "ST150"),
+        ({"encoders": {"shop": {"clip": -1.0}}}, ("ST277", "shop")),
+        ({"encoders": {"shop": {"kind": "own", "width": 3, "scale": 2}}}, "ST275"),
+        ({"encoders": {"shop": {"kind": "own", "width": 3}}}, ("ST271", "shop")),
+        ({"encoders": {"shop": {"shape": [3, 3]}}}, "ST312"),
+        ({"training": "own", "rows": None}, "ST223"),
+        ({"training": "own", "rows": 60, "encoders": {"bank": {"kind": "cosine"}}}, "ST279"),
+        ({"head": "embeddings", "label_epsilon": 1.0}, "ST229"),
+        ({"head": "embeddings", "training": "labels", "encoders": {"shop": {"kind": "cosine"}}}, "ST279"),
+        ({"head": "published", "epsilon": None}, "ST216"),
+        ({"solver": "tree"}, "ST280"),
+        ({"label": "bank.a"}, "ST293"),
+        ({"label": "default"}, "ST188"),
+    ],
+)
+def test_parameters_that_make_no_sense_are_refused_in_one_sentence(given, said):
+    with raises(StudyError, said) as caught:
+        SplitClassifier(**{"label": "bank.default", "epsilon": 20.0, "width": 16} | given).fit(
+            federation(60, "default")
+        )
+    assert "\n" not in str(caught.value)
+
+
+# --- constants
+
+
+def test_constants_reach_the_tasks():
+    given = {"stage": True, "first_share": 0.25, "share": 0.5, "contrast": 0.1, "margin": 1.5}
+    task = planned("embeddings", training="labels", label_epsilon=1.0, constants=given)
+    assert isinstance(task, Embeddings)
+    assert {name: getattr(task, name) for name in given} == given
+    assert [event.name for event in task.events if "first" in event.name]
+    given = {"alpha": 0.5, "beta": 0.25, "confidence": 0.75, "apart": False, "rule": "sgd"}
+    task = planned("published", constants={**given, "delta": 0.01})
+    assert isinstance(task, Adaptive)
+    assert {name: getattr(task, name) for name in given} == given
+    assert task.noise == Adaptive.published_noise(20.0, 0.01) < planned("published").noise
+
+
+@pytest.mark.parametrize(
+    ("head", "given", "error"),
+    [
+        ("embeddings", {"alpha": 1.0}, ("ST246", "embeddings", "alpha")),
+        ("published", {"stage": True}, ("ST246", "published", "stage")),
+        ("embeddings", {"share": 1.0}, ("ST434", "share")),
+        ("embeddings", {"share": "much"}, ("ST241", "share")),
+        ("embeddings", {"stage": 1}, ("ST242", "stage")),
+        ("published", {"rule": "fast"}, ("ST243", "rule")),
+        ("published", {"beta": float("nan")}, ("ST241", "beta")),
+        ("published", {"delta": 0.0}, ("ST244", "delta")),
+        ("published", {"alpha": -1.0}, ("ST241", "alpha")),
+        ("published", 3, "ST245"),
+    ],
+)
+def test_wrong_constants_are_refused(head, given, error):
+    with raises(StudyError, error):
+        planned(head, constants=given)
+
+
+def test_a_model_with_a_stage_predicts_and_comes_back_from_its_files(tmp_path):
+    encoders = {party: {"kind": "linear", "width": 2} for party in ("bank", "shop")}
+    people = tables(400, "default")
+    model = asked_of("embeddings", constants={"stage": True}, encoders=encoders, rows=400, epsilon=50.0)
+    model.simulate(people, roster("default"))
+    assert model.own_["shop"]["centre"].all()
+    assert model.score(people) > 0.6
+    again = SplitClassifier.load(model.save(tmp_path / "model.json"))
+    for party in model.holders:
+        again.load_kept(model.save_kept(tmp_path / f"{party}.npz", party))
+    assert (again.predict(people) == model.predict(people)).all()
+
+
+# --- encoders
+
+
+def test_options_are_read_when_a_study_is_planned_and_need_no_torch(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    planned("committee", encoders={"shop": {"kind": "mlp", "width": 3}})
+    for spec, *said in (
+        ({"kind": "mlp", "hiden": [3]}, "ST306", "mlp", "hiden"),
+        ({"kind": "cosine", "scale": -1.0}, "ST308", "scale"),
+        ({"kind": "cnn", "shape": [28, 14], "width": 3}, "ST312", "28, 14", "392"),
+        ({"kind": "edges", "shape": [28, 14], "width": 3}, "ST312", "28, 14", "392"),
+        ({"kind": "convolution", "width": 3}, "ST311", "shape", "2", "3"),
+        ({"kind": "linear", "width": 3, "over": {"kind": "cosine", "widht": 3}}, "ST306", "widht"),
+        ({"kind": "linear", "width": 3, "over": {"kind": "nothing"}}, "ST256"),
+        ({"kind": "linear", "width": 3, "over": 3}, "ST255"),
+    ):
+        with raises(StudyError, said, "the encoder of shop: "):
+            planned("committee", encoders={"shop": spec})
+
+
+def three() -> Any:
+    from torch import nn
+
+    return nn.Linear(2, 3)
+
+
+@pytest.mark.parametrize("head", GIVEN)
+def test_a_module_that_is_named_tells_its_width_itself(head):
+    pytest.importorskip("torch")
+    spec, bank = {"kind": "module", "make": f"{__name__}:three", "clip": 2.0}, {"kind": "linear", "width": 2}
+    model = asked_of(head, encoders={"shop": spec, "bank": bank}).fit(federation(FEW, "default"))
+    assert model.encoders_["shop"].width == 3
+    assert len(model.predict(federation(FEW, "default"))) == FEW
+    if head == "committee":
+        number = SplitRegressor(label="bank.amount", epsilon=8.0, encoders={"shop": spec})
+        assert number.fit(federation(FEW, "amount")).plan_["widths"]["shop"] == 3
+
+
+def failing(made: Any, columns: int = 2, width: int = 3) -> Any:
+    """A module that gives what is made of its rows and of what a linear layer would give."""
+    torch = pytest.importorskip("torch")
+
+    class Failing(torch.nn.Module):  # type: ignore[name-defined, misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.map = torch.nn.Linear(columns, width)
+
+        def forward(self, rows):
+            return made(rows, self.map(rows))
+
+    return Failing()
+
+
+def late(rows: Any, found: Any) -> Any:
+    """It fails on tables, and not on the few rows by which modules are tried."""
+    if len(rows) == FEW:
+        raise KeyError(f"bad cell {rows[0, 0]}")
+    return found
+
+
+@pytest.mark.parametrize("head", GIVEN)
+def test_a_module_that_fails_on_rows_is_its_partys(head):
+    with raises(StudyError, "ST247", "KeyError") as raised:
+        asked_of(head, encoders={"shop": failing(late)}).simulate(tables(FEW, "default"), roster("default"))
+    assert "cell " not in str(raised.value)
+    assert raised.value.__suppress_context__
+
+
+def test_modules_that_do_not_fit_say_why():
+    held, seats = tables(FEW, "default"), roster("default")
+    for several in (lambda rows, found: (rows, rows), lambda rows, found: [rows]):
+        refused(StudyError, "ST297", planned, "committee", encoders={"shop": failing(several)})
+    stepped = failing(lambda rows, found: found * (1.0 if float(rows.detach().abs().max()) >= 0 else 2.0))
+    learning = asked_of("embeddings", training="labels", label_epsilon=2.0, epochs=2, encoders={"shop": stepped})
+    refused(StudyError, "ST247", "RuntimeError", learning.simulate, held, seats)
+    refused(StudyError, "ST289", "64", "2", asked_of("embeddings", head_module=three()).simulate, held, seats)
+    with raises(StudyError, "ST288", "KeyError") as raised:
+        asked_of("embeddings", head_module=failing(late, 64, 2)).simulate(held, seats)
+    assert "cell " not in str(raised.value)

@@ -12,8 +12,6 @@ import pytest
 
 from colonnade import SplitClassifier, SplitRegressor, SplitScores
 from colonnade.errors import StudyError
-from colonnade.kinds.prediction.scores.task import Scores
-from colonnade.kinds.split.embeddings.task import NewEmbeddings
 from colonnade.testing.seeded import seeded
 from tests.kinds.split.people import federation, roster, tables
 from tests.support.errors import raises, refused
@@ -45,24 +43,13 @@ def test_scores_are_those_of_the_model_or_have_noise_and_cost_no_more(head, tmp_
     assert np.allclose(noisy.joint.probabilities.sum(axis=1), 1)
     assert exact.recipient == "bank"
     assert (exact.joint.ids, exact.joint.classes) == (exact.ids_, model.classes_.tolist())
+    assert np.abs(asked(model, new.tables(), "kind", exact=True).scores_ - exact.scores_).max() < 1e-3
     assert [exact.privacy_.epsilon(who) for who in ("bank", "shop", "analyst")] == [math.inf, 0, 0]
     assert 1.9 < noisy.privacy_.epsilon("bank") <= 2.0
     again = SplitScores.load(noisy.save(tmp_path / "scores.json"))
     assert np.array_equal(again.scores_, noisy.scores_)
     assert again.recipient == "bank"
     assert (tmp_path / "scores.json").stat().st_mode & 0o077 == 0
-
-
-@pytest.mark.parametrize("head", HEADS)
-@pytest.mark.parametrize("how", [{"exact": True}, {"epsilon": 3.0}], ids=["exact", "noisy"])
-def test_a_simulation_answers_like_the_protocol(head, how):
-    task = SplitScores(learned(head), rows_at_most=200, **how).plan(roster("kind"))
-    assert isinstance(task, Scores if head == "committee" else NewEmbeddings)
-    held = tables(60, "kind", seed=4)
-    first, second = (asked(learned(head), held, "kind", **how).scores_ for _ in range(2))
-    assert np.array_equal(first, second)
-    if "exact" in how:
-        assert np.abs(first - learned(head).scores(held)).max() < 1e-3
 
 
 def _loss(chances, truth) -> float:
@@ -80,21 +67,6 @@ def test_noisy_answers_are_no_worse_than_own_columns(head, epsilon):
     assert (joint.predictions == truth).mean() > (joint.own_predictions == truth).mean() - 0.02
     assert joint.own_scores.shape == joint.scores.shape
     assert joint.classes == [False, True]
-
-
-def test_noisy_answers_come_near_to_exact_ones_as_epsilon_grows():
-    model, new = learned("committee", "default", 3000), tables(2000, "default", seed=4)
-    truth, exact = model.true_of(new), asked(model, new, "default", exact=True).joint
-    assert (exact.deviations == 0).all()
-    losses, deviations = [], []
-    for epsilon in (3.0, 60.0):
-        joint = asked(model, new, "default", epsilon=epsilon).joint
-        lead = np.diff(joint.scores, axis=1) - np.diff(exact.scores, axis=1)
-        assert np.sqrt(np.mean(lead**2)) < 1.3 * 2 * joint.deviations[0, 0]  # leads of two classes, each the other's
-        losses.append(_loss(joint.probabilities, truth))
-        deviations.append(joint.deviations[0, 0])
-    assert _loss(exact.probabilities, truth) < losses[1] < losses[0] - 0.005
-    assert deviations[1] < 0.95 * deviations[0]
 
 
 def test_what_classes_have_in_common_needs_no_noise_and_parts_on_shares_stay_within_their_bounds():
