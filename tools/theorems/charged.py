@@ -142,7 +142,7 @@ _SUMS = Links(
     ),
     (
         "tests/kinds/synthesis/mixture/test_prices.py::test_no_row_contributes_more",
-        "tests/kinds/synthesis/mixture/test_responsibilities.py::test_no_row_weighs_more_than_its_bound_whatever_was_dealt",
+        "tests/kinds/synthesis/mixture/test_prices.py::test_no_row_weighs_more_than_its_bound_whatever_was_dealt",
         "tests/kinds/synthesis/mixture/test_prices.py::test_joint_clipping_costs_its_clip",
         "tests/kinds/synthesis/mixture/test_prices.py::test_what_is_charged_for_masks_and_room_is_small",
     ),

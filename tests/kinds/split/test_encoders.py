@@ -192,8 +192,7 @@ def changed(data: bytes, about: dict[str, Any] | None = None, **arrays: Any) -> 
 )
 def test_a_file_that_does_not_fit_itself_is_refused(about: dict[str, Any], arrays: dict[str, Any], said: str) -> None:
     data = to_bytes(encoder_from({"kind": "cosine", "width": 5}, 24))
-    with raises(StudyError, said):
-        from_bytes(changed(data, about, **arrays))
+    refused(StudyError, said, from_bytes, changed(data, about, **arrays))
 
 
 def test_files_are_private_and_what_is_none_is_refused_by_its_name(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from colonnade.errors import StudyError
 from colonnade.kinds.split.encoders import OverRows, encoder_from, from_bytes, runs_code, to_bytes
 from tests.kinds.split.test_encoders import changed
-from tests.support.errors import raises, refused
+from tests.support.errors import refused
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -120,15 +120,13 @@ class Averaging(nn.Module):  # type: ignore[misc]
     ],
 )
 def test_a_module_that_is_no_encoder_is_refused(module: Any, said: str) -> None:
-    with raises(StudyError, said):
-        encoder_from(module, 24)
+    refused(StudyError, said, encoder_from, module, 24)
 
 
 def test_batch_normalisation_has_no_gradients_of_one_row_and_what_is_not_finite_is_zero() -> None:
     encoder = encoder_from(nn.Sequential(nn.Linear(24, 3), nn.BatchNorm1d(3)), 24)
     learner = OverRows(encoder, rows())  # frozen statistics do as they are
-    with raises(StudyError, "ST302"):
-        next(learner.pull_back_each(np.arange(3), np.ones((3, 3))))
+    refused(StudyError, "ST302", next, learner.pull_back_each(np.arange(3), np.ones((3, 3))))
     table = rows()
     table[2, 3] = np.inf
     found = encoder_from(nn.Linear(24, 2), 24).embed(table)
@@ -156,8 +154,7 @@ def test_batch_normalisation_has_no_gradients_of_one_row_and_what_is_not_finite_
     ],
 )
 def test_what_is_wrong_with_a_specification_is_said(spec: dict[str, Any], said: str) -> None:
-    with raises(StudyError, said):
-        encoder_from(spec, 24)
+    refused(StudyError, said, encoder_from, spec, 24)
 
 
 def test_there_is_no_gpu_to_be_had_by_another_name() -> None:

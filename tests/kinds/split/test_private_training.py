@@ -22,7 +22,7 @@ from colonnade.privacy.events import views
 from colonnade.privacy.releases import Repeated
 from colonnade.testing.seeded import seeded
 from tests.kinds.split.embeddings.learners import Listed
-from tests.support.errors import raises, refused
+from tests.support.errors import refused
 
 RADIUS = 1 << 30
 TRUST = Trust(("bank", "shop"), (), 0)
@@ -163,8 +163,7 @@ def test_noise_has_the_variance_of_the_plan_and_moves_an_encoder_that_no_row_pul
     ],
 )
 def test_a_plan_that_cannot_be_is_refused(change: dict[str, Any], said: str) -> None:
-    with raises(StudyError, said):
-        PrivateTraining(**({"owner": "bank", "rows": 10, "parameters": 3, "epochs": 2} | change))
+    refused(StudyError, said, PrivateTraining, **{"owner": "bank", "rows": 10, "parameters": 3, "epochs": 2} | change)
 
 
 def test_without_a_person_one_batch_moves_by_that_persons_part() -> None:
@@ -175,8 +174,9 @@ def test_without_a_person_one_batch_moves_by_that_persons_part() -> None:
         train(learner, lambda places, found: np.ones_like(found), plan, seeded(0), rows=present)
         sums.append((before - learner.encoder.arrays()["offsets"]) * 10)
     assert 0 < np.linalg.norm(sums[0] - sums[1]) <= 0.5
-    with raises(StudyError, "ST326"):
-        train(learner, lambda places, found: found, replace(plan, batches=2), seeded(0), rows=8)
+    refused(
+        StudyError, "ST326", train, learner, lambda places, found: found, replace(plan, batches=2), seeded(0), rows=8
+    )
 
 
 @given(st.integers(1, 5), st.integers(0, 11), st.integers(0, 5))

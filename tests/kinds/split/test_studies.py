@@ -17,7 +17,7 @@ from colonnade.kinds.split import kept as split_kept
 from colonnade.kinds.split.encoders import encoder_from, to_bytes
 from colonnade.models import Estimator
 from colonnade.study import preflight
-from tests.support.errors import raises, refused
+from tests.support.errors import refused
 from tests.support.pages import Page
 from tests.support.places import Place
 from tests.support.studies import play
@@ -116,8 +116,7 @@ def test_embeddings_are_told_to_the_party_with_the_label(place):
 
 def test_as_published_is_refused_until_a_party_says_otherwise(place):
     study = place.study("published", PUBLISHED, "")
-    with raises(PolicyError, "PO022", "published", "bank"):
-        place.config("shop").check(study)
+    refused(PolicyError, "PO022", "published", "bank", place.config("shop").check, study)
     for name, other in (("shop", "bank"), ("bank", "shop")):
         place.set(name, "exact", f'["{other}"]')
         place.set(name, "epsilon", "{ analyst = 30.0, coordinator = 30.0 }")
@@ -135,8 +134,7 @@ def test_as_published_is_refused_until_a_party_says_otherwise(place):
 def test_with_three_parties_each_is_asked_about_what_the_others_are_told_of_its_columns(tmp_path):
     three = made(tmp_path, tuple(COLUMNS))
     study = three.study("published", PUBLISHED + '[task.encoders.clinic]\nkind = "linear"\nwidth = 2\n', "")
-    told = FIT.replace("width = 8\n", "") + f'head = "embeddings"\nrows = {ROWS}\ntraining = "labels"\nepochs = 2\n'
-    labels = three.study("labels", told)
+    labels = three.study("labels", TOLD.replace("width = 8\n", "") + 'training = "labels"\nepochs = 2\n')
     for name in COLUMNS:
         others = sorted(set(COLUMNS) - {name})
         refused(PolicyError, "PO022", ", ".join(others), three.config(name).check, study)
@@ -145,8 +143,8 @@ def test_with_three_parties_each_is_asked_about_what_the_others_are_told_of_its_
         else:
             three.config(name).check(labels)  # the labels are the bank's
         three.set(name, "exact", json.dumps(others))
-        for each in (study, labels):
-            three.config(name).check(each)
+        three.config(name).check(study)
+        three.config(name).check(labels)
     assert np.isinf(labels.statement.epsilon("shop"))
     assert max(labels.statement.epsilon(who) for who in ("bank", "bank+shop")) <= 8.0  # it holds the labels
 
@@ -180,8 +178,7 @@ def test_study_files_are_checked_key_by_key(untouched):
         ('[task.encoders.shop]\nkind = "module"\nmake = "os:getcwd"\n', ONE, "VA066"),
         ("", "", "VA234"),
     ):
-        with raises(StudyError, said):
-            untouched.study("wrong", FIT + more, budget)
+        refused(StudyError, said, untouched.study, "wrong", FIT + more, budget)
 
 
 def test_a_preflight_is_for_the_rows_constants_and_encoders_that_a_study_has(untouched):

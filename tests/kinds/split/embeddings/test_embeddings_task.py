@@ -37,7 +37,7 @@ from research.bounds import noise_deviation, split_noise, two_stage_mu_squared
 from research.formulas import classic_gaussian_sigma
 from tests.kinds.split.embeddings.learners import Product, embeddings_task, encoders, labels_of
 from tests.support import protocols as kit
-from tests.support.errors import raises, refused
+from tests.support.errors import refused
 from tests.support.protocols import Array
 from tests.support.vectors import VECTORS as ALL
 
@@ -152,8 +152,7 @@ def test_labels_without_protection_are_said_to_have_none_and_do_not_change_the_n
     assert 1.9 < statement.epsilon("bank") <= 2
     hidden = replace(told, label_odds=odds_for(1.0)).calibrated(budgets)
     assert hidden.noise == calibrated.noise
-    with raises(PrivacyError, "PR020"):
-        replace(told, label_odds=odds_for(3.0)).calibrated(budgets)
+    refused(PrivacyError, "PR020", replace(told, label_odds=odds_for(3.0)).calibrated, budgets)
 
 
 def test_what_random_answers_shorten_is_stretched_again() -> None:
@@ -196,13 +195,11 @@ def test_new_people_are_told_once_exactly_or_under_the_same_noise() -> None:
     ],
 )
 def test_tasks_that_make_no_sense_are_refused_in_a_sentence(changes: dict[str, Any], words: str) -> None:
-    with raises(StudyError, words):
-        embeddings_task(**changes)
+    refused(StudyError, words, embeddings_task, **changes)
 
 
 def test_noise_that_does_not_fit_is_refused_before_the_run() -> None:
-    with raises(CapacityError, "CA024"):
-        embeddings_task().calibrated(parse_budgets({"bank": 1e-12}, 1e-12))
+    refused(CapacityError, "CA024", embeddings_task().calibrated, parse_budgets({"bank": 1e-12}, 1e-12))
 
 
 def test_every_public_value_is_in_the_agreement() -> None:
@@ -353,8 +350,13 @@ def test_what_does_not_fit_the_study_is_refused_before_anything_is_sent() -> Non
         assert isinstance(errors.pop(name), kind)
         assert all(isinstance(error, ColonnadeError) and NO_PART in str(error) for error in errors.values())
     others = [f"q{i:03d}" for i in range(30)]
-    with raises(StudyError, "ST532"):
-        kit.results(task, parts(task) | {"shop": lambda me: programs.owner(me, held, others, None, task)})
+    refused(
+        StudyError,
+        "ST532",
+        kit.results,
+        task,
+        parts(task) | {"shop": lambda me: programs.owner(me, held, others, None, task)},
+    )
 
 
 # --- what a party goes on with: noise is written so that told numbers are the same for any rows, and nothing else may
