@@ -102,7 +102,6 @@ SEVERAL = Weights(np.random.default_rng(1).normal(0, 1, (3, 6)), [0.1, 0.0, -0.4
 def test_exact_scores_are_those_of_the_model(to, people):
     found, want = joint_scores(SEVERAL, people, to=to, exact=True), in_the_clear(SEVERAL, people)
     np.testing.assert_allclose(found.scores, want, atol=2 / 2**16)
-    assert sorted(found.ids) == [f"p{i:04d}" for i in range(50)]
     assert found.ids == people.tables()[to].own_ids != people.tables()[to].ids
     assert np.array_equal(found.predictions, SEVERAL.answers(found.scores))
     assert math.isinf(found.privacy_.epsilon(to))
@@ -196,7 +195,6 @@ def test_joint_scores_are_better_than_own_columns_and_know_how_wrong_they_are(po
         assert np.array_equal(joint.predictions, joint.probabilities.argmax(axis=1).astype(bool))
     if answers == "levels":
         assert areas[2] > own + 0.5 * (area(paid, truth[:, 0]) - own)
-        assert asked.joint.own_scores is not None
 
 
 def test_where_no_noise_protects_a_pair_levels_do():
@@ -231,11 +229,10 @@ def test_levels_are_told_in_a_run_saved_and_read_again(population_model, tmp_pat
     rng, schemas = np.random.default_rng(6), model.schemas_ | {"bank": model.schemas_["bank"].without("paid")}
     held = {name: {c: rng.normal(0, 1, 40) for c in schema.columns} for name, schema in schemas.items()}
     people = federation(held, schemas)
-    found = joint_scores(model, people, to="shop", epsilon=3.0)
-    assert found.privacy_.epsilon("shop") <= 3.0
-    assert found.privacy_.epsilon("bank") == found.privacy_.epsilon("analyst") == 0
-    assert "levels-of-scores" in str(found.privacy_)
     fitted = JointPrediction(model, to="shop", epsilon=3.0, answers="levels").fit(people)
+    seen = fitted.privacy_
+    assert seen.epsilon("shop") <= 3.0
+    assert seen.epsilon("bank") == seen.epsilon("analyst") == 0
     path = fitted.save(tmp_path / "model.json")
     again = Estimator.load(path)
     assert again.joint.table().equals(fitted.joint.table())

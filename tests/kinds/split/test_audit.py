@@ -19,7 +19,6 @@ from hypothesis import given, settings, strategies as st
 from colonnade import SplitClassifier, category
 from colonnade.audit import Change, games, sensitivity_probe, subject, twins
 from colonnade.audit.attacks import (
-    Shadows,
     infer_labels,
     infer_membership,
     invert,
@@ -46,13 +45,11 @@ from colonnade.models.newcomers import same_people
 from colonnade.privacy import Trust, epsilon, parse_budgets, views
 from colonnade.privacy.events import innermost
 from colonnade.privacy.noise.response import odds_for
-from colonnade.report.attacks import render_attack
 from colonnade.testing.seeded import seeded
 from tests.kinds.split.embeddings.learners import Listed
 from tests.kinds.split.people import roster, schemas_for
 from tests.support.errors import refused
 from tests.support.federations import numbers
-from tests.support.pages import Page
 from tests.support.vectors import VECTORS
 
 with warnings.catch_warnings():
@@ -417,19 +414,15 @@ def inverted(model, **how):
 def test_unprotected_embeddings_are_inverted_and_noised_ones_and_sums_are_not():
     _, bare = inverted(unprotected())
     assert min(bare.found.explained, bare.found.recognised) > 0.5
-    assert "unprotected embeddings of the person" in bare.needed
-    needed = {"embeddings": "noised embeddings of the person", "committee": "the embeddings of everybody else"}
-    for head, said in needed.items():
+    for head in ("embeddings", "committee"):
         _, found = inverted(fitted(head, epsilon=1.0))
         assert found.found.explained < 0.1
         assert found.found.recognised < 0.15
-        assert said in found.needed
 
 
 def test_exact_scores_tell_more_than_the_sums_they_follow_from():
     model = fitted("committee", epsilon=5.0)
     seen, found = inverted(model, scores=True)
-    assert (seen.what, seen.columns.shape) == ("exact scores", (240, 6))
     assert seen.numbers == pytest.approx(model.scores(people(240, seed=1)))
     assert found.found.explained > 0.05
 
@@ -440,7 +433,6 @@ def test_embeddings_that_are_told_in_every_epoch_lose_their_noise():
     exact = model.embedded("bank", everyone["bank"])
     once, often = (seen_of(model, "bank", everyone, releases=times) for times in (1, 9))
     assert np.std(often.numbers - exact) == pytest.approx(np.std(once.numbers - exact) / 3)
-    assert "averaged over 9 releases" in often.what
     refused(StudyError, "ST007", "9", seen_of, model, "bank", everyone, releases=10)
     refused(StudyError, "ST007", "1", seen_of, told, "bank", everyone, releases=2)
     refused(StudyError, "ST010", "shop", seen_of, told, "shop", everyone)
@@ -457,7 +449,6 @@ def test_returned_slopes_give_every_label_away_and_rounds_those_that_were_told(s
     assert (returned.slopes.shape, returned.epsilon) == ((2, 150, 5), None)
     found = infer_labels(returned)
     assert found.accuracy > 0.6
-    assert "the slopes of 2 rounds" in found.needed
     for head in ("committee", "embeddings"):  # where no label is told there is nothing to attack
         refused(StudyError, "ST005", returned_by, fitted(head, epsilon=1.0), people(60), 10, stream=stream)
 
@@ -466,8 +457,6 @@ def test_randomised_labels_are_told_as_the_bound_says(stream):
     model = fitted("embeddings", epsilon=8.0, training="labels", epochs=1, label_epsilon=1.0)
     found = infer_labels(returned_by(model, people(2000, seed=2), 100, stream=stream))
     assert found.base_rate < found.accuracy < found.most + 0.06  # five deviations of 1,900 guesses
-    assert found.needed.startswith("the attacker needed labels as they were told to it, and the labels of 100 people")
-    assert "By groups of told labels" in Page(render_attack("runs", found)).words
 
 
 def test_only_what_was_published_is_promised_and_shadows_have_encoders_that_did_not_learn(stream):
@@ -485,14 +474,23 @@ def test_only_what_was_published_is_promised_and_shadows_have_encoders_that_did_
     assert found.alike.accuracy_interval[0] < found.promise.accuracy
 
 
+@pytest.mark.slow
+def test_unprotected_embeddings_give_members_away_without_any_scores(stream):
+    pool, size = people(48, seed=3), 24
+    encoders = {party: {"kind": "linear", "width": 8} for party in COLUMNS}
+    how = {"head": "published", "unprotected": True, "epochs": 150, "batches": 4}
+    members = {party: table.take_rows(np.arange(size)) for party, table in pool.items()}
+    model = SplitClassifier(label="shop.kind", encoders=encoders, **how)
+    model.simulate(members, Roster.of(SCHEMAS), stream)
+    shadows = shadows_of(model, pool, size, 16, seed=1, see=nearness_of("bank"), stream=stream)
+    assert infer_membership(shadows).alike.auc_interval[0] > 0.55
+
+
 def test_embeddings_alone_are_seen_of_those_who_tell_them():
     pool = people(60)
     seen = nearness_of("bank")(fitted("published", 60, unprotected=True, epochs=1, batches=5), pool)
     assert seen.shape == (60,)
     assert np.mean(seen > 0) > 0.4  # three classes
-    inside = np.tile(np.arange(60) % 2 == np.arange(2)[:, None], (4, 1))
-    found = infer_membership(Shadows(np.tile(seen, (8, 1)), inside), sees="what bank tells about each person")
-    assert found.needed.startswith("the attacker needed what bank tells about each person")
     refused(StudyError, "ST009", nearness_of("bank"), fitted("committee", epsilon=1.0), pool)
 
 

@@ -108,20 +108,6 @@ def test_many_rows_are_embedded_in_blocks(monkeypatch: pytest.MonkeyPatch) -> No
     assert np.allclose(encoder.embed(rows(50)), whole, atol=1e-6)
 
 
-@pytest.mark.parametrize("spec", [SPECS["linear"], SPECS["identity"]])
-def test_a_linear_encoder_pulls_slopes_back(spec: dict[str, object]) -> None:
-    learner = OverRows(encoder_from(spec, 4, seed=0), rows(6, 4))
-    places, slopes = np.array([4, 0, 2]), np.random.default_rng(1).standard_normal((3, learner.width))
-    before = (learner.embed(places) * slopes).sum()
-    summed = learner.pull_back(places, slopes)
-    each = np.vstack(list(learner.pull_back_each(places, slopes)))
-    assert each.shape == (3, learner.parameters)
-    assert np.allclose(each.sum(axis=0), summed)
-    step = np.random.default_rng(2).standard_normal(learner.parameters)
-    learner.move(step)
-    assert np.isclose((learner.embed(places) * slopes).sum() - before, summed @ step)
-
-
 @pytest.mark.parametrize(
     ("spec", "columns", "said"),
     [

@@ -356,13 +356,11 @@ def test_embeddings_are_checked() -> None:
     np.testing.assert_allclose(np.linalg.norm(of_one_length(np.diag([1e-200, 1e200, 3.0])), axis=1), 1.0)
 
 
-def test_layouts_that_make_no_sense_are_refused_and_better_places_suggest_wider_embeddings() -> None:
+def test_layouts_that_make_no_sense_are_refused_and_more_people_suggest_wider_embeddings() -> None:
     for widths, label, classes in (((2, 0), "left", 2), ((2, 2), "middle", 2), ((2, 2), "left", 1), ((0,), "left", 2)):
         refused(StudyError, "ST*", Joint, tuple(zip(("left", "right"), widths, strict=False)), label, classes)
-    small, large = (parse_budgets(value, 1e-5, TRUST) for value in (1.0, 8.0))
-    few, many = (suggested_width(TRUST, small, 2, rows) for rows in (5_000, 60_000))
-    assert 16 <= few < many <= suggested_width(TRUST, large, 2, 60_000) <= 400
-    assert suggested_width(TRUST, small, 2) == suggested_width(TRUST, small, 2, 10_000)
+    few, many = (suggested_width(TRUST, parse_budgets(1.0, 1e-5, TRUST), 2, rows) for rows in (5_000, 60_000))
+    assert 16 <= few < many <= 400
 
 
 # --- products with directions
@@ -440,7 +438,7 @@ def test_training_and_moments_together_keep_the_budgets(budgets: Any) -> None:
 
 def test_training_that_is_charged_is_not_opened_and_is_recorded() -> None:
     held, labels = people(300)
-    rows = held["right"] / 4
+    rows = np.eye(3, 5)[labels] + held["right"] / 8  # in which the classes are far apart
     training = plan()
     task = moments_after(AFTER, training, TRUST, parse_budgets(1.0, 1e-5, TRUST), rows_at_most=1000)
     assert training.event not in task.openings

@@ -23,6 +23,7 @@ SPECS: dict[str, dict[str, Any]] = {
     "no hidden": {"kind": "mlp", "width": 3, "hidden": [], "activation": "relu"},
     "cnn": {"kind": "cnn", "shape": [6, 4], "width": 3, "channels": [2], "size": 3, "hidden": [4]},
     "colours": {"kind": "cnn", "shape": [4, 3, 2], "width": 3, "channels": [2], "size": 2, "activation": "relu"},
+    "linear": {"kind": "linear", "width": 3},
     "over": {"kind": "linear", "width": 3, "over": {"kind": "cosine", "width": 8}},
     "over network": {"kind": "linear", "width": 3, "over": {"kind": "mlp", "width": 8}},
 }

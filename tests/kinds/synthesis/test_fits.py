@@ -199,9 +199,6 @@ def test_the_tree_follows_what_depends_on_what_and_samples_its_pairs_closely() -
     assert np.abs(tree.marginal((1, 3)) - exact).sum() < 0.05
     pairs = histogram(tree.sample(10_000, seeded(4)), (2, 3), sizes)
     assert (np.abs(pairs - 10_000 * tree.marginal((2, 3))) < 3).all()
-    network, sizes = model("network")
-    cells = histogram(network.sample(10_000, seeded(1)), (0, 1, 2), sizes)
-    assert (np.abs(cells - 10_000 * network.marginal((0, 1, 2))) < 5).all()
     single = [Residual((column,), np.zeros(size), 1.0) for column, size in enumerate((2, 3))]
     alone = fit_tree((2, 3, 1), 100.0, single)  # columns without pairs are independent
     np.testing.assert_allclose(alone.marginal((0, 1, 2)), np.full((2, 3, 1), 1 / 6), rtol=1e-6)

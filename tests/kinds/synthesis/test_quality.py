@@ -217,9 +217,7 @@ def test_the_whole_evaluation_is_plain_and_readable() -> None:
     assert (told["rows"], told["synthetic_rows"]) == (1000, 800)
     asked = [(each["order"], each["with_label"]) for each in told["distances"]]
     assert asked == [(1, False), (2, False), (3, False), (2, True), (3, True)]
-    assert np.array(told["associations"]["real"]).shape == (5, 5)
     assert {each["name"] for each in told["attacks"]} == {"density", "distance"}
-    assert sum(told["columns"][1]["synthetic"]) == pytest.approx(1)
     assert "800 made-up people beside 1,000 real ones, 1,000 held out" in text
     alone = colonnade.evaluate_synthetic(REAL, people(800, 6))  # without people held out only tables are compared
     assert (alone.usefulness, alone.closeness, alone.attacks) == ((), None, ())
