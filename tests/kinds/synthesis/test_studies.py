@@ -21,7 +21,7 @@ from tests.support.places import Place
 from tests.support.ports import free_port
 from tools.pages import blocks
 
-ROWS = 400
+ROWS = 200
 
 
 COLUMNS = {"bank": ["age", "default"], "shop": ["tier", "visits"], "clinic": ["smoker", "bmi"]}
@@ -76,7 +76,7 @@ def test_what_it_costs_and_how_many_people_an_error_needs_is_known_before(place,
     assert more["rows"] > 5 * fewer["rows"]
 
 
-MIXTURE = 'kind = "synthetic"\nmethod = "mixture"\nrows = 340\ncomponents = 2\niterations = 2\nrows_at_most = 10_000\n'
+MIXTURE = 'kind = "synthetic"\nmethod = "mixture"\nrows = 170\ncomponents = 2\niterations = 2\nrows_at_most = 10_000\n'
 NINE = 'method = "mixture"\nrows = 9\n'
 
 
@@ -121,7 +121,7 @@ def test_a_mixture_over_tls_gives_everybody_the_same_table(place):
     assert "2 openings of sums for 2 components, each about all people" in brief
     out, models = place.run(study)
     assert len({(folder_of(out, who) / "synthetic.parquet").read_bytes() for who in models}) == 1
-    assert pyarrow.parquet.read_table(out / "synthetic.parquet").num_rows == 340
+    assert pyarrow.parquet.read_table(out / "synthetic.parquet").num_rows == 170
     page = (out / "report.html").read_text()
     assert "Sums over people were released in rounds" in page
     assert "Counts of people were released, with noise, to start from" in page
