@@ -175,8 +175,8 @@ class Published:
     @staticmethod
     def owner(me, rows, labels, task):
         if labels is not None:
-            return adaptive.owner(me, None, rows, task, adaptive_made.SoftmaxHead(labels, task.classes, 8))
-        return adaptive.owner(me, adaptive_made.LinearEncoder(rows.values, 4), rows, task)
+            return adaptive.owner(me, None, rows, task, adaptive_made.head_of(labels, task.classes, 8))
+        return adaptive.owner(me, embeddings.Product(rows.values, 4), rows, task)
 
     coordinator = staticmethod(adaptive.coordinator)
 

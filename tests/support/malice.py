@@ -290,8 +290,8 @@ def _adaptive() -> Scene:
 
     def owner(name: str) -> Program:
         if name == task.active:
-            return lambda me: adaptive.owner(me, None, rows, task, made.SoftmaxHead(labels, task.classes, 8))
-        return lambda me: adaptive.owner(me, made.LinearEncoder(tables[name], 4), rows, task)
+            return lambda me: adaptive.owner(me, None, rows, task, made.head_of(labels, task.classes, 8))
+        return lambda me: adaptive.owner(me, embeddings.Product(tables[name], 4), rows, task)
 
     return Scene(task, {n: owner(n) for n in task.owners} | {COORDINATOR: lambda me: adaptive.coordinator(me, task)})
 

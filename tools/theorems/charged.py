@@ -142,7 +142,7 @@ _SUMS = Links(
     ),
     (
         "tests/kinds/synthesis/mixture/test_prices.py::test_no_row_contributes_more",
-        "tests/kinds/synthesis/mixture/test_responsibilities.py::test_no_row_weighs_more_than_its_bound_whatever_was_dealt",
+        "tests/kinds/synthesis/mixture/test_prices.py::test_no_row_weighs_more_than_its_bound_whatever_was_dealt",
         "tests/kinds/synthesis/mixture/test_prices.py::test_joint_clipping_costs_its_clip",
         "tests/kinds/synthesis/mixture/test_prices.py::test_what_is_charged_for_masks_and_room_is_small",
     ),
@@ -469,7 +469,7 @@ CHARGED = (
         _and(
             _SECOND_MOMENTS,
             ("heads-from-moments#2-who-sees-what",),
-            ("tests/kinds/split/test_committee_head.py::test_training_and_moments_together_keep_the_budgets",),
+            ("tests/kinds/split/test_heads.py::test_training_and_moments_together_keep_the_budgets",),
             (f"{_CHARGED}.events",),
         ),
     ),
@@ -553,7 +553,7 @@ CHARGED = (
             ("embeddings-as-published#what-it-costs",),
             (f"{_ADAPTIVE}.reason",),
             (
-                "tests/kinds/split/adaptive/test_not_proven.py::test_one_row_moves_the_later_embeddings_of_all_others",
+                "tests/kinds/split/adaptive/test_adaptive.py::test_one_row_moves_the_later_embeddings_of_all_others",
                 "tests/kinds/split/adaptive/test_adaptive.py::test_nothing_is_promised_to_those_who_see_messages",
             ),
             "nothing promised",
@@ -568,7 +568,7 @@ CHARGED = (
             ("embeddings-as-published#what-it-costs",),
             (f"{_ADAPTIVE}.reason",),
             (
-                "tests/kinds/split/adaptive/test_not_proven.py::"
+                "tests/kinds/split/adaptive/test_adaptive.py::"
                 "test_whoever_gets_slopes_back_knows_who_is_of_the_same_class",
                 "tests/kinds/split/adaptive/test_adaptive.py::test_the_reason_names_everything_that_slopes_are_made_of",
             ),

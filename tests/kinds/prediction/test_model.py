@@ -27,9 +27,8 @@ from colonnade.kinds.prediction.beliefs import (
     of_law,
 )
 from colonnade.kinds.prediction.levels.task import Levels
-from colonnade.kinds.prediction.model import JointPrediction, Scorer, features, joint_scores, part_of
+from colonnade.kinds.prediction.model import JointPrediction, features, joint_scores, part_of
 from colonnade.kinds.prediction.scores.task import Scores
-from colonnade.kinds.regression.linear import LinearRegression
 from colonnade.kinds.regression.logistic import LogisticRegression
 from colonnade.models import Estimator, Roster
 from colonnade.models.predicted import JointScores
@@ -37,7 +36,7 @@ from colonnade.privacy import parse_budgets
 from colonnade.privacy.noise.response import odds_for, randomised_response
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.testing.seeded import seeded
-from tests.support.errors import raises
+from tests.support.errors import refused
 from tests.support.federations import aligned, federation, numbers
 from tests.support.models import SCHEMAS as MADE, fitted, frames
 
@@ -103,34 +102,23 @@ SEVERAL = Weights(np.random.default_rng(1).normal(0, 1, (3, 6)), [0.1, 0.0, -0.4
 def test_exact_scores_are_those_of_the_model(to, people):
     found, want = joint_scores(SEVERAL, people, to=to, exact=True), in_the_clear(SEVERAL, people)
     np.testing.assert_allclose(found.scores, want, atol=2 / 2**16)
-    assert sorted(found.ids) == [f"p{i:04d}" for i in range(50)]
     assert found.ids == people.tables()[to].own_ids != people.tables()[to].ids
     assert np.array_equal(found.predictions, SEVERAL.answers(found.scores))
-    assert np.mean(found.predictions == SEVERAL.answers(want)) > 0.99
     assert math.isinf(found.privacy_.epsilon(to))
     assert found.privacy_.epsilon("analyst") == 0
-    lines = [line.split()[-4] for line in str(found.privacy_).splitlines() if line.startswith(f"{to} ")]
-    assert lines == ["inf"]
+    simulated = JointPrediction(SEVERAL, to=to, exact=True).simulate(people.tables(), people.roster, seeded(1))
+    assert np.array_equal(simulated.scores_, found.scores)
     if to == "bank":  # the reason for infinity is named
         said = "exact score of every person, hence exactly what the columns of shop, clinic add up to in it"
         assert f"bank receives the {said}" in " ".join(str(found.privacy_).split())
 
 
 def test_the_label_may_be_there_and_is_not_looked_at():
-    with_label, without = (
-        joint_scores(BINARY, federated(schemas=schemas), to="shop", exact=True) for schemas in (SCHEMAS, NEW)
-    )
-    assert dict(zip(with_label.ids, with_label.scores[:, 0], strict=True)) == dict(
-        zip(without.ids, without.scores[:, 0], strict=True)
-    )
+    both = [joint_scores(BINARY, federated(schemas=each), to="shop", exact=True).scores for each in (SCHEMAS, NEW)]
+    assert np.array_equal(*both)
 
 
-def test_two_parties_and_the_coordinators_seat_and_a_party_without_weights():
-    pair = {name: NEW[name] for name in ("bank", "shop")}
-    model, group = Weights([[1.0, 2.0, 3.0, -1.0]], [0.0], pair, NAMES[:4]), federated(schemas=pair)
-    assert group.roster.trust.committee == ("bank", "shop", COORDINATOR)
-    found = joint_scores(model, group, to="bank", exact=True)
-    np.testing.assert_allclose(found.scores, in_the_clear(model, group), atol=1 / 2**16)
+def test_a_party_without_weights_may_be_told():
     more = federation(columns(20) | {"insurer": {"policy": [True] * 20}}, NEW | {"insurer": Schema({"policy": flag()})})
     found = joint_scores(BINARY, more, to="insurer", exact=True)
     np.testing.assert_allclose(found.scores, in_the_clear(BINARY, more, NEW), atol=2 / 2**16)
@@ -144,23 +132,11 @@ def test_noise_is_as_large_as_it_says_and_costs_what_was_allowed():
     for other in ("analyst", "coordinator", "shop", "clinic"):
         assert fitted.privacy_.epsilon(other) == 0
     assert math.isinf(fitted.privacy_.epsilon("bank+shop"))
-    assert task.noise_std > 0.3
     wrong, alone = (found - in_the_clear(BINARY, people) for found in (fitted.scores_, fitted.joint.own_scores))
     assert np.std(wrong) < min(task.noise_std, np.std(alone))
     # Both rest on how 20,000 people differ, which is seen through noise of about their deviation: the two differ by a
     # hundredth.
     assert np.std(wrong) == pytest.approx(float(fitted.joint.deviations.mean()), rel=0.08)
-    assert "joint-prediction" in str(fitted.privacy_)
-
-
-def test_more_accomplices_mean_more_noise():
-    schemas = {name: numbers("x") for name in "abcde"}
-    model = Weights([[1.0] * 5], [0.0], schemas, [f"{name}.x" for name in schemas])
-    roster = Roster.of(schemas)
-    alone = JointPrediction(model, to="a", epsilon={"a": 1.0}).plan(roster)
-    pairs = JointPrediction(model, to="a", epsilon=1.0).plan(roster)
-    assert pairs.noise / alone.noise == pytest.approx(4 / 3, rel=1e-3)
-    assert Statement.of(pairs.events, roster.trust, 1e-5).epsilon("a+b") <= 1.0
 
 
 # --- levels, and what stands beside scores
@@ -219,14 +195,14 @@ def test_joint_scores_are_better_than_own_columns_and_know_how_wrong_they_are(po
         assert np.array_equal(joint.predictions, joint.probabilities.argmax(axis=1).astype(bool))
     if answers == "levels":
         assert areas[2] > own + 0.5 * (area(paid, truth[:, 0]) - own)
-        assert asked.joint.own_scores is not None
 
 
 def test_where_no_noise_protects_a_pair_levels_do():
     """Bank and shop together hold enough shares to open what is noised; levels are told to the bank alone."""
     allowed = {"bank": 1.0, "bank+shop": 1.0}
-    with raises(PrivacyError, "PR024"):
-        JointPrediction(BINARY, to="bank", epsilon=allowed, answers="noise").plan(Roster.of(NEW))
+    refused(
+        PrivacyError, "PR024", JointPrediction(BINARY, to="bank", epsilon=allowed, answers="noise").plan, Roster.of(NEW)
+    )
     task = JointPrediction(BINARY, to="bank", epsilon=allowed, answers="auto").plan(Roster.of(NEW))
     assert isinstance(task, Levels)
     assert Statement.of(task.events, task.trust, 1e-5).epsilon("bank+shop") <= 1.0
@@ -248,56 +224,27 @@ def test_levels_are_chosen_where_they_tell_more(population_model):
     assert asked[12.0] == ["shop", "clinic"]
 
 
-def test_cuts_follow_from_the_model_alone(population_model):
-    model, tables, roster, _ = population_model
-    one = JointPrediction(model, to="bank", epsilon=3.0, answers="levels")
-    task = one.plan(roster)
-    law = model.parts_["shop"]
-    assert np.allclose(
-        np.array(task.asked[0].cuts) / 2**16,
-        law.mean + math.sqrt(law.variance) * np.array([-0.474, 0.474]),
-        atol=0.1 * math.sqrt(law.variance),
-    )
-    found = one.simulate(tables, roster, seeded(1))
-    assert found.plan(roster) == task
-
-
 def test_levels_are_told_in_a_run_saved_and_read_again(population_model, tmp_path):
     model, _, _, _ = population_model
     rng, schemas = np.random.default_rng(6), model.schemas_ | {"bank": model.schemas_["bank"].without("paid")}
     held = {name: {c: rng.normal(0, 1, 40) for c in schema.columns} for name, schema in schemas.items()}
     people = federation(held, schemas)
-    found = joint_scores(model, people, to="shop", epsilon=3.0)
-    assert found.privacy_.epsilon("shop") <= 3.0
-    assert found.privacy_.epsilon("bank") == found.privacy_.epsilon("analyst") == 0
-    assert "levels-of-scores" in str(found.privacy_)
     fitted = JointPrediction(model, to="shop", epsilon=3.0, answers="levels").fit(people)
+    seen = fitted.privacy_
+    assert seen.epsilon("shop") <= 3.0
+    assert seen.epsilon("bank") == seen.epsilon("analyst") == 0
     path = fitted.save(tmp_path / "model.json")
     again = Estimator.load(path)
-    assert again.get_params()["answers"] == "levels"
-    assert again.joint.classes == [False, True]
-    for name in ("scores", "predictions", "probabilities", "deviations"):
-        assert np.array_equal(getattr(again.joint, name), getattr(fitted.joint, name)), name
-        if name != "deviations":
-            assert np.array_equal(getattr(again.joint, f"own_{name}"), getattr(fitted.joint, f"own_{name}")), name
-    assert "answers" not in JointPrediction(model, to="shop", epsilon=3.0).get_params()
-    fit = model.save(tmp_path / "fit.json")
-    kept = Estimator.load(fit)
-    assert kept.parts_["bank"].foretells["shop"].offset == model.parts_["bank"].foretells["shop"].offset
-    content, told = json.loads(fit.read_text()), json.loads(path.read_text())
-    parts = content["learned"]["parts"]
-    shorter = json.loads(json.dumps(parts))
+    assert again.joint.table().equals(fitted.joint.table())
+    assert np.array_equal(again.joint.deviations, fitted.joint.deviations)
+    content, told = json.loads(model.save(tmp_path / "fit.json").read_text()), json.loads(path.read_text())
+    shorter = json.loads(json.dumps(content["learned"]["parts"]))
     shorter["bank"]["foretells"]["shop"]["weights"].pop()
     flat = {"bank": {"mean": 0.0, "variance": 1.0, "foretells": {}}}
-    damaged = [
-        content | {"learned": content["learned"] | {"parts": each}}
-        for each in ({}, flat, {"bank": {"mean": None}}, shorter)
-    ]
-    damaged.append(told | {"learned": told["learned"] | {"deviations": told["learned"]["deviations"][:-1]}})
-    for each in damaged:
-        path.write_text(json.dumps(each))
-        with raises(StudyError, "ST091"):
-            Estimator.load(path)
+    damaged = [(content, "parts", each) for each in ({}, flat, {"bank": {"mean": None}}, shorter)]
+    for whole, name, value in (*damaged, (told, "deviations", told["learned"]["deviations"][:-1])):
+        path.write_text(json.dumps(whole | {"learned": whole["learned"] | {name: value}}))
+        refused(StudyError, "ST091", Estimator.load, path)
 
 
 # --- bounds
@@ -315,51 +262,35 @@ def test_no_row_leaves_the_bounds(seed, scale):
         assert np.all(np.ceil(whole) <= np.array(part.high) + 1)
 
 
-def test_the_bounds_are_the_tightest_there_are():
-    grid = {name: part_of(BINARY, name, 100) for name in SCHEMAS}
-    assert (grid["bank"].low, grid["bank"].high) == ((-150,), (150,))
-    # -0.7 or 0.4 or nothing, and 0 to 2; 0.4 as a float lies just above.
-    assert (grid["shop"].low, grid["shop"].high) == ((math.floor(Fraction(-0.7) * 100),), (241,))
-    assert (grid["clinic"].low, grid["clinic"].high) == ((math.floor(100 * (Fraction(-1.25) - Fraction(0.3))),), (30,))
+SURE, SIGNED, UNIT = (
+    Schema({"city": category(["Delft", "Utrecht"])}),
+    *(Schema({"bmi": number(10, 50, scale=scale, missing="none")}) for scale in ("signed", "unit")),
+)
 
 
 @pytest.mark.parametrize(
-    ("scale", "weights", "ends"),
+    ("schema", "weights", "ends"),
     [
-        ("signed", [2.0, 5.0], (-2, 5)),
-        ("signed", [2.0, 1.0], (-2, 2)),
-        ("signed", [-2.0, -3.0], (-3, 2)),
-        ("unit", [2.0, -1.0], (-1, 2)),
-        ("unit", [-2.0, -3.0], (-3, 0)),
+        (SIGNED, [2.0, 5.0], (-2, 5)),  # a missing number adds its own weight and no other
+        (SIGNED, [2.0, 1.0], (-2, 2)),
+        (SIGNED, [-2.0, -3.0], (-3, 2)),
+        (UNIT, [2.0, -1.0], (-1, 2)),
+        (UNIT, [-2.0, -3.0], (-3, 0)),
+        (SURE, [2.0, 3.0], (2, 3)),  # a category that must be there cannot add nothing
+        (SURE.with_clip(0.5), [2.0, 3.0], (0, 3)),
+        (SCHEMAS["shop"], [-0.7, 0.4, 2.0], (math.floor(Fraction(-0.7)), 3)),  # 0.4 as a float lies just above
+        (SCHEMAS["clinic"], [-1.25, 0.3], (math.floor(Fraction(-1.25) - Fraction(0.3)), 1)),
     ],
 )
-def test_a_missing_number_adds_its_own_weight_and_no_other(scale, weights, ends):
-    schema = Schema({"bmi": number(10, 50, scale=scale, missing="none")})
-    model = Weights([weights], [0.0], {"clinic": schema}, ["clinic.bmi", "clinic.bmi=missing"])
-    part = part_of(model, "clinic", 1)
+def test_the_bounds_are_the_tightest_there_are(schema, weights, ends):
+    names = ["p.bmi", "p.bmi=missing"] if schema in (SIGNED, UNIT) else [f"p.{name}" for name in schema.encoded_names]
+    part = part_of(Weights([weights], [0.0], {"p": schema}, names), "p", 1)
     assert (part.low, part.high) == ((ends[0],), (ends[1],))
-
-
-def test_a_category_that_must_be_there_cannot_add_nothing():
-    schema = Schema({"city": category(["Delft", "Utrecht"])})
-    model = Weights([[2.0, 3.0]], [0.0], {"shop": schema}, ["shop.city=Delft", "shop.city=Utrecht"])
-    assert (part_of(model, "shop", 1).low, part_of(model, "shop", 1).high) == ((2,), (3,))
-    clipped = Weights([[2.0, 3.0]], [0.0], {"shop": schema.with_clip(0.5)}, model.feature_names_in_)
-    assert (part_of(clipped, "shop", 1).low, part_of(clipped, "shop", 1).high) == ((0,), (3,))
 
 
 # --- refusals
 
 
-@pytest.mark.parametrize("given", [{}, {"epsilon": 1.0, "exact": True}])
-def test_one_of_two_prices_must_be_chosen(given, people):
-    with raises(StudyError, "ST176") as caught:
-        joint_scores(BINARY, people, to="bank", **given)
-    assert "epsilon adds noise to each score until bank learns at most that much" in str(caught.value)
-    assert "lets bank learn the exact scores, which no epsilon bounds" in str(caught.value)
-
-
-OTHER_BOUNDS = Schema({"smoker": flag(), "bmi": number(0, 50, missing="middle")})
 LEVELS = {"exact": False, "epsilon": 1.0, "answers": "levels"}
 
 
@@ -368,6 +299,8 @@ LEVELS = {"exact": False, "epsilon": 1.0, "answers": "levels"}
     [
         ({"to": "insurer"}, ("ST533", "bank", "shop", "clinic")),
         ({"to": COORDINATOR}, "ST533"),
+        ({"exact": False}, "ST176"),
+        ({"epsilon": 1.0}, "ST176"),
         ({"exact": False, "epsilon": {"analyst": 1.0}}, ("ST170", "bank")),
         ({"exact": False, "epsilon": {"shop": 1.0}}, ("ST170", "bank")),
         ({"gamma": 0}, ("ST150", "gamma")),
@@ -381,37 +314,28 @@ LEVELS = {"exact": False, "epsilon": 1.0, "answers": "levels"}
         (LEVELS | {"answers": "often"}, ("ST177", "often")),
         ({"people": {name: NEW[name] for name in ("bank", "shop")}}, ("ST206", "clinic")),
         ({"people": NEW | {"clinic": NEW["clinic"].without("bmi")}}, ("ST207", "bmi", "clinic")),
-        (
-            {"people": NEW | {"clinic": Schema({"smoker": flag(), "bmi": number(0, 50, missing="middle")})}},
-            ("ST208", "clinic"),
-        ),
+        ({"people": NEW | {"clinic": numbers(["bmi"], 0, 50, smoker=flag())}}, ("ST208", "clinic")),
     ],
 )
 def test_bad_parameters_and_people_without_the_models_columns_are_named(changes, message):
     asked = {"model": BINARY, "to": "bank", "exact": True, "people": NEW} | changes
     schemas = asked.pop("people")
-    with raises(StudyError, message):
-        JointPrediction(**asked).plan(Roster.of(schemas))
-
-
-def test_models_know_who_receives_their_result_and_that_there_is_none_yet():
-    asked, everybody = JointPrediction(to="bank", exact=True), [PCA(epsilon=1.0), LinearRegression(epsilon=1.0)]
-    assert asked.recipient == "bank"
-    for model in (asked, *everybody):
-        assert not model.fitted
-        with raises(StudyError, "ST073"):
-            model.summary()
-    assert all(model.recipient is None for model in everybody)
+    refused(StudyError, message, JointPrediction(**asked).plan, Roster.of(schemas))
 
 
 def test_a_model_without_scores_and_one_that_changed_after_planning_are_refused(tmp_path, people):
     path = fitted("pca").save(tmp_path / "pca.json")
-    with raises(StudyError, "ST181", "pca"):
-        joint_scores(path, people, to="bank", exact=True)
+    refused(StudyError, "ST181", "pca", joint_scores, path, people, to="bank", exact=True)
     predictor = JointPrediction(BINARY, to="bank", exact=True)
     task = replace(predictor.plan(people.roster), model="another")
-    with raises(StudyError, "ST180"):
-        people.run(task, lambda me, t: predictor.owner(me, t, task), lambda me: predictor.coordinator(me, task))
+    refused(
+        StudyError,
+        "ST180",
+        people.run,
+        task,
+        lambda me, t: predictor.owner(me, t, task),
+        lambda me: predictor.coordinator(me, task),
+    )
 
 
 def test_tasks_under_other_weights_are_other_tasks():
@@ -443,18 +367,6 @@ def test_everybody_else_holds_an_empty_result(tmp_path, people):
         assert Estimator.load(tmp_path / f"{name}.json").ids_ is None
 
 
-@pytest.mark.parametrize("model", [BINARY, SEVERAL], ids=["binary", "several"])
-def test_save_and_load(model, tmp_path, people, stream):
-    asked = JointPrediction(model, to="clinic", epsilon=5.0).simulate(people.tables(), people.roster, stream)
-    again = Estimator.load(asked.save(tmp_path / "model.json"))
-    assert isinstance(again, JointPrediction)
-    assert again.ids_ == asked.ids_
-    for name in ("scores_", "predictions_"):
-        assert np.array_equal(getattr(again, name), getattr(asked, name))
-    assert again.predictions_.dtype == asked.predictions_.dtype
-    assert str(again.privacy_) == str(asked.privacy_)
-
-
 def test_the_ledger_charges_every_question(tmp_path):
     """Questions about the same people add up until a cap is met; the exact answer meets every cap at once."""
     roster = Roster.of(NEW)
@@ -462,19 +374,10 @@ def test_the_ledger_charges_every_question(tmp_path):
     caps = parse_budgets({"party": 1.3}, 1e-5)
     ledger = Ledger(tmp_path / "ledger.sqlite")
     ledger.reserve("first", "a" * 64, task.events, roster.trust, caps)
-    with raises(BudgetError, "BU002", "1.0000"):
-        ledger.reserve("second", "b" * 64, task.events, roster.trust, caps)
-    exact = JointPrediction(BINARY, to="bank", exact=True).plan(roster)
-    with raises(BudgetError, "BU002"):
-        Ledger(tmp_path / "other.sqlite").reserve("third", "c" * 64, exact.events, roster.trust, caps)
+    refused(BudgetError, "BU002", "1.0000", ledger.reserve, "second", "b" * 64, task.events, roster.trust, caps)
+    exact, other = JointPrediction(BINARY, to="bank", exact=True).plan(roster), Ledger(tmp_path / "other.sqlite")
+    refused(BudgetError, "BU002", other.reserve, "third", "c" * 64, exact.events, roster.trust, caps)
     ledger.reserve("not about shop", "d" * 64, exact.events, roster.trust, parse_budgets({"shop": 0.1}, 1e-5))
-
-
-def test_a_simulation_is_what_the_protocol_gives(stream, people):
-    simulated = JointPrediction(BINARY, to="bank", exact=True).simulate(people.tables(), people.roster, stream)
-    assert np.array_equal(simulated.scores_, joint_scores(BINARY, people, to="bank", exact=True).scores)
-    assert isinstance(BINARY, Scorer)
-    assert not isinstance(PCA(epsilon=1.0), Scorer)
 
 
 # --- with the real models
@@ -497,55 +400,34 @@ def test_joint_scores_of_a_regression_are_its_own(name, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def bent():
-    """Two parties' people whose label follows one of the bank's columns by its square, which no regression sees."""
-    rng = np.random.default_rng(8)
-    b, s = rng.uniform(-3, 3, 8000), rng.normal(0, 1, 8000).clip(-3, 3)
-    paid = rng.random(8000) < 1 / (1 + np.exp(-(np.square(b) - 3 + 1.5 * s)))
-    schemas = {"bank": numbers("b", -3, 3, paid=flag()), "shop": numbers("s", -3, 3)}
-    known, new = halves({"bank": {"b": b, "paid": paid}, "shop": {"s": s}}, schemas)
-    model = LogisticRegression(label="bank.paid", epsilon=4.0, method="one-shot")
-    model.simulate(known, Roster.of(schemas), seeded(9))
+def told(population_model):
+    model, tables, roster, _ = population_model
     asked = JointPrediction(model, to="bank", epsilon=3.0, answers="levels")
-    joint = asked.simulate(new, Roster.of(schemas), stream=seeded(10)).joint
-    places = np.digitize(b, np.linspace(-3, 3, 13)[1:-1])
-    shares = np.array([paid[:4000][places[:4000] == k].mean() for k in range(12)])
-    return joint, shares[places[4000:]], paid[4000:]
+    return asked.simulate(tables, roster, stream=seeded(10)).joint
 
 
-def test_a_model_of_ones_own_and_what_others_told_are_better_than_either(bent):
-    joint, own, paid = bent
-    both = joint.with_own(own)
-    areas = [area(paid, each) for each in (both.probabilities[:, 1], own, joint.scores[:, 0])]
-    assert areas[0] > areas[1] + 0.03 > areas[2] + 0.1
-    losses = [-np.mean(np.log(np.where(paid, p, 1 - p))) for p in (both.probabilities[:, 1], own)]
-    assert losses[0] < losses[1] - 0.03
-    assert np.array_equal(both.predictions, both.probabilities[:, 1] > 0.5)
-    assert np.allclose(both.scores[:, 0], np.log(both.probabilities[:, 1] / both.probabilities[:, 0]))
-    assert np.allclose(both.own_probabilities[:, 1], own)
-    assert both.deviations is None
-    assert both.privacy_ is joint.privacy_
-    by_id = joint.with_own(dict(zip(reversed(joint.ids), own[::-1], strict=True)))
-    assert np.array_equal(by_id.probabilities, both.probabilities)
-    assert both.table().column_names == [
-        *("id", "prediction", "probability_false", "probability_true", "score"),
-        *("own_prediction", "own_probability_false", "own_probability_true", "own_score"),
-    ]
-
-
-def test_beside_the_joint_models_own_part_nothing_changes(bent):
-    joint, _, _ = bent
+def test_beside_the_joint_models_own_part_nothing_changes_and_others_move_a_model_of_ones_own(told):
+    """By the odds by which they move the joint model's own part."""
+    joint = told
     same = joint.with_own(joint.own_probabilities)
     assert np.allclose(same.probabilities, joint.probabilities)
+    assert np.array_equal(same.predictions, same.probabilities[:, 1] > 0.5)
+    by_id = joint.with_own(dict(zip(reversed(joint.ids), joint.own_probabilities[::-1, 1], strict=True)))
+    assert np.allclose(by_id.probabilities, joint.probabilities)
+    own = np.linspace(0.1, 0.9, len(joint.ids))
+    odds = [
+        p[:, 1] / p[:, 0] for p in (joint.with_own(own).probabilities, joint.probabilities, joint.own_probabilities)
+    ]
+    assert np.allclose(odds[0], own / (1 - own) * odds[1] / odds[2])
     silent = replace(joint, probabilities=joint.own_probabilities)
     chances = np.linspace(0, 1, len(joint.ids))
     assert np.allclose(silent.with_own(chances).probabilities[:, 1], chances, atol=1e-8)
 
 
-def test_numbers_of_ones_own_are_moved_by_what_was_told(bent):
-    ids, statement = ["p1", "p2"], bent[0].privacy_
-    told, own = np.array([[3.0], [5.0]]), np.array([[2.0], [7.0]])
-    joint = JointScores(ids, told, told[:, 0], statement, own_scores=own, own_predictions=own[:, 0])
+def test_numbers_of_ones_own_are_moved_by_what_was_told(told):
+    ids, statement = ["p1", "p2"], told.privacy_
+    scores, own = np.array([[3.0], [5.0]]), np.array([[2.0], [7.0]])
+    joint = JointScores(ids, scores, scores[:, 0], statement, own_scores=own, own_predictions=own[:, 0])
     both = joint.with_own({"p2": 20.0, "p1": 10.0})
     assert both.predictions.tolist() == both.scores[:, 0].tolist() == [11.0, 18.0]
     assert both.own_predictions.tolist() == [10.0, 20.0]
@@ -554,19 +436,16 @@ def test_numbers_of_ones_own_are_moved_by_what_was_told(bent):
 @pytest.mark.parametrize(
     ("own", "sentence"),
     [
-        ([0.5], ("ST167", "4,000")),
-        ([float("nan")] * 4000, "ST167"),
-        ([1.5] * 4000, "ST162"),
-        ([[0.1, 0.2, 0.7]] * 4000, "ST162"),
-        ({"P004000": 0.5}, ("ST166", "3,999", "4,000")),
+        ([0.5], ("ST167", "3,000")),
+        ([float("nan")] * 3000, "ST167"),
+        ([1.5] * 3000, "ST162"),
+        ([[0.1, 0.2, 0.7]] * 3000, "ST162"),
+        ({"P003000": 0.5}, ("ST166", "2,999", "3,000")),
     ],
 )
-def test_what_is_no_model_of_ones_own_is_refused(bent, own, sentence):
-    with raises(StudyError, sentence):
-        bent[0].with_own(own)
-    earlier = replace(bent[0], own_probabilities=None)
-    with raises(StudyError, "ST161"):
-        earlier.with_own([0.5] * 4000)
+def test_what_is_no_model_of_ones_own_is_refused(told, own, sentence):
+    refused(StudyError, sentence, told.with_own, own)
+    refused(StudyError, "ST161", replace(told, own_probabilities=None).with_own, [0.5] * 3000)
 
 
 def test_the_variance_of_a_part_allows_for_weights_that_noise_made_large():

@@ -1,21 +1,34 @@
-"""Embeddings, updates and labels against what is charged for them: searched bounds, games, and whole runs."""
+"""Split networks attacked: what is charged against searched bounds and games, and attacks on what each way shows."""
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
-from functools import partial
-from pathlib import Path
+from functools import cache, partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.csv
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from colonnade.audit import Change, games, profile_audit, sensitivity_probe, subject, twins
+from colonnade import SplitClassifier, category
+from colonnade.audit import Change, games, sensitivity_probe, subject, twins
+from colonnade.audit.attacks import (
+    infer_labels,
+    infer_membership,
+    invert,
+    nearness_of,
+    promised,
+    returned_by,
+    seen_of,
+    shadows_of,
+)
+from colonnade.audit.attacks.views import views_of
 from colonnade.audit.registry import observers
 from colonnade.audit.verdict import judge
 from colonnade.errors import StudyError
@@ -26,25 +39,24 @@ from colonnade.kinds.split.embeddings import programs, sides, updates
 from colonnade.kinds.split.embeddings.scaling import Scaling
 from colonnade.kinds.split.embeddings.sides import Passive
 from colonnade.kinds.split.embeddings.task import GRADIENT_BITS, Embeddings, NewEmbeddings, Sender
-from colonnade.kinds.split.encoders import OverRows, Trainable, encoder_from
-from colonnade.kinds.split.model import SplitClassifier
+from colonnade.kinds.split.encoders import Trainable, encoder_from
 from colonnade.models import Roster
+from colonnade.models.newcomers import same_people
 from colonnade.privacy import Trust, epsilon, parse_budgets, views
 from colonnade.privacy.events import innermost
-from colonnade.privacy.noise import discrete_gaussian
 from colonnade.privacy.noise.response import odds_for
-from colonnade.tables import Schema, flag, number
 from colonnade.testing.seeded import seeded
 from tests.kinds.split.embeddings.learners import Listed
+from tests.kinds.split.people import roster, schemas_for
 from tests.support.errors import refused
+from tests.support.federations import numbers
+from tests.support.vectors import VECTORS
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import colonnade.testing.twins  # noqa: F401 - registers them
-    from colonnade.kinds.split import audit_twins
 
 Array = np.ndarray[Any, Any]
-VECTORS = json.loads((Path(__file__).parents[2] / "privacy" / "vectors.json").read_text())
 AUDITS = VECTORS["audit_eps_lower_bounds"] | VECTORS["audit_profile"]
 RADIUS = 1 << GRADIENT_BITS
 
@@ -87,19 +99,10 @@ def _anything(values: int, width: int) -> st.SearchStrategy[list[list[float]]]:
     return st.lists(st.lists(number, min_size=width, max_size=width), min_size=values, max_size=values)
 
 
-class Given:
-    """An encoding that gives these embeddings."""
-
-    def __init__(self, rows: Array) -> None:
-        self.rows, self.width = rows, rows.shape[1]
-
-    def embed(self, places: Array, /) -> Array:
-        return np.asarray(self.rows[places])
-
-
 def _told(rows: Array, task: Embeddings, scaling: Scaling) -> Array:
     """What is told of these embeddings, before noise."""
-    side = Passive(Given(rows), "b", task, lambda name, variance, count: np.zeros(count, dtype=np.int64), scaling)
+    given = SimpleNamespace(width=rows.shape[1], embed=lambda places: rows[places])
+    side = Passive(given, "b", task, lambda name, variance, count: np.zeros(count, dtype=np.int64), scaling)
     return side.embeddings(np.arange(len(rows)))
 
 
@@ -136,15 +139,6 @@ def test_opposite_embeddings_move_nearly_as_far_as_is_charged(width: int, clip: 
             report = sensitivity_probe(partial(_told, task=task, scaling=scaling), pairs, claimed)
             assert not report.violated
             assert report.l2_squared_ratio > Fraction(99, 100) ** 2
-
-
-def test_without_the_second_clip_the_bound_would_break() -> None:
-    """What :class:`Passive` would tell if it did not clip again after scaling."""
-    task, scaling = _task(), Scaling(np.zeros(2), 3.0)
-    rows = np.array([[1.0, 0.0]])
-    naive = [task.grid.quantise(scaling.applied(each)).ravel() for each in (rows, -rows)]
-    claimed = _claimed(task.embedding_event("b"))
-    assert sensitivity_probe(lambda index: naive[index], [(0, 1)], claimed).violated
 
 
 def _summed(given: tuple[Listed, Array], clip: float) -> Array:
@@ -256,6 +250,11 @@ def test_games_are_about_what_the_study_does_and_twins_about_what_can_be_broken(
     assert [game.part for game in games("split-training", told)] == ["update"]  # nothing is promised about labels
     once = replace(learning, epochs=1)
     assert "all epochs charged as one" not in [what for what, _ in twins("split-training", once)]
+    published = SplitClassifier(label="bank.default", head="published", rows=100, per_release=1.0, epochs=2)
+    clear = NewEmbeddings(Trust(("a", "b"), (), 0), "a", (Sender("b", 2, 1.0),), 10, new="clear")
+    for nothing in (published.plan(roster("default")), clear):  # it promises nothing, so there is nothing to play for
+        refused(StudyError, "ST014", subject, nothing)
+    assert subject(replace(clear, new="noised")) == "split-embeddings"
 
 
 @pytest.mark.parametrize(
@@ -278,23 +277,6 @@ def test_studies_of_every_kind_hold(given: dict[str, Any]) -> None:
 
 
 REAL_NOISED: Any = Passive._noised
-
-
-@pytest.mark.parametrize(
-    ("about", "broken", "name", "mended"),
-    [
-        ("split-embeddings", "embeddings stretched to the clip as published", "stretch", lambda pairs, clip: 1.0),
-        ("split-moments", "encoders that learned from the rows, uncharged", "_RATE", 0.0),
-    ],
-)
-def test_twins_are_caught_for_what_is_broken_in_them(
-    about: str, broken: str, name: str, mended: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (before,) = [game for what, game in twins(about) if what == broken]
-    assert judge(before, 20_000, seed=2, broken=broken).good
-    monkeypatch.setattr(audit_twins, name, mended)
-    (after,) = [game for what, game in twins(about) if what == broken]
-    assert judge(after, 60_000, seed=2).word == "holds"
 
 
 Break = Callable[[pytest.MonkeyPatch], None]
@@ -340,64 +322,7 @@ def test_what_is_wrong_in_the_protocol_itself_is_seen(wrong: str, monkeypatch: p
 # --- a whole run
 
 
-@dataclass(frozen=True)
-class WholeRun:
-    """Training and embeddings of a party by the protocol's own program, in one place; what is seen are embeddings.
-
-    The encoder is linear, and the others' gradients cancel, so its step is that of the person who changes. Their
-    embeddings are all at the encoder's offset, which an observer learns from their mean.
-    """
-
-    task: Embeddings
-    noisy: bool
-
-    def __call__(self, neighbour: int, count: int, stream: Any) -> Array:
-        task = self.task
-        variances = (task.update_variance, task.embedding_variance("b"))
-        shapes = ((count, task.sender("b").parameters), (count, task.rows))
-        drawn = {
-            variance: iter(discrete_gaussian(variance, shape, stream))
-            for variance, shape in zip(variances, shapes, strict=True)
-        }
-        quiet = () if self.noisy else variances[:1]
-
-        def draw(name: str, variance: int, size: int) -> Array:
-            return np.asarray(next(drawn[variance])[:size] * (variance not in quiet))
-
-        rows = np.zeros((task.rows, 1))
-        rows[0] = 1.0 if neighbour else -1.0  # at its class's point, where nothing pulls, or opposite
-        labels = np.arange(task.rows) % 2  # the others' pulls cancel
-        found = np.empty(count)
-        for run in range(count):
-            encoder = encoder_from({"kind": "linear", "width": 1}, 1, seed=1)
-            outcome = programs.reference({"b": OverRows(encoder, rows)}, labels, task, draw)
-            told = outcome["a"].received["b"]
-            found[run] = float(told[1:].mean())
-        return found
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("noisy", [True, False])
-def test_embeddings_of_others_tell_no_more_than_is_charged(noisy: bool) -> None:
-    draft = _task(
-        senders=(Sender("b", 1, 1.0, 2),), rows=201, training="labels", epochs=1, label_odds=odds_for(1.0),
-        learning_rate=0.5, share=Fraction(9, 10),
-    )  # fmt: skip
-    task = draft.calibrated(parse_budgets(3.0, 1e-5, draft.trust))
-    game = replace(games("split-training", task)[0], sampler=WholeRun(task, noisy))
-    stream = seeded(4)
-    samples = [game.sample(neighbour, 4000, stream) for neighbour in (0, 1)]
-    assert profile_audit(game.claim, *samples).caught == (not noisy)
-
-
 # --- studies
-
-
-SCHEMAS = {
-    "bank": Schema({"income": number(0, 10), "good": flag()}),
-    "shop": Schema({"age": number(0, 100), "visits": number(0, 50)}),
-    "clinic": Schema({"height": number(100, 220)}),
-}
 
 
 STUDIES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -417,8 +342,8 @@ STUDIES: dict[str, tuple[str, dict[str, Any]]] = {
 @pytest.mark.parametrize("study", STUDIES)
 def test_every_head_that_promises_something_has_games(study: str) -> None:
     about, how = STUDIES[study]
-    model = SplitClassifier(label="bank.good", epsilon=2.0, **how)
-    task: Any = model.plan(Roster.of(SCHEMAS))
+    model = SplitClassifier(label="bank.default", epsilon=2.0, **how)
+    task: Any = model.plan(roster("default"))
     assert subject(task) == about
     for game in games(about, task):
         found = game.play(16_000, seeded(6))
@@ -428,7 +353,8 @@ def test_every_head_that_promises_something_has_games(study: str) -> None:
 
 def test_who_trained_before_a_committee_learns_from_the_moments_alone_and_is_played_too() -> None:
     _, how = STUDIES["a committee, after training"]
-    task: Any = SplitClassifier(label="bank.good", epsilon=2.0, **how).plan(Roster.of(SCHEMAS))
+    three = Roster.of(schemas_for("default") | {"clinic": numbers("e")})
+    task: Any = SplitClassifier(label="bank.default", epsilon=2.0, **how).plan(three)
     found = {str(game.observer): game for game in games("split-moments", task)}
     played = {str(observer) for observer, _ in observers(task)}
     assert set(found) == played
@@ -443,9 +369,147 @@ def test_who_trained_before_a_committee_learns_from_the_moments_alone_and_is_pla
         assert spent[0] == spent[1]  # its own training costs nothing about others
 
 
-def test_what_promises_nothing_has_no_games() -> None:
-    model = SplitClassifier(label="bank.good", head="published", rows=100, per_release=1.0, epochs=2)
-    refused(StudyError, "ST014", subject, model.plan(Roster.of(SCHEMAS)))
-    clear = NewEmbeddings(Trust(("a", "b"), (), 0), "a", (Sender("b", 2, 1.0),), 10, new="clear")
-    refused(StudyError, "ST014", subject, clear)
-    assert subject(replace(clear, new="noised")) == "split-embeddings"
+COLUMNS = {"bank": [f"a{k}" for k in range(6)], "shop": [f"b{k}" for k in range(6)]}
+LINEAR = {party: {"kind": "linear", "width": 5} for party in COLUMNS}
+SCHEMAS = {
+    "bank": numbers(COLUMNS["bank"], -3, 3),
+    "shop": numbers(COLUMNS["shop"], -3, 3, kind=category(["x", "y", "z"])),
+}
+
+
+def cells(rows, seed=0):
+    """Three kinds of people, whose columns differ a little."""
+    draw = np.random.default_rng(seed)
+    kind = draw.integers(0, 3, rows)
+    middles = np.random.default_rng(99).normal(size=(3, 12))
+    values = np.clip(draw.normal(size=(rows, 12)) + middles[kind], -3, 3)
+    names = [name for each in COLUMNS.values() for name in each]
+    whole = pa.table({name: values[:, place] for place, name in enumerate(names)})
+    return whole.append_column("kind", pa.array(np.array(["x", "y", "z"])[kind]))
+
+
+def people(rows, seed=0):
+    given = cells(rows, seed)
+    return same_people(dict.fromkeys(COLUMNS, given), SCHEMAS, None, "a test", same_order=True)
+
+
+@cache
+def fitted(head, rows=150, **more):
+    """A model that attacks only read."""
+    model = SplitClassifier(label="shop.kind", head=head, encoders=LINEAR, **more)
+    seats = Roster.of(SCHEMAS) if head == "committee" else Roster(SCHEMAS, Trust(tuple(COLUMNS), (), 0))
+    return model.simulate(people(rows), seats, seeded(20240))
+
+
+def unprotected(epochs=4):
+    return fitted("published", unprotected=True, epochs=epochs, batches=5)
+
+
+def inverted(model, **how):
+    """What a ridge finds about the bank's columns of eighty people, from what is seen of them."""
+    seen = seen_of(model, "bank", people(240, seed=1), **how)
+    return seen, invert(seen.split(np.arange(240) < 80), "ridge")
+
+
+def test_unprotected_embeddings_are_inverted_and_noised_ones_and_sums_are_not():
+    _, bare = inverted(unprotected())
+    assert min(bare.found.explained, bare.found.recognised) > 0.5
+    for head in ("embeddings", "committee"):
+        _, found = inverted(fitted(head, epsilon=1.0))
+        assert found.found.explained < 0.1
+        assert found.found.recognised < 0.15
+
+
+def test_exact_scores_tell_more_than_the_sums_they_follow_from():
+    model = fitted("committee", epsilon=5.0)
+    seen, found = inverted(model, scores=True)
+    assert seen.numbers == pytest.approx(model.scores(people(240, seed=1)))
+    assert found.found.explained > 0.05
+
+
+def test_embeddings_that_are_told_in_every_epoch_lose_their_noise():
+    model = fitted("published", per_release=2.0, epochs=9, batches=5)
+    everyone, told = people(200), fitted("embeddings", epsilon=1.0)
+    exact = model.embedded("bank", everyone["bank"])
+    once, often = (seen_of(model, "bank", everyone, releases=times) for times in (1, 9))
+    assert np.std(often.numbers - exact) == pytest.approx(np.std(once.numbers - exact) / 3)
+    refused(StudyError, "ST007", "9", seen_of, model, "bank", everyone, releases=10)
+    refused(StudyError, "ST007", "1", seen_of, told, "bank", everyone, releases=2)
+    refused(StudyError, "ST010", "shop", seen_of, told, "shop", everyone)
+
+
+def test_returned_slopes_give_every_label_away_and_rounds_those_that_were_told(stream):
+    returned = returned_by(unprotected(), people(300, seed=2), 30, stream=stream)
+    assert returned.slopes.shape[1:] == (300, 5)
+    found = infer_labels(returned)
+    assert found.base_rate < 0.5 < 0.9 < found.accuracy
+    assert found.most is None
+    model = fitted("embeddings", epsilon=8.0, training="rounds", epochs=2, batches=3)
+    returned = returned_by(model, people(150, seed=2), 30, stream=stream)
+    assert (returned.slopes.shape, returned.epsilon) == ((2, 150, 5), None)
+    found = infer_labels(returned)
+    assert found.accuracy > 0.6
+    for head in ("committee", "embeddings"):  # where no label is told there is nothing to attack
+        refused(StudyError, "ST005", returned_by, fitted(head, epsilon=1.0), people(60), 10, stream=stream)
+
+
+def test_randomised_labels_are_told_as_the_bound_says(stream):
+    model = fitted("embeddings", epsilon=8.0, training="labels", epochs=1, label_epsilon=1.0)
+    found = infer_labels(returned_by(model, people(2000, seed=2), 100, stream=stream))
+    assert found.base_rate < found.accuracy < found.most + 0.06  # five deviations of 1,900 guesses
+
+
+def test_only_what_was_published_is_promised_and_shadows_have_encoders_that_did_not_learn(stream):
+    model, scratch, pool = fitted("committee", epsilon=1.0), unprotected(epochs=1), people(300)
+    promise = promised(model)
+    assert 0.5 < promise.accuracy < 0.6
+    assert promised(fitted("embeddings", epsilon=1.0)) is None  # the head is its party's own
+    assert promised(scratch) is None
+    half = {party: table.take_rows(np.arange(150)) for party, table in pool.items()}
+    again = views_of(model).fresh(model).simulate(half, Roster.of(SCHEMAS), stream)
+    for party in COLUMNS:
+        assert (again.embedded(party, pool[party]) == model.embedded(party, pool[party])).all()
+    assert views_of(scratch).fresh(scratch).encoders == LINEAR
+    found = infer_membership(shadows_of(model, pool, 150, 8, seed=1, stream=stream), promise=promise)
+    assert found.alike.accuracy_interval[0] < found.promise.accuracy
+
+
+@pytest.mark.slow
+def test_unprotected_embeddings_give_members_away_without_any_scores(stream):
+    pool, size = people(48, seed=3), 24
+    encoders = {party: {"kind": "linear", "width": 8} for party in COLUMNS}
+    how = {"head": "published", "unprotected": True, "epochs": 150, "batches": 4}
+    members = {party: table.take_rows(np.arange(size)) for party, table in pool.items()}
+    model = SplitClassifier(label="shop.kind", encoders=encoders, **how)
+    model.simulate(members, Roster.of(SCHEMAS), stream)
+    shadows = shadows_of(model, pool, size, 16, seed=1, see=nearness_of("bank"), stream=stream)
+    assert infer_membership(shadows).alike.auc_interval[0] > 0.55
+
+
+def test_embeddings_alone_are_seen_of_those_who_tell_them():
+    pool = people(60)
+    seen = nearness_of("bank")(fitted("published", 60, unprotected=True, epochs=1, batches=5), pool)
+    assert seen.shape == (60,)
+    assert np.mean(seen > 0) > 0.4  # three classes
+    refused(StudyError, "ST009", nearness_of("bank"), fitted("committee", epsilon=1.0), pool)
+
+
+def test_the_commands_take_kept_encoders(colonnade, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    model = unprotected()
+    model.save("model.json")
+    kept = [word for party in model.holders for word in ("--kept", str(model.save_kept(f"{party}.npz", party)))]
+    for name, seed in (("members", 0), ("others", 1)):
+        pyarrow.csv.write_csv(cells(150, seed), f"{name}.csv")
+    given = ("--party", "bank", "--people", "others.csv", "--auxiliary", "members.csv", "--decoder", "ridge")
+    facts = colonnade("audit", "inversion", "model.json", *given, *kept, "--json")
+    assert facts["seen"] == "unprotected embeddings"
+    assert facts["found"]["explained"] > 0.5
+    facts = colonnade("audit", "labels", "model.json", "--members", "members.csv", *kept, "--json")
+    assert facts["accuracy"] > 0.9
+    given_both = ("--members", "members.csv", "--others", "others.csv", "--seen", "bank", "--shadows", 8)
+    said = colonnade("audit", "membership", "model.json", *given_both, *kept)
+    assert "what bank tells" in said
+    assert "No bound from the privacy statement stands beside this attacker" in said
+    text = colonnade("audit", "inversion", "model.json", *given, code=StudyError.exit_code)
+    assert "the attack needs what bank kept of the model" in text

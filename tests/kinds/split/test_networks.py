@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from colonnade.errors import StudyError
 from colonnade.kinds.split.encoders import OverRows, encoder_from, from_bytes, runs_code, to_bytes
 from tests.kinds.split.test_encoders import changed
-from tests.support.errors import raises, refused
+from tests.support.errors import refused
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -23,6 +23,7 @@ SPECS: dict[str, dict[str, Any]] = {
     "no hidden": {"kind": "mlp", "width": 3, "hidden": [], "activation": "relu"},
     "cnn": {"kind": "cnn", "shape": [6, 4], "width": 3, "channels": [2], "size": 3, "hidden": [4]},
     "colours": {"kind": "cnn", "shape": [4, 3, 2], "width": 3, "channels": [2], "size": 2, "activation": "relu"},
+    "linear": {"kind": "linear", "width": 3},
     "over": {"kind": "linear", "width": 3, "over": {"kind": "cosine", "width": 8}},
     "over network": {"kind": "linear", "width": 3, "over": {"kind": "mlp", "width": 8}},
 }
@@ -83,11 +84,10 @@ def test_a_users_module_becomes_an_encoder_and_is_not_changed_itself() -> None:
     frozen.requires_grad_(False)
     kept = {name: each.clone() for name, each in module.state_dict().items()}
     encoder: Any = encoder_from(module, 24)
-    assert encoder.kind == "module"
-    assert encoder.width == 2
+    assert (encoder.kind, encoder.width) == ("module", 2)
     assert encoder.parameters == 12 + 6 * 2 + 2  # not those of the frozen layer
-    assert np.array_equal(encoder.embed(rows()), encoder.embed(rows()))  # no dropout
     before = encoder.embed(rows())
+    assert np.array_equal(encoder.embed(rows()), before)  # no dropout
     encoder.move(np.ones(encoder.parameters))
     assert not np.allclose(encoder.embed(rows()), before)
     assert all(torch.equal(each, kept[name]) for name, each in module.state_dict().items())
@@ -121,15 +121,13 @@ class Averaging(nn.Module):  # type: ignore[misc]
     ],
 )
 def test_a_module_that_is_no_encoder_is_refused(module: Any, said: str) -> None:
-    with raises(StudyError, said):
-        encoder_from(module, 24)
+    refused(StudyError, said, encoder_from, module, 24)
 
 
 def test_batch_normalisation_has_no_gradients_of_one_row_and_what_is_not_finite_is_zero() -> None:
     encoder = encoder_from(nn.Sequential(nn.Linear(24, 3), nn.BatchNorm1d(3)), 24)
     learner = OverRows(encoder, rows())  # frozen statistics do as they are
-    with raises(StudyError, "ST302"):
-        next(learner.pull_back_each(np.arange(3), np.ones((3, 3))))
+    refused(StudyError, "ST302", next, learner.pull_back_each(np.arange(3), np.ones((3, 3))))
     table = rows()
     table[2, 3] = np.inf
     found = encoder_from(nn.Linear(24, 2), 24).embed(table)
@@ -157,8 +155,7 @@ def test_batch_normalisation_has_no_gradients_of_one_row_and_what_is_not_finite_
     ],
 )
 def test_what_is_wrong_with_a_specification_is_said(spec: dict[str, Any], said: str) -> None:
-    with raises(StudyError, said):
-        encoder_from(spec, 24)
+    refused(StudyError, said, encoder_from, spec, 24)
 
 
 def test_there_is_no_gpu_to_be_had_by_another_name() -> None:
@@ -189,15 +186,12 @@ def make():
 
 
 def test_a_party_brings_a_module_and_its_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    torch = pytest.importorskip("torch")
     (tmp_path / "my_encoders.py").write_text(MODULE)
     monkeypatch.syspath_prepend(str(tmp_path))
-    with torch.random.fork_rng(devices=[]):
-        import my_encoders
+    import my_encoders
 
-        module = my_encoders.make()
-    weights = {name: each.numpy() for name, each in module.state_dict().items()}
-    np.savez(tmp_path / "encoder.npz", **weights)
+    module = my_encoders.make()
+    np.savez(tmp_path / "encoder.npz", **{name: each.numpy() for name, each in module.state_dict().items()})
     spec = {"kind": "module", "make": "my_encoders:make", "weights": str(tmp_path / "encoder.npz")}
     assert runs_code(spec)
     assert runs_code({"kind": "linear", "width": 2, "over": spec})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,8 +17,8 @@ from colonnade.kinds.split import kept as split_kept
 from colonnade.kinds.split.encoders import encoder_from, to_bytes
 from colonnade.models import Estimator
 from colonnade.study import preflight
-from colonnade.study.local import run_local
-from tests.support.errors import raises, refused
+from tests.support.errors import refused
+from tests.support.pages import Page
 from tests.support.places import Place
 from tests.support.studies import play
 
@@ -53,6 +52,22 @@ def made(folder: Path, parties: Sequence[str] = PARTIES) -> Place:
     return Place(folder / "place", columns, KINDS, "analyst = 30.0, party = 30.0", FIT, ROWS)
 
 
+def ask(place: Place, out: Path) -> None:
+    """About new people, by the encoders that parties kept."""
+    for party in PARTIES:
+        place.set(party, "kept", f'"{out}/parties/{party}/kept.npz"')
+    task = f'kind = "split-scores"\nmodel = "{out}/model.json"\nrows_at_most = 400\n'
+    study = place.study("ask", task)
+    found = play(study, place.folder / "asked")
+    assert isinstance(found["bank"], SplitScores)
+    assert len(found["bank"].ids_) == ROWS
+    assert found["shop"].ids_ is None
+    assert 7 < study.statement.epsilon("bank") <= 8.0
+    refused(PolicyError, "PO022", "shop", place.config("shop").check, place.study("exact", task + "exact = true\n", ""))
+    place.edit("shop", "kept = ", "# kept = ")
+    refused(StudyError, "ST553", "shop", "encoder", "kept.npz", place.config("shop").estimator, study)
+
+
 @pytest.fixture(scope="module")
 def untouched(tmp_path_factory) -> Place:
     return made(tmp_path_factory.mktemp("split"))
@@ -61,11 +76,6 @@ def untouched(tmp_path_factory) -> Place:
 @pytest.fixture
 def place(untouched, tmp_path) -> Place:
     return untouched.copied(tmp_path / "place")
-
-
-def words_of(path: Path) -> str:
-    """What a page says, without its tags: words of the glossary stand within links."""
-    return re.sub("<[^>]*>", "", path.read_text(encoding="utf-8"))
 
 
 def test_a_committee_learns_a_head_that_everybody_has_and_encoders_stay(place):
@@ -83,51 +93,30 @@ def test_a_committee_learns_a_head_that_everybody_has_and_encoders_stay(place):
     assert not (out / "kept.npz").exists()
     tables = {name: place.config(name).table(study.roster.schemas[name]).sorted_by_id() for name in PARTIES}
     assert roc_auc_score(public.true_of(tables), public.predict_proba(tables)[:, 1]) > 0.65  # 0.5 is chance
-    page = words_of(out / "report.html")
-    for words in ("no embedding left anybody", "Each party keeps its encoder, in its kept.npz", "shares alone"):
-        assert words in page
+    page = Page((out / "report.html").read_text()).words
+    assert "no embedding left anybody" in page
     assert "head by committee (discriminant)" in show.outcome(study, out, {})
     assert 0 < place.spent("shop", "bank") <= 8.0
+    ask(place, out)
 
 
 def test_embeddings_are_told_to_the_party_with_the_label(place):
     study = place.study("told", TOLD)
-    answer = preflight(study)
-    assert answer.to_dict()["method"] == "embeddings"
-    assert "EMBEDDINGS told to bank, which keeps the head" in show.preflight(answer)
+    assert "EMBEDDINGS told to bank, which keeps the head" in show.preflight(preflight(study))
     out, _ = place.run(study)
     bank, shop = (split_kept.read(out / "parties" / name / "kept.npz", None).own for name in PARTIES)
     assert ("spread" in bank, "spread" in shop) == (True, False)
     assert 7 < place.spent("shop", "bank") <= 8.0
     assert place.spent("bank", "shop") == 0
-    page = words_of(out / "report.html")
-    for words in ("noisy embeddings of shop", "bank alone has it", "holds the label"):
-        assert words in page
+    assert "noisy embeddings of shop" in Page((out / "report.html").read_text()).words
     facts = json.loads((out / "run.json").read_text())["task"]
     assert (facts["kind"], facts["to"], facts["widths"]) == ("split-classifier", "bank", {"shop": 8})
-
-
-@pytest.mark.parametrize("task", [FIT, TOLD], ids=["committee", "told"])
-def test_new_people_are_asked_about_by_kept_encoders(place, task):
-    out, _ = place.run(place.study("fit", task))
-    for party in PARTIES:
-        place.set(party, "kept", f'"{out}/parties/{party}/kept.npz"')
-    ask = f'kind = "split-scores"\nmodel = "{out}/model.json"\nrows_at_most = 400\n'
-    study = place.study("ask", ask)
-    found = play(study, place.folder / "asked")
-    assert isinstance(found["bank"], SplitScores)
-    assert len(found["bank"].ids_) == ROWS
-    assert found["shop"].ids_ is None
-    assert 7 < study.statement.epsilon("bank") <= 8.0
-    refused(PolicyError, "PO022", "shop", place.config("shop").check, place.study("exact", ask + "exact = true\n", ""))
-    place.edit("shop", "kept = ", "# kept = ")
-    refused(StudyError, "ST553", "shop", "encoder", "kept.npz", place.config("shop").estimator, study)
+    ask(place, out)
 
 
 def test_as_published_is_refused_until_a_party_says_otherwise(place):
     study = place.study("published", PUBLISHED, "")
-    with raises(PolicyError, "PO022", "published", "bank"):
-        place.config("shop").check(study)
+    refused(PolicyError, "PO022", "published", "bank", place.config("shop").check, study)
     for name, other in (("shop", "bank"), ("bank", "shop")):
         place.set(name, "exact", f'["{other}"]')
         place.set(name, "epsilon", "{ analyst = 30.0, coordinator = 30.0 }")
@@ -136,9 +125,8 @@ def test_as_published_is_refused_until_a_party_says_otherwise(place):
     assert "THE PUBLISHED ALGORITHM, which promises nothing\nas published, not proven: " in shown
     assert "2 releases together would be epsilon" in shown
     out, _ = place.run(study)
-    page = words_of(out / "report.html")
+    page = Page((out / "report.html").read_text()).words
     assert "As published, not proven: the encoder and the rescaling depend" in page
-    assert "for what was done it is no promise" in page
     assert split_kept.read(out / "parties" / "shop" / "kept.npz", None).training == "uncharged"
     assert np.isinf(place.spent("shop", "bank"))
 
@@ -146,8 +134,7 @@ def test_as_published_is_refused_until_a_party_says_otherwise(place):
 def test_with_three_parties_each_is_asked_about_what_the_others_are_told_of_its_columns(tmp_path):
     three = made(tmp_path, tuple(COLUMNS))
     study = three.study("published", PUBLISHED + '[task.encoders.clinic]\nkind = "linear"\nwidth = 2\n', "")
-    told = FIT.replace("width = 8\n", "") + f'head = "embeddings"\nrows = {ROWS}\ntraining = "labels"\nepochs = 2\n'
-    labels = three.study("labels", told)
+    labels = three.study("labels", TOLD.replace("width = 8\n", "") + 'training = "labels"\nepochs = 2\n')
     for name in COLUMNS:
         others = sorted(set(COLUMNS) - {name})
         refused(PolicyError, "PO022", ", ".join(others), three.config(name).check, study)
@@ -156,8 +143,8 @@ def test_with_three_parties_each_is_asked_about_what_the_others_are_told_of_its_
         else:
             three.config(name).check(labels)  # the labels are the bank's
         three.set(name, "exact", json.dumps(others))
-        for each in (study, labels):
-            three.config(name).check(each)
+        three.config(name).check(study)
+        three.config(name).check(labels)
     assert np.isinf(labels.statement.epsilon("shop"))
     assert max(labels.statement.epsilon(who) for who in ("bank", "bank+shop")) <= 8.0  # it holds the labels
 
@@ -191,8 +178,7 @@ def test_study_files_are_checked_key_by_key(untouched):
         ('[task.encoders.shop]\nkind = "module"\nmake = "os:getcwd"\n', ONE, "VA066"),
         ("", "", "VA234"),
     ):
-        with raises(StudyError, said):
-            untouched.study("wrong", FIT + more, budget)
+        refused(StudyError, said, untouched.study, "wrong", FIT + more, budget)
 
 
 def test_a_preflight_is_for_the_rows_constants_and_encoders_that_a_study_has(untouched):
@@ -204,20 +190,5 @@ def test_a_preflight_is_for_the_rows_constants_and_encoders_that_a_study_has(unt
     staged = untouched.study("plain", TOLD + "[task.constants]\nstage = true\nfirst_share = 0.25\n")
     assert (plain.task.stage, staged.task.stage) == (False, True)
     assert staged.digest != plain.digest
-    for task, *words in (
-        (TOLD + "[task.constants]\nbeta = 0.5\n", "ST246", "embeddings", "beta"),
-        (FIT + '[task.encoders.shop]\nkind = "mlp"\nhiden = [3]\n', "ST306", "the encoder of shop", "'mlp'", "'hiden'"),
-        (FIT + '[task.encoders.shop]\nkind = "edges"\nshape = [28, 14]\nwidth = 5\n', "ST312", "shop", "28, 14", "392"),
-    ):
-        study = untouched.study("wrong", task)
-        with raises(StudyError, words):
-            preflight(study)
-
-
-@pytest.mark.system
-def test_processes_of_their_own_learn_a_head_together(place):
-    study = place.study("processes", FIT)
-    folders = run_local(study, place.folder / "run")
-    assert set(folders) == {"coordinator", *PARTIES}
-    kept = [split_kept.read(folders[name] / "kept.npz", None).party for name in PARTIES]
-    assert kept == list(PARTIES)
+    wrong = untouched.study("wrong", FIT + '[task.encoders.shop]\nkind = "mlp"\nhiden = [3]\n')
+    refused(StudyError, "ST306", "the encoder of shop", "'mlp'", "'hiden'", preflight, wrong)

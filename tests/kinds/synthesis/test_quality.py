@@ -22,10 +22,10 @@ from colonnade.kinds.synthesis.distances import (
     column_sets,
     cramers_v,
     distance,
-    total_variation,
 )
 from colonnade.kinds.synthesis.usefulness import usefulness
-from tests.support.errors import raises, refused
+from tests.kinds.tables.releases import histogram
+from tests.support.errors import refused
 
 # --- distances, against numbers worked out by hand and by other libraries
 
@@ -43,25 +43,17 @@ def mixed(rows: int, seed: int) -> pa.Table:
     )
 
 
-def test_total_variation_is_half_the_sum_of_differences() -> None:
-    real, other = np.array([[0, 0], [0, 1], [1, 0], [1, 1]]), np.array([[0, 0], [0, 0], [0, 1], [1, 1]])
-    found = [total_variation(real, table, columns, (2, 2)) for table in (other, real) for columns in ((0,), (0, 1))]
-    assert found == pytest.approx([0.25, 0.25, 0, 0])
-
-
 def test_the_worst_set_is_named_and_the_mean_is_over_all() -> None:
     real = mixed(2000, 1)
     shuffled = real.set_column(3, "flag", pa.array(np.random.default_rng(3).permutation(real["flag"].to_numpy())))
     common, sides = comparable(real, shuffled)
-    one = distance(common, *sides, 1)
-    two = distance(common, *sides, 2)
+    one, two = (distance(common, *sides, order) for order in (1, 2))
     assert (one.mean, one.worst) == (0, 0)
-    by_hand = {
-        pair: total_variation(sides[0].codes, sides[1].codes, pair, common.sizes) for pair in combinations(range(4), 2)
-    }
-    assert two.sets == 6
-    assert two.mean == pytest.approx(np.mean(list(by_hand.values())))
-    assert two.worst == max(by_hand.values())
+    by_hand = []
+    for pair in combinations(range(4), 2):
+        counts = [histogram(side.codes, pair, common.sizes) for side in sides]
+        by_hand.append(np.abs(counts[0] - counts[1]).sum() / 2 / 2000)
+    assert (two.sets, two.mean, two.worst) == (6, pytest.approx(np.mean(by_hand)), pytest.approx(max(by_hand)))
     assert "flag" in two.worst_set
     with_label = distance(common, *sides, 2, label=common.place("flag"))
     assert with_label.sets == 3
@@ -85,10 +77,9 @@ def test_cramers_v_is_one_for_a_function_nothing_for_independence_and_that_of_sc
     assert cramers_v(np.column_stack([first, (first + 2) % 5]), (5, 5)) == pytest.approx(1)
     assert cramers_v(np.column_stack([first, draw.integers(0, 7, 20_000)]), (5, 7)) < 0.02
     assert cramers_v(np.column_stack([first, np.zeros(20_000, int)]), (5, 3)) == 0
-    first = draw.integers(0, 4, 50_000)
-    codes = np.column_stack([first, (first + draw.integers(0, 3, 50_000)) % 6])
+    codes = np.column_stack([first, (first + draw.integers(0, 3, 20_000)) % 6])
     due = association(crosstab(codes[:, 0], codes[:, 1]).count, method="cramer")
-    assert cramers_v(codes, (4, 6)) == pytest.approx(due, abs=2e-3)  # its bias is not removed there
+    assert cramers_v(codes, (5, 6)) == pytest.approx(due, abs=2e-3)  # its bias is not removed there
 
 
 def test_numbers_are_compared_by_correlation_also_in_data_frames() -> None:
@@ -96,10 +87,8 @@ def test_numbers_are_compared_by_correlation_also_in_data_frames() -> None:
     common, sides = comparable(real, mixed(3000, 6))
     found = associations(common, *sides)
     expected = np.corrcoef(real["wage"].to_numpy(), real["years"].to_numpy())[0, 1]
-    assert found.real[1, 2] == pytest.approx(expected)
+    assert found.real[1, 2] == found.real[2, 1] == pytest.approx(expected)
     assert found.mean_difference < 0.05
-    assert found.worst_difference >= found.mean_difference
-    assert np.array_equal(found.real, found.real.T)
     common, sides = comparable(real.to_pandas(), real)
     assert np.array_equal(sides[0].codes, sides[1].codes)
     assert common.numeric == (False, True, True, False)
@@ -129,11 +118,14 @@ def test_tables_that_cannot_be_compared_are_refused() -> None:
     ones, names = pa.table({"a": [1] * 20}), [f"a{k}" for k in range(3000)]
     wide = pa.table({"a": names, "b": names})
     common, sides = comparable(wide, wide)
-    refused(DataError, "DA092", comparable, ones, pa.table({"b": [1] * 20}))
-    refused(DataError, "DA096", comparable, ones, pa.table({"a": ["x"] * 20}))
-    refused(DataError, "DA093", "10", comparable, pa.table({"a": [1] * 5}), ones)
-    refused(DataError, "DA094", comparable, ones, [[1]])
-    refused(DataError, "DA097", comparable, pa.table({"a": [[1]] * 20}), pa.table({"a": [[1]] * 20}))
+    for said, *tables in (
+        ("DA092", ones, pa.table({"b": [1] * 20})),
+        ("DA096", ones, pa.table({"a": ["x"] * 20})),
+        ("DA093", pa.table({"a": [1] * 5}), ones),
+        ("DA094", ones, [[1]]),
+        ("DA097", pa.table({"a": [[1]] * 20}), pa.table({"a": [[1]] * 20})),
+    ):
+        refused(DataError, said, comparable, *tables)
     refused(DataError, "DA099", "2", distance, common, *sides, 2)
 
 
@@ -162,7 +154,7 @@ def shuffled(table: pa.Table, name: str) -> pa.Table:
     return table.set_column(table.column_names.index(name), name, cells)
 
 
-REAL, HELD_OUT = people(1500, 1), people(1500, 2)
+REAL, HELD_OUT = people(1000, 1), people(1000, 2)
 
 
 def test_models_are_useful_if_the_table_has_the_signal() -> None:
@@ -170,11 +162,7 @@ def test_models_are_useful_if_the_table_has_the_signal() -> None:
     for found in usefulness(common, *sides, common.place("rich")):
         assert abs(found.synthetic["auc"] - 0.5) < 0.1 < found.real["auc"] - 0.5
         assert 0.5 < found.real["accuracy"] < 1
-    common, sides = comparable(REAL, people(1500, 3), HELD_OUT)
-    by_label = usefulness(common, *sides, common.place("rich"))
-    assert [found.model for found in by_label] == ["gradient boosting", "logistic regression"]
-    assert all(abs(found.synthetic["auc"] - found.real["auc"]) < 0.05 for found in by_label)
-    few = (table.slice(0, 400) for table in (REAL, people(1500, 3), HELD_OUT))
+    few = (table.slice(0, 400) for table in (REAL, people(1000, 3), HELD_OUT))
     common, sides = comparable(*few)  # of several classes, and of a number
     by_job = usefulness(common, *sides, common.place("job"))
     assert all(0.5 < found.synthetic["auc"] < 1 for found in by_job)
@@ -194,14 +182,13 @@ def test_attacks_find_copies_also_a_few_among_many_and_nothing_in_other_people()
         assert found.auc_interval[0] > 0.8
         assert found.advantage_interval[0] > 0.6
         assert 0.44 < found.baseline < 0.56
-        assert (found.roc[0][0], found.roc[-1]) == (0, (1, 1))
     near = closeness(common, *sides)
     assert near.closer_to_real == pytest.approx(1, abs=0.01)
     assert (near.copies, near.copies_held_out) == (1, 0)
     assert near.to_real == 0 < near.to_held_out
-    common, sides = comparable(REAL, pa.concat_tables([people(1000, 5), REAL.slice(0, 500)]), HELD_OUT)
+    common, sides = comparable(REAL, pa.concat_tables([people(500, 5), REAL.slice(0, 500)]), HELD_OUT)
     assert max(found.auc_interval[0] for found in attacks(common, *sides)) > 0.55
-    common, sides = comparable(REAL, people(1500, 4), HELD_OUT)
+    common, sides = comparable(REAL, people(1000, 4), HELD_OUT)
     for found in attacks(common, *sides):
         assert found.auc_interval[0] < 0.5 + 0.02
         assert found.advantage_interval[0] < 0.02
@@ -221,28 +208,19 @@ def test_the_largest_advantage_is_that_of_randomised_response() -> None:
     assert advantage_at_most(math.log(3), 0) == pytest.approx(0.75 - 0.25)
     assert advantage_at_most(0, 0.1) == pytest.approx(0.1)
     assert advantage_at_most(1000, 0) == 1
-    with raises(DataError, "DA089"):
-        advantage_at_most(-1, 0)
+    refused(DataError, "DA089", advantage_at_most, -1, 0)
 
 
 def test_the_whole_evaluation_is_plain_and_readable() -> None:
     found = colonnade.evaluate_synthetic(REAL, people(800, 6), held_out=HELD_OUT, label="rich")
     told, text = json.loads(json.dumps(found.to_dict())), str(found)
-    assert (told["rows"], told["synthetic_rows"]) == (1500, 800)
+    assert (told["rows"], told["synthetic_rows"]) == (1000, 800)
     asked = [(each["order"], each["with_label"]) for each in told["distances"]]
     assert asked == [(1, False), (2, False), (3, False), (2, True), (3, True)]
-    assert np.array(told["associations"]["real"]).shape == (5, 5)
     assert {each["name"] for each in told["attacks"]} == {"density", "distance"}
-    assert sum(told["columns"][1]["synthetic"]) == pytest.approx(1)
-    for said in (
-        "800 made-up people beside 1,500 real ones, 1,500 held out",
-        "'rich' predicted for people held out",
-        "attack by density",
-    ):
-        assert said in text
+    assert "800 made-up people beside 1,000 real ones, 1,000 held out" in text
     alone = colonnade.evaluate_synthetic(REAL, people(800, 6))  # without people held out only tables are compared
     assert (alone.usefulness, alone.closeness, alone.attacks) == ((), None, ())
-    assert "does the table give away" not in str(alone)
 
 
 def test_mistakes_are_told_in_one_sentence() -> None:
@@ -256,8 +234,7 @@ def test_mistakes_are_told_in_one_sentence() -> None:
 
 def test_the_score_of_sdmetrics_is_there_if_its_package_is() -> None:
     if find_spec("sdmetrics") is None:
-        with raises(DataError, "DA102"):
-            colonnade.evaluate_synthetic(REAL, REAL, sdmetrics=True)
+        refused(DataError, "DA102", colonnade.evaluate_synthetic, REAL, REAL, sdmetrics=True)
     else:
         assert colonnade.evaluate_synthetic(REAL, REAL, sdmetrics=True).sdmetrics == pytest.approx(1)
         assert 0.5 < colonnade.evaluate_synthetic(REAL, shuffled(REAL, "job"), sdmetrics=True).sdmetrics < 1

@@ -76,19 +76,14 @@ def check_rounds(task, found, tables, secret):
 
 
 SHAPES = (
-    ((2, 3), None, 1, {}),
-    ((2, 3), None, 1, {"vectors": "derivatives"}),
-    ((2, 3), None, 1, {"vectors": "linear"}),
-    ((1, 2, 1, 1, 2), None, 2, {"vectors": "linear", "sampling": "disjoint"}),
-    ((2, 3, 1), None, 1, {"components": 7}),
-    ((2, 3, 1), None, 1, {"vectors": "derivatives", "sampling": "disjoint", "rounds": 5}),
-    ((1, 2, 1, 2), None, 1, {"sampling": "all", "block_rows": 64}),
-    ((1, 2, 1, 1, 2), None, 2, {"components": 3}),
-    ((2, 3, 1), None, 1, {"joint_clip": 0.8}),
-    ((2, 3), None, 1, {"joint_clip": 0.5, "vectors": "linear"}),
-    ((1, 2, 1, 1, 2), None, 2, {"joint_clip": 1.0, "vectors": "derivatives"}),
-    ((1, 1, 2, 1), ("o3", "o1", COORDINATOR), 1, {"fraction": 20, "bits": 16}),
-    ((1,) * 9, ("o0", "o1", "o2", "o3", "o4"), 2, {"vectors": "derivatives", "rounds": 2}),
+    ((2, 3), None, 1, {"rows": 1, "batch": 1}),
+    ((2, 3), None, 1, {"vectors": "linear", "rounds": 2}),
+    ((2, 3, 1), None, 1, {"components": 7, "vectors": "derivatives", "sampling": "disjoint", "rounds": 5}),
+    ((1, 2, 1, 2), None, 1, {"sampling": "all", "rounds": 2}),
+    ((2, 3, 1), None, 1, {"joint_clip": 0.8, "rounds": 2}),
+    ((2, 3), None, 1, {"joint_clip": 0.5, "vectors": "linear", "rounds": 2}),
+    ((1, 1, 1, 1, 1), None, 2, {"joint_clip": 1.0, "vectors": "derivatives", "rounds": 1}),
+    ((1, 1, 2, 1), ("o3", "o1", COORDINATOR), 1, {"fraction": 20, "bits": 16, "rounds": 2}),
 )
 
 
@@ -97,10 +92,9 @@ def test_every_round_equals_its_reference_within_the_stated_units(widths, seats,
     task = mixture_task(widths, seats, threshold, **changes)
     kit.no_noise(monkeypatch)
     monkeypatch.setattr(programs, "new_key", lambda: KEY)
-    for rows in (1, 90):
-        tables = flags(task, rows)
-        found = execute(task, tables)
-        check_rounds(task, found, tables, programs.batch_secret(task, KEY, kit.Rows(tables["o0"]).ids))
+    tables = flags(task, 1 if task.rows == 1 else 90)
+    found = execute(task, tables)
+    check_rounds(task, found, tables, programs.batch_secret(task, KEY, kit.Rows(tables["o0"]).ids))
 
 
 def test_the_noise_of_all_owners_is_in_every_round(monkeypatch):
@@ -128,8 +122,7 @@ def test_a_simulation_takes_the_steps_of_the_reference(vectors, monkeypatch):
 
 def test_a_simulation_has_the_noise_of_all_owners():
     task = mixture_task(rounds=200, noise=3 * 10**23)
-    learner = programs.simulate(flags(task, 40), task, Flags(task), Stream(bytes(32)))
-    seen = np.array(learner.seen)
+    seen = np.array(programs.simulate(flags(task, 40), task, Flags(task), Stream(bytes(32))).seen)
     assert seen[:, :, 1:].std() == pytest.approx(task.noise_std, rel=0.05)  # about seven deviations
 
 
@@ -175,27 +168,26 @@ def test_a_drawn_batch_has_room_and_one_beyond_it_ends_the_study(monkeypatch):
         assert room < 2 * batch + 128
     monkeypatch.setattr(programs, "batches", lambda task, rows, drawn: iter([np.arange(rows)] * task.rounds))
     task = mixture_task(rows=400, batch=3)
-    with raises(ProtocolError, "MS039"):
-        execute(task, flags(task, 400))
+    refused(ProtocolError, "MS039", execute, task, flags(task, 400))
 
 
 @pytest.mark.parametrize(
     ("security", "vectors"),
-    [("passive", "linear"), *(("active", vectors) for vectors in ("statistics", "linear", "derivatives"))],
+    [("passive", "linear"), ("active", "statistics")],
 )
 def test_messages_do_not_tell_how_many_people_are_in_a_batch(security, vectors, monkeypatch):
     task = mixture_task((2, 3), vectors=vectors, rounds=1)
     task = kit.active(task) if security == "active" else task
     sizes = []
-    for people in (0, 17, 33):
+    for people in (0, 33):
         monkeypatch.setattr(programs, "batches", lambda task, rows, drawn, n=people: iter([np.arange(n)] * task.rounds))
         log: kit.Log = {}
         execute(task, flags(task, 70), log=log)
         sizes.append({ends: [(kind, len(codec.encode(fields))) for kind, fields in said] for ends, said in log.items()})
-    assert sizes[0] == sizes[1] == sizes[2]
+    assert sizes[0] == sizes[1]
 
 
-@pytest.mark.parametrize("changes", [{}, {"vectors": "linear"}, {"vectors": "linear", "joint_clip": 1.0}])
+@pytest.mark.parametrize("changes", [{}, {"vectors": "linear", "joint_clip": 1.0}])
 def test_statistics_are_computed_once(changes, monkeypatch):
     """What an owner bounds are the integers that it dealt; computed again, floats could be rounded otherwise."""
     asked = []
@@ -206,7 +198,7 @@ def test_statistics_are_computed_once(changes, monkeypatch):
         return real(self, owner, rows)
 
     monkeypatch.setattr(Flags, "vectors", vectors)
-    task = mixture_task(**changes)
+    task = mixture_task(rounds=2, **changes)
     execute(task, flags(task, 70))
     assert sorted(asked) == sorted((name, size) for name in task.owners for size in (64, 6))
 
@@ -251,8 +243,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("changes", "said"), WRONG)
 def test_tasks_that_make_no_sense_are_refused(changes, said):
-    with raises(PrivacyError, said):
-        mixture_task(**changes)
+    refused(PrivacyError, said, mixture_task, **changes)
 
 
 def test_rows_that_a_task_does_not_take_are_refused():
@@ -274,7 +265,6 @@ def test_what_must_be_equal_is_in_the_agreement_and_who_knows_coins_in_the_price
         replace(task, parts=(replace(task.parts[0], clip=2.0), *task.parts[1:])), replace(task, rounds=4),
     ]  # fmt: skip
     assert len({json.dumps(other.agreement) for other in (task, *different)}) == 7
-    assert not {"start"} & ({*task.agreement} | {*task.facts})
     assert registry.subject(task) == "mixture"
     check_complete(Mixture, "here")
     assert mixture_task((1, 1)).coins == ("o0", "o1", COORDINATOR)  # the coordinator has a seat
@@ -285,6 +275,7 @@ def test_what_must_be_equal_is_in_the_agreement_and_who_knows_coins_in_the_price
 
 
 LONGER = (
+    ((2, 3), None, 1, {}),
     ((1, 2, 1, 2), None, 1, {"sampling": "all", "block_rows": 64}),
     ((1, 2, 1, 2), None, 1, {"sampling": "disjoint", "vectors": "linear"}),
     ((2, 3), None, 1, {"joint_clip": 0.5, "vectors": "linear"}),
@@ -292,9 +283,8 @@ LONGER = (
     ((1,) * 7, None, 3, {}),
 )
 CHECKED = (
-    ((2, 3), None, 1, {}),
     ((2, 3), None, 1, {"vectors": "derivatives", "sampling": "disjoint"}),
-    ((1, 2, 1, 1), UNSEATED, 1, {"vectors": "linear"}),
+    ((1, 2, 1, 1), UNSEATED, 1, {"vectors": "linear", "rounds": 1}),
     *(pytest.param(*shape, marks=pytest.mark.slow) for shape in LONGER),
 )
 
@@ -333,38 +323,29 @@ class SpendsFirst(Hand):
         return super().hear_coin()
 
 
-@pytest.mark.parametrize(("widths", "seats"), [((2, 3), None), ((1, 2, 1, 1), UNSEATED)])
-def test_the_budget_is_spent_before_anybody_knows_the_batches(widths, seats, monkeypatch):
+def test_the_budget_is_spent_before_anybody_knows_the_batches(monkeypatch):
     """Whoever leaves because it dislikes them has not had them drawn for nothing."""
-    task = active(widths, seats, rounds=1)
+    task = active((1, 1, 1, 1), UNSEATED, rounds=1)
     monkeypatch.setattr(SpendsFirst, "spent", {})
     monkeypatch.setattr(roles, "Hand", SpendsFirst)
     execute(task, flags(task, 70))
     assert SpendsFirst.spent == dict.fromkeys(task.hearers, True)
 
 
-class Cheats(Hand):
-    """The second owner's seat deviates once: in lowering degrees, or in what it tells others of its share."""
+def deviating(where, which, calls):
+    """The second owner's seat deviates once, at this call: in lowering degrees, or in what it tells of its share."""
+    real = getattr(Hand, where)
 
-    which = 0
-    where = ""
-    calls = 0
+    def wrong(self, shares):
+        if self.name == "o1":
+            calls.append(where)
+            if len(calls) == which + 1:
+                values = shares.values.copy()
+                values[0].reshape(-1)[0] += 1
+                shares = Shares(self.system.reduce(values), shares.degree)
+        return real(self, shares)
 
-    def _wrong(self, shares, where):
-        if self.name != "o1" or where != self.where:
-            return shares
-        Cheats.calls += 1
-        if Cheats.calls != self.which + 1:
-            return shares
-        values = shares.values.copy()
-        values[0].reshape(-1)[0] += 1
-        return Shares(self.system.reduce(values), shares.degree)
-
-    def lower(self, shares):
-        return super().lower(self._wrong(shares, "lower"))
-
-    def open_among_seats(self, shares):
-        return super().open_among_seats(self._wrong(shares, "open"))
+    return wrong
 
 
 @pytest.fixture
@@ -375,15 +356,15 @@ def opened(monkeypatch):
     return found
 
 
-@pytest.mark.parametrize(("where", "which"), [("lower", 0), ("lower", 2), ("open", 0), ("open", 4)])
+@pytest.mark.parametrize(
+    ("where", "which"), [("lower", 0), ("lower", 2), ("open_among_seats", 0), ("open_among_seats", 4)]
+)
 @pytest.mark.parametrize("vectors", ["statistics", pytest.param("linear", marks=pytest.mark.slow)])
 def test_a_seat_that_deviates_once_is_caught_before_sums_are_opened(where, which, vectors, opened, monkeypatch):
-    task = active((2, 3), vectors=vectors, rounds=1)
-    monkeypatch.setattr(Cheats, "calls", 0)
-    monkeypatch.setattr(roles, "Hand", type("Cheat", (Cheats,), {"which": which, "where": where}))
-    with raises(ColonnadeError, "SH006|SH015"):
-        execute(task, flags(task, 70))
-    assert Cheats.calls > which
+    task, calls = active((2, 3), vectors=vectors, rounds=1), []
+    monkeypatch.setattr(Hand, where, deviating(where, which, calls))
+    refused(ColonnadeError, "SH006|SH015", execute, task, flags(task, 70))
+    assert len(calls) > which
     assert not opened
 
 
@@ -397,8 +378,7 @@ def test_seats_that_are_told_different_slopes_do_not_open_anything(opened, monke
         return fields | {"slope": fields["slope"] + (len(calls) == 1)}
 
     monkeypatch.setattr(programs.vocabulary, "told", twisted)
-    with raises(ColonnadeError, "SH006"):
-        execute(task, flags(task, 70))
+    refused(ColonnadeError, "SH006", execute, task, flags(task, 70))
     assert not opened
 
 
@@ -408,10 +388,9 @@ def test_seats_that_are_told_different_slopes_do_not_open_anything(opened, monke
 @pytest.mark.parametrize(
     ("widths", "seats", "threshold", "changes"),
     [
-        ((2, 3, 1), None, 1, {}),
-        ((2, 3), None, 1, {"vectors": "linear"}),
-        ((1, 1, 2, 1), ("o3", "o1", "o0"), 1, {"vectors": "derivatives", "sampling": "disjoint"}),
-        ((1, 2, 1, 1, 1), None, 2, {"sampling": "all", "rounds": 2}),
+        ((2, 3, 1), None, 1, {"rounds": 2}),
+        ((1, 1, 2, 1), ("o3", "o1", "o0"), 1, {"vectors": "derivatives", "sampling": "disjoint", "rounds": 1}),
+        ((1, 1, 1, 1, 1), None, 2, {"sampling": "all", "vectors": "linear", "rounds": 1}),
     ],
 )
 def test_rounds_on_shares_are_those_of_the_definition_from_the_start_of_the_definition(
@@ -442,19 +421,18 @@ def test_everybody_takes_over_one_start_however_floats_differ_unless_it_is_out_o
         monkeypatch.setattr(
             starts, "begin", lambda task, counted, wrong=wrong: np.full_like(real(task, counted), wrong)
         )
-        with raises(ProtocolError, "MS049", "o0"):
-            kit.execute(starts, task, flags(task.second, 20))
+        refused(ProtocolError, "MS049", "o0", kit.execute, starts, task, flags(task.second, 20))
 
 
 SAMPLED = ({"sampling": "all"}, {"sampling": "disjoint"}, {"sampling": "poisson", "rows": 4000, "batch": 100})
 
 
-@pytest.mark.parametrize("changes", SAMPLED)
-@pytest.mark.parametrize("budget", [{"analyst": 0.5}, {"party": 1.0}])
+@pytest.mark.parametrize(
+    ("changes", "budget"), [*((each, {"analyst": 0.5}) for each in SAMPLED), (SAMPLED[1], {"party": 1.0})]
+)
 def test_both_events_are_paid_for_and_calibrated_together(changes, budget):
     draft = started_task(rounds=20, **changes)
     task = draft.calibrated(parse_budgets(budget, 1e-5, draft.trust))
-    assert [event.name for event in task.events[:1]] == ["marginals"]
     assert task.events == (task.stages[0].event, task.stages[1].event)
     assert task.openings == {task.events[0]: 1, task.events[1]: 20}
     (who, allowed), trust = *budget.items(), task.trust
@@ -465,7 +443,7 @@ def test_both_events_are_paid_for_and_calibrated_together(changes, budget):
         assert all(epsilon(views((event,), each, trust), 1e-5).epsilon < both for event in task.events)
 
 
-@pytest.mark.parametrize("share", [Fraction(1, 20), Fraction(1, 4), Fraction(2, 3)])
+@pytest.mark.parametrize("share", [Fraction(1, 20), Fraction(2, 3)])
 def test_the_marginals_take_the_share_that_was_asked_for(share):
     draft = replace(started_task(sampling="all", rounds=5), share=share)
     task = draft.calibrated(parse_budgets({"analyst": 1.0}, 1e-5, draft.trust))
@@ -480,15 +458,8 @@ def test_it_keeps_the_contract():
     check_complete(StartedMixture, "here")
     task = started_task()
     first, second = task.stages
-    assert second == task.second
-    assert (task.facts["start"]["cells"], task.facts["rounds"]) == (first.entries, second.rounds)
-    assert task.noise_std == second.noise_std
-    assert task.rows_limit == first.rows_limit == second.rows_limit
-    assert len(task.committee.system.primes) == max(len(stage.committee.system.primes) for stage in task.stages)
-    assert all(load.seconds > 0 for load in task.loads(task.everyone, 40))
     for name in task.everyone:
         assert task.cells(name, 40).dealt == first.cells(name, 40).dealt + second.cells(name, 40).dealt
-    assert task.adjustable(40) is None
     changed = [
         replace(task, share=Fraction(1, 3)), task.with_noise(2 * task.noise), replace(task, parameters=8),
         started_task(rounds=4), replace(task, first=replace(task.first, asked=task.first.asked[:-1])),
@@ -507,8 +478,7 @@ def test_what_does_not_fit_together_is_refused():
         ({"first": replace(task.first, rows_at_most=9)}, "ST502"),
         ({"first": replace(task.first, hidden=True)}, "ST500"),
     ):
-        with raises(StudyError, said):
-            replace(task, **changes)
+        refused(StudyError, said, replace, task, **changes)
 
 
 @pytest.fixture(scope="module")
@@ -531,4 +501,4 @@ def test_an_attacker_who_sees_both_learns_what_both_events_promise(priced):
 def test_an_event_that_is_not_charged_is_seen(priced, left):
     analyst = games("mixture", priced)[0]
     assert analyst.role == "analyst"
-    assert judge(replace(analyst, events=analyst.events[left]), 240_000, seed=5).word == "REFUTED"
+    assert judge(replace(analyst, events=analyst.events[left]), 160_000, seed=5).word == "REFUTED"
