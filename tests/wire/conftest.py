@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from types import SimpleNamespace
+from functools import partial
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -37,9 +38,10 @@ class World:
         self.endpoints[name] = self.connect(identity or self.identities[name], **settings)
         return self.endpoints[name]
 
-    def all_join(self, **options: Any) -> tuple[Endpoint, ...]:
-        endpoints = tuple(self.join(name, **options) for name in NAMES)
-        for waiting in [self.go(endpoint.wait_for_peers) for endpoint in endpoints]:
+    def all_join(self, special: Mapping[str, Any] = MappingProxyType({}), **options: Any) -> tuple[Endpoint, ...]:
+        """Everybody with these options, and some with special ones."""
+        endpoints = tuple(self.join(name, **options | special.get(name, {})) for name in NAMES)
+        for waiting in [self.go(partial(endpoint.wait_for_peers, timeout=SECONDS)) for endpoint in endpoints]:
             waiting.result(300)
         return endpoints
 

@@ -72,19 +72,6 @@ def test_whoever_waits_for_a_spare_peer_hears_that_it_is_lost_and_closing_ends_a
         refused(ProtocolError, ("MS088", "bank"), waiting.result, 300)
 
 
-def test_a_ring_of_three_who_send_first() -> None:
-    places = placed("tax", window=1 << 10)
-
-    def talk(index: int) -> int:
-        after, before = places[(index + 1) % 3].name, places[(index + 2) % 3].name
-        for _ in range(20):
-            places[index].channel(after).send("block", array=np.ones(300))
-        return sum(int(places[index].channel(before).recv("block")["array"].sum()) for _ in range(20))
-
-    with ThreadPoolExecutor(3) as pool:
-        assert list(pool.map(talk, range(3))) == [6000] * 3
-
-
 # --- a network that is only imagined
 
 
