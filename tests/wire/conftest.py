@@ -85,10 +85,10 @@ class HubWorld(World):
 class LinkWorld(HubWorld):
     """The bank and the shop listen, each behind a cable of its own, and the coordinator dials them."""
 
-    def __init__(self, cable: type[Wire] = Wire) -> None:
+    def __init__(self) -> None:
         super().__init__()
         ports = {"bank": free_port(), "shop": free_port()}
-        self.cables = {name: cable(port) for name, port in ports.items()}
+        self.cables = {name: Wire(port) for name, port in ports.items()}
         self.directs = {
             name: Direct(f"127.0.0.1:{port}", f"127.0.0.1:{self.cables[name].port}") for name, port in ports.items()
         } | {"coordinator": Direct()}

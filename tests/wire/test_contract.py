@@ -339,5 +339,3 @@ def test_a_changed_packet_is_noticed_and_a_forged_stop_not_believed(hub_world: A
     bank.channel("shop").send("note", text="hello")
     for _ in range(2):
         refused(ProtocolError, said, shop.channel("bank").recv, "note")
-
-

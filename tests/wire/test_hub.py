@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import socket
 import ssl
 import sys
@@ -13,10 +12,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import grpc
-import numpy as np
 import pytest
 
-from colonnade.errors import ConnectError, IdentityError, PeerLost, ProtocolError
+from colonnade.errors import ConnectError, IdentityError, ProtocolError
 from colonnade.wire import (
     Caller,
     Certificate,
@@ -32,7 +30,6 @@ from colonnade.wire import (
     tls,
 )
 from colonnade.wire.hub_carrier import open_channel
-from colonnade.wire.quota import Memory
 from colonnade.wire.watch import Limits
 from tests.support.errors import refused
 from tests.support.waiting import until
@@ -110,73 +107,6 @@ def test_those_whose_clocks_differ_are_told_to_compare_them_and_strangers_are_no
         early.stop()
 
 
-def test_a_hub_may_restart_and_one_that_stays_away_is_missed(people: Any) -> None:
-    hub = Hub(people.coordinator, people.pins).start()
-    bank, shop = (join(hub, name, reconnect_grace=30) for name in ("bank", "shop"))
-    says(bank, shop, "one")
-    hub.stop()
-    bank.channel("shop").send("two")
-    with Hub(people.coordinator, people.pins, hub.address) as again:
-        assert shop.channel("bank").recv("two") == {}
-        closed(bank, shop)
-        bank = join(again, "bank", reconnect_grace=0.5)
-    refused(ConnectError, ("CN026", "0.5"), bank.channel("shop").recv, "x")
-    bank.close()
-
-
-def ends_when_the_hub_stops(people: Any, after: float, patch: pytest.MonkeyPatch) -> str:
-    """Dial a hub that stops some seconds after it was probed, then wait for a message; how that ended."""
-    hub = Hub(people.coordinator, people.pins).start()
-    stopping, ended, asked = list[threading.Timer](), list[str](), hub_carrier.probe
-
-    def probe_then_stop(*args: Any) -> None:
-        asked(*args)
-        if not stopping:
-            stopping.append(threading.Timer(after, hub.stop))
-            stopping[0].start()
-
-    def talk() -> None:
-        limits = {"connect_timeout": 0.2, "reconnect_grace": 0.2, "timeout": 1.0}
-        try:
-            with dial(hub.address, people.bank, people.pins, **limits) as bank:
-                bank.channel("shop").recv("word")
-        except (ConnectError, PeerLost) as error:
-            ended.append(type(error).__name__)
-
-    patch.setattr(hub_carrier, "probe", probe_then_stop)
-    talking = threading.Thread(target=talk, daemon=True)
-    talking.start()
-    talking.join(SECONDS)
-    patch.undo()
-    for timer in stopping:
-        timer.join(SECONDS)
-    hub.stop()
-    return ended[0] if ended else "never"
-
-
-@pytest.mark.parametrize("times", [3, pytest.param(3000, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
-def test_dials_end_although_the_hub_stops(people: Any, monkeypatch: pytest.MonkeyPatch, times: int) -> None:
-    moments = np.random.default_rng(8).uniform(0.0, 0.008, times)
-    ends = {ends_when_the_hub_stops(people, float(after), monkeypatch) for after in moments}
-    assert ends <= {"ConnectError", "PeerLost"}
-
-
-def test_a_hub_that_falls_silent_after_the_probe(people: Any, hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    silent, go_on, asked = threading.Event(), threading.Event(), hub_carrier.probe
-
-    def probe_then_freeze(*args: Any) -> None:
-        if not silent.is_set():
-            asked(*args)
-            hub._loop.call_soon_threadsafe(lambda: (silent.set(), go_on.wait()))
-            silent.wait()
-
-    monkeypatch.setattr(hub_carrier, "probe", probe_then_freeze)
-    try:
-        refused(ConnectError, "CN022", dial, hub.address, people.bank, people.pins, connect_timeout=0.2)
-    finally:
-        go_on.set()
-
-
 class Ended(grpc.RpcError):
     def code(self) -> grpc.StatusCode:
         return grpc.StatusCode.CANCELLED
@@ -245,6 +175,24 @@ def standing(people: Any) -> Iterator[Hub]:
 def ask(hub: Hub, who: Identity, people: Any, body: bytes, method: str = "Echo") -> bytes:
     with Caller(hub.address, who, people.hub) as caller:
         return caller.ask("colonnade.Test", method, body)
+
+
+def test_a_hub_may_restart_and_one_that_stays_away_is_missed(people: Any) -> None:
+    hub = Hub(people.coordinator, people.pins, services=[ECHO]).start()
+    bank, shop = (join(hub, name, reconnect_grace=30) for name in ("bank", "shop"))
+    says(bank, shop, "one")
+    with Caller(hub.address, people.bank, people.hub) as caller:
+        assert caller.ask("colonnade.Test", "Echo", b"1") == b"bank:1"
+        hub.stop()
+        bank.channel("shop").send("two")
+        refused(ConnectError, "CN026", caller.ask, "colonnade.Test", "Echo", b"2")
+        with Hub(people.coordinator, people.pins, hub.address, services=[ECHO]) as again:
+            assert shop.channel("bank").recv("two") == {}
+            assert caller.ask("colonnade.Test", "Echo", b"3") == b"bank:3"
+            closed(bank, shop)
+            bank = join(again, "bank", reconnect_grace=0.5)
+    refused(ConnectError, ("CN026", "0.5"), bank.channel("shop").recv, "x")
+    bank.close()
 
 
 def test_two_rooms_at_once_do_not_meet_and_one_that_closes_ends_its_connections(people: Any, standing: Hub) -> None:
@@ -346,29 +294,6 @@ def test_questions_of_any_length_are_answered_and_others_are_not(people: Any, st
         assert "secret" not in refused(kind, said, ask, standing, who, people, body, method)
 
 
-def test_a_question_that_was_answered_leaves_nothing_to_collect(people: Any, standing: Hub) -> None:
-    with Caller(standing.address, people.bank, people.hub) as caller:
-        gc.collect()
-        gc.disable()
-        try:
-            for _ in range(20):
-                caller.ask("colonnade.Test", "Echo", b"x")
-            kept = sum(type(each) is Memory for each in gc.get_objects())
-        finally:
-            gc.enable()
-    assert kept <= 2  # the last ones may be about to end
-
-
-def test_a_caller_says_that_nothing_listens_and_goes_on_when_something_does(people: Any) -> None:
-    hub = Hub(people.coordinator, people.pins, services=[ECHO]).start()
-    with Caller(hub.address, people.bank, people.hub) as caller:
-        assert caller.ask("colonnade.Test", "Echo", b"1") == b"bank:1"
-        hub.stop()
-        refused(ConnectError, "CN026", caller.ask, "colonnade.Test", "Echo", b"2")
-        with Hub(people.coordinator, people.pins, hub.address, services=[ECHO]):
-            assert caller.ask("colonnade.Test", "Echo", b"3") == b"bank:3"
-
-
 # --- whether it serves, as platforms ask it
 
 
@@ -388,16 +313,13 @@ def asked() -> Callable[..., Any]:
 SERVING, NOT_SERVING = 1, 2
 
 
-def healthy(people: Any, **options: Any) -> Hub:
-    return Hub(people.coordinator, people.pins, services=[ECHO], rooms={}, **options)
-
-
-def test_members_are_told_at_the_port_of_the_hub_and_this_machine_in_the_clear(people: Any, asked: Any) -> None:
-    with healthy(people) as hub:
-        with open_channel(hub.address, people.bank, people.hub, 5.0) as channel:
-            assert [asked(channel, service).status for service in ("", "colonnade.Hub")] == [SERVING] * 2
-        assert hub.health_port == 0
-    hub = healthy(people, health="localhost:0").start()
+def test_members_are_told_at_the_port_of_the_hub_and_this_machine_in_the_clear(
+    people: Any, standing: Hub, asked: Any
+) -> None:
+    with open_channel(standing.address, people.bank, people.hub, 5.0) as channel:
+        assert [asked(channel, service).status for service in ("", "colonnade.Hub")] == [SERVING] * 2
+    assert standing.health_port == 0
+    hub = Hub(people.coordinator, people.pins, services=[ECHO], health="localhost:0").start()
     with grpc.insecure_channel(f"127.0.0.1:{hub.health_port}") as channel:
         assert asked(channel).status == SERVING
         with pytest.raises(grpc.RpcError) as nothing:
@@ -408,7 +330,7 @@ def test_members_are_told_at_the_port_of_the_hub_and_this_machine_in_the_clear(p
         hub.stop()
         assert next(watched).status == NOT_SERVING
     for address in ("0.0.0.0:0", "192.0.2.7:0", "[::]:0", "hub.example.org:1"):  # others are never told in the clear
-        refused(ConnectError, "CN017", healthy(people, health=address).start)
+        refused(ConnectError, "CN017", Hub(people.coordinator, people.pins, health=address).start)
 
 
 def test_without_the_package_there_is_a_hub_without_health(
@@ -416,8 +338,11 @@ def test_without_the_package_there_is_a_hub_without_health(
 ) -> None:
     for name in ("health", "health_pb2", "health_pb2_grpc"):
         monkeypatch.setitem(sys.modules, f"grpc_health.v1.{name}", None)
-    with healthy(people) as hub, open_channel(hub.address, people.bank, people.hub, 5.0) as channel:
-        with pytest.raises(grpc.RpcError) as nothing:
-            asked(channel)
-        assert nothing.value.code() is grpc.StatusCode.UNIMPLEMENTED
-    refused(ConnectError, "CN016", healthy(people, health="127.0.0.1:0").start)
+    with (
+        Hub(people.coordinator, people.pins) as hub,
+        open_channel(hub.address, people.bank, people.hub, 5.0) as channel,
+        pytest.raises(grpc.RpcError) as nothing,
+    ):
+        asked(channel)
+    assert nothing.value.code() is grpc.StatusCode.UNIMPLEMENTED
+    refused(ConnectError, "CN016", Hub(people.coordinator, people.pins, health="127.0.0.1:0").start)

@@ -173,30 +173,24 @@ def test_trouble_is_seen_on_channels_that_had_none(trouble: Any, size: int) -> N
 
 
 @pytest.mark.parametrize("trouble", [left, stopped, gave_up])
-@pytest.mark.parametrize("busy", ["sends", "waits for room", "receives"])
+@pytest.mark.parametrize("busy", ["waits for room", "receives"])
 def test_trouble_ends_every_wait(trouble: Any, busy: str) -> None:
     """Whoever waits when a peer leaves, stops or gives up on it does not wait for the time limit."""
     bank, shop = placed(window=1 << 10, timeout=300.0)
-    channel, block, began = bank.channel("shop"), np.zeros(200), threading.Event()
+    began = threading.Event()
 
     def act() -> None:
+        began.set()
+        for _ in range(2 if busy == "waits for room" else 0):
+            bank.channel("shop").send("block", array=np.zeros(200))
         if busy == "receives":
-            began.set()
-            channel.recv("x")
-        for _ in range(2 if busy == "waits for room" else 10**9):
-            channel.send("block", array=block if busy == "waits for room" else np.zeros(0))
-            began.set()
+            bank.channel("shop").recv("x")
 
     with ThreadPoolExecutor(1) as pool:
         acting = pool.submit(act)
-        assert began.wait(60)
-        if busy == "waits for room":
-            until(lambda: bank.blocked)
+        until(lambda: bank.blocked or (began.is_set() and busy == "receives"))
         trouble(shop)
-        if trouble is left and busy == "sends":
-            bank.close()  # messages to who has left are dropped, as before, and sending goes on
-            refused(ProtocolError, "MS088", acting.result, 60)
-        elif trouble is left and busy == "waits for room":
-            acting.result(60)
+        if trouble is left and busy == "waits for room":
+            acting.result(60)  # messages to who has left are dropped
         else:
             refused(PeerLost if trouble is left else PeerStopped, (), acting.result, 60)

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from colonnade.wire import Hub, strangers
-from colonnade.wire.door import Door, _listeners
+from colonnade.wire.door import _listeners
 from colonnade.wire.passage import Mover, Side
 from colonnade.wire.strangers import Crowd, Stranger, begins_tls, neighbourhood, places_for_lanes, places_for_strangers
 from tests.support.errors import refused
@@ -28,6 +28,8 @@ def test_a_connection_that_says_nothing_is_closed_and_a_participant_stays(people
     with Hub(people.coordinator, people.pins, handshake=0.3) as hub:
         bank, shop = join(hub, "bank"), join(hub, "shop")
         connection = hub._rooms.open[""].connections["bank"]
+        for guest in hub._door._open:  # none of its messages waits for the receipt of another
+            assert guest.outer.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         for words in WORDS.values():
             with socket.create_connection(("127.0.0.1", hub.port), timeout=SECONDS) as end:
                 end.sendall(words)
@@ -99,22 +101,6 @@ def test_lanes_leave_descriptors_for_others(monkeypatch: pytest.MonkeyPatch, all
     assert places_for_lanes(4, 4, 128) == lanes
     taken = 2 * strangers.EACH * (4 + 4 * lanes + places_for_strangers(4 + 4 * lanes))
     assert taken <= allowed
-
-
-def test_no_message_of_a_guest_waits_for_the_receipt_of_another() -> None:
-    async def look() -> int:
-        door = Door(1, 1, handshake=5.0, closing=0.1)
-        port = door.listen("127.0.0.1:0")
-        _, writer = await asyncio.open_connection("127.0.0.1", port)
-        while not (found := [guest.outer for guest in door._open]):
-            await asyncio.sleep(0.01)
-        option: int = found[0].socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-        writer.close()
-        door.shut()
-        await door.close()
-        return option
-
-    assert asyncio.run(asyncio.wait_for(look(), SECONDS))
 
 
 # --- from one connection to the other, with the kernel's help and without it
@@ -275,23 +261,13 @@ def test_where_the_kernel_refuses_bytes_are_copied(call: int, monkeypatch: pytes
         return splice(*given, **how)
 
     async def act(open_way: Callable[[], Way], mover: Mover) -> None:
-        way = open_way()
+        way, before = open_way(), len(os.listdir("/dev/fd"))
         for seed in range(4):
             assert await way.carries(_data(1000, seed)) == _data(1000, seed)
         assert mover.copies
+        mover.close()
+        assert len(os.listdir("/dev/fd")) == before, "it keeps no descriptor"
 
     monkeypatch.setattr(os, "splice", refuse)
     _play(True, act)
     assert len(calls) in (3, 4)
-
-
-@pytest.mark.skipif(not SPLICES, reason="this system cannot splice")
-def test_a_mover_that_is_closed_has_no_descriptor() -> None:
-    async def act(open_way: Callable[[], Way], mover: Mover) -> None:
-        way, before = open_way(), len(os.listdir("/dev/fd"))
-        assert await way.carries(b"word") == b"word"
-        assert len(os.listdir("/dev/fd")) == before + 2
-        mover.close()
-        assert len(os.listdir("/dev/fd")) == before
-
-    _play(True, act)

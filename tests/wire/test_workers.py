@@ -73,7 +73,7 @@ def test_only_the_pinned_identity_introduces_and_only_its_own(bank: Any) -> None
     refused(IdentityError, ("ID058", "bank"), introduce, bank.identity, lazy.request, TOPIC, soon())
 
 
-def test_nobody_is_introduced_for_the_past_or_for_days(bank: Any) -> None:
+def test_nobody_is_introduced_for_the_past_or_for_days_or_longer_than_a_certificate_lasts(bank: Any) -> None:
     for hours in (-0.001, 0.0, 49.0):
         said = ("ID055", "48")
         refused(IdentityError, said, introduce, bank.identity, bank.keys.request, TOPIC, soon(hours))
@@ -81,30 +81,15 @@ def test_nobody_is_introduced_for_the_past_or_for_days(bank: Any) -> None:
     signature = bank.identity.sign(workers._statement(bank.keys.certificate, b"", TOPIC, until))
     beyond = Introduction(bank.keys.certificate, b"", until, signature)
     refused(IdentityError, "ID061", beyond.check, bank.base, TOPIC)
+    for days in ((1, 30), (30, 1)):
+        party, own = (Identity.create("bank", days=each) for each in days)
+        worker = WorkerKeys(own, certificates.connection_key())
+        raw = introduce(party, worker.request, TOPIC, soon(40))
+        assert check_introduction(raw, party.certificate, TOPIC, soon(20)) == worker.certificate
+        refused(IdentityError, ("ID023", "bank"), check_introduction, raw, party.certificate, TOPIC, soon(30))
 
 
-@pytest.mark.parametrize("short", ["party", "worker"])
-def test_nobody_is_believed_longer_than_its_own_certificate(short: str) -> None:
-    days = {"party": 30, "worker": 30, short: 1}
-    party = Identity.create("bank", days=days["party"])
-    worker = WorkerKeys(Identity.create("bank", days=days["worker"]), certificates.connection_key())
-    raw = introduce(party, worker.request, TOPIC, soon(40))
-    assert check_introduction(raw, party.certificate, TOPIC, soon(20)) == worker.certificate
-    refused(IdentityError, ("ID023", "bank"), check_introduction, raw, party.certificate, TOPIC, soon(30))
-
-
-def test_requests_for_other_certificates_are_refused(bank: Any) -> None:
-    def asked(key: Any) -> bytes:
-        builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([]))
-        return builder.sign(key, SHA256()).public_bytes(Encoding.DER)
-
-    p384, long = ec.generate_private_key(ec.SECP384R1()), rsa.generate_private_key(65537, 2048)
-    for body in (asked(p384), asked(long), b"nonsense", asked(certificates.connection_key())[:-1] + b"\1"):
-        request = workers._REQUEST + workers._joined(bank.keys.certificate.der, body)
-        refused(IdentityError, "ID059", introduce, bank.identity, request, TOPIC, soon())
-
-
-def test_what_is_cut_or_has_more_cannot_be_read(bank: Any) -> None:
+def test_what_is_cut_has_more_or_asks_for_another_certificate_is_refused(bank: Any) -> None:
     for raw in (b"", bank.raw[:-1], bank.raw + b"\0", bank.keys.request, bank.raw + bytes(MOST_BYTES), bank.raw[1:]):
         refused(IdentityError, "ID050", check_introduction, raw, bank.base, TOPIC)
     for raw in (b"", bank.keys.request[:-1], bank.keys.request + b"\0", bank.raw):
@@ -112,6 +97,13 @@ def test_what_is_cut_or_has_more_cannot_be_read(bank: Any) -> None:
     own = Introduction.read(bank.raw, "bank")
     late = workers._joined(own.worker.der, own.connection, struct.pack("<Q", 1 << 63), own.signature)
     refused(IdentityError, "ID052", check_introduction, workers._INTRODUCTION + late, bank.base, TOPIC)
+    bodies = [b"nonsense", certificates.request("bank", certificates.connection_key())[:-1] + b"\1"]
+    for key in (ec.generate_private_key(ec.SECP384R1()), rsa.generate_private_key(65537, 2048)):
+        builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([]))
+        bodies.append(builder.sign(key, SHA256()).public_bytes(Encoding.DER))
+    for body in bodies:
+        request = workers._REQUEST + workers._joined(bank.keys.certificate.der, body)
+        refused(IdentityError, "ID059", introduce, bank.identity, request, TOPIC, soon())
 
 
 @pytest.mark.filterwarnings("ignore::cryptography.utils.CryptographyDeprecationWarning")  # of changed serial numbers
@@ -188,17 +180,6 @@ def test_a_worker_that_is_out_of_date_does_not_dial(bank: Any, monkeypatch: pyte
     refused(IdentityError, "ID060", admission.issue_connection_certificate)
 
 
-def test_private_keys_stay_where_they_were_born(bank: Any) -> None:
-    admission = bank.keys.admission(bank.raw, bank.base, TOPIC)
-    for held in (bank.keys, admission, admission.connection):
-        for taken in (pickle.dumps, copy.deepcopy):
-            refused(TypeError, "VA270|VA273", taken, held)
-        assert "PRIVATE" not in repr(held)
-    assert repr(bank.keys) == f"WorkerKeys('bank', '{bank.keys.certificate.fingerprint}')"
-    secrets = (bank.keys._identity._key.private_bytes_raw(), certificates.key_pem(bank.keys._key))
-    assert not any(secret in public for secret in secrets for public in (bank.keys.request, bank.raw))
-
-
 def test_lanes_have_names_and_topics(bank: Any) -> None:
     mark = "0123456789abcdef" * 2
     assert all(is_lane(f"{room}-{mark}") for room in ("lane-0-1", "lane-1023-12", "lane-9999999-9999"))
@@ -236,24 +217,21 @@ def test_files_round_trip_and_no_key_is_overwritten(tmp_path: Path) -> None:
     refused(IdentityError, "ID028", Identity.load, key_path, foreign)
 
 
-@pytest.mark.parametrize("content", [b"", b"nonsense", b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END"])
-def test_files_that_are_something_else(tmp_path: Path, content: bytes) -> None:
-    key_path, crt_path = Identity.create("bank").save(tmp_path)
+def test_files_that_are_something_else(tmp_path: Path) -> None:
+    identity = Identity.create("bank")
+    key_path, crt_path = identity.save(tmp_path)
     bad, missing = tmp_path / "bad", tmp_path / "missing.key"
-    bad.write_bytes(content)
-    refused(IdentityError, "ID020", Identity.load, key_path, bad)
-    refused(IdentityError, "ID026", Identity.load, bad, crt_path)
+    for content in (b"", b"nonsense", b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END"):
+        bad.write_bytes(content)
+        refused(IdentityError, "ID020", Identity.load, key_path, bad)
+        refused(IdentityError, "ID026", Identity.load, bad, crt_path)
     refused(IdentityError, "ID032", Certificate.load, missing)
     refused(IdentityError, ("ID025", "missing.key"), Identity.load, missing, missing.with_suffix(".crt"))
-
-
-def test_only_its_own_connection_certificates_count_and_none_is_an_identity() -> None:
-    bank = Identity.create("bank")
-    chain = bank.issue_connection_certificate().chain_pem
+    chain = identity.issue_connection_certificate().chain_pem  # which is no identity
+    refused(IdentityError, (), Certificate.from_pem, chain)
     shown = x509.load_pem_x509_certificate(chain)
     others = [Identity.create(name).certificate for name in ("bank", "shop")]
-    assert [each.has_issued(shown) for each in (bank.certificate, *others)] == [True, False, False]
-    refused(IdentityError, (), Certificate.from_pem, chain)
+    assert [each.has_issued(shown) for each in (identity.certificate, *others)] == [True, False, False]
 
 
 def test_dates_and_names_that_cannot_be() -> None:
@@ -266,14 +244,19 @@ def test_dates_and_names_that_cannot_be() -> None:
         refused(IdentityError, "ID031", Identity.create, name)
 
 
-def test_a_private_key_is_neither_copied_nor_sent_nor_handed_over_wrongly() -> None:
-    bank, shop = Identity.create("bank"), Identity.create("shop")
-    for taken in (pickle.dumps, copy.copy, copy.deepcopy):
-        refused(TypeError, ("VA271", "bank"), taken, bank)
-    assert bank.certificate.has_signed(bank.sign(b"x"), b"x")  # which reads the certificate
-    assert pickle.loads(pickle.dumps(bank.certificate)) == bank.certificate  # noqa: S301 - our own bytes
-    for key in (shop.key_pem, bank.key_pem + bytes(1 << 24)):
-        refused(IdentityError, "ID030", load_key, ssl.create_default_context(), key, bank.certificate.pem)
+def test_a_private_key_is_neither_copied_nor_sent_nor_handed_over_wrongly(bank: Any) -> None:
+    own, shop = bank.identity, Identity.create("shop")
+    admission = bank.keys.admission(bank.raw, bank.base, TOPIC)
+    for held in (own, bank.keys, admission, admission.connection):
+        for taken in (pickle.dumps, copy.deepcopy):
+            refused(TypeError, "VA270|VA271|VA273", taken, held)
+        assert "PRIVATE" not in repr(held)
+    secrets = (bank.keys._identity._key.private_bytes_raw(), certificates.key_pem(bank.keys._key))
+    assert not any(secret in public for secret in secrets for public in (bank.keys.request, bank.raw))
+    assert own.certificate.has_signed(own.sign(b"x"), b"x")  # which reads the certificate
+    assert pickle.loads(pickle.dumps(own.certificate)) == own.certificate  # noqa: S301 - our own bytes
+    for key in (shop.key_pem, own.key_pem + bytes(1 << 24)):
+        refused(IdentityError, "ID030", load_key, ssl.create_default_context(), key, own.certificate.pem)
 
 
 def test_no_descriptor_is_left_open(people: Any) -> None:
