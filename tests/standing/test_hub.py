@@ -22,7 +22,7 @@ from colonnade.standing.fetched import Fetched
 from colonnade.standing.invitation import Token, new_draw, sealed
 from colonnade.standing.keeper import Keeper
 from colonnade.standing.line import Entrance, Line
-from colonnade.standing.newcomers import accept, keep, newcomers, waiting
+from colonnade.standing.newcomers import accept, newcomers
 from colonnade.standing.proposal import Answer, Proposal, Withdrawal
 from colonnade.standing.signed import seal
 from colonnade.standing.talk import METHOD, SERVICE, files_in, heard, packed, studies_in, unpacked, with_files
@@ -35,7 +35,7 @@ from tests.support.ports import free_port
 from tests.support.studies import InThread
 from tests.support.waiting import until
 
-from .club import Hub, club, refused, retrying
+from .club import Hub, refused, retrying
 
 
 @pytest.fixture(scope="module")
@@ -122,8 +122,8 @@ def test_all_studies_are_told_however_many_there_are(hub: Hub, monkeypatch: pyte
     told = [{"id": f"{number:032x}", "serial": number} for number in range(1, 501)]
 
     def news(_: Line, since: int = 0, wait: float = 0.0) -> dict[str, Any]:
-        some = [study for study in told if study["serial"] > since][:200]  # type: ignore[operator]
-        return {"serial": some[-1]["serial"] if some else since, "studies": some}
+        some = told[since : since + 200]
+        return {"serial": since + len(some), "studies": some}
 
     monkeypatch.setattr(Line, "news", news)
     with hub.line("ana") as line:
@@ -200,31 +200,21 @@ def test_somebody_joins_by_an_invitation(hub: Hub, tmp_path: Path) -> None:
         for _ in range(2):
             door.show_draw(draw)
         assert door.admitted(tmp_path / "FEDERATION.toml") is None
-        found = hub.invitations.find("lab")
         words = token.words(lab.certificate, theirs, draw)
-        assert words == found.words(hub.members.certificates["coordinator"])
+        assert words == hub.invitations.find("lab").words(hub.members.certificates["coordinator"])
         others = {token.words(lab.certificate, theirs, new_draw()), token.words(lab.certificate, new_draw(), draw)}
         assert words not in others, "a key that was there before makes no words by itself"
-        assert len(set(words.split())) >= 4
-        for admitted in (False, True):
-            if admitted:
-                hub.invitations.admit("lab", Members.load(hub.path), now)
-                members = retrying(lambda: door.admitted(tmp_path / "FEDERATION.toml"), lambda found: found is not None)
-            refused("FE050", door.enrol, Identity.create("lab"), new_draw())
-    members.save(tmp_path / "FEDERATION.toml")
+        refused("FE050", door.enrol, Identity.create("lab"), new_draw())
+        hub.invitations.admit("lab", Members.load(hub.path), now)
+        joined = retrying(lambda: door.admitted(tmp_path / "FEDERATION.toml"), lambda found: found is not None)
+        refused("FE050", door.enrol, Identity.create("lab"), new_draw())
     assert token.identity.name in hub.invitations.doors(now), "it may ask what became of it"
     assert token.identity.name not in hub.invitations.doors(now + timedelta(hours=1)), "and then its door closes"
-    assert token.expires > now + timedelta(minutes=59)
-    joined = Members.load(tmp_path / "FEDERATION.toml")
     assert joined.roles["lab"] == "party"
     with Line(joined, lab) as line:
         assert retrying(lambda: line.news(0, wait=0))["studies"] == []
         there = line.members()
     assert [(each.name, each.known) for each in newcomers(hub.club.members, there)] == [("lab", False)]
-    ours = club(tmp_path / "bank").members
-    keep(tmp_path / "agent", there)
-    assert accept(ours.path, waiting(tmp_path / "agent", ours)[0]).roles["lab"] == "party"
-    assert waiting(tmp_path / "agent", Members.load(ours.path)) == []
 
 
 def test_an_invitation_is_good_for_one_name_one_key_and_a_while(hub: Hub) -> None:

@@ -184,33 +184,3 @@ def test_workers_connect_to_each_other_where_the_study_says_so(lanes: InLanes) -
         ways = facts[name]["lanes"]["links"]
         assert ways.keys() == {*PARTIES, HUB} - {name}
         assert all(way["direct_sent"] > 0 for way in ways.values())  # perhaps not in every lane
-
-
-@pytest.mark.slow
-def test_a_hub_that_is_killed_takes_its_coordinator_along_and_the_next_attempt_is_exact(lanes: InLanes) -> None:
-    (study,), _, workers = lanes.held_up("shop", "hub dies")
-    heads = [lanes.head(name, study) for name in PARTIES]
-    parties = [*heads, *(worker for head in heads for worker in workers_of(head))]
-    coordinator = lanes.three.children(HUB)
-    assert len(coordinator) > 2  # its head, and two workers
-    lanes.three.kill(HUB)
-    with suppress(ProcessLookupError):  # on a slow machine its head may have lost patience with it
-        os.kill(workers[0], signal.SIGCONT)
-    until(lambda: gone(*coordinator), "nothing is left of the hub")
-    lanes.three.start(HUB)
-    until(lambda: gone(*parties), "the attempt ends at the parties too")
-    facts = lanes.done(study, attempt=2)
-    assert {found["room"] for found in facts.values()} == {f"{study}.2"}
-    lanes.paid(study, "sent", "committed")
-    until(lambda: not lanes.left_behind(), "no table is left")
-
-
-@pytest.mark.slow
-def test_members_that_stop_leave_no_worker(lanes: InLanes) -> None:
-    (study,), *_ = lanes.held_up("clinic", "fourth")
-    heads = [lanes.head(name, study) for name in PARTIES]
-    workers = [worker for head in heads for worker in workers_of(head)]
-    assert len(workers) == 6
-    lanes.three.stop(*PARTIES, HUB)
-    until(lambda: gone(*heads, *workers), "all processes end")
-    assert not lanes.left_behind()

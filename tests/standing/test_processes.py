@@ -10,7 +10,6 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -257,12 +256,9 @@ def test_a_study_whose_participants_connect_to_each_other_is_counted_and_traced(
     assert left['colonnade_epsilon_left{days="0",observer="analyst"}'] == least < 2.0
     watched.stop("shop")
     made = spans(watched.log("shop"))
-    by_name = {str(span["name"]): span for span in made}
-    whole = by_name["attempt"]
-    assert (whole["attributes"]["colonnade.status"], whole["attributes"]["colonnade.study"]) == ("finished", study[:8])  # type: ignore[index]
-    inside = {span["parent_id"] for span in made if span["parent_id"] is not None}
-    assert inside == {whole["context"]["span_id"]}  # type: ignore[index]
-    assert "check" in by_name
+    (whole,) = (span for span in made if span["name"] == "attempt")
+    assert whole["attributes"]["colonnade.status"] == "finished"  # type: ignore[index]
+    assert {span["parent_id"] for span in made} == {None, whole["context"]["span_id"]}  # type: ignore[index]
 
 
 @pytest.mark.system
@@ -349,20 +345,3 @@ def test_killed_in_the_middle_and_tried_again(three: Standing, who: str) -> None
         pytest.fail(f"{TRIES} kills came too late")
     assert three.ledger("bank")[before["bank"] :] == ["sent", "committed"]
     assert all(three.happened(name, study, "alignment used again", 2) for name in PARTIES)
-
-
-@pytest.mark.slow
-def test_killed_before_anything_left_costs_nothing(three: Standing) -> None:
-    before = {name: len(three.ledger(name)) for name in PARTIES}
-    study = approved(three, "early")
-    held = three.hold("clinic", study)
-    until(lambda: three.happened("bank", study, "connected"), "bank waits for clinic")
-    three.kill("bank")
-    three.start("bank")
-    with suppress(ProcessLookupError):  # the others may have lost patience with it
-        os.kill(held, signal.SIGCONT)
-    three.wait_all(study, "done")
-    paid = {name: three.ledger(name)[before[name] :] for name in PARTIES}
-    assert {states[-1] for states in paid.values()} == {"committed"}
-    assert len(paid["bank"]) > 1
-    assert set(paid["bank"][:-1]) == {"released"}

@@ -131,49 +131,37 @@ def test_a_federation_of_processes_answers_and_comes_back_after_a_kill(place):
     certificates = {name: Certificate.load(place.key(name).with_suffix(".crt")) for name in roles}
     path = place.folder / "coordinator" / "FEDERATION.toml"
     Members("two", f"127.0.0.1:{free_port()}", certificates, roles, None, path).save(path)
-    with open(path, "a") as file:
-        file.write(f'\n[hub]\nkey = "coordinator.key"\nscores = ["../{study.path.name}"]\n')
-    for name in kit.COLUMNS:
-        served = f'console = "127.0.0.1:{console}"\n' if name == "bank" else ""
-        model = f'{{ study = "../{study.path.name}", digest = "{study.digest}", per_person = 2 }}'
-        with open(place.config(name).path, "a") as file:
-            file.write('\n[agent]\nfederation = "../coordinator/FEDERATION.toml"\n')
-            file.write(f"{served}\n[agent.scores]\nmodels = [{model}]\n")
+    model = f'{{ study = "../{study.path.name}", digest = "{study.digest}", per_person = 2 }}'
+    agent = '\n[agent]\nfederation = "../coordinator/FEDERATION.toml"\n'
+    served = {"bank": f'console = "127.0.0.1:{console}"\n', "shop": ""}
+    more = {name: f"{agent}{served[name]}\n[agent.scores]\nmodels = [{model}]\n" for name in served}
+    more["coordinator"] = f'\n[hub]\nkey = "coordinator.key"\nscores = ["../{study.path.name}"]\n'
+    for name, text in more.items():
+        with open(path if name == "coordinator" else place.config(name).path, "a") as file:
+            file.write(text)
     two = processes.Standing(place.folder, {})
+    tables = [(place.folder / "tables" / f"{name}.csv").read_text().splitlines()[1:] for name in kit.COLUMNS]
+    person = min(set.intersection(*({line.split(",")[0].strip('"') for line in lines} for lines in tables)))
 
-    def ask(person: str) -> httpx.Response:
-        def answered() -> httpx.Response | None:
-            two.check_alive()
-            with suppress(httpx.TransportError, FileNotFoundError):
-                token = (place.folder / "bank" / "agent" / "scores.token").read_text().strip()
-                answer = httpx.post(
-                    f"http://127.0.0.1:{console}/v1/scores",
-                    json={"ids": [person]},
-                    headers={"authorization": f"Bearer {token}"},
-                    timeout=60,
-                )
-                return [answer] if answer.status_code != 503 else None
-            return None
+    def ask() -> httpx.Response | None:
+        two.check_alive()
+        with suppress(httpx.TransportError, FileNotFoundError):
+            token = (place.folder / "bank" / "agent" / "scores.token").read_text().strip()
+            shown, asked = {"authorization": f"Bearer {token}"}, {"ids": [person]}
+            answer = httpx.post(f"http://127.0.0.1:{console}/v1/scores", json=asked, headers=shown, timeout=60)
+            return answer if answer.status_code != 503 else None
+        return None
 
-        return processes.until(answered, "an answer")[0]
-
-    def people(name: str) -> set[str]:
-        lines = (place.folder / "tables" / f"{name}.csv").read_text().splitlines()[1:]
-        return {line.split(",")[0].strip('"') for line in lines}
-
-    person = min(people("bank") & people("shop"))
+    answers: list[httpx.Response] = []
     two.start("coordinator", "bank", "shop")
     try:
-        first = ask(person)
-        assert first.json()["scores"][0]["id"] == person
-        for name, expected in (("shop", 200), ("coordinator", 429)):
+        for name in ("shop", "coordinator", "shop"):
+            answers.append(processes.until(ask, "an answer"))
             two.kill(name)
             two.start(name)
-            again = ask(person)
-            assert (again.status_code, again.json().get("scores", first.json()["scores"])) == (
-                expected, first.json()["scores"],
-            )  # fmt: skip
-        assert ask(person).status_code == 429
+        assert [answer.status_code for answer in answers] == [200, 200, 429]
+        assert answers[0].json()["scores"] == answers[1].json()["scores"]
+        assert answers[0].json()["scores"][0]["id"] == person
         assert len(Ledger(place.config("shop").ledger).entries()) == 1
     finally:
         two.stop(*two.running)
