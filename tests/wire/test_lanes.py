@@ -5,7 +5,6 @@ At a hub of one study they open by themselves; at a standing one for those who a
 
 from __future__ import annotations
 
-import asyncio
 import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -19,7 +18,6 @@ import pytest
 
 from colonnade.errors import ColonnadeError, ConnectError, IdentityError, ProtocolError, StudyError
 from colonnade.wire import Caller, Endpoint, Hub, HubLimits, Identity, Service, certificates, dial, envelope, strangers
-from colonnade.wire.circle import Connection
 from colonnade.wire.direct import Direct
 from colonnade.wire.hub_carrier import open_channel
 from colonnade.wire.identity import ConnectionCertificate
@@ -434,19 +432,3 @@ def test_what_a_room_with_lanes_may_be() -> None:
     found.leave(lane)  # as whoever was in it does then
     assert (found.lanes, set(found.open)) == (0, set())
     refused(Refusal, "CN040", found.find, lane, "bank")
-
-
-def test_how_much_waits_in_a_lane_for_one_who_does_not_read() -> None:
-    found = rooms(LaneLimits())
-    found.add(FIRST, FOUR, lanes=True)
-    queue = found.find(lane_room(0, 1, b"", FIRST), "bank").queue
-
-    async def filled() -> int:
-        connection = Connection("bank", 1, stall=0.01, queue=queue)
-        for _ in range(queue // 2048):
-            await connection.put(bytes(1900))
-        while not connection.ended.done():
-            await connection.put(bytes(envelope.MAX_ENVELOPE))
-        return connection._bytes
-
-    assert 2.5 * MAX_PACKET < asyncio.run(filled()) < 3 * MAX_PACKET + 1024

@@ -452,7 +452,7 @@ FIGURES = (
         Links(
             ("joint-prediction#6-questions-that-are-asked-one-after-the-other|Theorem",),
             ("colonnade.standing.scores.allowance:days_worth",),
-            ("tests/standing/scores/test_allowance.py::test_a_day_costs_what_as_many_questions_about_one_person_cost",),
+            ("tests/standing/scores/test_session.py::test_a_day_costs_what_as_many_questions_about_one_person_cost",),
             besides=(
                 "tests/standing/scores/test_session.py::"
                 "test_a_day_is_reserved_before_the_first_answer_and_kept_over_a_restart",
