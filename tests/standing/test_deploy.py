@@ -66,29 +66,18 @@ def test_units_are_valid_and_hardened(unit):
     assert rated.returncode == 0, rated.stdout[-400:]
 
 
-def test_units_and_image_run_what_there_is_as_an_ordinary_user():
-    told = {unit.stem: unit.read_text() for unit in UNITS}
-    assert "bin/colonnade agent party.toml" in told["colonnade-agent"]
-    assert "bin/colonnade hub FEDERATION.toml" in told["colonnade-hub"]
-    lines = (DEPLOY / "container" / "Containerfile").read_text().splitlines()
-    copied = [line.split()[1:-1] for line in lines if line.startswith("COPY ") and "--from" not in line]
-    assert all((DEPLOY.parent / name).exists() for names in copied for name in names)
-    assert {"USER 10001", 'ENTRYPOINT ["colonnade"]'} <= set(lines)
-
-
 def test_the_compose_file_runs_a_hub_and_three_parties_without_privileges():
     yaml = pytest.importorskip("yaml")
     content = yaml.safe_load((DEPLOY / "container" / "compose.yaml").read_text())
     services = content["services"]
     assert set(services) == {"hub", "bank", "shop", "clinic"}
+    expected = {"read_only": True, "cap_drop": ["ALL"], "security_opt": ["no-new-privileges:true"]}
     for service in services.values():
-        assert service["read_only"] is True
-        assert service["cap_drop"] == ["ALL"]
-        assert service["security_opt"] == ["no-new-privileges:true"]
-        assert service["build"]["dockerfile"] == "deploy/container/Containerfile"
-        assert set(service["networks"]) <= set(content["networks"])
+        assert service.items() >= expected.items()
         assert [mount.split(":")[1] for mount in service["volumes"]] == ["/data"]
     assert [name for name, service in services.items() if service.get("ports")] == ["hub"]
+    image = (DEPLOY / "container" / "Containerfile").read_text().splitlines()
+    assert {"USER 10001", 'ENTRYPOINT ["colonnade"]'} <= set(image)
 
 
 @pytest.mark.system

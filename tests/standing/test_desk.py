@@ -39,7 +39,7 @@ def test_a_study_that_all_agree_to_runs_and_is_done(talk: Talk) -> None:
     assert talk.desk.running() == []
 
 
-def test_it_is_done_when_the_coordinator_is_even_if_it_was_withdrawn(talk: Talk) -> None:
+def test_it_is_done_when_somebody_has_the_result_even_if_it_was_withdrawn_or_tried_again(talk: Talk) -> None:
     first, second = talk.agreed("bank", "shop"), talk.propose(name="another")
     talk.outcome(first, "coordinator", "finished")
     talk.outcome(first, "bank", "lost")
@@ -47,10 +47,16 @@ def test_it_is_done_when_the_coordinator_is_even_if_it_was_withdrawn(talk: Talk)
     talk.withdraw(second, "ana")
     talk.outcome(second, "coordinator", "finished")
     assert talk.states(first, second) == ["done", "done"]
+    third = talk.agreed(name="the bank was away with the result")
+    talk.outcomes(third, "lost", who=("shop", "clinic", "coordinator"))
+    talk.after(seconds=300)
+    assert talk.state(third) == ("running", 2)
+    assert talk.outcome(third, "bank", "finished", 1)["room"] is None
+    assert talk.state(third) == ("done", 2)
 
 
 def test_one_no_declines_and_only_the_analyst_reads_why(talk: Talk) -> None:
-    study = talk.propose()
+    study, late = talk.propose(), talk.propose(name="nobody answers in time")
     talk.answer(study, "bank")
     talk.answer(study, "shop", yes=False, why="not this year")
     assert talk.desk.study(study, "ana")["reasons"] == {"shop": "not this year"}
@@ -58,16 +64,10 @@ def test_one_no_declines_and_only_the_analyst_reads_why(talk: Talk) -> None:
     refused(("FE023", "declined"), talk.answer, study, "clinic")
     refused("FE020", talk.desk.packed, study, "bank")
     talk.propose()  # whoever recorded the proposal gains nothing by sending it again
-    assert talk.states(study) == ["declined"]
-
-
-def test_it_expires_at_its_deadline_and_late_answers_are_refused(talk: Talk) -> None:
-    study = talk.propose()
-    talk.answer(study, "bank")
     talk.now += timedelta(days=7)
-    refused(("FE023", "expired"), talk.answer, study, "shop")
+    refused(("FE023", "expired"), talk.answer, late, "shop")
     talk.after()
-    assert talk.states(study) == ["expired"]
+    assert talk.states(study, late) == ["declined", "expired"]
 
 
 def test_lost_attempts_are_tried_again_as_often_as_all_allow(talk: Talk) -> None:
@@ -99,16 +99,6 @@ def test_those_who_never_report_are_lost_after_a_while(talk: Talk) -> None:
     silent = talk.agreed(name="nobody ever reports")
     talk.after(hours=13)
     assert talk.state(silent) == ("failed", 1)
-
-
-def test_an_earlier_attempt_that_finished_after_all_ends_the_study(talk: Talk) -> None:
-    """The bank was away with the result; nothing may come of the second attempt."""
-    study = talk.agreed()
-    talk.outcomes(study, "lost", who=("shop", "clinic", "coordinator"))
-    talk.after(seconds=300)
-    assert talk.state(study) == ("running", 2)
-    assert talk.outcome(study, "bank", "finished", 1)["room"] is None
-    assert talk.state(study) == ("done", 2)
 
 
 def test_withdrawals(talk: Talk) -> None:
@@ -207,10 +197,8 @@ def test_no_attempt_begins_without_its_parties_and_one_that_is_away_holds_up_nob
     assert talk.state(wide) == ("running", 1)
     assert talk.desk.study(wide, "bank")["room"] is None, "the first attempt is over, the second has not begun"
     assert talk.desk.running() == []
-    other = talk.agreed("bank", "shop", name="3")
-    assert talk.states(other) == ["running"]
     talk.desk.present = lambda: None
-    talk.outcome(other, "coordinator", "finished")
+    talk.after(seconds=1)
     assert talk.state(wide) == ("running", 2)
     talk.desk.present = lambda: frozenset()
     talk.outcomes(wide, "lost", 2)

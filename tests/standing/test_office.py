@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from colonnade.disk import writing
-from colonnade.errors import OfficeError
 from colonnade.privacy.largest import Largest
 from colonnade.privacy.rows import rounded_up
 from colonnade.standing import pruning
@@ -106,23 +105,18 @@ def test_only_what_waits_is_approved(desk: Desk, state: str) -> None:
     assert desk.state(study) == ("waiting" if state == "late" else state)
 
 
-def test_an_id_must_be_one_and_known(desk: Desk) -> None:
+def test_an_id_must_be_one_and_known_and_the_file_ours(tmp_path: Path, desk: Desk) -> None:
     for chosen in ("a" * 32, "ab" + "0" * 30):
         made = desk.taken(chosen).name
         with desk.filing.file.writing() as file:
             file.execute("UPDATE studies SET id = ? WHERE id = ?", (chosen, made))
     for prefix in ("", "b", "a", "../x", "A"):
-        with pytest.raises(OfficeError):
-            desk.filing.entry(prefix)
+        refused("OF*", desk.filing.entry, prefix)
     assert desk.filing.entry("ab").id.startswith("ab0")
     assert (len(desk.filing.entries()), desk.filing.entries(["running"])) == (2, [])
-
-
-def test_another_file_is_refused_and_no_agent_means_not_connected(tmp_path: Path, desk: Desk) -> None:
-    assert desk.filing.status().pid is None
+    assert desk.filing.status().pid is None, "no agent runs"
     (tmp_path / "agent.db").write_bytes(b"something else" * 100)
-    with pytest.raises(OfficeError):
-        Office.open(tmp_path)
+    refused("OF*", Office.open, tmp_path)
 
 
 # --- attempts
@@ -181,28 +175,24 @@ def test_the_hub_says_what_became_of_it_once(desk: Desk, end: str) -> None:
 
 def test_a_yes_ends(desk: Desk) -> None:
     filing, study = desk.filing, desk.filing.receive(desk.asked(ago=2 * HOUR)).id
-    filing.assessed(study, {"refused": None}, "approved", "the policy, within its budget")
+    other = desk.filing.receive(desk.asked("runs between", ago=2 * HOUR)).id
+    for each in (study, other):
+        filing.assessed(each, {"refused": None}, "approved", "the policy, within its budget")
+    assert desk.begin(other)
     assert filing.expire(GRACE) == [], "the hub may have waited for a place"
     assert not desk.begin(study, grace=timedelta(minutes=59)), "though nobody has closed it yet"
     assert desk.state(study) == "approved"
-    assert filing.expire(timedelta(minutes=59)) == ["a study"]
+    assert filing.expire(timedelta(minutes=59)) == ["a study"], "what runs is not closed"
     assert not desk.begin(study)
     filing.heard(study, {}, "running", None)
     assert desk.state(study) == "expired"
-
-
-def test_a_yes_ends_between_attempts_and_the_hub_may_say_how_it_ended_elsewhere(desk: Desk) -> None:
-    filing, study = desk.filing, desk.filing.receive(desk.asked(ago=2 * HOUR)).id
-    filing.assessed(study, {"refused": None}, "approved", "the policy, within its budget")
-    assert desk.begin(study)
-    assert filing.expire(NOW) == [], "what runs is not closed"
-    filing.end(study, 1, "lost", None)
-    assert not desk.begin(study, 2, NOW)
+    filing.end(other, 1, "lost", None)
+    assert not desk.begin(other, 2, NOW)
     assert filing.expire(NOW) == ["a study"]
     assert [(number, ended) for _, number, ended in filing.untold().outcomes] == [(1, "lost")]
     for said in ("done", "expired"):
-        filing.heard(study, {}, said, None)
-        assert desk.state(study) == "done", "others finished while we were away"
+        filing.heard(other, {}, said, None)
+        assert desk.state(other) == "done", "others finished while we were away"
 
 
 @pytest.mark.parametrize("put_back", ["before the answers", "before the outcomes"])
@@ -418,12 +408,11 @@ def test_a_second_one_of_a_folder_serves_nothing(
 
 def test_what_cannot_be_done_is_said_in_a_sentence(three: Standing, in_this_process: Command) -> None:
     federation = ("--federation", three.file("ana"), "--key", three.key("ana"))
-    refused = [
+    for expected, sentence, words in (
         (19, "start `colonnade agent", ("studies", three.file("shop"))),
         (26, "--federation", ("studies",)),
         (26, "no deadline", ("propose", three.study, *federation, "--deadline", "soon")),
-    ]
-    for expected, sentence, words in refused:
+    ):
         code, _, error = in_this_process(*words)
         assert (code, sentence in error) == (expected, True), error
     for text, seconds in {"30m": 1800, "12h": 43_200, "7d": 604_800}.items():

@@ -195,7 +195,6 @@ def test_every_metric_of_the_page_has_a_sample_where_it_belongs(watched: Standin
     for where, other in (("hub", "agent"), ("agent", "hub")):
         found, beyond = told[where], named(other) - named(where)
         assert all(any(sample.startswith(name) for sample in found) for name in named(where)), (sorted(found), where)
-        assert beyond
         assert not any(sample.startswith(name) for sample in found for name in beyond)
     expected = {
         "colonnade_connected": 1,
@@ -206,14 +205,13 @@ def test_every_metric_of_the_page_has_a_sample_where_it_belongs(watched: Standin
         'colonnade_sent_bytes_total{way="direct"}': 0,
     }
     assert {name: told["agent"][name] for name in expected} == expected
-    assert told["hub"]['colonnade_studies{state="open"}'] == 1
-    assert told["hub"]["colonnade_members_present"] >= 1
+    assert (told["hub"]['colonnade_studies{state="open"}'], told["hub"]["colonnade_members_present"] >= 1) == (1, True)
     watched.office("bank").decline(study, "eva", "not now")
     assert samples(watched, "bank")['colonnade_studies{state="waiting"}'] == 0
     watched.stop("bank")
     (check,) = spans(watched.log("bank"))
-    assert check["name"] == "check"
-    assert check["attributes"] == {"colonnade.study": study[:8], "colonnade.state": "waiting"}
+    shown = {"colonnade.study": study[:8], "colonnade.state": "waiting"}
+    assert (check["name"], check["attributes"]) == ("check", shown)
 
 
 @pytest.mark.system
