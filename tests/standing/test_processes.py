@@ -283,22 +283,6 @@ def test_an_agent_removes_tables_that_nobody_uses_and_nothing_else(watched: Stan
 # --- attempts that are lost, and studies that do not run
 
 
-@pytest.fixture(scope="module")
-def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standing]:
-    """Two policies say yes by themselves, and the clinic asks."""
-    approval = {"bank": "auto-within-budget", "shop": "auto-within-budget", "clinic": "ask"}
-    with standing(tmp_path_factory.mktemp("three") / "f", approval=approval, cap=30.0) as found:
-        yield found
-
-
-def approved(three: Standing, name: str) -> str:
-    """A study that the clinic has approved too, and that finds its people first."""
-    study = three.propose(three.study_named(name, more=ALIGNED))
-    three.wait("clinic", study, "waiting")
-    three.office("clinic").approve(study, "pat")
-    return study
-
-
 def paid_for(three: Standing, study: str, before: dict[str, int]) -> None:
     """What left is counted, at every party: an attempt whose first share was noted has an entry that stays."""
     for name in PARTIES:
@@ -310,43 +294,29 @@ def paid_for(three: Standing, study: str, before: dict[str, int]) -> None:
 
 
 @pytest.mark.slow
-def test_cancelled_while_it_runs(three: Standing) -> None:
-    before = {name: len(three.ledger(name)) for name in PARTIES}
-    study = approved(three, "cancelled")
-    held = three.hold("shop", study)
-    three.wait("bank", study, "running")
-    three.call("cancel", three.file("bank"), study[:8], "--why", "second thoughts")
-    assert three.state("bank", study) == "cancelled"
-    os.kill(held, signal.SIGCONT)
-    three.wait_all(study, "cancelled")
-    assert (three.told()[study]["state"], three.finished(study)) == ("cancelled", [])
-    assert [len(three.office(name).attempts(study)) for name in PARTIES] == [1, 1, 1], "it is not tried again"
-    paid_for(three, study, before)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("who", ["bank", HUB])
-def test_killed_in_the_middle_and_tried_again(three: Standing, who: str) -> None:
+def test_killed_in_the_middle_and_tried_again(tmp_path: Path) -> None:
     """A second attempt by itself: what had left is counted twice, the alignment is used again, there is one result."""
-    for number in range(TRIES):  # a kill may come too late, when the result is there already
-        before = {name: len(three.ledger(name)) for name in PARTIES}
-        study = approved(three, f"{who} dies {number}")
-        until(lambda study=study: three.happened("bank", study, "first share"), "shares leave")
-        three.kill(who)
-        three.start(who)
-        three.wait_all(study, "done")
-        assert three.told()[study]["state"] == "done"
-        holders = three.finished(study)
-        assert len({attempt for _, attempt in holders}) == 1, "one result"
-        paid_for(three, study, before)
-        for name in PARTIES:
-            until(lambda name=name, study=study: three.office(name).report(study), f"{name} has a report")
-        if holders[0][1] == 2:
-            break
-    else:
-        pytest.fail(f"{TRIES} kills came too late")
-    assert three.ledger("bank")[before["bank"] :] == ["sent", "committed"]
-    assert all(three.happened(name, study, "alignment used again", 2) for name in PARTIES)
+    with standing(tmp_path / "f", approval="auto-within-budget", cap=60.0) as three:
+        for who in ("bank", HUB):
+            for number in range(TRIES):  # a kill may come too late, when the result is there already
+                before = {name: len(three.ledger(name)) for name in PARTIES}
+                study = three.propose(three.study_named(f"{who} dies {number}", more=ALIGNED))
+                until(lambda study=study: three.happened("bank", study, "first share"), "shares leave")
+                three.kill(who)
+                three.start(who)
+                three.wait_all(study, "done")
+                assert three.told()[study]["state"] == "done"
+                holders = three.finished(study)
+                assert len({attempt for _, attempt in holders}) == 1, "one result"
+                paid_for(three, study, before)
+                for name in PARTIES:
+                    until(lambda name=name, study=study: three.office(name).report(study), f"{name} has a report")
+                if holders[0][1] == 2:
+                    break
+            else:
+                pytest.fail(f"{TRIES} kills came too late")
+            assert three.ledger("bank")[before["bank"] :] == ["sent", "committed"]
+            assert all(three.happened(name, study, "alignment used again", 2) for name in PARTIES)
 
 
 # --- studies in lanes: workers of everybody who meet in lanes at a standing hub

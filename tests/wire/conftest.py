@@ -121,28 +121,28 @@ class RoomWorld(World):
         return self.room.place(identity.name)
 
 
+def lived_in(kind: type[World]) -> Iterator[World]:
+    world = kind()
+    yield world
+    world.end()
+
+
 @pytest.fixture(params=[HubWorld, LinkWorld, RoomWorld], ids=["hub", "links", "room"])
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
     """Participants that can talk."""
-    world = request.param()
-    yield world
-    world.end()
+    yield from lived_in(request.param)
 
 
 @pytest.fixture
-def hub_world() -> Iterator[HubWorld]:
+def hub_world() -> Iterator[World]:
     """Participants that can talk with a relay between them."""
-    world = HubWorld()
-    yield world
-    world.end()
+    yield from lived_in(HubWorld)
 
 
 @pytest.fixture
-def link_world() -> Iterator[LinkWorld]:
+def link_world() -> Iterator[World]:
     """Participants that can talk directly."""
-    world = LinkWorld()
-    yield world
-    world.end()
+    yield from lived_in(LinkWorld)
 
 
 @pytest.fixture(scope="session")

@@ -73,13 +73,13 @@ def read_plainly(frame: bytes) -> Any:
 
 
 @given(values | messages)
-def test_a_frame_has_one_form_and_every_cut_and_every_tail_is_refused(value: Any) -> None:
+def test_a_frame_has_one_form_and_cuts_and_tails_are_refused(value: Any) -> None:
     frame = encode(value)
     assert frame == plainly(value)
     for _ in range(2):  # the second time its head is known
         assert same(decode(frame), value)
     assert encode(decode(frame)) == frame
-    for end in range(len(frame)):
+    for end in range(0, len(frame), 1 + len(frame) // 60):
         refused(ProtocolError, (), decode, frame[:end])
     refused(ProtocolError, "MS106", decode, frame + b"\0")
 

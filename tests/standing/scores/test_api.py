@@ -16,7 +16,7 @@ from colonnade.console.app import make_app as make_console
 from colonnade.console.party import PartyDesk
 from colonnade.errors import PolicyError, StorageError, StudyError
 from colonnade.standing.filing import Filing
-from colonnade.standing.scores import description
+from colonnade.standing.scores import description, session
 from colonnade.standing.scores.meeting import keep_seat, own_hub
 from colonnade.standing.scores.service import ScoresService
 from colonnade.standing.scores.serving import make_app, serve
@@ -184,8 +184,10 @@ def test_the_command_of_the_page_works(house):
     assert json.loads(done.stdout)["scores"][0]["id"] == person
 
 
-def test_an_owner_that_comes_back_is_asked_again(house, ask):
+def test_an_owner_that_comes_back_is_asked_again(house, ask, monkeypatch):
     place, services, _ = house
+    for pause in ("_FIRST_PAUSE", "_LONGEST_PAUSE", "_GOODBYE"):
+        monkeypatch.setattr(session, pause, 0.2)
     questions = services["bank"].kept["who defaults"].questions
     person = [*questions._places][30]
     services["shop"].stop()
