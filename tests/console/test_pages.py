@@ -1,4 +1,4 @@
-"""The pages of the consoles of a party and of a hub: against a real office, ledger, table and desk."""
+"""The pages of the consoles of a party and of a hub, and what a price means: against a real office, ledger and desk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every transport promises."""
+"""What every transport promises, and what is particular to threads of one process."""
 
 from __future__ import annotations
 
