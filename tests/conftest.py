@@ -38,7 +38,7 @@ settings.load_profile("same")
 _LONGEST = (
     "docs/test_console.py", "kinds/test_without_a_kind.py", "docs/test_notebooks.py",
     "docs/test_shell.py", "audit/test_games.py", "study/lanes/test_lanes.py", "standing/test_processes.py",
-    "wire/test_contract.py", "cli/test_alignment.py", "browser/test_federation.py", "standing/test_lanes.py",
+    "wire/test_contract.py", "cli/test_alignment.py", "browser/test_federation.py",
     "protocols/align/test_align.py", "protocols/test_malformed.py", "cli/test_showing.py", "docs/test_python.py",
     "mpc/fixed/test_arithmetic.py", "kinds/regression/test_regression.py", "wire/test_links.py",
     "study/engine/test_engines.py", "study/test_sources.py", "kinds/synthesis/test_synthesizer.py",

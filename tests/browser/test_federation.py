@@ -44,7 +44,6 @@ def test_from_a_proposal_to_a_result_at_every_party(federation: Standing, colonn
     study = federation.propose(federation.study_named("by-command"), purpose="to know")
     entry = federation.wait_all(study, "waiting")["clinic"]
     assert (entry.analyst, entry.purpose) == ("ana", "to know")
-    assert (entry.assessment or {})["statement"]["rows"]
     for party in PARTIES:
         colonnade("approve", federation.file(party), study[:8], "--yes")
     federation.wait_all(study, "done")
@@ -56,7 +55,6 @@ def test_from_a_proposal_to_a_result_at_every_party(federation: Standing, colonn
     clinic = federation.office("clinic")
     by = json.loads((clinic.attempts(study)[0].folder / "events.jsonl").read_text().splitlines()[0])
     assert (by["what"], by["by"]) == ("approved", clinic.entry(study).answer_by)
-    assert clinic.progress(study) is not None
     result, key = federation.folder / "result", ("--federation", federation.file("ana"), "--key", federation.key("ana"))
     told = colonnade("result", study[:8], *key, "--out", result, "--json")
     assert (bool(told["signed"]), told["differs"]) == (True, [])
@@ -67,9 +65,7 @@ def test_from_a_proposal_to_a_result_at_every_party(federation: Standing, colonn
     assert (result / "privacy.json").read_bytes() == (folders[1] / "privacy.json").read_bytes(), "parties signed it"
     # Whoever was away at the end takes what others have signed, and writes a page about it alone.
     place = federation.office("shop").entry(study).folder / "result"
-    place.mkdir()
-    for each in result.glob("model.*"):
-        shutil.copy(each, place)
+    shutil.copytree(result, place, ignore=shutil.ignore_patterns("privacy.json"))
     colonnade("_report", place.parent / "study" / "study.toml", federation.file("shop"), "--out", place)
     assert "For shop alone" in (place / "report.html").read_text()
 
@@ -183,22 +179,13 @@ def test_every_page_is_open_to_everybody_and_fits_a_telephone(
     studies = (f"/studies/{one}" for one in (proposed, *ended.values()))
     more = (f"/history?study={done}", "/doctor?run=1", f"/doctor?run=1&study={done}", "/ledger?verify=1")
     assert bank.looked(*PAGES, *studies, *more, "/no-such-page") == {}
-    assert look_at_sign_in(browser, bank.url) == {}
     assert sign_in(browser, federation, "bank", role="viewer").looked(f"/studies/{proposed}") == {}
-
-
-@pytest.mark.system
-def test_every_page_of_the_hub_is_open_to_everybody_and_fits_a_telephone(
-    federation: Standing, ended: dict[str, str], browser: Browser
-) -> None:
-    from tests.browser.people import look_at_sign_in, sign_in
-
     person, told = sign_in(browser, federation, HUB, role="viewer"), federation.told()
     chosen = "&".join([f"id={one}" for one, study in told.items() if study["state"] == "done"][:4])
     one_each = {study["state"]: one for one, study in told.items()}.values()
     paths = ("/proposals", *(f"/proposals/{one}" for one in one_each), "/results", f"/results?{chosen}", "/members")
     assert person.looked(*paths, "/log", "/no-such-page") == {}
-    assert look_at_sign_in(browser, person.url) == {}
+    for url in (bank.url, person.url):
+        assert look_at_sign_in(browser, url) == {}
     shown = person.reads("/members")
     assert all(six_words(pin) in shown for pin in federation.members().pins.values())
-    assert "Side by side" in person.reads(f"/results?{chosen}")

@@ -173,5 +173,5 @@ class Bank:
         assert self.office.begin(entry.id, number, f"{entry.id}.{number}", 3, timedelta(hours=12))
         folder = self.office.attempts(entry.id)[-1].folder
         folder.mkdir(parents=True)
-        (folder / "output.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        (folder / "output.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines) + "a log line\n{\n")
         return folder

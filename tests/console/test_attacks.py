@@ -1,19 +1,39 @@
-"""What other sites, other people and other machines try on a console, that none of it comes through, and its frame."""
+"""What other sites, other people and other machines try on a console: none of it comes through, nor waits for long."""
 
 from __future__ import annotations
 
 import asyncio
+import http.client
+import json
 import re
+import socket
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
+from urllib.parse import urlencode
 
+import httpx
 import pytest
-from httpx import Response
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 from starlette.types import Message, Scope
+from typer.testing import CliRunner
 
+from colonnade.cli.app import app
+from colonnade.cli.console import greeting
+from colonnade.console import connections, live
 from colonnade.console.access import IDLE_SECONDS, LINK_SECONDS, MOST_SESSIONS, SESSION_SECONDS, Access, TrustedHeader
 from colonnade.console.app import make_app
 from colonnade.console.guard import HEADERS, LARGEST_FORM
-from colonnade.study.console_part import Role
+from colonnade.console.serve import Served, serve
+from colonnade.errors import ConnectError
+from colonnade.study import PartyConfig
+from colonnade.study.console_part import ConsolePart, Role
+from tests.support.errors import raises
+from tests.support.waiting import until
 
 from .kit import (
     HOST,
@@ -53,10 +73,6 @@ def asked(method: str, path: str, **headers: str) -> Scope:
     }
 
 
-def enter(keys: Access, link: str, **headers: str) -> Response:
-    return browser(console(keys)).post("/enter", data={"link": link}, headers=OURS | headers)
-
-
 @pytest.fixture
 def desk() -> Notebook:
     return Notebook()
@@ -72,23 +88,32 @@ def ada(keys: Access, desk: Notebook) -> TestClient:
     return signed_in(console(keys, desk))
 
 
+def enter(keys: Access, link: str, **headers: str) -> httpx.Response:
+    return browser(console(keys)).post("/enter", data={"link": link}, headers=OURS | headers)
+
+
 def test_a_link_works_once_and_for_ten_minutes_and_no_other_text_is_one(tmp_path: Path) -> None:
     clock = Hands()
     keys = access(tmp_path, clock)
     link = keys.link("Ada", "approver")
+    assert len(link) * 4 >= 128
     for _ in range(3):  # whoever looks ahead at a link uses nothing up
         shows(browser(console(keys)).get(f"/enter?link={link}").text, link)
     for wrong in ("", "0" * 32, "' or 1=1 --", "\N{SNOWMAN}", "%00"):
         assert enter(keys, wrong).status_code == 403
-    assert enter(keys, link).status_code == 303
+    flags = enter(keys, link).headers["set-cookie"].lower()
+    assert {"httponly", "samesite=strict", "path=/"} <= {flag.strip() for flag in flags.split(";")}
+    hides(flags, "domain")
     replayed = enter(keys, link)
     assert (replayed.status_code, "set-cookie" in replayed.headers) == (403, False)
     late = keys.link("Ada", "approver")
-    clock.now += LINK_SECONDS + 1
-    assert enter(keys, late).status_code == 403
-    clock.now -= LINK_SECONDS
-    assert enter(keys, late).status_code == 403, "it was used up"
-    assert len(link) * 4 >= 128
+    for passed in (LINK_SECONDS + 1, -LINK_SECONDS):  # then it was used up
+        clock.now += passed
+        assert enter(keys, late).status_code == 403
+    tls = Access(tmp_path / "tls", ("console.example.org",), secure=True)
+    named = {"host": "console.example.org", "origin": "https://console.example.org"}
+    said = enter(tls, tls.link("Ada", "viewer"), **named).headers["set-cookie"]
+    assert (said.partition("=")[0], "; secure" in said.lower()) == ("__Host-colonnade", True)
 
 
 def test_tokens_are_not_on_disk(tmp_path: Path, keys: Access, ada: TestClient) -> None:
@@ -110,17 +135,6 @@ def test_a_session_is_never_one_that_somebody_chose(keys: Access) -> None:
         assert keys.session(chosen) is None
 
 
-def test_cookies_are_for_this_site_alone(tmp_path: Path, keys: Access) -> None:
-    flags = enter(keys, keys.link("Ada", "viewer")).headers["set-cookie"].lower()
-    assert {"httponly", "samesite=strict", "path=/"} <= {flag.strip() for flag in flags.split(";")}
-    hides(flags, "domain")
-    tls = Access(tmp_path / "tls", ("console.example.org",), secure=True)
-    named = {"host": "console.example.org", "origin": "https://console.example.org"}
-    said = enter(tls, tls.link("Ada", "viewer"), **named).headers["set-cookie"]
-    assert said.startswith("__Host-colonnade=")
-    assert "; secure" in said.lower()
-
-
 def test_sessions_end(tmp_path: Path) -> None:
     clock = Hands()
     keys = access(tmp_path, clock)
@@ -133,9 +147,10 @@ def test_sessions_end(tmp_path: Path) -> None:
         assert client.get("/first").status_code == 200
         clock.now += IDLE_SECONDS - 1
     assert client.get("/first").status_code == 303, "however often it is used"
-    client = signed_in(app)
-    cookie = client.cookies[keys.cookie]
-    assert client.post("/leave", data={"csrf": csrf(client)}, headers=OURS).status_code == 303
+    client = signed_in(app, "viewer")
+    cookie, token = client.cookies[keys.cookie], {"csrf": csrf(client)}
+    assert client.post("/first", data=token | {"what": "approved"}, headers=OURS).status_code == 403
+    assert client.post("/leave", data=token, headers=OURS).status_code == 303, "all that a viewer may do"
     assert keys.session(cookie) is None
     first = signed_in(app)
     for _ in range(MOST_SESSIONS):
@@ -189,15 +204,6 @@ def test_a_form_carries_the_token_of_its_session(keys: Access, ada: TestClient, 
     assert csrf(ada) != ada.cookies["colonnade"]
 
 
-def test_viewers_decide_nothing(keys: Access, desk: Notebook) -> None:
-    client = signed_in(console(keys, desk), role="viewer")
-    token = csrf(client)
-    answer = client.post("/first", data={"csrf": token, "what": "approved"}, headers=OURS)
-    assert (answer.status_code, "approver" in answer.text) == (403, True)
-    assert [click.what for click in desk.written] == ["signed in"]
-    assert client.post("/leave", data={"csrf": token}, headers=OURS).status_code == 303, "but may sign out"
-
-
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:8471", "127.0.0.1", "127.0.0.1:8472", "", HOST + "."])
 def test_names_that_resolve_to_this_machine_lead_nowhere(ada: TestClient, host: str) -> None:
     """DNS rebinding: a page of another site asks its own name, which now has this machine's address."""
@@ -205,17 +211,6 @@ def test_names_that_resolve_to_this_machine_lead_nowhere(ada: TestClient, host: 
         answer = ada.get(path, headers={"host": host})
         assert (answer.status_code, "Ada" in answer.text) == (421, False)
     assert ada.post("/first", headers={"host": host, "origin": f"http://{host}"}).status_code == 421
-
-
-def test_an_old_cookie_does_not_hide_what_the_proxy_says(tmp_path: Path) -> None:
-    keys = access(tmp_path, header=PROXY, Ada="approver")
-    client = browser(console(keys), "192.0.2.7")
-    client.cookies.set(keys.cookie, "0" * 32)
-    assert client.get("/first").status_code == 303, "the cookie itself is worth nothing"
-    shows(client.get("/first", headers=ADA).text, "Signed in as Ada (approver).")
-    client.cookies.clear()
-    client.post("/enter", data={"link": keys.link("Vera", "viewer")}, headers=OURS)
-    shows(client.get("/first", headers=ADA).text, "Signed in as Vera (viewer).")  # a session that goes on comes first
 
 
 def test_who_is_taken_out_of_the_file_is_out_at_once_and_all_sessions_can_be_ended(tmp_path: Path) -> None:
@@ -239,7 +234,8 @@ def test_who_is_taken_out_of_the_file_is_out_at_once_and_all_sessions_can_be_end
 
 
 def test_a_header_is_believed_from_the_proxy_alone(tmp_path: Path, desk: Notebook) -> None:
-    app = console(access(tmp_path, header=PROXY, Ada="approver", Vera="viewer"), desk)
+    keys = access(tmp_path, header=PROXY, Ada="approver", Vera="viewer")
+    app = console(keys, desk)
     for address in ("127.0.0.1", "192.0.2.8", "::1", "testclient"):
         forged = browser(app, address)
         assert forged.get("/first", headers=ADA | {"x-forwarded-for": "192.0.2.7"}).status_code == 303
@@ -253,6 +249,12 @@ def test_a_header_is_believed_from_the_proxy_alone(tmp_path: Path, desk: Noteboo
         answer = proxy.post("/first", data={"what": "approved", **fields}, headers=headers | OURS)
         assert answer.status_code == status
     assert [click.who for click in desk.written] == ["Ada"]
+    proxy.cookies.set(keys.cookie, "0" * 32)  # an old one
+    assert proxy.get("/first").status_code == 303
+    shows(proxy.get("/first", headers=ADA).text, "Signed in as Ada (approver).")
+    proxy.cookies.clear()
+    proxy.post("/enter", data={"link": keys.link("Vera", "viewer")}, headers=OURS)
+    shows(proxy.get("/first", headers=ADA).text, "Signed in as Vera (viewer).")  # a session that goes on comes first
     alone = browser(console(access(tmp_path / "alone", Ada="approver")))
     assert alone.get("/first", headers=ADA).status_code == 303, "without a proxy a header says nothing"
 
@@ -282,46 +284,36 @@ def test_long_bodies_and_other_methods_are_refused(ada: TestClient, desk: Notebo
 
 
 @pytest.mark.parametrize("hangs_up", [True, False])
-def test_whoever_hangs_up_and_what_fails_leaves_no_traceback(
+def test_whoever_hangs_up_and_what_fails_leaves_nothing_behind(
     keys: Access, caplog: pytest.LogCaptureFixture, hangs_up: bool
 ) -> None:
-    """A form of which half has come, and then the end of the connection or an error that holds data."""
+    """Half a form, or a stream before its first word; then the connection ends, or an error holds data."""
     app = console(keys)
+    token = signed_in(app).cookies["colonnade"]
     left: list[Message] = [{"type": "http.request", "body": b"link=", "more_body": True}]
     sent: list[Message] = []
+    seen: list[int] = []
 
     async def receive() -> Message:
-        if left:
-            return left.pop()
-        if hangs_up:
-            return {"type": "http.disconnect"}
+        if left or hangs_up:
+            return left.pop() if left else {"type": "http.disconnect"}
         raise RuntimeError("a cell of somebody")
 
     async def send(message: Message) -> None:
         sent.append(message)
+
+    async def broken(message: Message) -> None:
+        seen.append(app.app.state.pulse.listeners.total())
+        raise OSError
 
     asyncio.run(app(asked("POST", "/enter", origin=ORIGIN), receive, send))
     assert sent[0]["status"] == (413 if hangs_up else 500)
     failed = [record.getMessage().startswith("a page failed: RuntimeError") for record in caplog.records]
     assert failed == ([] if hangs_up else [True])
     assert "somebody" not in caplog.text + str(sent)
-
-
-def test_a_stream_that_is_cut_off_before_its_first_word_counts_no_more(keys: Access) -> None:
-    app = console(keys)
-    token = signed_in(app).cookies["colonnade"]
-    seen: list[int] = []
-
-    async def receive() -> Message:
-        return {"type": "http.disconnect"}
-
-    async def send(message: Message) -> None:
-        seen.append(app.app.state.pulse.listeners.total())
-        raise OSError
-
-    asyncio.run(app(asked("GET", "/events", cookie=f"colonnade={token}"), receive, send))
-    assert seen[0] == 1
-    assert not app.app.state.pulse.listeners
+    if hangs_up:
+        asyncio.run(app(asked("GET", "/events", cookie=f"colonnade={token}"), receive, broken))
+        assert (seen[0], app.app.state.pulse.listeners.total()) == (1, 0)
 
 
 def test_every_response_carries_the_headers_and_none_is_kept(keys: Access, ada: TestClient) -> None:
@@ -371,20 +363,9 @@ def test_a_person_signs_in_and_finds_the_way(ada: TestClient) -> None:
     home, page = ada.get("/"), ada.get("/first")
     assert (home.status_code, home.headers["location"]) == (303, "/first")
     assert (page.status_code, page.text.count("<h1>")) == (200, 1)
-    shows(
-        page.text,
-        '<html lang="en">',
-        '<a class="skip" href="#content">',
-        '<main id="content" tabindex="-1">',
-        '<a href="/first" aria-current="page">First</a>',
-        "Signed in as Ada (approver).",
-        "The hub is reached.",
-        'role="status"',
-    )
-    style = ada.get("/static/style.css")
-    assert style.headers["content-type"].startswith("text/css")
-    shows(style.text, "--accent", ".skip")
-    assert ada.get("/static/live.js").headers["content-type"].startswith("text/javascript")
+    way = '<a href="/first" aria-current="page">First</a>'
+    shows(page.text, '<a class="skip" href="#content">', way, "Signed in as Ada (approver).", "The hub is reached.")
+    shows(ada.get("/static/style.css").text, "--accent", ".skip")
     hides(page.text.replace("http-equiv", ""), "http")
 
 
@@ -403,3 +384,269 @@ def test_whoever_watches_the_process_needs_no_session_and_learns_no_more(keys: A
     app = make_app(Notebook(), keys, PAGES, metrics=lambda: (b"colonnade_rooms 1\n", "text/plain; version=0.0.4"))
     assert [browser(app).get(path).text for path in ("/health", "/metrics")] == ["serving\n", "colonnade_rooms 1\n"]
     assert browser(console(keys)).get("/metrics").status_code == 404
+
+
+# --- on a real socket: idle connections, slow readers and half requests; and the command beside it
+
+LOOPBACK = ConsolePart(listen="127.0.0.1:0")
+
+
+@pytest.fixture
+def served(tmp_path: Path, desk: Notebook) -> Iterator[Served]:
+    async def scores(request: Request) -> Response:
+        return Response(status_code=401)
+
+    route = Route("/v1/scores", scores, methods=["POST"])
+    console = serve(desk, tmp_path, LOOPBACK, dict, PAGES, [route])
+    yield console
+    console.stop()
+
+
+def place(served: Served) -> tuple[str, int]:
+    return "127.0.0.1", int(served.url.rpartition(":")[2])
+
+
+def connect(served: Served, said: bytes = b"") -> socket.socket:
+    line = socket.create_connection(place(served), timeout=60)
+    line.sendall(said)
+    return line
+
+
+def ask(served: Served, method: str, path: str, headers: dict[str, str], body: str | None = None) -> tuple[int, str]:
+    """Status, and the cookie that was set or the text."""
+    with closing(http.client.HTTPConnection(*place(served), timeout=60)) as line:
+        line.request(method, path, body, headers)
+        answer = line.getresponse()
+        text = answer.read().decode()
+        return answer.status, answer.headers.get("set-cookie", text).split(";")[0] if answer.status == 303 else text
+
+
+def cookie(served: Served, link: str | None = None) -> dict[str, str]:
+    """Sign in with a link, Ada's if none is given."""
+    token = (link or served.link("Ada", "approver")).rpartition("=")[2]
+    headers = {"origin": served.url, "content-type": "application/x-www-form-urlencoded"}
+    status, found = ask(served, "POST", "/enter", headers, urlencode({"link": token}))
+    assert status == 303
+    return {"cookie": found}
+
+
+def get(served: Served, path: str, signed: dict[str, str], more: str = "") -> bytes:
+    host, port = place(served)
+    return f"GET {path} HTTP/1.1\r\nHost: {host}:{port}\r\nCookie: {signed['cookie']}\r\n{more}\r\n".encode()
+
+
+def is_closed(line: socket.socket) -> bool:
+    try:
+        return line.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def heard(line: socket.socket, word: bytes) -> bytes:
+    """What came, up to this word or to the end."""
+    got = b""
+    while word not in got and (part := line.recv(1 << 16)):
+        got += part
+    return got
+
+
+def test_a_console_is_served_its_link_signs_in_and_its_port_is_its_own(served: Served, tmp_path: Path) -> None:
+    status, text = ask(served, "GET", "/first", cookie(served))
+    assert (status, "Signed in as Ada" in text) == (200, True)
+    with raises(ConnectError, "CN005"):
+        serve(Notebook(), tmp_path, ConsolePart(listen=f"127.0.0.1:{place(served)[1]}"), dict, PAGES)
+    other = serve(Notebook(name="shop"), tmp_path / "other", LOOPBACK, dict, PAGES)
+    names = {entry["cookie"].partition("=")[0] for entry in (cookie(served), cookie(other))}
+    other.stop()
+    assert len(names) == 2, "two consoles of a machine keep their cookies apart"
+
+
+def test_strangers_make_room_and_people_who_signed_in_do_not(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "MOST_CONNECTIONS", 8)
+    monkeypatch.setattr(connections, "REQUEST_SECONDS", 3600)  # the oldest make room, however long they may stay
+    signed, halves = cookie(served), [b"GET /first HT" if number % 2 else b"" for number in range(30)]
+    with closing(http.client.HTTPConnection(*place(served), timeout=60)) as kept, ExitStack() as opened:
+        for strangers in (halves, []):
+            kept.request("GET", "/first", headers=signed)
+            answer = kept.getresponse()
+            assert (answer.status, bool(answer.read())) == (200, True)
+            lines = [opened.enter_context(connect(served, half)) for half in strangers]
+            assert ask(served, "GET", "/first", signed)[0] == 200, "nobody is kept out"
+            assert all(is_closed(line) for line in lines[:20])
+
+
+def test_half_a_request_is_not_waited_for(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "REQUEST_SECONDS", 0.2)
+    for begun in (b"", b"GET /first HTTP/1.1\r\nHost: ", b"GET /enter HTTP/1.1\r\nHost: x\r\n\r\nGET /"):
+        with connect(served, begun) as line:
+            answer = line.recv(1 << 16) if b"\r\n\r\n" in begun else b""
+            assert b"421" in answer or not answer
+            while not is_closed(line):
+                pass
+
+
+def test_readers_that_stop_are_not_waited_for(served: Served, desk: Notebook, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "READING_SECONDS", 0.2)
+    signed, cut, abort = cookie(served), threading.Event(), connections.Connection.connection_lost
+
+    def lost(connection: connections.Connection, error: Exception | None) -> None:
+        abort(connection, error)
+        if connection._reader_due is not None:
+            cut.set()
+
+    monkeypatch.setattr(connections.Connection, "connection_lost", lost)
+    for _ in range(500):
+        desk.log("Ada", "approver", "wrote", None, "x" * 3000)
+    with socket.socket() as line:
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        line.settimeout(60)
+        line.connect(place(served))
+        line.sendall(get(served, "/log", signed) * 8)
+        assert cut.wait(60)
+        assert ask(served, "GET", "/first", signed)[0] == 200
+        got = 0
+        try:
+            while part := line.recv(1 << 16):
+                got += len(part)
+        except ConnectionResetError:
+            pass
+        assert got < 8 * 1_500_000, "it was cut off"
+
+
+def test_what_is_no_request_is_refused_with_the_headers(served: Served) -> None:
+    for wrong in (b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", b"GET / HTTP/1.1\r\nHost: a\r\nHost : b\r\n\r\n"):
+        with connect(served, wrong) as line:
+            answer = heard(line, b"never").decode()
+        assert answer.startswith("HTTP/1.1 400")
+        shows(answer, *(f"{name}: {value}" for name, value in HEADERS.items()))
+    with connect(served, b"GET / HTTP/1.1\r\nX: " + b"x" * (1 << 18)) as line:
+        assert line.recv(1 << 16).startswith(b"HTTP/1.1 400")
+    upgrade = {"connection": "Upgrade", "upgrade": "websocket", "sec-websocket-key": "x", "sec-websocket-version": "13"}
+    assert ask(served, "GET", "/events", upgrade | {"origin": "http://evil.example"})[0] == 303
+    host, port = place(served)
+    head = f"POST /v1/scores HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Length: {1 << 30}\r\n\r\n"
+    with connect(served, head.encode() + b"x" * 1000) as line:  # without a token: the rest is not waited for
+        assert line.recv(1 << 12).startswith(b"HTTP/1.1 401")
+
+
+def test_pages_hear_of_changes_and_of_those_they_missed(served: Served, desk: Notebook) -> None:
+    signed = cookie(served)
+    with connect(served, get(served, "/events", signed)) as line:
+        first = heard(line, b"id: ")
+        shows(first.decode(), "text/event-stream", "cache-control: no-store")
+        known = first.partition(b"id: ")[2].split()[0].decode()
+        desk.state = "busy"
+        assert b"event: change" in heard(line, b"data: ")
+    desk.state = "other"
+    with connect(served, get(served, "/events", signed, f"Last-Event-ID: {known}\r\n")) as line:
+        assert b"event: change" in heard(line, b"data: ")
+
+
+def test_streams_are_few_even_if_they_arrive_together_and_end_with_the_session(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "_STILL", 0.1)
+    signed = cookie(served)
+    asked = get(served, "/events", signed)
+
+    def status(line: socket.socket) -> bytes:
+        return heard(line, b"\r\n").split()[1]
+
+    with ExitStack() as opened:
+        streams = [opened.enter_context(connect(served, asked)) for _ in range(3 * live.MOST_PER_SESSION)]
+        answers = Counter(map(status, streams))
+    assert answers == {b"200": live.MOST_PER_SESSION, b"429": 2 * live.MOST_PER_SESSION}
+
+    def again() -> socket.socket | None:
+        line = connect(served, asked)
+        if status(line) == b"200":
+            return line
+        line.close()
+        return None
+
+    with until(again, "those that were closed are noticed at their next word") as stream:
+        session = served.access.session(signed["cookie"].partition("=")[2])
+        served.access.leave(session)
+        assert b"0\r\n\r\n" in heard(stream, b"0\r\n\r\n"), "the stream ends"
+
+
+# --- the command
+
+PARTY = """
+name = "bank"
+data = "bank.csv"
+id = "person_id"
+key = "bank.key"
+ledger = "ledger.sqlite"
+[policy]
+tasks = ["pca"]
+columns = "all"
+budget = { epsilon = 1.0, delta = 1e-6 }
+[agent]
+%s
+"""
+
+
+def party(folder: Path, agent: str) -> Path:
+    path = folder / "bank.toml"
+    path.write_text(PARTY % agent)
+    return path
+
+
+def run(*words: object) -> str:
+    """What a command has printed, or its error."""
+    found = CliRunner().invoke(app, ["console", *map(str, words)])
+    return str(found.exception) if found.exception else found.stdout
+
+
+def test_a_link_is_made_while_the_console_runs(tmp_path: Path) -> None:
+    path, folder = party(tmp_path, 'console = "127.0.0.1:0"'), tmp_path / "agent" / "console"
+    folder.mkdir(parents=True)
+    for left in ("", "http://127.0.0.1:1 127.0.0.1 1"):  # nothing, or what an agent left that was killed
+        (folder / "address").write_text(left)
+        shows(run(path, "--link"), "start its agent")
+    part = PartyConfig.load(path).standing.console
+    assert part
+    console = serve(Notebook(), folder, part, dict, PAGES)
+    try:
+        link = json.loads(run(path, "--link", "--person", "Vera", "--role", "viewer", "--json"))["link"]
+        assert link.startswith(f"{console.url}/enter?link=")
+        signed = cookie(console, link)
+        shows(ask(console, "GET", "/first", signed)[1], "Signed in as Vera (viewer)")
+        assert [each["person"] for each in json.loads(run(path, "--json"))["signed in"]] == ["Vera"]
+        assert json.loads(run(path, "--end-sessions", "--json"))["ended"] == 1
+        assert ask(console, "GET", "/first", signed)[0] == 303
+        told = greeting(console, path)
+        assert ("--link" in told, "link=" in told) == (True, False), "standard output may be a log here"
+        for name in ("", " ", "a\nb", "x" * 81):
+            shows(run(path, "--link", "--person", name), "one short line")
+    finally:
+        console.stop()
+
+
+@pytest.mark.parametrize(
+    ("agent", "complaint"),
+    [
+        ('console = "0.0.0.0:8471"', "loopback"),
+        ('console = "localhost:8471"', "an address and a port"),
+        ('console = "127.0.0.1"', "an address and a port"),
+        ('[agent.console]\nlisten = "10.0.0.1:8471"\ntls = true', "hosts"),
+        ('[agent.console]\nhosts = ["*"]', "names as a browser shows them"),
+        ('[agent.console]\ntrust_header = "X Remote"', "trust_header"),
+        ('[agent.console]\ntrust_header = "X-Remote-User"\nfrom = ["everywhere"]', "addresses or networks"),
+        ('[agent.people]\nada = "owner"', "approver"),
+        ('federation = "FEDERATION.toml"', "names no console"),
+    ],
+)
+def test_what_a_party_file_may_not_say(tmp_path: Path, agent: str, complaint: str) -> None:
+    refused = run(party(tmp_path, agent))
+    shows(refused, complaint)
+    assert not re.search("Traceback|pydantic", refused)
+
+
+def test_a_console_behind_a_proxy(tmp_path: Path) -> None:
+    text = '[agent.console]\nlisten = "0.0.0.0:8471"\ntls = true\nhosts = ["Console.Example.org"]\n'
+    text += 'trust_header = "X-Remote-User"\nfrom = ["10.0.0.7"]\n[agent.people]\nada = "approver"'
+    agent = PartyConfig.load(party(tmp_path, text)).standing
+    assert agent.console
+    assert (agent.console.names(8471), agent.people) == (("console.example.org",), {"ada": "approver"})

@@ -1,4 +1,4 @@
-"""The pages of the consoles of a party and of a hub: against a real office, ledger, table and desk."""
+"""The pages of the consoles of a party and of a hub, and what a price means: against a real office, ledger and desk."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import io
 import json
 import math
 import re
+from dataclasses import replace
+from fractions import Fraction
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -14,20 +16,28 @@ from typing import Any
 import pytest
 from markupsafe import escape
 
+from colonnade.console import pictures
 from colonnade.console.access import Access
 from colonnade.console.analyst import PAGES as HUB_PAGES
 from colonnade.console.app import make_app
 from colonnade.console.frames import FRAME_POLICY
 from colonnade.console.guard import Guard
 from colonnade.console.hub import HubDesk
+from colonnade.console.meaning import CapLeft, Prices, odds_of, one_in
 from colonnade.console.pages import history
+from colonnade.console.pages.failures import explained
 from colonnade.console.people import KeyAge
+from colonnade.errors import ConnectError, DataError
 from colonnade.models import Estimator
-from colonnade.privacy.beliefs import log_odds
+from colonnade.privacy.beliefs import afterwards, log_odds
+from colonnade.privacy.events import NonPrivate, SkellamRelease
+from colonnade.privacy.largest import Largest
+from colonnade.privacy.observers import Trust
 from colonnade.privacy.rows import rounded_up
-from colonnade.report import words
+from colonnade.privacy.statement import Statement
+from colonnade.report import promise, words
 from colonnade.standing.newcomers import keep
-from colonnade.standing.office import Entry, Office
+from colonnade.standing.office import Entry
 from colonnade.standing.words import six_words
 from colonnade.study import book as ledger_text
 from colonnade.tables.survey import survey
@@ -85,17 +95,21 @@ def test_every_page_of_a_new_party_says_what_to_do_next(bank: Bank) -> None:
 
 
 def test_the_inbox_says_who_asks_what_for_until_when_and_the_price(asked: Bank, waiting: Entry) -> None:
-    text = signed_in(asked.app()).get("/inbox").text
+    client = signed_in(asked.app())
+    text = client.get("/inbox").text
     others = [row for row in asked.study_of(waiting).statement.rows if "bank" not in row.observer.names]
     most = max(row.epsilon for row in others if math.isfinite(row.epsilon))
     price = f"epsilon {words.epsilon(most)}"
     shows(text, "&lt;script&gt;alert(", f'href="/studies/{waiting.id}"', "ana, on", "3 days left", price)
     hides(text, BAD)
+    for name in ("..%2f..%2fetc", "0" * 32, "a", "", "%00", BAD):
+        for path in (f"/studies/{name}", f"/studies/{name}/report"):
+            assert client.get(path).status_code in (404, 400), path
 
 
 def test_the_page_of_a_study_has_the_figures_of_the_library(asked: Bank, waiting: Entry) -> None:
-    study = asked.study_of(waiting)
-    page = signed_in(asked.app()).get(f"/studies/{waiting.id}").text
+    study, client = asked.study_of(waiting), signed_in(asked.app())
+    page = client.get(f"/studies/{waiting.id}").text
     hides(page, BAD)
     text = unescape(page)
     rows = re.findall(r'<tr role="row"[^>]*><th role="rowheader" scope="row">(.*?)</tr>', text, re.DOTALL)
@@ -107,21 +121,23 @@ def test_the_page_of_a_study_has_the_figures_of_the_library(asked: Bank, waiting
     shows(text, *study.statement.assumptions, *(f">{name}</th>" for name in study.schemas["bank"].names))
     for cap in asked.config.foreseen(study, 3):
         shows(text, words.epsilon(cap.after, 4), words.epsilon(cap.before.spent, 4))
-    shows(
-        text,
-        waiting.digest,
-        asked.three.members().pins["ana"],
-        "This text is sent to the analyst",
-        "for ana the row of the coordinator holds",
-        f'begins with <span class="mono">{waiting.digest[:16]}</span>',
-        "people",
-    )
+    digits = f'begins with <span class="mono">{waiting.digest[:16]}</span>'
+    sentences = ("This text is sent to the analyst", "for ana the row of the coordinator holds")
+    shows(text, waiting.digest, asked.three.members().pins["ana"], *sentences, digits)
+    shows(client.get("/doctor?run=1").text, "This party alone", ">key</th>")
+    text = unescape(client.get(f"/doctor?run=1&study={waiting.id}").text)
+    for check in asked.desk.checks(waiting):
+        shows(text, f">{check.what}</th>", *(() if check.what in ("clock", "ledger") else (check.detail,)))
 
 
-def test_an_approver_says_yes_to_what_was_shown(bank: Bank) -> None:
-    entry = bank.propose()
-    client = signed_in(bank.app())
+def test_an_approver_says_yes_to_what_was_shown_or_no_with_a_reason_and_a_viewer_only_looks(bank: Bank) -> None:
+    entry, other = bank.propose(), bank.propose("another")
+    client, viewer = signed_in(bank.app()), signed_in(bank.app(), "viewer", "Vic")
     path, yes = f"/studies/{entry.id}", {"answer": "approve", "digits": entry.digest[:16], "sure": "yes"}
+    text = viewer.get(path).text
+    shows(text, "You may look, but not decide")
+    hides(text, 'name="answer"')
+    assert post(viewer, path, **yes) == 403
     assert post(client, path, answer="approve", digits=entry.digest[:16]) == 400
     assert post(client, path, **yes | {"digits": "0" * 16}) == 400
     assert bank.office.entry(entry.id).state == "waiting"
@@ -133,20 +149,10 @@ def test_an_approver_says_yes_to_what_was_shown(bank: Bank) -> None:
     shows(client.get("/running").text, "Waiting for the answer of")
     assert post(client, path, answer="withdraw", why="changed our mind") == 303
     assert bank.office.entry(entry.id).state == "cancelled"
-
-
-def test_a_no_needs_a_reason_and_a_viewer_only_looks(bank: Bank) -> None:
-    entry = bank.propose()
-    path = f"/studies/{entry.id}"
-    viewer, client = signed_in(bank.app(), "viewer", "Vic"), signed_in(bank.app())
-    text = viewer.get(path).text
-    shows(text, "You may look, but not decide")
-    hides(text, 'name="answer"')
-    assert post(viewer, path, answer="approve", digits=entry.digest[:16], sure="yes") == 403
-    assert post(client, path, answer="decline", why="  ") == 400
-    assert post(client, path, answer="dance") == 400
-    assert post(client, path, answer="decline", why=f"no {BAD}") == 303
-    known = bank.office.entry(entry.id)
+    for wrong in ({"answer": "decline", "why": "  "}, {"answer": "dance"}):
+        assert post(client, f"/studies/{other.id}", **wrong) == 400
+    assert post(client, f"/studies/{other.id}", answer="decline", why=f"no {BAD}") == 303
+    known = bank.office.entry(other.id)
     assert (known.state, known.why) == ("declined", f"no {BAD}")
     text = client.get("/history").text
     shows(text, "no &lt;script&gt;")
@@ -167,29 +173,25 @@ def test_a_study_that_is_being_checked_has_its_page_and_one_over_budget_its_sent
         hides(client.get(path).text, 'value="approve"')
 
 
-def test_what_runs_shows_phases_rounds_bytes_and_who_is_waited_for(bank: Bank) -> None:
+def test_what_runs_shows_its_progress_and_what_ran_its_report_in_a_frame_and_why_attempts_failed(
+    bank: Bank, monkeypatch: pytest.MonkeyPatch
+) -> None:
     entry = bank.propose(state="approved")
     lines: list[dict[str, Any]] = [
         {"presence": {"rounds": 7, "bytes": 1_234_567, "here": ["bank", "coordinator"], "waited_for": [BAD]}},
         {"progress": "products", "done": 3, "total": 12},
     ]
-    before = bank.desk.pulse()
-    bank.attempt(entry, lines=lines)
-    text = signed_in(bank.app()).get("/running").text
+    before, client = bank.desk.pulse(), signed_in(bank.app())
+    first = bank.attempt(entry, lines=lines)
+    text = client.get("/running").text
     hides(text, BAD)
     shows(text, "3 of 12", "1.2 MB", "bank, coordinator", "Waiting for &lt;script&gt;", "data-live", "<dd>7</dd>")
     assert bank.desk.pulse() != before
-
-
-def test_history_has_the_report_in_a_frame_of_its_own_and_says_why_attempts_failed(bank: Bank) -> None:
-    entry = bank.propose(state="approved")
-    failed = {"status": "failed", "exit_code": 22, "message": "clinic is gone"}
-    (bank.attempt(entry) / "run.json").write_text(json.dumps(failed))
+    (first / "run.json").write_text(json.dumps({"status": "failed", "exit_code": 22, "message": "clinic is gone"}))
     bank.office.end(entry.id, 1, "lost", "clinic was lost")
     (bank.attempt(entry, 2) / "report.html").write_text(f"<h1>Result</h1>{BAD}")
     bank.office.end(entry.id, 2, "finished", None)
     bank.office.heard(entry.id, {"bank": True}, "done", None)
-    client = signed_in(bank.app())
     text = client.get(f"/history?study={entry.id}").text
     frame = f'src="/studies/{entry.id}/report" sandbox'
     shows(text, "clinic was lost", "tried again by itself", "code 22 of docs/reference/errors.md", frame)
@@ -198,25 +200,12 @@ def test_history_has_the_report_in_a_frame_of_its_own_and_says_why_attempts_fail
     shows(framed.text, BAD)
     shows(framed.headers["content-security-policy"], "sandbox", "default-src 'none'")
     hides(framed.headers["content-security-policy"], "script-src")
-
-
-def test_history_reads_one_page_and_not_all_that_has_ended(bank: Bank, monkeypatch: pytest.MonkeyPatch) -> None:
-    for number in range(5):
+    for number in range(2):
         bank.office.heard(bank.receive(f"number {number}").id, {}, "cancelled", None)
     monkeypatch.setattr(history, "PAGE", 2)
-    client, read, entry = signed_in(bank.app()), [], Office._entry
-    monkeypatch.setattr(Office, "_entry", lambda self, row: (read.append(row["id"]), entry(self, row))[1])
-    for place, shown in ((1, [4, 3]), (2, [2, 1]), (3, [0]), (4, [])):
-        text = client.get(f"/history?page={place}").text
-        assert [number for number in (4, 3, 2, 1, 0) if f"number {number}" in text] == shown
-    assert len(read) <= 3 + 3 + 1
-
-
-def test_studies_that_are_not_there_are_not_found(asked: Bank) -> None:
-    client = signed_in(asked.app())
-    for name in ("..%2f..%2fetc", "0" * 32, "a", "", "%00", BAD):
-        for path in (f"/studies/{name}", f"/studies/{name}/report"):
-            assert client.get(path).status_code in (404, 400), path
+    pages = [client.get(f"/history?page={place}").text for place in (1, 2, 3)]
+    assert [[number for number in (1, 0) if f"number {number}" in page] for page in pages] == [[1, 0], [], []]
+    assert ["clinic was lost" in page for page in pages] == [False, True, False]
 
 
 def test_the_ledger_shows_what_the_library_says_and_leaves_as_a_file(asked: Bank) -> None:
@@ -268,21 +257,15 @@ def test_our_table_is_counted_as_a_study_reads_it_and_one_that_does_not_fit_says
     shows(read_table_page(client, entry.id), "not there")
 
 
-def test_people_and_keys(asked: Bank) -> None:
-    text, members = signed_in(asked.app()).get("/people").text, asked.three.members()
-    for name, pin in members.pins.items():
-        shows(text, f">{name}", pin, six_words(pin))
-    key = KeyAge.of(members.certificates["bank"])
-    assert (key.days, key.advice) == (0, None)
-    shows(text, "three &lt;script&gt;", "this is us", "today", f"{key.left} more days")
-
-
 def test_a_newcomer_is_accepted_by_a_person_who_compared_the_words(bank: Bank) -> None:
     insurer, other = (Identity.create("insurer").certificate for _ in range(2))
     pin, members = insurer.fingerprint, bank.three.members("bank")
     keep(bank.office.folder, members.with_member(insurer, "party"))
     client = signed_in(bank.app())
-    shows(client.get("/people").text, "insurer wants to be known", six_words(pin))
+    text, key = client.get("/people").text, KeyAge.of(members.certificates["bank"])
+    shows(text, "insurer wants to be known", six_words(pin), "three &lt;script&gt;", f"{key.left} more days")
+    for name, known in members.pins.items():
+        shows(text, f">{name}", known, six_words(known))
     assert post(client, "/people", name="insurer", pin=pin) == 400
     assert post(client, "/people", name="insurer", pin=other.fingerprint, compared="yes") == 409
     assert "insurer" not in bank.desk.members().roles
@@ -294,14 +277,6 @@ def test_a_newcomer_is_accepted_by_a_person_who_compared_the_words(bank: Bank) -
     text = client.get("/people").text
     shows(text, "insurer has another key at the hub")
     hides(text, "Accept insurer")
-
-
-def test_doctor_says_what_the_command_says(asked: Bank, waiting: Entry) -> None:
-    client = signed_in(asked.app())
-    shows(client.get("/doctor?run=1").text, "This party alone", ">key</th>")
-    text = unescape(client.get(f"/doctor?run=1&study={waiting.id}").text)
-    for check in asked.desk.checks(waiting):
-        shows(text, f">{check.what}</th>", *(() if check.what in ("clock", "ledger") else (check.detail,)))
 
 
 def read_table_page(client: TestClient, study: str) -> str:
@@ -345,47 +320,45 @@ def hub(tmp_path: Path) -> Hub:
     return Hub(tmp_path)
 
 
-def test_empty_pages_say_what_comes_next_and_members_are_shown_with_their_keys(hub: Hub) -> None:
-    client = signed_in(hub.app)
+def test_answers_are_shown_as_they_come_and_members_with_their_keys(hub: Hub) -> None:
+    client, before = signed_in(hub.app, "viewer", IMAGE), hub.desk.pulse()
     assert client.get("/").headers["location"] == "/proposals"
     shows(client.get("/proposals").text, "colonnade propose")
     shows(client.get("/results").text, "No study is done yet")
-    text = client.get("/members").text
-    for name, pin in hub.talk.club.members.pins.items():
-        shows(text, f'<th role="rowheader" scope="row">{name}</th>', pin)
-    assert (text.count(">here<"), text.count(">away<")) == (2, 3), "the hub and the bank are here"
-
-
-def test_answers_are_shown_as_they_come(hub: Hub) -> None:
-    before = hub.desk.pulse()
     study = hub.talk.propose(name=IMAGE)
     assert hub.desk.pulse() != before
     hub.talk.answer(study, "bank")
     hub.talk.answer(study, "shop", yes=False, why=IMAGE)
-    client = signed_in(hub.app, "viewer", IMAGE)
-    page = client.get(f"/proposals/{study}").text
+    page, log, members = (client.get(path).text for path in (f"/proposals/{study}", "/log", "/members"))
     shows(page, ">yes<", ">no<", ">not yet<", ">declined<")
     for text in (page, client.get("/proposals").text):
         shows(text, "&lt;img src=x onerror=alert(1)&gt;")
         hides(text, "<img")
-    log = client.get("/log").text
     shows(log, "signed in")
     hides(log, "<img")
     assert hub.desk.clicks(IMAGE, 1)[0].who == IMAGE
+    for name, pin in hub.talk.club.members.pins.items():
+        shows(members, f'<th role="rowheader" scope="row">{name}</th>', pin)
+    assert (members.count(">here<"), members.count(">away<")) == (2, 3), "the hub and the bank are here"
 
 
-def test_a_result_is_shown_with_its_report_in_a_frame(hub: Hub) -> None:
+def test_a_result_is_shown_with_its_report_in_a_frame_to_parties_and_the_people_of_the_hub(hub: Hub) -> None:
     study = hub.done()
-    client = signed_in(hub.app)
-    page = client.get(f"/proposals/{study}").text
-    shows(page, *(line.strip() for line in Estimator.load(FIXTURES / "pca.json").summary()))
-    shows(page, f'<iframe class="report" sandbox src="/proposals/{study}/report"')
-    headers = client.get(f"/proposals/{study}/report").headers
-    assert (headers["content-security-policy"], headers["x-frame-options"]) == (FRAME_POLICY, "SAMEORIGIN")
+    summary = [line.strip() for line in Estimator.load(FIXTURES / "pca.json").summary()]
+    frame = f'<iframe class="report" sandbox src="/proposals/{study}/report"'
+    for person, code in (("bank", 200), ("Olga of the hub", 200), ("ana", 409)):
+        client = hub.person(person)
+        page = client.get(f"/proposals/{study}").text
+        shows(page, *summary)
+        answer = client.get(f"/proposals/{study}/report")
+        assert (answer.status_code, frame in page) == (code, code == 200), person
+        if code == 200:
+            policy = answer.headers["content-security-policy"]
+            assert (policy, answer.headers["x-frame-options"]) == (FRAME_POLICY, "SAMEORIGIN")
     hides(FRAME_POLICY, "script")
 
 
-def test_results_stand_side_by_side(hub: Hub) -> None:
+def test_results_stand_side_by_side_and_one_that_is_damaged_is_said_so(hub: Hub) -> None:
     first, second = hub.done(), hub.done("linear.json", purpose="another")
     client = signed_in(hub.app)
     page = client.get(f"/results?id={first}&id={second}").text
@@ -395,6 +368,13 @@ def test_results_stand_side_by_side(hub: Hub) -> None:
             if row["epsilon"] is not None:
                 shows(page, escape(f"{rounded_up(row['epsilon'])} (delta {row['delta']:g}; {row['adjacency']})"))
     assert client.get("/results?id=../../etc&id=%00").text.count(" checked>") == 0
+    damaged = hub.done(purpose="a third")
+    (hub.results / damaged / "model.json").write_text("{")
+    (hub.results / damaged / "privacy.json").write_text("[]")
+    (hub.results / damaged / "report.html").unlink()
+    shows(client.get(f"/proposals/{damaged}").text, "The model cannot be shown here")
+    statuses = [client.get(path).status_code for path in (f"/proposals/{damaged}/report", f"/results?id={damaged}")]
+    assert statuses == [409, 200]
 
 
 def test_a_member_sees_what_concerns_it_and_is_told_no_counts_and_no_clicks_of_others(hub: Hub) -> None:
@@ -414,16 +394,6 @@ def test_a_member_sees_what_concerns_it_and_is_told_no_counts_and_no_clicks_of_o
         hides(text, "Olga")
 
 
-def test_the_report_is_for_parties_and_the_people_of_the_hub(hub: Hub) -> None:
-    study = hub.done()
-    for person, code in (("bank", 200), ("Olga of the hub", 200), ("ana", 409)):
-        client = hub.person(person)
-        page = client.get(f"/proposals/{study}").text
-        assert (f"/proposals/{study}/report" in page) == (code == 200), person
-        shows(page, Estimator.load(FIXTURES / "pca.json").summary()[0].strip())
-        assert client.get(f"/proposals/{study}/report").status_code == code, person
-
-
 def test_ids_lead_to_no_file(hub: Hub) -> None:
     client = signed_in(hub.app)
     for name in ("..%2f..%2fetc", "%00", "' or 1=1", "x" * 5000, IMAGE.replace("/", "")):
@@ -433,12 +403,112 @@ def test_ids_lead_to_no_file(hub: Hub) -> None:
             hides(answer.text, "<img")
 
 
-def test_a_result_that_is_damaged_is_said_so(hub: Hub) -> None:
-    study = hub.done()
-    (hub.results / study / "model.json").write_text("{")
-    (hub.results / study / "privacy.json").write_text("[]")
-    (hub.results / study / "report.html").unlink()
-    client = signed_in(hub.app)
-    shows(client.get(f"/proposals/{study}").text, "The model cannot be shown here")
-    statuses = [client.get(path).status_code for path in (f"/proposals/{study}/report", f"/results?id={study}")]
-    assert statuses == [409, 200]
+# --- what a price means: figures are those of the library, sentences follow from docs/theory/beliefs.md
+
+TRUST = Trust(("bank", "shop"), ("bank", "shop", "coordinator"), 1)
+EVENT = SkellamRelease(
+    "moments", (("bank", Fraction(10**12)), ("shop", Fraction(10**12))), 9, 10**6, 10**12, 2 * 10**6,
+    2 * 10**12, 1e-30, "moments-sensitivity",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def statement() -> Statement:
+    return Statement.of([EVENT], TRUST, 1e-5)
+
+
+@pytest.fixture(scope="module")
+def prices(statement: Statement) -> Prices:
+    kept = json.loads(json.dumps(statement.to_dict()))
+    return Prices.of(kept, odds_of(kept), "bank")
+
+
+def test_every_row_of_the_statement_has_its_price_and_who_learns_most_is_somebody_else(
+    statement: Statement, prices: Prices
+) -> None:
+    assert [price.row for price in prices.rows] == list(statement.rows)
+    assert [price.row for price in prices.missing] == list(statement.missing_noise)
+    for price in prices.rows:
+        assert price.rise == pytest.approx(log_odds(statement, price.row.observer))
+        assert price.ours == ("bank" in price.row.observer.names)
+    others = [row for row in statement.rows if "bank" not in row.observer.names and math.isfinite(row.epsilon)]
+    assert prices.exposed.row.epsilon == max(row.epsilon for row in others)
+
+
+def test_the_largest_epsilon_is_that_of_the_report_and_who_pools_is_named(statement: Statement, prices: Prices) -> None:
+    found = Largest.of(statement)
+    assert prices.largest == found
+    assert found.row.epsilon == max(row.epsilon for row in statement.rows if math.isfinite(row.epsilon))
+    assert found.missing.epsilon == max(row.epsilon for row in statement.missing_noise) > 0
+    assert prices.figures == (
+        (words.epsilon(found.row.epsilon), found.row.who, "if every owner draws its noise"),
+        (words.epsilon(found.missing.epsilon), found.missing.who, "if 1 owner draws no noise"),
+    )
+    assert prices.pools == ("coordinator and shop together",)
+    page = str(promise.privacy(statement))
+    assert f"is {words.epsilon(found.row.epsilon)}, a factor" in page
+    assert math.isinf(found.missing.epsilon)  # of two owners, the other one's noise was all that there was
+    assert "Nothing is promised against any other party, if 1 owner draws no noise." in page
+
+
+def test_three_owners_are_promised_something_without_the_noise_of_one() -> None:
+    names = ("bank", "shop", "clinic")
+    event = replace(EVENT, shares=tuple((name, Fraction(10**12)) for name in names))
+    statement = Statement.of([event], Trust(names, names, 1), 1e-5)
+    found = Largest.of(statement).missing
+    assert found.epsilon == max(row.epsilon for row in statement.missing_noise) < math.inf
+    page = str(promise.privacy(statement))
+    assert f"It is {words.epsilon(found.epsilon)}, for {found.who}, if 1 owner draws no noise." in page
+
+
+def test_the_sentences_have_the_figures_of_their_theorems(prices: Prices) -> None:
+    found, by_analyst = prices.exposed, prices.rows[0]
+    shows(found.conclusion, f"at most {words.times(found.row.epsilon)} times what it would be", "plus 1 in 100,000")
+    shows(found.odds, f"at most {words.times(found.rise)} times what they were")
+    assert found.rise > found.row.epsilon, "odds are not bounded by e^epsilon"
+    shows(by_analyst.odds or "", "that one person is in the tables")
+    shows(by_analyst.conclusion, "had been left out")
+    hides(found.conclusion + found.odds, "safe", "anonym")
+
+
+def test_where_nothing_is_promised_the_reason_is_said(prices: Prices) -> None:
+    together = next(price for price in prices.rows if price.row.observer.label == "bank+shop")
+    assert (together.promised, together.odds, together.factor) == (False, None, "no limit")
+    assert together.conclusion.startswith("Nothing is promised against bank and shop, if they pool what they see: ")
+    exact = Statement.of([NonPrivate("exact answers")], TRUST, 1e-5).to_dict()
+    found = Prices.of(exact, odds_of(exact), "bank")
+    assert (found.exposed, found.picture, bool(found.unprotected)) == (None, None, True)
+
+
+def test_the_picture_says_in_words_what_it_draws(prices: Prices) -> None:
+    at_most = math.ceil(1000 * afterwards(0.5, prices.exposed.rise)) / 10
+    shows(prices.picture or "", f"50 % before, at most {at_most:g} % after", 'role="img"', "aria-labelledby")
+    hides(prices.picture or "", "style=")  # the console's policy allows no inline style
+    bad = "<script>alert(1)</script>"
+    drawn = pictures.surer(1.0, bad)
+    shows(drawn, "&lt;script&gt;")
+    hides(drawn, bad)
+
+
+def test_chances_are_rounded_towards_the_larger_and_what_is_left_down() -> None:
+    said = [one_in(chance) for chance in (1e-5, 3e-6, 0.7, 0.0)]
+    assert said == ["1 in 100,000", "1 in 333,333", "1 in 1", "nothing"]
+    cap = CapLeft.of(
+        {"observer": "others", "cap": 3.0, "period": 30, "spent": 1.00001, "after": 2.00001, "at_most": 2.5}
+    )
+    assert (cap.who, cap.span) == ("all others together", "in 30 days")
+    assert (cap.spent_text, cap.after_text, cap.left_text, cap.percent) == ("1.0001", "2.0001", "0.9999", 67)
+    gone = CapLeft.of({"observer": "shop", "cap": 3.0, "period": None, "spent": None, "after": None, "at_most": None})
+    assert (gone.after_text, gone.left_text, gone.percent, gone.span) == ("no promise", "nothing", 100, "for ever")
+
+
+def test_a_failure_has_a_sentence_an_advice_and_a_code() -> None:
+    record = {"status": "failed", "message": "the hub is gone", "exit_code": ConnectError.exit_code}
+    found = explained(None, record)
+    assert (found.sentence, found.code) == ("the hub is gone", ConnectError.exit_code)
+    assert "Doctor" in found.advice
+    lost = explained("the machine was lost", {})
+    assert lost.code is None
+    assert explained("x", {"exit_code": DataError.exit_code}).advice.startswith("Our table")  # type: ignore[union-attr]
+    assert explained(None, {"status": "finished"}) is None
+    assert explained(None, {}) is None

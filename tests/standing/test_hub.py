@@ -22,7 +22,7 @@ from colonnade.standing.fetched import Fetched
 from colonnade.standing.invitation import Token, new_draw, sealed
 from colonnade.standing.keeper import Keeper
 from colonnade.standing.line import Entrance, Line
-from colonnade.standing.newcomers import accept, keep, newcomers, waiting
+from colonnade.standing.newcomers import accept, newcomers
 from colonnade.standing.proposal import Answer, Proposal, Withdrawal
 from colonnade.standing.signed import seal
 from colonnade.standing.talk import METHOD, SERVICE, files_in, heard, packed, studies_in, unpacked, with_files
@@ -35,7 +35,7 @@ from tests.support.ports import free_port
 from tests.support.studies import InThread
 from tests.support.waiting import until
 
-from .club import Hub, club, refused, retrying
+from .club import Hub, refused, retrying
 
 
 @pytest.fixture(scope="module")
@@ -109,21 +109,19 @@ def test_the_hubs_word_is_checked() -> None:
         heard(packed({"later": "x"}))
     refused(("FE106", "<b>"), heard, packed({"refused": "<b>"}))
     for told in (None, [{}], [{"id": "x"}], {"a": 1}):
-        with pytest.raises(FederationError):
-            studies_in(told)
+        refused("FE*", studies_in, told)
     files = {"b": b"22", "a": b"1"}
     assert files_in(*unpacked(with_files({}, files))) == files
     for sizes in ({"a": -1}, {"a": 99}, [], {"a": "1"}):
-        with pytest.raises(FederationError):
-            files_in({"files": sizes}, b"xx")
+        refused("FE*", files_in, {"files": sizes}, b"xx")
 
 
 def test_all_studies_are_told_however_many_there_are(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     told = [{"id": f"{number:032x}", "serial": number} for number in range(1, 501)]
 
     def news(_: Line, since: int = 0, wait: float = 0.0) -> dict[str, Any]:
-        some = [study for study in told if study["serial"] > since][:200]  # type: ignore[operator]
-        return {"serial": some[-1]["serial"] if some else since, "studies": some}
+        some = told[since : since + 200]
+        return {"serial": since + len(some), "studies": some}
 
     monkeypatch.setattr(Line, "news", news)
     with hub.line("ana") as line:
@@ -200,31 +198,21 @@ def test_somebody_joins_by_an_invitation(hub: Hub, tmp_path: Path) -> None:
         for _ in range(2):
             door.show_draw(draw)
         assert door.admitted(tmp_path / "FEDERATION.toml") is None
-        found = hub.invitations.find("lab")
         words = token.words(lab.certificate, theirs, draw)
-        assert words == found.words(hub.members.certificates["coordinator"])
+        assert words == hub.invitations.find("lab").words(hub.members.certificates["coordinator"])
         others = {token.words(lab.certificate, theirs, new_draw()), token.words(lab.certificate, new_draw(), draw)}
         assert words not in others, "a key that was there before makes no words by itself"
-        assert len(set(words.split())) >= 4
-        for admitted in (False, True):
-            if admitted:
-                hub.invitations.admit("lab", Members.load(hub.path), now)
-                members = retrying(lambda: door.admitted(tmp_path / "FEDERATION.toml"), lambda found: found is not None)
-            refused("FE050", door.enrol, Identity.create("lab"), new_draw())
-    members.save(tmp_path / "FEDERATION.toml")
+        refused("FE050", door.enrol, Identity.create("lab"), new_draw())
+        hub.invitations.admit("lab", Members.load(hub.path), now)
+        joined = retrying(lambda: door.admitted(tmp_path / "FEDERATION.toml"), lambda found: found is not None)
+        refused("FE050", door.enrol, Identity.create("lab"), new_draw())
     assert token.identity.name in hub.invitations.doors(now), "it may ask what became of it"
     assert token.identity.name not in hub.invitations.doors(now + timedelta(hours=1)), "and then its door closes"
-    assert token.expires > now + timedelta(minutes=59)
-    joined = Members.load(tmp_path / "FEDERATION.toml")
     assert joined.roles["lab"] == "party"
     with Line(joined, lab) as line:
         assert retrying(lambda: line.news(0, wait=0))["studies"] == []
         there = line.members()
     assert [(each.name, each.known) for each in newcomers(hub.club.members, there)] == [("lab", False)]
-    ours = club(tmp_path / "bank").members
-    keep(tmp_path / "agent", there)
-    assert accept(ours.path, waiting(tmp_path / "agent", ours)[0]).roles["lab"] == "party"
-    assert waiting(tmp_path / "agent", Members.load(ours.path)) == []
 
 
 def test_an_invitation_is_good_for_one_name_one_key_and_a_while(hub: Hub) -> None:
@@ -236,14 +224,12 @@ def test_an_invitation_is_good_for_one_name_one_key_and_a_while(hub: Hub) -> Non
         refused(("FE049", "one"), door.enrol, Identity.create("two"), new_draw())
         refused("FE054", door._ask, {"ask": "enrol"}, other.proof(one, new_draw()))
         for signer in (Identity.create("bank"), one):
-            with pytest.raises(FederationError):
-                door._ask({"ask": "enrol"}, seal("enrolment", stolen, signer))
+            refused("FE*", door._ask, {"ask": "enrol"}, seal("enrolment", stolen, signer))
         for asked in ({"ask": "news", "since": 0, "wait": 0}, {"ask": "members"}):
             refused("FE088", door._ask, asked)
-    renewed = hub.invite("one")
+    renewed, late = hub.invite("one"), datetime.now(UTC) + timedelta(hours=2)
     with Entrance(token) as door, pytest.raises((FederationError, IdentityError, ConnectError)):
         door.enrol(one, new_draw())
-    late = datetime.now(UTC) + timedelta(hours=2)
     refused("FE048", hub.invitations.enrol, renewed.identity.name, renewed.proof(one, new_draw()), hub.members, late)
     refused("FE045", renewed.check_time, late)
     refused("FE052", hub.invitations.admit, "one", hub.members, datetime.now(UTC))
@@ -309,58 +295,48 @@ def test_a_federation_from_nothing(
 ) -> None:
     """By commands: a hub, an invitation, six words at both ends that wait for each other, and a member."""
     said: list[dict[str, Any]] = []
-    real = commands.emit
 
     def command(*words: object, code: int = 0) -> Any:
         return colonnade(*words, "--json", code=code)
 
-    def emit(facts: dict[str, Any]) -> None:
-        said.append(facts)
-        real(facts)
-
-    monkeypatch.setattr(commands, "emit", emit)
     monkeypatch.setattr(commands, "_LOOK_SECONDS", 0.05)
     path, begin = tmp_path / "hub" / "FEDERATION.toml", ("--name", "us two", "--address", f"127.0.0.1:{free_port()}")
     command("init", "federation", path.parent, *begin)
     command("init", "federation", path.parent, *begin, code=26)
     hub = Hub(path)
     try:
-        said.clear()
-        invite = InThread(lambda: commands.invite(path, "lab", "party", 1.0, True, True))
-        token = until(lambda: said and said[0], "an invitation")["invitation"]
-        refused("FE052", commands.admit, path, "lab", "x", True)
-        join = InThread(lambda: commands.join(token, None, tmp_path / "lab", None, True, True))
-        until(lambda: len(said) > 2, "words at both ends")
-        theirs, ours = (facts["words"] for facts in said[1:])
-        assert theirs == ours
-        for words, code in ((None, "FE009"), ("a b c d e f", "FE003")):
-            refused(code, commands.admit, path, "lab", words, True)
-        commands.admit(path, "lab", theirs.upper(), True)
-        assert (invite.communicate(60), join.communicate(60)) == (("", ""), ("", ""))
+        with monkeypatch.context() as patch:  # what two commands say that run at the same time
+            patch.setattr(commands, "emit", said.append)
+            invite = InThread(lambda: commands.invite(path, "lab", "party", 1.0, True, True))
+            token = until(lambda: said and said[0], "an invitation")["invitation"]
+            refused("FE052", commands.admit, path, "lab", "x", True)
+            join = InThread(lambda: commands.join(token, None, tmp_path / "lab", None, True, True))
+            until(lambda: len(said) > 2, "words at both ends")
+            theirs, ours = (facts["words"] for facts in said[1:])
+            assert theirs == ours
+            for words, code in ((None, "FE009"), ("a b c d e f", "FE003")):
+                refused(code, commands.admit, path, "lab", words, True)
+            commands.admit(path, "lab", theirs.upper(), True)
+            assert (invite.communicate(60), join.communicate(60)) == (("", ""), ("", ""))
         assert (said[-1]["federation"], said[-1]["new"]) == (str(tmp_path / "lab" / "FEDERATION.toml"), {})
         lab = Members.load(tmp_path / "lab" / "FEDERATION.toml")
         assert lab.roles == {"coordinator": "hub", "lab": "party"}
         assert (tmp_path / "lab" / "lab.key").stat().st_mode & 0o077 == 0
         assert PartyConfig.load(tmp_path / "lab" / "party.toml").standing.console
         command("join", token, "--name", "other", code=26)
-        command("join", token[:-4], code=26)
         analyst = command("invite", path, "ana", "--role", "analyst", "--no-wait")["invitation"]
         again = command("join", analyst, "--out", tmp_path / "ana", "--no-wait")["words"]
         assert command("admit", path, "ana", "--words", again)["admitted"] == "ana"
-        told = colonnade("join", analyst, "--out", tmp_path / "ana")
-        assert again in told, "the same words when the command is run again"
-        assert six_words(lab.pins["lab"]) in told
+        assert again in colonnade("join", analyst, "--out", tmp_path / "ana"), "the same words when it is run again"
         hers = Members.load(tmp_path / "ana" / "FEDERATION.toml")
         assert hers.roles == {"coordinator": "hub", "ana": "analyst"}, "the hub's word on others pins nobody"
-        refused("FE038", hers.check, ["lab"])
-        own = {name: ("members", tmp_path / name / "FEDERATION.toml", "--key", tmp_path / name / f"{name}.key")
-               for name in ("ana", "lab")}  # fmt: skip
         for name, other, role in (("ana", "lab", "party"), ("lab", "ana", "analyst")):
+            own = ("members", tmp_path / name / "FEDERATION.toml", "--key", tmp_path / name / f"{name}.key")
             words = six_words(Members.load(path).pins[other])
-            assert command(*own[name])["new"] == {other: {"role": role, "words": words, "known": False}}
-            assert f"--accept {other}" in colonnade(*own[name])
-            command(*own[name], "--accept", other, "--words", again, code=26)
-            assert command(*own[name], "--accept", other, "--words", words)["new"] == {}
+            assert command(*own)["new"] == {other: {"role": role, "words": words, "known": False}}
+            assert f"--accept {other}" in colonnade(*own)
+            command(*own, "--accept", other, "--words", again, code=26)
+            assert command(*own, "--accept", other, "--words", words)["new"] == {}
         Members.load(hers.path).check(["lab"])
         assert Members.load(lab.path).roles["ana"] == "analyst"
     finally:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -136,21 +135,7 @@ class Standing:
         for name, process in self.running.items():
             assert process.poll() is None, f"{name} ended with {process.returncode}:\n{self.log(name)}"
 
-    def hold(self, party: str, id: str) -> int:
-        """Stop a party's process of a first attempt where it stands; it can go on with SIGCONT."""
-        file = self.of(party) / "agent" / "studies" / id / "attempts" / "1" / "alive"
-        pid = int(until(lambda: file.exists() and file.read_text().strip(), f"{party} to run"))
-        os.kill(pid, signal.SIGSTOP)
-        return pid
-
     # --- what people type
-
-    def call(self, *words: object, name: str = ANALYST, code: int = 0) -> Any:
-        """A command, typed in a member's folder: what its JSON says."""
-        said = [sys.executable, "-m", "colonnade", *map(str, words), "--json"]
-        found = subprocess.run(said, cwd=self.of(name), capture_output=True, env=environment(), check=False)
-        assert found.returncode == code, (words, found.returncode, found.stdout.decode(), found.stderr.decode())
-        return json.loads(found.stdout or b"null")
 
     def propose(self, study: Path | None = None, *, purpose: str = "to see what the three have in common") -> str:
         """The analyst proposes a study, as the command does; returns the proposal's id."""

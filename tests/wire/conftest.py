@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from types import SimpleNamespace
+from functools import partial
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -37,9 +38,10 @@ class World:
         self.endpoints[name] = self.connect(identity or self.identities[name], **settings)
         return self.endpoints[name]
 
-    def all_join(self, **options: Any) -> tuple[Endpoint, ...]:
-        endpoints = tuple(self.join(name, **options) for name in NAMES)
-        for waiting in [self.go(endpoint.wait_for_peers) for endpoint in endpoints]:
+    def all_join(self, special: Mapping[str, Any] = MappingProxyType({}), **options: Any) -> tuple[Endpoint, ...]:
+        """Everybody with these options, and some with special ones."""
+        endpoints = tuple(self.join(name, **options | special.get(name, {})) for name in NAMES)
+        for waiting in [self.go(partial(endpoint.wait_for_peers, timeout=SECONDS)) for endpoint in endpoints]:
             waiting.result(300)
         return endpoints
 
@@ -83,10 +85,10 @@ class HubWorld(World):
 class LinkWorld(HubWorld):
     """The bank and the shop listen, each behind a cable of its own, and the coordinator dials them."""
 
-    def __init__(self, cable: type[Wire] = Wire) -> None:
+    def __init__(self) -> None:
         super().__init__()
         ports = {"bank": free_port(), "shop": free_port()}
-        self.cables = {name: cable(port) for name, port in ports.items()}
+        self.cables = {name: Wire(port) for name, port in ports.items()}
         self.directs = {
             name: Direct(f"127.0.0.1:{port}", f"127.0.0.1:{self.cables[name].port}") for name, port in ports.items()
         } | {"coordinator": Direct()}
@@ -119,28 +121,28 @@ class RoomWorld(World):
         return self.room.place(identity.name)
 
 
+def lived_in(kind: type[World]) -> Iterator[World]:
+    world = kind()
+    yield world
+    world.end()
+
+
 @pytest.fixture(params=[HubWorld, LinkWorld, RoomWorld], ids=["hub", "links", "room"])
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
     """Participants that can talk."""
-    world = request.param()
-    yield world
-    world.end()
+    yield from lived_in(request.param)
 
 
 @pytest.fixture
-def hub_world() -> Iterator[HubWorld]:
+def hub_world() -> Iterator[World]:
     """Participants that can talk with a relay between them."""
-    world = HubWorld()
-    yield world
-    world.end()
+    yield from lived_in(HubWorld)
 
 
 @pytest.fixture
-def link_world() -> Iterator[LinkWorld]:
+def link_world() -> Iterator[World]:
     """Participants that can talk directly."""
-    world = LinkWorld()
-    yield world
-    world.end()
+    yield from lived_in(LinkWorld)
 
 
 @pytest.fixture(scope="session")

@@ -1,13 +1,17 @@
-"""A hub: who may dial it, rooms that open and close, members that come and go, its answers and its health."""
+"""A hub: who may dial it, its rooms and members, its answers and its health, and the door that strangers find."""
 
 from __future__ import annotations
 
-import gc
+import asyncio
+import errno
+import os
 import socket
 import ssl
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +20,7 @@ import grpc
 import numpy as np
 import pytest
 
-from colonnade.errors import ConnectError, IdentityError, PeerLost, ProtocolError
+from colonnade.errors import ConnectError, IdentityError, ProtocolError
 from colonnade.wire import (
     Caller,
     Certificate,
@@ -29,14 +33,17 @@ from colonnade.wire import (
     hub_probe,
     probe,
     register,
+    strangers,
     tls,
 )
+from colonnade.wire.door import _listeners
 from colonnade.wire.hub_carrier import open_channel
-from colonnade.wire.quota import Memory
+from colonnade.wire.passage import Mover, Side
+from colonnade.wire.strangers import Crowd, Stranger, begins_tls, neighbourhood, places_for_lanes, places_for_strangers
 from colonnade.wire.watch import Limits
 from tests.support.errors import refused
 from tests.support.waiting import until
-from tests.support.wires import SECONDS, closed, join, says
+from tests.support.wires import SECONDS, WORDS, closed, connected, hello, join, says
 
 # --- dialling
 
@@ -110,73 +117,6 @@ def test_those_whose_clocks_differ_are_told_to_compare_them_and_strangers_are_no
         early.stop()
 
 
-def test_a_hub_may_restart_and_one_that_stays_away_is_missed(people: Any) -> None:
-    hub = Hub(people.coordinator, people.pins).start()
-    bank, shop = (join(hub, name, reconnect_grace=30) for name in ("bank", "shop"))
-    says(bank, shop, "one")
-    hub.stop()
-    bank.channel("shop").send("two")
-    with Hub(people.coordinator, people.pins, hub.address) as again:
-        assert shop.channel("bank").recv("two") == {}
-        closed(bank, shop)
-        bank = join(again, "bank", reconnect_grace=0.5)
-    refused(ConnectError, ("CN026", "0.5"), bank.channel("shop").recv, "x")
-    bank.close()
-
-
-def ends_when_the_hub_stops(people: Any, after: float, patch: pytest.MonkeyPatch) -> str:
-    """Dial a hub that stops some seconds after it was probed, then wait for a message; how that ended."""
-    hub = Hub(people.coordinator, people.pins).start()
-    stopping, ended, asked = list[threading.Timer](), list[str](), hub_carrier.probe
-
-    def probe_then_stop(*args: Any) -> None:
-        asked(*args)
-        if not stopping:
-            stopping.append(threading.Timer(after, hub.stop))
-            stopping[0].start()
-
-    def talk() -> None:
-        limits = {"connect_timeout": 0.2, "reconnect_grace": 0.2, "timeout": 1.0}
-        try:
-            with dial(hub.address, people.bank, people.pins, **limits) as bank:
-                bank.channel("shop").recv("word")
-        except (ConnectError, PeerLost) as error:
-            ended.append(type(error).__name__)
-
-    patch.setattr(hub_carrier, "probe", probe_then_stop)
-    talking = threading.Thread(target=talk, daemon=True)
-    talking.start()
-    talking.join(SECONDS)
-    patch.undo()
-    for timer in stopping:
-        timer.join(SECONDS)
-    hub.stop()
-    return ended[0] if ended else "never"
-
-
-@pytest.mark.parametrize("times", [3, pytest.param(3000, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
-def test_dials_end_although_the_hub_stops(people: Any, monkeypatch: pytest.MonkeyPatch, times: int) -> None:
-    moments = np.random.default_rng(8).uniform(0.0, 0.008, times)
-    ends = {ends_when_the_hub_stops(people, float(after), monkeypatch) for after in moments}
-    assert ends <= {"ConnectError", "PeerLost"}
-
-
-def test_a_hub_that_falls_silent_after_the_probe(people: Any, hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    silent, go_on, asked = threading.Event(), threading.Event(), hub_carrier.probe
-
-    def probe_then_freeze(*args: Any) -> None:
-        if not silent.is_set():
-            asked(*args)
-            hub._loop.call_soon_threadsafe(lambda: (silent.set(), go_on.wait()))
-            silent.wait()
-
-    monkeypatch.setattr(hub_carrier, "probe", probe_then_freeze)
-    try:
-        refused(ConnectError, "CN022", dial, hub.address, people.bank, people.pins, connect_timeout=0.2)
-    finally:
-        go_on.set()
-
-
 class Ended(grpc.RpcError):
     def code(self) -> grpc.StatusCode:
         return grpc.StatusCode.CANCELLED
@@ -245,6 +185,24 @@ def standing(people: Any) -> Iterator[Hub]:
 def ask(hub: Hub, who: Identity, people: Any, body: bytes, method: str = "Echo") -> bytes:
     with Caller(hub.address, who, people.hub) as caller:
         return caller.ask("colonnade.Test", method, body)
+
+
+def test_a_hub_may_restart_and_one_that_stays_away_is_missed(people: Any) -> None:
+    hub = Hub(people.coordinator, people.pins, services=[ECHO]).start()
+    bank, shop = (join(hub, name, reconnect_grace=30) for name in ("bank", "shop"))
+    says(bank, shop, "one")
+    with Caller(hub.address, people.bank, people.hub) as caller:
+        assert caller.ask("colonnade.Test", "Echo", b"1") == b"bank:1"
+        hub.stop()
+        bank.channel("shop").send("two")
+        refused(ConnectError, "CN026", caller.ask, "colonnade.Test", "Echo", b"2")
+        with Hub(people.coordinator, people.pins, hub.address, services=[ECHO]) as again:
+            assert shop.channel("bank").recv("two") == {}
+            assert caller.ask("colonnade.Test", "Echo", b"3") == b"bank:3"
+            closed(bank, shop)
+            bank = join(again, "bank", reconnect_grace=0.5)
+    refused(ConnectError, ("CN026", "0.5"), bank.channel("shop").recv, "x")
+    bank.close()
 
 
 def test_two_rooms_at_once_do_not_meet_and_one_that_closes_ends_its_connections(people: Any, standing: Hub) -> None:
@@ -346,29 +304,6 @@ def test_questions_of_any_length_are_answered_and_others_are_not(people: Any, st
         assert "secret" not in refused(kind, said, ask, standing, who, people, body, method)
 
 
-def test_a_question_that_was_answered_leaves_nothing_to_collect(people: Any, standing: Hub) -> None:
-    with Caller(standing.address, people.bank, people.hub) as caller:
-        gc.collect()
-        gc.disable()
-        try:
-            for _ in range(20):
-                caller.ask("colonnade.Test", "Echo", b"x")
-            kept = sum(type(each) is Memory for each in gc.get_objects())
-        finally:
-            gc.enable()
-    assert kept <= 2  # the last ones may be about to end
-
-
-def test_a_caller_says_that_nothing_listens_and_goes_on_when_something_does(people: Any) -> None:
-    hub = Hub(people.coordinator, people.pins, services=[ECHO]).start()
-    with Caller(hub.address, people.bank, people.hub) as caller:
-        assert caller.ask("colonnade.Test", "Echo", b"1") == b"bank:1"
-        hub.stop()
-        refused(ConnectError, "CN026", caller.ask, "colonnade.Test", "Echo", b"2")
-        with Hub(people.coordinator, people.pins, hub.address, services=[ECHO]):
-            assert caller.ask("colonnade.Test", "Echo", b"3") == b"bank:3"
-
-
 # --- whether it serves, as platforms ask it
 
 
@@ -388,16 +323,13 @@ def asked() -> Callable[..., Any]:
 SERVING, NOT_SERVING = 1, 2
 
 
-def healthy(people: Any, **options: Any) -> Hub:
-    return Hub(people.coordinator, people.pins, services=[ECHO], rooms={}, **options)
-
-
-def test_members_are_told_at_the_port_of_the_hub_and_this_machine_in_the_clear(people: Any, asked: Any) -> None:
-    with healthy(people) as hub:
-        with open_channel(hub.address, people.bank, people.hub, 5.0) as channel:
-            assert [asked(channel, service).status for service in ("", "colonnade.Hub")] == [SERVING] * 2
-        assert hub.health_port == 0
-    hub = healthy(people, health="localhost:0").start()
+def test_members_are_told_at_the_port_of_the_hub_and_this_machine_in_the_clear(
+    people: Any, standing: Hub, asked: Any
+) -> None:
+    with open_channel(standing.address, people.bank, people.hub, 5.0) as channel:
+        assert [asked(channel, service).status for service in ("", "colonnade.Hub")] == [SERVING] * 2
+    assert standing.health_port == 0
+    hub = Hub(people.coordinator, people.pins, services=[ECHO], health="localhost:0").start()
     with grpc.insecure_channel(f"127.0.0.1:{hub.health_port}") as channel:
         assert asked(channel).status == SERVING
         with pytest.raises(grpc.RpcError) as nothing:
@@ -408,7 +340,7 @@ def test_members_are_told_at_the_port_of_the_hub_and_this_machine_in_the_clear(p
         hub.stop()
         assert next(watched).status == NOT_SERVING
     for address in ("0.0.0.0:0", "192.0.2.7:0", "[::]:0", "hub.example.org:1"):  # others are never told in the clear
-        refused(ConnectError, "CN017", healthy(people, health=address).start)
+        refused(ConnectError, "CN017", Hub(people.coordinator, people.pins, health=address).start)
 
 
 def test_without_the_package_there_is_a_hub_without_health(
@@ -416,8 +348,264 @@ def test_without_the_package_there_is_a_hub_without_health(
 ) -> None:
     for name in ("health", "health_pb2", "health_pb2_grpc"):
         monkeypatch.setitem(sys.modules, f"grpc_health.v1.{name}", None)
-    with healthy(people) as hub, open_channel(hub.address, people.bank, people.hub, 5.0) as channel:
-        with pytest.raises(grpc.RpcError) as nothing:
-            asked(channel)
-        assert nothing.value.code() is grpc.StatusCode.UNIMPLEMENTED
-    refused(ConnectError, "CN016", healthy(people, health="127.0.0.1:0").start)
+    with (
+        Hub(people.coordinator, people.pins) as hub,
+        open_channel(hub.address, people.bank, people.hub, 5.0) as channel,
+        pytest.raises(grpc.RpcError) as nothing,
+    ):
+        asked(channel)
+    assert nothing.value.code() is grpc.StatusCode.UNIMPLEMENTED
+    refused(ConnectError, "CN016", Hub(people.coordinator, people.pins, health="127.0.0.1:0").start)
+
+
+# --- its door: strangers do not stop a study, and what comes in goes on, whole and in order
+
+V4, V6 = socket.AF_INET, socket.AF_INET6
+
+
+def test_a_connection_that_says_nothing_is_closed_and_a_participant_stays(people: Any) -> None:
+    with Hub(people.coordinator, people.pins, handshake=0.3) as hub:
+        bank, shop = join(hub, "bank"), join(hub, "shop")
+        connection = hub._rooms.open[""].connections["bank"]
+        for guest in hub._door._open:  # none of its messages waits for the receipt of another
+            assert guest.outer.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        for words in WORDS.values():
+            with socket.create_connection(("127.0.0.1", hub.port), timeout=SECONDS) as end:
+                end.sendall(words)
+                with suppress(ConnectionResetError):
+                    while end.recv(1 << 16):
+                        pass
+        time.sleep(0.6)  # longer than a handshake may last
+        says(bank, shop)
+        assert hub._rooms.open[""].connections["bank"] is connection
+        closed(bank, shop)
+
+
+@pytest.mark.parametrize("code", [errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT])
+def test_addresses_that_this_machine_has_not_are_left_out(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    """Such as ::1, which localhost may have where IPv6 is off; a port in use is an error at any address."""
+    create, absent = socket.create_server, {V6: code}
+
+    def create_here(at: tuple[str, int], **how: Any) -> socket.socket:
+        if how["family"] in absent:
+            raise OSError(absent[how["family"]], "not here")
+        return create(at, **how)
+
+    both = [(family, socket.SOCK_STREAM, 6, "", (at, 0)) for family, at in ((V4, "127.0.0.1"), (V6, "::1"))]
+    monkeypatch.setattr("colonnade.wire.door.socket.create_server", create_here)
+    monkeypatch.setattr("colonnade.wire.door.socket.getaddrinfo", lambda *_, **__: both)
+    (found,) = _listeners("localhost", 0)
+    assert found.family == V4
+    found.close()
+    for others in ({V4: code, V6: code}, {V4: errno.EADDRINUSE, V6: code}):
+        absent.update(others)
+        refused(OSError, "not here", _listeners, "localhost", 0)
+
+
+class Visitor(Stranger):
+    dropped = False
+
+    def drop(self) -> None:
+        self.dropped = True
+
+
+def test_the_oldest_of_the_fullest_address_makes_room() -> None:
+    crowd = Crowd(4)
+    visitors = [Visitor(home) for home in ("a", "b", "b", "c", "c", "d")]
+    for visitor in visitors:
+        crowd.add(visitor)
+    assert [visitor.dropped for visitor in visitors] == [False, True, False, True, False, False]
+    assert neighbourhood("2001:db8:1:2:3::4") == neighbourhood("2001:db8:1:2:ffff::") != neighbourhood("2001:db8::1")
+    assert neighbourhood("::ffff:192.0.2.7") == neighbourhood("192.0.2.7") != neighbourhood("192.0.2.8")
+    assert neighbourhood("fe80::1%eth0") == "fe80::/64"
+
+
+def test_only_the_whole_greeting_of_a_client_is_passed_on() -> None:
+    whole = hello()
+    assert (begins_tls(whole), begins_tls(whole + b"more")) == (True, True)
+    assert {begins_tls(whole[:length]) for length in range(len(whole))} == {None}
+    for at in (0, 1, 5):
+        for length in (at + 1, len(whole)):
+            changed = bytearray(whole[:length])
+            changed[at] ^= 0xFF
+            assert begins_tls(bytes(changed)) is False
+    assert begins_tls(b"\x16\x03\x01\xff\xff\x01") is False
+
+
+@pytest.mark.parametrize(("allowed", "lanes"), [(256, 1), (1024, 31), (4096, 128), (20_000, 128)])
+def test_lanes_leave_descriptors_for_others(monkeypatch: pytest.MonkeyPatch, allowed: int, lanes: int) -> None:
+    assert places_for_strangers(3) >= places_for_strangers(10_000) >= 1
+    monkeypatch.setattr(strangers, "_descriptors", lambda useful: min(useful, allowed))
+    assert places_for_lanes(4, 4, 128) == lanes
+    taken = 2 * strangers.EACH * (4 + 4 * lanes + places_for_strangers(4 + 4 * lanes))
+    assert taken <= allowed
+
+
+# --- from one connection to the other, with the kernel's help and without it
+
+
+SPLICES = hasattr(os, "splice")
+WAYS = [pytest.param(splice, id="spliced" if splice else "copied") for splice in {False, SPLICES}]
+
+
+class Way:
+    """A way from one socket to another and back, as the door has it; who uses it holds the two outer ends."""
+
+    def __init__(self, mover: Mover, stack: ExitStack) -> None:
+        self.near, near = map(stack.enter_context, _soon_full())
+        self.far, far = map(stack.enter_context, _soon_full())
+        self.lost: list[str] = []
+        self.near_side = Side(near, lambda: self._ends("near"))
+        self.far_side = Side(far, lambda: self._ends("far"))
+        self.passed = 0
+        self.near_side.attend(lambda: self._pass(self.near_side, self.far_side, mover))
+        self.far_side.attend(lambda: self._pass(self.far_side, self.near_side, mover))
+
+    def _pass(self, source: Side, sink: Side, mover: Mover) -> None:
+        self.passed += source.pass_on(sink, mover)
+
+    def _ends(self, which: str) -> None:
+        self.lost.append(which)
+        self.near_side.close()
+        self.far_side.close()
+
+    async def has_ended(self) -> None:
+        while sorted(self.lost) != ["far", "near"]:
+            await asyncio.sleep(0.001)
+
+    async def carries(self, data: bytes, more: int = 0) -> bytes:
+        """What arrives of so many bytes."""
+        arriving = asyncio.create_task(_read(self.far, len(data) + more))
+        await asyncio.get_running_loop().sock_sendall(self.near, data)
+        return await arriving
+
+    async def filled(self, size: int) -> Any:
+        """Somebody sends so many bytes; return when it takes no more of them."""
+        sending, before = asyncio.create_task(asyncio.get_running_loop().sock_sendall(self.near, _data(size))), -1
+        while before != self.passed:
+            before = self.passed
+            await asyncio.sleep(0.05)
+        return sending
+
+
+def _soon_full() -> tuple[socket.socket, socket.socket]:
+    """Two ends of a TCP connection with small buffers."""
+    ends = connected()
+    for end in ends:
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 16)
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+        end.setblocking(False)
+    return ends
+
+
+def _play(splice: bool, act: Callable[[Callable[[], Way], Mover], Any]) -> None:
+    async def run() -> None:
+        mover = Mover(splice=splice)
+        with ExitStack() as stack:
+            try:
+                await act(lambda: Way(mover, stack), mover)
+            finally:
+                mover.close()
+
+    asyncio.run(asyncio.wait_for(run(), SECONDS))
+
+
+async def _read(end: socket.socket, size: int) -> bytes:
+    """So many bytes, or fewer if there are no more."""
+    loop, found = asyncio.get_running_loop(), b""
+    while len(found) < size and (data := await loop.sock_recv(end, size - len(found))):
+        found += data
+    return found
+
+
+def _data(size: int, seed: int = 0) -> bytes:
+    return np.random.default_rng(seed).bytes(size)
+
+
+@pytest.mark.parametrize("splice", WAYS)
+def test_all_bytes_arrive_in_order_both_ways_at_once_and_before_the_end(splice: bool) -> None:
+    async def act(open_way: Callable[[], Way], mover: Mover) -> None:
+        way, loop = open_way(), asyncio.get_running_loop()
+        there, back = _data(2_000_003), _data(1_000_001, 1)
+        sending = loop.sock_sendall(way.far, back)
+        found = await asyncio.gather(way.carries(there), _read(way.near, len(back)), sending)
+        assert found[:2] == [there, back]
+        assert way.passed == len(there) + len(back)
+        assert mover.copies is not splice
+        sending = await way.filled(2_000_000)
+        arriving = asyncio.create_task(_read(way.far, 2_000_001))
+        await sending
+        way.near.close()
+        assert await arriving == _data(2_000_000)
+        await way.has_ended()
+
+    _play(splice, act)
+
+
+@pytest.mark.parametrize("splice", WAYS)
+def test_who_does_not_read_stops_its_sender_and_nobody_else(splice: bool) -> None:
+    size = 10_000_000
+
+    async def act(open_way: Callable[[], Way], _: Mover) -> None:
+        stuck, free = open_way(), open_way()
+        sending = await stuck.filled(size)
+        assert not sending.done()
+        assert stuck.passed < size // 2  # so little is held that the sender notices
+        assert await free.carries(_data(1_000_000, 1)) == _data(1_000_000, 1)
+        assert await _read(stuck.far, size) == _data(size)
+        await sending
+
+    _play(splice, act)
+
+
+@pytest.mark.parametrize("splice", WAYS)
+def test_bytes_for_a_connection_that_broke_reach_nobody_else(splice: bool) -> None:
+    async def act(open_way: Callable[[], Way], _: Mover) -> None:
+        broken, whole = open_way(), open_way()
+        broken.far.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        sending = await broken.filled(20_000_000)
+        broken.far.close()  # with a reset
+        with suppress(ConnectionError):
+            await sending
+        await broken.has_ended()
+        assert await whole.carries(_data(1_000_000, 1)) == _data(1_000_000, 1)
+        assert whole.lost == []
+
+    _play(splice, act)
+
+
+def test_a_connection_that_was_aborted_sends_no_more() -> None:
+    async def act(open_way: Callable[[], Way], _: Mover) -> None:
+        way = open_way()
+        sending = await way.filled(20_000_000)
+        way.far_side.abort()
+        with suppress(ConnectionError):
+            await sending
+        await way.has_ended()
+        assert len(await _read(way.far, 20_000_000)) < 20_000_000
+
+    _play(False, act)
+
+
+@pytest.mark.skipif(not SPLICES, reason="this system cannot splice")
+@pytest.mark.parametrize("call", [3, 4], ids=["into the pipe", "out of it"])
+def test_where_the_kernel_refuses_bytes_are_copied(call: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    splice, calls = os.splice, list[Any]()
+
+    def refuse(*given: Any, **how: Any) -> int:
+        calls.append(given)
+        if len(calls) == call:
+            raise OSError(errno.EINVAL, "not these files")
+        return splice(*given, **how)
+
+    async def act(open_way: Callable[[], Way], mover: Mover) -> None:
+        way, before = open_way(), len(os.listdir("/dev/fd"))
+        for seed in range(4):
+            assert await way.carries(_data(1000, seed)) == _data(1000, seed)
+        assert mover.copies
+        mover.close()
+        assert len(os.listdir("/dev/fd")) == before, "it keeps no descriptor"
+
+    monkeypatch.setattr(os, "splice", refuse)
+    _play(True, act)
+    assert len(calls) in (3, 4)

@@ -5,31 +5,62 @@ At a hub of one study they open by themselves; at a standing one for those who a
 
 from __future__ import annotations
 
-import asyncio
+import copy
+import os
+import pickle
 import socket
+import ssl
+import stat
+import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from queue import Queue
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import grpc
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from hypothesis import given, strategies as st
 
 from colonnade.errors import ColonnadeError, ConnectError, IdentityError, ProtocolError, StudyError
-from colonnade.wire import Caller, Endpoint, Hub, HubLimits, Identity, Service, certificates, dial, envelope, strangers
-from colonnade.wire.circle import Connection
+from colonnade.wire import (
+    Caller,
+    Certificate,
+    Endpoint,
+    Hub,
+    HubLimits,
+    Identity,
+    Service,
+    certificates,
+    dial,
+    envelope,
+    strangers,
+    workers,
+)
 from colonnade.wire.direct import Direct
 from colonnade.wire.hub_carrier import open_channel
-from colonnade.wire.identity import ConnectionCertificate
-from colonnade.wire.lanes import home_of, lane_room, lane_topic
+from colonnade.wire.identity import ConnectionCertificate, load_key
+from colonnade.wire.lanes import home_of, is_lane, lane_room, lane_topic
 from colonnade.wire.links import LinkCarrier
 from colonnade.wire.offer import Offer
 from colonnade.wire.packet import MAX_PACKET
 from colonnade.wire.quota import UNLIMITED, Account, Refusal
 from colonnade.wire.rooms import LaneLimits, Rooms
-from colonnade.wire.workers import Admission, WorkerKeys, introduce
+from colonnade.wire.workers import (
+    LONGEST,
+    MOST_BYTES,
+    Admission,
+    Introduction,
+    WorkerKeys,
+    check_introduction,
+    introduce,
+)
 from tests.support import wires
 from tests.support.errors import refused
 from tests.support.waiting import until
@@ -133,23 +164,6 @@ def until_open(hub: Hub, expected: set[str]) -> None:
     until(lambda: set(hub.rooms) == expected)
 
 
-def test_two_lanes_at_once_at_one_hub_beside_the_heads(people: Any, hub: Hub, crews: list[Crew]) -> None:
-    heads = [dial(hub.address, people.all[name], PINS) for name in ("bank", "shop")]
-    lanes = [crew.all_join(hub, (number, 1)) for number, crew in enumerate(crews)]
-    names = [crew.lane((number, 1)) for number, crew in enumerate(crews)]
-    assert hub.rooms == {"": {"bank", "shop"}, **{name: set(FOUR) for name in names}}
-    for number, places in enumerate(lanes):
-        talk(places, f"lane {number}")
-    carried = hub.traffic.carried
-    all_closed(lanes[0])
-    until_open(hub, {"", names[1]})  # it is forgotten when the last one has left
-    talk(lanes[1], "again")
-    says(*heads)
-    all_closed(lanes[1], dict(enumerate(heads)))
-    until_open(hub, {""})
-    assert hub.traffic.carried > carried
-
-
 def test_lanes_at_two_hubs_and_one_that_dies_takes_only_its_own(people: Any, crews: list[Crew]) -> None:
     hubs = [Hub(people.coordinator, PINS, rooms={}, lanes=True).start() for _ in range(2)]
     try:
@@ -160,35 +174,14 @@ def test_lanes_at_two_hubs_and_one_that_dies_takes_only_its_own(people: Any, cre
         hubs[1].stop()
         for place in lanes[1].values():
             refused(ConnectError, (), place.channel(place.peers[0]).recv, "word")
-        talk(lanes[0], "still here")
-        again = crews[1].all_join(hubs[0], (1, 2))
+        again = crews[1].all_join(hubs[0], (1, 2))  # beside the other lane
         talk(again, "repeated")
+        talk(lanes[0], "still here")
         all_closed(*lanes, again)
+        until_open(hubs[0], set())  # they are forgotten when the last one has left
     finally:
         for hub in hubs:
             hub.stop()
-
-
-def test_an_attempt_that_is_over_and_workers_that_were_left_are_in_nobodys_way(hub: Hub, crews: list[Crew]) -> None:
-    old = {name: crews[0].join(hub, name) for name in ("bank", "shop")}
-    new = {name: crews[1].join(hub, name, (0, 2)) for name in ("bank", "shop")}
-    says(new["bank"], new["shop"], word="new")
-    assert all(place.counters.total.messages_received == 0 for place in old.values())
-    assert [place.here for place in old.values()] == [("shop",), ("bank",)]
-    # A hub for lanes alone stays while a study is started again, and the first run's workers may still be there.
-    again = crews[1].all_join(hub)
-    talk(again, "second run")
-    says(old["bank"], old["shop"], word="first run")
-    all_closed(old, new, again)
-
-
-def test_a_worker_of_an_earlier_attempt_is_refused_in_the_handshake(hub: Hub, crews: list[Crew]) -> None:
-    crew = crews[0]
-    new = crew.join(hub, "bank", (0, 2))
-    # the same keys, and a coordinator that sends the worker to the wrong room
-    old = crew.sent_to(hub, "shop", crew.lane((0, 2)), crew.topic_of((0, 1)))
-    refused(StudyError, ("ST612", "bank"), old.wait_for_peers, ["bank"])
-    closed(new, old)
 
 
 @pytest.mark.parametrize("direct", [None, Direct()], ids=["through the hub", "directly"])
@@ -267,23 +260,10 @@ def test_a_hub_refuses_a_worker_that_is_out_of_date(people: Any, hub: Hub, crews
     refused(IdentityError, ("ID018", "bank"), crews[0].sent_to, hub, "bank", crews[0].lane(), guest=guest)
 
 
-def answers(hub: Hub, people: Any) -> bool:
-    """Whether gRPC takes this hub for the coordinator's; while it shakes hands it is neither."""
-    states: Queue[Any] = Queue()
-    known = (grpc.ChannelConnectivity.READY, grpc.ChannelConnectivity.TRANSIENT_FAILURE)
-    with open_channel(hub.address, people.bank, people.hub, 5.0) as channel:
-        channel.subscribe(states.put, try_to_connect=True)
-        while (state := states.get(timeout=SECONDS)) not in known:
-            pass
-    return bool(state is known[0])
-
-
-def test_a_worker_cannot_answer_as_a_hub(people: Any, hub: Hub, crews: list[Crew]) -> None:
+def test_a_worker_cannot_answer_as_a_hub(crews: list[Crew]) -> None:
     # it shows what it has in place of what the coordinator's identity would issue
     with Hub(crews[0].guest("coordinator"), PINS, lanes=True) as false:
         refused(IdentityError, "ID019", crews[0].join, false, "bank")
-        assert not answers(false, people)  # gRPC, which connects anew after that look, finds the same
-    assert answers(hub, people)
 
 
 def test_a_worker_cannot_take_the_name_of_another_party(people: Any, hub: Hub, crews: list[Crew]) -> None:
@@ -297,25 +277,9 @@ def test_a_worker_cannot_take_the_name_of_another_party(people: Any, hub: Hub, c
     place.close()
 
 
-def test_lanes_are_bounded_and_only_where_they_are_wanted(
-    people: Any, crews: list[Crew], monkeypatch: pytest.MonkeyPatch
+def test_lanes_have_a_limit_of_their_own_for_each_member_and_are_only_where_they_are_wanted(
+    people: Any, crews: list[Crew]
 ) -> None:
-    # few descriptors, so that there are few lanes and the heads can always come
-    monkeypatch.setattr(strangers, "_descriptors", lambda useful: 330)
-    crew = crews[0]
-    with Hub(people.coordinator, PINS, lanes=True) as hub:
-        held = {n: crew.join(hub, "bank", (n, 1)) for n in range(2)}
-        refused(ConnectError, ("CN042", "2"), crew.join, hub, "bank", (2, 1), connect_timeout=0.1)
-        held["shop"] = crew.join(hub, "shop", (1, 1))  # those that are open can still be joined
-        dial(hub.address, people.clinic, PINS).close()
-        all_closed(held)
-        until_open(hub, {""})
-        closed(crew.join(hub, "bank", (2, 1)))
-    with Hub(people.coordinator, PINS) as plain:
-        refused(ConnectError, "CN041", crew.join, plain, "bank", connect_timeout=0.1)
-
-
-def test_lanes_have_a_limit_of_their_own_for_each_member(people: Any, crews: list[Crew]) -> None:
     crew, limits = crews[0], HubLimits(connections=1, rooms=1, lanes=2)
     with Hub(people.coordinator, PINS, lanes=True, limits=limits) as hub:
         held = {"head": dial(hub.address, people.bank, PINS)}
@@ -327,6 +291,8 @@ def test_lanes_have_a_limit_of_their_own_for_each_member(people: Any, crews: lis
             held[lane] = crew.join(hub, "coordinator", (lane, 1))
         refused(ConnectError, ("CN033", "bank", "1"), hub.open, "another", ["bank"])
         all_closed(held)
+    with Hub(people.coordinator, PINS) as plain:
+        refused(ConnectError, "CN041", crew.join, plain, "bank", connect_timeout=0.1)
 
 
 def greeted(offer: Offer) -> bytes:
@@ -457,9 +423,6 @@ def test_which_rooms_open_by_themselves() -> None:
     found.ending = True
     assert found.find(lane, "shop") is circle
     refused(Refusal, "CN041", found.find, other, "shop")
-    found.shut(lane, "it is over")
-    found.leave(lane)
-    refused(Refusal, "CN040", found.find, lane, "shop")
 
 
 def test_how_many_lanes_a_study_may_have(monkeypatch: pytest.MonkeyPatch, people: Any) -> None:
@@ -482,29 +445,253 @@ def test_what_a_room_with_lanes_may_be() -> None:
         refused(ProtocolError, "MS089", found.add, name, FOUR)
     found.add(FIRST, FOUR, lanes=True)
     refused(ConnectError, ("CN039", "1"), found.add, SECOND, FOUR, lanes=True)
-    found.add(SECOND, FOUR)
     circle = found.find(lane, "bank")
-    assert circle.names == frozenset(FOUR)
     found.enter(lane, circle)
     assert (found.lanes, found.find(lane, "shop")) == (1, circle)
     found.shut(FIRST, "it is over")
     found.leave(lane)  # as whoever was in it does then
-    assert (found.lanes, set(found.open)) == (0, {SECOND})
+    assert (found.lanes, set(found.open)) == (0, set())
     refused(Refusal, "CN040", found.find, lane, "bank")
-    refused(Refusal, "CN041", found.find, lane_room(0, 1, b"", SECOND), "bank")
 
 
-def test_how_much_waits_in_a_lane_for_one_who_does_not_read() -> None:
-    found = rooms(LaneLimits())
-    found.add(FIRST, FOUR, lanes=True)
-    queue = found.find(lane_room(0, 1, b"", FIRST), "bank").queue
+# --- workers and identities: whose certificates count, who may speak for a party, where, and until when
 
-    async def filled() -> int:
-        connection = Connection("bank", 1, stall=0.01, queue=queue)
-        for _ in range(queue // 2048):
-            await connection.put(bytes(1900))
-        while not connection.ended.done():
-            await connection.put(bytes(envelope.MAX_ENVELOPE))
-        return connection._bytes
+TOPIC = b"digest of a study"
 
-    assert 2.5 * MAX_PACKET < asyncio.run(filled()) < 3 * MAX_PACKET + 1024
+
+def soon(hours: float = 6.0) -> datetime:
+    return datetime.now(UTC) + timedelta(hours=hours)
+
+
+@pytest.fixture(scope="module")
+def bank() -> SimpleNamespace:
+    identity, keys = Identity.create("bank"), WorkerKeys.create("bank")
+    until = soon()
+    raw = introduce(identity, keys.request, TOPIC, until)
+    return SimpleNamespace(identity=identity, base=identity.certificate, keys=keys, until=until, raw=raw)
+
+
+def test_an_introduction_is_believed_for_its_study_and_its_time(bank: Any) -> None:
+    assert check_introduction(bank.raw, bank.base, TOPIC) == bank.keys.certificate
+    assert check_introduction(bank.raw, bank.base, TOPIC, bank.until - timedelta(seconds=2)) == bank.keys.certificate
+    assert bank.keys.certificate.fingerprint != bank.base.fingerprint
+    refused(IdentityError, ("ID060", "bank"), check_introduction, bank.raw, bank.base, TOPIC, bank.until)
+    refused(IdentityError, "ID054", check_introduction, bank.raw, bank.base, b"another study")
+
+
+def test_only_the_pinned_identity_introduces_and_only_its_own(bank: Any) -> None:
+    own, other = Introduction.read(bank.raw, "bank"), WorkerKeys.create("bank")
+    shop, of_shop = Identity.create("shop"), WorkerKeys.create("shop")
+    # the shop's head signs its own worker under the name of the bank
+    forged = shop.sign(workers._statement(other.certificate, own.connection, TOPIC, own.until))
+    longer = own.until + timedelta(hours=1)
+    for raw in (
+        introduce(Identity.create("bank"), bank.keys.request, TOPIC, soon()),
+        Introduction(other.certificate, own.connection, own.until, own.signature).to_bytes(),
+        Introduction(own.worker, own.connection, longer, own.signature).to_bytes(),
+        introduce(bank.keys._identity, other.request, TOPIC, soon()),  # by a worker
+        Introduction(other.certificate, own.connection, own.until, forged).to_bytes(),
+    ):
+        refused(IdentityError, "ID054", check_introduction, raw, bank.base, TOPIC)
+    raw = introduce(shop, of_shop.request, TOPIC, soon())
+    refused(IdentityError, ("ID053", "shop", "bank"), check_introduction, raw, bank.base, TOPIC)
+    refused(IdentityError, ("ID057", "bank"), introduce, shop, bank.keys.request, TOPIC, soon())
+    lazy = WorkerKeys(bank.identity, certificates.connection_key())  # a worker has a key of its own
+    refused(IdentityError, ("ID058", "bank"), introduce, bank.identity, lazy.request, TOPIC, soon())
+
+
+def test_nobody_is_introduced_for_the_past_or_for_days_or_longer_than_a_certificate_lasts(bank: Any) -> None:
+    for hours in (-0.001, 0.0, 49.0):
+        said = ("ID055", "48")
+        refused(IdentityError, said, introduce, bank.identity, bank.keys.request, TOPIC, soon(hours))
+    until = datetime.now(UTC).replace(microsecond=0) + LONGEST + certificates.CLOCK_SKEW + timedelta(hours=1)
+    signature = bank.identity.sign(workers._statement(bank.keys.certificate, b"", TOPIC, until))
+    beyond = Introduction(bank.keys.certificate, b"", until, signature)
+    refused(IdentityError, "ID061", beyond.check, bank.base, TOPIC)
+    for days in ((1, 30), (30, 1)):
+        party, own = (Identity.create("bank", days=each) for each in days)
+        worker = WorkerKeys(own, certificates.connection_key())
+        raw = introduce(party, worker.request, TOPIC, soon(40))
+        assert check_introduction(raw, party.certificate, TOPIC, soon(20)) == worker.certificate
+        refused(IdentityError, ("ID023", "bank"), check_introduction, raw, party.certificate, TOPIC, soon(30))
+
+
+def test_what_is_cut_has_more_or_asks_for_another_certificate_is_refused(bank: Any) -> None:
+    for raw in (b"", bank.raw[:-1], bank.raw + b"\0", bank.keys.request, bank.raw + bytes(MOST_BYTES), bank.raw[1:]):
+        refused(IdentityError, "ID050", check_introduction, raw, bank.base, TOPIC)
+    for raw in (b"", bank.keys.request[:-1], bank.keys.request + b"\0", bank.raw):
+        refused(IdentityError, "ID056", introduce, bank.identity, raw, TOPIC, soon())
+    own = Introduction.read(bank.raw, "bank")
+    late = workers._joined(own.worker.der, own.connection, struct.pack("<Q", 1 << 63), own.signature)
+    refused(IdentityError, "ID052", check_introduction, workers._INTRODUCTION + late, bank.base, TOPIC)
+    bodies = [b"nonsense", certificates.request("bank", certificates.connection_key())[:-1] + b"\1"]
+    for key in (ec.generate_private_key(ec.SECP384R1()), rsa.generate_private_key(65537, 2048)):
+        builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([]))
+        bodies.append(builder.sign(key, SHA256()).public_bytes(Encoding.DER))
+    for body in bodies:
+        request = workers._REQUEST + workers._joined(bank.keys.certificate.der, body)
+        refused(IdentityError, "ID059", introduce, bank.identity, request, TOPIC, soon())
+
+
+@pytest.mark.filterwarnings("ignore::cryptography.utils.CryptographyDeprecationWarning")  # of changed serial numbers
+@given(at=st.integers(0, 10_000), bit=st.integers(0, 7), cut=st.integers(0, 10_000))
+def test_no_changed_byte_is_believed_and_nothing_else_is_raised(bank: Any, at: int, bit: int, cut: int) -> None:
+    changed = bytearray(bank.raw)
+    changed[at % len(changed)] ^= 1 << bit
+    for raw in (bytes(changed), bank.raw[: cut % len(bank.raw)]):
+        refused(IdentityError, (), check_introduction, raw, bank.base, TOPIC)
+
+
+def test_a_worker_takes_its_own_introduction_only(bank: Any) -> None:
+    admission = bank.keys.admission(bank.raw, bank.base, TOPIC)
+    shown = x509.load_pem_x509_certificate(admission.issue_connection_certificate().chain_pem)
+    assert bank.base.has_issued(shown)
+    assert (certificates.worker_of(shown), certificates.holder(shown)) == ("bank", "")
+    # A hub that knows of no lanes goes by the common name, and one that is dialled by the alternative one.
+    assert certificates.common_name(shown) == ""
+    assert x509.SubjectAlternativeName not in {type(found.value) for found in shown.extensions}
+    used = shown.extensions.get_extension_for_class(x509.ExtendedKeyUsage)
+    assert (used.critical, list(used.value)) == (True, [ExtendedKeyUsageOID.CLIENT_AUTH])
+    assert not shown.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    assert shown.not_valid_after_utc == bank.until.replace(microsecond=0)
+    refused(IdentityError, "ID047", WorkerKeys.create("bank").admission, bank.raw, bank.base, TOPIC)
+    # the certificate of another worker's connection, beside our own, and one with which a worker could do too much
+    other = Introduction.read(introduce(bank.identity, WorkerKeys.create("bank").request, TOPIC, soon()), "bank")
+    own = Introduction.read(bank.raw, "bank")
+    subject, key = certificates._x509_name("bank", "link"), bank.keys._key.public_key()
+    whole = certificates._connection(subject, key, soon(), bank.base.parsed).sign(bank.identity._key, None)
+    for connection in (other.connection, whole.public_bytes(Encoding.DER)):
+        signature = bank.identity.sign(workers._statement(own.worker, connection, TOPIC, own.until))
+        mixed = Introduction(own.worker, connection, own.until, signature).to_bytes()
+        refused(IdentityError, "ID048", bank.keys.admission, mixed, bank.base, TOPIC)
+
+
+CN, ORG, OU = NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME, NameOID.ORGANIZATIONAL_UNIT_NAME
+SUBJECTS: dict[tuple[tuple[x509.ObjectIdentifier, str], ...], tuple[str, str]] = {
+    ((CN, "bank"), (OU, "link")): ("bank", ""),
+    ((ORG, "bank"), (OU, "lanes")): ("", "bank"),
+    ((CN, "bank"),): ("", ""),
+    ((ORG, "bank"),): ("", ""),
+    ((CN, "bank"), (OU, "lanes")): ("", ""),
+    ((ORG, "bank"), (OU, "link")): ("", ""),
+    ((CN, "bank"), (ORG, "bank"), (OU, "lanes")): ("", ""),
+    ((CN, "bank"), (ORG, "bank"), (OU, "link")): ("", ""),
+    ((CN, "bank"), (CN, "shop"), (OU, "link")): ("", ""),
+    ((ORG, "bank"), (ORG, "shop"), (OU, "lanes")): ("", ""),
+    ((ORG, "bank"), (OU, "lanes"), (OU, "link")): ("", ""),
+    ((CN, "b\u0430nk"), (OU, "link")): ("b\u0430nk", ""),  # which is no name that a study can have
+}
+
+
+@pytest.mark.parametrize("subject", SUBJECTS)
+def test_whose_connection_certificate_it_is(bank: Any, subject: tuple[Any, ...]) -> None:
+    key, now = certificates.connection_key(), datetime.now(UTC)
+    issued = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(*part) for part in subject]))
+        .issuer_name(bank.base.parsed.subject)
+        .serial_number(7)
+        .not_valid_before(now)
+        .not_valid_after(now + timedelta(hours=1))
+        .public_key(key.public_key())
+        .sign(bank.identity._key, None)
+    )
+    assert (certificates.holder(issued), certificates.worker_of(issued)) == SUBJECTS[subject]
+    assert bank.base.has_issued(issued) == ("bank" in SUBJECTS[subject])
+
+
+def test_a_worker_that_is_out_of_date_does_not_dial(bank: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    admission = bank.keys.admission(bank.raw, bank.base, TOPIC)
+    later = SimpleNamespace(now=lambda tz: bank.until + timedelta(minutes=1))
+    monkeypatch.setattr(workers, "datetime", later)
+    refused(IdentityError, "ID060", admission.issue_connection_certificate)
+
+
+def test_lanes_have_names_and_topics(bank: Any) -> None:
+    mark = "0123456789abcdef" * 2
+    assert all(is_lane(f"{room}-{mark}") for room in ("lane-0-1", "lane-1023-12", "lane-9999999-9999"))
+    bad = ("", "lane", "lane-1", "lane-01-1", "lane-1-0", "lane-1-01", "lane--1-1", "xlane-1-1", "lane-10000000-1")
+    for room in (*(f"{room}-{mark}" for room in bad), f"lane-1-1-{mark}\n", f"lane-\u0661-1-{mark}", "lane-1-1"):
+        assert not is_lane(room)
+    for partition, attempt in ((-1, 1), (0, 0), (10**7, 1), (0, 10**4)):
+        refused(ValueError, ("VA272", partition, attempt), lane_room, partition, attempt, b"")
+    shop = WorkerKeys.create("shop").certificate
+    crews = [{"shop": shop, "bank": cert} for cert in (bank.keys.certificate, WorkerKeys.create("bank").certificate)]
+    lanes = [(topic, *lane, crew) for topic in (b"a", b"b") for lane in ((1, 1), (11, 1), (1, 11)) for crew in crews]
+    topics = [lane_topic(*lane) for lane in lanes]
+    assert len({lane_room(1, 1, topic) for topic in topics}) == len(set(topics)) == len(lanes) == 12
+    # the order in which somebody was told of them does not matter
+    assert lane_topic(b"a", 1, 1, dict(reversed(crews[0].items()))) == topics[0]
+    assert lane_room(1, 1, topics[0]).startswith("lane-1-1-")
+
+
+# --- identities
+
+
+def test_files_round_trip_and_no_key_is_overwritten(tmp_path: Path) -> None:
+    identity, other = Identity.create("bank"), Identity.create("bank")
+    key_path, crt_path = identity.save(tmp_path / "keys")
+    assert (key_path.name, crt_path.name, stat.S_IMODE(key_path.stat().st_mode)) == ("bank.key", "bank.crt", 0o600)
+    again = Identity.load(key_path, crt_path)
+    digest = identity.certificate.parsed.fingerprint(SHA256()).hex()
+    assert (again.name, again.fingerprint, identity.fingerprint) == ("bank", *[f"sha256:{digest}"] * 2)
+    assert [identity.certificate.has_signed(again.sign(b"x"), text) for text in (b"x", b"y")] == [True, False]
+    refused(IdentityError, ("ID029", "bank.key"), other.save, tmp_path / "keys")
+    assert Certificate.load(crt_path, identity.fingerprint.upper().replace("SHA256", "sha256")).name == "bank"
+    said = ("bank", crt_path, identity.fingerprint, other.fingerprint)
+    refused(IdentityError, said, Certificate.load, crt_path, other.fingerprint)
+    _, foreign = other.save(tmp_path / "other")
+    refused(IdentityError, "ID028", Identity.load, key_path, foreign)
+
+
+def test_files_that_are_something_else(tmp_path: Path) -> None:
+    identity = Identity.create("bank")
+    key_path, crt_path = identity.save(tmp_path)
+    bad, missing = tmp_path / "bad", tmp_path / "missing.key"
+    for content in (b"", b"nonsense", b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END"):
+        bad.write_bytes(content)
+        refused(IdentityError, "ID020", Identity.load, key_path, bad)
+        refused(IdentityError, "ID026", Identity.load, bad, crt_path)
+    refused(IdentityError, "ID032", Certificate.load, missing)
+    refused(IdentityError, ("ID025", "missing.key"), Identity.load, missing, missing.with_suffix(".crt"))
+    chain = identity.issue_connection_certificate().chain_pem  # which is no identity
+    refused(IdentityError, (), Certificate.from_pem, chain)
+    shown = x509.load_pem_x509_certificate(chain)
+    others = [Identity.create(name).certificate for name in ("bank", "shop")]
+    assert [each.has_issued(shown) for each in (identity.certificate, *others)] == [True, False, False]
+
+
+def test_dates_and_names_that_cannot_be() -> None:
+    certificate = Identity.create("bank", days=10).certificate
+    certificate.check_dates()
+    certificate.check_dates(soon(-12))  # a clock may be off
+    refused(IdentityError, ("ID023", "bank"), certificate.check_dates, soon(11 * 24))
+    refused(IdentityError, "ID024", certificate.check_dates, soon(-48))
+    for name in ("", "-a", "a-", "a b", "ä", "a/b", "a\n", "x" * 64):
+        refused(IdentityError, "ID031", Identity.create, name)
+
+
+def test_a_private_key_is_neither_copied_nor_sent_nor_handed_over_wrongly(bank: Any) -> None:
+    own, shop = bank.identity, Identity.create("shop")
+    admission = bank.keys.admission(bank.raw, bank.base, TOPIC)
+    for held in (own, bank.keys, admission, admission.connection):
+        for taken in (pickle.dumps, copy.deepcopy):
+            refused(TypeError, "VA270|VA271|VA273", taken, held)
+        assert "PRIVATE" not in repr(held)
+    secrets = (bank.keys._identity._key.private_bytes_raw(), certificates.key_pem(bank.keys._key))
+    assert not any(secret in public for secret in secrets for public in (bank.keys.request, bank.raw))
+    assert own.certificate.has_signed(own.sign(b"x"), b"x")  # which reads the certificate
+    assert pickle.loads(pickle.dumps(own.certificate)) == own.certificate  # noqa: S301 - our own bytes
+    for key in (shop.key_pem, own.key_pem + bytes(1 << 24)):
+        refused(IdentityError, "ID030", load_key, ssl.create_default_context(), key, own.certificate.pem)
+
+
+def test_no_descriptor_is_left_open(people: Any) -> None:
+    def talk() -> int:
+        with Hub(people.coordinator, people.pins) as hub, dial(hub.address, people.bank, people.pins):
+            pass
+        load_key(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), people.bank.key_pem, people.bank.certificate.pem)
+        return len(os.listdir("/dev/fd"))
+
+    first = [talk() for _ in range(3)][-1]
+    assert max(talk() for _ in range(3)) <= first

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ import colonnade
 from colonnade.errors import PeerLost, PeerStopped
 from colonnade.wire import Hub, dial
 from tests.support.errors import refused
-from tests.support.waiting import until
 from tests.support.wires import WORDS, closed, in_threads, join, people
 
 pytestmark = pytest.mark.system
@@ -144,53 +143,40 @@ with Hub(me, pins, handshake=5.0) as hub:
 DESCRIPTORS, ELSEWHERE = 256, "127.0.0.2"
 
 
-class Strangers:
-    """Threads that hold connections, and open a new one for each that was closed."""
-
-    def __init__(self, port: int, count: int, words: bytes, home: str) -> None:
-        self._port, self._words, self._home = port, words, home
-        self.opened = 0
-        self._over = threading.Event()
-        self._threads = [threading.Thread(target=self._hold, args=(count // 2,)) for _ in range(2)]
-
-    def __enter__(self) -> Strangers:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        for thread in self._threads:
-            thread.join()
-
-    def _hold(self, count: int) -> None:
-        held: list[socket.socket | None] = [None] * count
-        while not self._over.wait(0.02):
-            held = [end if end is not None and _is_open(end) else self._open() for end in held]
-        for end in filter(None, held):
-            end.close()
-
-    def _open(self) -> socket.socket | None:
-        try:
-            end = socket.create_connection(("127.0.0.1", self._port), timeout=2, source_address=(self._home, 0))
-            end.sendall(self._words)
-        except OSError:
-            return None
-        end.setblocking(False)
-        self.opened += 1
-        return end
+SLOW = ("the beginning of one", "plain HTTP/2", "noise")
 
 
 def _is_open(end: socket.socket) -> bool:
     try:
-        if end.recv(1 << 16):
-            return True
-    except BlockingIOError:
-        return True
+        return not select.select([end], [], [], 0)[0] or bool(end.recv(1 << 16))
     except OSError:
-        pass
-    end.close()
-    return False
+        return False
+
+
+@contextmanager
+def strangers(port: int, count: int, words: bytes, home: str) -> Iterator[None]:
+    """So many connections are held all the time: there is a new one for each that was closed."""
+    held, full, over = list[socket.socket](), threading.Event(), threading.Event()
+
+    def hold() -> None:
+        while not over.wait(0.02):
+            for end in [end for end in held if not _is_open(end)]:
+                held.remove(end)
+                end.close()
+            with suppress(OSError):
+                while len(held) < count:
+                    held.append(socket.create_connection(("127.0.0.1", port), timeout=2, source_address=(home, 0)))
+                    held[-1].sendall(words)
+                full.set()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert full.wait(60)
+    yield
+    over.set()
+    thread.join()
+    for end in held:
+        end.close()
 
 
 SLOW = ("the beginning of one", "plain HTTP/2", "noise")
@@ -215,8 +201,7 @@ def test_parties_join_among_strangers(tmp_path: Path, kind: str) -> None:
 
     with program(tmp_path, HUB, DESCRIPTORS, DESCRIPTORS) as hub:
         port, _ = map(int, hub.stdout.readline().split())
-        with Strangers(port, count, WORDS[kind], home) as strangers:
-            until(lambda: strangers.opened >= count)
+        with strangers(port, count, WORDS[kind], home):
             in_threads(lambda: play("bank"), lambda: play("shop"))
             _, said = hub.communicate(timeout=60)
     assert (hub.returncode, said, len(files)) == (0, "", 2)
@@ -307,19 +292,3 @@ def test_imports_load_nothing_that_is_not_needed(tmp_path: Path) -> None:
             out, said = process.communicate(timeout=60)
         expected = "cryptography.x509" if statement == certificates else ""
         assert (out.strip(), process.returncode) == (expected, 0), (statement, said)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="no other system tells descriptors of a process so")
-@pytest.mark.timeout(3600)
-def test_two_thousand_rooms_leave_nothing_behind() -> None:
-    """A hub hardly grows with the rooms that it has had."""
-    benchmark = Path(__file__).parents[2] / "benchmarks" / "hub_rooms.py"
-    done = subprocess.run([sys.executable, benchmark, "--json"], capture_output=True, text=True, check=True)
-    found = json.loads(done.stdout)
-    last = found["figures"][-1]
-    assert (last["after"], last["rooms"]) == (2000, 0)
-    for key, most in (("descriptors", 1), ("threads", 2), ("tasks", 1), ("memory", 5), ("used", 2), ("blocks", 10)):
-        slope, error = found["growth"][key]
-        assert slope - 5 * error <= most, f"{key} grows by {slope:.2f} in 1,000 rooms"
-    assert last["memory"] < found["figures"][10]["memory"] + 15

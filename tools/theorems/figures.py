@@ -295,7 +295,7 @@ FIGURES = (
             (
                 "tests/privacy/test_statement.py::test_one_row_for_each_observer_the_unprotected_included",
                 "tests/privacy/test_observers.py::test_nobody_within_the_threshold_learns_more_than_the_table_says",
-                "tests/console/test_meaning.py::test_the_largest_epsilon_is_that_of_the_report_and_who_pools_is_named",
+                "tests/console/test_pages.py::test_the_largest_epsilon_is_that_of_the_report_and_who_pools_is_named",
             ),
             "arithmetic",
         ),
@@ -335,7 +335,7 @@ FIGURES = (
             (
                 "tests/privacy/test_statement.py::test_the_bound_holds_for_normal_laws_and_epsilon_alone_would_not",
                 "tests/privacy/test_statement.py::test_a_statement_bounds_odds_for_every_observer",
-                "tests/console/test_meaning.py::test_the_sentences_have_the_figures_of_their_theorems",
+                "tests/console/test_pages.py::test_the_sentences_have_the_figures_of_their_theorems",
             ),
             "arithmetic",
         ),
@@ -452,7 +452,7 @@ FIGURES = (
         Links(
             ("joint-prediction#6-questions-that-are-asked-one-after-the-other|Theorem",),
             ("colonnade.standing.scores.allowance:days_worth",),
-            ("tests/standing/scores/test_allowance.py::test_a_day_costs_what_as_many_questions_about_one_person_cost",),
+            ("tests/standing/scores/test_session.py::test_a_day_costs_what_as_many_questions_about_one_person_cost",),
             besides=(
                 "tests/standing/scores/test_session.py::"
                 "test_a_day_is_reserved_before_the_first_answer_and_kept_over_a_restart",

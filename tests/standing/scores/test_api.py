@@ -16,7 +16,7 @@ from colonnade.console.app import make_app as make_console
 from colonnade.console.party import PartyDesk
 from colonnade.errors import PolicyError, StorageError, StudyError
 from colonnade.standing.filing import Filing
-from colonnade.standing.scores import description
+from colonnade.standing.scores import description, session
 from colonnade.standing.scores.meeting import keep_seat, own_hub
 from colonnade.standing.scores.service import ScoresService
 from colonnade.standing.scores.serving import make_app, serve
@@ -97,13 +97,12 @@ def test_the_console_shows_what_was_asked_today_and_what_is_left(house, ask, tmp
 
 def test_past_the_allowance_it_says_when_to_come_again(house, ask):
     person, other = [*house[1]["bank"].kept["who defaults"].questions._places][9:11]
-    assert [ask({"ids": [person]}).status_code for _ in range(4)] == [200, 200, 200, 429]
+    assert [ask({"ids": [person]}).status_code for _ in range(3)] == [200, 200, 200]
     late = ask({"ids": [person]})
+    assert (late.status_code, 0 < int(late.headers["retry-after"]) <= 24 * 3600) == (429, True)
     assert re.search(r"before \d{4}-\d\d-\d\dT00:00:00Z", late.json()["detail"])
-    assert 0 < int(late.headers["retry-after"]) <= 24 * 3600
     mixed = ask({"ids": [person, other]}).json()["scores"]
-    assert set(mixed[0]) == {"id", "refused_until"}
-    assert mixed[1]["id"] == other
+    assert (set(mixed[0]), mixed[1]["id"]) == ({"id", "refused_until"}, other)
 
 
 @pytest.mark.parametrize(
@@ -158,9 +157,8 @@ def test_strangers_are_refused(house, ask):
 
 
 def test_it_describes_itself(house):
-    _, services, served = house
+    place, services, served = house
     spec = httpx.get(f"{served.url}/v1/openapi.json").json()
-    assert spec["openapi"].startswith("3.1")
     asked = spec["paths"]["/v1/scores"]["post"]["requestBody"]["content"]["application/json"]["schema"]
     assert asked["properties"]["ids"]["maxItems"] == 8192
     page = httpx.get(f"{served.url}/v1/docs")
@@ -169,13 +167,9 @@ def test_it_describes_itself(house):
     token = {"authorization": f"Bearer {services['bank'].token()}"}
     (model,) = httpx.get(f"{served.url}/v1/models", headers=token).json()["models"]
     assert (model["ready"], model["exact"], model["to"]) == (True, True, "bank")
-
-
-def test_a_price_is_that_of_a_question_as_limits_of_a_day_are_those_of_others(house):
-    place, _, _ = house
     study = place.study("noisy", kit.NOISY)
     once, often = (description.model(Standing.of(study, per_person)) for per_person in (1, 5))
-    assert once == often
+    assert once == often, "a price is that of a question, and limits of a day are those of others"
     assert once["epsilon_of_a_question"] == study.statement.epsilon("bank")
 
 
@@ -190,8 +184,10 @@ def test_the_command_of_the_page_works(house):
     assert json.loads(done.stdout)["scores"][0]["id"] == person
 
 
-def test_an_owner_that_comes_back_is_asked_again(house, ask):
+def test_an_owner_that_comes_back_is_asked_again(house, ask, monkeypatch):
     place, services, _ = house
+    for pause in ("_FIRST_PAUSE", "_LONGEST_PAUSE", "_GOODBYE"):
+        monkeypatch.setattr(session, pause, 0.2)
     questions = services["bank"].kept["who defaults"].questions
     person = [*questions._places][30]
     services["shop"].stop()
