@@ -12,6 +12,7 @@ import threading
 import warnings
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ import colonnade
 from colonnade import randomness
 from colonnade.audit import games, twins
 from colonnade.audit.verdict import judge
-from colonnade.kinds.glm.audit_times import StepsTaken, steps_of
+from colonnade.kinds.glm.audit_times import steps_of
 from colonnade.kinds.glm.exchange import fits, programs as exchange
 from colonnade.kinds.glm.kept_scores import programs as kept_scores
 from colonnade.kinds.glm.kept_scores.answers import New
@@ -57,6 +58,7 @@ COUNTED = tuple(str(HOME / folder) for folder in ("mpc", "privacy", "protocols",
 IN_C = str(HOME / "kinds" / "synthesis" / "mixture")
 """Where owners compute densities of rows: of that, the calls of functions in C are counted too."""
 _TRIES = 6
+DRAWN = ("gradients", "drawn")
 """To or from whom, the kind of message, its size, and the functions called since the one before."""
 
 
@@ -66,18 +68,14 @@ def test_steps_are_counted_and_not_timed() -> None:
     assert steps_of(lambda: [abs(x) for x in (1, 2, 3)]) == steps_of(lambda: None)  # not a function of ours
 
 
-def test_steps_tell_nothing_and_a_fit_that_ends_early_is_caught() -> None:
+def test_steps_tell_nothing_and_a_fit_that_ends_early_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     for game in games("time"):
-        verdict = judge(game, 2000, 1)
+        verdict = judge(game, 1000, 1)
         assert (verdict.word, verdict.claimed) == ("holds", 0.0)
     ((broken, game),) = twins("time")
-    assert judge(game, 2000, 1, broken).word == "caught"
-
-
-def test_steps_tell_nothing_where_proven_steps_are_too_many_to_be_taken_always(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fits, "AT_ONCE", 0)
+    assert judge(game, 1000, 1, broken).word == "caught"
+    monkeypatch.setattr(fits, "AT_ONCE", 0)  # where proven steps are too many to be taken always
     (game, *_) = games("time")
-    assert isinstance(game.sampler, StepsTaken)
     assert not game.sampler.more[1].any()
 
 
@@ -101,16 +99,16 @@ class SameCoins:
 class Marked:
     """A link that takes down each message with the functions that were called before it."""
 
-    def __init__(self, link, peer: str, marks, calls) -> None:
-        self.link, self.peer, self.marks, self.calls = link, peer, marks, calls
+    def __init__(self, link, note) -> None:
+        self.link, self.note = link, note
 
     def send(self, kind: str, /, **fields) -> None:
-        self.marks.append((f"to {self.peer}", kind, len(codec.encode(fields)), self.calls()))
+        self.note("to", kind, len(codec.encode(fields)))
         self.link.send(kind, **fields)
 
     def recv(self, kind: str, most: int, /):
         fields = self.link.recv(kind, most)
-        self.marks.append((f"from {self.peer}", kind, 0, self.calls()))
+        self.note("from", kind, 0)
         return fields
 
 
@@ -126,8 +124,11 @@ def _marked(program, marks, coins: SameCoins):
             where = frame.f_code.co_filename
             calls += (event == "call" and where.startswith(COUNTED)) or (event == "c_call" and where.startswith(IN_C))
 
+        def note(peer: str, *words) -> None:
+            marks.append((peer, *words, calls))
+
         for peer, link in tuple(me._links.items()):
-            me._links[peer] = Marked(link, peer, marks, lambda: calls)
+            me._links[peer] = Marked(link, partial(note, peer))
         sys.setprofile(called)
         try:
             return program(me)
@@ -139,11 +140,9 @@ def _marked(program, marks, coins: SameCoins):
 
 def _seen(module, task, held, labels, coins: SameCoins):
     """What each participant's messages and calls were, with coins that are the same in every run."""
-    marks = {}
-    programs = {}
-    for name, program in kit.programs_of(module, task, held, labels).items():
-        programs[name] = _marked(program, marks.setdefault(name, []), coins)
-    kit.results(task, programs)
+    marks = {name: [] for name in (*task.owners, "coordinator")}
+    programs = kit.programs_of(module, task, held, labels)
+    kit.results(task, {name: _marked(program, marks[name], coins) for name, program in programs.items()})
     return marks
 
 
@@ -153,20 +152,13 @@ def _alike(one, other):
     Threads that other tests left behind share caches with these runs, and may change a count now and then. What depends
     on a table changes it every time, since coins are the same.
     """
+    one()  # what is computed once and kept is computed now
     for _ in range(_TRIES):
         first, second = one(), other()
         if first == second:
             break
     assert first == second
     return first
-
-
-def _turned(held, row: int):
-    """The same tables, with one person at the other end of everything."""
-    other = {name: 1 - rows if rows.dtype == np.int64 else -rows for name, rows in held.items()}  # codes are 0 and 1
-    return {
-        name: np.concatenate([rows[:row], other[name][row : row + 1], rows[row + 1 :]]) for name, rows in held.items()
-    }
 
 
 class Published:
@@ -207,51 +199,51 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_neighbouring_tables_give_the_same_messages_sizes_and_calls(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the other one a person is at the other end of everything."""
     module, task = CASES[name]
-    rng = np.random.default_rng(4)
-    held, labels = _held(name, task, rng)
+    held, labels = _held(name, task)
+    turned, flipped = {owner: rows.copy() for owner, rows in held.items()}, None
+    for rows in turned.values():
+        rows[3] = 1 - rows[3] if rows.dtype == np.int64 else -rows[3]  # codes are 0 and 1
+    if labels is not None:
+        flipped = labels.copy()
+        flipped[3] = 1 - flipped[3]
     coins = SameCoins(monkeypatch)
-    given, other = _wrapped(name, task, held), _wrapped(name, task, _turned(held, 3))
-    _seen(module, task, given, labels, coins)  # what is computed once and kept is computed now
-    flipped = None if labels is None else _flipped(labels)
     first = _alike(
-        lambda: _seen(module, task, given, labels, coins), lambda: _seen(module, task, other, flipped, coins)
+        lambda: _seen(module, task, _wrapped(name, held), labels, coins),
+        lambda: _seen(module, task, _wrapped(name, turned), flipped, coins),
     )
-    assert all(marks[-1][-1] > 20 for name, marks in first.items() if name in task.owners)
+    assert all(first[owner][-1][-1] > 20 for owner in task.owners)
 
 
-def _held(name: str, task, rng: np.random.Generator):
+def _held(name: str, task):
     """Rows of every owner, and labels where somebody has them."""
-    count = getattr(task, "rows", 40)
-    if name == "kept scores":
-        return {owner: rng.uniform(-0.5, 0.5, (count, 3)) for owner in task.owners}, None
-    if name == "scores":
-        return {owner: rng.uniform(-0.5, 0.5, (count, task.classes)) for owner in task.owners}, None
-    if name in ("marginals", "hidden marginals"):
-        return {owner: rng.integers(0, 2, (count, len(task.held_by(owner)))) for owner in task.owners}, None
-    if name in ("mixture", "mixture in turn"):
-        return {owner: 2 * rows - 1 for owner, rows in mixture.flags(task, count).items()}, None
-    if name == "mixture from marginals":
-        return {owner: 2 * rows - 1 for owner, rows in mixture.flags(task.second, count).items()}, None
+    rng, count = np.random.default_rng(4), getattr(task, "rows", 40)
+    flags = rng.random(count) < 0.5
     if "embeddings" in name:
-        return {owner: rng.normal(size=(count, 3)) for owner in task.owners}, rng.integers(0, 2, count)
+        return {owner: rng.normal(size=(count, 3)) for owner in task.owners}, flags.astype(int)
+    if "mixture" in name:
+        known = mixture.flags(getattr(task, "second", task), count)
+        return {owner: 2 * rows - 1 for owner, rows in known.items()}, None
+    if "marginals" in name:
+        return {owner: rng.integers(0, 2, (count, len(task.held_by(owner)))) for owner in task.owners}, None
+    if "scores" in name:
+        width = 3 if "kept" in name else task.classes
+        return {owner: rng.uniform(-0.5, 0.5, (count, width)) for owner in task.owners}, None
     blocks = getattr(task, "blocks", None) or task.holdings
     held = {b.owner: rng.uniform(-0.5, 0.5, (count, len(b.columns))) / len(b.columns) for b in blocks}
-    if name in ("alternating", "gradient", "released"):
-        return held, (rng.random(count) < 0.5).astype(float)
-    if name in ("gradients", "drawn"):
-        return held, (rng.random((count, 1)) < 0.5).astype(float)
-    return held, None
+    shapes = dict.fromkeys(("alternating", "gradient", "released"), (count,)) | dict.fromkeys(DRAWN, (count, 1))
+    return held, flags.astype(float).reshape(shapes[name]) if name in shapes else None
 
 
-def _wrapped(name: str, task, held):
+def _wrapped(name: str, held):
     """The rows as the protocol takes them."""
     ids = tuple(f"{k:04d}" for k in range(len(next(iter(held.values())))))
     if name == "scores":
         return {owner: Parts(ids, rows) for owner, rows in held.items()}
     if name == "kept scores":
         return {owner: New(ids, rows, np.ones(3)) for owner, rows in held.items()}
-    if name in ("hidden", "hidden marginals"):  # each owner's people are in other slots of the universe
+    if "hidden" in name:  # each owner's people are in other slots of the universe
         slots = {owner: np.arange(len(ids)) * 2 + place for place, owner in enumerate(held)}
         size = 2 * len(ids) + len(held)
         return {owner: kit.Rows(rows, places=Places(slots[owner], size, bytes(16))) for owner, rows in held.items()}
@@ -302,40 +294,22 @@ def test_a_missing_cell_changes_no_message_size_or_call(name: str, place: str, m
     task = mixing.draft(
         replace(settings, **LEARNED[name]), Roster.of(dict.fromkeys(("bank", "shop", "clinic"), PATCHY))
     )
-    held = _patchy(task, 30)
-    gone = held | {"bank": held["bank"].copy()}
-    cell = gone["bank"][3, PATCHY.places[place]]
-    cell[:] = (0, 1) if place == "age" else 0
-    coins = SameCoins(monkeypatch)
-    _seen(Learned, task, held, None, coins)
-    _alike(lambda: _seen(Learned, task, held, None, coins), lambda: _seen(Learned, task, gone, None, coins))
-
-
-def _patchy(task, count: int):
-    """Encoded rows in which every cell has a value."""
-    rng, held = np.random.default_rng(5), {}
+    rng, count, held = np.random.default_rng(5), 30, {}
     for owner in task.owners:
         rows = held[owner] = np.zeros((count, PATCHY.encoded_width))
         rows[:, PATCHY.places["age"].start] = rng.uniform(-1, 1, count)
-        for name, size in (("city", 3), ("sort", 2)):
-            rows[np.arange(count), PATCHY.places[name].start + rng.integers(0, size, count)] = 1
+        for column, size in (("city", 3), ("sort", 2)):
+            rows[np.arange(count), PATCHY.places[column].start + rng.integers(0, size, count)] = 1
         rows[:, PATCHY.places["member"].start] = rng.integers(0, 2, count)
-    return held
-
-
-def _flipped(labels):
-    other = labels.copy()
-    other[3] = 1 - other[3]
-    return other
+    gone, coins = held | {"bank": held["bank"].copy()}, SameCoins(monkeypatch)
+    gone["bank"][3, PATCHY.places[place]] = (0, 1) if place == "age" else 0
+    _alike(lambda: _seen(Learned, task, held, None, coins), lambda: _seen(Learned, task, gone, None, coins))
 
 
 def test_a_step_more_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    module, task = CASES["alternating"]
-    held, labels = _held("alternating", task, np.random.default_rng(4))
-    coins = SameCoins(monkeypatch)
-    _seen(module, task, held, labels, coins)
-    found = [_seen(module, task, held, labels, coins)]
+    given = (*CASES["alternating"], *_held("alternating", CASES["alternating"][1]), SameCoins(monkeypatch))
+    _, before = _seen(*given), _seen(*given)
     monkeypatch.setattr(fits, "NEWTON_STEPS", fits.NEWTON_STEPS + 1)
-    found.append(_seen(module, task, held, labels, coins))
-    assert found[0]["shop"] == found[1]["shop"]
-    assert found[0]["bank"] != found[1]["bank"]
+    after = _seen(*given)
+    assert before["shop"] == after["shop"]
+    assert before["bank"] != after["bank"]

@@ -15,16 +15,17 @@ from mpmath import mp, mpf
 
 from colonnade.errors import PrivacyError
 from colonnade.privacy.routes.laplace import _above, _enclosed, generalised_laplace_epsilon
+from tests.support.errors import refused
 from tests.support.vectors import VECTORS
 
 BITS = 600
-GRID = [16, 50, 144, 200, 1000, 65_536, 2 * 10**6, 2 * 10**9, 2 * 10**13]
+GRID = [16, 50, 144, 1000, 65_536, 2 * 10**9, 2 * 10**13]
 DEPTHS = [0, 0.5, 1, 2, 4, 7, 10, 12]
 
 
 @pytest.fixture(autouse=True)
 def _precise():
-    with ctx.workprec(BITS):
+    with ctx.workprec(BITS), mp.workdps(40):
         yield
 
 
@@ -73,7 +74,7 @@ def test_lemma_t_is_not_far_from_the_truth() -> None:
     assert gap > 0.95 * (12**4 / 24)
 
 
-@pytest.mark.parametrize("x", [16, 50, 144, 200, 400])
+@pytest.mark.parametrize("x", [16, 50, 400])
 def test_tail(x: int) -> None:
     with ctx.workprec(200):  # intervals are wider, and what they show is as certain
         masses = [skellam(n, x) for n in range(int(20 * x**0.5) + 60)]
@@ -84,12 +85,6 @@ def test_tail(x: int) -> None:
 
 
 # --- docs/theory/laplace-shares.md, checked with mpmath and by enumeration
-
-
-@pytest.fixture(autouse=True)
-def _digits():
-    with mp.workdps(40):
-        yield
 
 
 def mass(weight: float, scale: float, value: int) -> mpf:
@@ -111,7 +106,7 @@ def counts(weight: float, p: float, size: int):
     return np.array(found)
 
 
-@pytest.mark.parametrize("weight", [0.2, 0.5, 0.75, 1.0, 1.6])
+@pytest.mark.parametrize("weight", [0.2, 0.5, 1.0, 1.6])
 def test_the_mass_is_that_of_a_difference_of_negative_binomial_counts(weight: float) -> None:
     one = counts(weight, math.exp(-1 / 3), 400)
     difference = np.convolve(one, one[::-1])
@@ -120,14 +115,12 @@ def test_the_mass_is_that_of_a_difference_of_negative_binomial_counts(weight: fl
 
 
 def test_shares_add_up_to_one_discrete_laplace_variable() -> None:
-    p, parts = math.exp(-1 / 4), [0.2, 0.3, 0.5]
-    total = np.array([1.0])
-    for weight in parts:
+    p, total = math.exp(-1 / 4), np.ones(1)
+    for weight in (0.2, 0.3, 0.5):
         one = counts(weight, p, 300)
         total = np.convolve(total, np.convolve(one, one[::-1]))
-    middle = len(total) // 2
-    for value in range(20):
-        assert total[middle + value] == pytest.approx((1 - p) / (1 + p) * p**value, rel=1e-9)
+    expected = (1 - p) / (1 + p) * p ** np.arange(20)
+    assert total[len(total) // 2 :][:20] == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("case", [case for case in VECTORS["coins_and_gdl"]["gdl_coalition_eps"] if case["beta"] <= 1])
@@ -189,14 +182,14 @@ def test_the_code_is_the_formula_rounded_up(weight: float, scale: float, shift: 
     assert found >= shift / scale * (1 - 1e-15)
 
 
-@pytest.mark.parametrize("weight", [1e-6, 0.25, 0.5, 0.5 + 1e-12, 0.9, 1 - 1e-9])
-@pytest.mark.parametrize(("scale", "shift"), [(1e12, 1), (1e12, 1000), (1e12, 10**12), (1e9, 10**11), (1.0, 10**6)])
+@pytest.mark.parametrize("weight", [1e-6, 0.5, 0.5 + 1e-12, 1 - 1e-9])
+@pytest.mark.parametrize(("scale", "shift"), [(1e12, 1), (1e12, 10**12), (1e9, 10**11), (1.0, 10**6)])
 def test_large_scales_and_shifts(weight: float, scale: float, shift: int) -> None:
-    found = generalised_laplace_epsilon(weight, scale, shift)
-    more = generalised_laplace_epsilon(weight, scale, shift + 1)
-    less_noise = generalised_laplace_epsilon(weight * 0.99, scale, shift)
-    assert shift / scale <= found < more
-    assert found < less_noise < math.inf
+    found, more, less_noise = (
+        generalised_laplace_epsilon(share, scale, moved)
+        for share, moved in ((weight, shift), (weight, shift + 1), (weight * 0.99, shift))
+    )
+    assert shift / scale <= found < min(more, less_noise) < math.inf
 
 
 def test_half_a_variable_at_a_large_scale_against_an_integral() -> None:
@@ -224,11 +217,9 @@ def test_the_binomial_bound_is_above_and_close_beyond_the_scale() -> None:
 
 
 def test_no_noise_no_shift_and_what_makes_no_sense() -> None:
-    assert generalised_laplace_epsilon(0.0, 1.0, 1) == math.inf
-    assert generalised_laplace_epsilon(0.0, 1.0, 0) == 0.0
+    assert [generalised_laplace_epsilon(0.0, 1.0, shift) for shift in (1, 0)] == [math.inf, 0.0]
     for wrong in ((-0.1, 1.0, 1), (0.5, 0.0, 1), (0.5, 1.0, -1), (math.nan, 1.0, 1), (0.5, 1.0, True)):
-        with pytest.raises(PrivacyError):
-            generalised_laplace_epsilon(*wrong)
+        refused(PrivacyError, "PR*", generalised_laplace_epsilon, *wrong)
 
 
 # --- docs/theory/pure-epsilon.md and replacing-and-groups.md, on small supports that can be summed exactly
@@ -298,37 +289,31 @@ def test_discrete_laplace_noise_is_pure(scale: float, shift: int) -> None:
         assert moment(p[inside], q[inside], order) <= bound(shift / scale, order) * (1 + 1e-9)
 
 
-def test_the_norm_that_counts_for_vectors_is_the_first() -> None:
-    one, shifts = [laplace(3.0, shift, 30) for shift in (0, 1, 2)], (1, 2)
-    p = np.outer(one[0], one[0])
-    q = np.outer(one[shifts[0]], one[shifts[1]])
-    assert float(np.abs(np.log(p / q)).max()) == pytest.approx(sum(shifts) / 3.0, rel=1e-12)
-
-
 @pytest.mark.parametrize("pure_first", [True, False])
-@pytest.mark.parametrize("epsilon", [0.2, 0.6, 1.0, 1.7])
+@pytest.mark.parametrize("epsilon", [0.2, 1.0, 1.7])
 def test_a_pure_part_shifts_the_profile(pure_first: bool, epsilon: float) -> None:
     """Adaptive: the second law depends on the first output."""
     pure = 0.5
     extreme, noise = response(pure), (laplace(4.0, 0, 60), laplace(4.0, 3, 60))
     mixed = noise[0], 0.9 * noise[1] + 0.1 * np.roll(noise[1], 5)  # not pure at its own epsilon
-    flipped = (extreme[1], extreme[0])
     rows = []
     for side in (0, 1):
         if pure_first:
-            later = [mixed[side], mixed[side][::-1]]
-            rows.append(np.concatenate([extreme[side][i] * later[i] for i in (0, 1)]))
+            parts = [extreme[side][i] * mixed[side][:: 1 - 2 * i] for i in (0, 1)]
         else:
-            each = [extreme[side] if i % 2 else flipped[side] for i in range(len(mixed[side]))]
-            rows.append(np.concatenate([mass * law for mass, law in zip(mixed[side], each, strict=True)]))
+            parts = [mass * extreme[side if i % 2 else 1 - side] for i, mass in enumerate(mixed[side])]
+        rows.append(np.concatenate(parts))
     profile = max(hockey(*mixed, epsilon - pure), hockey(mixed[0][::-1], mixed[1][::-1], epsilon - pure))
     assert hockey(rows[0], rows[1], epsilon) <= profile + 1e-12
 
 
 def test_pure_epsilons_add_up() -> None:
-    p, q = response(0.4), response(0.9)
-    both = np.outer(p[0], q[0]), np.outer(p[1], q[1])
-    assert float(np.log(both[0] / both[1]).max()) == pytest.approx(1.3, rel=1e-12)
+    """Of parts of a release, and of coordinates: the norm that counts for vectors is the first."""
+    still, *moved = (laplace(3.0, shift, 30) for shift in (0, 1, 2))
+    pairs = [((response(0.4)), response(0.9), 1.3), ((still, moved[0]), (still, moved[1]), (1 + 2) / 3.0)]
+    for one, other, total in pairs:
+        ratio = np.outer(one[0], other[0]) / np.outer(one[1], other[1])
+        assert float(np.log(ratio).max()) == pytest.approx(total, rel=1e-12)
 
 
 # --- replacing is removing and adding
@@ -344,14 +329,10 @@ def gaussian(centre: float, variance: float = 4.0):
 @pytest.mark.parametrize(("one", "other"), [(2, -2), (2, 1), (-1, 2)])
 def test_replacing_costs_at_most_a_removal_and_an_addition(q: float, one: int, other: int) -> None:
     out = gaussian(0)
-    first, second = ((1 - q) * out + q * gaussian(x) for x in (one, other))
-    worst = (1 - q) * out + q * gaussian(2)  # the longest change that adding or removing a person can make
-
-    def either(epsilon: float) -> float:
-        return max(hockey(worst, out, epsilon), hockey(out, worst, epsilon))
-
+    first, second, worst = ((1 - q) * out + q * gaussian(x) for x in (one, other, 2))  # the longest change is of 2
     for epsilon in (0.0, 0.1, 0.4, 1.0):
-        assert hockey(first, second, 2 * epsilon) <= (1 + math.exp(epsilon)) * either(epsilon) + 1e-12
+        either = max(hockey(worst, out, epsilon), hockey(out, worst, epsilon))
+        assert hockey(first, second, 2 * epsilon) <= (1 + math.exp(epsilon)) * either + 1e-12
     for left, right in product((0.0, 0.2, 0.9), repeat=2):
         cost = hockey(worst, out, left) + math.exp(left) * hockey(out, worst, right)
         assert hockey(first, second, left + right) <= cost + 1e-12

@@ -70,7 +70,6 @@ FIGURES = (
             ("colonnade.privacy.accountant:Pure",),
             (
                 "tests/privacy/test_sampling.py::test_the_curve_of_a_pure_release_is_that_of_randomised_response",
-                "tests/privacy/test_theory_losses.py::test_the_curve_of_a_pure_epsilon_is_that_of_two_coins",
             ),
             besides=(
                 "tests/privacy/test_theory_noise.py::test_binary_randomised_response_is_the_extreme_pair",
