@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import re
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from fractions import Fraction
 from itertools import combinations
 from pathlib import Path
@@ -22,20 +20,20 @@ from colonnade.privacy.ledger.file import add, append
 from colonnade.privacy.ledger.groups import ALL_OTHERS, Sight
 from colonnade.privacy.ledger.people import People, Told
 from colonnade.privacy.observers import Budget, Observer, Trust, parse_budgets
-from tests.support.errors import raises, refused
-from tests.support.ledgers import DELTA, EVENT, FREE, START, TRUST, Clock, altered, cap, cost, keys, release
+from tests.support.errors import refused
+from tests.support.ledgers import DELTA, EVENT, FREE, START, TRUST, Clock, cap, cost, keys, release
 
 NOISE = 10**13
 BANK = Observer.party("bank")
 
 
+def pair_of(other: str) -> Trust:
+    return Trust(("me", other), (), 0)
+
+
 def message(sender: str, to: str) -> SkellamRelease:
     """What one party tells another about its own columns."""
     return release((sender,), NOISE, 4, audience=(to,), about=(sender,))
-
-
-def pair_of(other: str) -> Trust:
-    return Trust(("me", other), (), 0)
 
 
 def play(ledger: Ledger, bank: str, caps=(), key: str | None = None, periods=()) -> None:
@@ -74,9 +72,8 @@ def test_many_banks_do_not_get_many_budgets(ledger: Ledger, budgets, accepted: i
     for number in range(accepted):
         play(ledger, f"bank{number}", caps)
     for number in range(accepted, 4):
-        with raises(BudgetError, "BU002", ["others", f"{room(2):g}"] if accepted == 2 else "1") as refusal:
-            play(ledger, f"bank{number}", caps)
-        assert ("others" in str(refusal.value)) == (accepted == 2)
+        said = refused(BudgetError, "BU002", f"{room(accepted):g}", play, ledger, f"bank{number}", caps)
+        assert ("others" in said) == (accepted == 2)
     shown = {left.who: left.spent for left in ledger.left(parse_budgets(room(2), DELTA))}
     assert (shown["bank0"], shown["others"]) == (one(1), one(accepted))
     assert ledger.spent(Observer.others(), DELTA) == one(accepted)
@@ -85,27 +82,22 @@ def test_many_banks_do_not_get_many_budgets(ledger: Ledger, budgets, accepted: i
         play(ledger, "bank2", [*caps, Budget("others", room(3), DELTA)])
 
 
-def test_of_caps_by_name_all_others_have_the_largest() -> None:
-    assert with_others(parse_budgets({"bank": 1.0, "coordinator": 2.0}, DELTA))[-1] == Budget("others", 2.0, DELTA)
-    refused(PrivacyError, "PR060", parse_budgets, {"others": 1.0}, DELTA, pair_of("bank"))
-
-
 def test_a_period_for_everyone_counts_all_others_and_a_named_one_does_not(ledger: Ledger) -> None:
     play(ledger, "bank0")
-    with raises(BudgetError, "BU002", "30", "others", "policy.periods"):
-        play(ledger, "bank1", periods=[Period(30, parse_budgets(one(1) * 1.01, DELTA))])
-    play(ledger, "bank1", periods=[Period(30, parse_budgets({"party": one(1) * 1.01}, DELTA))])
+    everyone, party = (Period(30, parse_budgets(caps, DELTA)) for caps in (room(1), {"party": room(1)}))
+    refused(BudgetError, "BU002", "30", "others", "policy.periods", play, ledger, "bank1", periods=[everyone])
+    play(ledger, "bank1", periods=[party])
+    assert with_others(parse_budgets({"bank": 1.0, "coordinator": 2.0}, DELTA))[-1] == Budget("others", 2.0, DELTA)
 
 
 def test_a_key_is_one_observer_whatever_it_calls_itself(ledger: Ledger) -> None:
-    caps = parse_budgets({"party": one(1) * 1.01, "others": 100.0}, DELTA)
+    caps = parse_budgets({"party": room(1), "others": 100.0}, DELTA)
     play(ledger, "bank", caps)
     refused(BudgetError, "BU002", play, ledger, "credit", caps, key="sha256:bank")
     play(ledger, "credit", key="sha256:bank")
     for name in ("bank", "credit", "bank+credit"):
         assert ledger.spent(Observer.parse(name), DELTA) == one(2)
-    assert "bank" not in ledger.totals(DELTA)
-    assert ledger.totals(DELTA)["credit"] == one(2)
+    assert (ledger.totals(DELTA).get("bank"), ledger.totals(DELTA)["credit"]) == (None, one(2))
     refused(BudgetError, "BU002", play, ledger, "third name", cap("bank", one(2)), key="sha256:bank")
     play(ledger, "other", cap("bank", one(1)))  # tells the bank nothing
 
@@ -116,15 +108,13 @@ def test_one_name_under_two_keys_is_two_observers_and_entries_without_keys_count
 ) -> None:
     if before:
         ledger.reserve("of before", "", [message("me", "bank")], pair_of("bank"), ())
-    play(ledger, "bank", key="sha256:aaaaaaaa")
-    play(ledger, "bank", key="sha256:bbbbbbbb")
+    for key in ("sha256:aaaaaaaa", "sha256:bbbbbbbb"):
+        play(ledger, "bank", key=key)
     shown = ledger.totals(DELTA)
     assert shown["bank (aaaaaa)"] == shown["bank (bbbbbb)"] == one(1 + before)
     assert shown["bank (aaaaaa)+bank (bbbbbb)"] == shown["others"] == one(2 + before)
     assert ledger.spent(Observer.party("bank (aaaaaa)"), DELTA) == one(1 + before)
     assert ledger.spent(BANK, DELTA) == one(2 + before), "a name means all who used it"
-    play(ledger, "shop")
-    assert (ledger.totals(DELTA)["shop"], ledger.totals(DELTA)["others"]) == (one(1), one(3 + before))
 
 
 def test_a_coordinator_is_recognised_as_a_party_elsewhere(ledger: Ledger) -> None:
@@ -142,27 +132,24 @@ def test_a_coordinator_is_recognised_as_a_party_elsewhere(ledger: Ledger) -> Non
 
 
 def test_who_the_own_party_is_is_taken_from_the_entries_or_else_nobody_is_left_out(tmp_path: Path) -> None:
-    path = tmp_path / "l.sqlite"
-
-    def spent(owner: str = "") -> float:
-        return Ledger(path, owner=owner).spent(Observer.others(), DELTA)
-
+    me, nobody, unnamed = (Ledger(tmp_path / "l.sqlite", owner=owner) for owner in ("me", "nobody", ""))
     told = [message("me", "bank"), message("bank", "shop")]
-    Ledger(path).reserve("of before", "", told, Trust(("me", "bank", "shop"), (), 0), ())
-    unknown = spent()
+    unnamed.reserve("of before", "", told, Trust(("me", "bank", "shop"), (), 0), ())
+    mine, theirs, unknown = (each.spent(Observer.others(), DELTA) for each in (me, nobody, unnamed))
     assert unknown == pytest.approx(one(2), rel=1e-9), "two of three, whichever two, see each message of the third"
-    assert (spent("me"), spent("nobody")) == (one(1), unknown)
-    play(Ledger(path, owner="me"), "bank")
-    assert spent() == one(2), "a later entry says whose ledger it is"
+    assert (mine, theirs) == (one(1), unknown)
+    play(me, "bank")
+    assert unnamed.spent(Observer.others(), DELTA) == one(2), "a later entry says whose ledger it is"
 
 
 def test_two_participants_with_one_key_and_incomplete_keys_are_refused(ledger: Ledger) -> None:
     asked = ("s", "", [message("me", "bank")], pair_of("bank"), (), ())
-    with raises(LedgerError, "LE036", "bank", "coordinator"):
-        ledger.reserve(*asked, keys("me", "bank", coordinator="sha256:bank"))
+    twice = keys("me", "bank", coordinator="sha256:bank")
+    refused(LedgerError, "LE036", "bank", "coordinator", ledger.reserve, *asked, twice)
     refused(LedgerError, "LE035", ledger.reserve, *asked, {"me": "a", "bank": "b"})
     refused(LedgerError, "LE034", "clinic", Ledger(ledger.path, owner="clinic").reserve, *asked, keys("me", "bank"))
     assert ledger.entries() == ()
+    refused(PrivacyError, "PR060", parse_budgets, {"others": 1.0}, DELTA, pair_of("bank"))
     for known in ("[]", "{}", '{"own": 1, "keys": {}}', '{"own": "me", "keys": {"bank": 3}}'):
         refused(PrivacyError, "PR038|PR039", People.from_json, known)
 
@@ -170,40 +157,19 @@ def test_two_participants_with_one_key_and_incomplete_keys_are_refused(ledger: L
 def test_exact_answers_are_beside_the_cap_of_all_others_and_not_beside_those_that_name_who_got_them(
     ledger: Ledger,
 ) -> None:
-    exact = NonPrivate("scores without noise", "scores", ("bank",))
-    caps = [Budget("analyst", 1.0, DELTA)]
-    ledger.reserve("exact", "", [exact], pair_of("bank"), caps, (), keys("me", "bank"))
-    assert ledger.spent(Observer.others(), DELTA) == 0
-    assert ledger.spent(BANK, DELTA) == float("inf")
-    with raises(BudgetError, "BU002", "leak"):
-        ledger.reserve("leak", "", [NonPrivate("it leaked")], pair_of("bank"), [Budget("others", 9, DELTA)])
+    exact, leak = NonPrivate("scores without noise", "scores", ("bank",)), NonPrivate("it leaked")
+    asked = (pair_of("bank"), [Budget("analyst", 1.0, DELTA)], (), keys("me", "bank"))
+    ledger.reserve("exact", "", [exact], *asked)
+    assert (ledger.spent(Observer.others(), DELTA), ledger.spent(BANK, DELTA)) == (0, float("inf"))
+    refused(BudgetError, "BU002", "leak", ledger.reserve, "leak", "", [leak], *asked)
 
 
-def test_who_took_part_is_chained(ledger: Ledger) -> None:
-    play(ledger, "bank")
-    play(ledger, "shop")
-    (_, line), *_ = ledger.lines()
-    assert json.loads(line)["people"] == {"own": "me", "keys": keys("me", "bank")}
-    assert ledger.entries()[0].people == People("me", tuple(sorted(keys("me", "bank").items())))
-    whole = ledger.path.read_bytes()
-    for statement in (
-        "UPDATE people SET known = replace(known, 'sha256:bank', 'sha256:other') WHERE entry = 1",
-        "DELETE FROM people WHERE entry = 2",
-        "UPDATE people SET entry = 3 WHERE entry = 2",
-        "INSERT INTO people VALUES (77, '{}')",
-    ):
-        altered(ledger.path, statement)
-        refused(LedgerError, "LE018|LE022", ledger.verify)
-        ledger.path.write_bytes(whole)
-        ledger.verify()
-
-
-def test_thirty_parties_get_one_row_for_each_figure(ledger: Ledger) -> None:
-    for number in range(30):
+def test_many_parties_get_one_row_for_each_figure(ledger: Ledger) -> None:
+    for number in range(12):
         play(ledger, f"bank{number}")
     shown = ledger.totals(DELTA)
     assert len(shown) < 12
-    assert shown["others"] == pytest.approx(one(30), rel=1e-9)
+    assert shown["others"] == pytest.approx(one(12), rel=1e-9)
     assert [total for who, total in shown.items() if who.count("+") == 1] == [one(1), one(2)]  # with the coordinator
     caps = parse_budgets({"pair": room(2), "others": 100.0}, DELTA)
     refused(BudgetError, "BU002", play, ledger, "bank7", caps)
@@ -219,10 +185,6 @@ def test_a_ledger_of_before_is_shown_by_these_rules_and_not_touched(tmp_path: Pa
     assert shown["others"] >= max(total for who, total in shown.items() if who != "others")
     assert 0 < Ledger(path, owner="shop").totals(DELTA)["others"] <= shown["others"]
     assert path.read_bytes() == before
-    head = Ledger(path).head
-    play(Ledger(path, owner="me"), "bank")
-    Ledger(path).verify(head)
-    assert Ledger(path).entries()[0].people == People()
 
 
 # --- what holds for every history
@@ -258,17 +220,21 @@ def test_more_members_never_learn_less_and_all_others_learn_most(studies: list[T
     }
     for group, figure in figures.items():
         assert figure <= most
-        for member in group:
-            assert len(group) == 1 or figures[group - {member}] <= figure * (1 + 1e-9)
-    for capped in ("party", "pair", "coalition", "everyone"):
-        for who in sight.capped(Budget(capped, 1.0, DELTA)):
-            own = who.tokens is not None and any(kind == "own" for kind, _ in who.tokens)
-            assert own or sight.total(who, DELTA).epsilon <= most
+        assert all(figures[group - {member}] <= figure * (1 + 1e-9) for member in group if len(group) > 1)
+    for who in (who for kind in ("party", "coalition", "everyone") for who in sight.capped(Budget(kind, 1.0, DELTA))):
+        own = who.tokens is not None and any(kind == "own" for kind, _ in who.tokens)
+        assert own or sight.total(who, DELTA).epsilon <= most
     for who in sight.capped(Budget("pair", 1.0, DELTA)):  # what is shown of a pair is what is answered about it
         honest = sight.total(sight.named(Observer.parse(who.label)), DELTA).epsilon
         within = [(told.trust, sight.local(number, who)) for number, told in enumerate(studies)]
         broken = any(names and trust.broken(Observer.coalition(*names)) for trust, names in within)
         assert honest == (float("inf") if broken else sight.total(who, DELTA).epsilon)
+    turned, fewer = Sight(studies[::-1], "me"), Sight(studies[:-1], "me")
+    for label in ("analyst", "coordinator", *NAMES):
+        before, now, back = (
+            each.total(each.named(Observer.parse(label)), DELTA).epsilon for each in (fewer, sight, turned)
+        )
+        assert before * (1 - 1e-9) <= now == pytest.approx(back, rel=1e-9), "the order of studies does not matter"
 
 
 @settings(max_examples=5)
@@ -319,37 +285,17 @@ def spent_in(ledger: Ledger, days: float | None = None) -> float:
     return ledger.spent(Observer.analyst(), DELTA, days=days)
 
 
-def test_a_period_refuses_and_says_when_it_will_not(timed: Ledger, wall: Clock) -> None:
-    for day in (0, 10, 20):
-        wall.shows(day)
-        reserve(timed, month(3))
-    wall.shows(25)
-    with raises(BudgetError, "BU002", "30", "1", "analyst", "30 days") as no:
-        reserve(timed, month(3))
-    assert "enough will have aged out on 2031-03-31 at 12:00 UTC" in str(no.value)
-    wall.shows(29.9999)
-    with pytest.raises(BudgetError):
-        reserve(timed, month(3))
-    wall.shows(30)
-    reserve(timed, month(3))
-    assert (spent_in(timed), spent_in(timed, 30)) == (cost(times=4), cost(times=3))
-    assert len(timed.entries(days=30)) == 3
-
-
 def test_the_date_waits_for_as_many_as_are_needed_and_what_never_fits_has_none(timed: Ledger, wall: Clock) -> None:
-    with raises(BudgetError, "BU002", "7") as no:
-        reserve(timed, Period(7, (Budget("analyst", cost() / 2, DELTA),)))
-    assert "aged out" not in str(no.value)
-    for day in (0, 1, 2, 3):
+    never = Period(7, (Budget("analyst", cost() / 2, DELTA),))
+    assert "aged out" not in refused(BudgetError, "BU002", "7", reserve, timed, never)
+    for day in range(4):
         wall.shows(day)
         reserve(timed)
     wall.shows(4)
-    with pytest.raises(BudgetError) as no:
-        reserve(timed, month(2))
-    said = re.search(r"aged out on (\S+) at (\d\d:\d\d) UTC", str(no.value))
-    assert said
-    wall.now = datetime.fromisoformat(f"{said[1]}T{said[2]}+00:00")
-    assert wall.now == START + timedelta(days=32)
+    said = refused(BudgetError, "BU002", "30", "1", "analyst", "30 days", reserve, timed, month(2))
+    assert "enough will have aged out on 2031-04-02 at 12:00 UTC" in said
+    wall.shows(32)
+    assert wall.now.isoformat().startswith("2031-04-02T12:00")
     reserve(timed, month(2))
 
 
@@ -359,9 +305,7 @@ def test_the_cap_for_ever_stays_when_a_period_has_aged_out(timed: Ledger, wall: 
         wall.shows(day)
         reserve(timed, month(1), caps=ever)
     wall.shows(1000)
-    with pytest.raises(BudgetError) as no:
-        reserve(timed, month(1), caps=ever)
-    assert "days" not in str(no.value)
+    assert "days" not in refused(BudgetError, "BU002", reserve, timed, month(1), caps=ever)
 
 
 def test_periods_by_observer_and_several_at_once(timed: Ledger, wall: Clock) -> None:
@@ -369,9 +313,7 @@ def test_periods_by_observer_and_several_at_once(timed: Ledger, wall: Clock) -> 
     for day, full in ((0, ""), (3, "7"), (8, ""), (16, "30")):
         wall.shows(day)
         if full:
-            with raises(BudgetError, "BU002", full) as no:
-                reserve(timed, *periods)
-            assert ("analyst" in str(no.value)) == (full == "30")
+            assert ("analyst" in refused(BudgetError, "BU002", full, reserve, timed, *periods)) == (full == "30")
         else:
             reserve(timed, *periods)
 
@@ -382,13 +324,21 @@ YES, NO, DATED, RELEASED = "accepted", "refused", "refused with a date", "reserv
 @pytest.mark.parametrize(
     ("room", "steps", "within"),
     [
+        (3, [(0, YES), (10, YES), (20, YES), (25, DATED), (29.9999, DATED), (30, YES)], 3),
         (2, [(0, YES), (0, YES), (-10, NO), (-400, NO), (0, NO)], 2),
         (2, [(0, YES), (-4000, YES), (1, NO)], 2),
         (1, [(26000, RELEASED), (0, YES), (29, DATED), (31, YES)], 1),
         (2, [(26000, YES), (0, YES), (29, DATED), (30, YES)], 1),
         (1, [(26000, YES), (0, NO), (0, "noted"), (29, DATED), (31, YES)], 1),
     ],
-    ids=["set back it drops nothing", "no older than the one before", "released", "not full for decades", "noticed"],
+    ids=[
+        "a right one",
+        "set back it drops nothing",
+        "no older than the one before",
+        "released",
+        "not full for decades",
+        "noticed",
+    ],
 )
 def test_whatever_a_clock_did_nothing_counts_too_short_or_for_ever(
     timed: Ledger, wall: Clock, room: int, steps: list[tuple[float, str]], within: int
@@ -406,6 +356,7 @@ def test_whatever_a_clock_did_nothing_counts_too_short_or_for_ever(
             refused(BudgetError, "BU002", "2031" if step == DATED else (), reserve, timed, month(room))
     assert spent_in(timed, 30) == cost(times=within)
     assert spent_in(timed) == cost(times=sum(step == YES for _, step in steps))
+    assert sum(entry.state != "released" for entry in timed.entries(days=30)) == within
     assert not timed.note_time()
 
 
@@ -430,13 +381,14 @@ def test_under_a_clock_that_was_set_back_no_entry_seems_older_than_the_one_befor
 
 
 def test_what_is_left_in_a_period_and_a_period_has_a_length(timed: Ledger, wall: Clock) -> None:
-    reserve(timed)
-    wall.shows(40)
-    reserve(timed)
-    ever, others, thirty = timed.left([Budget("analyst", 50, DELTA)], [Period(30, (Budget("analyst", 20, DELTA),))])
-    assert (ever.days, ever.spent) == (None, cost(times=2))
-    assert (others.who, others.days, others.epsilon) == ("others", None, 50)
-    assert (thirty.days, thirty.spent) == (30, cost())
+    for day in (0, 40):
+        wall.shows(day)
+        reserve(timed)
+    found = timed.left([Budget("analyst", 50, DELTA)], [Period(30, (Budget("analyst", 20, DELTA),))])
+    assert [(left.who, left.days, left.epsilon) for left in found] == [
+        ("analyst", None, 50), ("others", None, 50), ("analyst", 30, 20),
+    ]  # fmt: skip
+    assert (found[0].spent, found[2].spent) == (cost(times=2), cost())
     for days in (0, -1, float("nan"), float("inf"), 40000):
         refused(PrivacyError, "PR036", Period, days, (Budget("analyst", 1, DELTA),))
 
