@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from fractions import Fraction
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -131,28 +132,27 @@ def test_the_epsilon_bound_is_seldom_above_the_truth():
 def test_only_the_order_of_values_counts(seed, scale, shift):
     rng = np.random.default_rng(seed)
     p, q = rng.geometric(0.1, 2000), rng.geometric(0.15, 2000)
-    grid = np.array([0.0, 0.5, 1.0])
-    plain = profile_audit(gaussian, p, q, epsilons=grid)
-    moved = profile_audit(gaussian, p * scale + shift, q * scale + shift, epsilons=grid)
+    plain, moved, swapped = (
+        profile_audit(gaussian, *pair, epsilons=[0.0, 0.5, 1.0])
+        for pair in ((p, q), (p * scale + shift, q * scale + shift), (q, p))
+    )
     assert plain == moved
-    swapped = profile_audit(gaussian, q, p, epsilons=grid)
     assert (swapped.margin, swapped.lower) == (plain.margin, plain.lower)
 
 
 def test_what_cannot_be_audited_is_refused():
-    for p, code in (
-        (np.zeros(10), "PR006"),
-        (np.zeros((100, 100)), "PR006"),
-        (np.full(1000, np.nan), "PR007"),
-        (np.array(["a"] * 200), "PR007"),
+    p, q = normals(8, 0, 1000)
+    for code, audit, first in (
+        ("PR006", profile_audit, np.zeros(10)),
+        ("PR006", profile_audit, np.zeros((100, 100))),
+        ("PR007", profile_audit, np.full(1000, np.nan)),
+        ("PR007", profile_audit, np.array(["a"] * 200)),
+        ("PR004", partial(profile_audit, confidence=1.0), p),
+        *(("PR002", partial(profile_audit, epsilons=[0.0, e]), p) for e in (math.nan, math.inf, -math.inf, 800.0)),
     ):
-        refused(PrivacyError, code, profile_audit, nothing, p, np.zeros(1000))
-    pair = normals(8, 0, 1000)
-    refused(PrivacyError, "PR004", profile_audit, nothing, *pair, confidence=1.0)
-    for epsilon in (math.nan, math.inf, -math.inf, 800.0):
-        refused(PrivacyError, "PR002", profile_audit, nothing, *pair, epsilons=[0.0, epsilon])
-    refused(PrivacyError, "PR005", epsilon_lower_bound, *pair, delta=1.0)
-    refused(PrivacyError, "PR003", profile_audit, lambda epsilons: np.zeros(3), *pair)
+        refused(PrivacyError, code, audit, nothing, first, q)
+    refused(PrivacyError, "PR005", epsilon_lower_bound, p, q, delta=1.0)
+    refused(PrivacyError, "PR003", profile_audit, lambda epsilons: np.zeros(3), p, q)
 
 
 # --- the probe finds bounds that are too small, exactly, and says which pair shows it
@@ -190,11 +190,10 @@ def test_neighbours_differ_in_one_row_and_stay_in_the_ball(stream, replace):
 def test_the_single_bound_does_not_hold_for_replacing(stream):
     pairs = list(neighbours_in_ball(WIDTH, CLIP, stream, count=50))
     report = sensitivity_probe(gram, pairs, Change(BOUND.l1, BOUND.l2_squared))
-    assert report.violated
     left, right = pairs[report.l2_pair]
-    change = (gram(left) - gram(right)).astype(int)
-    assert report.largest.l2_squared == int((change**2).sum())
-    assert report.l2_squared_ratio == Fraction(report.largest.l2_squared, BOUND.l2_squared)
+    largest = int(((gram(left) - gram(right)) ** 2).sum())
+    assert (report.violated, report.largest.l2_squared) == (True, largest)
+    assert report.l2_squared_ratio == Fraction(largest, BOUND.l2_squared)
 
 
 def test_a_published_rounding_bound_is_refuted():

@@ -17,11 +17,10 @@ from scipy.special import ive
 from scipy.stats import norm
 
 from colonnade.errors import PrivacyError
-from colonnade.privacy import accountant as acc
+from colonnade.privacy import Adjacency, Budget, Observer, Sensitivity, Statement, Trust, accountant as acc
 from colonnade.privacy.additive import AdditiveNoise
 from colonnade.privacy.events import PURE, Event, View, views
 from colonnade.privacy.ledger.costs import costs, keeps
-from colonnade.privacy.observers import Adjacency, Budget, Observer, Trust
 from colonnade.privacy.releases import (
     DiscreteGaussianRelease,
     DiscreteLaplaceRelease,
@@ -36,8 +35,6 @@ from colonnade.privacy.routes.coins import participations
 from colonnade.privacy.routes.gaussian import gaussian_epsilon
 from colonnade.privacy.routes.losses import MOST_ROUNDS, LossDistribution
 from colonnade.privacy.routes.rounds import Rounds
-from colonnade.privacy.sensitivity import Sensitivity
-from colonnade.privacy.statement import Statement
 from research.bounds import gaussian_delta, rdp_to_delta, rdp_to_epsilon, skellam_rdp, zcdp_epsilon
 from tests.support.errors import refused
 from tests.support.vectors import VECTORS

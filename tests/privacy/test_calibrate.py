@@ -11,23 +11,26 @@ from hypothesis import given, settings, strategies as st
 
 from colonnade.cli.show import binding as shown
 from colonnade.errors import PrivacyError
-from colonnade.privacy.accountant import ceiling, epsilon, routes
-from colonnade.privacy.calibrate import binding, least, least_noise, most
-from colonnade.privacy.events import views
-from colonnade.privacy.noise import TAIL
-from colonnade.privacy.observers import Budget, Observer, Trust, parse_budgets
-from colonnade.privacy.releases import (
+from colonnade.privacy import (
+    Budget,
     DiscreteGaussianRelease,
     DiscreteLaplaceRelease,
     NonPrivate,
+    Observer,
     PoissonSampled,
     Repeated,
     SkellamRelease,
+    Statement,
+    Trust,
+    parse_budgets,
+    views,
 )
+from colonnade.privacy.accountant import ceiling, epsilon, routes
+from colonnade.privacy.calibrate import binding, least, least_noise, most
+from colonnade.privacy.noise import TAIL
 from colonnade.privacy.routes.losses import LossDistribution
 from colonnade.privacy.routes.renyi import Renyi
 from colonnade.privacy.sensitivity import Sensitivity, moments_sensitivity, rounded_norm_squared
-from colonnade.privacy.statement import Statement
 from tests.support.errors import refused
 from tests.support.vectors import VECTORS
 

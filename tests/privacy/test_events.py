@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 from colonnade.errors import PrivacyError
-from colonnade.privacy import Sensitivity, events
+from colonnade.privacy import Adjacency, Observer, Sensitivity, Trust, events
 from colonnade.privacy.additive import AdditiveNoise
 from colonnade.privacy.events import alike, view
 from colonnade.privacy.noise import TAIL
-from colonnade.privacy.observers import Adjacency, Observer, Trust
 from colonnade.privacy.releases import (
     DiscreteGaussianRelease,
     DiscreteLaplaceRelease,

@@ -1,35 +1,46 @@
-"""The life of entries, what observers learn over all studies, and caps on it."""
+"""The life of entries, what observers learn over all studies, and caps on it, for ever and per period."""
 
 from __future__ import annotations
 
 import tempfile
 from dataclasses import replace
+from datetime import timedelta
+from fractions import Fraction
 from functools import partial
+from itertools import combinations
 from pathlib import Path
 
 import pytest
-from hypothesis import settings, strategies as st
+from hypothesis import given, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from colonnade.errors import BudgetError, LedgerError
-from colonnade.privacy.events import NonPrivate, SkellamRelease
-from colonnade.privacy.ledger import Entry, Ledger
+from colonnade.errors import BudgetError, LedgerError, PrivacyError
+from colonnade.privacy import (
+    Budget,
+    Entry,
+    Ledger,
+    NonPrivate,
+    Observer,
+    SkellamRelease,
+    Trust,
+    epsilon,
+    parse_budgets,
+    views,
+)
+from colonnade.privacy.ledger.caps import Period, ahead, dates, with_others
+from colonnade.privacy.ledger.file import add, append
+from colonnade.privacy.ledger.groups import ALL_OTHERS, Sight
+from colonnade.privacy.ledger.people import People, Told
 from colonnade.privacy.ledger.without import check_without_ledger
-from colonnade.privacy.observers import Budget, Observer, Trust
 from tests.support.errors import refused
-from tests.support.ledgers import DELTA, EVENT, TRUST, cap, cost, release
+from tests.support.ledgers import DELTA, EVENT, FREE, START, TRUST, Clock, cap, cost, keys, release
 
 ANALYST = Observer.analyst()
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "bank.ledger"
-
-
-@pytest.fixture
-def ledger(path: Path) -> Ledger:
-    return Ledger(path)
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger(tmp_path / "bank.ledger")
 
 
 def reserve(ledger: Ledger, caps=(), times: int = 1, trust: Trust = TRUST, event: SkellamRelease = EVENT) -> Entry:
@@ -54,8 +65,8 @@ def test_studies_compose_by_the_accountant_not_by_addition(ledger: Ledger) -> No
     assert ledger.spent(Observer.parse("bank+shop"), DELTA) == float("inf")
 
 
-def test_the_course_of_spending_ends_with_the_totals(path: Path) -> None:
-    ledger = Ledger(path, owner="bank")
+def test_the_course_of_spending_ends_with_the_totals(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "bank.ledger", owner="bank")
     assert ledger.course(DELTA) == ([], {"analyst": []})
     ledger.release(reserve(ledger, times=4))
     reserve(ledger)
@@ -199,3 +210,402 @@ class Lives(RuleBasedStateMachine):
 
 TestLives = Lives.TestCase
 TestLives.settings = settings(max_examples=8, stateful_step_count=12, deadline=None)
+
+
+# --- caps over all studies, on everybody whom a ledger ever met, alone, in pairs and together
+
+
+NOISE = 10**13
+BANK = Observer.party("bank")
+
+
+def pair_of(other: str) -> Trust:
+    return Trust(("me", other), (), 0)
+
+
+def message(sender: str, to: str) -> SkellamRelease:
+    """What one party tells another about its own columns."""
+    return release((sender,), NOISE, 4, audience=(to,), about=(sender,))
+
+
+def play(mine: Ledger, bank: str, caps=(), key: str | None = None, periods=()) -> None:
+    """A study of two, in which the own party tells a bank a noised number."""
+    known = keys("me", bank, **({bank: key} if key else {}))
+    mine.reserve(f"with {bank}", "", [message("me", bank)], pair_of(bank), caps, periods, known)
+
+
+def one(times: int) -> float:
+    return cost("bank", times, message("me", "bank"), pair_of("bank"))
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Ledger:
+    return Ledger(tmp_path / "me.sqlite", owner="me")
+
+
+def room(times: int) -> float:
+    """Room for so many of these messages, and hardly more."""
+    return one(times) * 1.0001
+
+
+@pytest.mark.parametrize(
+    ("budgets", "accepted"),
+    [
+        ({"everyone": 2}, 2),
+        ({"pair": 1, "others": 100.0}, 1),
+        ({"analyst": 0.1, "party": 2}, 2),
+        ({"analyst": 0.1, "party": 2, "coordinator": 50.0}, 2),
+    ],
+    ids=["everyone", "pairs who never met", "all others have the largest cap", "but not that of one by name"],
+)
+def test_many_banks_do_not_get_many_budgets(mine: Ledger, budgets, accepted: int) -> None:
+    """Whole numbers are counts of messages for which there is room."""
+    caps = parse_budgets({who: room(size) if isinstance(size, int) else size for who, size in budgets.items()}, DELTA)
+    for number in range(accepted):
+        play(mine, f"bank{number}", caps)
+    for number in range(accepted, 4):
+        said = refused(BudgetError, "BU002", f"{room(accepted):g}", play, mine, f"bank{number}", caps)
+        assert ("others" in said) == (accepted == 2)
+    shown = {left.who: left.spent for left in mine.left(parse_budgets(room(2), DELTA))}
+    assert (shown["bank0"], shown["others"]) == (one(1), one(accepted))
+    assert mine.spent(Observer.others(), DELTA) == one(accepted)
+    if accepted == 2:
+        assert shown["bank0+bank1"] == one(2) == mine.spent(Observer.parse("bank0+bank1"), DELTA)
+        play(mine, "bank2", [*caps, Budget("others", room(3), DELTA)])
+
+
+def test_a_period_for_everyone_counts_all_others_and_a_named_one_does_not(mine: Ledger) -> None:
+    play(mine, "bank0")
+    everyone, party = (Period(30, parse_budgets(caps, DELTA)) for caps in (room(1), {"party": room(1)}))
+    refused(BudgetError, "BU002", "30", "others", "policy.periods", play, mine, "bank1", periods=[everyone])
+    play(mine, "bank1", periods=[party])
+    assert with_others(parse_budgets({"bank": 1.0, "coordinator": 2.0}, DELTA))[-1] == Budget("others", 2.0, DELTA)
+
+
+def test_a_key_is_one_observer_whatever_it_calls_itself(mine: Ledger) -> None:
+    caps = parse_budgets({"party": room(1), "others": 100.0}, DELTA)
+    play(mine, "bank", caps)
+    refused(BudgetError, "BU002", play, mine, "credit", caps, key="sha256:bank")
+    play(mine, "credit", key="sha256:bank")
+    for name in ("bank", "credit", "bank+credit"):
+        assert mine.spent(Observer.parse(name), DELTA) == one(2)
+    assert (mine.totals(DELTA).get("bank"), mine.totals(DELTA)["credit"]) == (None, one(2))
+    refused(BudgetError, "BU002", play, mine, "third name", cap("bank", one(2)), key="sha256:bank")
+    play(mine, "other", cap("bank", one(1)))  # tells the bank nothing
+
+
+@pytest.mark.parametrize("before", [0, 1], ids=["all with keys", "one without"])
+def test_one_name_under_two_keys_is_two_observers_and_entries_without_keys_count_for_both(
+    mine: Ledger, before: int
+) -> None:
+    if before:
+        mine.reserve("of before", "", [message("me", "bank")], pair_of("bank"), ())
+    for key in ("sha256:aaaaaaaa", "sha256:bbbbbbbb"):
+        play(mine, "bank", key=key)
+    shown = mine.totals(DELTA)
+    assert shown["bank (aaaaaa)"] == shown["bank (bbbbbb)"] == one(1 + before)
+    assert shown["bank (aaaaaa)+bank (bbbbbb)"] == shown["others"] == one(2 + before)
+    assert mine.spent(Observer.party("bank (aaaaaa)"), DELTA) == one(1 + before)
+    assert mine.spent(BANK, DELTA) == one(2 + before), "a name means all who used it"
+
+
+def test_a_coordinator_is_recognised_as_a_party_elsewhere(mine: Ledger) -> None:
+    trust = Trust(("me", "shop"), ("me", "shop", "coordinator"), 1)
+    event = release(trust.owners, NOISE, 4)
+    known = keys("me", "shop", coordinator="sha256:bank")
+    mine.reserve("with the bank as coordinator", "", [event], trust, (), (), known)
+    play(mine, "bank")
+    seen = list(views([event], Observer.coordinator(), trust))
+    as_party = views([message("me", "bank")], BANK, pair_of("bank"))
+    seen += [replace(each, adjacency=seen[0].adjacency) for each in as_party]
+    both = pytest.approx(epsilon(seen, DELTA).epsilon, rel=1e-12)
+    assert mine.spent(BANK, DELTA) == both
+    assert mine.totals(DELTA)["bank"] == both
+
+
+def test_who_the_own_party_is_is_taken_from_the_entries_or_else_nobody_is_left_out(tmp_path: Path) -> None:
+    me, nobody, unnamed = (Ledger(tmp_path / "l.sqlite", owner=owner) for owner in ("me", "nobody", ""))
+    told = [message("me", "bank"), message("bank", "shop")]
+    unnamed.reserve("of before", "", told, Trust(("me", "bank", "shop"), (), 0), ())
+    mine, theirs, unknown = (each.spent(Observer.others(), DELTA) for each in (me, nobody, unnamed))
+    assert unknown == pytest.approx(one(2), rel=1e-9), "two of three, whichever two, see each message of the third"
+    assert (mine, theirs) == (one(1), unknown)
+    play(me, "bank")
+    assert unnamed.spent(Observer.others(), DELTA) == one(2), "a later entry says whose mine it is"
+
+
+def test_two_participants_with_one_key_and_incomplete_keys_are_refused(mine: Ledger) -> None:
+    asked = ("s", "", [message("me", "bank")], pair_of("bank"), (), ())
+    twice = keys("me", "bank", coordinator="sha256:bank")
+    refused(LedgerError, "LE036", "bank", "coordinator", mine.reserve, *asked, twice)
+    refused(LedgerError, "LE035", mine.reserve, *asked, {"me": "a", "bank": "b"})
+    refused(LedgerError, "LE034", "clinic", Ledger(mine.path, owner="clinic").reserve, *asked, keys("me", "bank"))
+    assert mine.entries() == ()
+    refused(PrivacyError, "PR060", parse_budgets, {"others": 1.0}, DELTA, pair_of("bank"))
+    for known in ("[]", "{}", '{"own": 1, "keys": {}}', '{"own": "me", "keys": {"bank": 3}}'):
+        refused(PrivacyError, "PR038|PR039", People.from_json, known)
+
+
+def test_exact_answers_are_beside_the_cap_of_all_others_and_not_beside_those_that_name_who_got_them(
+    mine: Ledger,
+) -> None:
+    exact, leak = NonPrivate("scores without noise", "scores", ("bank",)), NonPrivate("it leaked")
+    asked = (pair_of("bank"), [Budget("analyst", 1.0, DELTA)], (), keys("me", "bank"))
+    mine.reserve("exact", "", [exact], *asked)
+    assert (mine.spent(Observer.others(), DELTA), mine.spent(BANK, DELTA)) == (0, float("inf"))
+    refused(BudgetError, "BU002", "leak", mine.reserve, "leak", "", [leak], *asked)
+
+
+def test_many_parties_get_one_row_for_each_figure(mine: Ledger) -> None:
+    for number in range(12):
+        play(mine, f"bank{number}")
+    shown = mine.totals(DELTA)
+    assert len(shown) < 12
+    assert shown["others"] == pytest.approx(one(12), rel=1e-9)
+    assert [total for who, total in shown.items() if who.count("+") == 1] == [one(1), one(2)]  # with the coordinator
+    caps = parse_budgets({"pair": room(2), "others": 100.0}, DELTA)
+    refused(BudgetError, "BU002", play, mine, "bank7", caps)
+    play(mine, "another", caps)
+
+
+def test_a_ledger_of_before_is_shown_by_these_rules_and_not_touched(tmp_path: Path) -> None:
+    path = tmp_path / "earlier.sqlite"
+    before = (Path(__file__).parents[1] / "fixtures" / "ledger" / "earlier-ledger.db").read_bytes()
+    path.write_bytes(before)
+    shown = Ledger(path).totals(DELTA)
+    assert {"analyst", "coordinator", "bank", "shop", "clinic", "bank+shop", "others"} <= set(shown)
+    assert shown["others"] >= max(total for who, total in shown.items() if who != "others")
+    assert 0 < Ledger(path, owner="shop").totals(DELTA)["others"] <= shown["others"]
+    assert path.read_bytes() == before
+
+
+# --- what holds for every history
+
+NAMES = ("bank", "clinic", "insurer", "shop")
+
+
+def told_by(event: SkellamRelease, trust: Trust) -> Told:
+    return Told((event,), trust, People.of("me", keys(*trust.owners), trust))
+
+
+@st.composite
+def published(draw: st.DrawFn) -> Told:
+    """A study whose result everybody sees, under noise of uneven shares."""
+    owners = ("me", *draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=4, unique=True)))
+    seats = (*owners, "coordinator") if len(owners) == 2 else draw(st.sampled_from([owners, owners[:3]]))
+    trust = Trust(owners, seats, draw(st.integers(1, (len(seats) - 1) // 2)))
+    shares = tuple((owner, Fraction(draw(st.integers(10**12, 10**14)))) for owner in owners)
+    l1, norm = draw(st.integers(1, 10**5)), draw(st.integers(1, 10**12))
+    return told_by(SkellamRelease("m", shares, 4, l1, norm, 2 * l1, 2 * norm, 1e-30, "t"), trust)
+
+
+@settings(max_examples=25)
+@given(st.lists(published(), min_size=1, max_size=4))
+def test_more_members_never_learn_less_and_all_others_learn_most(studies: list[Told]) -> None:
+    sight = Sight(studies, "me")
+    others = [who for who in sight.everybody.somebodies if not sight.everybody.is_own(who)]
+    most = sight.total(ALL_OTHERS, DELTA).epsilon * (1 + 1e-9)
+    figures = {
+        frozenset(group): sight.total(sight.group(group), DELTA).epsilon
+        for size in range(1, len(others) + 1)
+        for group in combinations(others, size)
+    }
+    for group, figure in figures.items():
+        assert figure <= most
+        assert all(figures[group - {member}] <= figure * (1 + 1e-9) for member in group if len(group) > 1)
+    for who in (who for kind in ("party", "coalition", "everyone") for who in sight.capped(Budget(kind, 1.0, DELTA))):
+        own = who.tokens is not None and any(kind == "own" for kind, _ in who.tokens)
+        assert own or sight.total(who, DELTA).epsilon <= most
+    for who in sight.capped(Budget("pair", 1.0, DELTA)):  # what is shown of a pair is what is answered about it
+        honest = sight.total(sight.named(Observer.parse(who.label)), DELTA).epsilon
+        within = [(told.trust, sight.local(number, who)) for number, told in enumerate(studies)]
+        broken = any(names and trust.broken(Observer.coalition(*names)) for trust, names in within)
+        assert honest == (float("inf") if broken else sight.total(who, DELTA).epsilon)
+    turned, fewer = Sight(studies[::-1], "me"), Sight(studies[:-1], "me")
+    for label in ("analyst", "coordinator", *NAMES):
+        before, now, back = (
+            each.total(each.named(Observer.parse(label)), DELTA).epsilon for each in (fewer, sight, turned)
+        )
+        assert before * (1 - 1e-9) <= now == pytest.approx(back, rel=1e-9), "the order of studies does not matter"
+
+
+@settings(max_examples=5)
+@given(st.lists(published(), min_size=4, max_size=7), st.data())
+def test_one_pair_of_each_figure_stands_for_all(studies: list[Told], data: st.DataObject) -> None:
+    """With more parties than are listed one by one, no pair learns more than some pair that is listed."""
+    renamed = []
+    for number in range(len(studies)):  # the same few shapes, and a stranger in each
+        told = data.draw(st.sampled_from(studies[: number + 1]))
+        names = {name: f"{name}{data.draw(st.integers(0, 9))}" for name in told.trust.owners} | {"me": "me"}
+        owners = tuple(names[name] for name in told.trust.owners)
+        committee = tuple(names.get(name, name) for name in told.trust.committee)
+        (event,) = told.events
+        shares = tuple((names[owner], size) for owner, size in event.shares)
+        renamed.append(told_by(replace(event, shares=shares), Trust(owners, committee, told.trust.threshold)))
+    sight = Sight(renamed, "me")
+    listed = max((sight.total(who, DELTA).epsilon for who in sight.capped(Budget("pair", 1.0, DELTA))), default=0.0)
+    others = [who for who in sight.everybody.somebodies if not sight.everybody.is_own(who)]
+    for pair in combinations(others, 2):
+        who = sight.group(pair)
+        if sight._is_within_somewhere(who):
+            assert sight.total(who, DELTA).epsilon <= listed * (1 + 1e-9)
+
+
+# --- caps per period: a rolling window over the time of reservation, and clocks that are wrong
+
+
+@pytest.fixture
+def wall() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def timed(tmp_path: Path, wall: Clock) -> Ledger:
+    return Ledger(tmp_path / "ledger.sqlite", clock=wall)
+
+
+def month(times: int) -> Period:
+    """Thirty days, room for so many of our releases."""
+    return Period(30, (Budget("analyst", cost(times=times) * 1.0001, DELTA),))
+
+
+def spend(mine: Ledger, *periods: Period, caps: tuple[Budget, ...] = ()) -> None:
+    mine.reserve("s", "", [EVENT], TRUST, caps, periods)
+
+
+def spent_in(mine: Ledger, days: float | None = None) -> float:
+    return mine.spent(Observer.analyst(), DELTA, days=days)
+
+
+def test_the_date_waits_for_as_many_as_are_needed_and_what_never_fits_has_none(timed: Ledger, wall: Clock) -> None:
+    never = Period(7, (Budget("analyst", cost() / 2, DELTA),))
+    assert "aged out" not in refused(BudgetError, "BU002", "7", spend, timed, never)
+    for day in range(4):
+        wall.shows(day)
+        spend(timed)
+    wall.shows(4)
+    said = refused(BudgetError, "BU002", "30", "1", "analyst", "30 days", spend, timed, month(2))
+    assert "enough will have aged out on 2031-04-02 at 12:00 UTC" in said
+    wall.shows(32)
+    assert wall.now.isoformat().startswith("2031-04-02T12:00")
+    spend(timed, month(2))
+
+
+def test_the_cap_for_ever_stays_when_a_period_has_aged_out(timed: Ledger, wall: Clock) -> None:
+    ever = (Budget("analyst", cost(times=2) * 1.0001, DELTA), FREE)
+    for day in (0, 100):
+        wall.shows(day)
+        spend(timed, month(1), caps=ever)
+    wall.shows(1000)
+    assert "days" not in refused(BudgetError, "BU002", spend, timed, month(1), caps=ever)
+
+
+def test_periods_by_observer_and_several_at_once(timed: Ledger, wall: Clock) -> None:
+    periods = [Period(7, (Budget("shop", cost("shop") * 1.0001, DELTA),)), month(2)]
+    for day, full in ((0, ""), (3, "7"), (8, ""), (16, "30")):
+        wall.shows(day)
+        if full:
+            assert ("analyst" in refused(BudgetError, "BU002", full, spend, timed, *periods)) == (full == "30")
+        else:
+            spend(timed, *periods)
+
+
+YES, NO, DATED, RELEASED = "accepted", "refused", "refused with a date", "reserved and released"
+
+
+@pytest.mark.parametrize(
+    ("room", "steps", "within"),
+    [
+        (3, [(0, YES), (10, YES), (20, YES), (25, DATED), (29.9999, DATED), (30, YES)], 3),
+        (2, [(0, YES), (0, YES), (-10, NO), (-400, NO), (0, NO)], 2),
+        (2, [(0, YES), (-4000, YES), (1, NO)], 2),
+        (1, [(26000, RELEASED), (0, YES), (29, DATED), (31, YES)], 1),
+        (2, [(26000, YES), (0, YES), (29, DATED), (30, YES)], 1),
+        (1, [(26000, YES), (0, NO), (0, "noted"), (29, DATED), (31, YES)], 1),
+    ],
+    ids=[
+        "a right one",
+        "set back it drops nothing",
+        "no older than the one before",
+        "released",
+        "not full for decades",
+        "noticed",
+    ],
+)
+def test_whatever_a_clock_did_nothing_counts_too_short_or_for_ever(
+    timed: Ledger, wall: Clock, room: int, steps: list[tuple[float, str]], within: int
+) -> None:
+    for day, step in steps:
+        wall.shows(day)
+        if step == RELEASED:
+            timed.release(timed.reserve("s", "", [EVENT], TRUST, ()))
+        elif step == "noted":  # and once is enough
+            assert [timed.note_time() for _ in range(2)] == [True, False]
+            timed.verify()
+        elif step == YES:
+            spend(timed, month(room))
+        else:
+            refused(BudgetError, "BU002", "2031" if step == DATED else (), spend, timed, month(room))
+    assert spent_in(timed, 30) == cost(times=within)
+    assert spent_in(timed) == cost(times=sum(step == YES for _, step in steps))
+    assert sum(entry.state != "released" for entry in timed.entries(days=30)) == within
+    assert not timed.note_time()
+
+
+@given(st.lists(st.tuples(st.integers(0, 100), st.booleans()), max_size=8))
+def test_under_a_clock_that_only_ran_ahead_no_counted_entry_seems_older_than_it_is(
+    steps: list[tuple[int, bool]],
+) -> None:
+    """Entry i is written at day i by a right clock, or later by one that is ahead; now is day n."""
+    *written, now = [START + timedelta(days=day) for day in range(len(steps) + 1)]
+    stored = [(when + timedelta(days=error), released) for when, (error, released) in zip(written, steps, strict=True)]
+    for counts, when, (_, released) in zip(dates(stored, now), written, steps, strict=True):
+        assert released or counts >= when
+
+
+@given(st.lists(st.integers(-100, 0), max_size=8))
+def test_under_a_clock_that_was_set_back_no_entry_seems_older_than_the_one_before(errors: list[int]) -> None:
+    now = START + timedelta(days=len(errors))
+    stored = [(START + timedelta(days=day + error), False) for day, error in enumerate(errors)]
+    found = dates(stored, now)
+    assert found == sorted(found)
+    assert all(counts >= when for counts, (when, _) in zip(found, stored, strict=True))
+
+
+def test_what_is_left_in_a_period_and_a_period_has_a_length(timed: Ledger, wall: Clock) -> None:
+    for day in (0, 40):
+        wall.shows(day)
+        spend(timed)
+    found = timed.left([Budget("analyst", 50, DELTA)], [Period(30, (Budget("analyst", 20, DELTA),))])
+    assert [(left.who, left.days, left.epsilon) for left in found] == [
+        ("analyst", None, 50), ("others", None, 50), ("analyst", 30, 20),
+    ]  # fmt: skip
+    assert (found[0].spent, found[2].spent) == (cost(times=2), cost())
+    for days in (0, -1, float("nan"), float("inf"), 40000):
+        refused(PrivacyError, "PR036", Period, days, (Budget("analyst", 1, DELTA),))
+
+
+STATES = st.sampled_from(["reserved", "sent", "committed", "released"])
+
+
+@settings(max_examples=15)
+@given(st.lists(st.tuples(st.integers(-60, 60), STATES), max_size=8), st.integers(1, 40))
+def test_of_the_entries_before_a_period_nothing_is_needed(
+    tmp_path_factory: pytest.TempPathFactory, history: list[tuple[int, str]], days: int
+) -> None:
+    """Whatever the clock did, the same studies have ended early, and the same clock is ahead, as by all entries."""
+    mine = Ledger(tmp_path_factory.mktemp("early") / "l.sqlite", clock=lambda: START)
+    with mine._file.writing() as base:
+        for offset, state in history:
+            at = (START + timedelta(days=offset)).isoformat(timespec="milliseconds")
+            number = add(base, "s", "d", at, "[]", TRUST.to_json())
+            if state != "reserved":
+                append(base, number, state, at)
+    stored = [(START + timedelta(days=offset), state == "released") for offset, state in history]
+    early = [state != "committed" for _, state in history]
+    begin = START - timedelta(days=days)
+    within = [each for each, at in zip(early, dates(stored, START), strict=True) if at > begin]
+    assert mine.ended_early(days=days) == sum(within)
+    assert mine.ended_early() == sum(early)
+    late, after = ahead(stored, START)
+    assert mine.note_time() == (late and after is None)

@@ -17,9 +17,8 @@ from hypothesis import given, settings, strategies as st
 from mpmath import mp, mpf
 from scipy.stats import binom
 
-from colonnade.privacy import accountant as acc
+from colonnade.privacy import Adjacency, accountant as acc
 from colonnade.privacy.events import PURE, View
-from colonnade.privacy.observers import Adjacency
 from colonnade.privacy.routes import renyi
 from colonnade.privacy.routes.coins import GaussianMixture, participations
 from colonnade.privacy.routes.transfer import kappa

@@ -10,15 +10,20 @@ import pytest
 from scipy.stats import norm
 
 from colonnade.errors import LedgerError, PrivacyError
-from colonnade.privacy import beliefs
-from colonnade.privacy.events import NonPrivate
-from colonnade.privacy.ledger import Ledger
-from colonnade.privacy.observers import Adjacency, Observer, Trust
+from colonnade.privacy import (
+    Adjacency,
+    Ledger,
+    NonPrivate,
+    Observer,
+    PoissonSampled,
+    Repeated,
+    Statement,
+    Trust,
+    beliefs,
+)
 from colonnade.privacy.pictures import promises, spending
-from colonnade.privacy.releases import PoissonSampled, Repeated
 from colonnade.privacy.routes.gaussian import gaussian_epsilon
 from colonnade.privacy.rows import NO_GUARANTEE, PROVEN, PUBLISHED, rounded_up
-from colonnade.privacy.statement import Statement
 from research.bounds import gaussian_delta
 from tests.pictures.reading import lengths, notes, places, written
 from tests.support.errors import refused
