@@ -78,11 +78,6 @@ def test_the_games_notice_a_zero_test_that_is_opened_before_its_degree_is_lowere
     assert (broken.missed, broken.good) == (2, False)
 
 
-def test_the_games_notice_seats_that_settle_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claims.Claims, "settle", lambda self: None)
-    assert not row("products in a row", "a sharing of a product plus one").good
-
-
 def test_the_games_notice_a_proof_of_bounds_that_does_not_look_at_sums_of_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     """The liar makes every equation true modulo every prime: only that its bits are large gives it away."""
     cheat = "a number a thousand times its bound, with squares and bits modulo every prime"

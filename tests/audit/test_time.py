@@ -18,7 +18,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import colonnade
 from colonnade import randomness
 from colonnade.audit import games
 from colonnade.kinds.glm.audit_times import steps_of
@@ -39,7 +38,7 @@ from tests.kinds.split.embeddings import learners as embeddings
 from tests.kinds.synthesis.mixture import learners as mixture, starts
 from tests.support import protocols as kit
 
-HOME = Path(colonnade.__file__).parent
+HOME = Path(randomness.__file__).parent
 COUNTED = tuple(str(HOME / folder) for folder in ("mpc", "privacy", "protocols", "tables", "kinds"))
 """What participants compute; how often somebody looks whether a message has come is left out."""
 IN_C = str(HOME / "kinds" / "synthesis" / "mixture")

@@ -142,14 +142,12 @@ def test_unknown_events_and_strangers_are_refused() -> None:
 
 
 def test_owners_with_equal_shares_and_seats_are_alike() -> None:
-    owners = ("a", "b", "c", "d", "e")
-    trust = Trust(owners, ("a", "b", "c"), 1)
-    shares = tuple((name, Fraction(2 if name == "e" else 1)) for name in owners)
-    key = alike([(replace(RELEASE, shares=shares), trust)])
+    shares = tuple((name, Fraction(2 if name == "e" else 1)) for name in "abcde")
+    key = alike([(replace(RELEASE, shares=shares), Trust(tuple("abcde"), tuple("abc"), 1))])
     assert key("a") == key("b")
     assert len({key("a"), key("d"), key("e"), key("stranger")}) == 4
-    sampled = PoissonSampled(replace(RELEASE, shares=tuple((name, 1) for name in TRUST.owners)), 1, ("bank",))
-    knowing = alike([(sampled, TRUST)])
+    even = replace(RELEASE, shares=tuple((name, 1) for name in TRUST.owners))
+    knowing = alike([(PoissonSampled(even, 1, ("bank",)), TRUST)])
     assert knowing("shop") == knowing("clinic") != knowing("bank"), "who knows the batch is not like the others"
 
 
@@ -163,15 +161,18 @@ def test_what_was_sent_to_others_is_not_seen() -> None:
 
 
 def test_what_depends_on_ones_own_columns_tells_nothing_new() -> None:
-    own = replace(RELEASE, about=("bank",))
-    assert view(own, Observer.party("bank"), TRUST).empty
-    assert not view(own, Observer.party("shop"), TRUST).empty
-    assert view(RESPONSE, Observer.party("bank"), TRUST).empty
+    own, told = replace(RELEASE, about=("bank",)), Trust(TRUST.owners, (), 0)
     labels = NonPrivate("labels in the clear", audience=("shop", "clinic"), about=("bank",))
-    told, pair = Trust(TRUST.owners, (), 0), Observer.parse("bank+shop")
-    assert view(labels, pair, told).empty
-    assert view(labels, Observer.party("shop"), told).reason == "labels in the clear"
-    assert view(replace(labels, about=("bank", "clinic")), pair, told).reason == "labels in the clear"
+    wider = replace(labels, about=("bank", "clinic"))
+    for event, who, trust, empty in (
+        (own, "bank", TRUST, True),
+        (own, "shop", TRUST, False),
+        (RESPONSE, "bank", TRUST, True),
+        (labels, "bank+shop", told, True),
+        (labels, "shop", told, False),
+        (wider, "bank+shop", told, False),
+    ):
+        assert view(event, Observer.parse(who), trust).empty == empty
 
 
 def test_what_is_about_everybody_is_written_as_before_and_read_again() -> None:
@@ -192,11 +193,10 @@ def test_a_narrower_change_is_used_where_it_is_known() -> None:
 
 
 def test_laplace_noise_protects_while_one_whole_variable_is_left() -> None:
-    outside = view(LAPLACE, Observer.analyst(), TRUST)
-    assert (outside.kind, outside.pure, outside.noise) == (events.PURE, 0.5, Fraction(3, 2))
-    bank = view(LAPLACE, Observer.party("bank"), TRUST)
-    assert (bank.pure, bank.single_pure, bank.noise) == (0.75, 0.5, 1)
     thin = replace(LAPLACE, shares=tuple((name, Fraction(1, 3)) for name in TRUST.owners))
+    outside, bank = view(LAPLACE, Observer.analyst(), TRUST), view(LAPLACE, Observer.party("bank"), TRUST)
+    assert (outside.kind, outside.pure, outside.noise) == (events.PURE, 0.5, Fraction(3, 2))
+    assert (bank.pure, bank.single_pure, bank.noise) == (0.75, 0.5, 1)
     assert view(thin, Observer.analyst(), TRUST).pure == 0.5
     assert "less than one whole variable" in view(thin, Observer.party("bank"), TRUST).reason
 

@@ -172,22 +172,19 @@ class Lives(RuleBasedStateMachine):
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
         self.ledger = Ledger(Path(self.folder.name) / "l.sqlite")
-        self.made: list[Entry] = []
         self.states: dict[int, str] = {}
         self.heads = [self.ledger.head]
 
-    @precondition(lambda self: len(self.made) < 4)
+    @precondition(lambda self: len(self.states) < 4)
     @rule()
     def reserve(self) -> None:
-        entry = reserve(self.ledger)
-        self.made.append(entry)
-        self.states[entry.id] = "reserved"
+        self.states[reserve(self.ledger).id] = "reserved"
         self.heads.append(self.ledger.head)
 
-    @precondition(lambda self: self.made)
+    @precondition(lambda self: self.states)
     @rule(data=st.data(), step=st.sampled_from(sorted(NEXT)))
     def step(self, data: st.DataObject, step: str) -> None:
-        entry = data.draw(st.sampled_from(self.made))
+        entry = data.draw(st.sampled_from(self.ledger.entries()))
         state, allowed = NEXT[step]
         if self.states[entry.id] in allowed:
             getattr(self.ledger, step)(entry)
@@ -311,16 +308,13 @@ def test_one_name_under_two_keys_is_two_observers_and_entries_without_keys_count
 
 def test_a_coordinator_is_recognised_as_a_party_elsewhere(mine: Ledger) -> None:
     trust = Trust(("me", "shop"), ("me", "shop", "coordinator"), 1)
-    event = release(trust.owners, NOISE, 4)
-    known = keys("me", "shop", coordinator="sha256:bank")
+    event, known = release(trust.owners, NOISE, 4), keys("me", "shop", coordinator="sha256:bank")
     mine.reserve("with the bank as coordinator", "", [event], trust, (), (), known)
     play(mine, "bank")
-    seen = list(views([event], Observer.coordinator(), trust))
-    as_party = views([message("me", "bank")], BANK, pair_of("bank"))
-    seen += [replace(each, adjacency=seen[0].adjacency) for each in as_party]
-    both = pytest.approx(epsilon(seen, DELTA).epsilon, rel=1e-12)
-    assert mine.spent(BANK, DELTA) == both
-    assert mine.totals(DELTA)["bank"] == both
+    (as_hub,) = views([event], Observer.coordinator(), trust)
+    (as_party,) = views([message("me", "bank")], BANK, pair_of("bank"))
+    both = epsilon([as_hub, replace(as_party, adjacency=as_hub.adjacency)], DELTA).epsilon
+    assert (mine.spent(BANK, DELTA), mine.totals(DELTA)["bank"]) == pytest.approx((both, both), rel=1e-12)
 
 
 def test_who_the_own_party_is_is_taken_from_the_entries_or_else_nobody_is_left_out(tmp_path: Path) -> None:
@@ -436,17 +430,15 @@ def test_one_pair_of_each_figure_stands_for_all(studies: list[Told], data: st.Da
     renamed = []
     for number in range(len(studies)):  # the same few shapes, and a stranger in each
         told = data.draw(st.sampled_from(studies[: number + 1]))
-        names = {name: f"{name}{data.draw(st.integers(0, 9))}" for name in told.trust.owners} | {"me": "me"}
-        owners = tuple(names[name] for name in told.trust.owners)
-        committee = tuple(names.get(name, name) for name in told.trust.committee)
-        (event,) = told.events
-        shares = tuple((names[owner], size) for owner, size in event.shares)
-        renamed.append(told_by(replace(event, shares=shares), Trust(owners, committee, told.trust.threshold)))
+        names = {name: f"{name}{data.draw(st.integers(0, 9))}" for name in told.trust.owners}
+        names |= {"me": "me", "coordinator": "coordinator"}
+        owners, committee = (tuple(map(names.get, group)) for group in (told.trust.owners, told.trust.committee))
+        shares = tuple((names[owner], size) for owner, size in told.events[0].shares)
+        renamed.append(told_by(replace(told.events[0], shares=shares), Trust(owners, committee, told.trust.threshold)))
     sight = Sight(renamed, "me")
     listed = max((sight.total(who, DELTA).epsilon for who in sight.capped(Budget("pair", 1.0, DELTA))), default=0.0)
     others = [who for who in sight.everybody.somebodies if not sight.everybody.is_own(who)]
-    for pair in combinations(others, 2):
-        who = sight.group(pair)
+    for who in map(sight.group, combinations(others, 2)):
         if sight._is_within_somewhere(who):
             assert sight.total(who, DELTA).epsilon <= listed * (1 + 1e-9)
 

@@ -32,10 +32,9 @@ DPVI_RATE = Fraction(100, 30162)
 def release(ratio: float, **more) -> View:
     """A release whose noise has ``ratio`` standard deviations per unit of sensitivity."""
     noise = Fraction(ratio) ** 2 * SCALE**2
-    given = {"parts": 1, "smallest": noise, "dimension": 1, **more}
-    both = {"l1": SCALE, "l2_squared": SCALE**2}
-    single = {"single_l1": SCALE, "single_l2_squared": SCALE**2}
-    return View("discrete_gaussian", Adjacency.ADD_REMOVE, noise=noise, **both, **single, **given)
+    given = dict.fromkeys(("l1", "single_l1"), SCALE) | dict.fromkeys(("l2_squared", "single_l2_squared"), SCALE**2)
+    given |= {"parts": 1, "smallest": noise, "dimension": 1, **more}
+    return View("discrete_gaussian", Adjacency.ADD_REMOVE, noise=noise, **given)
 
 
 def by_route(views, delta: float, name: str) -> float:
@@ -112,11 +111,10 @@ def test_logistic_regression_by_transfer() -> None:
 
 
 def test_the_same_noise_by_loss_distributions() -> None:
-    extra, rounds = VECTORS["extra"], {"times": 5000, "rate": Fraction(1, 1000)}
-    multiplier = VECTORS["sqm"]["lr_fig3"]["paper_eq22"]["noise_multiplier"]
-    found = acc.epsilon([release(multiplier, **rounds)], 1e-5).epsilon
-    assert found == pytest.approx(extra["lr_gauss_same_nm_pld_eps"], rel=1e-3)
-    assert acc.epsilon([release(extra["lr_gauss_nm_pld_eps1"], **rounds)], 1e-5).epsilon == pytest.approx(1.0, rel=1e-3)
+    extra, multiplier = VECTORS["extra"], VECTORS["sqm"]["lr_fig3"]["paper_eq22"]["noise_multiplier"]
+    for ratio, expected in ((multiplier, extra["lr_gauss_same_nm_pld_eps"]), (extra["lr_gauss_nm_pld_eps1"], 1.0)):
+        found = acc.epsilon([release(ratio, times=5000, rate=Fraction(1, 1000))], 1e-5).epsilon
+        assert found == pytest.approx(expected, rel=1e-3)
 
 
 def test_mixture_models_as_in_the_paper() -> None:
@@ -179,7 +177,6 @@ def test_how_often_one_person_takes_part(times: int, rate: float) -> None:
     assert 1 - 2e-12 <= atoms.chances.sum() <= 1 + 2e-3
     assert atoms.lost <= 1e-12 * 1.001
     assert float(atoms.chances @ atoms.values) == pytest.approx(times * rate, rel=2e-3)
-    assert np.all(np.diff(atoms.values) > 0)
 
 
 # --- pure releases
@@ -288,12 +285,6 @@ def formula(order: int, q: mpf, excess) -> mpf:
     )
 
 
-def skellam_tau(order: int, mu: float, d1: float, d2: float) -> mpf:
-    mu_, d1_, square = mpf(mu), mpf(d1), mpf(d2) ** 2
-    extra = min(((2 * order - 1) * square + 6 * d1_) / (16 * mu_**2), 3 * d1_ / (4 * mu_))
-    return order * square / (4 * mu_) + extra
-
-
 # --- the two-point inequality
 
 
@@ -322,17 +313,6 @@ def test_removing_meets_the_formula_exactly_and_adding_stays_below(law, shift: i
         removed, added = power(sample, out, order), power(out, sample, order)
         assert mpmath.almosteq(removed, exact, mpf(10) ** -15)
         assert added <= exact + SLACK
-
-
-@pytest.mark.parametrize(("mu", "shift"), [(0.5, 1), (2.0, 2), (10.0, 3), (40.0, 10)])
-@pytest.mark.parametrize("q", [0.001, 0.05, 0.5])
-def test_skellam_with_its_cited_bound_is_never_above_the_formula(mu: float, shift: int, q: float) -> None:
-    out, inside = pair(law_of("skellam", mu), shift)
-    sample = mixed(mpf(q), out, inside)
-    for order in (2, 4, 8, 16):
-        bound = formula(order, mpf(q), lambda i: (i - 1) * skellam_tau(i, mu, shift, shift))
-        assert power(sample, out, order) <= bound + SLACK
-        assert power(out, sample, order) <= bound + SLACK
 
 
 # --- a table: the coins of others, coins that round, two coordinates, two rounds

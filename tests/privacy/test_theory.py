@@ -31,6 +31,7 @@ from colonnade.privacy import (
     accountant,
     views,
 )
+from colonnade.privacy.events import check_sources
 from colonnade.privacy.routes.laplace import _above, _enclosed, generalised_laplace_epsilon
 from colonnade.privacy.routes.losses import LossDistribution, _Side
 from colonnade.privacy.routes.rounds import UNIT, Rounds, one_round
@@ -450,25 +451,6 @@ def test_a_kernel_leads_from_the_atoms_back_to_the_pair(weights: list[tuple[int,
         assert sum(max(p - threshold * s, Fraction(0)) for p, s in new.values()) >= before
 
 
-@settings(deadline=None, max_examples=60)
-@given(
-    st.lists(st.integers(1, 30), min_size=3, max_size=8),
-    st.integers(0, 7),
-    st.integers(1, 5),
-    st.floats(-1, 2),
-)
-def test_moving_mass_up_only_adds(raw: list[int], place: int, up: int, epsilon: float) -> None:
-    mass = np.array([*raw, 0, 0, 0, 0, 0], dtype=np.float64) / sum(raw)
-    moved = mass.copy()
-    place %= len(raw)
-    moved[place] -= mass[place] / 2
-    moved[place + up] += mass[place] / 2
-    other = np.array([0.2, 0.5, 0.3])
-    losses = 0.3 * np.arange(-3, len(mass) - 1)
-    before, after = (delta_of(losses, np.convolve(law, other), epsilon) for law in (mass, moved))
-    assert after >= before - 1e-15
-
-
 # --- many rounds
 
 
@@ -609,6 +591,7 @@ def test_post_processing_is_free_only_for_those_who_received_its_source(tmp_path
     book, own = Ledger(tmp_path / "ledger.sqlite"), PostProcessing("for a", audience=("a",))
     for audience in ((), ("b",), ("a", "b")):
         others = PostProcessing("for others", audience=audience)
+        refused(PrivacyError, "PR035", check_sources, [sealed, others])
         refused(PrivacyError, "PR035", Statement.of, [Repeated(sealed, 3), others], THREE, 1e-5)
         refused(PrivacyError, "PR035", book.reserve, "s", "0" * 64, [sealed, others], THREE, [])
     assert book.entries() == ()
