@@ -10,16 +10,20 @@ def places(ax) -> dict[float, str]:
     return {float(at): label.get_text() for at, label in zip(ax.get_yticks(), ax.get_yticklabels(), strict=True)}
 
 
-def lengths(ax) -> dict[str, float]:
-    """How long each bar is; the last one drawn at a height is the bar itself."""
+def _bars(ax):
+    """Each bar by its label; the last one drawn at a height is the bar itself."""
     names = places(ax)
-    return {names[_middle(patch)]: patch.get_width() for patch in ax.patches}
+    return {names[float(round(patch.get_y() + patch.get_height() / 2))]: patch for patch in ax.patches}
+
+
+def lengths(ax) -> dict[str, float]:
+    """How long each bar is."""
+    return {name: bar.get_width() for name, bar in _bars(ax).items()}
 
 
 def colour(ax, name: str) -> str:
     """The colour of a bar."""
-    names = places(ax)
-    return [to_hex(patch.get_facecolor()) for patch in ax.patches if names[_middle(patch)] == name][-1]
+    return to_hex(_bars(ax)[name].get_facecolor())
 
 
 def intervals(ax) -> dict[str, tuple[float, float]]:
@@ -37,7 +41,3 @@ def written(ax) -> list[str]:
 def notes(ax) -> str:
     """What stands below a panel, in one line."""
     return str(ax.get_xlabel()).replace("\n", " ")
-
-
-def _middle(patch) -> float:
-    return float(round(patch.get_y() + patch.get_height() / 2))

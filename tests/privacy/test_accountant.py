@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
-from itertools import pairwise
+from itertools import permutations, product
 
 import dp_accounting
 import flint
@@ -18,11 +17,10 @@ from scipy.special import ive
 from scipy.stats import norm
 
 from colonnade.errors import PrivacyError
-from colonnade.privacy import accountant as acc
+from colonnade.privacy import Adjacency, Budget, Observer, Sensitivity, Statement, Trust, accountant as acc
 from colonnade.privacy.additive import AdditiveNoise
-from colonnade.privacy.events import PURE, Event, View, from_dict, from_json, views
+from colonnade.privacy.events import PURE, Event, View, views
 from colonnade.privacy.ledger.costs import costs, keeps
-from colonnade.privacy.observers import Adjacency, Budget, Observer, Trust
 from colonnade.privacy.releases import (
     DiscreteGaussianRelease,
     DiscreteLaplaceRelease,
@@ -37,13 +35,12 @@ from colonnade.privacy.routes.coins import participations
 from colonnade.privacy.routes.gaussian import gaussian_epsilon
 from colonnade.privacy.routes.losses import MOST_ROUNDS, LossDistribution
 from colonnade.privacy.routes.rounds import Rounds
-from colonnade.privacy.sensitivity import Sensitivity
-from colonnade.privacy.statement import Statement
 from research.bounds import gaussian_delta, rdp_to_delta, rdp_to_epsilon, skellam_rdp, zcdp_epsilon
-from tests.support.errors import raises, refused
+from tests.support.errors import refused
 from tests.support.vectors import VECTORS
 
 ADD = Adjacency.ADD_REMOVE
+THREE = Trust(("a", "b", "c"), ("a", "b", "c"), 1)
 
 
 def seen_of(kind: str, noise: float | Fraction, l1: float, l2_squared: float | Fraction, **more) -> View:
@@ -75,17 +72,28 @@ def summed(variances):
 # --- the vectors
 
 
-@pytest.mark.parametrize("case", VECTORS["sqm"]["skellam_rdp"])
-def test_skellam_rdp(case) -> None:
-    found = skellam_rdp(case["alpha"], case["mu"], case["d1"], case["d2"])
-    assert found == pytest.approx(case["tau"], rel=1e-9)
+@pytest.mark.parametrize(
+    ("found", "name", "cases"),
+    [
+        (lambda c: skellam_rdp(c["alpha"], c["mu"], c["d1"], c["d2"]), "tau", VECTORS["sqm"]["skellam_rdp"]),
+        (lambda c: transfer.kappa(c["mu"], c["z"]), "kappa", VECTORS["gaussian_transfer"]["kappa"]),
+        (lambda c: gaussian.gaussian_mu(c["eps"], c["delta"]), "mu", VECTORS["hdp_fm_afe"]["analytic_gauss"]),
+        (lambda c: gaussian_epsilon(c["mu"], c["delta"]), "eps", VECTORS["hdp_fm_afe"]["gdp_eps"]),
+        (lambda c: renyi.shared_gaussian_gap(c["sigma2_share"], c["P"]), "tau", VECTORS["dpvi"]["ddg_tau"]),
+        (lambda c: zcdp_epsilon(c["rho"], c["delta"]), "eps", VECTORS["extra"]["zcdp_eps"]),
+    ],
+    ids=["skellam", "kappa", "mu", "epsilon", "gap", "zcdp"],
+)
+def test_closed_forms_match_the_vectors(found, name: str, cases) -> None:
+    for case in cases:
+        assert found(case) == pytest.approx(case[name], rel=1e-6 if "eps" in case else 1e-9)
 
 
-@pytest.mark.parametrize("case", VECTORS["sqm"]["rdp_to_eps"])
-def test_rdp_to_epsilon_and_back(case) -> None:
-    found = rdp_to_epsilon(case["alpha"], case["tau"], case["delta"])
-    assert found == pytest.approx(case["eps"], rel=1e-9)
-    assert rdp_to_delta(case["alpha"], case["tau"], found) == pytest.approx(case["delta"], rel=1e-9)
+def test_rdp_to_epsilon_and_back() -> None:
+    for case in VECTORS["sqm"]["rdp_to_eps"]:
+        found = rdp_to_epsilon(case["alpha"], case["tau"], case["delta"])
+        assert found == pytest.approx(case["eps"], rel=1e-9)
+        assert rdp_to_delta(case["alpha"], case["tau"], found) == pytest.approx(case["delta"], rel=1e-9)
 
 
 @pytest.mark.parametrize("case", VECTORS["sqm"]["pca"])
@@ -103,14 +111,6 @@ def test_pca_by_the_renyi_route(case) -> None:
         (skellam(left, 2 * full, 2 * square), case["eps_client_factor_sqrt2"]),
     ):
         assert rdp_epsilon([seen], 1e-5) == pytest.approx(expected, rel=1e-6)
-    assert math.sqrt(2 * case["mu_paper_sens"]) / case["gamma"] ** 2 == pytest.approx(case["std_paper"], rel=1e-9)
-    assert math.sqrt(2 * case["mu_safe_full"]) / case["gamma"] ** 2 == pytest.approx(case["std_safe"], rel=1e-6)
-    assert 1 / gaussian.gaussian_mu(1.0, 1e-5) == pytest.approx(case["gauss_analytic_std"], rel=1e-9)
-
-
-@pytest.mark.parametrize("case", VECTORS["gaussian_transfer"]["kappa"])
-def test_kappa(case) -> None:
-    assert transfer.kappa(case["mu"], case["z"]) == pytest.approx(case["kappa"], rel=1e-9)
 
 
 @pytest.mark.parametrize("case", VECTORS["gaussian_transfer"]["pca_transfer"])
@@ -118,7 +118,6 @@ def test_pca_by_the_transfer_route(case) -> None:
     square, near = Fraction(case["d2"]) ** 2, {"rel": 1e-6}
     l1, size = case["n"] * case["d2"], {"dimension": case["N"]}
     assert transfer_epsilon([skellam(case["mu"], l1, square, **size)], 1e-5) == pytest.approx(1.0, **near)
-    assert math.sqrt(2 * case["mu"]) / case["gamma"] ** 2 == pytest.approx(case["std"], **near)
     left = Fraction(case["mu"]) * (case["n"] - 1) / case["n"]
     for factor, key in ((2, "eps_client_sqrt2"), (4, "eps_client_factor2")):
         seen = skellam(left, 2 * l1, factor * square, **size)
@@ -126,38 +125,12 @@ def test_pca_by_the_transfer_route(case) -> None:
         assert acc.epsilon([seen], 1e-5).route == "gaussian transfer"
 
 
-@pytest.mark.parametrize("case", VECTORS["hdp_fm_afe"]["analytic_gauss"])
-def test_gaussian_mu(case) -> None:
-    assert gaussian.gaussian_mu(case["eps"], case["delta"]) == pytest.approx(case["mu"], rel=1e-6)
-    assert 1 / gaussian.gaussian_mu(case["eps"], case["delta"]) == pytest.approx(case["sigma"], rel=1e-6)
-
-
-@pytest.mark.parametrize("case", VECTORS["hdp_fm_afe"]["gdp_eps"])
-def test_gaussian_epsilon(case) -> None:
-    assert gaussian.gaussian_epsilon(case["mu"], case["delta"]) == pytest.approx(case["eps"], rel=1e-6)
-
-
 @pytest.mark.parametrize("case", VECTORS["hdp_fm_afe"]["classic_gaussian"])
 def test_what_the_classic_formula_really_gives(case) -> None:
-    delta = case["delta_claimed"]
-    sigma = math.sqrt(2 * math.log(1.25 / delta)) / case["eps"]
-    assert sigma == pytest.approx(case["sigma_classic"], rel=1e-9)
-    assert gaussian.gaussian_epsilon(1 / sigma, delta) == pytest.approx(case["eps_true"], rel=1e-6)
+    sigma, delta = case["sigma_classic"], case["delta_claimed"]
+    assert gaussian_epsilon(1 / sigma, delta) == pytest.approx(case["eps_true"], rel=1e-6)
     assert gaussian_delta(1 / sigma, case["eps"]) == pytest.approx(case["delta_true"], rel=1e-6)
     assert 1 / gaussian.gaussian_mu(case["eps"], delta) == pytest.approx(case["sigma_needed"], rel=1e-6)
-
-
-@pytest.mark.parametrize("case", VECTORS["extra"]["zcdp_eps"])
-def test_zcdp(case) -> None:
-    rho, delta = case["rho"], case["delta"]
-    assert zcdp_epsilon(rho, delta) == pytest.approx(case["eps"], rel=1e-6)
-    assert rho + 2 * math.sqrt(rho * math.log(1 / delta)) == pytest.approx(case["eps_classic"], rel=1e-9)
-    assert gaussian.gaussian_epsilon(math.sqrt(2 * rho), delta) == pytest.approx(case["eps_gdp"], rel=1e-6)
-
-
-@pytest.mark.parametrize("case", VECTORS["dpvi"]["ddg_tau"])
-def test_shared_gaussian_gap(case) -> None:
-    assert renyi.shared_gaussian_gap(case["sigma2_share"], case["P"]) == pytest.approx(case["tau"], rel=1e-9)
 
 
 @pytest.mark.parametrize("case", VECTORS["dpvi"]["ddg_rdp"])
@@ -176,6 +149,8 @@ def test_sums_of_discrete_gaussians_are_as_near_as_proven(variances: tuple[float
     inside = np.abs(wide) <= 5 * math.sqrt(sum(variances))
     gaps = np.abs(np.log(total[inside] / (near / near.sum())[inside]))
     assert 0 < gaps.max() <= renyi.shared_gaussian_gap(min(variances), len(variances)) / 2
+    exact = 10 * sum(math.exp(-2 * math.pi**2 * 0.3 * k / (k + 1)) for k in range(1, 500))
+    assert exact <= renyi.shared_gaussian_gap(0.3, 500) <= exact * 1.1, "of many shares too"
 
 
 @pytest.mark.parametrize(("share", "parts", "shift"), [(0.25, 2, 1), (0.3, 4, 2), (1.0, 3, 1)])
@@ -190,11 +165,6 @@ def test_the_bounds_for_sums_hold_for_the_exact_divergence(share: float, parts: 
         assert exact <= bound[alpha - 2] * (1 + 1e-9)
 
 
-def test_many_coordinates_are_not_charged_one_by_one() -> None:
-    seen = gauss(3.0, 1, 1, parts=3, smallest=Fraction(1), dimension=10_000)
-    assert acc.epsilon([seen], 1e-5).epsilon == pytest.approx(2.56, abs=0.02)
-
-
 # --- closed forms against mpmath
 
 
@@ -204,42 +174,34 @@ def exact_delta(mu: float, epsilon: float) -> mpmath.mpf:
         return mpmath.ncdf(m / 2 - e / m) - mpmath.exp(e) * mpmath.ncdf(-m / 2 - e / m)
 
 
-@pytest.mark.parametrize("mu", [1e-9, 1e-3, 0.1, 0.499, 0.5, 1.0, 7.0, 40.0, 300.0])
-@pytest.mark.parametrize("ratio", [0.0, 0.3, 1.0, 5.0, 24.0, 26.0, 80.0])
-def test_gaussian_delta_to_nine_digits(mu: float, ratio: float) -> None:
-    exact = float(mpmath.log(exact_delta(mu, ratio * mu)))
-    found = gaussian.log_gaussian_delta(mu, ratio * mu)
-    assert abs(found - exact) <= 1e-9 * max(1.0, abs(exact) * 1e-3)
+def test_gaussian_delta_to_nine_digits() -> None:
+    for mu, ratio in product([1e-9, 0.1, 0.499, 0.5, 7.0, 300.0], [0.0, 1.0, 24.0, 26.0, 80.0]):
+        exact = float(mpmath.log(exact_delta(mu, ratio * mu)))
+        found = gaussian.log_gaussian_delta(mu, ratio * mu)
+        assert abs(found - exact) <= 1e-9 * max(1.0, abs(exact) * 1e-3), (mu, ratio)
 
 
 def test_one_gaussian_delta_has_every_bit_of_many() -> None:
     rng = np.random.default_rng(5)
     drawn = zip(10 ** rng.uniform(-8, 3, 500), 10 ** rng.uniform(-6, 3, 500), strict=True)
-    corners = [(mu, ratio * mu) for mu in (1e-120, 0.499, 0.5, 30.0, 1e120) for ratio in (0.0, 24.9, 25.1, 1e7)]
-    extremes = [(0.0, 1.0), (math.inf, 1.0), (1.0, math.inf)]
-    for mu, epsilon in [*drawn, *corners, *extremes]:
+    corners = product((1e-120, 0.499, 0.5, 30.0, 1e120, 0.0, math.inf), (0.0, 1.0, 24.9, 25.1, 1e7, math.inf))
+    for mu, epsilon in [*drawn, *corners]:
         one = gaussian.log_gaussian_delta(mu, epsilon)
         assert one == gaussian.log_gaussian_deltas(np.array([mu]), epsilon)[0]
-        assert type(one) is float
 
 
-@pytest.mark.parametrize("mu", [1e-6, 0.01, 0.27, 1.0, 10.0, 200.0])
-@pytest.mark.parametrize("delta", [1e-300, 1e-30, 1e-9, 1e-5, 0.1])
-def test_gaussian_epsilon_is_never_too_small(mu: float, delta: float) -> None:
-    epsilon = gaussian.gaussian_epsilon(mu, delta)
-    assert exact_delta(mu, epsilon) <= delta
-    assert epsilon == 0 or exact_delta(mu, epsilon * (1 - 1e-9)) > delta
+def test_gaussian_epsilon_is_never_too_small() -> None:
+    for mu, delta in product([1e-6, 0.27, 1.0, 200.0], [1e-300, 1e-9, 1e-5, 0.1]):
+        epsilon = gaussian_epsilon(mu, delta)
+        assert exact_delta(mu, epsilon) <= delta
+        assert epsilon == 0 or exact_delta(mu, epsilon * (1 - 1e-9)) > delta
 
 
 def test_gaussian_extremes() -> None:
-    assert gaussian.gaussian_epsilon(0.0, 1e-5) == 0.0
-    assert gaussian.gaussian_epsilon(math.inf, 1e-5) == math.inf
-    assert gaussian_delta(1e-200, 1.0) == 0.0
-    assert gaussian_delta(0.0, 1.0) == 0.0
-    assert gaussian_delta(1e9, 1.0) == 1.0
-    for bad in (0.0, 1.0, -1.0):
-        with pytest.raises(PrivacyError):
-            gaussian.gaussian_epsilon(1.0, bad)
+    assert (gaussian_epsilon(0.0, 1e-5), gaussian_epsilon(math.inf, 1e-5)) == (0.0, math.inf)
+    assert [gaussian_delta(mu, 1.0) for mu in (1e-200, 0.0, 1e9)] == [0.0, 0.0, 1.0]
+    for formula, delta in product((gaussian_epsilon, gaussian.gaussian_mu), (0.0, 1.0, -1.0)):
+        refused(PrivacyError, "PR066", formula, 1.0, delta)
     with pytest.raises(PrivacyError):
         gaussian.gaussian_mu(-1.0, 1e-5)
 
@@ -247,7 +209,7 @@ def test_gaussian_extremes() -> None:
 # --- other people's accountants
 
 
-@pytest.mark.parametrize("sigma", [0.8, 3.0, 11.0])
+@pytest.mark.parametrize("sigma", [0.8, 11.0])
 def test_agrees_with_dp_accounting_in_the_gaussian_limit(sigma: float) -> None:
     scale = 10**9
     seen = skellam(Fraction(sigma) ** 2 * scale**2 / 2, scale, scale**2)
@@ -255,7 +217,7 @@ def test_agrees_with_dp_accounting_in_the_gaussian_limit(sigma: float) -> None:
     by_orders = rdp.RdpAccountant(orders=list(renyi.ORDERS)).compose(event).get_epsilon(1e-5)
     assert rdp_epsilon([seen], 1e-5) == pytest.approx(by_orders, rel=1e-6)
     loss = pld.privacy_loss_distribution.from_gaussian_mechanism(
-        sigma, value_discretization_interval=1e-4, use_connect_dots=True
+        sigma, value_discretization_interval=5e-4, use_connect_dots=True
     )
     ours = transfer_epsilon([seen], 1e-5)
     assert ours == pytest.approx(loss.get_epsilon_for_delta(1e-5), rel=1e-3)
@@ -271,9 +233,7 @@ def _skellam_pmf(mu: float, reach: int):
     return np.asarray(ive(np.abs(np.arange(-reach, reach + 1)), 2 * mu))
 
 
-@pytest.mark.parametrize("mu", [0.5, 3.0, 40.0])
-@pytest.mark.parametrize("shift", [1, 3])
-@pytest.mark.parametrize("alpha", [2, 5, 16])
+@pytest.mark.parametrize(("mu", "shift", "alpha"), [*product([0.5, 3.0], [1, 3], [2, 5, 16]), (40.0, 3, 5)])
 def test_the_renyi_bound_holds_for_the_exact_divergence(mu: float, shift: int, alpha: int) -> None:
     with mpmath.workdps(60):
         x = mpmath.mpf(2 * mu)
@@ -329,16 +289,17 @@ def test_squares_add_up_under_composition() -> None:
     for case in VECTORS["extra"]["gdp_compose"]:
         seen = [skellam(10**15, 1, Fraction(mu) ** 2 * 2 * 10**15) for mu in case["mus"]]
         together = transfer_epsilon(seen, 1e-5)
-        assert together == pytest.approx(gaussian.gaussian_epsilon(case["total"], 1e-5), rel=1e-6)
+        assert together == pytest.approx(gaussian_epsilon(case["total"], 1e-5), rel=1e-6)
         assert acc.epsilon(seen, 1e-5).epsilon >= acc.epsilon(seen[:1], 1e-5).epsilon
 
 
 def test_small_noise_falls_back_to_renyi() -> None:
-    for seen in (skellam(50, 3, 9), skellam(1000, 30, 900, dimension=10_000)):
+    far = gauss(10**6, 5 * 10**6, 25 * 10**12)
+    for seen, least in ((skellam(50, 3, 9), 0), (skellam(1000, 30, 900, dimension=10_000), 0), (far, 12.5e6)):
         assert transfer_epsilon([seen], 1e-5) == math.inf
         bound = acc.epsilon([seen], 1e-5)
-        assert (bound.route, bound.theorem) == ("renyi", "skellam-renyi")
-        assert math.isfinite(bound.epsilon)
+        assert bound.route == "renyi"
+        assert least < bound.epsilon < math.inf
 
 
 def test_mixed_mechanisms_compose() -> None:
@@ -348,7 +309,7 @@ def test_mixed_mechanisms_compose() -> None:
     )
     both = acc.epsilon([one, other], 1e-6)
     assert both.epsilon > max(acc.epsilon([one], 1e-6).epsilon, acc.epsilon([other], 1e-6).epsilon)
-    expected = gaussian.gaussian_epsilon(math.sqrt(0.5 + 0.25), 1e-6)
+    expected = gaussian_epsilon(math.sqrt(0.5 + 0.25), 1e-6)
     assert both.epsilon == pytest.approx(expected, rel=1e-5)
     assert rdp_epsilon([one, other], 1e-6) > both.epsilon
     tiny = gauss(0.4, 1, 1, parts=2, smallest=Fraction(1, 5))
@@ -378,126 +339,81 @@ def test_what_does_not_depend_on_the_data_is_free_and_what_is_not_private_is_nev
 
 
 def test_unknown_views_and_mixed_relations_are_refused() -> None:
-    refused(PrivacyError, "PR016", "laplace", acc.epsilon, [View("laplace", ADD)], 1e-5)
-    refused(PrivacyError, "PR015", acc.epsilon, ["hello"], 1e-5)
-    with raises(PrivacyError, "PR017"):
-        acc.epsilon([skellam(9, 1, 1), replace(skellam(9, 1, 1), adjacency=Adjacency.REPLACE)], 1e-5)
+    plain = skellam(9, 1, 1)
+    for code, seen, delta in (
+        ("PR016", [View("laplace", ADD)], 1e-5),
+        ("PR015", ["hello"], 1e-5),
+        ("PR017", [plain, replace(plain, adjacency=Adjacency.REPLACE)], 1e-5),
+        ("PR066", [], 0.0),
+    ):
+        refused(PrivacyError, code, acc.epsilon, seen, delta)
     for alpha in (1, 2.5, True):
         refused(PrivacyError, "PR140", skellam_rdp, alpha, 1, 1, 1)
-    refused(PrivacyError, "PR066", acc.epsilon, [], 0.0)
 
 
 def test_numbers_beyond_floats_do_not_break_it() -> None:
     huge = 10**400
-    assert acc.epsilon([skellam(huge, huge, huge)], 1e-5).epsilon == pytest.approx(
-        gaussian.gaussian_epsilon(math.sqrt(0.5), 1e-5), rel=1e-6
-    )
+    shared = replace(gauss(1, huge, huge, parts=3, smallest=Fraction(huge, 3)), noise=Fraction(huge))
+    for seen, ratio in ((skellam(huge, huge, huge), 0.5), (shared, 1.0)):
+        assert acc.epsilon([seen], 1e-5).epsilon == pytest.approx(gaussian_epsilon(math.sqrt(ratio), 1e-5), rel=1e-6)
     assert acc.epsilon([skellam(1, huge, huge * huge)], 1e-5).epsilon == math.inf
-    many = {"parts": 3, "smallest": Fraction(huge, 3)}
-    assert acc.epsilon([replace(gauss(1, huge, huge, **many), noise=Fraction(huge))], 1e-5).epsilon == (
-        pytest.approx(gaussian.gaussian_epsilon(1.0, 1e-5), rel=1e-6)
-    )
-
-
-def test_the_gap_of_many_shares_is_bounded_from_above() -> None:
-    exact = 10 * sum(math.exp(-2 * math.pi**2 * 0.3 * k / (k + 1)) for k in range(1, 500))
-    assert exact <= renyi.shared_gaussian_gap(0.3, 500) <= exact * 1.1
 
 
 @pytest.mark.parametrize("lost", [1e-9, 4e-6])
 @pytest.mark.parametrize("ratio", [4.0, 0.4])
 def test_what_is_lost_is_added_to_delta_as_it_is(lost: float, ratio: float) -> None:
     """For a large epsilon too, where a sampler's distance of that size would leave no finite one."""
-    trust = Trust(("a", "b", "c"), ("a", "b", "c"), 1)
-    noise = AdditiveNoise("skellam", 3 * round(2**40 * ratio**2), trust.owners)
+    noise = AdditiveNoise("skellam", 3 * round(2**40 * ratio**2), THREE.owners)
     moved = Sensitivity(2**20, 2**41, 2**21, 2**43)
-    plain = noise.release("sums", 5, moved, theorem="here")
-    event = noise.release("sums", 5, moved, theorem="here", lost=lost)
-    seen, bare = (acc.epsilon(views([Repeated(each, 2)], Observer.analyst(), trust), 1e-5) for each in (event, plain))
-    less = acc.epsilon(views([Repeated(plain, 2)], Observer.analyst(), trust), 1e-5 - 2 * lost)
-    assert bare.epsilon < seen.epsilon == pytest.approx(less.epsilon, rel=1e-6)
-    curve = acc.profile(views([Repeated(event, 2)], Observer.analyst(), trust), [seen.epsilon])
-    assert curve[0] == pytest.approx(1e-5, rel=1e-3)
-    tailed = noise.release("sums", 5, moved, theorem="here", tail=Fraction(lost) / 5)
-    far = acc.epsilon(views([Repeated(tailed, 2)], Observer.analyst(), trust), 1e-5).epsilon
-    assert far > seen.epsilon
-    total = costs(views([Repeated(event, 2)], Observer.analyst(), trust))
-    assert not keeps(Budget("analyst", seen.epsilon * 1.2 + 0.1, 2 * lost), total, Adjacency.ADD_REMOVE)
+    plain, lossy, tailed = (
+        views([Repeated(noise.release("sums", 5, moved, theorem="here", **more), 2)], Observer.analyst(), THREE)
+        for more in ({}, {"lost": lost}, {"tail": Fraction(lost) / 5})
+    )
+    seen = acc.epsilon(lossy, 1e-5).epsilon
+    assert acc.epsilon(plain, 1e-5).epsilon < seen < acc.epsilon(tailed, 1e-5).epsilon
+    assert seen == pytest.approx(acc.epsilon(plain, 1e-5 - 2 * lost).epsilon, rel=1e-6)
+    assert acc.profile(lossy, [seen])[0] == pytest.approx(1e-5, rel=1e-3)
+    assert not keeps(Budget("analyst", seen * 1.2 + 0.1, 2 * lost), costs(lossy), ADD)
     if ratio > 1 and lost < 1e-8:
-        assert keeps(Budget("analyst", seen.epsilon * 1.2 + 0.1, 1e-5), total, Adjacency.ADD_REMOVE)
+        assert keeps(Budget("analyst", seen * 1.2 + 0.1, 1e-5), costs(lossy), ADD)
 
 
 # --- corners in which a figure once came out too small, and what must be refused
-
-
-THREE = Trust(("a", "b", "c"), ("a", "b", "c"), 1)
-SKELLAM = SkellamRelease("x", tuple((name, Fraction(10)) for name in "abc"), 1, 100, 100, 200, 400)
 
 
 def cost_to_three(made: list[Event], who: str, delta: float = 1e-5) -> float:
     return acc.epsilon(views(made, Observer.parse(who), THREE), delta).epsilon
 
 
-@pytest.mark.parametrize("times", [2**31 - 1, 2**40])
-def test_billions_of_known_batches(times: int) -> None:
+def test_billions_of_known_batches() -> None:
     tiny = DiscreteGaussianRelease("x", tuple((name, Fraction(1, 10)) for name in "abc"), 1, 1, 1, 2, 4)
-    many = Repeated(PoissonSampled(tiny, Fraction(1, 10**6), ("a", "b", "c")), times)
+    many = Repeated(PoissonSampled(tiny, Fraction(1, 10**6), ("a", "b", "c")), 2**32 + 1)
     assert math.isinf(cost_to_three([many], "a"))
     assert np.all(acc.profile(views([many], Observer.party("a"), THREE), [0.5, 2.0]) == 1.0)
-    atoms = participations(times, 1e-6, 1e-9)
+    atoms = participations(2**40, 1e-6, 1e-9)
     assert atoms.lost <= 1e-9 * 1.01
     assert atoms.chances.sum() >= 1 - 2e-9
 
 
-FINER = [("-400", "400"), ("0", "-400"), ("0", "400"), (1.9, "4"), (True, "4"), ("1/2", "4")]
-WRONG_NUMBERS = [
-    {"l1": True},
-    {"l1": 100.0},
-    {"replace_l2_squared": "0"},
-    {"l1": "0"},
-    {"tail": "0.5"},
-    {"tail": True},
-    {"tail": float("inf")},
-    {"shares": [["a", 1.5]]},
-    {"shares": [["a", True]]},
-    {"shares": [[1, "5"]]},
-    {"dimension": True},
-    *({"others": [["a", *numbers]]} for numbers in FINER),
-]
-
-
-def test_numbers_of_the_wrong_kind_and_impossible_rates_are_refused() -> None:
-    for change in WRONG_NUMBERS:
-        with pytest.raises(PrivacyError):
-            from_dict(json.loads(json.dumps(SKELLAM.to_dict() | change)))
-    for rate in ("1e400", "-1/2", 0.5, "0"):
-        with pytest.raises(PrivacyError):
-            from_dict(PoissonSampled(SKELLAM, Fraction(1, 10)).to_dict() | {"rate": rate})
-
-
-def test_above_seven_hundred_twice_is_not_used() -> None:
-    gauss = GaussianRelease("x", (("a", Fraction(1)),), 1, 1, 200**2, 1, 400**2)
-    alone = cost_to_three([gauss], "coordinator")
+def test_where_figures_once_came_out_too_small() -> None:
+    strong = GaussianRelease("x", (("a", Fraction(1)),), 1, 1, 200**2, 1, 400**2)
     rare = GaussianRelease("y", (("a", Fraction(10**6)),), 1, 1, 1, 1, 4)
-    assert cost_to_three([gauss, PoissonSampled(rare, Fraction(1, 100))], "coordinator") >= alone
+    alone, both = (
+        cost_to_three(made, "coordinator") for made in ([strong], [strong, PoissonSampled(rare, Fraction(1, 100))])
+    )
+    assert both >= alone, "above seven hundred the rule of twice is not used"
+    for scale, times in ((5 * 10**8, 2 * 10**15), (10**9, 3 * 10**15)):
+        release = DiscreteLaplaceRelease("x", (("a", Fraction(1)),), 1, Fraction(scale), 1, 2)
+        # Each loss is +-1/scale with a mean of about 1/(2 scale^2): in all a Gaussian of variance times/scale^2.
+        exact = gaussian_epsilon(math.sqrt(times) / scale, 1e-5)
+        assert cost_to_three([Repeated(release, times)], "analyst") >= exact * 0.999
+    losses = LossDistribution([Rounds(MOST_ROUNDS + 1, mu=1e-9, rate=0.5, known=False)])
+    assert (losses.epsilon(1e-5), losses.deltas(np.array([1.0])).tolist()) == (math.inf, [1.0]), "too many rounds"
+    whole = View(PURE, ADD, pure=1.0, single_pure=1.0, l1=1, dimension=1, parts=1)
+    assert acc.epsilon([replace(whole, rate=Fraction(999, 1000))], 1e-12).epsilon <= 1.0 + 1e-9
 
 
-def test_a_large_epsilon_is_not_claimed_by_transfer() -> None:
-    share = DiscreteGaussianRelease("x", (("a", Fraction(10**6)),), 1, 5 * 10**6, 25 * 10**12, 10**7, 10**14)
-    bound = acc.epsilon(views([share], Observer.analyst(), THREE), 1e-5)
-    assert bound.route == "renyi"
-    assert bound.epsilon > 12.5e6
-
-
-@pytest.mark.parametrize(("scale", "times"), [(5 * 10**8, 2 * 10**15), (10**9, 3 * 10**15), (333333333, 10**15)])
-def test_tiny_pure_epsilons_many_times(scale: int, times: int) -> None:
-    release = DiscreteLaplaceRelease("x", (("a", Fraction(1)),), 1, Fraction(scale), 1, 2)
-    # Each loss is +-1/scale with a mean of about 1/(2 scale^2): in all a Gaussian of variance times/scale^2.
-    exact = gaussian_epsilon(math.sqrt(times) / scale, 1e-5)
-    assert cost_to_three([Repeated(release, times)], "analyst") >= exact * 0.999
-
-
-@pytest.mark.parametrize("epsilon", [2e-9, 1e-8, 0.01, 0.9, 30.0, 2000.0])
+@pytest.mark.parametrize("epsilon", [2e-9, 0.01, 0.9, 2000.0])
 def test_renyi_of_pure_releases_against_sixty_digits(epsilon: float) -> None:
     for index, order in ((0, 2), (30, 32), (len(renyi.ORDERS) - 1, 4096)):
         with mpmath.workdps(60):
@@ -506,12 +422,6 @@ def test_renyi_of_pure_releases_against_sixty_digits(epsilon: float) -> None:
         found = float(renyi.pure_rdp(epsilon)[index])
         assert mpmath.mpf(found) >= tau
         assert found == pytest.approx(float(tau), rel=1e-9)
-
-
-def test_too_many_rounds_for_a_transform() -> None:
-    losses = LossDistribution([Rounds(MOST_ROUNDS + 1, mu=1e-9, rate=0.5, known=False)])
-    assert losses.epsilon(1e-5) == math.inf
-    assert losses.deltas(np.array([1.0])) == [1.0]
 
 
 @pytest.mark.parametrize("rate", [1e-12, 1e-6, 0.3])
@@ -534,17 +444,10 @@ def test_the_worst_coalition_is_among_the_rows() -> None:
     for event in (sampled, uneven):
         statement = Statement.of([event], trust, 1e-5)
         worst = max(row.epsilon for row in statement.rows if math.isfinite(row.epsilon))
-        for size in range(1, 5):
-            for group in trust.coalitions(size):
-                if trust.broken(group) is None:
-                    assert statement.epsilon(group) <= worst * (1 + 1e-9), group
+        groups = [group for size in range(1, 5) for group in trust.coalitions(size) if trust.broken(group) is None]
+        assert max(map(statement.epsilon, groups)) <= worst * (1 + 1e-9)
         met = Budget("coalition", 1.0, 1e-5).observers(trust)
-        assert max(statement.epsilon(seen) for seen in met) == pytest.approx(worst, rel=1e-9)
-
-
-def test_a_sampled_pure_release_costs_at_most_the_whole_one() -> None:
-    whole = View(PURE, Adjacency.ADD_REMOVE, pure=1.0, single_pure=1.0, l1=1, dimension=1, parts=1)
-    assert acc.epsilon([replace(whole, rate=Fraction(999, 1000))], 1e-12).epsilon <= 1.0 + 1e-9
+        assert max(map(statement.epsilon, met)) == pytest.approx(worst, rel=1e-9)
 
 
 # --- what must hold for every list of events: monotone, order-free, the same after writing and reading
@@ -553,7 +456,7 @@ def test_a_sampled_pure_release_costs_at_most_the_whole_one() -> None:
 OWNERS = ("bank", "shop", "clinic", "insurer", "lab")
 TRUST = Trust(OWNERS, OWNERS, 2)
 SQUARED = (SkellamRelease, DiscreteGaussianRelease, GaussianRelease)
-CHAIN = ("analyst", "coordinator", "bank", "bank+coordinator", "bank+shop", "bank+coordinator+shop")
+CHAIN = ("analyst", "coordinator", "bank", "bank+coordinator", "bank+coordinator+shop")
 
 
 def squared(kind, ratio: Fraction, unit: int, **more):
@@ -603,48 +506,36 @@ def not_above(low: float, high: float) -> bool:
 
 
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate)  # shrinking would take minutes
-few = settings(max_examples=12, deadline=None, phases=PHASES)
+few = settings(max_examples=8, deadline=None, phases=PHASES)
 fewer = settings(max_examples=5, deadline=None, phases=PHASES)  # of those that ask many questions each
 
 
 @few
-@given(st.lists(events, min_size=1, max_size=4), observers, deltas)
-def test_writing_and_reading_changes_nothing(made: list[Event], who: str, delta: float) -> None:
-    again = [from_json(event.to_json()) for event in made]
-    assert again == made
-    assert cost(again, who, delta, quick=True) == cost(made, who, delta, quick=True)
-
-
-@few
-@given(st.lists(events, min_size=2, max_size=4), observers, deltas, st.randoms())
-def test_the_order_does_not_matter(made: list[Event], who: str, delta: float, chance) -> None:
-    mixed = list(made)
-    chance.shuffle(mixed)
-    assert cost(mixed, who, delta) == pytest.approx(cost(made, who, delta), rel=1e-6, abs=1e-9)
-
-
-@few
 @given(st.lists(events, min_size=1, max_size=3), events, observers, deltas)
-def test_one_more_release_never_costs_less(made: list[Event], more: Event, who: str, delta: float) -> None:
-    assert not_above(cost(made, who, delta), cost([*made, more], who, delta))
+def test_more_releases_smaller_deltas_and_quick_answers_never_cost_less_and_the_order_does_not_matter(
+    made: list[Event], more: Event, who: str, delta: float
+) -> None:
+    here = cost(made, who, delta)
+    assert cost(made[::-1], who, delta) == pytest.approx(here, rel=1e-6, abs=1e-9)
+    assert not_above(here, cost([*made, more], who, delta))
+    assert not_above(here, cost(made, who, delta / 100))
+    assert not_above(here, cost(made, who, delta, quick=True))
 
 
 @fewer
-@given(st.lists(events, min_size=1, max_size=3), observers)
-def test_a_smaller_delta_never_costs_less(made: list[Event], who: str) -> None:
-    found = [cost(made, who, delta) for delta in (1e-2, 1e-4, 1e-6, 1e-9)]
-    assert all(not_above(low, high) for low, high in pairwise(found))
+@given(
+    st.sampled_from(SQUARED), ratios, units, st.fractions(Fraction(1, 50), Fraction(1, 2), max_denominator=50), deltas,
+    st.sampled_from(["analyst", "coordinator", "bank"]),
+)  # fmt: skip
+def test_less_noise_more_rounds_and_larger_batches_never_cost_less(
+    kind, ratio: Fraction, unit: int, rate: Fraction, delta: float, who: str
+) -> None:
+    def price(ratio: Fraction, rate: Fraction, rounds: int) -> float:
+        return cost([Repeated(PoissonSampled(squared(kind, ratio, unit), rate, OWNERS), rounds)], who, delta)
 
-
-@fewer
-@given(st.sampled_from(SQUARED), ratios, units, st.fractions(Fraction(1, 50), Fraction(1), max_denominator=50), deltas)
-def test_more_noise_never_costs_more(kind, ratio: Fraction, unit: int, rate: Fraction, delta: float) -> None:
-    for who in ("analyst", "coordinator", "bank"):
-        made = [
-            cost([Repeated(PoissonSampled(squared(kind, r, unit), rate, OWNERS), 30)], who, delta)
-            for r in (ratio, ratio * 2, ratio * 8)
-        ]
-        assert all(not_above(high, low) for low, high in pairwise(made))
+    here = price(ratio, rate, 30)
+    for cheaper in (price(ratio * 2, rate, 30), price(ratio, rate, 20), price(ratio, rate / 2, 30)):
+        assert not_above(cheaper, here)
 
 
 @fewer
@@ -652,15 +543,17 @@ def test_more_noise_never_costs_more(kind, ratio: Fraction, unit: int, rate: Fra
 def test_whoever_knows_more_learns_no_less(
     kind, ratio: Fraction, unit: int, times: int, coins: tuple[str, ...], delta: float
 ) -> None:
-    made: list[Event] = [Repeated(PoissonSampled(squared(kind, ratio, unit), Fraction(1, 10), coins), times)]
-    for smaller in CHAIN:
-        for larger in CHAIN:
-            if set(smaller.split("+")) < set(larger.split("+")):
-                assert not_above(cost(made, smaller, delta), cost(made, larger, delta)), (smaller, larger)
-    assert not_above(cost(made, "analyst", delta), cost(made, "coordinator", delta))
-    known = [Repeated(PoissonSampled(squared(kind, ratio, unit), Fraction(1, 10), (*OWNERS, "coordinator")), times)]
-    for who in ("coordinator", "shop"):
-        assert not_above(cost(made, who, delta), cost(known, who, delta))
+    release = squared(kind, ratio, unit)
+    made, known = (
+        [Repeated(PoissonSampled(release, Fraction(1, 10), who), times)] for who in (coins, (*OWNERS, "coordinator"))
+    )
+    found = {who: cost(made, who, delta) for who in CHAIN}
+    for smaller, larger in permutations(CHAIN, 2):
+        if set(smaller.split("+")) < set(larger.split("+")):
+            assert not_above(found[smaller], found[larger]), (smaller, larger)
+    assert not_above(found["analyst"], found["coordinator"])
+    for who in ("coordinator", "bank"):
+        assert not_above(found[who], cost(known, who, delta))
 
 
 @few
@@ -673,17 +566,3 @@ def test_the_profile_and_epsilon_agree(made: list[Event], who: str) -> None:
     for epsilon, delta in zip(grid, curve, strict=True):
         if 1e-9 < delta < 0.1:
             assert not_above(acc.epsilon(seen, float(delta)).epsilon, float(epsilon))
-
-
-@few
-@given(st.lists(events, min_size=1, max_size=3), deltas)
-def test_quick_answers_are_never_below_the_others(made: list[Event], delta: float) -> None:
-    for who in ("analyst", "coordinator", "bank"):
-        assert not_above(cost(made, who, delta), cost(made, who, delta, quick=True))
-
-
-@few
-@given(st.lists(bases, min_size=1, max_size=2), deltas)
-def test_a_statement_reads_back_the_same(made: list[Event], delta: float) -> None:
-    stated = Statement.of(made, TRUST, delta)
-    assert Statement.from_dict(stated.to_dict()) == stated

@@ -3,30 +3,35 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
+from itertools import product
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from colonnade.cli.show import binding as shown
 from colonnade.errors import PrivacyError
-from colonnade.privacy.accountant import ceiling, epsilon, routes
-from colonnade.privacy.calibrate import binding, least, least_noise, most
-from colonnade.privacy.events import views
-from colonnade.privacy.noise import TAIL, laws, strips
-from colonnade.privacy.observers import Budget, Observer, Trust, parse_budgets
-from colonnade.privacy.releases import (
+from colonnade.privacy import (
+    Budget,
     DiscreteGaussianRelease,
     DiscreteLaplaceRelease,
     NonPrivate,
+    Observer,
     PoissonSampled,
     Repeated,
     SkellamRelease,
+    Statement,
+    Trust,
+    parse_budgets,
+    views,
 )
+from colonnade.privacy.accountant import ceiling, epsilon, routes
+from colonnade.privacy.calibrate import binding, least, least_noise, most
+from colonnade.privacy.noise import TAIL
 from colonnade.privacy.routes.losses import LossDistribution
 from colonnade.privacy.routes.renyi import Renyi
 from colonnade.privacy.sensitivity import Sensitivity, moments_sensitivity, rounded_norm_squared
-from colonnade.privacy.statement import Statement
-from tests.support.errors import raises, refused
+from tests.support.errors import refused
 from tests.support.vectors import VECTORS
 
 THREE = Trust(("bank", "shop", "clinic"), ("bank", "shop", "clinic"), 1)
@@ -53,14 +58,7 @@ def cost(event: SkellamRelease, who: str, trust: Trust, delta: float = 1e-5) -> 
     return epsilon(views([event], Observer.parse(who), trust), delta).epsilon
 
 
-def test_the_published_example() -> None:
-    mu = least_noise(maker(THREE), THREE, [Budget("analyst", 1.0, 1e-5)], owners=3)
-    # The vector uses the real bound 16865943.028...; the integer one is 1.7e-9 smaller.
-    assert mu == pytest.approx(1979502298280785.8, rel=1e-8)
-    assert mu % 3 == 0
-
-
-@pytest.mark.parametrize("who", ["analyst", "coordinator", "party", "everyone", "bank", "bank+coordinator"])
+@pytest.mark.parametrize("who", ["analyst", "coordinator", "everyone", "bank+coordinator"])
 def test_the_noise_is_enough_and_hardly_more(who: str) -> None:
     make, budget = maker(THREE), Budget(who, 0.7, 1e-6)
     mu = least_noise(make, THREE, [budget], owners=3)
@@ -82,40 +80,30 @@ def test_every_budget_is_met() -> None:
     budgets = parse_budgets({"analyst": 1.0, "party": 1.2, "pair": 3.0}, 1e-5)
     mu = least_noise(make, FIVE, budgets, owners=5)
     statement = Statement.of([make(mu)], FIVE, 1e-5)
-    assert statement.epsilon("analyst") <= 1.0
-    assert statement.epsilon("a") <= 1.2
-    assert statement.epsilon("a+e") <= 3.0
+    for who, allowed in (("analyst", 1.0), ("a", 1.2), ("a+e", 3.0)):
+        assert statement.epsilon(who) <= allowed
     assert mu == max(least_noise(make, FIVE, [budget], owners=5) for budget in budgets)
 
 
-def test_several_releases_share_a_budget() -> None:
-    make = maker(THREE)
-    one = least_noise(make, THREE, [Budget("party", 1.0, 1e-5)], owners=3)
-    four = least_noise(lambda mu: [make(mu)] * 4, THREE, [Budget("party", 1.0, 1e-5)], owners=3)
-    assert four == pytest.approx(4 * one, rel=1e-6)
+def test_what_cannot_be_met_is_refused_with_the_reason() -> None:
+    make, analyst = maker(THREE), Budget("analyst", 1.0, 1e-5)
+    for said, made, budgets, owners in (
+        ("PR020", lambda mu: replace(make(mu), tail=1e-9), [Budget("analyst", 1.0, 1e-7)], 3),
+        ("PR023", make, [], 3),
+        ("PR019", make, [analyst], 0),
+        (["PR024", "bank+shop", "2", "3"], make, [Budget("bank+shop", 1.0, 1e-5)], 3),
+        ("PR024", lambda _: NonPrivate("it leaked"), [analyst], 3),
+        (["PR024", "bank"], lambda s: laplace(s, weight=Fraction(1, 3)), [Budget("party", 0.5, 1e-9)], 1),
+    ):
+        refused(PrivacyError, said, least_noise, made, THREE, budgets, owners=owners)
 
 
-def test_an_observer_above_the_threshold_is_refused_with_the_reason() -> None:
-    with raises(PrivacyError, "PR024", "bank+shop", "2", "3"):
-        least_noise(maker(THREE), THREE, [Budget("bank+shop", 1.0, 1e-5)], owners=3)
-    with raises(PrivacyError, "PR024"):
-        least_noise(lambda _mu: NonPrivate("it leaked"), THREE, [Budget("analyst", 1.0, 1e-5)], owners=3)
-
-
-def test_what_cannot_be_met_is_refused() -> None:
-    make = maker(THREE)
-    with raises(PrivacyError, "PR020"):
-        least_noise(lambda mu: replace(make(mu), tail=1e-9), THREE, [Budget("analyst", 1.0, 1e-7)], owners=3)
-    refused(PrivacyError, "PR023", least_noise, make, THREE, [], owners=3)
-    refused(PrivacyError, "PR019", least_noise, make, THREE, [Budget("analyst", 1.0, 1e-5)], owners=0)
-
-
-def test_a_thousand_owners_are_no_half_million_pairs() -> None:
-    owners = tuple(f"o{k}" for k in range(1000))
+def test_of_many_owners_not_every_pair_is_looked_at() -> None:
+    owners = tuple(f"o{k}" for k in range(200))
     trust = Trust(owners, owners[:3], 1)
-    mu = least_noise(maker(trust), trust, parse_budgets(1.0, 1e-5), owners=1000)
-    assert cost(maker(trust)(mu), "o517+o733", trust) <= 1.0
-    assert cost(maker(trust)(mu), "o1+o733", trust) <= 1.0
+    mu = least_noise(maker(trust), trust, parse_budgets(1.0, 1e-5), owners=200)
+    assert cost(maker(trust)(mu), "o17+o133", trust) <= 1.0
+    assert cost(maker(trust)(mu), "o1+o133", trust) <= 1.0
 
 
 # --- a closer look: routes that take long
@@ -135,10 +123,14 @@ def steps(rounds: int = 40, rate: Fraction = Fraction(1, 20), gamma: int = 2**28
     return make
 
 
-@pytest.mark.parametrize("budget", [{"analyst": 1.0}, {"analyst": 0.5, "coordinator": 1.0}, {"coordinator": 1.0}])
-def test_slow_routes_lower_the_noise_and_the_budgets_hold(budget: dict[str, float]) -> None:
-    make, budgets = steps(), parse_budgets(budget, 1e-5)
-    mu = least_noise(make, THREE, budgets, owners=3)
+noise_for = cache(lambda *budget: least_noise(steps(), THREE, parse_budgets(dict(budget), 1e-5), owners=3))
+ANALYST = ("analyst", 1.0)
+
+
+@pytest.mark.parametrize("budget", [(("analyst", 0.5), ("coordinator", 1.0)), (("coordinator", 1.0),)])
+def test_slow_routes_lower_the_noise_and_the_budgets_hold(budget) -> None:
+    make, budgets = steps(), parse_budgets(dict(budget), 1e-5)
+    mu = noise_for(*budget)
     assert binding(make(mu), THREE, budgets).kept
     assert not binding(make(mu), THREE, budgets, quick=True).kept
     assert not binding(make(int(mu / 1.00001) // 3 * 3), THREE, budgets).kept
@@ -153,22 +145,21 @@ def test_slow_routes_are_asked_only_a_few_times(monkeypatch: pytest.MonkeyPatch)
         return plain(self, delta)
 
     monkeypatch.setattr(LossDistribution, "epsilon", counted)
-    least_noise(steps(33), THREE, [Budget("analyst", 1.0, 1e-5)], owners=3)
+    noise_for.__wrapped__(ANALYST)
     assert 1 < len({id(one) for one in asked}) <= 8
 
 
 def test_the_noise_is_a_short_number() -> None:
     """So that participants whose floats differ in the last bit agree on it."""
-    for make, bits in ((maker(THREE), 30), (steps(), 20)):
-        share = least_noise(make, THREE, [Budget("analyst", 1.0, 1e-5)], owners=3) // 3
+    plain = least_noise(maker(THREE), THREE, [Budget("analyst", 1.0, 1e-5)], owners=3)
+    for share, bits in ((plain // 3, 30), (noise_for(ANALYST) // 3, 20)):
         assert share % (1 << (share.bit_length() - bits)) == 0
 
 
 def test_a_party_that_knows_the_coins_decides() -> None:
-    make, budgets = steps(), parse_budgets({"analyst": 1.0, "party": 1.0}, 1e-5)
-    mu = least_noise(make, THREE, budgets, owners=3)
-    assert binding(make(mu), THREE, budgets).observer == Observer.party("bank")
-    assert mu > least_noise(make, THREE, budgets[:1], owners=3)
+    mu = noise_for(ANALYST, ("party", 1.0))
+    assert binding(steps()(mu), THREE, parse_budgets({"analyst": 1.0, "party": 1.0}, 1e-5)).observer.label == "bank"
+    assert mu > noise_for(ANALYST)
 
 
 def laplace(scale: int, times: int = 1, weight: Fraction = Fraction(1, 2)) -> Repeated:
@@ -177,97 +168,46 @@ def laplace(scale: int, times: int = 1, weight: Fraction = Fraction(1, 2)) -> Re
 
 
 def test_discrete_laplace_noise_is_calibrated_by_its_scale() -> None:
-    assert least_noise(laplace, THREE, [Budget("analyst", 0.5, 1e-9)], owners=1) == 2000
-    assert least_noise(laplace, THREE, [Budget("party", 0.5, 1e-9)], owners=1) == 4000
-    with raises(PrivacyError, "PR024", "bank"):
-        least_noise(lambda s: laplace(s, weight=Fraction(1, 3)), THREE, [Budget("party", 0.5, 1e-9)], owners=1)
+    for who, scale in (("analyst", 2000), ("party", 4000)):
+        assert least_noise(laplace, THREE, [Budget(who, 0.5, 1e-9)], owners=1) == scale
 
 
 # --- inverse questions
 
 
-def brute(fits, numbers: range) -> list[int]:
-    return [number for number in numbers if fits(number)]
-
-
-@given(epsilon=st.floats(0.05, 5.0), scale=st.integers(500, 50_000), who=st.sampled_from(["analyst", "party"]))
-@settings(max_examples=12, deadline=None)
-def test_most_agrees_with_trying_every_number(epsilon: float, scale: int, who: str) -> None:
-    budgets = [Budget(who, epsilon, 1e-6)]
-    fitting = brute(lambda n: binding(laplace(scale, n), THREE, budgets, quick=True).kept, range(1, 30))
-    if not fitting and not binding(laplace(scale, 1), THREE, budgets).kept:
-        with raises(PrivacyError, "PR021", "rounds", "1", f"{epsilon:g}"):
-            most(lambda n: laplace(scale, n), THREE, budgets, name="rounds")
-        return
-    found = most(lambda n: laplace(scale, n), THREE, budgets, at_most=29)
-    assert found >= max(fitting, default=1)
-    assert binding(laplace(scale, found), THREE, budgets).kept
-    assert found == 29 or not binding(laplace(scale, found + 1), THREE, budgets).kept
-
-
 @given(epsilon=st.floats(0.2, 5.0), mu=st.integers(3, 400), low=st.integers(1, 20))
-@settings(max_examples=6, deadline=None)
-def test_most_and_least_of_plain_releases(epsilon: float, mu: int, low: int) -> None:
+@settings(max_examples=10, deadline=None)
+def test_most_and_least_are_the_last_numbers_that_fit(epsilon: float, mu: int, low: int) -> None:
     event = maker(THREE, columns=1, gamma=1)(mu * 3)
     budgets = [Budget("analyst", epsilon, 1e-3)]
-
-    def fits(times: int) -> bool:
-        return binding([event] * times, THREE, budgets).kept
-
-    fitting = brute(fits, range(low, 40))
-    if fitting:
-        assert most(lambda n: [event] * n, THREE, budgets, at_least=low, at_most=39) == max(fitting)
-        # The other way round: fewer releases with every step.
-        turned = least(lambda n: [event] * (40 - n), THREE, budgets, at_most=40 - low)
-        assert turned == 40 - max(fitting)
+    # The other way round: fewer releases with every step.
+    more, fewer = ((lambda n: [event] * n), (lambda n: [event] * (40 - n)))
+    if binding(more(low), THREE, budgets).kept:
+        found = most(more, THREE, budgets, at_least=low, at_most=39)
+        assert binding(more(found), THREE, budgets).kept
+        assert found == 39 or not binding(more(found + 1), THREE, budgets).kept
+        assert least(fewer, THREE, budgets, at_most=40 - low) == 40 - found
     else:
-        refused(
-            PrivacyError, "PR021", "number", low, most, lambda n: [event] * n, THREE, budgets, at_least=low, at_most=39
-        )
-        with raises(PrivacyError, "PR022", "rows", 40 - low):
-            least(lambda n: [event] * (40 - n), THREE, budgets, at_most=40 - low, name="rows")
+        refused(PrivacyError, "PR021", "number", low, most, more, THREE, budgets, at_least=low, at_most=39)
+        refused(PrivacyError, "PR022", "rows", 40 - low, least, fewer, THREE, budgets, at_most=40 - low, name="rows")
 
 
 def test_rows_and_rounds_by_a_slow_route_are_exact() -> None:
-    budgets = parse_budgets({"analyst": 1.0}, 1e-5)
-    mu = least_noise(steps(), THREE, budgets, owners=3)
-    rounds = most(lambda n: steps(n)(mu), THREE, budgets)
-    assert rounds == 40
-    batch = 50
+    budgets, mu, batch = parse_budgets({"analyst": 1.0}, 1e-5), noise_for(ANALYST), 50
+    assert most(lambda n: steps(n)(mu), THREE, budgets) == 40
     rows = least(lambda n: steps(40, Fraction(batch, n))(mu), THREE, budgets, at_least=batch)
     assert 999 <= rows <= 1000
     assert not binding(steps(40, Fraction(batch, rows - 1))(mu), THREE, budgets).kept
 
 
 def test_the_range_of_a_question_is_checked() -> None:
-    with raises(PrivacyError, "PR025", "5", "4"):
-        most(lambda n: laplace(1000, n), THREE, [Budget("analyst", 1.0, 1e-5)], at_least=5, at_most=4)
-    assert least(lambda n: laplace(10**6 * n), THREE, [Budget("analyst", 1.0, 1e-5)], at_least=7) == 7
-    assert most(lambda n: laplace(10**6, n), THREE, [Budget("analyst", 1.0, 1e-5)], at_most=7) == 7
+    budgets = [Budget("analyst", 1.0, 1e-5)]
+    refused(PrivacyError, "PR025", "5", "4", most, lambda n: laplace(1000, n), THREE, budgets, at_least=5, at_most=4)
+    assert least(lambda n: laplace(10**6 * n), THREE, budgets, at_least=7) == 7
+    assert most(lambda n: laplace(10**6, n), THREE, budgets, at_most=7) == 7
 
 
 # --- monotone
-
-
-@given(
-    noise=st.floats(0.6, 4.0), rounds=st.integers(1, 400), rate=st.floats(0.001, 0.5), grown=st.floats(1.01, 2.0),
-    who=st.sampled_from(["analyst", "coordinator", "bank"]),
-)  # fmt: skip
-@settings(max_examples=12, deadline=None)
-def test_epsilon_falls_with_noise_and_rises_with_rounds_and_rate(
-    noise: float, rounds: int, rate: float, grown: float, who: str
-) -> None:
-    def price(noise: float, rounds: int, rate: float) -> float:
-        square = rounded_norm_squared(2**28, [1.0], [4])
-        mu = int(noise**2 * square / 2) // 3 * 3
-        event = steps(rounds, Fraction(rate).limit_denominator(10**6))(mu)
-        return epsilon(views([event], Observer.parse(who), THREE), 1e-5, quick=True).epsilon
-
-    here = price(noise, rounds, rate)
-    slack = 1 + 1e-9
-    assert price(noise * grown, rounds, rate) <= here * slack
-    assert price(noise, math.ceil(rounds * grown), rate) * slack >= here
-    assert price(noise, rounds, min(1.0, rate * grown)) * slack >= here
 
 
 # --- published figures
@@ -305,7 +245,7 @@ def test_exact_accounting_needs_less() -> None:
 TRUST = Trust(("a", "b", "c"), ("a", "b", "c"), 1)
 DELTA = 1e-5
 MOVED = {"l1": 30_000, "l2_squared": 10**8, "replace_l1": 60_000, "replace_l2_squared": 2 * 10**8}
-ASKED = (50.0, 80.0, 150.0, 500.0)
+ASKED = (50.0, 500.0)
 
 
 def skellam(noise, tail=TAIL, law=SkellamRelease):
@@ -327,22 +267,10 @@ def sampled_for(noise, tail=TAIL):
     return Repeated(PoissonSampled(skellam(noise, tail), Fraction(1, 10), ("a", "b", "c")), 5)
 
 
-LAWS = pytest.mark.parametrize("make", [skellam, gaussian, laplace_for, sampled_for], ids=lambda make: make.__name__)
-
-
-@pytest.mark.parametrize(
-    ("make", "asked"),
-    [
-        # So near the ceiling the search takes many steps for the discrete Gaussian.
-        pytest.param(make, asked, marks=pytest.mark.slow if (make, asked) == (gaussian, 80.0) else ())
-        for make in (skellam, gaussian, laplace_for, sampled_for)
-        for asked in ASKED
-    ],
-)
+@pytest.mark.parametrize(("make", "asked"), [*product([skellam, gaussian, laplace_for, sampled_for], ASKED)])
 def test_every_budget_gives_noise_that_keeps_it_and_says_when_it_is_more_than_asked_for(make, asked):
     budgets = parse_budgets({"analyst": asked}, DELTA)
-    noise = least_noise(make, TRUST, budgets, owners=3)
-    found = binding(make(noise), TRUST, budgets)
+    found = binding(make(least_noise(make, TRUST, budgets, owners=3)), TRUST, budgets)
     assert found.kept
     limit = found.bound.ceiling
     assert 60 < limit < 80
@@ -356,42 +284,23 @@ def test_every_budget_gives_noise_that_keeps_it_and_says_when_it_is_more_than_as
         assert found.limited in shown(found)
 
 
-@LAWS
-@pytest.mark.parametrize("asked", ASKED)
+@pytest.mark.parametrize(("make", "asked"), [*product([skellam, gaussian, laplace_for, sampled_for], ASKED)])
 def test_a_release_that_would_need_more_says_so(make, asked):
     """Noise whose ideal law has this epsilon, without the range in which it is drawn."""
-    budgets = parse_budgets({"analyst": asked}, DELTA)
-    noise = least_noise(lambda noise: make(noise, 0.0), TRUST, budgets, owners=3)
+    noise = least_noise(lambda noise: make(noise, 0.0), TRUST, parse_budgets({"analyst": asked}, DELTA), owners=3)
     seen = views([make(noise)], Observer.analyst(), TRUST)
     bound, limit = epsilon(seen, DELTA), ceiling(seen, DELTA)
     if asked < limit:
-        assert bound.epsilon == pytest.approx(asked, rel=1e-3)
-        assert bound.reason == ""
+        assert (bound.epsilon, bound.reason) == (pytest.approx(asked, rel=1e-3), "")
         return
     assert math.isinf(bound.epsilon)
     assert bound.reason.startswith(f"no epsilon above {limit:.1f} can be certified at this delta, because noise is")
     assert f"would need {asked:.1f}" in bound.reason
     row = Statement.of([make(noise)], TRUST, DELTA).rows[0]
-    assert row.reason == bound.reason
-    assert row.status == "no guarantee"
-
-
-def test_the_ceiling_is_about_what_is_drawn_of_one_owners_noise():
-    """Beyond the end of the range nothing is drawn, so a larger move makes outcomes possible that were not."""
-    variance = Fraction(10**8)
-    end = strips.strips(laws.Gaussian(variance)).end
-    reach = end / math.sqrt(variance)
-    assert 12.9 < reach < 14.2
-    # Noise within the range, moved by m deviations, leaves it with the chance of exceeding reach - m deviations.
-    moved = next(m for m in (k / 10 for k in range(200)) if math.erfc((reach - m) / math.sqrt(2)) / 2 > DELTA)
-    needed = moved**2 / 2 + moved * 4.3  # about the epsilon of a Gaussian that is moved so far
-    assert needed < 90
-    seen = views([skellam(3 * 10**6)], Observer.analyst(), TRUST)
-    assert needed > ceiling(seen, DELTA) - 10
+    assert (row.reason, row.status) == (bound.reason, "no guarantee")
 
 
 def test_too_little_noise_is_still_said_as_such():
-    event = replace(skellam(3), l1=10**400, l2_squared=10**400, replace_l1=10**400, replace_l2_squared=10**400)
+    event = replace(skellam(3), **dict.fromkeys(MOVED, 10**400))
     bound = epsilon(views([event], Observer.analyst(), TRUST), DELTA)
-    assert math.isinf(bound.epsilon)
-    assert bound.reason == "too little noise for any finite epsilon at this delta"
+    assert (bound.epsilon, bound.reason) == (math.inf, "too little noise for any finite epsilon at this delta")

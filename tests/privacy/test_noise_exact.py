@@ -36,8 +36,9 @@ LAWS = [
     Polya(Fraction(10**6), 1000),
     Polya(Fraction(1 << 55), 2),
     Polya(Fraction(1 << 55), 10**9),
-    Skellam(Fraction(1 << 118)),  # left to the long sweep where every strip is looked at
 ]
+BITS = 256
+TICKETS = 1 << TICKET_BITS
 every_law = pytest.mark.parametrize("law", LAWS, ids=str)
 
 
@@ -65,19 +66,14 @@ class Every(Stream):
 @every_law
 def test_tickets_cover_the_law(law: Law) -> None:
     table = strips(law)
-    whole = 1 << TICKET_BITS
-    assert 0 < table.taken == table.sure.sum() < whole
-    assert table.rest.sum() == len(table.second) == len(table.first) == whole
+    assert len(table.second) == len(table.first) == TICKETS
     assert np.array_equal(np.bincount(table.second), table.rest)
     assert np.array_equal(table.first[: table.taken], np.repeat(table.start, table.sure))
     masks = np.repeat(table.mask, table.sure)
     assert (masks == table.widest).all() if table.places is None else (table.places[: table.taken] == masks).all()
     assert not (table.mask & (table.mask + 1)).any()
-    order = np.argsort(table.start)
-    start, last = table.start[order], (table.start + table.mask)[order]
-    assert np.array_equal(start[1:], last[:-1] + 1)
-    assert start[0] == (1 - table.end if law.signed else 0)
-    assert last[-1] in (table.end - 1, table.end - 2)
+    assert table.start.min() == (1 - table.end if law.signed else 0)
+    assert (table.start + table.mask).max() in (table.end - 1, table.end - 2)
     assert table.end < 1 << 63
 
 
@@ -95,7 +91,7 @@ def test_tickets_give_each_value_exactly_as_often_as_they_should(law: Law) -> No
     width = table.widest + 1
     out = np.empty(width << TICKET_BITS, dtype=np.int64)
     missing = table._by_ticket(out, Every(width))
-    assert len(missing) == width * ((1 << TICKET_BITS) - table.taken)
+    assert len(missing) == width * (TICKETS - table.taken)
     drawn, often = np.unique(np.delete(out, missing), return_counts=True)
     flat = np.flatnonzero(table.sure)
     inside = table.mask[flat] + 1
@@ -108,11 +104,10 @@ def test_tickets_give_each_value_exactly_as_often_as_they_should(law: Law) -> No
 @every_law
 def test_few_proposals_are_wasted_and_undecided_coins_are_rare(law: Law, stream: Stream) -> None:
     table = strips(law)
-    assert table.taken > 0.95 * (1 << TICKET_BITS)
+    assert table.taken > 0.95 * TICKETS
     _, kept = table._by_coin(4000, stream, BAND)
     assert kept.mean() > 0.4
-    assert len(table.start) < 7000
-    undecided = float((table.slack * table.whole(np.arange(len(table.start)), table.start)).sum()) / (1 << TICKET_BITS)
+    undecided = float((table.slack * table.whole(np.arange(len(table.start)), table.start)).sum()) / TICKETS
     assert undecided < 2e-5
 
 
@@ -169,8 +164,8 @@ def test_the_table_and_its_tail_agree_with_other_software(law: Law, mass) -> Non
         assert 0 < outside / inside < float(law.cut) <= float(TAIL)
         for strip in range(0, len(table.start), max(1, len(table.start) // 40)):
             first, width = int(table.start[strip]), int(table.mask[strip]) + 1
-            by_coin = float(table.exact_chance(strip, first)) * int(table.rest[strip]) / (1 << TICKET_BITS)
-            by_coin *= (1 << TICKET_BITS) - table.taken
+            by_coin = float(table.exact_chance(strip, first)) * int(table.rest[strip]) / TICKETS
+            by_coin *= TICKETS - table.taken
             drawn = (int(table.sure[strip]) + by_coin) / (width * table.scale)
             true = float(mass(abs(first)))
             assert drawn == pytest.approx(true, rel=1e-14)
@@ -196,8 +191,8 @@ def test_lemma_p_ratio_of_gammas(parts: int) -> None:
 
 def test_inverse_gamma_and_the_tail_of_a_difference() -> None:
     assert 2 * Polya(Fraction(9), 2).cut == TAIL
-    with mp.workdps(40):
-        for parts in (2, 3, 97, 10**6):
+    for parts in (2, 3, 97, 10**6):
+        with mp.workdps(40):
             assert laws._inverse_gamma(parts) == pytest.approx(float(mp.rgamma(mp.mpf(1) / parts)), rel=1e-15)
 
 
@@ -212,22 +207,16 @@ def test_ladder_agrees_with_bessel() -> None:
 # --- every strip of every table against the law, by intervals, over a sweep of parameters
 
 
-BITS = 256
-TICKETS = 1 << TICKET_BITS
-
-
 def rational(value: Fraction) -> arb:
     return arb(fmpq(value.numerator, value.denominator))
 
 
 def bessel_from_above(x: Fraction, most: int):
     """``I_n(x)/I_0(x)`` for all ``n`` up to ``most``: ``I_{n-1} = I_{n+1} + (2n/x) I_n``, where nothing cancels."""
-    exact = rational(x)
-    found = [exact.bessel_i(n, scaled=True) for n in (most + 1, most)]
+    found = [rational(x).bessel_i(n, scaled=True) for n in (most + 1, most)]
     for n in range(most, 0, -1):
         found.append(found[-2] + rational(2 * n / x) * found[-1])
-    masses = [one / found[-1] for one in reversed(found)]
-    return lambda value: masses[value]
+    return [one / found[-1] for one in reversed(found)].__getitem__
 
 
 def masses(law: Law, end: int):
@@ -308,11 +297,11 @@ def around(power: int) -> list[Fraction]:
 
 SMALL_SKELLAM = [Fraction(n) for n in (2**14 - 1, 2**14, 20_001, 40_000, 65_535)]
 QUICK: list[Law] = [
-    *(Gaussian(v) for power in (-20, -7, -2, 0, 3, 12, 14, 37, 60, 117) for v in around(power)),
+    *(Gaussian(v) for power in (-20, -2, 3, 12, 14, 60, 117) for v in around(power)),
     *(Gaussian(v) for v in (Fraction(2**14 - 1), Fraction(1, 120), Fraction(2**118))),
-    *(Skellam(v) for power in (-40, -3, 0, 4, 9, 12) for v in around(power)),
-    *(Skellam(v) for v in (*SMALL_SKELLAM, Fraction(2**16), Fraction(2**16 + 1), Fraction(10**12 + 1, 7))),
-    *(Laplace(v) for power in (-9, -1, 3, 7, 20, 54) for v in around(power)),
+    *(Skellam(v) for power in (-40, 0, 9, 12) for v in around(power)),
+    *(Skellam(v) for v in (*SMALL_SKELLAM, Fraction(2**16 + 1))),
+    *(Laplace(v) for power in (-9, 3, 20, 54) for v in around(power)),
     *(Laplace(v) for v in (Fraction(1, 80), Fraction(2**55))),
     *(Polya(v, parts) for v in (Fraction(1, 900), Fraction(1, 3), Fraction(130)) for parts in (2, 3, 10**9)),
     *(Polya(v, parts) for v, parts in ((Fraction(10**6), 5), (Fraction(2**55), 2), (Fraction(2**55), 10**9))),
@@ -321,13 +310,13 @@ MANY: dict[str, list[Law]] = {
     "Gaussian": [Gaussian(v) for power in range(-20, 118) for v in around(power)],
     "Skellam, small": [Skellam(v) for power in range(-20, 16) for v in around(power)],
     "Skellam, around 2^15": [Skellam(Fraction(v)) for v in range(2**13, 2**16, 1777)],
-    "Skellam, large": [Skellam(v) for power in range(16, 118, 6) for v in around(power) if v >= 2**16] + LAWS[-1:],
+    "Skellam, large": [Skellam(v) for power in range(16, 119, 6) for v in around(power) if 2**16 <= v <= 2**118],
     "Laplace": [Laplace(v) for power in range(-12, 55) for v in around(power)],
     "Polya": [Polya(around(p)[p % 3], m) for p in range(-9, 55, 2) for m in (2, 3, 4, 10, 100, 10**4, 10**9)],
 }
 
 
-@pytest.mark.parametrize("law", dict.fromkeys([*QUICK, *LAWS[:-1]]), ids=str)
+@pytest.mark.parametrize("law", dict.fromkeys([*QUICK, *LAWS]), ids=str)
 def test_every_value_comes_in_proportion_to_its_mass(law: Law) -> None:
     assert list(faults(strips(law))) == []
 
@@ -338,22 +327,20 @@ def test_every_strip_of_many_tables_is_right(name: str) -> None:
     assert {law: found for law in MANY[name] if (found := list(faults(strips(law))))} == {}
 
 
-@pytest.mark.parametrize("law", [Gaussian(Fraction(10**6)), Skellam(Fraction(40_000))], ids=str)
-def test_what_is_wrong_is_found(law: Law) -> None:
-    table = strips(law)
-
-    def changed(name: str, strip: int, by: float) -> list[str]:
-        values = getattr(table, name).copy()
-        values[strip] += values.dtype.type(by)
-        return [fault.split(" of ")[0].split(" at ")[0] for fault in faults(replace(table, **{name: values}))]
-
+def test_what_is_wrong_is_found() -> None:
+    table = strips(Skellam(Fraction(40_000)))
     height, step = (float(getattr(table, name)[9]) for name in ("height", "step"))
-    assert "float64 is too low" in changed("height", 9, -height * 2.0**-38)
-    assert "float64 is too high" in changed("height", 9, height * 2.0**-38)
-    assert {"tickets are missing", "the chance"} <= set(changed("sure", 9, 1))
-    assert {"a step is rounded", "the chance"} <= set(changed("step", 9, -step / 2))
-    assert "a value is in no strip, or in two" in changed("start", 9, 1)
-    half = np.abs(table.start) < 8 * law.reach
+    for name, by, fault in (
+        ("height", -height * 2.0**-38, "float64 is too low"),
+        ("height", height * 2.0**-38, "float64 is too high"),
+        ("sure", 1, "tickets are missing"),
+        ("step", -step / 2, "a step is rounded"),
+        ("start", 1, "a value is in no strip, or in two"),
+    ):
+        values = getattr(table, name).copy()
+        values[9] += values.dtype.type(by)
+        assert any(found.startswith(fault) for found in faults(replace(table, **{name: values}))), fault
+    half = np.abs(table.start) < 8 * table.law.reach
     cut = {name: getattr(table, name)[half] for name in ("start", "mask", "sure", "rest", "step", "height", "slack")}
     assert "too much is cut off" in list(faults(replace(table, **cut)))
 
@@ -365,16 +352,3 @@ def test_a_strip_of_one_value_is_never_mirrored_beside_wide_ones(monkeypatch: py
     monkeypatch.setattr(module, "_ends", lambda _: (ends, 2))
     with pytest.raises(AssertionError, match="one value"):
         strips.__wrapped__(law)
-
-
-@pytest.mark.parametrize("law", [law for law in QUICK if law.signed], ids=str)
-def test_strips_of_one_value_are_mirrored_around_zero(law: Law) -> None:
-    table = strips(law)
-    wide = int(table.mask[0]) > 0
-    assert table.start[0] == 0
-    if wide:
-        assert (table.mask > 0).all()
-    else:
-        assert sorted(-table.start - table.mask) == sorted(table.start)
-    if law.fine:
-        assert not table.mask.any()

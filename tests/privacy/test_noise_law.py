@@ -17,18 +17,17 @@ from colonnade.privacy.noise.laws import Polya
 from colonnade.privacy.noise.response import _below, odds_for, randomised_response
 from colonnade.privacy.noise.strips import sample
 from colonnade.randomness import Stream
-from research.bounds import share_of
-from tests.support.errors import raises, refused
+from tests.support.errors import refused
 from tests.support.vectors import VECTORS
 
 PASS, FAIL = 1e-4, 1e-9
-OFF = Fraction(105, 100) ** 2
+SCALED = Fraction(105, 100)
+OFF = SCALED**2
 
 LARGE = [
     (discrete_gaussian, Fraction(10**12), 10.0**6),
     (discrete_gaussian, Fraction(10**24), 10.0**12),
     (skellam, Fraction(10**6), (2 * 10**6) ** 0.5),
-    (skellam, Fraction(10**13), (2 * 10**13) ** 0.5),
     (skellam, Fraction(10**21), (2 * 10**21) ** 0.5),
     (skellam, Fraction(10**24), (2 * 10**24) ** 0.5),
     (skellam, Fraction(1 << 117), 2.0**59),
@@ -98,8 +97,8 @@ def polya_half(scale: Fraction | int, shape: int | tuple[int, ...], stream: Stre
 
 
 SMALL = [
-    *((discrete_gaussian, gaussian_masses, Fraction(v)) for v in ("1/4", "1", "10", "100", "24691/2")),
-    *((skellam, skellam_masses, Fraction(v)) for v in ("1/2", "3", "50", "10000")),
+    *((discrete_gaussian, gaussian_masses, Fraction(v)) for v in ("1/4", "10", "24691/2")),
+    *((skellam, skellam_masses, Fraction(v)) for v in ("1/2", "3", "10000")),
 ]
 
 
@@ -118,22 +117,15 @@ def test_rounds_to_spare_do_not_change_the_law(stream: Stream, monkeypatch: pyte
     assert fit(discrete_gaussian(90_000 * OFF, 400_000, stream), masses) < FAIL
 
 
-def test_fit_tells_the_two_laws_apart(stream: Stream) -> None:
-    assert fit(skellam(3, 200_000, stream), gaussian_masses(Fraction(6))) < FAIL
-    assert fit(discrete_gaussian(6, 200_000, stream), skellam_masses(Fraction(3))) < FAIL
-
-
 @pytest.mark.parametrize(("sampler", "parameter", "sigma"), LARGE)
 def test_large_scale(sampler, parameter, sigma, stream: Stream) -> None:
-    right, wrong = sampler(parameter, 400_000, stream), sampler(parameter / OFF, 400_000, stream)
+    right, wrong = sampler(parameter, 200_000, stream), sampler(parameter / OFF, 200_000, stream)
     for check in (fit_normal, variance_is):
         assert check(right, sigma) > PASS
         assert check(wrong, sigma) < FAIL
     assert mean_is_zero(right) > PASS
     assert mean_is_zero(right + int(sigma / 20)) < FAIL
-    assert abs(right.astype(np.float64).var() / sigma**2 - 1) < 0.01
-    assert abs(stats.kurtosis(right / sigma, fisher=False) - 3) < 0.03
-    assert abs(stats.kurtosis(np.concatenate([right, right[::3] // 2]) / sigma, fisher=False) - 3) > 0.03
+    assert abs(stats.kurtosis(right / sigma, fisher=False) - 3) < 5 * (24 / len(right)) ** 0.5
     assert neighbours_unrelated(right) > PASS
     assert neighbours_unrelated(right[1:] // 2 + right[:-1] // 2) < FAIL
 
@@ -169,45 +161,13 @@ def test_large_scale_long(sampler, parameter, sigma, stream: Stream) -> None:
 
 @pytest.mark.parametrize("sampler", [discrete_gaussian, skellam, discrete_laplace, polya_half])
 def test_edges(sampler, stream: Stream) -> None:
-    assert sampler(5, (), stream).shape == ()
-    assert sampler(5, (0,), stream).shape == (0,)
-    assert sampler(5, (3, 2), stream).shape == (3, 2)
+    for shape in ((), (0,), (3, 2)):
+        assert sampler(5, shape, stream).shape == shape
     assert sampler(5, 4, stream).dtype == np.int64
-    assert not sampler(0, 1000, stream).any()
-    assert not sampler(Fraction(1, 10**60), 1000, stream).any()
+    for tiny in (0, Fraction(1, 10**60), Fraction(1, 10**400)):
+        assert not sampler(tiny, 1000, stream).any()
     refused(ValueError, "VA117", sampler, -1, 3, stream)
     refused(CapacityError, "CA008", sampler, 10**40, 3, stream)
-
-
-def test_share_of() -> None:
-    assert share_of(Fraction(12), 4) == 3
-    assert share_of(12, 4, colluding=3) == 12
-    assert share_of(Fraction(1, 3), 5, 2) == Fraction(1, 9)
-    for owners, colluding in ((0, 0), (3, 3), (3, -1), (True, 0), (2.0, 1)):
-        refused(PrivacyError, "PR141", share_of, 12, owners, colluding)
-    refused(PrivacyError, "PR142", share_of, -1, 3)
-
-
-def test_what_survives_a_coalition_has_the_whole_variance(stream: Stream) -> None:
-    owners, colluding, variance = 5, 2, Fraction(10**10)
-    share = share_of(variance, owners, colluding)
-    left = discrete_gaussian(share, (owners - colluding, 200_000), stream).sum(axis=0)
-    assert fit_normal(left, 1e5) > PASS
-    assert fit_normal(discrete_gaussian(share, (owners - colluding - 1, 200_000), stream).sum(axis=0), 1e5) < FAIL
-
-
-def test_parts_are_a_positive_whole_number(stream: Stream) -> None:
-    for parts in (0, -1, True, 2.0):
-        refused(PrivacyError, "PR041", discrete_laplace_share, 9, parts, 3, stream)
-
-
-def test_tiny_variance_is_nearly_always_zero(stream: Stream) -> None:
-    assert not discrete_laplace(Fraction(1, 100), 10_000, stream).any()
-    for sampler in (discrete_gaussian, skellam, discrete_laplace, polya_half):
-        assert not sampler(Fraction(1, 10**400), 10_000, stream).any()
-    assert not discrete_gaussian(Fraction(1, 1000), 10_000, stream).any()
-    rare = np.count_nonzero(skellam(Fraction(1, 1000), 1_000_000, stream))
-    assert abs(rare - 2000) < 250
 
 
 def test_a_stream_decides_the_noise_and_one_part_is_the_whole(stream: Stream) -> None:
@@ -221,10 +181,9 @@ def test_a_stream_decides_the_noise_and_one_part_is_the_whole(stream: Stream) ->
 # --- discrete Laplace noise and its Polya shares follow their laws, and every check notices a scale that is 5 % off
 
 
-SCALED = Fraction(105, 100)
-SCALES = [Fraction(t) for t in ("3/10", "1", "17/2", "100", "12345", "1000000000", "1000000000000")]
+SCALES = [Fraction(t) for t in ("3/10", "17/2", "12345", "1000000000000")]
 LARGEST = Fraction(1 << 55)
-SHARES = [(Fraction(t), m) for t in ("3/10", "10", "700", "1000000", "1000000000000") for m in (2, 5)]
+SHARES = [(Fraction(t), m) for t in ("3/10", "700", "1000000000000") for m in (2, 5)]
 
 
 def laplace_fit(samples, scale: Fraction, cells: int = 60) -> float:
@@ -258,24 +217,23 @@ def laplace_variance_is(samples, scale: Fraction, parts: int = 1) -> float:
 @pytest.mark.parametrize("scale", [*SCALES, LARGEST])
 def test_discrete_laplace(scale: Fraction, stream: Stream) -> None:
     right, wrong = (discrete_laplace(t, 300_000, stream) for t in (scale, scale / SCALED))
-    assert laplace_fit(right, scale) > PASS
-    assert laplace_fit(wrong, scale) < FAIL
-    assert laplace_variance_is(right, scale) > PASS
-    assert laplace_variance_is(wrong, scale) < FAIL
+    for check in (laplace_fit, laplace_variance_is):
+        assert check(right, scale) > PASS
+        assert check(wrong, scale) < FAIL
     assert mean_is_zero(right) > PASS
     assert mean_is_zero(right + max(1, int(scale / 10))) < FAIL
 
 
 @pytest.mark.parametrize(("scale", "parts"), [*SHARES, (LARGEST, 3)])
 def test_polya_counts(scale: Fraction, parts: int, stream: Stream) -> None:
-    right, wrong = (sample(Polya(t, parts), 400_000, stream) for t in (scale, scale / SCALED))
+    right, wrong = (sample(Polya(t, parts), 300_000, stream) for t in (scale, scale / SCALED))
     assert right.min() >= 0
     assert polya_fit(right, scale, parts) > PASS
     assert polya_fit(wrong, scale, parts) < FAIL
     assert polya_fit(right, scale, parts + 1) < FAIL
 
 
-@pytest.mark.parametrize(("scale", "parts"), [(Fraction(3, 10), 2), (Fraction(10), 3), (Fraction(60), 2)])
+@pytest.mark.parametrize(("scale", "parts"), [(Fraction(3, 10), 2), (Fraction(10), 3)])
 def test_shares_have_the_law_of_a_difference(scale: Fraction, parts: int, stream: Stream) -> None:
     reach = int(40 * scale) + 20
     below = np.cumsum(share_masses(float(scale), parts, reach))
@@ -290,10 +248,9 @@ def test_shares_have_the_law_of_a_difference(scale: Fraction, parts: int, stream
 def test_shares_add_up_to_discrete_laplace(scale: Fraction, parts: int, stream: Stream) -> None:
     shares, wrong = (discrete_laplace_share(t, parts, (parts, 200_000), stream) for t in (scale, scale / SCALED))
     assert laplace_fit(shares.sum(axis=0), scale) > PASS
-    assert laplace_fit(wrong.sum(axis=0), scale) < FAIL
-    assert laplace_fit(shares[1:].sum(axis=0), scale) < FAIL
+    for other in (wrong, shares[1:]):
+        assert laplace_fit(other.sum(axis=0), scale) < FAIL
     assert laplace_variance_is(shares.reshape(-1), scale, parts) > PASS
-    assert laplace_variance_is(wrong.reshape(-1), scale, parts) < FAIL
     assert mean_is_zero(shares[0]) > PASS
 
 
@@ -322,10 +279,10 @@ def fit_answers(counts, masses) -> float:
     return float(stats.chisquare(counts, masses / masses.sum() * counts.sum()).pvalue)
 
 
-@pytest.mark.parametrize("case", VECTORS["hdp_fm_afe"]["rr"])
-def test_keep_probability(case: dict[str, float]) -> None:
-    odds = odds_for(case["eps"])
-    assert float(odds / (odds + case["K"] - 1)) == pytest.approx(case["p_true"], rel=1e-9)
+def test_keep_probability() -> None:
+    for case in VECTORS["hdp_fm_afe"]["rr"]:
+        odds = odds_for(case["eps"])
+        assert float(odds / (odds + case["K"] - 1)) == pytest.approx(case["p_true"], rel=1e-9)
 
 
 @given(st.floats(0, 20))
@@ -346,76 +303,53 @@ def test_odds_next_to_a_grid_point_are_still_decided() -> None:
                 assert odds_for(near) == Fraction(int(mp.floor(mp.exp(near) * 2**32)), 1 << 32)
 
 
-@pytest.mark.parametrize(("epsilon", "categories"), [(0.0, 3), (0.5, 2), (1.0, 10), (3.0, 7), (6.0, 100)])
+@pytest.mark.parametrize(("epsilon", "categories"), [(0.0, 3), (0.5, 2), (1.0, 10), (6.0, 100)])
 def test_the_law_of_the_answers(epsilon: float, categories: int, stream: Stream) -> None:
-    odds, count, label = odds_for(epsilon), 300_000, categories - 1
+    odds, label = odds_for(epsilon), categories - 1
     masses = np.ones(categories)
     masses[label] = float(odds)
-    for used, good in ((odds, True), (odds * Fraction(21, 20), False)):
-        answers = randomised_response(np.full(count, label), categories, used, stream)
+    right, wrong = (
+        randomised_response(np.full(300_000, label), categories, used, stream) for used in (odds, odds * SCALED)
+    )
+    never = (right + (right == 0)) % categories  # never answers 0
+    for answers, good in ((right, True), (wrong, False), (never, False)):
         found = fit_answers(np.bincount(answers, minlength=categories), masses)
         assert found > PASS if good else found < FAIL
-    biased = (answers + (answers == 0)) % categories  # never answers 0
-    assert fit_answers(np.bincount(biased, minlength=categories), masses) < FAIL
 
 
 def test_labels_are_treated_alike(stream: Stream) -> None:
     labels = np.arange(4 * 50_000).reshape(-1, 4) % 4
     answers = randomised_response(labels, 4, Fraction(5), stream)
-    assert answers.shape == labels.shape
-    assert answers.dtype == np.int64
+    assert (answers.shape, answers.dtype) == (labels.shape, np.int64)
     moved = np.bincount(((answers - labels) % 4).ravel(), minlength=4)
     assert fit_answers(moved, np.array([5.0, 1, 1, 1])) > PASS
-    for label in range(4):
-        kept = (answers[:, label] == label).mean()
-        assert abs(kept - 5 / 8) < 0.012
-
-
-def test_answers_at_zero_epsilon_say_nothing(stream: Stream) -> None:
-    key = stream.bytes(32)
-    table = [np.bincount(randomised_response([label] * 90_000, 3, odds_for(0.0), Stream(key))) for label in range(3)]
-    assert all(fit_answers(row, np.ones(3)) > PASS for row in table)
-
-
-@given(st.integers(1, 1 << 62), st.integers(0, 40))
-def test_below_is_below(bound: int, count: int) -> None:
-    drawn = _below(bound, count, Stream(bytes(32)))
-    assert len(drawn) == count
-    assert all(0 <= value < bound for value in drawn.tolist())
+    assert (answers == labels).mean(axis=0) == pytest.approx(np.full(4, 5 / 8), abs=0.012)
+    assert randomised_response(labels[:0, 0], 2, Fraction(3), stream).shape == (0,)
+    assert set(randomised_response(labels[:, 0] == 0, 2, Fraction(3), stream).tolist()) == {0, 1}
+    assert len(randomised_response([1] * 9, 1 << 29, odds_for(20.0), stream)) == 9
 
 
 @pytest.mark.parametrize("bound", [3, 1000, 3 << 60])
 def test_below_is_uniform(bound: int, stream: Stream) -> None:
     drawn = _below(bound, 120_000, stream)
+    assert 0 <= drawn.min() <= drawn.max() < bound
     cells = min(bound, 60)
-    edges = [bound * k // cells for k in range(cells + 1)]
-    masses = np.diff(np.array(edges, dtype=np.float64))
-    counts = np.bincount(np.searchsorted(np.array(edges[1:]), drawn, side="right"), minlength=cells)
-    assert fit_answers(counts, masses) > PASS
-    if bound == 3:  # a remainder of 32-bit words would be fair enough; one of 2-bit words is not
-        assert fit_answers(np.bincount(stream.uint64(120_000).astype(np.int64) % 4 % 3), masses) < FAIL
-
-
-@pytest.mark.parametrize("labels", [[0, 3], [-1, 0], np.array([2**63], dtype=np.uint64)])
-def test_labels_outside_are_refused_without_being_told(labels: object, stream: Stream) -> None:
-    with raises(DataError, "DA108", "2") as caught:
-        randomised_response(labels, 3, Fraction(2), stream)
-    assert "-1" not in str(caught.value)
-    assert "3" not in str(caught.value)
+    edges = np.array([bound * k // cells for k in range(cells + 1)])
+    counts = np.bincount(np.searchsorted(edges[1:], drawn, side="right"), minlength=cells)
+    assert fit_answers(counts, np.diff(edges).astype(np.float64)) > PASS
 
 
 def test_wrong_arguments_are_refused(stream: Stream) -> None:
-    refused(DataError, "DA107", randomised_response, [0.0, 1.0], 3, Fraction(2), stream)
-    refused(PrivacyError, "PR047", randomised_response, [0, 1], 3, Fraction(1, 2), stream)
-    refused(CapacityError, "CA012", randomised_response, [0, 1], 3, Fraction((1 << 70) + 1, 1 << 60), stream)
-    for categories in (1, 0, True, 2.0):
-        refused(PrivacyError, "PR046", randomised_response, [0], categories, Fraction(2), stream)
-    for epsilon in (-0.1, math.nan, math.inf):
-        refused(PrivacyError, "PR045", odds_for, epsilon)
-    refused(CapacityError, "CA011", "20", odds_for, 20.5)
-
-
-def test_edges_of_answers(stream: Stream) -> None:
-    assert randomised_response(np.empty(0, dtype=int), 2, Fraction(3), stream).shape == (0,)
-    assert set(randomised_response(np.array([True, False] * 50), 2, Fraction(3), stream).tolist()) == {0, 1}
-    assert len(randomised_response([1] * 9, 1 << 29, odds_for(20.0), stream)) == 9
+    for error, code, call, *words in (
+        *((PrivacyError, "PR041", discrete_laplace_share, 9, parts, 3) for parts in (0, -1, True, 2.0)),
+        (DataError, "DA107", randomised_response, [0.0, 1.0], 3, Fraction(2)),
+        (PrivacyError, "PR047", randomised_response, [0, 1], 3, Fraction(1, 2)),
+        (CapacityError, "CA012", randomised_response, [0, 1], 3, Fraction((1 << 70) + 1, 1 << 60)),
+        *((PrivacyError, "PR046", randomised_response, [0], many, Fraction(2)) for many in (1, 0, True, 2.0)),
+    ):
+        refused(error, code, call, *words, stream)
+    for labels in ([0, 3], [-1, 0], np.array([2**63], dtype=np.uint64)):
+        said = refused(DataError, "DA108", "2", randomised_response, labels, 3, Fraction(2), stream)
+        assert not {"-1", "3"} & set(said.replace("[DA108]", "").split()), "a label is not told"
+    for epsilon, code in ((-0.1, "PR045"), (math.nan, "PR045"), (math.inf, "PR045"), (20.5, "CA011")):
+        refused((PrivacyError, CapacityError), code, odds_for, epsilon)

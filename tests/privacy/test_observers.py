@@ -4,7 +4,7 @@ import json
 import math
 from dataclasses import replace
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -28,150 +28,43 @@ from colonnade.privacy.additive import LAPLACE, AdditiveNoise, Law
 from colonnade.privacy.events import alike, view
 from colonnade.privacy.observers import COORDINATOR, Adjacency, Budget, Observer, Trust, most_known, parse_budgets
 from colonnade.privacy.rows import NO_GUARANTEE, PROVEN
-from tests.support.errors import raises, refused
+from tests.support.errors import refused
 from tests.support.ledgers import EVENT, TRUST as TWO
 
 FIVE = Trust(("a", "b", "c", "d", "e"), ("a", "b", "c", "d", "e"), 2)
 
 
 def test_labels_round_trip_and_are_ordered_from_outside_in() -> None:
-    for label in ("analyst", "coordinator", "bank", "bank+shop", "bank+coordinator"):
-        assert Observer.parse(label).label == label
+    labels = ["analyst", "coordinator", "bank", "shop", "bank+coordinator", "bank+shop"]
+    assert [each.label for each in sorted(map(Observer.parse, reversed(labels)))] == labels
     assert Observer.coalition("bank") == Observer.party("bank")
     assert Observer.coalition("coordinator") == Observer.coordinator()
     assert Observer.coalition("shop", "bank", "shop") == Observer.parse("bank+shop")
-    assert len({Observer.coalition("a", "b"), Observer.coalition("b", "a")}) == 1
-    seen = [Observer.parse(text) for text in ("bank+shop", "shop", "bank", "coordinator", "analyst")]
-    assert [str(each) for each in sorted(seen)] == ["analyst", "coordinator", "bank", "shop", "bank+shop"]
-
-
-@pytest.mark.parametrize("names", [(), ("",), ("a+b",), (" bank",), ("analyst", "bank"), ("everyone",)])
-def test_bad_names_are_refused(names: tuple[str, ...]) -> None:
-    with pytest.raises(PrivacyError):
-        Observer.coalition(*names)
 
 
 @pytest.mark.parametrize(
-    ("owners", "committee", "threshold"),
+    ("make", "given"),
     [
-        (("bank",), ("bank", "coordinator", "x"), 1),
-        (("bank", "bank"), ("bank", "coordinator"), 1),
-        (("bank", "shop"), ("bank", "shop"), 1),
-        (("bank", "shop"), ("bank", "shop", "stranger"), 1),
-        (("bank", "shop"), ("bank", "shop", "coordinator"), 0),
-        (("bank", "shop"), ("bank", "shop", "coordinator"), 2),
-        (tuple("abcdefgh"), tuple("abcdefgh"), 3),
-        (("bank", "coordinator"), ("bank", "coordinator"), 1),
-        (("bank", "shop"), (), 1),
-        (("bank", "shop"), (), -1),
-        (("bank",), (), 0),
-        (("bank", "bank"), (), 0),
+        *((Observer.coalition, names) for names in ((), ("",), ("a+b",), (" bank",), ("analyst", "bank"))),
+        (Observer.coalition, ("everyone",)),
+        (Trust, (("bank",), ("bank", "coordinator", "x"), 1)),
+        (Trust, (("bank", "bank"), ("bank", "coordinator"), 1)),
+        (Trust, (("bank", "shop"), ("bank", "shop"), 1)),
+        (Trust, (("bank", "shop"), ("bank", "shop", "stranger"), 1)),
+        (Trust, (("bank", "shop"), ("bank", "shop", "coordinator"), 0)),
+        (Trust, (("bank", "shop"), ("bank", "shop", "coordinator"), 2)),
+        (Trust, (tuple("abcdefgh"), tuple("abcdefgh"), 3)),
+        (Trust, (("bank", "coordinator"), ("bank", "coordinator"), 1)),
+        (Trust, (("bank", "shop"), (), 1)),
+        (Trust, (("bank", "shop"), (), -1)),
+        (Trust, (("bank",), (), 0)),
+        (Trust, (("bank", "bank"), (), 0)),
+        (Trust.from_dict, ({"owners": ["a", "b"]},)),
     ],
 )
-def test_impossible_arrangements_are_refused(
-    owners: tuple[str, ...], committee: tuple[str, ...], threshold: int
-) -> None:
+def test_bad_names_and_impossible_arrangements_are_refused(make, given) -> None:
     with pytest.raises(PrivacyError):
-        Trust(owners, committee, threshold)
-
-
-def test_each_observer_has_its_neighbouring_relation() -> None:
-    assert TWO.adjacency(Observer.analyst()) is Adjacency.ADD_REMOVE
-    assert TWO.adjacency(Observer.coordinator()) is Adjacency.REPLACE
-    for label in ("bank", "bank+shop", "bank+coordinator"):
-        assert TWO.adjacency(Observer.parse(label)) is Adjacency.REPLACE_OTHERS
-
-
-def test_above_the_threshold_is_broken_and_says_why() -> None:
-    reason = TWO.broken(Observer.parse("bank+shop"))
-    assert reason == ("bank and shop together hold 2 of 3 shares; more than the threshold 1 reveals every input")
-    assert TWO.broken(Observer.parse("bank+coordinator")) is not None
-    assert TWO.broken(Observer.party("bank")) is None
-    assert FIVE.broken(Observer.parse("a+b")) is None
-    assert FIVE.broken(Observer.parse("a+b+c")) is not None
-    wide = Trust(("a", "b", "c"), ("a", "coordinator", "b"), 1)
-    assert wide.broken(Observer.parse("a+c")) is None
-    assert "reveals every input" in str(wide.broken(Observer.parse("a+b+c"))), "even with few seats"
-
-
-def test_standard_observers_and_their_patterns_agree() -> None:
-    labels = [seen.label for seen in TWO.standard_observers()]
-    assert labels == [
-        "analyst",
-        "coordinator",
-        "bank",
-        "shop",
-        "bank+shop",
-        "bank+coordinator",
-        "coordinator+shop",
-    ]
-    many = Trust(tuple(f"o{k}" for k in range(300)), ("o0", "o1", "o2"), 1)
-    patterns = many.standard_observers(alike=lambda _name: 0)
-    small, pooled = patterns[:9], patterns[9:]
-    assert [seen.label for seen in small] == [
-        "analyst", "coordinator", "o0", "o3", "o0+o1", "o0+o3", "coordinator+o0", "o3+o4", "coordinator+o3",
-    ]  # fmt: skip
-    assert [len(seen.names) for seen in pooled] == [297 + 1, 1 + 297 + 1]
-    assert all(many.broken(seen) is None for seen in pooled)
-
-
-@pytest.mark.parametrize(("owners", "seats", "threshold"), [(3, 3, 1), (7, 7, 3), (10, 7, 3), (10, 3, 1), (9, 5, 2)])
-def test_nobody_within_the_threshold_learns_more_than_the_table_says(owners, seats, threshold) -> None:
-    """With equal shares of the noise, the largest coalition that is not broken is the worst observer of all."""
-    names = tuple(f"o{k}" for k in range(owners))
-    trust = Trust(names, names[:seats], threshold)
-    most = max(
-        len(set(seen.names) & set(names))
-        for size in range(1, owners + 1)
-        for seen in trust.coalitions(size)
-        if trust.broken(seen) is None
-    )
-    table = trust.standard_observers()
-    assert max(len(set(seen.names) & set(names)) for seen in table if trust.broken(seen) is None) == most
-    promised = Budget("everyone", 1.0, 1e-5).observers(trust)
-    assert max(len(set(seen.names) & set(names)) for seen in promised) == min(most, max(2, threshold))
-    pooled = Budget("coalition", 1.0, 1e-5).observers(trust)
-    assert max(len(set(seen.names) & set(names)) for seen in pooled) == most
-
-
-def test_a_number_means_everyone_within_the_threshold() -> None:
-    (budget,) = parse_budgets(1.0, 1e-5)
-    assert {seen.label for seen in budget.observers(TWO)} == {"analyst", "coordinator", "bank", "shop"}
-    assert len(budget.observers(FIVE)) == 2 + 5 + 10 + 5 + 10  # the last are two owners with the coordinator
-
-
-def test_a_mapping_names_observers() -> None:
-    budgets = parse_budgets({"analyst": 1, "party": 2.5, "a+b": 4}, 1e-6, FIVE)
-    found = [[seen.label for seen in budget.observers(FIVE)] for budget in budgets]
-    assert found == [["analyst"], ["a", "b", "c", "d", "e"], ["a+b"]]
-    pairs = {seen.label for seen in Budget("pair", 1, 0.1).observers(FIVE)}
-    assert {seen.label for seen in Budget("coalition", 1, 0.1).observers(FIVE)} == pairs | {
-        f"{one}+{other}" for one, other in ("ab", "ac", "ad", "ae", "bc", "bd", "be", "cd", "ce", "de")
-    } | {"+".join(sorted([one, other, "coordinator"])) for one, other in combinations("abcde", 2)}
-    assert Budget("bank+shop", 1, 0.1).observers(TWO) == (Observer.parse("bank+shop"),)
-
-
-def test_unknown_observers_are_refused_with_the_possible_ones() -> None:
-    with raises(PrivacyError, "PR061", "insurer", "analyst", "coordinator", "party", "bank", "shop"):
-        parse_budgets({"insurer": 1.0}, 1e-5, TWO)
-    refused(PrivacyError, "PR062", "pair", parse_budgets, {"pair": 1.0}, 1e-5, TWO)
-
-
-def test_bad_budgets_are_refused() -> None:
-    for epsilon in (0, -1.0, math.inf, math.nan, True, "1"):
-        refused(PrivacyError, "PR064|PR065", parse_budgets, epsilon, 1e-5)
-    for delta in (0, 1, -1e-5, math.nan, 2.0):
-        refused(PrivacyError, "PR066", parse_budgets, {"analyst": 1.0}, delta)
-    refused(PrivacyError, "PR063", parse_budgets, {}, 1e-5)
-
-
-def test_trust_round_trips() -> None:
-    assert Trust.from_json(FIVE.to_json()) == FIVE
-    with pytest.raises(PrivacyError):
-        Trust.from_dict({"owners": ["a", "b"]})
-
-
-# --- studies without a committee
+        make(*given)
 
 
 ALONE = Trust(("bank", "shop"), (), 0)
@@ -181,35 +74,116 @@ def owners_only(count: int) -> Trust:
     return Trust(tuple(f"o{k}" for k in range(count)), (), 0)
 
 
-def labels(seen) -> list[str]:
-    return [one.label for one in seen]
+@pytest.mark.parametrize(
+    ("trust", "label", "relation"),
+    [
+        (TWO, "analyst", Adjacency.ADD_REMOVE),
+        (ALONE, "analyst", Adjacency.REPLACE),
+        *((trust, "coordinator", Adjacency.REPLACE) for trust in (TWO, ALONE)),
+        *((TWO, label, Adjacency.REPLACE_OTHERS) for label in ("bank", "bank+shop", "bank+coordinator")),
+        (ALONE, "bank", Adjacency.REPLACE_OTHERS),
+    ],
+)
+def test_each_observer_has_its_neighbouring_relation(trust: Trust, label: str, relation: Adjacency) -> None:
+    assert trust.adjacency(Observer.parse(label)) is relation
 
 
-def test_without_a_committee_rows_are_counted_and_only_all_owners_together_are_unprotected() -> None:
-    assert ALONE.adjacency(Observer.analyst()) is Adjacency.REPLACE
-    assert ALONE.adjacency(Observer.coordinator()) is Adjacency.REPLACE
-    assert ALONE.adjacency(Observer.party("bank")) is Adjacency.REPLACE_OTHERS
-    assert Trust.from_json(ALONE.to_json()) == ALONE
-    three = owners_only(3)
-    assert three.broken(Observer.parse("o0+o1+coordinator")) is None
-    assert "every column" in str(three.broken(Observer.parse("o0+o1+o2")))
-    assert ALONE.broken(Observer.parse("bank+coordinator")) is None
-    assert ALONE.broken(Observer.parse("bank+shop")) is not None
+WIDE = Trust(("a", "b", "c"), ("a", "coordinator", "b"), 1)
 
 
-def test_without_a_committee_the_coordinator_joins_nobody_and_is_told_nothing_alone() -> None:
-    assert labels(ALONE.standard_observers()) == ["analyst", "coordinator", "bank", "shop", "bank+shop"]
-    assert labels(Budget("everyone", 1.0, 1e-5).observers(ALONE)) == ["analyst", "bank", "shop", "coordinator"]
-    three = owners_only(3)
-    pairs = ["o0+o1", "o0+o2", "o1+o2"]
-    assert labels(Budget("everyone", 1.0, 1e-5).observers(three)) == [
-        "analyst", "o0", "o1", "o2", "coordinator", *pairs,
+@pytest.mark.parametrize(
+    ("trust", "label", "said"),
+    [
+        (TWO, "bank+shop", "bank and shop together hold 2 of 3 shares; more than the threshold 1 reveals every input"),
+        (TWO, "bank+coordinator", "reveals every input"),
+        (TWO, "bank", None),
+        (FIVE, "a+b", None),
+        (FIVE, "a+b+c", "reveals every input"),
+        (WIDE, "a+c", None),
+        (WIDE, "a+b+c", "reveals every input"),  # even with few seats
+        (ALONE, "bank+coordinator", None),
+        (ALONE, "bank+shop", "every column"),
+        (owners_only(3), "o0+o1+coordinator", None),
+        (owners_only(3), "o0+o1+o2", "every column"),
+    ],
+)
+def test_above_the_threshold_is_broken_and_says_why(trust: Trust, label: str, said: str | None) -> None:
+    found = trust.broken(Observer.parse(label))
+    assert found is None if said is None else said in str(found)
+
+
+def test_standard_observers_and_their_patterns_agree() -> None:
+    groups = ["bank+shop", "bank+coordinator", "coordinator+shop"]
+    alone = ["analyst", "coordinator", "bank", "shop"]
+    assert [seen.label for seen in TWO.standard_observers()] == [*alone, *groups]
+    assert [seen.label for seen in ALONE.standard_observers()] == [*alone, "bank+shop"]
+    many = Trust(tuple(f"o{k}" for k in range(300)), ("o0", "o1", "o2"), 1)
+    patterns = many.standard_observers(alike=lambda _name: 0)
+    assert [seen.label for seen in patterns[:9]] == [
+        "analyst", "coordinator", "o0", "o3", "o0+o1", "o0+o3", "coordinator+o0", "o3+o4", "coordinator+o3",
     ]  # fmt: skip
-    assert labels(Budget("pair", 1.0, 1e-5).observers(three)) == pairs
-    assert labels(Budget("coordinator+o0", 1.0, 1e-5).observers(three)) == ["coordinator+o0"]
-    refused(PrivacyError, "PR062", "pair", Budget("pair", 1.0, 1e-5).observers, ALONE)
-    event = told(ALONE, "bank", 10**6, ("shop", "coordinator"))
+    assert [len(seen.names) for seen in patterns[9:]] == [297 + 1, 1 + 297 + 1]
+    assert all(many.broken(seen) is None for seen in patterns[9:])
+
+
+@pytest.mark.parametrize(("owners", "seats", "threshold"), [(3, 3, 1), (7, 7, 3), (8, 3, 1), (8, 5, 2)])
+def test_nobody_within_the_threshold_learns_more_than_the_table_says(owners, seats, threshold) -> None:
+    """With equal shares of the noise, the largest coalition that is not broken is the worst observer of all."""
+    names = tuple(f"o{k}" for k in range(owners))
+    trust = Trust(names, names[:seats], threshold)
+
+    def largest(observers) -> int:
+        return max(len(set(seen.names) & set(names)) for seen in observers if trust.broken(seen) is None)
+
+    most = largest(seen for size in range(1, owners + 1) for seen in trust.coalitions(size))
+    assert largest(trust.standard_observers()) == most
+    assert largest(Budget("everyone", 1.0, 1e-5).observers(trust)) == min(most, max(2, threshold))
+    assert largest(Budget("coalition", 1.0, 1e-5).observers(trust)) == most
+
+
+PAIRS = [f"{one}+{other}" for one, other in combinations("abcde", 2)]
+WITH_HUB = ["+".join(sorted([*names, "coordinator"])) for names in [*"abcde", *combinations("abcde", 2)]]
+THREE_ALONE = ["o0+o1", "o0+o2", "o1+o2"]
+
+
+@pytest.mark.parametrize(
+    ("who", "trust", "labels"),
+    [
+        ("everyone", TWO, ["analyst", "coordinator", "bank", "shop"]),
+        ("everyone", FIVE, ["analyst", "coordinator", *"abcde", *PAIRS, *WITH_HUB]),
+        ("analyst", FIVE, ["analyst"]),
+        ("party", FIVE, [*"abcde"]),
+        ("a+b", FIVE, ["a+b"]),
+        ("pair", FIVE, [*PAIRS, *WITH_HUB[:5]]),
+        ("coalition", FIVE, [*PAIRS, *WITH_HUB]),
+        ("bank+shop", TWO, ["bank+shop"]),
+        # Without a committee the coordinator joins nobody.
+        ("everyone", ALONE, ["analyst", "coordinator", "bank", "shop"]),
+        ("everyone", owners_only(3), ["analyst", "coordinator", "o0", "o1", "o2", *THREE_ALONE]),
+        ("pair", owners_only(3), THREE_ALONE),
+        ("coordinator+o0", owners_only(3), ["coordinator+o0"]),
+    ],
+)
+def test_budgets_are_for_whom_they_name(who: str, trust: Trust, labels: list[str]) -> None:
+    (budget,) = parse_budgets(1.0 if who == "everyone" else {who: 1.0}, 1e-5, trust)
+    assert sorted(seen.label for seen in budget.observers(trust)) == sorted(labels)
+
+
+def test_bad_budgets_are_refused_and_unknown_observers_with_the_possible_ones() -> None:
+    for epsilon in (0, -1.0, math.inf, math.nan, True, "1"):
+        refused(PrivacyError, "PR064|PR065", parse_budgets, epsilon, 1e-5)
+    for delta in (0, 1, -1e-5, math.nan, 2.0):
+        refused(PrivacyError, "PR066", parse_budgets, {"analyst": 1.0}, delta)
+    refused(PrivacyError, "PR063", parse_budgets, {}, 1e-5)
+    known = ("analyst", "coordinator", "party", "bank", "shop")
+    refused(PrivacyError, "PR061", "insurer", known, parse_budgets, {"insurer": 1.0}, 1e-5, TWO)
+    for trust in (TWO, ALONE):
+        refused(PrivacyError, "PR062", "pair", parse_budgets, {"pair": 1.0}, 1e-5, trust)
+    event = told(ALONE, "bank", 10**6, ("shop", "coordinator"))  # is told nothing alone
     refused(PrivacyError, "PR034", view, event, Observer.party("shop"), ALONE)
+
+
+# --- studies without a committee
 
 
 @pytest.mark.parametrize("count", [3, 4, 5])
@@ -221,11 +195,10 @@ def test_without_a_committee_every_group_short_of_all_is_listed(count: int) -> N
 
 def test_without_a_committee_a_thousand_owners_make_a_short_table() -> None:
     trust = owners_only(1000)
-    pooled = list(trust.larger_coalitions(lambda name: name == "o0"))
-    assert {len(seen.names) for seen in pooled} == {999}
-    assert len(set(pooled)) == 2  # all but one of those alike, and all of these
+    pooled = set(trust.larger_coalitions(lambda name: name == "o0"))
+    assert [len(seen.names) for seen in pooled] == [999, 999]  # all but one of those alike, and all of these
     assert all(trust.broken(seen) is None for seen in pooled)
-    statement = Statement.of([told(trust, owner, 10**6) for owner in trust.owners[:1]], trust, 1e-5)
+    statement = Statement.of([told(trust, "o0", 10**6)], trust, 1e-5)
     assert len(statement.rows) < 12
     assert [row.others for row in statement.rows if row.observer == Observer.party("o1")] == [998]
 
@@ -247,39 +220,21 @@ def heard(events, observer: Observer, trust: Trust) -> Fraction:
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.integers(2, 7), st.data())
+@given(st.integers(2, 5), st.data())
 def test_without_a_committee_nobody_hears_more_than_some_row_says(count: int, data) -> None:
-    """Passive owners tell the active one, or everybody; it tells all: one alone hears all that a group could use."""
-    trust = owners_only(count)
-    sizes = data.draw(st.lists(st.sampled_from([10**4, 10**5, 10**6]), min_size=count, max_size=count))
-    to = data.draw(st.sampled_from([None, ("o0",)]))
-    pairs = zip(trust.owners, sizes, strict=True)
-    events = [told(trust, name, size, to if k else None) for k, (name, size) in enumerate(pairs)]
-    table = trust.standard_observers(larger=alike((event, trust) for event in events))
-    listed = max(heard(events, seen, trust) for seen in table if trust.broken(seen) is None)
-    groups = (
-        Observer.coalition(*names, *hub)
-        for size in range(1, count)
-        for names in combinations(trust.owners, size)
-        for hub in ((), ("coordinator",))
-    )
-    assert max(heard(events, seen, trust) for seen in groups) == listed
-    assert heard(events, Observer.analyst(), trust) == heard(events, Observer.coordinator(), trust) == 0
-
-
-@settings(max_examples=25, deadline=None)
-@given(st.integers(3, 5), st.data())
-def test_without_a_committee_a_small_table_misses_no_group_whatever_is_told_to_whom(count: int, data) -> None:
-    trust = owners_only(count)
-    events = []
+    """Whatever is told to whom."""
+    trust, events = owners_only(count), []
     for owner in trust.owners:
-        rest = [name for name in trust.owners if name != owner]
-        to = data.draw(st.lists(st.sampled_from(rest), min_size=1, unique=True))
-        events.append(told(trust, owner, data.draw(st.sampled_from([10**4, 10**6])), tuple(to)))
+        rest = st.sampled_from([name for name in trust.owners if name != owner])
+        to = data.draw(st.none() | st.lists(rest, min_size=1, unique=True).map(tuple))
+        events.append(told(trust, owner, data.draw(st.sampled_from([10**4, 10**5, 10**6])), to))
+    owners = (names for size in range(1, count) for names in combinations(trust.owners, size))
+    groups = [Observer.coalition(*names, *hub) for names in owners for hub in ((), ("coordinator",))]
     same = alike((event, trust) for event in events)
-    listed = max(heard(events, seen, trust) for seen in trust.standard_observers(same) if trust.broken(seen) is None)
-    groups = (Observer.coalition(*names) for size in range(1, count) for names in combinations(trust.owners, size))
-    assert max(heard(events, seen, trust) for seen in groups) == listed
+    for table in (trust.standard_observers(same), trust.standard_observers(larger=same)):
+        listed = (heard(events, seen, trust) for seen in table if trust.broken(seen) is None)
+        assert max(listed) == max(heard(events, seen, trust) for seen in groups)
+    assert heard(events, Observer.analyst(), trust) == heard(events, Observer.coordinator(), trust) == 0
 
 
 @settings(max_examples=25, deadline=None)
@@ -287,28 +242,23 @@ def test_without_a_committee_a_small_table_misses_no_group_whatever_is_told_to_w
 def test_owners_with_equal_messages_are_exchangeable_and_no_others(count: int, data) -> None:
     """One coalition of each pattern stands for all: every other one of the pattern hears exactly as much."""
     trust = owners_only(count)
-    few = st.lists(st.sampled_from([10**4, 10**6]), min_size=count, max_size=count)
-    sizes, repeats, published = data.draw(few), data.draw(st.integers(1, 2)), data.draw(st.booleans())
-    events = [
-        told(trust, name, size, () if published else None) for name, size in zip(trust.owners, sizes, strict=True)
-    ]
+    sizes = data.draw(st.lists(st.sampled_from([10**4, 10**6]), min_size=count, max_size=count))
+    repeats, to = data.draw(st.integers(1, 2)), data.draw(st.sampled_from([None, ()]))
+    events = [told(trust, name, size, to) for name, size in zip(trust.owners, sizes, strict=True)]
     events = [Repeated(event, repeats) if event.noise > 10**5 else event for event in events]
-    uneven = data.draw(st.sampled_from([None, "o1"]))
-    if uneven:
-        events.append(told(trust, "o0", 10**5, (uneven,)))
+    named = data.draw(st.sampled_from([(), ("o0", "o1")]))
+    if named:
+        events.append(told(trust, "o0", 10**5, ("o1",)))
     key = alike((event, trust) for event in events)
-    named = ("o0", "o1") if uneven else ()
-    kinds = [(size, name if name in named else "") for name, size in zip(trust.owners, sizes, strict=True)]
-    for one, other in combinations(range(count), 2):
-        same = key(trust.owners[one]) == key(trust.owners[other])
-        assert same == (kinds[one] == kinds[other])
-    for size in range(1, count):
-        patterns: dict[tuple, set] = {}
-        for names in combinations(trust.owners, size):
-            pattern = tuple(sorted(repr(key(name)) for name in names))
-            views = [view(event, Observer.coalition(*names), trust) for event in events]
-            patterns.setdefault(pattern, set()).add(tuple(sorted(map(repr, views))))
-        assert all(len(found) == 1 for found in patterns.values())
+    kinds = {name: (size, name if name in named else "") for name, size in zip(trust.owners, sizes, strict=True)}
+    for one, other in combinations(trust.owners, 2):
+        assert (key(one) == key(other)) == (kinds[one] == kinds[other])
+    patterns: dict[tuple, set] = {}
+    for names in (names for size in range(1, count) for names in combinations(trust.owners, size)):
+        pattern = tuple(sorted(repr(key(name)) for name in names))
+        seen = (repr(view(event, Observer.coalition(*names), trust)) for event in events)
+        patterns.setdefault(pattern, set()).add(tuple(sorted(seen)))
+    assert all(len(found) == 1 for found in patterns.values())
 
 
 def test_who_received_messages_of_one_study_is_not_alike_who_took_part_in_another_only() -> None:
@@ -390,9 +340,8 @@ SEEN = ((Observer.analyst(), (1, 2)), (Observer.party("shop"), (2, 2)))
 
 
 def uneven(law: Law) -> Event:
-    trust = trust_of(4)
-    shares = tuple(zip(trust.owners, UNEVEN[law], strict=True))
-    return replace(release(law, 4, trust), shares=shares)
+    shares = tuple(zip(NAMES[:4], UNEVEN[law], strict=True))
+    return replace(release(law, 4, trust_of(4)), shares=shares)
 
 
 @pytest.mark.parametrize("law", UNEVEN)
@@ -416,15 +365,14 @@ def test_no_set_of_owners_without_noise_tells_more_than_is_stated(law: Law) -> N
 @pytest.mark.parametrize("law", UNEVEN)
 def test_of_uneven_shares_the_largest_are_missing(law: Law) -> None:
     trust, event = trust_of(4), uneven(law)
-    for observer, _ in SEEN:
+    for (observer, _), missing in product(SEEN, (1, 2)):
         others = [name for name in trust.owners if name not in observer.names]
-        for missing in (1, 2):
-            stated = accountant.epsilon([view(event, observer, trust, missing=missing)], 1e-5).epsilon
-            each = [
-                accountant.epsilon([view(drawn_by(event, left), observer, trust)], 1e-5).epsilon
-                for left in combinations(others, len(others) - missing)
-            ]
-            assert stated == max(each) < math.inf
+        stated = accountant.epsilon([view(event, observer, trust, missing=missing)], 1e-5).epsilon
+        each = [
+            accountant.epsilon([view(drawn_by(event, left), observer, trust)], 1e-5).epsilon
+            for left in combinations(others, len(others) - missing)
+        ]
+        assert stated == max(each) < math.inf
 
 
 # --- rows
@@ -442,12 +390,9 @@ def test_every_statement_has_rows_for_owners_without_noise() -> None:
         alone = Statement.of([drawn_by(event, left)], trust, 1e-5)
         assert row.epsilon == alone.epsilon(row.observer) == statement.epsilon(row.observer, missing=row.missing)
         assert row.epsilon > statement.epsilon(row.observer)
-        assert row.status == PROVEN
-        assert "missing-noise" in row.theorem
-    text, page = str(statement), statement._repr_html_()
-    assert "if 1 owner draws no noise\n" in text
-    assert "if 2 owners draw no noise\n" in text
-    assert "<td>analyst, if 1 owner draws no noise</td>" in page
+        assert (row.status, "missing-noise" in row.theorem) == (PROVEN, True)
+    assert "if 2 owners draw no noise\n" in str(statement)
+    assert "<td>analyst, if 1 owner draws no noise</td>" in statement._repr_html_()
 
 
 def test_two_owners_protect_each_other_and_each_gives_away_its_own_columns() -> None:
@@ -462,11 +407,8 @@ def test_two_owners_protect_each_other_and_each_gives_away_its_own_columns() -> 
 def test_rows_about_missing_noise_are_written_read_and_cannot_be_improved() -> None:
     statement = Statement.of([EVENT], TWO, 1e-5)
     value = json.loads(json.dumps(statement.to_dict(), allow_nan=False))
-    assert [row["missing"] for row in value["missing_noise"]] == [1, 1, 1]
-    assert all("missing" not in row for row in value["rows"])
-    again = Statement.from_dict(value)
-    assert again == statement
-    assert again.missing_noise == statement.missing_noise
+    assert [row.get("missing") for row in (*value["rows"], *value["missing_noise"])] == [None] * 7 + [1] * 3
+    assert Statement.from_dict(value).missing_noise == statement.missing_noise
     earlier = {name: content for name, content in value.items() if name != "missing_noise"}
     assert Statement.from_dict(earlier).missing_noise == ()
     assert Statement.from_dict(earlier).to_dict() == earlier
@@ -475,76 +417,61 @@ def test_rows_about_missing_noise_are_written_read_and_cannot_be_improved() -> N
 
 
 def test_messages_of_one_owner_have_no_such_rows() -> None:
-    owners = NAMES[:3]
-    noise = AdditiveNoise("discrete-gaussian", 10**6, ("shop",))
-    told = noise.release(
+    told = AdditiveNoise("discrete-gaussian", 10**6, ("shop",)).release(
         "scores of shop", 5, MOVED, theorem="exchange-sensitivity", audience=("bank",), about=("shop",)
     )
-    trust = Trust(owners, (), 0)
-    assert Statement.of([told], trust, 1e-5).missing_noise == ()
+    assert Statement.of([told], Trust(NAMES[:3], (), 0), 1e-5).missing_noise == ()
+    bank, seated, plain = Observer.party("bank"), trust_of(3, security="active"), trust_of(3)
     # Beside a committee it counts as it is: whoever leaves out noise on its own columns tells no others.
-    seated = trust_of(3, security="active")
-    assert views([told], Observer.party("bank"), seated) == views([told], Observer.party("bank"), trust_of(3))
+    assert views([told], bank, seated) == views([told], bank, plain)
     # On columns of others somebody else must draw noise too.
     lonely = replace(told, about=())
-    seen = view(lonely, Observer.party("bank"), seated)
-    assert "may all leave it out" in seen.reason
-    assert not view(lonely, Observer.party("bank"), trust_of(3)).reason
+    assert "may all leave it out" in view(lonely, bank, seated).reason
+    assert not view(lonely, bank, plain).reason
 
 
 # --- budgets
 
 
-@pytest.mark.parametrize(("owners", "threshold"), [(2, 1), (3, 1), (4, 1), (5, 2), (7, 3)])
-@pytest.mark.parametrize("law", ["skellam", "discrete-gaussian", "discrete-laplace"])
+@pytest.mark.parametrize(("owners", "threshold"), [(2, 1), (3, 1), (5, 2)])
+@pytest.mark.parametrize("law", UNEVEN)
 def test_active_studies_meet_every_budget_without_the_noise_of_some(law: Law, owners: int, threshold: int) -> None:
     trust = trust_of(owners, threshold, security="active")
     plain = replace(trust, security="semi-honest")
     budgets = parse_budgets({"analyst": 0.7, COORDINATOR: 1.5, "party": 2.0}, 1e-6, trust)
-    known = most_known(trust, budgets) if law == LAPLACE else 0
-    parts = 1 if law == LAPLACE else owners
+    known, parts = (most_known(trust, budgets), 1) if law == LAPLACE else (0, owners)
 
-    def kept(scale: int) -> bool:
-        """Whether every budget is met, by a list of who draws noise and without a word about missing noise."""
-        event = release(law, scale, trust, known)
-        for budget in budgets:
-            for observer in budget.observers(plain):
-                others = [name for name in trust.owners if name not in observer.names]
-                drawing = others[min(trust.missing, len(others) - 1) :]
-                seen = [view(drawn_by(event, drawing), observer, plain)]
-                if accountant.epsilon(seen, budget.delta).epsilon > budget.epsilon:
-                    return False
-        return True
+    def kept(scale: int, budget: Budget, observer: Observer) -> bool:
+        """Whether it is met, by a list of who draws noise and without a word about missing noise."""
+        others = [name for name in trust.owners if name not in observer.names]
+        drawing = others[min(trust.missing, len(others) - 1) :]
+        seen = [view(drawn_by(release(law, scale, trust, known), drawing), observer, plain)]
+        return accountant.epsilon(seen, budget.delta).epsilon <= budget.epsilon
 
+    promised = [(budget, observer) for budget in budgets for observer in budget.observers(plain)]
     least = least_noise(lambda scale: release(law, scale, trust, known), trust, budgets, owners=parts)
-    assert kept(least)
-    assert least == parts or not kept(int(least * 0.999) // parts * parts)
+    assert all(kept(least, *each) for each in promised)
+    assert least == parts or not all(kept(int(least * 0.999) // parts * parts, *each) for each in promised)
 
 
 def test_what_robust_noise_costs() -> None:
-    def noise(trust: Trust, epsilon: float | dict[str, float]) -> int:
-        budgets = parse_budgets(epsilon, 1e-6, trust)
-        return least_noise(
-            lambda scale: Repeated(release("skellam", scale, trust), 100), trust, budgets, owners=len(trust.owners)
-        )
+    def noise(budget: dict[str, float], owners: int, **given: object) -> int:
+        trust = trust_of(owners, **given)
+        budgets = parse_budgets(budget, 1e-6, trust)
+        return least_noise(lambda scale: release("skellam", scale, trust), trust, budgets, owners=owners)
 
-    for owners in (2, 3, 4):
-        plain, active = trust_of(owners), trust_of(owners, security="active")
-        assert noise(trust_of(owners, security="active", noise_missing=0), 1.0) == noise(plain, 1.0)
-        assert noise(trust_of(owners, noise_missing=1), 1.0) == noise(active, 1.0)
-        ratio = 1 if owners == 2 else (owners - 1) / (owners - 2)
-        assert noise(active, 1.0) == pytest.approx(ratio * noise(plain, 1.0), rel=1e-2)
-        only = {"analyst": 1.0}
-        assert noise(active, only) == pytest.approx(owners / (owners - 1) * noise(plain, only), rel=1e-2)
+    for owners, who, ratio in ((3, "party", 2), (4, "party", 3 / 2), (3, "analyst", 3 / 2), (4, "analyst", 4 / 3)):
+        plain, active = noise({who: 0.2}, owners), noise({who: 0.2}, owners, security="active")
+        assert active == noise({who: 0.2}, owners, noise_missing=1) == pytest.approx(ratio * plain, rel=1e-2)
+        assert noise({who: 0.2}, owners, security="active", noise_missing=0) == plain
 
 
 def test_laplace_noise_has_a_whole_variable_left_only_where_missing_shares_are_counted() -> None:
     for security, finite in (("semi-honest", False), ("active", True)):
         trust = trust_of(3, security=security)
         known = most_known(trust, parse_budgets(1.0, 1e-6, trust))
-        statement = Statement.of([release(LAPLACE, 8, trust, known)], trust, 1e-6)
-        analyst, _, party = statement.missing_noise[-3:]
         assert known == 1 + finite
+        analyst, _, party = Statement.of([release(LAPLACE, 8, trust, known)], trust, 1e-6).missing_noise[-3:]
         assert analyst.epsilon == pytest.approx(3 / 8, rel=1e-3)
         assert math.isfinite(party.epsilon) == finite
         assert finite or "known or missing of the Laplace noise" in party.reason
@@ -553,34 +480,28 @@ def test_laplace_noise_has_a_whole_variable_left_only_where_missing_shares_are_c
 def test_rows_ledgers_and_budgets_of_an_active_study_agree(tmp_path) -> None:
     trust = trust_of(3, security="active")
     event = Repeated(release("skellam", 6000, trust), 4)
-    statement = Statement.of([event], trust, 1e-5)
+    statement, unsafe = (Statement.of([event], each, 1e-5) for each in (trust, replace(trust, noise_missing=0)))
     everybody = [row for row in statement.missing_noise if row.missing == 0]
     assert [row.condition for row in everybody] == ["if every owner draws its noise"] * 3
     for row, fewer in zip(statement.missing_noise[3:], everybody, strict=True):
         assert row.epsilon == statement.epsilon(row.observer) > fewer.epsilon
-    assert any(
-        text.startswith("rows without an if hold even if an owner draws no noise") for text in statement.assumptions
-    )
+    assert "rows without an if hold even if an owner draws no noise" in " ".join(statement.assumptions)
+    assert "which nobody checks" in " ".join(unsafe.assumptions)
     ledger = Ledger(tmp_path / "ledger.sqlite")
-    ledger.commit(ledger.mark_sent(ledger.reserve("study", "a" * 64, [event], trust, [Budget("analyst", 50.0, 1e-5)])))
+    ledger.reserve("study", "a" * 64, [event], trust, [Budget("analyst", 50.0, 1e-5)])
     assert ledger.spent(Observer.analyst(), 1e-5) == statement.epsilon("analyst")
     assert Ledger(ledger.path).entries()[0].trust == trust
-    unsafe = replace(trust, noise_missing=0)
-    assert any("which nobody checks" in text for text in Statement.of([event], unsafe, 1e-5).assumptions)
 
 
 def test_how_much_may_be_missing_is_checked_and_written() -> None:
-    assert [trust_of(5, 2, **given).missing for given in ({}, {"security": "active"}, {"noise_missing": 1})] == [
-        0,
-        2,
-        1,
-    ]
-    assert trust_of(5, 2, security="active", noise_missing=0).missing == 0
+    active = {"security": "active"}
+    for more, missing in (({}, 0), (active, 2), ({"noise_missing": 1}, 1), (active | {"noise_missing": 0}, 0)):
+        trust = trust_of(5, 2, **more)
+        assert trust.missing == missing
+        assert Trust.from_json(trust.to_json()) == trust
+        assert ("noise_missing" in trust.to_dict()) == ("noise_missing" in more)
     for wrong in (-1, 3, True, 1.0, "1"):
         refused(PrivacyError, "PR055", "2", trust_of, 5, 2, noise_missing=wrong)
     refused(PrivacyError, "PR055", "0", Trust, NAMES[:2], (), 0, noise_missing=1)
-    for trust in (trust_of(3), trust_of(3, noise_missing=0), trust_of(3, security="active", noise_missing=1)):
-        assert Trust.from_json(trust.to_json()) == trust
-    assert set(trust_of(3).to_dict()) == {"owners", "committee", "threshold"}
     with pytest.raises(PrivacyError):
         Trust.from_dict(trust_of(3).to_dict() | {"noise_missing": "many"})

@@ -42,24 +42,22 @@ from tests.support.errors import refused
 from tests.support.vectors import VECTORS
 
 
-def _even(case) -> list[float]:
-    return [case["c"] / math.sqrt(len(case["parts"]))] * len(case["parts"])
-
-
 @pytest.mark.parametrize("case", VECTORS["extra"]["rounded_norm_bound"])
 def test_rounded_norms_match_the_vectors(case) -> None:
-    gamma, parts, columns = case["gamma"], case["parts"], sum(case["parts"])
-    near = {"rel": 1e-9}
-    whole: tuple[list[float], list[int]] = ([case["c"]], [columns])
-    assert rounded_norm(gamma, *whole) == pytest.approx(case["worst"], **near)
-    assert rounded_norm(gamma, *whole, rounding="nearest") == pytest.approx(case["nearest"], **near)
-    assert rounded_norm(gamma, *whole, rounding="toward_zero") == pytest.approx(case["trunc"], **near)
-    assert rounded_norm(gamma, *whole, rounding="exact") == pytest.approx(case["trunc"], **near)
-    proportional = [case["c"] * math.sqrt(part / columns) for part in parts]
-    assert rounded_norm(gamma, proportional, parts) == pytest.approx(case["worst"], **near)
-    assert rounded_norm(gamma, _even(case), parts) == pytest.approx(case["worst_per_party"], **near)
-    assert conditional_norm(gamma, _even(case), parts, case["beta"]) == pytest.approx(case["cond"], **near)
-    assert paper_rounded_norm(gamma, case["c"], columns) == pytest.approx(case["paper"], **near)
+    gamma, parts, columns, clip = case["gamma"], case["parts"], sum(case["parts"]), case["c"]
+    even = [clip / math.sqrt(len(parts))] * len(parts)
+    found = {
+        "worst": rounded_norm(gamma, [clip], [columns]),
+        "nearest": rounded_norm(gamma, [clip], [columns], rounding="nearest"),
+        "trunc": rounded_norm(gamma, [clip], [columns], rounding="toward_zero"),
+        "worst_per_party": rounded_norm(gamma, even, parts),
+        "cond": conditional_norm(gamma, even, parts, case["beta"]),
+        "paper": paper_rounded_norm(gamma, clip, columns),
+    }
+    assert found == pytest.approx({name: case[name] for name in found}, rel=1e-9)
+    assert rounded_norm(gamma, [clip], [columns], rounding="exact") == found["trunc"]
+    proportional = [clip * math.sqrt(part / columns) for part in parts]
+    assert rounded_norm(gamma, proportional, parts) == pytest.approx(case["worst"], rel=1e-9)
 
 
 def test_the_published_bound_is_wrong() -> None:
@@ -86,10 +84,7 @@ def test_roots_and_floats_round_up(value: Fraction) -> None:
     up = float_up(value)
     assert Fraction(up) >= value
     assert up == 0 or Fraction(math.nextafter(up, -math.inf)) < value
-
-
-def test_a_huge_number_has_no_float() -> None:
-    assert float_up(10**400) == math.inf
+    assert float_up(10**400 + value) == math.inf
 
 
 ROUNDINGS = {
@@ -99,7 +94,7 @@ ROUNDINGS = {
 }
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.lists(st.integers(1, 6), min_size=1, max_size=4),
     st.integers(1, 64),
@@ -137,7 +132,7 @@ def check_moved(bound, one, other) -> None:
     assert abs(one - other).sum() <= bound.replace_l1
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.integers(1, 6), st.integers(1, 50), st.integers(0, 2**32 - 1))
 def test_moments_move_no_further_than_claimed(columns: int, reach: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -159,38 +154,41 @@ def test_the_bounds_of_moments_are_reached() -> None:
 
 
 def test_a_label_is_one_more_bounded_column() -> None:
-    assert label_reach(1000, 2.5) == 2500
-    assert label_reach(3, 0.1) == 1  # 0.3 may be rounded up
-    bound = regression_moments_sensitivity(25, 2, 5)
-    z = np.array([3, 4, 5])
-    assert (np.outer(z, z) ** 2).sum() == bound.l2_squared == 2500
-    assert abs(np.outer(z, z)).sum() <= bound.l1 == 150
+    assert (label_reach(1000, 2.5), label_reach(3, 0.1)) == (2500, 1)  # 0.3 may be rounded up
+    bound, row = regression_moments_sensitivity(25, 2, 5), np.array([3, 4, 5])
+    assert (np.outer(row, row) ** 2).sum() == bound.l2_squared == 2500
+    assert abs(np.outer(row, row)).sum() <= bound.l1 == 150
 
 
 @pytest.mark.parametrize("case", VECTORS["sqm"]["pca"])
 def test_principal_components_match_the_vectors(case) -> None:
     gamma, n, c = case["gamma"], case["n"], case["c"]
     norm_squared = rounded_norm_squared(gamma, [c], [n])
-    assert rounded_norm(gamma, [c], [n]) ** 2 == pytest.approx(case["safe_d2"], rel=1e-9)
     assert case["safe_d2"] - 1 < norm_squared <= case["safe_d2"]
     assert paper_rounded_norm(gamma, c, n) ** 2 == pytest.approx(case["paper_d2"], rel=1e-9)
-    full, upper = moments_sensitivity(norm_squared, n), upper_moments_sensitivity(norm_squared, n)
-    assert case["safe_d1_full"] - n < full.l1 <= case["safe_d1_full"]
-    assert case["safe_d1_upper"] - n < upper.l1 <= case["safe_d1_upper"]
+    for bound, said in ((moments_sensitivity, "safe_d1_full"), (upper_moments_sensitivity, "safe_d1_upper")):
+        assert case[said] - n < bound(norm_squared, n).l1 <= case[said]
 
 
 @pytest.mark.parametrize(
-    ("gamma", "clip", "width", "rounding"),
-    [(0, 1.0, 1, "exact"), (2.0, 1.0, 1, "exact"), (2, -1.0, 1, "exact"), (2, math.nan, 1, "exact"),
-     (2, 1.0, -1, "exact"), (2, 1.0, 1, "up")],
+    ("code", "bound", "given"),
+    [
+        *(("PR*", party_norm_squared, wrong) for wrong in (
+            (0, 1.0, 1, "exact"), (2.0, 1.0, 1, "exact"), (2, -1.0, 1, "exact"), (2, math.nan, 1, "exact"),
+            (2, 1.0, -1, "exact"), (2, 1.0, 1, "up"),
+        )),
+        ("PR*", moments_sensitivity, (-1, 3)),
+        ("PR*", conditional_norm_squared, (4, 1.0, 3, 1.0)),
+        ("PR144", linear_party_l1, (3, 4)),
+        ("PR145", logistic_party_l1, (3, 4)),
+        ("PR143", linear_party_l1, (3, 2, "lower")),
+        ("PR089", Radii.of, ([(0, 1)],)),
+        ("PR090", Radii.of, ([(1, -1)],)),
+        ("PR146", blocks_epsilon, ([1], [0])),
+    ],
 )  # fmt: skip
-def test_senseless_bounds_are_refused(gamma, clip: float, width: int, rounding) -> None:
-    with pytest.raises(PrivacyError):
-        party_norm_squared(gamma, clip, width, rounding)
-    with pytest.raises(PrivacyError):
-        moments_sensitivity(-1, 3)
-    with pytest.raises(PrivacyError):
-        conditional_norm_squared(4, 1.0, 3, beta=1.0)
+def test_senseless_bounds_are_refused(code: str, bound, given) -> None:
+    refused(PrivacyError, code, bound, *given)
 
 
 FM, EXTRA = VECTORS["hdp_fm_afe"], VECTORS["extra"]
@@ -199,14 +197,12 @@ PAIRS: tuple[Pairs, ...] = ("full", "upper")
 
 @pytest.mark.parametrize("case", FM["fm"])
 def test_ordered_pairs_match_the_vectors(case) -> None:
-    linear, logistic = case["linear"], case["logistic"]
-    d = linear["d"]
-    assert published.paper_linear_l1(d) == linear["paper"]
-    assert linear_l1(d, "full") == linear["tight_replace"]
-    assert linear_l1(d, "full", replace=False) == linear["tight_addremove"]
-    assert published.paper_logistic_l1(d) == logistic["paper"]
-    assert logistic_l1(d, 4, "full") / 8 == logistic["tight_replace"]
-    assert logistic_l1(d, 4, "full", replace=False) / 8 == logistic["tight_addremove"]
+    said = ("paper", "tight_replace", "tight_addremove")
+    d, linear, logistic = case["linear"]["d"], case["linear"], case["logistic"]
+    found = published.paper_linear_l1(d), linear_l1(d, "full"), linear_l1(d, "full", replace=False)
+    assert found == tuple(linear[name] for name in said)
+    both = (logistic_l1(d, 4, "full", replace=replaced) / 8 for replaced in (True, False))
+    assert (published.paper_logistic_l1(d), *both) == tuple(logistic[name] for name in said)
     for party in case["per_party"]:
         label, held = party["party"] == 0, party["dk"]
         assert published.paper_party_l1(d, held, label=label) == party["lin_paper"]
@@ -217,10 +213,8 @@ def test_ordered_pairs_match_the_vectors(case) -> None:
 @pytest.mark.parametrize("case", FM["fm_scale"])
 def test_integer_scales_match_the_vectors(case) -> None:
     d = case["d"]
-    real = linear_l1(d, "full") if case["task"] == "linear" else logistic_l1(d, 4, "full")
-    whole = integer_l1(real, case["gamma"])
-    assert whole == case["delta1_int"]
-    assert whole / case["eps"] == case["scale_t"]
+    whole = integer_l1(linear_l1(d, "full") if case["task"] == "linear" else logistic_l1(d, 4, "full"), case["gamma"])
+    assert (whole, whole / case["eps"]) == (case["delta1_int"], case["scale_t"])
 
 
 def test_the_upper_triangle_matches_the_vectors_also_by_groups() -> None:
@@ -229,9 +223,7 @@ def test_the_upper_triangle_matches_the_vectors_also_by_groups() -> None:
         found = linear_l1(case["d"]), linear_l1(case["d"], replace=False), grouped_replace_l1(box), grouped_l1(box)
         assert set(found) == {case["delta1"]}
     for case in EXTRA["fm_upper_party"]:
-        found = linear_party_l1(case["D"], case["m"])
-        assert float(found) == pytest.approx(case["delta1"], rel=1e-12)
-        assert grouped_replace_l1(Radii((1,) * case["m"]), case["D"] - case["m"]) == found
+        assert float(linear_party_l1(case["D"], case["m"])) == pytest.approx(case["delta1"], rel=1e-12)
     for case in EXTRA["fm_upper_logistic_w1"]:
         # By groups, the label is a constant of weight one that does not change, its square not a coefficient.
         box = Radii((1,) * case["d"])
@@ -263,7 +255,7 @@ def _neighbours(size: int, held: int):
 
 
 @pytest.mark.parametrize("pairs", PAIRS)
-@pytest.mark.parametrize(("size", "held"), [(2, 1), (2, 2), (3, 1), (3, 2), (3, 3), (4, 1), (4, 2)])
+@pytest.mark.parametrize(("size", "held"), [(2, 2), (3, 1), (3, 2), (3, 3), (4, 2)])
 def test_corners_stay_within_the_bound_and_reach_it(size: int, held: int, pairs: Pairs) -> None:
     bound = linear_party_l1(size, held, pairs)
     seen = max(_l1(_entries(a, pairs), _entries(b, pairs)) for a, b in _neighbours(size, held))
@@ -282,59 +274,50 @@ def _optimum(size: int, held: int, weight: Fraction | int):
 
 
 @pytest.mark.parametrize("pairs", PAIRS)
-@pytest.mark.parametrize("weight", [Fraction(1, 2), Fraction(1), Fraction(4)])
-@pytest.mark.parametrize(("size", "held"), [(1, 1), (2, 1), (2, 2), (3, 1), (3, 3)])
+@pytest.mark.parametrize("weight", [Fraction(1, 2), Fraction(4)])
+@pytest.mark.parametrize(("size", "held"), [(1, 1), (2, 1), (3, 1), (3, 3)])
 def test_logistic_corners_stay_within_the_bound(size: int, held: int, weight: Fraction, pairs: Pairs) -> None:
     near = _neighbours(size, held)
-    kept = max(_l1(_logistic(a, 0, weight, pairs), _logistic(b, 0, weight, pairs)) for a, b in near)
-    flipped = max(_l1(_logistic(a, 0, weight, pairs), _logistic(b, 1, weight, pairs)) for a, b in near)
-    passive = logistic_party_l1(size, held, weight, pairs)
-    active = logistic_party_l1(size, held, weight, pairs, label=True)
+    kept, flipped = (
+        max(_l1(_logistic(a, 0, weight, pairs), _logistic(b, label, weight, pairs)) for a, b in near)
+        for label in (0, 1)
+    )
+    passive, active = (logistic_party_l1(size, held, weight, pairs, label=label) for label in (False, True))
     assert kept <= passive <= active
     assert flipped <= active
     if pairs == "upper":
-        at = _l1(*(_logistic(z, 0, weight, pairs) for z in _optimum(size, held, weight)))
-        assert at == passive
+        assert _l1(*(_logistic(z, 0, weight, pairs) for z in _optimum(size, held, weight))) == passive
     alone = max(sum(map(abs, _logistic(z, 1, weight, pairs))) for z in _corners(size))
     assert alone == logistic_l1(size, weight, pairs, replace=False)
 
 
-def test_a_label_alone_moves_the_linear_part_twice() -> None:
-    assert logistic_party_l1(5, 0, 3, label=True) == 2 * 3 * 5
-    assert logistic_party_l1(5, 0, 3) == 0
-
-
-@pytest.mark.parametrize("d", [1, 2, 3, 14])
-def test_whole_rows_follow_the_closed_forms(d: int) -> None:
-    assert logistic_l1(d, 1) == Fraction(d * (d + 2) ** 2, 2 * (d + 1))
-    if d >= 2:
-        assert logistic_l1(d, 4, "full") == (d + 2) ** 2
-    assert logistic_party_l1(d, d, 1, label=True) == logistic_party_l1(d, d, 1)
-    assert linear_l1(d) == Fraction((d + 1) * (d + 2), 2)
+def test_whole_rows_follow_the_closed_forms_and_a_label_alone_moves_the_linear_part_twice() -> None:
+    for d in (1, 2, 14):
+        assert logistic_l1(d, 1) == Fraction(d * (d + 2) ** 2, 2 * (d + 1))
+        assert d == 1 or logistic_l1(d, 4, "full") == (d + 2) ** 2
+        assert logistic_party_l1(d, d, 1, label=True) == logistic_party_l1(d, d, 1)
+        assert linear_l1(d) == Fraction((d + 1) * (d + 2), 2)
+    assert (logistic_party_l1(5, 0, 3, label=True), logistic_party_l1(5, 0, 3)) == (2 * 3 * 5, 0)
+    assert blocks_epsilon([4, 12], [16, 16]) == 1
 
 
 @pytest.mark.parametrize("d", [1, 2])
-def test_leaving_out_the_squared_label(d: int) -> None:
-    half = [tuple(map(Fraction, z)) for z in itertools.product((-1, 0, 1), repeat=d + 1)]
+@pytest.mark.parametrize("pairs", PAIRS)
+def test_leaving_out_the_squared_label(d: int, pairs: Pairs) -> None:
+    def released(z) -> list[Fraction]:
+        label = (Fraction(0),) * d + (Fraction(1),)
+        return [v for v, square in zip(_entries(z, pairs), _entries(label, pairs), strict=True) if not square]
 
-    def released(z, pairs: Pairs) -> list[Fraction]:
-        return [v for v, square in zip(_entries(z, pairs), _entries(_mark(d), pairs), strict=True) if not square]
-
-    for pairs in PAIRS:
-        alone = max(sum(map(abs, released(z, pairs))) for z in half)
-        assert alone == linear_l1(d, pairs, replace=False, label_square=False)
-        pair = max(_l1(released(a, pairs), released(b, pairs)) for a in half for b in half)
-        bound = linear_l1(d, pairs, label_square=False)
-        assert pair <= bound <= linear_l1(d, pairs)
-        one, other = (released((*x, Fraction(1)), pairs) for x in _optimum(d, d, 1))
-        assert bound == (pair if pairs == "full" else _l1(one, other))
-
-
-def _mark(d: int):
-    return (Fraction(0),) * d + (Fraction(1),)
+    rows = [released(z) for z in _corners(d + 1)]
+    assert max(sum(map(abs, row)) for row in rows) == linear_l1(d, pairs, replace=False, label_square=False)
+    pair = max(_l1(a, b) for a in rows for b in rows)
+    bound = linear_l1(d, pairs, label_square=False)
+    assert pair <= bound <= linear_l1(d, pairs)
+    one, other = (released((*x, Fraction(1))) for x in _optimum(d, d, 1))
+    assert bound == (pair if pairs == "full" else _l1(one, other))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(st.integers(1, 5), st.integers(1, 9), st.integers(0, 4), st.sampled_from(PAIRS), st.integers(0, 2**32 - 1))
 def test_integer_coefficients_move_no_further(d: int, gamma: int, weight: int, pairs: Pairs, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -352,21 +335,6 @@ def test_integer_coefficients_move_no_further(d: int, gamma: int, weight: int, p
     ]
     for bound, a, b in cases:
         check_moved(bound, np.array(a), np.array(b))
-
-
-def test_gaussian_noise_is_the_better_choice_from_four_coordinates_on() -> None:
-    bound = linear_coefficients_sensitivity(3, 1, "full")
-    assert (bound.l2_squared, bound.replace_l2_squared) == (16, 32)
-
-
-def test_senseless_counts_are_refused() -> None:
-    refused(PrivacyError, "PR144", linear_party_l1, 3, 4)
-    refused(PrivacyError, "PR145", logistic_party_l1, 3, 4)
-    refused(PrivacyError, "PR143", linear_party_l1, 3, 2, "lower")
-    refused(PrivacyError, "PR089", Radii.of, [(0, 1)])
-    refused(PrivacyError, "PR090", Radii.of, [(1, -1)])
-    refused(PrivacyError, "PR146", blocks_epsilon, [1], [0])
-    assert blocks_epsilon([4, 12], [16, 16]) == 1
 
 
 # --- grouped L1 bounds, and L2 bounds where only some columns change: brute force, random rows, and the closed forms
@@ -392,17 +360,14 @@ def _rows(groups) -> list[tuple[int, ...]]:
 
 def _largest_change(changing, fixed: list[int]) -> int:
     """Over all corners of the changing groups, with everything fixed at its bound."""
-    rows = [_upper(np.array([*row, *fixed])) for row in _rows(changing)]
-    stacked = np.array(rows)
-    return max(int(np.abs(stacked - row).sum(axis=1).max()) for row in stacked)
+    rows = np.array([_upper(np.array([*row, *fixed])) for row in _rows(changing)])
+    return max(int(np.abs(rows - row).sum(axis=1).max()) for row in rows)
 
 
 CASES = [
-    ([(1, 4), (1, 4)], []),
     ([(1, 4), (1, 2), (1, 6)], []),
     ([(1, 4)], [4, 2]),
     ([(1, 4), (1, 2)], [4, 4, 2]),
-    ([(2, 4)], []),
     ([(2, 4)], [3]),
     ([(2, 4), (3, 2)], [2]),
     ([(2, 4), (1, 4)], [2]),
@@ -425,26 +390,20 @@ def test_no_corner_moves_further_than_the_bound(changing, fixed: list[int]) -> N
     assert grouped_l1(Radii.of(changing), sum(fixed)) + still == row
 
 
-@pytest.mark.parametrize("radii", [(4, 4), (1, 2, 6), (3,), (5, 1, 1, 1)])
-@pytest.mark.parametrize("fixed", [0, 1, 7, 40])
+@pytest.mark.parametrize("radii", [(4, 4), (1, 2, 6), (5, 1, 1, 1)])
+@pytest.mark.parametrize("fixed", [0, 7, 40])
 def test_single_coordinates_reach_the_bound(radii: tuple[int, ...], fixed: int) -> None:
     """The rows of the proof: v is q on each coordinate and u the rest, all of one sign."""
-    bound = grouped_replace_l1(Radii(radii), fixed)
-    level = next(t for t in _levels(radii, fixed) if t + sum(min(t, radius) for radius in radii) == fixed)
-    q = [(min(level, radius) + radius) / 2 for radius in radii]
+    ordered = sorted(radii)  # at the level some of the smallest radii are full
+    levels = [Fraction(fixed - sum(ordered[:k]), 1 + len(radii) - k) for k in range(len(radii) + 1)]
+    level = next(t for t in levels if t + sum(min(t, radius) for radius in radii) == fixed)
     one = [Fraction(radius) for radius in radii]
-    other = [radius - 2 * moved for radius, moved in zip(radii, q, strict=True)]
+    other = [-min(level, radius) for radius in radii]
     moved = np.abs(_upper(np.array([*one, Fraction(fixed)])) - _upper(np.array([*other, Fraction(fixed)]))).sum()
-    assert moved == bound
+    assert moved == grouped_replace_l1(Radii(radii), fixed)
 
 
-def _levels(radii: tuple[int, ...], fixed: int) -> list[Fraction]:
-    """Every candidate level: some of the smallest radii are full."""
-    ordered = sorted(radii)
-    return [Fraction(fixed - sum(ordered[:k]), 1 + len(radii) - k) for k in range(len(radii) + 1)]
-
-
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 3), st.integers(0, 9)), min_size=1, max_size=4),
     st.lists(st.integers(-5, 5), max_size=3),
@@ -484,7 +443,7 @@ def test_replacing_is_never_more_than_removing_and_adding(changing, fixed: int) 
 # --- L2, some columns
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.integers(1, 3), st.integers(0, 3), st.integers(0, 2**32 - 1))
 def test_random_rows_with_fixed_columns_move_no_further(changing: int, fixed: int, seed: int) -> None:
     rng = np.random.default_rng(seed)

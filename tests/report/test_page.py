@@ -6,7 +6,9 @@ import copy
 import math
 import re
 from dataclasses import replace
-from functools import cache
+from functools import cache, reduce
+from itertools import pairwise
+from operator import getitem
 from pathlib import Path
 
 import numpy as np
@@ -28,14 +30,14 @@ from colonnade.privacy.releases import RandomisedResponse
 from colonnade.privacy.rows import rounded_up
 from colonnade.privacy.statement import Statement
 from colonnade.protocols.align import Aligning
-from colonnade.report import canvas, charts, squares, words, write_report
+from colonnade.report import words, write_report
 from colonnade.report.glossary import WORDS, linked
-from colonnade.report.markup import Html, escape, tag
+from colonnade.report.markup import Html
 from colonnade.report.section import Section
 from colonnade.tables import Schema, category, flag, number
 from colonnade.tables.keys import Key
 from colonnade.tables.parse import Place
-from tests.support.errors import raises
+from tests.support.errors import refused
 from tests.support.pages import Page
 from tests.support.reports import COLUMNS, as_fitted, make_evaluation, make_model, make_run, make_statement, rendered
 
@@ -53,8 +55,7 @@ def whole():
 
 def page_of(run=None, statement=None, model=None, **more):
     """The page of a record with something more in it."""
-    record = make_run() if run is None else run
-    return Page(rendered(record | more, statement or make_statement(), model or fitted()))
+    return Page(rendered((make_run() if run is None else run) | more, statement or make_statement(), model or fitted()))
 
 
 def sections(page):
@@ -69,61 +70,45 @@ def check_says(page, *said, never=()):
         assert text not in page.words, text
 
 
-def figure_of(row):
-    return rounded_up(row.epsilon, 3) if math.isfinite(row.epsilon) else row.reason
-
-
-def test_structure_and_order():
+def test_structure_and_order_speak_to_a_screen_reader_and_nothing_is_fetched():
     page = Page(whole())
     assert page.all("html")[0]["lang"] == "en"
-    assert any(meta.get("name") == "viewport" for meta in page.all("meta"))
     assert (page.headings[0], page.headings.count(1)) == (1, 1)
-    assert all(later <= earlier + 1 for earlier, later in zip(page.headings, page.headings[1:], strict=False))
-    ids = [attrs["id"] for _, attrs in page.tags if "id" in attrs]
-    assert len(ids) == len(set(ids))
-    for link in page.all("a"):
-        assert link["href"][0] == "#"
-        assert link["href"][1:] in ids
+    assert all(later <= earlier + 1 for earlier, later in pairwise(page.headings))
     assert sections(page) == ["privacy", "people", "seen", "result", "evaluation", "cost", "check"]
-
-
-def test_tables_and_charts_speak_to_a_screen_reader_and_nothing_is_fetched():
-    page = Page(whole())
-    assert page.all("th")
-    assert all(head["scope"] in ("col", "row") for head in page.all("th"))
+    assert {head["scope"] for head in page.all("th")} == {"col", "row"}
+    named = [attrs["id"] for _, attrs in page.tags if "id" in attrs]
+    assert len(named) == len(set(named))
+    assert {link["href"] for link in page.all("a")} <= {f"#{name}" for name in named}
     drawn = [svg for svg in page.all("svg") if svg.get("class") == "chart"]
     assert len(drawn) == 2 * 5
     ids = {attrs.get("id"): tag for tag, attrs in page.tags}
     for svg in drawn:
-        assert svg["role"] == "img"
-        assert [ids[name] for name in svg["aria-labelledby"].split()] == ["title", "desc"]
+        assert (svg["role"], [ids[name] for name in svg["aria-labelledby"].split()]) == ("img", ["title", "desc"])
     assert not re.search(r"https?:|@import|//[a-z]|<script", whole())
-    for name, attrs in page.tags:
-        assert name not in ("script", "link", "img", "iframe", "object", "base", "form")
-        assert not {"src", "style"} & set(attrs)
+    assert not {"script", "link", "img", "iframe", "object", "base", "form"} & {name for name, _ in page.tags}
+    assert not {"src", "style"} & {name for _, attrs in page.tags for name in attrs}
     assert all(address.startswith("#") for address in re.findall(r"url\(([^)]*)\)", whole()))
 
 
 def test_it_says_in_plain_words_who_is_promised_what():
-    worst = max(row.epsilon for row in make_statement().rows if math.isfinite(row.epsilon))
-    page = Page(whole())
+    page, statement = Page(whole()), make_statement()
     check_says(
-        page, "bank, shop and clinic computed one PCA of 24 columns; nobody, the coordinator included",
-        rounded_up(worst, 3), "10⁻⁵", "24", "5.2 s", "13.5 MB", "no promise", *make_statement().assumptions,
-        "counts as the coordinator", "not as the analyst",
+        page, "bank, shop and clinic computed one PCA of 24 columns; nobody, the coordinator included", "10⁻⁵", "24",
+        "5.2 s", "13.5 MB", "no promise", *statement.assumptions, "counts as the coordinator", "not as the analyst",
     )  # fmt: skip
-    for row in make_statement().rows:
-        assert row.observer.label.replace("+", "") in page.words.replace("+ ", "").replace("+", "")
-        check_says(page, row.adjacency.value, figure_of(row))
-    for row in make_statement().missing_noise:
-        check_says(page, row.condition, figure_of(row))
+    names = page.words.replace("+ ", "+")
+    for row in (*statement.rows, *statement.missing_noise):
+        assert row.observer.label in names
+        figure = rounded_up(row.epsilon, 3) if math.isfinite(row.epsilon) else row.reason
+        check_says(page, row.adjacency.value, row.condition, figure)
 
 
 def test_charts_hold_the_numbers():
-    page = Page(whole())
-    strongest = float(fitted().components_.flat[np.abs(fitted().components_).argmax()])
-    check_says(page, *(f"{100 * ratio:.1f} %" for ratio in fitted().explained_variance_ratio_), f"{abs(strongest):.2f}")
-    check_says(page, "multiply", "deal", "own block", "4.6 MB")
+    page, model = Page(whole()), fitted()
+    strongest = f"{np.abs(model.components_).max():.2f}"
+    ratios = (f"{100 * ratio:.1f} %" for ratio in model.explained_variance_ratio_)
+    check_says(page, *ratios, strongest, "multiply", "deal", "own block", "4.6 MB")
     for line in EVALUATION["lines"]:
         pairs = zip(line["mean"], line["std"], strict=True)
         check_says(page, line["name"], *(f"{100 * mean:.1f} ± {100 * std:.1f} %" for mean, std in pairs))
@@ -131,18 +116,17 @@ def test_charts_hold_the_numbers():
 
 def test_many_columns_are_cut_to_the_strongest_and_grouped_by_the_longest_fitting_party():
     check_says(Page(whole()), "The 15 strongest of 24 columns")
-    few = make_model({"bank": ["income"], "shop": ["visits"], "clinic": ["bmi"]}, n_components=1)
-    check_says(page_of(model=few), never=["strongest of"])
     model = make_model({"bank": ["a"], "bank.north": ["b"], "shop": ["c.d"]}, n_components=1)
     page = page_of(statement=make_statement(("bank", "bank.north", "shop")), model=model)
-    check_says(page, "bank.north, b:", "shop, c.d:")
+    check_says(page, "bank.north, b:", "shop, c.d:", never=["strongest of"])
 
 
-def test_names_of_others_stay_text():
+def test_names_of_others_stay_text(tmp_path):
     owners = (HOSTILE, "shop", "clinic\u202e\x00")
     columns = {owner: [f"{HOSTILE}{k}" for k in range(3)] for owner in owners}
-    hostile = make_run(columns) | dict.fromkeys(("study", "digest", "started", "ended", "platform"), HOSTILE)
-    hostile["task"] |= {"noise": HOSTILE, "law": HOSTILE, "gamma": HOSTILE, "primes": HOSTILE}
+    names = ("study", "digest", "started", "ended", "platform", "description")
+    hostile = make_run(columns) | dict.fromkeys(names, HOSTILE)
+    hostile["task"] |= dict.fromkeys(("noise", "law", "gamma", "primes"), HOSTILE)
     hostile["parties"][HOSTILE]["phases"][HOSTILE] = {"wall": 3.0, "cpu": 1.0}
     evaluation = make_evaluation() | {"title": HOSTILE, "note": HOSTILE}
     evaluation["lines"][0]["name"] = HOSTILE
@@ -151,11 +135,8 @@ def test_names_of_others_stay_text():
     assert not page.all("script") + page.all("img")
     assert HOSTILE in page.words
     assert not {"\u202e", "\x00"} & set(text)
-
-
-def test_lone_surrogates_do_not_stop_the_file(tmp_path):
-    target = write_report(tmp_path, make_run() | {"study": "a \ud800 name"}, make_statement(), fitted(), SECTION)
-    assert "a \N{REPLACEMENT CHARACTER} name" in target.read_text("utf-8")
+    lone = write_report(tmp_path, make_run() | {"study": "a \ud800 name"}, make_statement(), fitted(), SECTION)
+    assert "a \N{REPLACEMENT CHARACTER} name" in lone.read_text("utf-8")
 
 
 def _paths(value, before=()):
@@ -168,24 +149,20 @@ def _paths(value, before=()):
 MISSING = "missing"
 
 
-@pytest.mark.parametrize(
-    "odd", [MISSING, None, [], {}, "text", 10**400, -1, math.nan, True], ids=lambda odd: str(odd)[:8]
-)
+@pytest.mark.parametrize("odd", [MISSING, None, [], "text", 10**400, math.nan], ids=lambda odd: str(odd)[:8])
 def test_any_part_of_the_record_may_be_missing_or_odd(odd):
     """Of a few phases and observers: a page is written for every part of a record."""
     whole, few = make_run({"bank": ["income"]}), make_statement(("bank", "shop"))
     phases = whole["parties"]["bank"]["phases"]
     whole["parties"]["bank"]["phases"] = {name: phases[name] for name in ("noise", "multiply")}
+    read = Page if isinstance(odd, str) else str  # to read a page back takes longer than to write it
     for *way, last in _paths(whole):
         damaged = copy.deepcopy(whole)
-        inner = damaged
-        for key in way:
-            inner = inner[key]
+        inner = reduce(getitem, way, damaged)
+        inner[last] = odd
         if odd is MISSING:
             del inner[last]
-        else:
-            inner[last] = odd
-        page_of(damaged, replace(few, rows=few.rows[:3]), UNFITTED)
+        read(rendered(damaged, replace(few, rows=few.rows[:3]), UNFITTED))
 
 
 def test_rounds_and_bytes_are_told_by_phase_and_records_of_earlier_releases_have_none():
@@ -216,52 +193,44 @@ def test_odd_evaluations(odd):
 
 
 def test_noise_over_everything_is_admitted_and_its_edge_is_where_the_spectrum_ends():
-    page = page_of(model=make_model(noise_std=1e9))
-    check_says(page, "None stands above what the noise alone would show")
-    rng = np.random.default_rng(5)
-    columns, std, count = 200, 3.0, 10.0
+    check_says(page_of(model=make_model(noise_std=1e9)), "None stands above what the noise alone would show")
+    rng, columns, std, count = np.random.default_rng(5), 200, 3.0, 10.0
     above = np.triu(rng.normal(scale=std / math.sqrt(2), size=(columns, columns)), 1)
     noise = above + above.T + np.diag(rng.normal(scale=std, size=columns))
     assert np.linalg.eigvalsh(noise / count)[-1] == pytest.approx(noise_edge(std, columns, count), rel=0.08)
 
 
-def test_two_owners_seat_the_coordinator_and_a_thousand_make_a_short_page():
+def test_two_owners_seat_the_coordinator_and_many_make_a_short_page():
     model = make_model({"bank": ["a"], "shop": ["b"]}, n_components=1)
     page = page_of(statement=make_statement(("bank", "shop")), model=model)
     check_says(page, "holds the third share", "2 are needed to see anything")
-    owners = tuple(f"owner{k:04d}" for k in range(1000))
-    text = rendered(make_run(), make_statement(owners, threshold=3), fitted())
-    assert "995 more" in Page(text).words
-    assert len(text) < 200_000
+    many = rendered(make_run(), make_statement(tuple(f"owner{k:04d}" for k in range(200)), threshold=3), fitted())
+    assert "195 more" in Page(many).words
+    assert len(many) < 200_000
 
 
 def test_what_is_not_promised_or_not_computed_is_said_out_loud():
     statement = Statement.of([NonPrivate("the raw sums were shown")], make_statement().trust, 1e-5)
     check_says(page_of(statement=statement), "is promised nothing", "the raw sums were shown")
-    failed = page_of(model=UNFITTED, status="failed", message="shop was lost")
+    failed, unfitted = page_of(model=UNFITTED, status="failed", message="shop was lost"), page_of(model=UNFITTED)
     check_says(failed, "This run failed: shop was lost", never=["computed one PCA"])
-    unfitted = page_of(model=UNFITTED)
     check_says(unfitted, "one PCA of 24 columns")
     assert "result" not in sections(unfitted)
     assert sections(page_of({}, model=UNFITTED)) == ["privacy", "seen", "check"], "nothing but a statement is needed"
 
 
 def test_output_repeats_also_of_a_model_that_was_saved(tmp_path):
-    assert rendered(make_run(), make_statement(), make_model(), make_evaluation()) == whole()
     target = write_report(tmp_path, make_run(), make_statement(), fitted(), SECTION, EVALUATION)
-    assert target == tmp_path / "report.html"
-    assert target.read_text("utf-8") == whole()
-    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+    assert list(tmp_path.iterdir()) == [target]
     model = make_model()
     model.schemas_ = {owner: Schema({name: number(0, 1) for name in held}) for owner, held in COLUMNS.items()}
     saved = Estimator.load(model.save(tmp_path / "model.json"))
-    assert rendered(make_run(), make_statement(), saved, EVALUATION) == whole()
+    assert rendered(make_run(), make_statement(), saved, make_evaluation()) == target.read_text("utf-8") == whole()
 
 
 def test_every_kind_of_model_has_a_section_and_other_kinds_are_refused():
     assert all(isinstance(section_of(row.kind), Section) for row in rows() if row.kind != "sketch")
-    with raises(StudyError, "ST139", "forest", "pca"):
-        section_of("forest")
+    refused(StudyError, "ST139", "forest", "pca", section_of, "forest")
 
 
 # --- other kinds of results
@@ -300,12 +269,10 @@ def test_a_regression_shows_coefficients_by_party_and_what_they_tell():
     check_says(page_of(model=model, task=batches), "poisson, 25 people")
     odd = page_of(model=_regression(ridge=None, count=None))
     check_says(odd, "A logistic regression of bank.default on 24 columns", never=["Ridge"])
-    model.coef_ = np.zeros((1, 24))
-    page_of(model=model)
-    model.coef_[0, :2] = 2.0, -1.0  # signed bars stand on both sides of zero
-    looks = [rect.get("class") for rect in page_of(model=model).all("rect")]
-    assert looks.count("neg") == 2, "one for a page and one for a phone"
-    assert looks.count("pos") > 2
+    for first, bars in (((0.0, 0.0), 0), ((2.0, -1.0), 2)):  # signed ones on both sides of zero, for a page and a phone
+        model.coef_ = np.array([[*first, *[0.0] * 22]])
+        looks = [rect.get("class") for rect in page_of(model=model).all("rect")]
+        assert looks.count("neg") == bars
 
 
 def test_sums_are_shown_with_their_noise_and_a_report_on_predictions_holds_none():
@@ -324,11 +291,12 @@ def test_sums_are_shown_with_their_noise_and_a_report_on_predictions_holds_none(
 
 
 def test_the_alignment_is_told_in_counts_with_who_learned_what():
-    page = page_of()
-    check_says(page, "by name and birth: 4,990 people", "9,057", "9,101", "41", "1.8 s", "no helper is trusted")
-    for leak in Aligning(make_statement().trust, (Key("x"),)).leakage:
-        check_says(page, leak.who, leak.learns, leak.beyond)
-    check_says(page, "tables below say", "Besides what the alignment told")
+    leaks = Aligning(make_statement().trust, (Key("x"),)).leakage
+    check_says(
+        page_of(), "by name and birth: 4,990 people", "9,057", "9,101", "41", "1.8 s", "no helper is trusted",
+        "tables below say", "Besides what the alignment told",
+        *(words for leak in leaks for words in (leak.who, leak.learns, leak.beyond)),
+    )  # fmt: skip
     again = make_run()["alignment"] | {"reused": True, "matched": None}
     check_says(page_of(alignment=again), "by name and birth: 4,990 people")  # as a party knows
 
@@ -345,29 +313,16 @@ def test_a_hidden_alignment_and_one_that_is_used_again():
 
 def test_runs_without_an_alignment_look_as_before_and_a_mode_that_does_not_fit_has_no_table():
     run = make_run()
-    for mode in ("fuzzy", "guess", None):
+    for mode in ("fuzzy", None):
         run["alignment"]["mode"] = mode
         check_says(page_of(run), "4,990 people", never=["Who learned what from this"])
     for facts in (run, *run["parties"].values()):
         del facts["alignment"]
-    page = page_of(run)
-    assert "people" not in sections(page)
-    check_says(page, "There was nothing else.", never=["alignment"])
+    check_says(page_of(run), "There was nothing else.", never=["alignment"])
+    assert "people" not in sections(page_of(run))
 
 
 # --- what reports say since every party has one: the description, the forecast, the party's own part, and words
-
-
-def text_of(**more):
-    return rendered(make_run() | more, make_statement(), fitted())
-
-
-def test_a_record_without_the_new_facts_has_none_of_the_new_parts():
-    for word in ('id="own"', 'id="enough"', 'id="words"', 'class="about"', 'class="word"', 'class="long"'):
-        assert word not in text_of()
-    assert "the processor time of the same thread" in text_of()
-    text = text_of(description="Who pays? <b>not bold</b>")
-    assert '<p class="about">Who pays? &lt;b&gt;not bold&lt;/b&gt;</p>' in text
 
 
 def test_too_few_people_are_said():
@@ -392,78 +347,72 @@ def test_a_party_reads_its_own_part():
         "kept": "kept.json",
         "keeps": "weights",
     }
-    text = text_of(own=own, misfits={"age": 3}, rows_held=3000, ledger_head="ab" * 32, words=True)
-    for said in (
-        "For bank alone", "3,000", "bank/ledger.sqlite", "weights, in kept.json", "0.701", "no promise",
-        "sent by this party", "The last row is everybody but bank together",
-    ):  # fmt: skip
-        assert said in text, said
     run = make_run()
     people = {name: facts | {"processor_seconds": 123.0} for name, facts in run["parties"].items()}
-    page = page_of(parties=people, coordinator=run["coordinator"] | {"processor_seconds": 100.0})
-    check_says(page, "processor time of all threads", "2 min 3 s")
+    page = page_of(
+        own=own, misfits={"age": 3}, rows_held=3000, ledger_head="ab" * 32, parties=people,
+        coordinator=run["coordinator"] | {"processor_seconds": 100.0},
+    )  # fmt: skip
+    check_says(
+        page, "For bank alone", "3,000", "bank/ledger.sqlite", "weights, in kept.json", "0.701", "no promise",
+        "sent by this party", "The last row is everybody but bank together", "processor time of all threads",
+        "2 min 3 s",
+    )  # fmt: skip
 
 
 def test_words_are_linked_once_and_explained_where_they_occur():
-    text = text_of(words=True)
+    text = rendered(make_run() | {"words": True}, make_statement(), fitted())
     anchors = re.findall(r'<a class="word" href="#(word-[^"]+)">', text)
-    assert anchors
     assert len(set(anchors)) == len(anchors)
     assert sorted(anchors) == sorted(re.findall(r'<dt id="(word-[^"]+)">', text))
-    assert "word-gaussian-transfer" in anchors
-    assert "word-ridge" not in anchors  # no word of this page
+    assert {"word-gaussian-transfer", "word-ridge"} & set(anchors) == {"word-gaussian-transfer"}  # no ridge here
+    assert 'class="word"' not in whole()
 
 
 def test_words_in_names_code_and_pictures_are_left_alone():
     parts = [Html("<p>ridge_2 my-ridge <code>ridge</code><svg><text>ridge</text></svg></p><p>Ridges, ridge</p>")]
     (done,), explained = linked(parts)
-    assert done.endswith('</p><p><a class="word" href="#word-ridge">Ridges</a>, ridge</p>')
-    assert done.count("<a ") == 1
-    assert WORDS["ridge"] in explained
+    assert done.partition("</p>")[2] == '<p><a class="word" href="#word-ridge">Ridges</a>, ridge</p>'
+    assert (done.count("<a "), WORDS["ridge"] in explained) == (1, True)
     assert linked([Html("<p>nothing</p>")]) == ([Html("<p>nothing</p>")], None)
 
 
 def test_the_pages_of_the_documentation_have_the_same_words():
     """Each word stands on one of the two pages, with the report's sentence and two lines more."""
-    found = {}
+    found = []
     for name in ("glossary.md", "glossary-machine.md"):
         text = (DOCS / "reference" / name).read_text(encoding="utf-8")
         lines = re.findall(r"^\| \*\*(.+?)\*\* \| (.+) \|$", text, re.MULTILINE)
-        named = [word for word, _ in lines]
-        assert named == sorted(named)
-        assert not found.keys() & set(named)
-        found |= {word: cells.split(" | ") for word, cells in lines}
-    assert {word: cells[0] for word, cells in found.items()} == WORDS
-    assert list(WORDS) == sorted(WORDS)
-    for word, (sentence, lawyer, engineer) in found.items():
+        assert lines == sorted(lines)
+        found += [(word, cells.split(" | ")) for word, cells in lines]
+    assert sorted((word, cells[0]) for word, cells in found) == list(WORDS.items())
+    for word, (sentence, lawyer, engineer) in found:
         assert len({sentence, lawyer, engineer}) == 3, word
         assert min(len(lawyer), len(engineer)) > 15, word
 
 
 def test_a_party_reads_its_largest_weights_and_no_others():
-    models = Path(__file__).parents[1] / "fixtures" / "models"
-    assert _strongest(models / "glm.kept.bank.json") == ["Own weights: arrears +3.37, income -2.18."]
-    assert _strongest(models / "split.kept.bank.npz") == []
+    models, told = Path(__file__).parents[1] / "fixtures" / "models", ["Own weights: arrears +3.37, income -2.18."]
+    assert [_strongest(models / name) for name in ("glm.kept.bank.json", "split.kept.bank.npz")] == [told, []]
 
 
 def test_what_others_learned_from_all_studies_is_never_less_than_from_one(tmp_path):
     owners = ("bank", "shop", "clinic")
-    committee, apart = Trust(owners, owners, 1), Trust(owners, (), 0)
     sums = SkellamRelease("sums", tuple((name, 10**6) for name in owners), 4, 400, 40_000, 800, 160_000)
     answers = [
         RandomisedResponse(f"levels of {holder}", odds=8, categories=3, holder=holder, audience=(told,))
-        for holder, told in (("shop", "bank"), ("clinic", "shop"), ("bank", "clinic"))
+        for holder, told in (("clinic", "shop"), ("bank", "clinic"), ("shop", "bank"))
     ]
     book = Ledger(tmp_path / "ledger.sqlite", owner="bank")
-    for trust, events in ((committee, [sums]), (apart, [event for event in answers if event.audience != ("bank",)])):
-        book.commit(book.reserve("a study", "00", events, trust, ()))
+    studies = ((Trust(owners, owners, 1), [sums]), (Trust(owners, (), 0), answers))
+    for trust, events in studies:
+        book.commit(book.reserve("a study", "00", events[:2], trust, ()))  # what the bank was told is not in its ledger
     found = learned_of("bank", book.entries(), 1e-5)
-    assert not [who for who in found if "bank" in who.split("+")]  # what the bank was told is not in its ledger
-    for trust, events in ((committee, [sums]), (apart, answers)):
+    assert not [who for who in found if "bank" in who.split("+")]
+    for trust, events in studies:
         rows = {row.observer.label: row.epsilon for row in Statement.of(events, trust, 1e-5).rows}
         for who in set(found) & set(rows):
-            total = math.inf if found[who] is None else found[who]
-            assert total >= rows[who] * (1 - 1e-9)
+            assert (math.inf if found[who] is None else found[who]) >= rows[who] * (1 - 1e-9)
     assert found["clinic+shop"] is None
     assert 2.0 < found["others"] < math.inf
 
@@ -473,29 +422,24 @@ def test_what_others_learned_from_all_studies_is_never_less_than_from_one(tmp_pa
 KINDS = [(mode, hidden) for hidden in (False, True) for mode in ("ot", "dh", "helper")] + [("fuzzy", False)]
 
 
-def in_two(learns: str) -> str:
-    """What an owner learns, as two sentences on the page, where it would be too long for one."""
-    return learns.replace("; who leads,", ". Who leads,")
-
-
 def leakage_table(owners: int) -> str:
     """What the page prints for so many parties."""
     trust = Roster.of({f"party{k}": Schema({"x": number(0, 1)}) for k in range(owners)}).trust
     lines = ["| mode | who | learns | to learn more |", "|---|---|---|---|"]
-    for mode, hidden in KINDS:
-        if mode == "fuzzy" and owners != 2:
-            continue
-        leaks = Aligning(trust, (Key("id"),), mode=mode, hidden=hidden).leakage
-        assert (leaks[-1].who, leaks[-1].learns) == ("anybody else", "nothing")  # said once, below the tables
+    for mode, hidden in KINDS if owners == 2 else KINDS[:-1]:
+        *leaks, last = Aligning(trust, (Key("id"),), mode=mode, hidden=hidden).leakage
+        assert (last.who, last.learns) == ("anybody else", "nothing")  # said once, below the tables
         name = f"`{mode}`, hidden" if hidden else f"`{mode}`"
-        lines += [f"| {name} | {leak.who} | {in_two(leak.learns)} | {leak.beyond} |" for leak in leaks[:-1]]
+        for leak in leaks:
+            learns = leak.learns.replace("; who leads,", ". Who leads,")  # too long for one sentence
+            lines.append(f"| {name} | {leak.who} | {learns} | {leak.beyond} |")
     return "\n".join(lines) + "\n"
 
 
 @pytest.mark.parametrize("owners", [2, 3])
 def test_the_leakage_tables_of_the_guide_are_those_of_the_code(owners):
-    page = (DOCS / "explanation" / "alignment-eyes.md").read_text(encoding="utf-8")
-    assert leakage_table(owners) in page, f"docs/explanation/alignment-eyes.md must hold\n\n{leakage_table(owners)}"
+    page, table = (DOCS / "explanation" / "alignment-eyes.md").read_text(encoding="utf-8"), leakage_table(owners)
+    assert table in page, f"docs/explanation/alignment-eyes.md must hold\n\n{table}"
     assert leakage_table(7) == leakage_table(3)
 
 
@@ -532,51 +476,3 @@ def test_words_for_numbers_and_lists(shown, cases):
 def test_epsilon_and_its_factor_are_never_rounded_down(value):
     assert float(words.epsilon(value)) >= value
     assert float(words.times(value).replace(",", "")) >= math.exp(value)
-
-
-def test_markup_escapes_what_is_not_markup():
-    assert tag("p", "<b>", Html("<i></i>"), title='"x"') == '<p title="&quot;x&quot;">&lt;b&gt;<i></i></p>'
-    assert escape("a\u2066b") == "a\ufffdb"
-
-
-@given(st.floats(-1e6, 1e6), st.floats(1e-6, 1e6), st.integers(2, 9))
-def test_ticks_span_the_interval(low, width, count):
-    marks = canvas.ticks(low, low + width, count)
-    assert marks[0] <= low + 1e-6 * width + 1e-9
-    assert marks[-1] >= low + width - 1e-6 * width - 1e-9
-    assert 2 <= len(marks) <= 2 * count + 3
-
-
-@given(st.text(min_size=1, max_size=80), st.integers(30, 300))
-def test_wrapped_text_is_whole_and_fits(text, limit):
-    lines = canvas.wrap(text, limit)
-    assert "".join("".join(lines).split()) == "".join(text.split())
-    assert all(canvas.extent(line) <= limit for line in lines)
-
-
-@given(st.lists(st.tuples(st.floats(0, 200), st.integers(1, 3)), min_size=1, max_size=6))
-def test_labels_do_not_overlap(given):
-    wanted = sorted(place for place, _ in given)
-    gaps = [15.0 * rows for _, rows in given]
-    placed = canvas.apart(wanted, gaps, 0, 330)
-    for k in range(1, len(placed)):
-        assert placed[k] >= placed[k - 1] + gaps[k - 1] - 1e-9
-    assert placed[0] >= -1e-9
-    assert placed[-1] + gaps[-1] <= 330 + 1e-9
-
-
-@pytest.mark.parametrize("width", [canvas.WIDE, canvas.NARROW])
-def test_drawn_rectangles_stay_inside(width):
-    items = [charts.Bar("a rather long label of a party " * k, v, f"{v}") for k, v in enumerate([0.5, 3.0, None], 1)]
-    drawn = charts.bars("k", width, items, title="t", description="d", high=2.0, band=(9.0, "noise"))
-    for x, wide in re.findall(r'<rect x="([-\d.e]+)" y="[^"]*" width="([-\d.e]+)"', drawn):
-        assert 0 <= float(x) <= float(x) + float(wide) <= width + 0.1
-
-
-def test_a_curve_on_logarithmic_scales_begins_where_the_scale_does():
-    points = [(0.0, 0.0), (0.00001, 0.002), (0.0005, 0.01), (0.01, 0.1), (1.0, 1.0)]
-    drawn = squares.rare_curves("k", 700, [squares.Curve("c", points)], x="x", y="y", title="t", description="d")
-    ((path,),) = [re.findall(r'<polyline points="([^"]*)"', drawn)]
-    across = [float(point.split(",")[0]) for point in path.split()]
-    assert len(across) == 3  # from the last point that lies before the scale
-    assert across == sorted(set(across))

@@ -159,7 +159,7 @@ _TOTAL = Links(
     ("moments-sensitivity#9-other-sums",),
     ("colonnade.privacy.sensitivity.exact:Sensitivity.from_l2", "colonnade.kinds.sketch.task:Sketch.sensitivity"),
     (
-        "tests/privacy/test_theory_losses.py::test_no_integer_vector_is_longer_than_its_sensitivity_says",
+        "tests/privacy/test_theory.py::test_no_integer_vector_is_longer_than_its_sensitivity_says",
         "tests/kinds/sketch/test_sketch.py::test_a_sketch_of_gradients_costs_what_gradients_cost",
         "tests/kinds/sketch/test_sketch.py::test_a_sketch_of_one_full_round_costs_what_second_moments_cost",
     ),

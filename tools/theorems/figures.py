@@ -68,13 +68,10 @@ FIGURES = (
         Links(
             ("pure-epsilon#two-mechanisms", "pure-epsilon#the-extreme-pair|Theorem"),
             ("colonnade.privacy.accountant:Pure",),
-            (
-                "tests/privacy/test_sampling.py::test_the_curve_of_a_pure_release_is_that_of_randomised_response",
-                "tests/privacy/test_theory_losses.py::test_the_curve_of_a_pure_epsilon_is_that_of_two_coins",
-            ),
+            ("tests/privacy/test_sampling.py::test_the_curve_of_a_pure_release_is_that_of_randomised_response",),
             besides=(
-                "tests/privacy/test_theory_noise.py::test_binary_randomised_response_is_the_extreme_pair",
-                "tests/privacy/test_theory_noise.py::test_pure_epsilons_add_up",
+                "tests/privacy/test_theory.py::test_binary_randomised_response_is_the_extreme_pair",
+                "tests/privacy/test_theory.py::test_pure_epsilons_add_up",
             ),
         ),
         ("discrete-laplace", "randomised-response"),
@@ -91,7 +88,7 @@ FIGURES = (
             ("colonnade.privacy.events:view", "colonnade.privacy.routes.laplace:generalised_laplace_epsilon"),
             (
                 "tests/privacy/test_events.py::test_laplace_noise_protects_while_one_whole_variable_is_left",
-                "tests/privacy/test_theory_noise.py::test_the_code_is_the_formula_rounded_up",
+                "tests/privacy/test_theory.py::test_the_code_is_the_formula_rounded_up",
             ),
         ),
         ("discrete-laplace",),
@@ -178,7 +175,7 @@ FIGURES = (
             ("fixed-batches#theorem", "fixed-batches#what-has-to-be-true-of-the-batches"),
             ("colonnade.privacy.releases:Repeated",),
             (
-                "tests/privacy/test_theory_losses.py::test_a_repeated_release_costs_what_as_many_releases_cost",
+                "tests/privacy/test_theory.py::test_a_repeated_release_costs_what_as_many_releases_cost",
                 "tests/kinds/regression/test_gradients.py::test_the_event_says_what_happens",
             ),
             besides=("tests/privacy/test_sampling.py::test_a_person_pays_for_epochs_not_for_openings",),
@@ -199,12 +196,12 @@ FIGURES = (
                 "colonnade.privacy.routes.rounds:one_round",
             ),
             (
-                "tests/privacy/test_theory_losses.py::test_losses_of_pure_rounds_are_those_of_binomial_sums",
-                "tests/privacy/test_theory_losses.py::test_one_secret_round_covers_both_hockey_sticks_of_its_pair",
+                "tests/privacy/test_theory.py::test_losses_of_pure_rounds_are_those_of_binomial_sums",
+                "tests/privacy/test_theory.py::test_one_secret_round_covers_both_hockey_sticks_of_its_pair",
             ),
             besides=(
                 "tests/privacy/test_sampling.py::test_agrees_with_dp_accounting",
-                "tests/privacy/test_theory_losses.py::test_the_error_of_the_fft_is_below_its_bound",
+                "tests/privacy/test_theory.py::test_the_error_of_the_fft_is_below_its_bound",
                 "tests/privacy/test_sampling.py::test_the_same_noise_by_loss_distributions",
             ),
         ),
@@ -219,7 +216,7 @@ FIGURES = (
             ("colonnade.privacy.accountant:Twice",),
             ("tests/privacy/test_sampling.py::test_replacing_with_secret_coins_costs_twice",),
             "arithmetic",
-            ("tests/privacy/test_theory_noise.py::test_replacing_costs_at_most_a_removal_and_an_addition",),
+            ("tests/privacy/test_theory.py::test_replacing_costs_at_most_a_removal_and_an_addition",),
         ),
         routes=("renyi, twice", "privacy loss distribution, twice"),
     ),
@@ -421,7 +418,7 @@ FIGURES = (
             ("colonnade.privacy.ledger:Ledger.totals", "colonnade.privacy.ledger.groups:seen_by"),
             (
                 "tests/privacy/test_ledger.py::test_studies_compose_by_the_accountant_not_by_addition",
-                "tests/privacy/test_ledger_caps.py::test_more_members_never_learn_less_and_all_others_learn_most",
+                "tests/privacy/test_ledger.py::test_more_members_never_learn_less_and_all_others_learn_most",
                 "tests/models/test_charges.py::test_several_fits_add_up_as_one_statement_of_all_their_events",
             ),
             "arithmetic",
@@ -469,7 +466,7 @@ FIGURES = (
             ("colonnade.study.policy:PartyConfig.charged", "colonnade.privacy.events:check_sources"),
             (
                 "tests/study/test_model_studies.py::test_a_noisy_prediction_is_charged_to_those_who_tell",
-                "tests/privacy/test_theory_losses.py::test_post_processing_is_free_only_for_those_who_received_its_source",
+                "tests/privacy/test_theory.py::test_post_processing_is_free_only_for_those_who_received_its_source",
             ),
             "arithmetic",
             ("tests/privacy/test_events.py::test_what_was_sent_to_others_is_not_seen",),
