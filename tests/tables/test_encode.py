@@ -214,14 +214,6 @@ def test_columns_encoded_together_are_what_each_is_alone(data: st.DataObject) ->
         assert (report.missing.get(name, 0), report.clipped.get(name, 0), 0) == (missing, clipped, misfits)
 
 
-@pytest.mark.parametrize("pieces", [0, 3])
-def test_no_rows(pieces: int) -> None:
-    for kind in (*FLOATS, *WHOLE):
-        cells = pa.chunked_array([pa.array([], kind)] * pieces, kind)
-        matrix, report = encode_columns(pa.table({"a": cells, "b": cells}), Schema({n: number(0, 1) for n in "ab"}))
-        assert (matrix.shape, report.rows) == ((0, 2), 0)
-
-
 def test_whole_numbers_that_floats_do_not_hold() -> None:
     above = [2**63 + 1025, 2**63 + 2047]  # halfway and more between the floats
     columns = {"a": number(2**63, 2**63 + 4096, scale="unit"), "b": number(0, 1)}

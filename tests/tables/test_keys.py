@@ -394,21 +394,6 @@ def test_a_reordered_file_has_the_same_keys(pairs: list[tuple[str, str]], rule: 
     assert values(pairs) == values(shuffled)
 
 
-def test_files_and_frames_agree(tmp_path: Path) -> None:
-    cells = {"k": ["Ä b", "007", "ß"], "smoker": ["1", "0", "1"]}
-    frame = pd.DataFrame(cells)
-    frame.to_csv(tmp_path / "t.csv", index=False)
-    pq.write_table(pa.table(cells), tmp_path / "t.parquet")
-    plan = KeyPlan((Key("k", case="fold"),))
-    found = [
-        read_table(source, SCHEMA, id=None, keys=plan).keys
-        for source in (tmp_path / "t.csv", tmp_path / "t.parquet", frame, pa.table(cells))
-    ]
-    assert {tuple(keys.values) for keys in found if keys} == {
-        tuple(struct.pack("<I", len(part)) + part for part in ("ä b".encode(), b"007", b"ss"))
-    }
-
-
 def test_examples_are_short_and_printable() -> None:
     found = keys(KeyPlan((Key("k", blanks="keep"),)), k=["x" * 100, "a\x1b[31m\nb", "c", "d"])
     assert found.examples == ("k '" + "x" * 39 + "…'", "k 'a\\x1b[31m\\nb'", "k 'c'")

@@ -103,14 +103,6 @@ def test_select_keeps_the_schema_order_and_clip() -> None:
     refused(SchemaError, ("SC071", "smoker"), PEOPLE.select, ["smokr"])
 
 
-def test_columns_are_values() -> None:
-    assert number(1, 2) == number(1.0, 2.0)
-    assert category([1, "b"]).values == ("1", "b")
-    refused(AttributeError, (), setattr, number(1, 2), "low", 0)
-    with pytest.raises(TypeError):
-        PEOPLE.columns["age"] = flag()
-
-
 BAD = {
     'type = "number"\nlow = 5\nhigh = 3': "low (5) must be below high (3)",
     'type = "number"\nlow = 5\nhigh = 5': "must be below high",

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import datetime
 import gc
 import os
+import shutil
 import sys
 import tempfile
 import uuid
-import zipfile
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,8 @@ from tests.support.tables import in_folder, put
 
 SCHEMA = Schema({"age": number(0, 100), "city": category(["A", "B"], missing="none")}, description="people")
 AGE = Schema({"age": number(0, 100, missing=50)}, description="people")
+SHEETS = Path(__file__).parents[1] / "fixtures" / "spreadsheets"
+"""What is in Excel files of one and of two tables; the day is the number of days since 1899-12-30."""
 
 
 def people(rows: int = 600) -> pa.Table:
@@ -98,8 +100,7 @@ def test_text_files_of_a_folder_are_read_as_text(tmp_path: Path) -> None:
     folder = in_folder(table, tmp_path / "d", [1], "csv")
     equal(folder, table)
     (folder / "1.csv").write_bytes("person_id,age,city\n1,2,Mün\n".encode("latin-1"))
-    for on_disk in (True, False):
-        refused(DataError, ("DA270", "1.csv", "LATIN-1"), read_table, folder, SCHEMA, on_disk=on_disk)
+    refused(DataError, ("DA270", "1.csv", "LATIN-1"), read_table, folder, SCHEMA, on_disk=True)
     (folder / "1.csv").write_text("person_id,age,city\n1,x,A\n")
     refused(DataError, ("DA200", "age", "2"), read_table(folder, SCHEMA).check)
 
@@ -133,19 +134,14 @@ def test_types_that_differ_between_files(tmp_path: Path) -> None:
     equal(folder, pa.table(whole))
     assert opened(folder).columns() == ["person_id", "age", "city", "more"]
     refused(DataError, ("DA232", "a.parquet", "more"), read_table, folder, Schema({"more": number(0, 9)}))
-    put(table.set_column(1, "age", pa.array(["x", "y"])), folder / "c.parquet")
-    refused(DataError, ("DA233", "c.parquet", "age"), read_table, folder, SCHEMA)
-    put(table.drop_columns(["city"]), folder / "c.parquet")
-    refused(DataError, ("DA232", "c.parquet", "city"), read_table, folder, SCHEMA)
     twice = pa.Table.from_arrays([pa.array(["c"]), pa.array([1]), pa.array([2])], names=["person_id", "age", "age"])
-    put(twice, folder / "c.parquet")
-    refused(DataError, ("DA231", "c.parquet", "age"), read_table, folder, AGE)
-
-
-def test_columns_keep_their_names_whatever_order_a_file_has(tmp_path: Path) -> None:
-    path = put(pa.table({"b": ["b"], "n": [1], "a": ["a"]}), tmp_path / "t.parquet")
-    for source in (path, tmp_path):
-        assert opened(source).read(["a", "n", "b"]).to_pylist() == [{"a": "a", "n": 1, "b": "b"}]
+    for wrong, *said in (
+        (table.set_column(1, "age", pa.array(["x", "y"])), "DA233", "age"),
+        (table.drop_columns(["city"]), "DA232", "city"),
+        (twice, "DA231", "age"),
+    ):
+        put(wrong, folder / "c.parquet")
+        refused(DataError, (*said, "c.parquet"), read_table, folder, SCHEMA)
 
 
 @pytest.mark.parametrize("change", ["added", "removed", "changed"])
@@ -182,7 +178,7 @@ def test_folders_that_are_linked_are_read_and_none_twice(tmp_path: Path) -> None
         refused(DataError, "DA235|DA236", read_table, source, AGE)
 
 
-def test_what_is_taken_for_a_table_of_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_taken_for_a_table_of_a_folder(tmp_path: Path) -> None:
     folder = tmp_path / "d"
     for name in ("a.csv", "a.csv.bak", "a.csv.crc", "b.parquet.tmp", "_temporary/c.csv", ".d.csv", "notes.md"):
         text(folder / name, f"{name},1")
@@ -191,15 +187,10 @@ def test_what_is_taken_for_a_table_of_a_folder(tmp_path: Path, monkeypatch: pyte
     assert ids(folder) == ["a.csv", "e"]
     assert ids(str(folder / "**" / "*.csv")) == ["a.csv"]
     assert ids(str(folder / "_temporary" / "*.csv")) == ["_temporary/c.csv"]
-    names = ("x/part-0.snappy.parquet", "part.csv.gz", "x.gz")
-    assert [holds_rows(name) for name in names] == [True, True, False]
+    assert [holds_rows(name) for name in ("x/part-0.snappy.parquet", "part.csv.gz", "x.gz")] == [True, True, False]
     text(tmp_path / "x[1]" / "a.csv", "right,1")
     text(tmp_path / "x1" / "a.csv", "wrong,1")
     assert ids(str(tmp_path / "x[1]" / "*.csv")) == ["right"]
-    monkeypatch.chdir(tmp_path)
-    table = read_table("x1", AGE, on_disk=True)
-    monkeypatch.chdir("/")
-    assert table.matrix().tolist() == [[-0.98]]
 
 
 def test_a_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -310,7 +301,7 @@ def test_anything_that_speaks_arrow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_no_more_than_a_few_batches_are_in_memory() -> None:
     """Of a stream that is thirty times as long as what may be in memory."""
-    rows = 1 << 12
+    rows = 1 << 10
     table = pa.table({"person_id": [f"p{i}" for i in range(rows)], "age": np.zeros(rows), "city": ["A"] * rows})
     most, every = 0, pa.array(range(rows))
 
@@ -330,21 +321,15 @@ def test_no_more_than_a_few_batches_are_in_memory() -> None:
     assert most < limit + 12 * table.nbytes
 
 
-def failing() -> pa.RecordBatchReader:
+def test_errors_of_what_holds_rows_are_a_sentence_without_data() -> None:
+    duckdb = pytest.importorskip("duckdb", reason="no DuckDB: pip install 'colonnade[duckdb]'")
+
     def batches() -> Iterator[Any]:
         yield people(1).to_batches()[0]
         raise RuntimeError("never-show-me")
 
-    return pa.RecordBatchReader.from_batches(people(1).schema, batches())
-
-
-def raising() -> Any:
-    raise KeyError("never-show-me")
-
-
-def test_errors_of_what_holds_rows_are_a_sentence_without_data() -> None:
-    duckdb = pytest.importorskip("duckdb", reason="no DuckDB: pip install 'colonnade[duckdb]'")
-    given = [Frame(failing), Frame(raising), Frame(iter([people(1)]).__next__)]
+    failing = Frame(lambda: pa.RecordBatchReader.from_batches(people(1).schema, batches()))
+    given = [failing, Frame({}.popitem), Frame(iter([people(1)]).__next__)]
     with duckdb.connect() as made:
         given.append(made.sql("select 'a' as person_id, cast('never-show-me' || i as int) as age from range(3) r(i)"))
         refused(DataError, "DA225", read_table, given[-1], AGE)
@@ -352,19 +337,15 @@ def test_errors_of_what_holds_rows_are_a_sentence_without_data() -> None:
         assert "never-show-me" not in refused(DataError, "DA225", read_table, each, AGE)
 
 
-@pytest.mark.parametrize("named", [True, False])
-def test_ids_of_sixteen_bytes_are_read_as_they_are_written(named: bool) -> None:
+def test_ids_of_sixteen_bytes_are_read_as_they_are_written() -> None:
     made = [uuid.UUID(int=7), uuid.UUID("12345678-90ab-cdef-1234-567890abcdef"), None, uuid.UUID(int=2**128 - 1)]
     cells = pa.array([None if each is None else each.bytes for each in made], pa.binary(16))
-    if named:  # as an Arrow says it that does not know the type
-        field = pa.field("u", pa.binary(16), metadata={"ARROW:extension:name": "arrow.uuid"})
-        batch = pa.record_batch([cells], schema=pa.schema([field]))
-    elif not hasattr(pa, "uuid"):
-        pytest.skip("this pyarrow has no type for them")
-    else:
-        batch = pa.record_batch([pa.ExtensionArray.from_storage(pa.uuid(), cells)], names=["u"])
+    field = pa.field("u", pa.binary(16), metadata={"ARROW:extension:name": "arrow.uuid"})
+    batches = [pa.record_batch([cells], schema=pa.schema([field]))]  # as an Arrow says it that does not know the type
+    if hasattr(pa, "uuid"):
+        batches.append(pa.record_batch([pa.ExtensionArray.from_storage(pa.uuid(), cells)], names=["u"]))
         assert plain_type(pa.uuid()) == pa.large_string()
-    for start in range(4):
+    for batch, start in product(batches, range(4)):
         found = plain_batch(batch.slice(start)).column(0)
         found.validate(full=True)
         assert found.to_pylist() == [None if each is None else str(each) for each in made[start:]]
@@ -431,59 +412,12 @@ def test_a_column_is_there_once() -> None:
 # --- spreadsheets
 
 
-MAIN = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
-OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
-PACKAGE = "http://schemas.openxmlformats.org/package/2006"
-_SHEETS = {
-    "[Content_Types].xml": f'<Types xmlns="{PACKAGE}/content-types">'
-    '<Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
-    '<Default Extension="xml" ContentType="application/xml"/></Types>',
-    "_rels/.rels": f'<Relationships xmlns="{PACKAGE}/relationships"><Relationship '
-    f'Id="r" Type="{OFFICE}/officeDocument" Target="xl/workbook.xml"/></Relationships>',
-    "xl/styles.xml": f'<styleSheet xmlns="{MAIN}"><cellXfs count="2">'
-    '<xf numFmtId="0"/><xf numFmtId="14"/></cellXfs></styleSheet>',
-}
-
-
-def workbook(path: Path, *sheets: list[list[Any]]) -> Path:
-    """An Excel file as its standard says; a day is the number of days since 1899-12-30, in the second style."""
-    numbers = range(1, len(sheets) + 1)
-    listed = "".join(f'<sheet name="s{k}" sheetId="{k}" r:id="r{k}"/>' for k in numbers)
-    targets = [(f"r{k}", "worksheet", f"worksheets/sheet{k}.xml") for k in numbers] + [("s", "styles", "styles.xml")]
-    related = "".join(
-        f'<Relationship Id="{name}" Type="{OFFICE}/{kind}" Target="{target}"/>' for name, kind, target in targets
-    )
-    held = {
-        **_SHEETS,
-        "xl/workbook.xml": f'<workbook xmlns="{MAIN}" xmlns:r="{OFFICE}"><sheets>{listed}</sheets></workbook>',
-        "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{PACKAGE}/relationships">{related}</Relationships>',
-    }
-    for k, rows in zip(numbers, sheets, strict=True):
-        cells = "".join(f"<row>{''.join(map(_cell, row))}</row>" for row in rows)
-        held[f"xl/worksheets/sheet{k}.xml"] = f'<worksheet xmlns="{MAIN}"><sheetData>{cells}</sheetData></worksheet>'
-    with zipfile.ZipFile(path, "w") as made:
-        for name, content in held.items():
-            made.writestr(name, f'<?xml version="1.0" encoding="UTF-8"?>{content}')
-    return path
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, str):
-        return f'<c t="inlineStr"><is><t>{value}</t></is></c>'
-    if isinstance(value, bool):
-        return f'<c t="b"><v>{int(value)}</v></c>'
-    if isinstance(value, datetime.date):
-        return f'<c s="1"><v>{(value - datetime.date(1899, 12, 30)).days}</v></c>'
-    return "<c/>" if value is None else f"<c><v>{value!r}</v></c>"
-
-
 def test_a_spreadsheet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cell means what it would mean in a CSV file: whole numbers are ids, days are dates, nothing is missing."""
     columns = {"since": date("2020-01-01", "2024-12-31"), "ill": flag()}
     schema = Schema({**AGE.columns, "city": category(["A", "B"], missing="none"), **columns}, description="people")
-    day = datetime.date(2023, 5, 17)
-    rows = [["person_id", "age", "city", "since", "ill"], [7, 33.25, "A", day, True], [8, None, "B", day, False]]
-    path = workbook(tmp_path / "t.xlsx", rows)
+    path, two = (shutil.make_archive(str(tmp_path / name), "zip", SHEETS / name) for name in ("one", "two"))
+    path, two = (Path(made).rename(f"{made}.xlsx") for made in (path, two))
     found = read_table(path, schema)
     same = tmp_path / "t.csv"
     same.write_text("person_id,age,city,since,ill\n7,33.25,A,2023-05-17,true\n8,,B,2023-05-17,false\n")
@@ -491,7 +425,7 @@ def test_a_spreadsheet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert np.array_equal(found.matrix(), read_table(same, schema).matrix())
     assert survey(path, schema).rows == opened(path).count() == 2
     assert "[columns.ill]" in draft_schema(path, id="person_id")
-    refused(DataError, "DA248", read_table, workbook(tmp_path / "u.xlsx", rows, rows), schema)
+    refused(DataError, "DA248", read_table, two, schema)
     refused(DataError, "DA245", read_table, tmp_path / "none.xlsx", schema)
     monkeypatch.setitem(sys.modules, "python_calamine", None)
     refused(DataError, ("DA223", "excel"), read_table, path, schema)

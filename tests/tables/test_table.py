@@ -313,23 +313,6 @@ def test_people_are_plausible_and_the_same_for_a_seed() -> None:
     assert (values[-2] > 3, health[0] > 0.15, affluence[1] > 0.2) == (True, True, True)
 
 
-def test_files_for_the_demo(tmp_path: Path) -> None:
-    made, orders = population(1000, seed=1), set()
-    made.write(tmp_path, seed=1)
-    names = {f"{party}.{ending}" for party in made.parties for ending in ("csv", "toml")}
-    assert {path.name for path in tmp_path.iterdir()} == names
-    for party in made.parties:
-        table = read_table(tmp_path / f"{party}.csv", Schema.load(tmp_path / f"{party}.toml"))
-        orders.add(tuple(table.ids))
-        assert table.sorted_by_id().ids[122] == "P000123"
-        np.testing.assert_array_equal(table.sorted_by_id().matrix(), made.table(party).matrix())
-    assert len(orders) == 3
-    made.write(tmp_path, overlap=0.9)
-    known = [set(read_table(tmp_path / f"{p}.csv", tmp_path / f"{p}.toml").ids) for p in made.parties]
-    assert [len(ids) for ids in known] == [900] * 3
-    assert 650 < len(set.intersection(*known)) < 800
-
-
 def test_nobody() -> None:
     refused(DatasetError, "DS003", population, 0)
     refused(DatasetError, "DS002", population(5).write, "unused", overlap=0)

@@ -52,19 +52,6 @@ def test_the_same_table_in_any_encoding(written: Callable[..., Path], encoding: 
         assert table.column("größe")[:, 0] == pytest.approx(table.matrix()[:, 0])
 
 
-def test_many_rows_across_blocks_keep_their_line_breaks(
-    written: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("colonnade.tables.files.BLOCK", 4096)
-    rows = [f'é{place};"{place % 7},5";"a\r\nö"\r\n' for place in range(3000)]
-    path = written("person_id;x;text\r\n" + "".join(rows), "utf-16")
-    schema = Schema({"x": number(0, 8), "text": category(["a\r\nö"])}, separator=";", encoding="utf-16", decimal=",")
-    for on_disk in (False, True):
-        table = read_table(path, schema, on_disk=on_disk)
-        assert table.matrix()[:, 1].all()
-        assert table.matrix()[:, 0] == pytest.approx((np.arange(3000) % 7 + 0.5) / 4 - 1)
-
-
 def test_a_party_says_otherwise_than_the_schema_and_decimal_signs_are_for_numbers_alone(
     written: Callable[..., Path],
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import unicodedata
 
@@ -72,3 +73,28 @@ def test_names_of_months_are_english_in_any_language() -> None:
     assert one(key, cells, "%a, %d %b %Y") == ["2024-02-29", "2024-03-07", None]
     assert one(key, ["07MAY2024"], "%d%B%Y") == ["2024-05-07"]
     assert one(key, ["2024年05月07日"], "%Y年%m月%d日") == ["2024-05-07"]
+
+
+FOREIGN = """
+import _strptime, calendar, numpy as np, pyarrow as pa
+from colonnade.tables import Key, KeyColumn
+from colonnade.tables.parse import Place
+
+class Foreign(_strptime.LocaleTime):  # what Python reads off a machine that is set to another language
+    def __init__(self):
+        super().__init__()
+        self.a_month = ["", *(f"m{n:02}x" for n in range(1, 13))]
+        self.a_weekday = [f"t{n}x" for n in range(7)]
+
+_strptime.LocaleTime = Foreign
+_strptime._TimeRE_cache = _strptime.TimeRE(Foreign())
+place = Place("bank", "k", np.arange(1, 2), np.zeros(1, dtype=bool))
+KeyColumn("k", "%a %d %b %Y")
+print(Key("k", kind="date").normalise(pa.array(["Thu 29 Feb 2024"]), place, "%a %d %b %Y").to_pylist())
+"""
+
+
+@pytest.mark.system
+def test_dates_do_not_depend_on_the_language_of_the_machine() -> None:
+    ended = subprocess.run([sys.executable, "-c", FOREIGN], capture_output=True, text=True, timeout=300)
+    assert ended.stdout == "['2024-02-29']\n", ended.stderr
