@@ -183,7 +183,7 @@ def tables(draw: st.DrawFn) -> pa.Table:
     return pa.table(found)
 
 
-@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(tables(), schemas(), st.data())
 def test_any_cells(tmp_path: Path, table: pa.Table, schema: Schema, data: st.DataObject) -> None:
     misfits = data.draw(st.sampled_from(["map", "map", "refuse"]))
@@ -461,7 +461,6 @@ def test_large_partitions_stay_on_disk_and_many_take_few_files(
     assert list(tmp_path.iterdir()) == []
 
 
-SPREAD = Partitions(4, bytes(range(32)))
 
 
 def again(value: Any) -> Any:
