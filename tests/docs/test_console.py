@@ -145,8 +145,9 @@ def assert_shown(command: Command, output: str, complained: str) -> None:
 
 
 def marks(page: Path) -> list[pytest.MarkDecorator]:
-    """Where terminals are open at the same time, processes are."""
-    return [pytest.mark.system] if any(together for together, _ in script(page)) else []
+    """Where participants are processes, and where terminals are open at the same time."""
+    started = {words[1] for words in steps(page) if words[0] == "colonnade"} & {"run", "demo", "audit", "attack"}
+    return [pytest.mark.system] if started or any(together for together, _ in script(page)) else []
 
 
 @pytest.mark.parametrize(

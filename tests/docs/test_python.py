@@ -11,21 +11,22 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.examples import copy_example
 from tools.pages import blocks, chain, continued, named, pages
 
 PAGES = [page for page in pages() if any(block.language == "python" for block in blocks(page))]
 FIRST = [page for page in pages() if not continued(page) and any(part in PAGES for part in chain(page))]
 
 
-def test_there_is_something_to_run() -> None:
-    assert {"README.md", "docs/tutorials/python.md", "docs/how-to/ledger.md"} <= {named(page) for page in PAGES}
+def marks(page: Path) -> list[pytest.MarkDecorator]:
+    """How-to guides and reference run with the notebooks, as they fit many models."""
+    return [pytest.mark.system] if named(page).startswith(("docs/how-to", "docs/reference")) else []
 
 
-@pytest.mark.parametrize("page", FIRST, ids=named)
-def test_python_blocks_run(
-    page: Path, example: tuple[Path, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(example[0])
+@pytest.mark.parametrize("page", [pytest.param(page, id=named(page), marks=marks(page)) for page in FIRST])
+def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, _ = copy_example(tmp_path / "three-organisations")
+    monkeypatch.chdir(folder)
     names: dict[str, object] = {}
     for part in chain(page):
         script = tmp_path / part.name.replace(".md", ".py")
