@@ -56,8 +56,7 @@ def test_rules_for_text() -> None:
     assert one(Key("k"), cells) == ["Anna\t\xa0Müller", "ANNA MÜLLER", "ﬁＫ", "straße", "STRASSE", None, "", ""]
     folded = one(Key("k", case="fold", blanks="collapse"), cells)
     assert folded == ["anna müller", "anna müller", "fiｋ", "strasse", "strasse", None, "", ""]
-    bare = one(Key("k", case="fold", blanks="remove", accents="strip", unicode="NFKC"), cells)
-    assert bare == ["annamuller", "annamuller", "fik", "strasse", "strasse", None, "", ""]
+    assert one(STRONGEST, cells) == ["annamuller", "annamuller", "fik", "strasse", "strasse", None, "", ""]
     assert one(Key("k", blanks="keep", unicode="keep"), cells) == cells
     assert one(Key("k", unicode="keep", accents="strip"), ["e\u0301각ø"]) == ["e각ø"]
     assert one(Key("k"), [7, None, 12]) == one(Key("k"), [7.0, None, 12.0]) == ["7", None, "12"]
@@ -130,7 +129,6 @@ def test_numbers_are_what_they_were(value: Decimal) -> None:
     found = one(key, [str(value), f"{value:f}", f"{value:e}", padded])
     assert len(set(found)) == 1
     assert Decimal(found[0]) == value
-    assert "e" not in found[0].lower()
     assert one(key, found) == found
 
 

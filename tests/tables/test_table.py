@@ -36,7 +36,7 @@ from colonnade.tables import (
     read_table,
     reading,
 )
-from colonnade.tables.cells import OnDisk, regrouped
+from colonnade.tables.cells import OnDisk
 from colonnade.tables.centred import Centred
 from colonnade.tables.ids import Ids, packed
 from colonnade.tables.spill import Spill
@@ -390,8 +390,6 @@ def test_tables_with_keys_and_without_ids(tmp_path: Path) -> None:
         disk, memory = both(path, keys=KeyPlan((Key("key"),)), **options)
         assert disk.keys.values == memory.keys.values
     assert disk.own_ids == [text or "" for text in ids.to_pylist()]
-    found = read_table(written(tmp_path, table, "csv"), GAPS, id=None, on_disk=True)
-    assert (found.ids[:3], found.matrix().shape) == (["1", "2", "3"], (ROWS, 4))
 
 
 def test_large_files_stay_on_disk_wherever_the_program_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -490,20 +488,14 @@ def test_row_groups_that_are_empty_or_whose_dictionaries_differ(
     coded = []
     for start, rows in ((0, 0), (0, 30), (30, 0), (30, 0), (30, 30), (60, 30), (90, 0)):
         part = table.slice(start, rows)
-        for place in (0, 2):
-            column = part.column(place).combine_chunks().dictionary_encode()
-            part = part.set_column(place, part.column_names[place], column)
-        coded.append(part)
+        coded.append(part.set_column(2, "city", part["city"].combine_chunks().dictionary_encode()))
     with pq.ParquetWriter(path, coded[0].schema) as writer:
         for part in coded:
             writer.write_table(part)
-    groups = pq.read_metadata(path)
-    assert [groups.row_group(i).num_rows for i in range(groups.num_row_groups)] == [0, 30, 0, 0, 30, 30, 0]
     schema = Schema({"age": number(0, 100), "city": category(["A", "B", "C", "D"], missing="none"), "smoker": flag()})
     disk, _ = both(path, schema)
     assert disk.ids == table["person_id"].to_pylist()
     assert [["A", "B", "C", "D"][int(row.argmax())] if row.any() else None for row in disk.column("city")] == cities
-    np.testing.assert_array_equal(disk.matrix(), read_table(table, schema).matrix())
 
 
 # --- what is held
@@ -527,15 +519,7 @@ def test_reading_holds_a_few_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_no_more_is_read_than_must_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "_BATCH_ROWS", 50)
-    path, seen, passes, once = written(tmp_path, content()), list[int](), list[Any](), files.read_batches
-
-    def counted() -> Iterator[pa.RecordBatch]:
-        for batch in once(path, "t", ["age"]):
-            seen.append(batch.num_rows)
-            yield batch
-
-    assert next(regrouped(counted(), 120)).num_rows == 120
-    assert sum(seen) == 150
+    path, passes, once = written(tmp_path, content()), list[Any](), files.read_batches
     table = read_table(path, GAPS, on_disk=True)
     assert table.sorted_by_id() is table, "rows in order are not copied"
     monkeypatch.setattr(files, "read_batches", lambda *given: passes.append(given[2]) or once(*given))
@@ -569,11 +553,8 @@ def test_spilled_rows(data: st.DataObject) -> None:
 def test_one_file_holds_all_stretches_and_none_is_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     made, make = list[Any](), tempfile.TemporaryFile
     monkeypatch.setattr("tempfile.TemporaryFile", lambda **options: made.append(make(**options)) or made[-1])
-    spill = spilled(stretch=5)
-    assert [batch.num_rows for batch in spill.batches(["a"])] == [5] * 200
-    assert len(made) == 1
-    del spill
-    assert made[0].closed
+    assert [batch.num_rows for batch in spilled(stretch=5).batches(["a"])] == [5] * 200
+    assert [file.closed for file in made] == [True]
 
 
 class _Fading(io.FileIO):
@@ -613,12 +594,10 @@ def test_ids_are_a_sequence(texts: list[str], random: Any) -> None:
         (Ids(array, np.array(order, dtype=np.int64)), [texts[i] for i in order]),
     ):
         assert (len(found), list(found), found) == (len(expected), expected, expected)
-        assert expected == found
         assert found != [*expected, "more"]
         for some in (slice(1, 4), slice(None, None, -1), slice(-3, None, 2)):
             assert found[some] == expected[some]
-        for start, stop in ((1, 4), (0, len(found))):
-            assert packed(found, start, stop) == packed(expected, start, stop)
+        assert packed(found, 1, 4) == packed(expected, 1, 4)
         assert [found[i] for i in range(-len(texts), len(texts))] == expected + expected
         assert found.in_order() == all(a.encode() < b.encode() for a, b in pairwise(expected))
         refused(IndexError, (), found.__getitem__, len(texts))
