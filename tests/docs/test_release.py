@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
-import tomllib
 from importlib import metadata
 from pathlib import Path
 
@@ -26,25 +24,6 @@ def test_the_version_is_that_of_the_installation() -> None:
     bare += "import colonnade; print(colonnade.__version__)"
     told = subprocess.run([sys.executable, "-S", "-c", bare], capture_output=True, text=True, check=True, cwd=ROOT.root)
     assert told.stdout.strip() == "0+unknown", "sources that nobody installed have no version"
-
-
-def test_tags_of_other_things_are_no_versions(tmp_path: Path) -> None:
-    """The command by which the version is found passes over tags that the pattern of versions would refuse."""
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["version"]
-
-    def git(*words: str) -> str:
-        named = ["-c", "user.name=a", "-c", "user.email=a", "-c", "commit.gpgsign=false", "-c", "tag.gpgsign=false"]
-        done = subprocess.run(["git", *named, *words], cwd=tmp_path, capture_output=True, text=True, check=True)
-        return done.stdout
-
-    git("init", "--quiet")
-    for tag in ("paper-2024", "v0.2.0", "data-3"):
-        git("commit", "--quiet", "--allow-empty", "--message", tag)
-        git("tag", tag)
-    first, *words = version["raw-options"]["git_describe_command"].split()
-    found = git(*words).rsplit("-", 2)
-    assert (first, found[1]) == ("git", "1")
-    assert re.fullmatch(version["tag-pattern"], found[0]), found[0]
 
 
 @pytest.mark.parametrize(
