@@ -57,7 +57,7 @@ NAMES = {
     - {"models.design", "models.exported", "pictures", "privacy.accountant"},
     "Federation": (LATER | {"models.base", "models.charges", "study"}) - {"tables.sources.opening"},
     "Study": LATER | {"models.base", "models.federation", "protocols.on_shares"},
-    "SplitClassifier": {"models.federation", "study"},
+    "SplitClassifier": {"study"},
     "Ledger": {"models", "protocols", "mpc", "study", "pictures"},
     "Schema": {"models", "protocols", "mpc", "privacy", "study", "wire", "pictures"},
 }

@@ -51,5 +51,3 @@ def small_pieces(patch: pytest.MonkeyPatch, piece: int = 1, block: int = 5) -> N
     patch.setattr(copying, "_RUN_KEYS", 4)
     patch.setattr(repeated, "_ROWS", 6)
     patch.setattr(partitions, "_RUN_BYTES", 900)
-
-
