@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from colonnade.randomness import Stream
-from tests.support.errors import raises
+from tests.support.errors import refused
 
 
 def test_bytes_written_into_an_array_are_the_next_ones(stream: Stream) -> None:
@@ -25,26 +25,15 @@ def test_bytes_written_into_an_array_are_the_next_ones(stream: Stream) -> None:
         assert parts.bytes(5) == whole[read : read + 5]
         read += 5
 
-
-def test_an_array_with_gaps_is_refused(stream: Stream) -> None:
+    for count in (1, 7, 1000, 2048, 2049, 5000):  # small reads from the beginning
+        small = Stream(key)
+        assert b"".join(small.bytes(count) for _ in range(40)) == Stream(key).bytes(40 * count)
     with pytest.raises(ValueError, match="contiguous"):
         stream.into(np.empty(10, "<u2")[::2])
 
 
-@pytest.mark.parametrize("count", [1, 7, 1000, 2048, 2049, 5000])
-def test_small_reads_from_the_beginning_are_one_sequence(count: int) -> None:
-    key = bytes(range(32))
-    stream = Stream(key)
-    assert b"".join(stream.bytes(count) for _ in range(40)) == Stream(key).bytes(40 * count)
-
-
 @pytest.mark.parametrize("taken", [pickle.dumps, copy.copy, copy.deepcopy])
-@pytest.mark.parametrize("wrapped", [False, True])
-def test_a_stream_is_neither_copied_nor_sent(stream: Stream, taken: Callable[[object], object], wrapped: bool) -> None:
+def test_a_stream_is_neither_copied_nor_sent(stream: Stream, taken: Callable[[object], object]) -> None:
     before = stream.bytes(8)
-    if wrapped and taken is copy.copy:  # a copy of a list holds the very same stream
-        assert copy.copy([stream])[0] is stream
-    else:
-        with raises(TypeError, "VA156"):
-            taken([stream] if wrapped else stream)
+    refused(TypeError, "VA156", taken, stream)
     assert stream.bytes(8) != before

@@ -60,18 +60,13 @@ def test_privacy_says_how_people_are_matched_and_who_learns_what(colonnade, stud
 
 def test_either_exact_mode_says_what_the_other_would_take_and_promise(colonnade, study):
     pooled = "the coordinator and any one owner who pool what they see can try out every key on every list"
-    said, took, before = {}, {}, OT
-    for mode in ("dh", "helper"):
+    before, took = OT, {}
+    for mode, words in (("dh", f"faster), but there {pooled}"), ("helper", f"here {pooled}; in mode dh they cannot")):
         edit(study, (before, f'mode = "{mode}" '))
-        before, said[mode] = f'mode = "{mode}" ', colonnade("privacy", study)
+        before = f'mode = "{mode}" '
         took[mode] = colonnade("privacy", study, "--json")["alignment"]["seconds"]
-        assert f"for lists of 100,000: about {took[mode]:,.1f} s" in said[mode]
-    ratio = took["dh"] / took["helper"]
-    assert ratio > 2
-    times = f"{ratio:,.0f} times" if ratio >= 10 else f"{ratio:.1f} times"
-    assert f"mode helper would take about {took['helper']:,.1f} s ({times} faster), but there {pooled}" in said["dh"]
-    cannot = f"in mode dh they cannot, and it would take about {took['dh']:,.1f} s ({times} as long)"
-    assert f"here {pooled}; {cannot}" in said["helper"]
+        check_words(colonnade("privacy", study), f"for lists of 100,000: about {took[mode]:,.1f} s", words)
+    assert took["dh"] > 2 * took["helper"]
 
 
 OTHER_RULES = [
@@ -143,17 +138,13 @@ def test_without_alignment_nothing_is_said_of_it(colonnade, study):
 
 def test_a_party_is_shown_its_own_keys(colonnade, study):
     config, table = study.parent / "bank" / "party.toml", study.parent / "bank" / "bank.csv"
-    words, (first, second, third, *_) = ("keys", study, config), people(study, "bank")
+    words, (first, second, *_) = ("keys", study, config), people(study, "bank")
     edit(table, (first, ""), (second, f"  {second} "))
     edit(study, (ON, f'duplicates = "first"\n{ON}'))
-    left = f"20 rows of {table}, 19 keys; rows left out: 1 without a full key"
-    check_words(colonnade(*words), left, f"  person_id '{second}'\n  person_id '{third}'")
     table.write_text(table.read_text() + table.read_text().splitlines(keepends=True)[3])
     facts = colonnade(*words, "--json")
-    examples = facts.pop("examples")
-    assert (examples[0], len(examples)) == (f"person_id '{second}'", 3)
-    expected = {"party": "bank", "on": ["person_id"], "rows": 21, "keys": 19, "missing": 1, "repeated": 1}
-    assert facts == {"study": "three-organisations", **expected}
+    assert facts["examples"][0] == f"person_id '{second}'"
+    assert [facts[name] for name in ("rows", "keys", "missing", "repeated")] == [21, 19, 1, 1]
     edit(study, ('duplicates = "first"', 'duplicates = "refuse"'))
     assert "occurs more than once" in colonnade(*words, code=DataError.exit_code)
     edit(config, ('name = "bank"', 'name = "baker"'))
@@ -174,32 +165,6 @@ def test_the_doctor_reads_a_table_once_and_says_what_is_wrong_once(colonnade, st
     assert len(reads) == 3
 
 
-def test_a_new_configuration_shows_where_keys_are_named(colonnade, tmp_path):
-    path = Path(colonnade("init", "party", "carl", "--out", tmp_path / "carl", "--json")["config"])
-    fresh = PartyConfig.load(path).content
-    assert (fresh.keys, fresh.policy.hidden) == ({}, False)
-    shown = [("# [keys]", "[keys]"), ("# name = ", "name = "), ("# birth = ", "birth = ")]
-    edit(path, *shown, ("# hidden = true ", "hidden = true "), ('id = "person_id" ', "# "))
-    named = PartyConfig.load(path).content
-    found = {key: (part.column, part.format) for key, part in named.keys.items()}
-    assert found == {"name": ("client", None), "birth": ("born", "%d.%m.%Y")}
-    assert (named.id, named.policy.hidden) == (None, True)
-
-
-def test_a_table_without_ids_can_be_checked(colonnade, study):
-    table = study.parent / "bank" / "bank.csv"
-    check = ("schema", "check", table, study.parent / "schemas" / "bank.toml")
-    facts = colonnade(*check, "--json")
-    assert (facts["rows"], facts["id"]) == (20, "person_id")
-    table.write_text(table.read_text() + table.read_text().splitlines(keepends=True)[-1])
-    assert "person_id" in colonnade(*check, code=DataError.exit_code)
-    edit(table, ("person_id", "client"))
-    assert "21 rows fit; without an id column" in colonnade(*check)
-    assert colonnade(*check, "--json")["id"] is None
-    for column in ("client", "nobody"):
-        assert column in colonnade(*check, "--id", column, code=DataError.exit_code)
-
-
 # --- afterwards
 
 
@@ -210,7 +175,6 @@ ALL = "bank, shop, clinic"
     ("facts", "text"),
     [
         ({"matched": 2630}, [f"2,630 people are common to {ALL}"]),
-        ({"matched": 1}, [f"1 person is common to {ALL}"]),
         ({"matched": 283, "reused": True}, [f"283 people are common to {ALL}; an earlier alignment was used again"]),
         ({"reused": True}, [f"an earlier alignment of {ALL} was used again"]),
         ({"hidden": True}, [f"no party learns who is common to {ALL}, nor how many are"]),
@@ -222,41 +186,6 @@ def test_after_a_run_it_is_said_how_many_are_common(study, facts, text):
     assert show.common(Study.load(study), run) == text
 
 
-def all_ended(study, errors=subprocess.PIPE, shop=(), coordinator=()):
-    """What four processes printed and complained of, and how they ended; the bank may complain elsewhere."""
-    folder = study.parent
-    key = folder / "coordinator" / "coordinator.key"
-    words = {"coordinator": ["coordinator", study, "--key", key, "--out", folder / "out", *coordinator]}
-    words |= {name: ["party", study, folder / name / "party.toml", "--out", folder / "out" / name] for name in PARTIES}
-    words["shop"] += shop
-    children = {}
-    for name, given in words.items():
-        command = [sys.executable, "-m", "colonnade", *map(str, given)]
-        where = {"stdout": subprocess.PIPE, "stderr": errors if name == "bank" else subprocess.PIPE}
-        children[name] = subprocess.Popen(command, stdin=subprocess.DEVNULL, text=True, **where)
-    try:
-        said = {name: child.communicate(timeout=300) for name, child in children.items()}
-    finally:
-        for child in children.values():
-            child.kill()
-    return said, {child.returncode for child in children.values()}
-
-
-@pytest.mark.system
-def test_everyone_says_how_many_are_common_and_that_it_was_known(colonnade, study):
-    count = len(set.intersection(*(set(people(study, name)) for name in PARTIES)))
-    assert count >= 10
-    colonnade("init", "trial", study)
-    sentence = f"{count} people are common to {ALL}"
-    assert f"{sentence}\n" in colonnade("run", study, "--out", study.parent / "first")
-    seen, _ = all_ended(study, shop=["--json"])
-    for name in ("bank", "clinic"):
-        assert f"{sentence}; an earlier alignment was used again\n" in seen[name][0], name
-    assert f"\nan earlier alignment of {ALL} was used again\n" in seen["coordinator"][0]
-    facts = json.loads(seen["shop"][0])["alignment"]
-    assert (facts["matched"], facts["reused"]) == (count, True)
-
-
 # --- when nothing matches
 
 
@@ -266,7 +195,19 @@ def test_each_party_sees_its_own_keys_on_its_own_screen_and_nowhere_else(colonna
     folder, (near, far) = study.parent, os.openpty()
     edit(folder / "shop" / "shop.csv", ('"P', '"Q'))
     colonnade("init", "trial", study)
-    seen, codes = all_ended(study, errors=far, coordinator=["--json"])
+    key, out = folder / "coordinator" / "coordinator.key", folder / "out"
+    words = {name: ["party", study, folder / name / "party.toml", "--out", out / name] for name in PARTIES}
+    words["coordinator"] = ["coordinator", study, "--key", key, "--out", out, "--json"]
+    children = {}
+    for name, given in words.items():
+        command = [sys.executable, "-m", "colonnade", *map(str, given)]
+        where = {"stdout": subprocess.PIPE, "stderr": far if name == "bank" else subprocess.PIPE}
+        children[name] = subprocess.Popen(command, stdin=subprocess.DEVNULL, text=True, **where)
+    try:
+        seen = {name: child.communicate(timeout=300) for name, child in children.items()}
+    finally:
+        for child in children.values():
+            child.kill()
     os.close(far)
     shown = b""
     try:
@@ -276,7 +217,7 @@ def test_each_party_sees_its_own_keys_on_its_own_screen_and_nowhere_else(colonna
         os.close(near)
     text = shown.decode().replace("\r\n", "\n")
     example = f"person_id '{people(study, 'bank')[0]}'"
-    assert codes == {StudyError.exit_code}
+    assert {child.returncode for child in children.values()} == {StudyError.exit_code}
     check_words(text, f"nobody is common to {ALL}", f"some of our own keys, as they were compared:\n  {example}\n")
     assert text.endswith(hint(study, folder / "bank" / "party.toml"))
     assert "person_id 'Q" not in text
@@ -286,16 +227,6 @@ def test_each_party_sees_its_own_keys_on_its_own_screen_and_nowhere_else(colonna
     told = json.loads(seen["coordinator"][0])
     assert (told["exit_code"], told["try"]) == (13, [f"colonnade keys {study} PARTY.toml"])
     assert "examples" not in told
-
-
-@pytest.mark.system
-def test_all_on_one_machine_get_the_sentence_and_where_to_look(colonnade, study):
-    edit(study.parent / "shop" / "shop.csv", ('"P', '"Q'))
-    colonnade("init", "trial", study)
-    text = colonnade("run", study, "--out", study.parent / "out", code=StudyError.exit_code)
-    check_words(text, f"nobody is common to {ALL} (at_least = 1)", "nothing was spent")
-    assert text.endswith(hint(study, *(study.parent / name / "party.toml" for name in PARTIES)))
-    assert "person_id '" not in text
 
 
 @pytest.mark.parametrize("told_as_json", [True, False])

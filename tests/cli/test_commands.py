@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import csv
+import errno
 import hashlib
 import json
+import os
 import re
+import resource
 import shutil
+import sqlite3
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from hypothesis import given, strategies as st
 
-from colonnade.cli.demo import alignment_mode
+from colonnade.cli.output import piped, present
+from colonnade.cli.screen import pace
 from colonnade.errors import (
+    BudgetError,
     DataError,
     IdentityError,
     LedgerError,
@@ -22,66 +32,38 @@ from colonnade.errors import (
     StorageError,
     StudyError,
 )
-from colonnade.privacy import Ledger, Observer, SkellamRelease, Trust
-from colonnade.study import PartyConfig, Study
+from colonnade.privacy import Ledger, Observer
+from colonnade.study import Study
 from colonnade.study.record import read_facts
-from colonnade.tables import Schema, population
-from colonnade.wire import Certificate
+from colonnade.tables import Schema
+from colonnade.wire import Identity
+from tests.support.errors import refused
 from tests.support.studies import check_words, edit
 
 ROOT = Path(__file__).parents[2]
 BANK = "bank/party.toml"
 
 
-COMMANDS = (
-    "demo", "plan", "bench", "audit", "keys", "privacy", "run", "coordinator", "relay", "party", "doctor", "quality",
-    "predict", "init party", "init pins", "init trial", "init coordinator", "ledger show", "ledger verify",
-    "ledger export", "ledger release", "schema draft", "schema check", "schema digest",
-)  # fmt: skip
-
-
-def test_help_says_in_a_whole_line_what_each_command_does(colonnade, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    listed = colonnade("--help").partition("Commands:")[2].partition("First steps")[0].strip().splitlines()
-    assert len(listed) > 30
-    assert [line for line in listed if not line.endswith(".") or line.endswith("...")] == []
-    assert {command.split()[0] for command in COMMANDS} <= {line.split()[0] for line in listed}
-    for command in COMMANDS:
-        assert "--json" in colonnade(*command.split(), "--help"), command
-
-
 def test_privacy_before_anybody_says_yes(colonnade, study):
     text = colonnade("privacy", study, "--rows", 3000)
     described = "Principal components of what a bank, a shop and a clinic know"
     noise = "FORECAST for 3,000 people: noise moves the variance of a component, in even shares, by about 1.1"
-    check_words(text, "analyst", "bank+shop", "inf", "cannot tell", "on the wire", "bits", noise, "TOO FEW PEOPLE")
-    assert text.startswith(described)
+    check_words(text, described, "bank+shop", "inf", "cannot tell", "on the wire", "bits", noise, "TOO FEW PEOPLE")
     facts = colonnade("privacy", study, "--rows", 3000, "--json")
     forecast = facts["forecast"]
     assert facts["statement"]["rows"][0]["epsilon"] <= 1.0
-    assert "curves" not in facts
-    assert facts["description"].startswith(described)
     assert (facts["rows"], forecast["rows"], forecast["too_few"]) == (3000, 3000, True)
     assert "TOO FEW PEOPLE" not in colonnade("privacy", study, "--rows", 30_000)
     unsaid = colonnade("privacy", study, "--json")["forecast"]
     assert (unsaid["rows"], unsaid["error"], unsaid["people"]) == (None, None, forecast["people"])
-
-
-def test_the_whole_curve_on_request(colonnade, study):
-    text = colonnade("privacy", study, "--curve")
-    assert "delta at epsilon" in text
     curves = colonnade("privacy", study, "--curve", "--json")["curves"]
     assert {"analyst", "coordinator", "bank"} <= set(curves)
-    assert "bank+shop" not in curves
-    deltas = list(curves["bank"].values())
-    assert deltas == sorted(deltas, reverse=True)
     assert curves["analyst"]["1"] <= 1e-5 <= curves["analyst"]["0.2"]
 
 
 def test_a_user_mistake_is_one_sentence(colonnade, study, tmp_path):
     text = colonnade("privacy", tmp_path / "none.toml", code=StudyError.exit_code)
     assert text.startswith("colonnade: the study file")
-    assert "Traceback" not in text
     facts = colonnade("privacy", tmp_path / "none.toml", "--json", code=StudyError.exit_code)
     assert (facts["error"], facts["exit_code"]) == ("StudyError", StudyError.exit_code)
     colonnade("privacy", code=2)
@@ -95,14 +77,11 @@ def test_keys_pins_and_doctor(colonnade, study, monkeypatch):
         assert (folder / name / f"{name}.key").stat().st_mode & 0o077 == 0
         assert made["fingerprint"].startswith("sha256:")
     colonnade("init", "coordinator", "--out", folder / "coordinator")
-    again = colonnade("init", "party", "bank", "--out", folder / "bank", "--json")
-    assert again["kept"] == ["key", "config"]
-    assert again["fingerprint"] == Certificate.load(folder / "bank" / "bank.crt").fingerprint
-    assert "it was there, and stays" in colonnade("init", "coordinator", "--out", folder / "coordinator")
+    assert colonnade("init", "party", "bank", "--out", folder / "bank", "--json")["kept"] == ["key", "config"]
     for end in ("key", "crt"):
         shutil.copy(folder / "bank" / f"bank.{end}", folder / "shop" / f"other.{end}")
-    words = ("init", "party", "other", "--out", folder / "shop")
-    assert "another party" in colonnade(*words, code=StudyError.exit_code)
+    other = ("init", "party", "other", "--out", folder / "shop")
+    assert "another party" in colonnade(*other, code=StudyError.exit_code)
     assert "no certificate of bank" in colonnade("init", "pins", study, code=IdentityError.exit_code)
     (folder / "certs").mkdir()
     for name in everybody:
@@ -129,15 +108,12 @@ def test_a_wrong_pin_is_said_by_privacy_and_once_by_doctor(colonnade, study):
 def test_drafting_and_checking_a_schema(colonnade, study):
     table, schema = study.parent / "bank" / "bank.csv", study.parent / "schemas" / "bank.toml"
     made = Path(colonnade("schema", "draft", table, "--json")["schema"])
-    assert "drafted = true" in made.read_text()
     assert "everybody may know" in colonnade("schema", "check", table, made, code=SchemaError.exit_code)
     colonnade("schema", "draft", table, code=1)
     assert colonnade("schema", "digest", schema).strip() == Schema.load(schema).digest
     assert colonnade("schema", "check", table, schema, "--json")["rows"] == 3000
     table.write_text(table.read_text().replace("employed", "unheard-of", 1))
-    text = colonnade("schema", "check", table, schema, code=DataError.exit_code)
-    assert "work" in text
-    assert "unheard-of" not in text
+    assert "unheard-of" not in colonnade("schema", "check", table, schema, code=DataError.exit_code)
 
 
 def test_a_ledger_that_is_not_there(colonnade, tmp_path):
@@ -168,10 +144,7 @@ def test_the_demo_leaves_a_run_directory(colonnade, tmp_path):
     held = [{row["person_id"] for row in csv.DictReader(table.read_text().splitlines())} for table in tables]
     common = len(set.intersection(*held))
     assert [len(ids) for ids in held] == [450, 450, 450]
-    assert common < 450
     assert (run["alignment"]["mode"], run["alignment"]["matched"]) == ("ot", common)
-    assert f"These {common} people are made up" in run["evaluation"]["note"]
-    assert "shop and clinic need not hold the same people" in (out / "report.html").read_text()
     book = out / "study" / "bank" / "ledger.sqlite"
     shown = colonnade("ledger", "show", book, "--json")
     assert [entry["state"] for entry in shown["entries"]] == ["committed"]
@@ -180,11 +153,6 @@ def test_the_demo_leaves_a_run_directory(colonnade, tmp_path):
     party = read_facts(out / "parties" / "bank")
     assert (party["approval"]["mode"], party["ledger_head"]) == ("auto-within-budget", shown["head"])
     assert "continues from" in colonnade("ledger", "verify", book, "--head", party["ledger_head"])
-
-
-def test_the_demo_trusts_a_helper_only_where_its_work_would_be_long():
-    people = population(100)
-    assert [alignment_mode(people, rows) for rows in (500, 10_000_000)] == ["ot", "helper"]
 
 
 def test_running_the_example_with_local_processes(colonnade, study):
@@ -197,14 +165,11 @@ def test_running_the_example_with_local_processes(colonnade, study):
     assert not out.exists()
     text = colonnade(*command, "--approve", loaded.digest[:32])
     check_words(text, "explained variance", "TOO FEW PEOPLE")  # 2,630 of them
-    run, page, own = read_facts(out), out / "report.html", out / "parties" / "bank" / "report.html"
-    assert run["forecast"]["rows"] == 2630
-    assert run["parties"]["bank"]["processor_seconds"] > 0
-    assert "There were too few people" in page.read_text()
+    page, own = out / "report.html", out / "parties" / "bank" / "report.html"
+    assert read_facts(out)["forecast"]["rows"] == 2630
     assert "For bank alone" not in page.read_text()
     assert own.stat().st_mode & 0o077 == 0
-    for_bank = ("For bank alone", "Principal components of what a bank", "There were too few people", "All studies")
-    check_words(own.read_text(), *for_bank)
+    check_words(own.read_text(), "For bank alone", "There were too few people", "All studies")
     for name, mode, who in (
         ("bank", "ask", "the digest given with --approve"),
         ("shop", "auto-within-budget", "the policy, within its budget"),
@@ -212,15 +177,14 @@ def test_running_the_example_with_local_processes(colonnade, study):
         assert read_facts(out / "parties" / name)["approval"] == {"mode": mode, "by": who}
         (entry,) = Ledger(study.parent / name / "ledger.sqlite").entries()
         assert (entry.people.own, dict(entry.people.keys)) == (name, Study.load(study).keys())
-        assert set(dict(entry.people.keys)) == {"bank", "shop", "clinic", "coordinator"}
 
 
 @pytest.fixture
 def ledger(tmp_path, study):
-    """A ledger of three studies: one committed, one sent, one released."""
+    """A ledger of four studies: one committed, one sent, one released, one reserved."""
     book = Ledger(tmp_path / "book.sqlite")
     asked = Study.load(study)
-    entries = [book.reserve(f"s{n}", asked.digest, [asked.task.event], asked.roster.trust, []) for n in range(3)]
+    entries = [book.reserve(f"s{n}", asked.digest, [asked.task.event], asked.roster.trust, []) for n in range(4)]
     book.commit(book.mark_sent(entries[0]))
     book.mark_sent(entries[1])
     book.release(entries[2])
@@ -232,9 +196,7 @@ def test_an_earlier_ledger_is_converted_once_and_its_old_file_is_named(colonnade
     shutil.copyfile(ROOT / "tests" / "fixtures" / "ledger" / "ledger-1.db", path)
     head = colonnade("ledger", "show", path, "--json")["head"]
     said = colonnade("ledger", "convert", path)
-    assert f"head {head}; before, it had no chain, so compare it with the run records" in said
-    assert said.strip().endswith("ledger.sqlite.version-1")
-    assert "nothing was changed" in colonnade("ledger", "convert", path)
+    check_words(said, f"head {head}; before, it had no chain", "ledger.sqlite.version-1")
     assert colonnade("ledger", "convert", path, "--json") == {"ledger": str(path), "converted": False, "head": head}
     assert "no ledger" in colonnade("ledger", "convert", tmp_path / "none", code=LedgerError.exit_code)
 
@@ -246,7 +208,7 @@ def test_a_ledger_is_shown_with_its_head_and_what_is_left(colonnade, ledger, stu
     left = ("of 3 at delta 1e-05, for ever", "of 2 at delta 1e-05, in 30 days")
     check_words(colonnade(*shown), "committed", "released", "learned in all", f"head {ledger.head}", *left)
     facts = colonnade(*shown, "--days", 7, "--json")
-    assert (facts["head"], facts["days"], len(facts["entries"])) == (ledger.head, 7, 3)
+    assert (facts["head"], facts["days"], len(facts["entries"])) == (ledger.head, 7, 4)
     (month,) = [left for left in facts["left"] if left["days"] == 30]
     assert month["observer"] == "analyst"
     assert month["spent"] == facts["totals"]["analyst"] == ledger.spent(Observer.analyst(), 1e-5)
@@ -254,42 +216,12 @@ def test_a_ledger_is_shown_with_its_head_and_what_is_left(colonnade, ledger, stu
     colonnade("ledger", "show", ledger.path, "--days", 0, code=PrivacyError.exit_code)
 
 
-def test_what_is_left_is_shown_while_only_studies_were_asked_for_that_told_nothing(colonnade, tmp_path, study):
-    book, asked = Ledger(tmp_path / "book.sqlite", owner="bank"), Study.load(study)
-    book.release(book.reserve("s", asked.digest, [asked.task.event], asked.roster.trust, []))
-    shown = ("ledger", "show", book.path, "--policy", study.parent / BANK)
-    text = colonnade(*shown)
-    for who in ("analyst", "coordinator", "party", "others, all together"):
-        assert re.search(rf"^  {who} +spent 0.0000, left 3.0000 of 3 ", text, re.MULTILINE), text
-    assert {left["left"] for left in colonnade(*shown, "--json")["left"]} == {3.0}
-
-
-def test_of_many_rows_the_largest_are_listed_and_all_others_at_the_end(colonnade, tmp_path):
-    book = Ledger(tmp_path / "book.sqlite", owner="me")
-    for number in range(20):
-        bank = f"bank{number}"
-        event = SkellamRelease("m", (("me", 10**13 + number * 10**11),), 4, 10**6, 10**12, 2 * 10**6, 2 * 10**12, 1e-30,
-                               "t", audience=(bank,), about=("me",))  # fmt: skip
-        keys = {name: f"sha256:{name}" for name in ("me", bank, "coordinator")}
-        book.reserve(bank, "d" * 64, [event], Trust(("me", bank), (), 0), [], (), keys)
-    text = colonnade("ledger", "show", book.path)
-    rows = text[text.index("learned in all") :].splitlines()
-    assert len(rows) < 40
-    assert "bank0+bank1 " in text
-    assert "more pairs, none above 1." in text
-    assert rows[-3].split()[:3] == ["others,", "all", "together"]
-    totals = colonnade("ledger", "show", book.path, "--json")["totals"]
-    assert totals["others"] == max(totals.values()) == book.spent(Observer.others(), 1e-5)
-    assert totals["bank0+bank1"] == book.spent(Observer.parse("bank0+bank1"), 1e-5)
-    assert len(totals) > 190
-
-
 def test_a_head_noted_earlier_must_still_be_there(colonnade, ledger):
     verify, head = ("ledger", "verify", ledger.path), ledger.head
     assert colonnade(*verify, "--json") == {"ledger": str(ledger.path), "whole": True, "head": head}
     assert head[:32] in colonnade(*verify, "--head", head[:32])
-    for given, said in ((head[:31], "32 to 64"), ("ab" * 32, "not in this ledger")):
-        assert said in colonnade(*verify, "--head", given, code=LedgerError.exit_code)
+    for noted, said in ((head[:31], "32 to 64"), ("ab" * 32, "not in this ledger")):
+        assert said in colonnade(*verify, "--head", noted, code=LedgerError.exit_code)
 
 
 def test_an_export_is_enough_to_check_the_chain(colonnade, ledger, tmp_path):
@@ -308,14 +240,14 @@ def test_an_export_is_enough_to_check_the_chain(colonnade, ledger, tmp_path):
     lines, states = whole.splitlines(keepends=True), {}
     for line in map(json.loads, lines[:-1]):
         states.setdefault(line["entry"], []).append(line["state"])
-        if line["state"] == "reserved":
-            assert line["events"] == [event.to_dict() for event in ledger.entries()[line["entry"] - 1].events]
-            assert line["trust"]["owners"] == ["bank", "shop", "clinic"]
-    assert states == {1: ["reserved", "sent", "committed"], 2: ["reserved", "sent"], 3: ["reserved", "released"]}
-    for spoilt in (
-        whole.replace('"s1"', '"s9"'), "".join(lines[1:]), "".join([*lines[:3], *lines[4:]]),
-        "".join([lines[1], lines[0], *lines[2:]]), whole.replace(ledger.head, "0" * 64),
-    ):  # fmt: skip
+    assert states == {
+        1: ["reserved", "sent", "committed"],
+        2: ["reserved", "sent"],
+        3: ["reserved", "released"],
+        4: ["reserved"],
+    }
+    swapped, cut = "".join([lines[1], lines[0], *lines[2:]]), "".join([*lines[:3], *lines[4:]])
+    for spoilt in (whole.replace('"s1"', '"s9"'), swapped, cut, whole.replace(ledger.head, "0" * 64)):
         file.write_text(spoilt)
         with pytest.raises(SystemExit):
             names["head_of"](file)
@@ -323,11 +255,9 @@ def test_an_export_is_enough_to_check_the_chain(colonnade, ledger, tmp_path):
 
 def test_an_export_as_a_table(colonnade, ledger):
     rows = list(csv.DictReader(colonnade("ledger", "export", ledger.path, "--format", "csv").splitlines()))
-    assert [row["state"] for row in rows].count("reserved") == 3
     assert rows[-1]["hash"] == ledger.head
     for row in rows:
         assert hashlib.sha256(row["line"].encode()).hexdigest() == row["hash"]
-        assert json.loads(row["line"])["at"] == row["at"]
     assert json.loads(rows[0]["events"]) == [event.to_dict() for event in ledger.entries()[0].events]
 
 
@@ -345,10 +275,188 @@ def test_paths_that_cannot_be_used_are_no_fault_of_ours(colonnade, tmp_path, stu
     text = colonnade("schema", "draft", table, "--out", tmp_path / "no" / "x.toml", code=StorageError.exit_code)
     assert "x.toml cannot be written: No such file" in text
     assert "cannot name a participant" in colonnade("init", "party", "b" * 300, code=IdentityError.exit_code)
-    config = ["init", "party", "other", "--out", study.parent / "bank"]
-    assert "another party" in colonnade(*config, code=StudyError.exit_code)
 
 
-def test_a_windows_path_survives_in_a_configuration(colonnade, tmp_path):
-    made = colonnade("init", "party", "carl", "--out", tmp_path / "carl", "--data", "C:\\data\\x.csv", "--json")
-    assert PartyConfig.load(made["config"]).content.data == "C:\\data\\x.csv"
+def call(*words, **options):
+    # Without -B a command that may write next to nothing would leave compiled modules cut off for the next one.
+    command = [sys.executable, *(["-B"] if "preexec_fn" in options else []), "-m", "colonnade", *map(str, words)]
+    options = {"stdout": subprocess.PIPE, "stdin": subprocess.DEVNULL, **options}
+    return subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=600, **options)
+
+
+def one_sentence(ended, code):
+    assert ended.returncode == code, ended
+    return said_in_one_line(ended.stderr)
+
+
+def said_in_one_line(text):
+    assert len(text.splitlines()) == 1, text
+    assert text.startswith("colonnade: ")
+    return text
+
+
+@pytest.mark.system
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize("words", [["show"], ["export", "--json"]], ids=" ".join)
+def test_a_full_disk_behind_standard_output(ledger, words):
+    with open("/dev/full", "w") as full:
+        ended = call("ledger", words[0], ledger.path, *words[1:], stdout=full)
+    assert "standard output cannot be written: No space left" in one_sentence(ended, StorageError.exit_code)
+
+
+@pytest.mark.system
+def test_nobody_reads_on(ledger):
+    near, far = os.pipe()
+    os.close(near)
+    ended = call("ledger", "show", ledger.path, stdout=far)
+    os.close(far)
+    assert "Broken pipe" in one_sentence(ended, StorageError.exit_code)
+
+
+@pytest.mark.system
+def test_files_that_do_not_fit_are_named_and_leave_nothing_behind(ledger, study, tmp_path):
+    bank = study.parent / "bank"
+    drafted, chain, run = tmp_path / "draft.toml", tmp_path / "chain.jsonl", tmp_path / "run"
+    for words, path in (
+        (["ledger", "export", ledger.path, "--out", chain], chain),
+        (["schema", "draft", bank / "bank.csv", "--out", drafted], drafted),
+        (["party", study, bank / "party.toml", "--out", run], "run.json"),
+    ):
+        ended = call(*words, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)))
+        assert f"{path} cannot be written: File too large" in one_sentence(ended, StorageError.exit_code)
+    assert not list(tmp_path.glob("chain*"))
+    assert not (bank / "ledger.sqlite").exists()
+
+
+@pytest.fixture
+def no_room(monkeypatch):
+    """Called with a part of a file's name: from then on nothing that is written to such files arrives on disk."""
+    if not Path("/proc/self/fd").exists():
+        pytest.skip("open files have no names here")
+    real = os.fsync
+
+    def after(name):
+        def sync(descriptor):
+            if name in os.readlink(f"/proc/self/fd/{descriptor}"):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            real(descriptor)
+
+        monkeypatch.setattr(os, "fsync", sync)
+
+    return after
+
+
+@pytest.mark.parametrize("name", ["bank.key", "bank.crt"])
+def test_an_identity_that_does_not_fit_leaves_nothing_and_can_be_made_later(name, tmp_path, colonnade, no_room):
+    no_room(name)
+    said = colonnade("init", "party", "bank", "--out", tmp_path / "bank", code=StorageError.exit_code)
+    assert f"{tmp_path / 'bank' / name} cannot be written: No space left on device" in said
+    assert not list((tmp_path / "bank").iterdir())
+    no_room("nothing of ours")
+    colonnade("init", "party", "bank", "--out", tmp_path / "bank")
+    assert Identity.load(tmp_path / "bank" / "bank.key", tmp_path / "bank" / "bank.crt").name == "bank"
+    assert (tmp_path / "bank" / "party.toml").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_key_without_room_for_its_certificate_overwrites_neither(tmp_path):
+    (tmp_path / "bank.crt").write_text("of somebody else")
+    refused(IdentityError, "ID029", "bank.crt", Identity.create("bank").save, tmp_path)
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("bank.crt", "of somebody else")]
+
+
+@pytest.mark.parametrize("name", ["STUDY.toml", "certs/bank.crt", "schemas/bank.toml"])
+def test_files_that_do_not_fit_leave_the_earlier_ones(name, study, colonnade, no_room):
+    colonnade("init", "trial", study)
+    place = study.parent / name
+    before = place.read_bytes()
+    no_room(name)
+    if name == "schemas/bank.toml":
+        refused(StorageError, "SO043", name, Schema.load(place).save, place)
+    else:
+        said = colonnade("init", "trial", study, code=StorageError.exit_code)
+        assert f"{place} cannot be written: No space left on device" in said
+    assert place.read_bytes() == before
+
+
+@pytest.mark.parametrize("words", [["demo", "--rows", 100], ["init", "party", "bank"], ["audit", "grid"]], ids=str)
+def test_a_place_that_may_not_be_written_has_one_code(words, tmp_path, colonnade, monkeypatch):
+    def refuse(path, *_, **__):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    said = colonnade(*words, "--out", tmp_path / "x", code=StorageError.exit_code)
+    assert f"{tmp_path / 'x'} cannot be written" in said
+    assert "Permission denied" in said
+
+
+def test_an_entry_is_released_by_hand_only_if_it_was_never_sent(ledger, colonnade):
+    release = ("ledger", "release", ledger.path)
+    assert "--yes" in said_in_one_line(colonnade(*release, 4, code=PolicyError.exit_code))
+    facts = colonnade(*release, 4, "--yes", "--json")
+    assert facts == {"ledger": str(ledger.path), "entry": 4, "state": "released", "head": ledger.head}
+    for number, why in ((4, "is released"), (2, "is sent"), (5, "no entry 5")):
+        assert why in said_in_one_line(colonnade(*release, number, "--yes", code=LedgerError.exit_code))
+    assert [entry.state for entry in ledger.entries()] == ["committed", "sent", "released", "released"]
+
+
+@pytest.mark.system
+@pytest.mark.parametrize(("answer", "state"), [(b"y\n", "released"), (b"n\n", "reserved")])
+def test_a_release_is_confirmed_at_the_terminal(ledger, answer, state):
+    person, process = os.openpty()
+    os.write(person, answer)
+    ended = call("ledger", "release", ledger.path, 4, stdin=process)
+    os.close(person)
+    os.close(process)
+    assert "Release entry 4 ('s3', reserved 2" in ended.stderr
+    assert ended.returncode == (0 if state == "released" else PolicyError.exit_code)
+    assert ledger.entries()[3].state == state
+
+
+def test_a_ledger_of_the_first_version_is_shown_and_not_touched(ledger, colonnade):
+    base = sqlite3.connect(ledger.path, isolation_level=None)
+    tables = "DROP TABLE chain; DROP TABLE people; DROP TABLE sums"
+    base.executescript(f"{tables}; PRAGMA user_version = 1; PRAGMA journal_mode = DELETE")
+    base.close()
+    before = ledger.path.read_bytes()
+    assert "not chained yet" in colonnade("ledger", "show", ledger.path)
+    assert "never chained" in said_in_one_line(colonnade("ledger", "verify", ledger.path, code=LedgerError.exit_code))
+    assert ledger.path.read_bytes() == before
+
+
+def test_a_new_ledger_is_said_to_be_one(study, colonnade):
+    config = study.parent / "bank" / "party.toml"
+    checks = {check["what"]: check for check in colonnade("doctor", study, config, "--json", code=1)["checks"]}
+    assert checks["ledger"]["level"] == "unsure"
+    check_words(checks["ledger"]["detail"], "new ledger", "nothing on record before this study")
+    assert Study.load(study).digest in checks["study"]["detail"]
+
+
+def test_a_local_run_that_a_party_refuses_starts_nobody(study, tmp_path, in_this_process):
+    edit(study.parent / "shop" / "party.toml", ("analyst = 3.0", "analyst = 0.1"))
+    code, _, complaint = in_this_process("run", study, "--out", tmp_path / "run")
+    assert code == BudgetError.exit_code
+    assert "shop: study 'three-organisations' is over budget" in said_in_one_line(complaint)
+    assert not (tmp_path / "run").exists()
+
+
+# --- bars
+
+
+@given(st.integers(0, 10**9), st.integers(0, 10**9), st.one_of(st.none(), st.floats(1e-3, 1e9)))
+def test_a_bar_never_promises_too_little_time(done, total, speed):
+    assert pace(4096, 100_000, 2310.4) == "4,096/100,000  2,310/s  left 0:00:42"
+    said = pace(done, total, speed)
+    if speed and total >= done and "day" not in said:
+        hours, minutes, seconds = map(int, said.rpartition("left ")[2].split(":"))
+        assert 3600 * hours + 60 * minutes + seconds >= (total - done) / speed
+
+
+def test_lines_for_a_parent_process_have_a_time(capsys: pytest.CaptureFixture[str]) -> None:
+    """By which they are put in order with the events of the same run."""
+    before = datetime.now(UTC) - timedelta(milliseconds=1)
+    piped("share", 1, 4)
+    present({"rounds": 3})
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    first, second = (datetime.fromisoformat(line.pop("time")) for line in lines)
+    assert before <= first <= second <= datetime.now(UTC)
+    assert lines == [{"progress": "share", "done": 1, "total": 4}, {"presence": {"rounds": 3}}]

@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections import defaultdict
 from hashlib import sha256
 from pathlib import Path
@@ -20,13 +19,13 @@ from colonnade.study import Study, spec
 from colonnade.study.forks import Forks, spawned
 from colonnade.study.local import folder_of
 from tests.study.test_forks import PATIENCE, said_by
-from tests.support.errors import raises
+from tests.support.errors import refused
 from tests.support.studies import Trial
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere every process is started anew")
 system = pytest.mark.system
-OWNERS = ("bank", "shop", "clinic")
-EVERYBODY = (*OWNERS, "coordinator")
+EVERYBODY = ("bank", "shop", "clinic", "coordinator")
 
 # The command itself; every file that any of its processes opens, and every fork, is a line in a file.
 WATCHED = """
@@ -50,66 +49,32 @@ main()
 """
 
 
-class Seen:
-    """What the processes of a command opened, in order, by their numbers."""
-
-    def __init__(self, log: Path, folder: Path, study: Path) -> None:
-        self.by_process: dict[int, list[tuple[str, str]]] = defaultdict(list)
-        for line in log.read_text().splitlines():
-            pid, event, path = line.split(" ", 2)
-            self.by_process[int(pid)].append((event, path))
-        self.folder, self.study = folder, study
-        self.first, *rest = self.by_process
-        self.copy = next(pid for pid in rest if ("os.fork", "") in self.by_process[pid])
-        self.participants = [pid for pid in rest if pid != self.copy]
-
-    def owners_of(self, opened: list[tuple[str, str]]) -> set[str]:
-        """Whose own folders these files are in."""
-        found = set()
-        for event, path in opened:
-            if event == "os.fork":
-                continue
-            plain = re.sub(r"^file://|\?.*$", "", path)
-            inside = Path(os.path.relpath(self.folder / plain, self.study)).parts
-            found |= {inside[0]} & set(EVERYBODY)
-        return found
-
-    def before_the_fork(self) -> list[tuple[str, str]]:
-        events = self.by_process[self.first]
-        return events[: events.index(("os.fork", ""))]
-
-
-def watched(folder: Path, study: Path, *command: str) -> Seen:
-    """A command in whose processes nobody but one opens a participant's files, and that after the fork."""
-    log = folder / "opened.log"
-    words = [sys.executable, "-c", WATCHED, str(log), *command, "--json"]
-    ended = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, cwd=folder)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    seen = Seen(log, folder, study)
-    assert seen.owners_of(seen.before_the_fork()) == set()
-    assert seen.owners_of(seen.by_process[seen.copy]) == set(), "the copy looks at public files only"
-    each = [seen.owners_of(seen.by_process[pid]) for pid in seen.participants]
-    assert sorted(map(sorted, each)) == sorted([name] for name in EVERYBODY), "everybody opens its own folder alone"
-    return seen
+def owners_of(opened: list[tuple[str, str]], folder: Path, study: Path) -> list[str]:
+    """Whose own folders these files are in."""
+    files = [re.sub(r"^file://|\?.*$", "", path) for event, path in opened if event != "os.fork"]
+    inside = {Path(os.path.relpath(folder / file, study)).parts[0] for file in files}
+    return sorted(inside & set(EVERYBODY))
 
 
 @system
-def test_nothing_of_a_party_is_opened_before_the_fork_or_by_another(tmp_path: Path) -> None:
-    trial = Trial(tmp_path / "study", 60)
-    seen = watched(tmp_path, trial.folder, "run", str(trial.file), "--out", "run")
-    assert any(path.endswith("STUDY.toml") for _, path in seen.before_the_fork())
-    for name in OWNERS:
-        having = {pid for pid, events in seen.by_process.items() for _, path in events if path.endswith(f"{name}.key")}
-        assert len(having) == 1, "one process reads a key"
-        assert seen.first not in having
-    models = {(folder_of(tmp_path / "run", name) / "model.json").read_text() for name in EVERYBODY}
+@pytest.mark.parametrize("command", ["run", "demo"])
+def test_nothing_of_a_party_is_opened_before_the_fork_or_by_another(tmp_path: Path, command: str) -> None:
+    log, study = tmp_path / "opened.log", tmp_path / "demo" / "study"
+    given = ["--rows", "100"] if command == "demo" else [str(Trial(study, 60).file)]
+    words = [sys.executable, "-c", WATCHED, str(log), command, *given, "--out", "demo", "--json"]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, cwd=tmp_path)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    seen: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for line in log.read_text().splitlines():
+        pid, event, path = line.split(" ", 2)
+        seen[pid].append((event, path))
+    first, *rest = seen.values()
+    assert owners_of(first[: first.index(("os.fork", ""))], tmp_path, study) == []
+    whose = sorted(owners_of(opened, tmp_path, study) for opened in rest)
+    assert whose == [[], *([name] for name in sorted(EVERYBODY))], "a copy opens public files, everybody its own folder"
+    models = {(folder_of(tmp_path / "demo", name) / "model.json").read_text() for name in EVERYBODY}
     assert len(models) == 1
     assert "components" in json.loads(models.pop())["learned"]
-
-
-@system
-def test_the_demonstration_forks_before_it_makes_people_and_keys(tmp_path: Path) -> None:
-    watched(tmp_path, tmp_path / "demo" / "study", "demo", "--rows", "100", "--out", "demo")
 
 
 # A copy is made, then a party's file is read; the copy's processes wait to be looked at.
@@ -208,18 +173,12 @@ def any_of_group(number: int) -> bool:
 def test_an_interrupted_run_leaves_nobody_behind(trial: Trial, tmp_path: Path) -> None:
     command = [sys.executable, "-c", WAITING, "run", str(trial.file), "--out", str(tmp_path / "run"), "--json"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
-    until = time.monotonic() + PATIENCE
     records = [folder_of(tmp_path / "run", party) / "events.jsonl" for party in trial.parties]
-    while not all(record.exists() and "budget reserved" in record.read_text() for record in records):
-        assert time.monotonic() < until
-        assert process.poll() is None
-        time.sleep(0.02)
+    until(lambda: all(each.exists() and "budget reserved" in each.read_text() for each in records), "all reservations")
     os.killpg(process.pid, signal.SIGINT)
     process.communicate(timeout=PATIENCE)
     assert process.returncode == Interrupted.exit_code
-    while any_of_group(process.pid):
-        assert time.monotonic() < until
-        time.sleep(0.02)
+    until(lambda: not any_of_group(process.pid), "the end of everybody")
     trial.check_states("released")
 
 
@@ -236,9 +195,7 @@ def test_a_study_is_handed_on_as_long_as_its_files_are_the_same(trial: Trial, mo
     loaded.hand_on()
     monkeypatch.chdir(trial.folder)
     again = Study.load("STUDY.toml")
-    assert again.task is loaded.task
-    assert again.statement is loaded.statement
-    assert (again.path, loaded.path) == (Path("STUDY.toml"), trial.file)
+    assert (again.task, again.path, loaded.path) == (loaded.task, Path("STUDY.toml"), trial.file)
     schema = trial.folder / "schemas" / "bank.toml"
     whole = schema.read_text()
     for text, handed_on in ((whole + "\n", False), (whole, True)):
@@ -246,9 +203,6 @@ def test_a_study_is_handed_on_as_long_as_its_files_are_the_same(trial: Trial, mo
         assert (Study.load("STUDY.toml").task is loaded.task) == handed_on
     trial.edit("STUDY.toml", r"^n_components = 2", "n_components = 3")
     assert Study.load("STUDY.toml").digest != loaded.digest
-    trial.file.unlink()
-    with raises(spec.StudyError, "ST600"):
-        Study.load("STUDY.toml")
 
 
 def test_a_file_that_changes_between_loading_and_handing_on_is_noticed(trial: Trial) -> None:
@@ -272,8 +226,7 @@ def test_a_file_that_is_read_twice_must_be_the_same_twice(trial: Trial, monkeypa
         return found
 
     monkeypatch.setattr(spec.reading, "read_bytes", changing)
-    with raises(spec.StudyError, "ST592"):
-        Study.load(trial.file)
+    refused(spec.StudyError, "ST592", Study.load, trial.file)
 
 
 def said_of(ended: tuple[int, str]) -> dict[str, object]:

@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 
 from colonnade.cli import output, show
 from colonnade.errors import PeerStopped, StudyError
-from colonnade.harmless import LONGEST, harmless, harmless_lines, visible
+from colonnade.harmless import harmless, harmless_lines, visible
 from colonnade.models import Estimator, notebook
 from colonnade.report.markup import escape, tag
 from colonnade.study.record import RunRecord
@@ -29,25 +29,13 @@ def plain(text: str) -> bool:
 
 @given(st.text(st.characters(exclude_categories=())), st.integers(0, 40))
 def test_harmless_text_can_be_seen_and_is_short(text, longest):
+    assert harmless_lines("one\ntwo\x1b[2J") == "one\ntwo\N{REPLACEMENT CHARACTER}[2J"
     found = harmless(text, longest)
     assert plain(found)
     assert len(found) <= max(longest, len(" [...]"))
     found.encode()  # also where a half of a surrogate pair was
     assert (found == text) == (plain(text) and len(text) <= longest)
     assert all(a in (b, "\N{REPLACEMENT CHARACTER}") for a, b in zip(visible(text), text, strict=True))
-
-
-def test_lines_stay_lines():
-    assert harmless_lines("one\ntwo\x1b[2J") == "one\ntwo\N{REPLACEMENT CHARACTER}[2J"
-    assert len(harmless(CODES * 10_000)) <= LONGEST
-
-
-def test_text_for_a_person(capfd):
-    output.say(f"first\n{CODES[:8]}" + "x" * 3_000_000)
-    shown = capfd.readouterr().out
-    assert len(shown) < 5000
-    assert all(map(plain, shown.splitlines()))
-    assert shown.startswith("first\n\N{REPLACEMENT CHARACTER}[2J")
 
 
 @pytest.mark.parametrize("as_json", [False, True])
@@ -77,9 +65,7 @@ def test_the_record_holds_no_codes(tmp_path):
     lines = (tmp_path / "run" / "events.jsonl").read_text("utf-8").splitlines()
     heard, failed = map(json.loads, lines)
     assert heard["count"] == 7
-    assert plain(heard["reason"])
-    assert plain("".join(heard["among"]) + "".join(heard["among"]["names"]))
-    assert plain(failed["message"])
+    assert plain("".join([heard["reason"], *heard["among"], *heard["among"]["names"], failed["message"]]))
     assert max(map(len, lines)) < 30_000
     assert plain(json.loads((tmp_path / "run" / "run.json").read_text("utf-8"))["message"])
 
@@ -100,11 +86,11 @@ def foreign(tmp_path):
 
 def test_a_category_that_another_wrote(foreign, capfd):
     assert any(CODES in line for line in foreign.summary()), "the model itself keeps the name"
-    output.say("\n".join(show.summary(foreign)))
-    shown = capfd.readouterr().out
-    assert len(shown.splitlines()) == len(foreign.summary()), "it starts no line of its own"
-    assert all(map(plain, shown.splitlines()))
-    assert "shop.tier=\N{REPLACEMENT CHARACTER}[2J" in shown
+    output.say("\n".join([*show.summary(foreign), "x" * 3_000_000]))
+    *shown, long = capfd.readouterr().out.splitlines()
+    assert len(long) < 5000
+    assert len(shown) == len(foreign.summary()), "it starts no line of its own"
+    assert all(map(plain, shown))
 
 
 def test_pages_show_no_codes(foreign):
@@ -114,11 +100,10 @@ def test_pages_show_no_codes(foreign):
 
 
 def test_a_schema_that_is_wrong_and_long(colonnade, tmp_path):
-    value = json.dumps(CODES * 20_000)
+    value = json.dumps(CODES * 2_000)
     (tmp_path / "s.toml").write_text(f'[columns.c]\ntype = "category"\nvalues = [{value}, {value}]\n', "utf-8")
     (tmp_path / "t.csv").write_text("person_id,c\n1,a\n", "utf-8")
     said = colonnade("schema", "check", tmp_path / "t.csv", tmp_path / "s.toml", code=10)
     check_words(said, "values lists", "...")
     assert len(said) < 2100
-    assert all(map(plain, said.splitlines()))
-    assert len(said.splitlines()) == 1
+    assert plain(said.removesuffix("\n"))

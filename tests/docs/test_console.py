@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
@@ -67,24 +69,21 @@ def steps(page: Path) -> tuple[tuple[str, ...], ...]:
 
 
 PAGES = [page for page in pages() if any(block.language == "console" for block in blocks(page))]
-FIRST = [page for page in pages() if not continued(page) and any(part in PAGES for part in chain(page))]
+FIRST_PAGES = [page for page in pages() if not continued(page)]
+FIRST = [page for page in FIRST_PAGES if any(part in PAGES for part in chain(page))]
 UNIQUE = list({steps(page): page for page in reversed(FIRST)}.values())
 """Pages with the same commands are run once."""
 WITH_SLOW_BLOCKS = [page for page in UNIQUE if script(page) != script(page, slow=False)]
 
 
-def test_the_readme_and_the_example_say_the_same() -> None:
+def test_the_readme_and_the_example_say_the_same_and_what_is_run_elsewhere_is_run_there() -> None:
     assert steps(ROOT / "README.md") == steps(ROOT / "examples/three-organisations/README.md")
-
-
-def test_what_is_run_elsewhere_is_really_run_there() -> None:
-    for page in PAGES:
-        for block in blocks(page):
-            if block.language == "console" and block.marks.startswith(ELSEWHERE):
-                source = (ROOT / block.marks.removeprefix(ELSEWHERE)).read_text(encoding="utf-8")
-                for command in commands(block):
-                    typed = " ".join(command.words[1:])
-                    assert f'colonnade("{command.words[1]}"' in source or f'"{typed}"' in source, command
+    consoles = [block for page in PAGES for block in blocks(page) if block.language == "console"]
+    for block in (block for block in consoles if block.marks.startswith(ELSEWHERE)):
+        source = (ROOT / block.marks.removeprefix(ELSEWHERE)).read_text(encoding="utf-8")
+        for command in commands(block):
+            typed = " ".join(command.words[1:])
+            assert f'colonnade("{command.words[1]}"' in source or f'"{typed}"' in source, command
 
 
 class Shell:
@@ -96,22 +95,11 @@ class Shell:
         self.status = 0
 
     def start(self, command: Command) -> subprocess.Popen[str]:
+        environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "COLUMNS": "120"}
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         return subprocess.Popen(
-            [sys.executable, "-m", *command.words],
-            cwd=self.folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=os.environ | {"OPENBLAS_NUM_THREADS": "1", "COLUMNS": "120"},
+            [sys.executable, "-m", *command.words], cwd=self.folder, text=True, env=environment, **pipes
         )
-
-    def finish(self, child: subprocess.Popen[str]) -> tuple[str, str]:
-        try:
-            said, complained = child.communicate(timeout=1200)
-        finally:
-            child.kill()
-        self.status = child.returncode
-        return said, complained
 
     def run(self, command: Command) -> tuple[str, str]:
         name, *rest = command.words
@@ -145,8 +133,9 @@ def assert_shown(command: Command, output: str, complained: str) -> None:
 
 
 def marks(page: Path) -> list[pytest.MarkDecorator]:
-    """Where terminals are open at the same time, processes are."""
-    return [pytest.mark.system] if any(together for together, _ in script(page)) else []
+    """Where participants are processes, and where terminals are open at the same time."""
+    started = {words[1] for words in steps(page) if words[0] == "colonnade"} & {"run", "demo", "audit", "attack"}
+    return [pytest.mark.system] if started or any(together for together, _ in script(page)) else []
 
 
 @pytest.mark.parametrize(
@@ -171,8 +160,8 @@ def test_commands_run(
         if together:
             children = [shell.start(step) for step in group]
             for step, child in zip(group, children, strict=True):
-                said, complained = shell.finish(child)
-                assert shell.status == 0, f"line {step.line}: {complained}"
+                said, complained = child.communicate(timeout=1200)
+                assert child.returncode == 0, f"line {step.line}: {complained}"
                 assert_shown(step, said, complained)
             continue
         for step, following in zip(group, [*group[1:], None], strict=True):
@@ -180,7 +169,40 @@ def test_commands_run(
             assert_shown(step, said, complained)
             if following is None or following.words[0] != "echo":
                 assert shell.status == 0, f"line {step.line}: {complained}"
-    if any(together for together, _ in plan):
-        made = folder / "runs" / "three-organisations"
-        for name in ("report.html", "model.json", "privacy.json", "run.json", "parties/bank/model.json"):
-            assert (made / name).is_file()
+
+
+PROGRAMS = [
+    page for page in FIRST_PAGES if any(block.language == "python" for part in chain(page) for block in blocks(part))
+]
+
+
+def guides(page: Path) -> list[pytest.MarkDecorator]:
+    """How-to guides and reference run with the notebooks, as they fit many models."""
+    return [pytest.mark.system] if named(page).startswith(("docs/how-to", "docs/reference")) else []
+
+
+@pytest.mark.parametrize("page", [pytest.param(page, id=named(page), marks=guides(page)) for page in PROGRAMS])
+def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, _ = copy_example(tmp_path / "three-organisations")
+    monkeypatch.chdir(folder)
+    names: dict[str, object] = {}
+    for part in chain(page):
+        script = tmp_path / part.name.replace(".md", ".py")
+        script.write_text("\n".join(lines(part)), encoding="utf-8")
+        with warnings.catch_warnings():  # those of a user's Python, but for ours
+            warnings.resetwarnings()
+            warnings.filterwarnings("error", category=UserWarning, module="colonnade$")
+            names = runpy.run_path(str(script), init_globals=names, run_name="__main__")
+
+
+def lines(page: Path) -> list[str]:
+    """The program of a page, each line where it stands there, as tracebacks name lines."""
+    found: list[str] = []
+    for block in blocks(page):
+        if block.language != "python":
+            continue
+        reason = block.marks.removeprefix("no-run").strip(" :()")
+        assert block.marks == "" or (block.marks.startswith("no-run") and reason), f"{page}:{block.line}: say why"
+        if not block.marks:
+            found += [""] * (block.line - len(found)) + block.text.splitlines()
+    return found

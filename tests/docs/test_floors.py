@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -12,17 +11,8 @@ from itertools import zip_longest
 
 import pytest
 
+from tools.floors import floors
 from tools.pages import ROOT
-
-
-def floors() -> dict[str, str]:
-    spec = importlib.util.spec_from_file_location("floors", ROOT / "tools" / "floors.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    found: dict[str, str] = module.floors()
-    return found
 
 
 def numbers(text: str) -> list[int]:

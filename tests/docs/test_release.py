@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
-import tomllib
 from importlib import metadata
 from pathlib import Path
 
@@ -28,29 +26,6 @@ def test_the_version_is_that_of_the_installation() -> None:
     assert told.stdout.strip() == "0+unknown", "sources that nobody installed have no version"
 
 
-def test_tags_of_other_things_are_no_versions(tmp_path: Path) -> None:
-    """The command by which the version is found passes over tags that the pattern of versions would refuse."""
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["version"]
-
-    def git(*words: str) -> str:
-        named = ["-c", "user.name=a", "-c", "user.email=a", "-c", "commit.gpgsign=false", "-c", "tag.gpgsign=false"]
-        done = subprocess.run(["git", *named, *words], cwd=tmp_path, capture_output=True, text=True, check=True)
-        return done.stdout
-
-    git("init", "--quiet")
-    for tag in ("paper-2024", "v0.2.0", "data-3"):
-        git("commit", "--quiet", "--allow-empty", "--message", tag)
-        git("tag", tag)
-    first, *words = version["raw-options"]["git_describe_command"].split()
-    found = git(*words).rsplit("-", 2)
-    assert (first, found[1]) == ("git", "1")
-    assert re.fullmatch(version["tag-pattern"], found[0]), found[0]
-
-
-def test_a_wheel_holds_what_is_committed_of_the_package_and_the_examples() -> None:
-    assert release.misplaced(WHEEL, KNOWN) == []
-
-
 @pytest.mark.parametrize(
     ("more", "less", "problem"),
     [
@@ -65,34 +40,7 @@ def test_what_is_too_much_or_missing_in_a_wheel_is_named(more: str, less: str, p
     names = [name for name in [*WHEEL, more] if name and name != less]
     (found,) = release.misplaced(names, KNOWN)
     assert found.endswith(problem)
-
-
-def test_folders_of_the_machine_are_found() -> None:
-    assert release.tells_places(b"made in /a/place/tree/src", [Path("/a/place/tree")])
-    assert not release.tells_places(b"made in /a/place/tree/src", [Path("/another/place"), Path("/")])
-
-
-def test_a_bill_of_materials_loses_references_to_files_alone() -> None:
-    page, file = {"type": "website", "url": "https://numpy.org"}, {"type": "distribution", "url": "file:///a/b.whl"}
-    content = {"components": [{"name": "numpy", "externalReferences": [page, file]}]}
-    assert release.without_places(content) == {"components": [{"name": "numpy", "externalReferences": [page]}]}
-
-
-def test_pythons_are_found_by_their_version_and_absent_ones_are_named() -> None:
-    here = ".".join(map(str, sys.version_info[:2]))
-    assert release.is_python(sys.executable, here)
-    assert not release.is_python(sys.executable, "2.7")
-    assert not release.is_python("no-such-python", here)
-    with pytest.raises(release.ReleaseError, match=r"none of Python 9\.8, 9\.9 is here"):
-        release.find_pythons(("9.8", "9.9"))
-    assert release.table([release.Tried(here, f"{here}.1", 61.4)], ["9.9"])[-1] == "9.9       not here, so not tried"
-
-
-def test_a_command_that_fails_ends_the_release_with_what_it_said(tmp_path: Path) -> None:
-    with pytest.raises(release.ReleaseError, match="ended with 3:\nwhy it failed"):
-        release.run([sys.executable, "-c", "import sys; print('why it failed'); sys.exit(3)"], tmp_path)
-    with pytest.raises(release.ReleaseError, match="no-such-command could not be run"):
-        release.run(["no-such-command"], tmp_path)
+    assert release.misplaced(WHEEL, KNOWN) == []
 
 
 def test_hashes_are_written_beside_the_files(tmp_path: Path) -> None:

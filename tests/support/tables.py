@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -53,10 +51,3 @@ def small_pieces(patch: pytest.MonkeyPatch, piece: int = 1, block: int = 5) -> N
     patch.setattr(copying, "_RUN_KEYS", 4)
     patch.setattr(repeated, "_ROWS", 6)
     patch.setattr(partitions, "_RUN_BYTES", 900)
-
-
-def in_another_process(program: str, *words: object) -> subprocess.CompletedProcess[str]:
-    """A program that ended, and what it printed."""
-    return subprocess.run(
-        [sys.executable, "-c", program, *map(str, words)], capture_output=True, text=True, timeout=300
-    )

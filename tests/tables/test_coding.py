@@ -58,8 +58,6 @@ def test_each_kind_of_column_has_its_codes() -> None:
     coding = coding_of(PEOPLE, {"age": [18, 65], "income": 4})
     assert coding.sizes == (4, 3, 2, 4)
     assert coding.columns[0].labels == ("0 to 17", "18 to 64", "65 to 120", "(missing)")
-    assert coding.columns[0].edges == (-0.5, 17.5, 64.5, 120.5)
-    assert coding.columns[1].labels == ("Assen", "Breda", "(missing)")
     assert [column.missing for column in coding.columns] == [3, 2, None, None]
     cells = {
         "age": pa.array([17, 18, 64, 65, 120, None, 500]),
@@ -81,9 +79,7 @@ def test_coded_rows_are_what_a_protocol_reads() -> None:
     schema = Schema({"a": number(0, 2), "b": flag()}, clip=0.25)
     rows = coding_of(schema, 2).rows(read_table(pa.table(cells), schema, id="who").sorted_by_id())
     assert (list(rows.ids), rows.places, len(rows)) == (["a", "b", "c"], None, 3)
-    blocks = list(rows.blocks(2))
-    assert [block.dtype for block in blocks] == [np.float64, np.float64]
-    assert np.vstack(blocks).tolist() == rows.matrix().tolist() == [[1, 1], [0, 1], [1, 0]]
+    assert np.vstack(list(rows.blocks(2))).tolist() == rows.matrix().tolist() == [[1, 1], [0, 1], [1, 0]]
     refused(DataError, "DA137", coding_of(schema.without(["b"]), 2).rows, rows.table)
     # A mapped misfit has the first code unless cells may be missing.
     schema = Schema({"a": category(["x", "y"]), "b": category(["x", "y"], missing="none"), "c": number(0, 4)})
@@ -124,21 +120,6 @@ def test_an_edge_given_twice_is_a_bin_of_one_value_and_an_edge_belongs_to_the_up
         coding = coding_of(Schema({"a": number(0, 1, transform=transform)}), {"a": shares.tolist()})
         cells = pa.table({"a": np.concatenate([shares, np.nextafter(shares, 0) - 1e-15, [0.0, 1.0]])})
         assert recoded(coding, cells)[:, 0].tolist() == [1, 2, 3, 4, 0, 1, 2, 3, 0, 4]
-
-
-def test_types_and_names_of_the_table() -> None:
-    coding = coding_of(PEOPLE, 4)
-    found = decode_codes({"clinic": coding}, np.array([[4, 2, 1, 0], [0, 0, 0, 3]]), stream())
-    text = pa.dictionary(pa.int32(), pa.string())
-    assert found.schema.types == [pa.int64(), text, pa.bool_(), pa.float64()]
-    assert found.column_names == list(PEOPLE.names)
-    assert found["age"].null_count == found["city"].null_count == 1
-    assert found["smoker"].to_pylist() == [True, False]
-    none = decode_codes({"clinic": coding}, np.zeros((0, 4), dtype=np.int64), stream())
-    assert (none.num_rows, none.schema) == (0, found.schema)
-    one, two = Schema({"a": flag(), "b": flag()}), Schema({"b": flag(), "c": flag()})
-    found = decode_codes({"x": coding_of(one), "y": coding_of(two)}, np.array([[1, 0, 1, 0]]), stream())
-    assert found.to_pydict() == {"a": [True], "x.b": [False], "y.b": [True], "c": [False]}
 
 
 @st.composite
@@ -195,9 +176,8 @@ def test_bins_that_make_no_sense(bins: Any, said: Any) -> None:
 
 
 def test_bins_for_other_columns_than_numbers() -> None:
-    refused(SchemaError, ("SC015", "city", "category"), coding_of, PEOPLE, {"city": 3})
-    refused(SchemaError, ("SC071", "agee", "'age'"), coding_of, PEOPLE, {"agee": 3})
-    refused(SchemaError, "SC004", coding_of, Schema({"a": number(1e15, 1e15 + 1)}), 64)
+    for name, *said in (("city", "SC015", "city", "category"), ("agee", "SC071", "agee", "'age'")):
+        refused(SchemaError, said, coding_of, PEOPLE, {name: 3})
 
 
 NOUGHTS = np.zeros((2, 4), dtype=np.int64)
@@ -252,27 +232,11 @@ def test_masses_are_kept_and_draws_lie_in_their_bins_and_ascend_with_the_share(
     np.testing.assert_array_equal(density.draw(np.arange(count), np.zeros(count)), ends[:-1])
 
 
-def test_a_draw_inverts_the_mass_below_it() -> None:
-    ends, heights = np.array([0.0, 1.0, 3.0, 4.0]), np.array([0.5, 0.2, 0.3])
-    density = Density.of(ends, heights, np.zeros(3, dtype=bool))
-    knots = np.array([0, 0.5, 1, 2, 3, 3.5, 4])
-    values = np.array([density.left[0], *np.column_stack([density.middle, density.right]).ravel()])
-    share = (np.arange(1000) + 0.5) / 1000
-    for place in range(3):
-        found = density.draw(np.full(1000, place), share)
-        grid = np.linspace(ends[place], ends[place + 1], 20_001)
-        mass = np.interp(grid, knots, values)
-        below = np.concatenate([[0.0], np.cumsum((mass[1:] + mass[:-1]) / 2)])
-        np.testing.assert_allclose(np.interp(found, grid, below / below[-1]), share, atol=1e-6)
-
-
 def test_draws_follow_slopes_across_bins_and_whole_numbers_share_the_mass_of_theirs() -> None:
     # The density 2x on [0, 1], told by four bins, is found again: within a bin too, larger numbers are more likely.
     cells = drawn(number(0, 1), 4, [1 / 16, 3 / 16, 5 / 16, 7 / 16], 64_000)
     grid = np.linspace(0.05, 0.95, 19)
     np.testing.assert_allclose([(cells <= x).mean() for x in grid], grid**2, atol=0.01)
-    flat = Density.uniform(np.linspace(0, 1, 5)).draw(np.array([3]), np.array([0.5]))
-    assert flat.tolist() == [0.875]
     cells = drawn(number(0, 9, whole=True), [5], [0.5, 0.5], 100_000)
     counts = np.bincount(cells.astype(int), minlength=10) / 100_000
     np.testing.assert_allclose(counts, np.full(10, 0.1), atol=0.01)
@@ -383,15 +347,6 @@ def test_the_dictionary_describes_every_column_in_plain_values() -> None:
         "bins": ["0 to 9", "10 to 17", "18 to 59", "60 to 99"],
         "codes": 5,
         "missing": "an empty cell",
-    }
-    assert found[1] == {
-        "name": "loan",
-        "party": "bank",
-        "column": "loan",
-        "type": "flag",
-        "values": [False, True],
-        "codes": 2,
-        "missing": "does not occur",
     }
     assert (found[2]["type"], found[2]["low"], found[2]["bins"]) == ("number", 0.0, ["0", "0 to below 50", "50 to 99"])
     assert (found[3]["values"], found[3]["codes"], found[3]["missing"]) == (["A", "B"], 3, "an empty cell")
