@@ -229,7 +229,7 @@ CHARGED = (
         Links(
             ("alternating-fits#2-the-active-party|Theorem A", "glm-families#1-clipped-slopes|Lemma 1"),
             ("colonnade.kinds.glm.sensitivity_alternating:active_fits_squared",),
-            ("tests/kinds/glm/test_audit.py::test_scripted_fits_of_the_active_party_stay_within_what_is_charged",),
+            ("tests/kinds/glm/test_audit.py::test_hundreds_of_scripted_transcripts_stay_within_what_is_charged",),
         ),
     ),
     Charged(

@@ -377,7 +377,7 @@ FIGURES = (
             ("colonnade.kinds.glm.exchange.task:Exchange.seen",),
             (
                 "tests/kinds/glm/test_exchange.py::test_who_sees_when_messages_end_is_charged_for_them",
-                "tests/kinds/glm/test_glm.py::test_patience_stops_on_what_was_sent_and_charges_the_same",
+                "tests/kinds/glm/test_exchange.py::test_stopping_early_follows_from_what_was_sent",
             ),
         ),
         ("time",),

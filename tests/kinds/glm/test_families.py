@@ -1,14 +1,13 @@
 from __future__ import annotations
 
 import math
-import pickle
-from dataclasses import FrozenInstanceError, replace
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from colonnade.errors import DataError, StudyError
 from colonnade.kinds.glm.losses.labels import Family, family_for, labels_for
@@ -100,30 +99,19 @@ def test_a_row_moves_its_sent_slope_as_far_as_own_says(family):
 
 
 @settings(max_examples=300, deadline=None)
-@given(families, st.tuples(numbers(1e6), numbers(1e6)), st.tuples(st.floats(0, 1), st.floats(0, 1)))
-def test_bounds_hold_at_any_score(family, scores, shares):
-    t, y = np.array(scores), labels(family, np.array(shares))
-    for found in (family.slopes(t, y), family.sent(t, y)):
-        assert np.isfinite(found).all()
-        assert np.abs(found).max() <= family.slope_bound
-    sent = family.sent(t, y)
+@given(families, numbers(1e6), numbers(1e6), st.floats(0, 1), st.floats(0, 1))
+@example(EXAMPLES["poisson"], -30.0, 1e6, 1.0, 0.0)
+def test_bounds_hold_at_any_score(family, score, other, share, another):
+    t, y = np.array([score, other]), labels(family, np.array([share, another]))
+    sent, bends = family.sent(t, y), family.hessian(t, y)
     assert abs(Fraction(float(sent[0])) - Fraction(float(sent[1]))) <= family.own
+    assert 0 <= bends.min() <= bends.max() <= family.curvature
     assert np.isfinite(family.loss(t, y)).all()
-    bends = family.hessian(t, y)
-    assert bends.min() >= 0
-    assert bends.max() <= family.curvature
-
-
-@settings(max_examples=300, deadline=None)
-@given(families, numbers(30), numbers(30), st.floats(0, 1), st.floats(0, 1))
-def test_losses_are_convex_and_a_slope_moves_by_at_most_the_curvature(family, score, other, share, weight):
-    t, y = np.array([score, other]), np.repeat(labels(family, np.array([share])), 2)
-    for found in (family.slopes(t, y), family.sent(t, y)):
-        moved, expected = float(found[1] - found[0]), other - score
+    for slopes in (family.slopes, family.sent):
+        assert np.abs(slopes(t, y)).max() <= family.slope_bound  # which no NaN is
+        moved, expected = np.diff(slopes(t, y[[0, 0]]))[0], other - score
         assert moved * expected >= -1e-13 * abs(expected)
         assert abs(moved) <= family.curvature * abs(expected) + 1e-13
-    ends, between = family.loss(t, y), np.array([weight * score + (1 - weight) * other])
-    assert family.loss(between, y[:1])[0] <= weight * ends[0] + (1 - weight) * ends[1] + 1e-10
 
 
 def test_row_terms_are_rounded_up():
@@ -145,25 +133,18 @@ def test_row_terms_are_rounded_up():
     assert Fraction(float(sent[1])) - Fraction(float(sent[0])) <= family.own
 
 
-@each
-def test_means_rise_with_the_score_within_the_range(family):
-    means = family.mean(np.array([-1e6, -1.0, 0.0, 1.0, 1e6]))
-    assert (np.diff(means) >= 0).all()
-    assert means[0] < means[2] < means[-1]
-    if family.name not in ("poisson", "gamma"):
-        assert family.low <= means.min() <= means.max() <= family.high
-
-
 def test_means_in_the_units_of_the_label():
-    t = np.array([-1.0, 0.0, 0.5, 1.0])
+    t, far = np.array([-1.0, 0.0, 0.5, 1.0]), np.array([-9.0, 0.0, 9.0])
     logged = number(0, 99, transform="log1p")
     assert family_for("linear", number(-3, 7)).mean(t) == pytest.approx([-3, 2, 4.5, 7])
+    assert family_for("linear", number(-3, 7)).mean(far) == pytest.approx([-3, 2, 7])  # within the range
     assert family_for("linear", logged).mean(t) == pytest.approx([0, 9, 10**1.5 - 1, 99])
-    assert family_for("gamma", number(1, 4)).mean(np.array([-9.0, 0.0, 9.0])) == pytest.approx([1, 2, 4])
+    assert family_for("gamma", number(1, 4)).mean(far) == pytest.approx([1, 2, 4])
     assert family_for("poisson", number(0, 9), region=(0, 2)).mean(t) == pytest.approx(np.exp(1 + t))
+    assert family_for("logistic", flag()).mean(t) == pytest.approx(1 / (1 + np.exp(-t)))
 
 
-@pytest.mark.parametrize("clip", [1.0, 2.0, 3.0, 9.0])
+@pytest.mark.parametrize("clip", [1.0, 9.0])
 def test_the_mean_of_the_svm_is_the_chance_for_which_its_score_is_best(clip):
     family = family_for("svm", flag(), clip=clip)
     t = np.linspace(-0.99, 0.99, 21)
@@ -172,20 +153,7 @@ def test_the_mean_of_the_svm_is_the_chance_for_which_its_score_is_best(clip):
     assert chance * family.slopes(t, ones) + (1 - chance) * family.slopes(t, -ones) == pytest.approx(0, abs=1e-12)
 
 
-@pytest.mark.parametrize("name", ["poisson", "gamma"])
-def test_the_best_constant_score_recovers_the_mean(name):
-    rng = np.random.default_rng(7)
-    y = rng.poisson(4.0, 20_000) if name == "poisson" else rng.gamma(3.0, 4.0 / 3, 20_000)
-    family = family_for(name, number(0 if name == "poisson" else 0.1, 30))
-    y = np.clip(y, family.low, family.high).astype(np.float64)
-    low, high = -family.reach, family.reach
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if family.slopes(np.full_like(y, middle), y).mean() < 0 else (low, middle)
-    assert family.mean(np.array([low]))[0] == pytest.approx(4.0, rel=0.02)
-
-
-@pytest.mark.parametrize("high", [5, 20, 100])
+@pytest.mark.parametrize("high", [5, 100])
 def test_the_default_clip_hardly_moves_a_poisson_mean(high):
     family = family_for("poisson", number(0, high))
     counts = np.arange(20.0 * high)
@@ -198,24 +166,14 @@ def test_the_default_clip_hardly_moves_a_poisson_mean(high):
 
 
 @each
-def test_families_are_plain_values(family):
-    assert pickle.loads(pickle.dumps(family)) == family  # noqa: S301 - our own bytes
-    assert hash(family) == hash(replace(family))
-    assert replace(family, reach=family.reach / 2) != family
+def test_families_are_told_apart_and_guesses_are_within_what_is_proven(family):
     plain = family.plain()
     assert all(isinstance(value, str) for value in plain.values())
     assert (float.fromhex(plain["reach"]), Fraction(plain["own"])) == (family.reach, family.own)
     assert [other for other in EXAMPLES.values() if other.plain() == plain] == [family]
-    with pytest.raises(FrozenInstanceError):
-        family.reach = 1.0
-    assert 0 < family.typical_curvature <= family.curvature  # guesses are within what is proven
+    assert 0 < family.typical_curvature <= family.curvature
     assert 0 < family.typical_spread <= family.slope_bound
     assert family.typical_variance > 0
-
-
-def test_a_shorter_reach_makes_the_row_term_smaller():
-    family = EXAMPLES["logistic"]
-    assert replace(family, reach=1.0).own < family.own
 
 
 @pytest.mark.parametrize(
@@ -265,12 +223,11 @@ def encoded(column, values):
 @pytest.mark.parametrize("scale", ["signed", "unit"])
 def test_labels_come_back_in_the_family_s_units(scale):
     counts, amounts = number(0, 77, scale=scale), number(0.7, 9.1, scale=scale)
-    whole = np.arange(78.0)
+    whole, grid = np.arange(78.0), np.linspace(0.7, 9.1, 50)
     assert np.array_equal(labels_for(family_for("poisson", counts), counts, encoded(counts, whole)), whole)
-    found = labels_for(family_for("gamma", amounts), amounts, encoded(amounts, np.linspace(0.7, 9.1, 50)))
-    assert found == pytest.approx(np.linspace(0.7, 9.1, 50), rel=1e-12)
-    assert found.min() >= 0.7
-    assert found.max() <= 9.1
+    found = labels_for(family_for("gamma", amounts), amounts, encoded(amounts, grid))
+    assert found == pytest.approx(grid, rel=1e-12)
+    assert 0.7 <= found.min() <= found.max() <= 9.1
     linear = labels_for(family_for("linear", amounts), amounts, encoded(amounts, [0.7, 4.9, 9.1]))
     assert linear == pytest.approx([-1, 0, 1], abs=1e-15)
 
@@ -292,15 +249,10 @@ def test_labels_of_two_values():
         ("linear", number(0, 4, scale="unit"), [[1.0], [-0.01]], "DA129"),
         ("poisson", number(0, 4), [[0.5], [0.25]], "DA129"),
         ("gamma", number(1, 4), [[0.5], [math.nan]], "DA129"),
+        ("logistic", flag(), [[1.0, 0.0]], "DA128"),
     ],
 )
 def test_a_label_outside_the_range_is_named_by_its_row(name, column, values, words):
     with raises(DataError, words, "clinic.ill", "2") as caught:
         labels_for(family_for(name, column), column, np.array(values), where="clinic.ill")
     assert "0.25" not in str(caught.value)
-
-
-def test_a_label_of_another_width_is_refused():
-    with raises(DataError, "DA128", "2"):
-        labels_for(EXAMPLES["logistic"], flag(), np.ones((3, 2)))
-    assert labels_for(EXAMPLES["logistic"], flag(), np.ones((0, 1))).shape == (0,)
