@@ -83,51 +83,14 @@ def test_enumerating_fewer_columns_only_loosens_the_bound(release, kept):
     assert all(loose >= tight for loose, tight in zip(looser, exact, strict=True))
 
 
-def searched(sizes, blocks, rng, starts=12):
-    """How far from one person a climbing search finds another, cell by cell and not by patterns."""
-    best, fixed = 0, cells_of([0] * len(sizes), sizes, blocks)
-    for _ in range(starts):
-        person = [int(rng.integers(0, size)) for size in sizes]
-        found, before = 0, -1
-        while found > before:
-            before = found
-            for column in rng.permutation(len(sizes)).tolist():
-                scores = []
-                for value in range(2):
-                    changed = [*person[:column], value, *person[column + 1 :]]
-                    change = cells_of(changed, sizes, blocks) - fixed
-                    scores.append((int(change @ change), value))
-                found, person[column] = max(scores)
-        best = max(best, found)
-    return best
-
-
-@pytest.mark.parametrize("weights", [(40, 12, 4, 2), (1, 1, 1, 1), (1, 30, 1, 5)])
-def test_a_search_among_people_reaches_the_bound(weights):
-    """A label and nine columns of many sizes, all pairs, and all pairs with the label."""
-    sizes = [2, 2, 3, 5, 2, 8, 4, 2, 6, 3]
-    sets = [columns for count in range(3) for columns in combinations(range(10), count)]
-    sets += [(0, *pair) for pair in combinations(range(1, 10), 2)]
-    blocks = [(columns, weights[len(columns)]) for columns in sets]
-    bound = marginals_sensitivity(sizes, blocks)
-    reached = searched(sizes, blocks, np.random.default_rng(7))
-    assert 0.99 * bound.replace_l2_squared <= reached <= bound.replace_l2_squared
-
-
 def test_large_weights_stay_exact():
     """The same ratios with weights far beyond 64 bits."""
     sizes = [3, 4, 2]
     blocks = [((), 7), ((0,), 3), ((0, 1), 2), ((0, 1, 2), 1), ((1, 2), 5)]
     small = marginals_sensitivity(sizes, blocks)
     large = marginals_sensitivity(sizes, [(columns, weight << 70) for columns, weight in blocks])
-    assert large.l1 == small.l1 << 70
-    assert large.replace_l1 == small.replace_l1 << 70
+    assert (large.l1, large.replace_l1) == (small.l1 << 70, small.replace_l1 << 70)
     assert large.replace_l2_squared == small.replace_l2_squared << 140
-
-
-def test_only_the_count_moves_when_people_come_and_go():
-    bound = marginals_sensitivity([3, 3], [((), 11)])
-    assert (bound.l1, bound.l2_squared, bound.replace_l1, bound.replace_l2_squared) == (11, 121, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -162,8 +125,7 @@ def test_two_stages_keep_what_both_events_promise(staged):
     assert registry.subject(staged) == "marginals"
     found = games("marginals", staged)
     assert {game.role for game in found} == {"analyst", "coordinator", "party", "coalition"}
-    for game in found:
-        assert judge(game, 20_000, seed=4).good
+    assert all(judge(game, 10_000, seed=4).good for game in found)
 
 
 def test_a_first_stage_that_is_not_charged_is_seen(staged):
@@ -181,7 +143,7 @@ def test_with_hidden_members_whether_somebody_is_one_is_played_too():
     found = games("marginals", task)
     assert [game.part for game in found if game.role == "party"] == ["membership", ""]
     for game in found:
-        assert judge(game, 20_000, seed=6).good
+        assert judge(game, 10_000, seed=6).good
     member, other = (game.sampler for game in found if game.role == "party")
     assert int((member.sums[1] ** 2).sum()) == task.event.l2_squared
     assert not member.sums[0].any()
@@ -225,13 +187,6 @@ def exact(codes: np.ndarray, deviation: float) -> list[Residual]:
         )
         for columns in subsets(range(3))
     ]
-
-
-def test_marginals_are_sums_of_residuals() -> None:
-    codes = people(SIZES, 500, 1)
-    for columns in [(), (1,), (0, 2), (2, 0), (0, 1, 2)]:
-        counts, _ = noisy_marginal(columns, SIZES, 500, exact(codes, 1.0))
-        np.testing.assert_allclose(counts, histogram(codes, columns, SIZES), atol=1e-9)
 
 
 def test_deviations_are_those_of_the_linear_map_from_noise_to_cells() -> None:
