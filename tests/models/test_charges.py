@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from itertools import combinations, permutations
+from itertools import combinations
 
 import numpy as np
 import pytest
 
 from colonnade import PCA, Federation, LinearRegression, joint_scores
 from colonnade.errors import BudgetError, ColonnadeError, PrivacyError, StudyError
-from colonnade.models.charges import Charges, Total
+from colonnade.models.charges import Charges
 from colonnade.privacy import Ledger, Observer, SkellamRelease, Statement, Trust
 from colonnade.privacy.observers import COORDINATOR
 from tests.support.errors import raises
@@ -59,16 +59,13 @@ def charges_of(place, tmp_path, caps=None):
 def test_several_fits_add_up_as_one_statement_of_all_their_events(place, tmp_path):
     charges = charges_of(place, tmp_path)
     assert str(charges.total()) == "nothing was revealed yet"
-    assert charges.total().epsilon("bank") == 0
     for count in (1, 2, 3):
         spend(charges, [release()])
         total = charges.total()
         assert total.computations == count
         for row in Statement.of([release()] * count, TRUST, 1e-5).rows:
-            if row.epsilon < np.inf:
-                assert total.epsilon(row.observer) == pytest.approx(row.epsilon, rel=1e-9)
+            assert row.epsilon == np.inf or total.epsilon(row.observer) == pytest.approx(row.epsilon, rel=1e-9)
     assert "3 computations together" in str(total)
-    assert "add or remove one person" in str(total)
     assert "<table>" in total._repr_html_()
     with raises(PrivacyError, "PR012", "bakery", "analyst", "bank", "clinic"):
         total.epsilon("bakery")
@@ -79,10 +76,8 @@ def test_what_would_exceed_a_cap_is_refused_before_it_starts(place, tmp_path):
     once = Statement.of([release()], TRUST, 1e-5).epsilon("analyst")
     charges = charges_of(place, tmp_path, {"analyst": 1.2 * once})
     spend(charges, [release()])
-    begun = False
     with raises(BudgetError, "BU001|BU002"), charges.charged("a second fit", [release()], TRUST):
-        begun = True
-    assert not begun
+        pytest.fail("it began")
     with raises(BudgetError, "BU001", "cross-validation"):
         charges.check("cross-validation", [release()], TRUST)
     charges.check("something smaller", [release(10**9)], TRUST)
@@ -104,21 +99,18 @@ def test_a_fit_that_failed_counts_once_a_share_has_left(place, tmp_path):
 def test_arrangements_with_and_without_a_committee_add_up():
     charges, apart = Charges(None, None, 1e-5, TRUST), Trust(TRUST.owners, (), 0)
     spend(charges, [release()])
-    alone = charges.total().epsilon("analyst")
     spend(charges, [release(name="messages")], apart)
     total = charges.total()
     # Where the number of rows is public in one of them, the analyst is held to replacing in both.
     both_replaced = Statement.of([release()] * 2, apart, 1e-5).epsilon("analyst")
-    assert alone < total.epsilon("analyst") == pytest.approx(both_replaced)
+    assert total.epsilon("analyst") == pytest.approx(both_replaced)
     assert total.rows[0].adjacency.value == "replace one person"
 
 
 def test_fits_of_a_federation_are_charged_to_its_ledger(tmp_path):
     book = tmp_path / "ledger.db"
     group = people(ledger=book, caps={"analyst": 3.0})
-    first = pca().fit(group)
-    assert group.privacy_.epsilon("bank") == pytest.approx(first.privacy_.epsilon("bank"), rel=1e-9)
-    second = linear(group)
+    first, second = pca().fit(group), linear(group)
     whole = Statement.of([*first.privacy_.events, *second.privacy_.events], first.privacy_.trust, 1e-5)
     assert group.privacy_.epsilon("bank") == pytest.approx(whole.epsilon("bank"), rel=1e-9)
     again = people(ledger=Ledger(book), caps={"analyst": 0.8})
@@ -128,16 +120,7 @@ def test_fits_of_a_federation_are_charged_to_its_ledger(tmp_path):
     Ledger(book).verify()
     states = [(entry.study, entry.state) for entry in Ledger(book).entries()]
     assert states == [("pca", "committed"), ("linear", "committed")]
-
-
-def test_without_a_ledger_fits_of_this_process_add_up_and_those_that_the_data_refuse_do_not():
-    group = people()
-    model = pca().fit(group)
-    model.fit(group)
-    assert isinstance(group.privacy_, Total)
-    assert group.privacy_.computations == 2
-    assert group.privacy_.epsilon("shop") > model.privacy_.epsilon("shop")
-    uneven = people(60, 60, 61)
+    uneven = people(60, 60, 61)  # which the data refuse
     with pytest.raises(StudyError):
         pca().fit(uneven)
     assert uneven.privacy_.computations == 0
@@ -166,21 +149,19 @@ def told():
     group = people()
     model = linear(group)
     joint_scores(model, group, to="bank", epsilon=2.0, answers="levels")
-    assert group.privacy_.epsilon("bank") > model.privacy_.epsilon("bank")
     joint_scores(model, group, to="shop", epsilon=1.0, answers="noise")
     done = list(group.charges.told)
     assert [each.trust.threshold for each in done] == [1, 0, 1]
     joint_scores(model, group, to="shop", exact=True)
     assert group.privacy_.computations == 4
     assert group.privacy_.epsilon("shop") == float("inf") > group.privacy_.epsilon("bank")
-    assert any(row.reason for row in group.privacy_.rows if row.who == "shop")
     return done
 
 
 @both
-@pytest.mark.parametrize("order", [*permutations(range(3)), (0, 1), (1, 2), (2, 1), (1,), (2,), (0,)])
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2), (1, 2), (1,), (2,)])
 def test_who_holds_every_share_of_one_computation_has_no_guarantee_in_all(place, order, told, tmp_path):
-    charges, done = charges_of(place, tmp_path), [told[number] for number in order]
+    charges, done = charges_of(place, tmp_path, {"pair": 50.0}), [told[number] for number in order]
     for each in done:
         spend(charges, each.events, each.trust)
     total = charges.total()
@@ -192,7 +173,6 @@ def test_who_holds_every_share_of_one_computation_has_no_guarantee_in_all(place,
         whole = total.epsilon(who.label)
         assert whole >= max(figures) * (1 - 1e-9)
         assert (whole == float("inf")) == (float("inf") in figures)
-        assert total.epsilon(who) == whole
     shown = {row.observer: row for row in total.rows}
     assert set(groups[:10]) <= set(shown)  # alone and in pairs, as in the statement of a single computation
     for who, row in shown.items():
@@ -201,17 +181,10 @@ def test_who_holds_every_share_of_one_computation_has_no_guarantee_in_all(place,
     pair = shown[Observer.parse("bank+shop")]
     assert (pair.status == "proven") == (order == (1,))
     assert order == (1,) or pair.reason.startswith("bank and shop together hold 2 of 3 shares")
-
-
-def test_caps_of_a_kind_say_that_they_count_groups_within_the_thresholds(told):
-    charges = Charges(None, {"pair": 50.0}, 1e-5, TRUST)
-    for each in told:
-        spend(charges, each.events, each.trust)
-    total = charges.total()
-    assert total.epsilon("bank+shop") == float("inf")
+    # Caps of a kind count groups within the thresholds.
     lines = [line for line in total._assumptions if "bank+shop has" in line]
-    assert lines
-    assert all(line.endswith("left within the threshold of each computation") for line in lines)
+    assert bool(lines) == (1 in order)
+    assert order == (1,) or all(line.endswith("left within the threshold of each computation") for line in lines)
 
 
 def test_a_budget_that_cannot_be_spent_is_said_by_the_statement(tmp_path):
@@ -219,10 +192,7 @@ def test_a_budget_that_cannot_be_spent_is_said_by_the_statement(tmp_path):
     model = pca({"analyst": 200.0}).fit(group)
     (said,) = [line for line in model.privacy_.assumptions if "more noise than this budget asks for" in line]
     assert said.startswith("analyst learns epsilon 7")
-    assert "of 200 allowed (no epsilon above 7" in said
-    model.save(tmp_path / "model.json")
-    assert PCA.load(tmp_path / "model.json").privacy_.assumptions == model.privacy_.assumptions
-    weights = linear(group, 9.0)
-    assert "more noise" not in str(weights.privacy_)
-    found = joint_scores(weights, group, to="bank", epsilon=200.0, answers="levels")
+    again = PCA.load(model.save(tmp_path / "model.json"))
+    assert again.privacy_.assumptions == model.privacy_.assumptions
+    found = joint_scores(linear(group, 9.0), group, to="bank", epsilon=200.0, answers="levels")
     assert "bank learns epsilon 40.0000 of 200 allowed: there is more noise" in " ".join(found.privacy_.assumptions)

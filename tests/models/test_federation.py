@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-import dataclasses
 import datetime
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pyarrow as pa
@@ -60,8 +59,7 @@ def found(people):
     return set(numbers[0])
 
 
-@pytest.mark.parametrize("mode", ["ot", "dh", "helper"])
-@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize(("mode", "count"), [("ot", 2), ("dh", 3), ("helper", 2), ("ot", 3)])
 def test_aligned_tables_hold_the_common_people_row_by_row(mode, count):
     people = Federation(parties(count))
     assert people.alignment is None
@@ -72,10 +70,9 @@ def test_aligned_tables_hold_the_common_people_row_by_row(mode, count):
     assert told == (mode, False, ("person_id",), len(COMMON[count]))
     assert summary.rows == {name: len(HELD[name]) for name in list(HELD)[:count]}
     assert set(summary.missing.values()) == set(summary.repeated.values()) == {0}
-    assert summary.seconds > 0
-    for name, held in people.tables().items():
+    for held in people.tables().values():
         assert set(held.own_ids) == {f"P-{k:03}" for k in COMMON[count]}
-        assert not set(held.own_ids) & set(held.ids), name
+        assert not set(held.own_ids) & set(held.ids)
 
 
 def test_the_summary_tells_who_learned_what_and_progress_is_shown():
@@ -85,20 +82,9 @@ def test_the_summary_tells_who_learned_what_and_progress_is_shown():
     assert found(people.align(on="person_id", mode="helper")) == COMMON[2]
     assert told
     assert all(0 <= done <= total for _, done, total in told)
-    summary, text = people.alignment, str(people.alignment)
-    assert summary.seconds >= 0.02
-    assert repr(summary) == text
-    words = " ".join(text.split())
-    for word in (
-        "35 people in common by person_id",
-        "shop: 50 rows",
-        *(leak.who.split()[0] for leak in summary.leakage),
-    ):
-        assert word in words
-    assert max(map(len, text.splitlines())) <= 120
-    assert "aligned" in repr(people)
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        summary.count = 3
+    assert people.alignment.seconds >= 0.02
+    assert "35 people in common by person_id" in str(people.alignment)
+    assert all(leak.who.split()[0] in str(people.alignment) for leak in people.alignment.leakage)
     with raises(StudyError, "ST084"):
         Federation(parties(2), network=0.02)
 
@@ -137,16 +123,13 @@ def test_one_key_is_the_id_column_whatever_it_is_called_and_predictions_come_bac
     shop = Party("shop", table("shop", id="card", written="{:05}".format), schema=X, id="card")
     people = Federation([bank, shop]).align(on=Key("number", kind="number"), mode="helper")
     assert found(people) == COMMON[2]
-    assert set(people.tables()["shop"].own_ids) == {f"{k:05}" for k in COMMON[2]}
     model = LinearRegression(epsilon={"analyst": 50.0}, label="bank.x", rows_at_most=1000).fit(people)
     (told,) = people.roster.assumptions
     assert "helper" in told
     assert told in model.privacy_.assumptions
     scores = joint_scores(model, people, to="shop", exact=True)
-    numbers = list(map(int, scores.ids))
-    assert set(numbers) == COMMON[2]
-    assert {len(own) for own in scores.ids} == {5}
-    want = model.intercept_[0] + model.coef_[0, 0] * np.array([value(person) for person in numbers])
+    assert set(scores.ids) == {f"{k:05}" for k in COMMON[2]}
+    want = model.intercept_[0] + model.coef_[0, 0] * np.array([value(int(own)) for own in scores.ids])
     np.testing.assert_allclose(scores.scores[:, 0], want, atol=1e-4)
 
 
@@ -158,7 +141,6 @@ def test_similar_names_of_two_parties():
     people = Federation([Party(party, each, schema=X) for party, each in held.items()])
     people.align(on=Key("name", case="fold"), mode="fuzzy", similarity=0.7)
     assert found(people) == {0, 1, 2, 3}
-    assert "Bloom" in str(people.alignment)
     with raises(StudyError, "ST425"):
         Federation(parties(3)).align(on="person_id", mode="fuzzy")
 
@@ -173,15 +155,13 @@ def test_duplicates_and_missing_keys_are_left_out_and_counted():
     with raises(DataError, "DA181"):
         people.align(on="person_id", mode="helper")
     assert people.alignment is None
-    assert found(people.align(on="person_id", mode="helper", duplicates="first")) == COMMON[2]
-    assert people.alignment.repeated == {"bank": 2, "shop": 0}
-    assert people.alignment.missing == {"bank": 3, "shop": 0}
-    assert "bank: 50 rows, 3 without a full key, 2 with a repeated key" in str(people.alignment)
-    assert found(people.align(on="person_id", mode="helper", duplicates="drop")) == COMMON[2] - {12, 13}
-    assert people.alignment.repeated["bank"] == 4
+    for rule, left, repeated in (("first", COMMON[2], 2), ("drop", COMMON[2] - {12, 13}, 4)):
+        assert found(people.align(on="person_id", mode="helper", duplicates=rule)) == left
+        assert people.alignment.repeated == {"bank": repeated, "shop": 0}
+        assert people.alignment.missing == {"bank": 3, "shop": 0}
 
 
-@pytest.mark.parametrize("mode", ["ot", "dh", "helper"])
+@pytest.mark.parametrize("mode", ["ot", "helper"])
 def test_nothing_in_common_is_an_error_with_own_examples(mode):
     shop = Party("shop", table("shop", written="p{}".format), schema=X, id="person_id")
     people = Federation([parties(2)[0], shop])
@@ -191,21 +171,18 @@ def test_nothing_in_common_is_an_error_with_own_examples(mode):
     assert all("P-0" in example for example in caught.value.examples)  # those of the first party, here bank
     assert "P-0" not in str(caught.value)
     assert people.alignment is None
-    assert not people.roster.hidden
 
 
 def test_too_few_in_common_is_an_error_and_leaves_the_last_alignment():
     people = helped()
     before = people.alignment
-    with raises(AlignmentError, "AL001", "36"):
-        people.align(on="person_id", mode="helper", at_least=36)
-    with raises(StudyError, "ST422"):
-        people.align(on="person_id", mode="helper", hidden="no")
+    for asked, said in (({"at_least": 36}, ("AL001", "36")), ({"hidden": "no"}, "ST422")):
+        with raises((AlignmentError, StudyError), said):
+            people.align(on="person_id", mode="helper", **asked)
     assert people.alignment is before
     assert found(people) == COMMON[2]
     assert people.roster.hidden is False
     assert found(people.align(on="person_id", mode="helper", at_least=35)) == COMMON[2]
-    assert people.alignment is not before
 
 
 @pytest.mark.parametrize(
@@ -229,45 +206,35 @@ def test_bad_settings_are_named(changes, message):
         Federation(parties(2)).align(**{"on": "person_id"} | changes)
 
 
-@pytest.mark.parametrize("keys", [["x"], "x", {"birth": 3}, {"birth": ""}, {"birth": None}])
-def test_a_party_says_where_its_keys_are_by_name(keys):
-    with raises(StudyError, "ST089", "bank"):
-        parties(1, keys=keys)
-
-
 @pytest.mark.parametrize(
     ("keys", "on", "said"),
     [
         ({"person_id": KeyColumn("person_id", format="%d.%m.%Y")}, "person_id", ("DA178", "bank", "person_id", "text")),
         ({}, ["person_id", "passport"], ("DA154", "bank", "passport")),
         ({"person_id": "customer"}, "person_id", ("DA154", "bank", "customer")),
+        (["x"], "person_id", ("ST089", "bank")),
+        ({"birth": 3}, "person_id", ("ST089", "bank")),
+        ({"birth": ""}, "person_id", ("ST089", "bank")),
     ],
 )
 def test_formats_are_for_dates_and_unknown_columns_are_named(keys, on, said):
-    with raises(DataError, said):
+    with raises((DataError, StudyError), said):
         Federation(parties(2, keys=keys)).align(on=on)
-    wrong = Party("bank", table("bank"), schema=X, id="person", keys={"id": "person_id"})
-    with raises(DataError, "DA154", "bank", "person"):
-        Federation([wrong, parties(2)[1]]).align(on="id", mode="helper")
 
 
 def test_all_lists_count_while_nobody_knows_who_matched():
-    people = helped(hidden=True)
-    with raises(CapacityError, "CA030", "94"):
-        PCA(1, epsilon=1.0, rows_at_most=94).fit(people)
-    people.align(on="person_id", mode="helper")
-    with raises(CapacityError, "CA030", "tables", "34"):
-        PCA(1, epsilon=1.0, rows_at_most=34).fit(people)
+    for hidden, most in ((True, 94), (False, 34)):
+        with raises(CapacityError, "CA030", most):
+            PCA(1, epsilon=1.0, rows_at_most=most).fit(helped(hidden=hidden))
 
 
 def test_different_people_are_aligned_before_a_fit():
     people = Federation(parties(2))
-    for attempt in (lambda: PCA(1, epsilon=1.0).fit(people), people.tables):
-        with raises(StudyError, "ST087"):
-            attempt()
     nameless = Federation([Party(name, table(name), schema=X) for name in ("bank", "shop")])
-    with raises(StudyError, "ST077", "bank"):
-        PCA(1, epsilon=1.0).fit(nameless)
+    fit = PCA(1, epsilon=1.0).fit
+    for attempt, said in ((partial(fit, people), "ST087"), (people.tables, "ST087"), (partial(fit, nameless), "ST077")):
+        with raises(StudyError, said):
+            attempt()
     assert found(nameless.align(on="person_id", mode="helper")) == COMMON[2]
 
 
@@ -294,27 +261,21 @@ def crowd(label, hidden):
     return people.align(on="id", mode="helper", hidden=hidden)
 
 
-def test_hidden_components_are_those_of_the_common_people():
-    seen, unseen = (
-        PCA(1, epsilon={"analyst": 50.0}, rows_at_most=4000).fit(crowd("z", hidden)) for hidden in (False, True)
-    )
+def test_hidden_components_and_regressions_are_those_of_the_common_people():
+    asked = {"epsilon": {"analyst": 50.0}, "rows_at_most": 4000}
+    seen, unseen = (PCA(1, **asked).fit(crowd("z", hidden)) for hidden in (False, True))
     assert crowd("z", True).roster.hidden is crowd("z", True).alignment.hidden is True
     assert abs(seen.components_[0] @ unseen.components_[0]) == pytest.approx(1, abs=2e-3)
     assert unseen.count_ == pytest.approx(ROWS, abs=8)
     np.testing.assert_allclose(unseen.mean_, seen.mean_, atol=0.01)
+    for hidden in (False, True):
+        model = LinearRegression(label="left.z", **asked).fit(crowd("z", hidden))
+        np.testing.assert_allclose(model.coef_, [[4, -3, 1]], atol=0.2)
 
 
-def test_hidden_regressions_are_those_of_the_common_people():
-    model = LinearRegression(epsilon={"analyst": 50.0}, label="left.z", rows_at_most=4000)
-    seen = model.fit(crowd("z", False)).coef_.copy()
-    np.testing.assert_allclose(seen, [[4, -3, 1]], atol=0.2)
-    np.testing.assert_allclose(model.fit(crowd("z", True)).coef_, seen, atol=0.2)
-
-
-@pytest.mark.parametrize("method", ["one-shot", "functional"])
-def test_hidden_classifiers_are_those_of_the_common_people(method):
+def test_hidden_classifiers_are_those_of_the_common_people():
     visible, hidden = crowd("y", False), crowd("y", True)
-    model = LogisticRegression(epsilon={"analyst": 50.0}, label="left.y", method=method, rows_at_most=4000)
+    model = LogisticRegression(epsilon={"analyst": 50.0}, label="left.y", method="functional", rows_at_most=4000)
     scores = [model.fit(people).decision_function(visible) for people in (visible, hidden)]
     assert np.corrcoef(*scores)[0, 1] > 0.999
     assert model.score(visible) > 0.78
@@ -322,22 +283,22 @@ def test_hidden_classifiers_are_those_of_the_common_people(method):
         LogisticRegression(epsilon=5.0, label="left.y", method="sqm", rows=ROWS).fit(hidden)
 
 
-@pytest.mark.parametrize("count", [2, 3])
-def test_hidden_members_without_a_trusted_helper(count):
-    people = Federation(parties(count)).align(on="person_id", hidden=True)
-    assert people.alignment.count == len(COMMON[count])  # as the coordinator knows
+def test_hidden_members_without_a_trusted_helper():
+    people = Federation(parties(2)).align(on="person_id", hidden=True)
+    assert people.alignment.count == len(COMMON[2])  # as the coordinator knows
     model = PCA(1, epsilon={"analyst": 50.0}, rows_at_most=1000).fit(people)
-    assert model.count_ == pytest.approx(len(COMMON[count]), abs=9)  # six deviations; the lists are far longer
+    assert model.count_ == pytest.approx(len(COMMON[2]), abs=9)  # six deviations; the lists are far longer
 
 
 def test_after_a_hidden_alignment_nobody_has_a_common_table():
     people = helped(hidden=True)
     model = PCA(1, epsilon={"analyst": 50.0}, rows_at_most=4000).fit(people)
-    for attempt in (people.tables, lambda: model.transform(people)):
-        with raises(StudyError, "ST086"):
+    for attempt, said in (
+        (people.tables, "ST086"),
+        (partial(model.transform, people), "ST086"),
+        (partial(polynomial_sum, people, "bank.x * shop.x", epsilon=1.0), "ST082"),
+    ):
+        with raises(StudyError, said):
             attempt()
-    with raises(StudyError, "ST082"):
-        polynomial_sum(people, "bank.x * shop.x", epsilon=1.0)
     assert "of which no party knows" in str(people.alignment)
     assert people.roster.assumptions[0] in model.privacy_.assumptions
-    assert model.transform(people.align(on="person_id", mode="helper")).shape == (len(COMMON[2]), 1)

@@ -421,7 +421,7 @@ CHARGED = (
                 _ALL_MARGINALS,
                 ("marginals#7-two-stages|Theorem 4",),
                 (
-                    "tests/kinds/tables/test_tasks.py::test_the_price_of_the_second_stage_holds_for_every_way_to_merge",
+                    "tests/kinds/tables/test_sensitivity.py::test_the_price_of_the_second_stage_holds_for_every_way_to_merge",
                     "tests/kinds/tables/test_sensitivity.py::test_a_first_stage_that_is_not_charged_is_seen",
                 ),
                 (f"{_STAGED}.stages",),
