@@ -110,17 +110,14 @@ def test_more_numbers_than_one_message_may_carry_are_opened_in_several(monkeypat
     assert len(task.parts) > 3
     assert task.openings == {task.event: len(task.parts)}
     assert [place for part in task.parts for place in part] == list(range(len(task.asked)))
-    assert task.event.dimension == task.entries
     tables = codes_of(task, 30)
     assert np.array_equal(without_noise(task, tables)["o0"].opened, marginals.reference(tables, task))
 
 
-def test_every_owner_adds_its_share_of_the_noise_to_every_number():
+def test_every_owner_adds_its_share_of_the_noise_to_every_number(monkeypatch):
     task = marginals_task(noise=30_000)
-    tables = codes_of(task, 30)
-    with pytest.MonkeyPatch.context() as patch:
-        drawn = kit.noise_drawn(patch, marginals)
-        results = kit.execute(marginals, task, tables)
+    tables, drawn = codes_of(task, 30), kit.noise_drawn(monkeypatch, marginals)
+    results = kit.execute(marginals, task, tables)
     assert len(drawn) == len(task.owners)
     assert all(np.count_nonzero(share) > 0.9 * task.entries for share in drawn)
     assert np.array_equal(results["o0"].opened, marginals.reference(tables, task) + sum(drawn))
@@ -270,7 +267,6 @@ def test_one_record_can_move_a_whole_person():
     assert task.sensitivity.replace_l2_squared == known.sensitivity.replace_l2_squared
     assert "hidden-members" in task.event.theorem
     count = replace(task, asked=task.asked[:1])
-    assert count.asked[0].columns == ()
     assert (count.sensitivity.replace_l1, count.sensitivity.replace_l2_squared) == (1, 1)
     assert replace(count, hidden=False).sensitivity.replace_l2_squared == 0
 
@@ -330,13 +326,11 @@ def ends(task, tables):
 
 
 def two_ones(dealt):
-    """In a code of three values; the last coordinate is then minus four."""
-    dealt[0, :2] = 2.0
+    dealt[0, :2] = 2.0  # in a code of three values; the last coordinate is then minus four
 
 
 def no_one_at_all(dealt):
-    """The same: the last coordinate is then two, and two others are two less."""
-    dealt[0, :2] = -4.0, 2.0
+    dealt[0, :2] = -4.0, 2.0  # the last coordinate is then two, and two others are two less
 
 
 def twice_a_code(dealt):
@@ -344,8 +338,7 @@ def twice_a_code(dealt):
 
 
 def not_the_product(dealt):
-    """The last column is a product with the label."""
-    dealt[1, -1] += 1.0
+    dealt[1, -1] += 1.0  # the last column is a product with the label
 
 
 def present_twice(dealt):
@@ -442,7 +435,6 @@ def test_what_a_seat_keeps_of_a_window_is_bounded_by_public_sizes(width, inputs)
     assert rows == task.rows_at_once <= task.rows_per_window <= 65_536
     assert 8 * primes * rows * task.width <= MOST_HELD
     assert primes >= (3 if inputs == "proven" else 2)
-    assert len(task.for_sums.primes) <= primes
     assert (task.event.lost > 0) == (inputs == "proven")
     # As it was where nobody deviates.
     assert (passive.proven, passive.committee.system, passive.event.lost) == ({}, passive.for_sums, 0)
