@@ -422,7 +422,7 @@ FIGURES = (
             (
                 "tests/privacy/test_ledger.py::test_studies_compose_by_the_accountant_not_by_addition",
                 "tests/privacy/test_ledger_caps.py::test_more_members_never_learn_less_and_all_others_learn_most",
-                "tests/models/test_charges.py::test_several_fits_add_up_as_one_statement_of_all_their_events",
+                "tests/models/test_federation.py::test_several_fits_add_up_as_one_statement_of_all_their_events",
             ),
             "arithmetic",
         ),

@@ -69,14 +69,16 @@ KINDS = [(method, role) for method in ("gradient", "alternating") for role in ("
 # --- random plans, tables and scripts
 
 
-def _plan(rng: Rng, method: str) -> Exchange:
+def _plan(rng: Rng, method: str, smallest: float = -4) -> Exchange:
     """Some plan, from very small to very large penalties, balls and clips; released weights are charged too."""
     gradient = method == "gradient"
     owners = tuple("abcd"[: int(rng.integers(2, 5))])
     active, family = str(rng.choice(owners)), FAMILIES[int(rng.integers(len(FAMILIES)))]
     rows = int(rng.integers(2, 13))
     blocks = tuple(Block(o, ("u", "v", "w")[: int(rng.integers(1, 4))], float(rng.uniform(0.3, 2))) for o in owners)
-    ridge = [0.0 if gradient and rng.random() < 0.5 else float(10 ** rng.uniform(-4, -0.5 * gradient)) for _ in owners]
+    ridge = [
+        0.0 if gradient and rng.random() < 0.5 else float(10 ** rng.uniform(smallest, -0.5 * gradient)) for _ in owners
+    ]
     sides = tuple(
         Side(o, ridge[k], *(float(10 ** rng.uniform(-1.5, 1)) for _ in range(2)), float(10 ** rng.uniform(-1, 0.5)))
         for k, o in enumerate(owners)
@@ -172,11 +174,11 @@ def _probed(task: Exchange, owner: str, pairs: list[tuple[Scripted, Scripted]]) 
     )
 
 
-def _probe(method: str, role: str, plans: int, scripts: int) -> tuple[float, float]:
+def _probe(method: str, role: str, plans: int, scripts: int, smallest: float = -4) -> tuple[float, float]:
     """What part of the charged squares some transcripts of some plans came to, at most."""
     rng, worst = np.random.default_rng(KINDS.index((method, role))), np.zeros(2)
     for _ in range(plans):
-        task = _plan(rng, method)
+        task = _plan(rng, method, smallest)
         owner = task.active if role == "active" else str(rng.choice(task.passives))
         reports = _probed(task, owner, list(_pairs(rng, task, owner, scripts)))
         assert not any(report.violated for report in reports), (task, owner)
@@ -185,20 +187,20 @@ def _probe(method: str, role: str, plans: int, scripts: int) -> tuple[float, flo
 
 
 @pytest.mark.parametrize(
-    ("kind", "plans", "scripts", "least"),
+    ("kind", "plans", "scripts", "smallest", "least"),
     [
-        (KINDS[0], 60, 8, (0.3, 0.6)),
-        (KINDS[1], 60, 8, (0.3, 0.6)),
-        (KINDS[2], 60, 8, (0.3, 0.6)),
-        (KINDS[3], 8, 2, (0.2, 0)),
+        (KINDS[0], 60, 8, -4, (0.3, 0.6)),
+        (KINDS[1], 60, 8, -4, (0.3, 0.6)),
+        (KINDS[2], 60, 8, -4, (0.3, 0.6)),
+        (KINDS[3], 10, 2, -1, (0.3, 0.2)),  # smaller penalties take this side seconds each
     ],
     ids=["gradient-passive", "gradient-active", "alternating-passive", "alternating-active"],
 )
 def test_hundreds_of_scripted_transcripts_stay_within_what_is_charged(
-    kind: tuple[str, str], plans: int, scripts: int, least: tuple[float, float]
+    kind: tuple[str, str], plans: int, scripts: int, smallest: float, least: tuple[float, float]
 ) -> None:
     """The sides themselves, in integers: no script and no pair of tables moves messages or weights further."""
-    messages, weights = _probe(*kind, plans=plans, scripts=scripts)
+    messages, weights = _probe(*kind, plans=plans, scripts=scripts, smallest=smallest)
     assert messages > least[0]
     assert weights > least[1]
 
@@ -387,15 +389,6 @@ def test_the_published_sensitivities_match_the_vectors(case: dict[str, Any]) -> 
     assert (passive, active) == pytest.approx((case["paper_delta_B"], case["paper_delta_A"]), **NEAR)
     assert classic * passive == pytest.approx(case["paper_sigma_for_ZB"], **NEAR)
     assert classic * active == pytest.approx(case["paper_sigma_for_ZA"], **NEAR)
-
-
-@pytest.mark.parametrize("ridge", [0.0, 0.3])
-def test_the_recursion_is_never_above_its_closed_form(ridge: float) -> None:
-    for k in (0.1, 0.5, 50.0):
-        run = Exchanged(6, 7, 3, 0.5, weight_norm=k, ridge=ridge)
-        closed = closed_form_squared(run, Fraction(1), 2 * Fraction(k))
-        assert passive_squared(run) <= closed
-        assert (passive_squared(run) == closed) == (ridge == 0 and k == 50)
 
 
 def test_penalties_never_cost_privacy_and_too_large_a_step_is_charged() -> None:

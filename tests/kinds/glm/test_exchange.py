@@ -1,17 +1,19 @@
-"""Generalised linear models over noised messages: the protocol against its reference, and what it refuses."""
+"""Generalised linear models over noised messages: the protocol against its reference, its fits, and the losses."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import example, given, settings, strategies as st
 
-from colonnade.errors import StudyError
+from colonnade.errors import DataError, StudyError
 from colonnade.kinds import GLM, Guarantees
 from colonnade.kinds.glm.exchange import fits, programs as exchange, sides
 from colonnade.kinds.glm.exchange.ball import BallFit
@@ -20,15 +22,17 @@ from colonnade.kinds.glm.exchange.fits import NEWTON_STEPS, Objective, believed,
 from colonnade.kinds.glm.exchange.last_fit import Foreseen, Guess, blurred, corrected_fit, unblurred
 from colonnade.kinds.glm.exchange.sides import ActiveFit, PassiveFit
 from colonnade.kinds.glm.exchange.task import Exchange
-from colonnade.kinds.glm.losses.labels import NAMES, Family, family_for
+from colonnade.kinds.glm.losses.labels import NAMES, Family, family_for, labels_for
 from colonnade.kinds.glm.plan import Choices, Setting, draft, planned
+from colonnade.kinds.glm.sensitivity_exchange import Exchange as Exchanged
 from colonnade.kinds.glm.tuning import suggest
 from colonnade.models.assessment import assess
 from colonnade.privacy import Observer, Statement, Trust, epsilon, parse_budgets, views
 from colonnade.privacy.additive import AdditiveNoise
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.rows import Block
-from colonnade.tables.columns import Column, Flag, Number
+from colonnade.tables.columns import Column, Flag, Number, category, flag, number
+from research.bounds import logistic_own_slope
 from tests.support import protocols as kit
 from tests.support.errors import raises
 from tests.support.protocols import Array, exchange_task as _task
@@ -70,14 +74,11 @@ def test_the_protocol_ends_with_the_numbers_of_its_reference(
         assert set(done[name].revealed) == told  # every planned event, and nothing else
         assert np.array_equal(outcome.kept.weights, kept[name].weights)
         assert outcome.kept.factors == kept[name].factors
-    everyone = [done[name].result.released for name in (*owners, COORDINATOR)]
-    if not release:
-        assert everyone == [None] * len(everyone)
-        return
-    for found in everyone:
-        for name in owners:
+    for found in (done[name].result.released for name in (*owners, COORDINATOR)):
+        assert (found is not None) == release
+        for name in owners if release else ():
             assert np.array_equal(found[name].weights, released[name].weights)
-        assert found["bank"].factors == released["bank"].factors
+            assert found[name].factors == released[name].factors
 
 
 def test_messages_are_charged_to_other_owners_and_a_release_to_everybody_beside_them() -> None:
@@ -166,16 +167,14 @@ ZIGZAG = (18, 20, 33)
 """Tables at whose corners halved steps of Newton's went to and fro for 1,800 looks, where most tables took 8 to 27."""
 
 
-def _label(family: str, high: float) -> Column:
-    if family in ("logistic", "svm"):
-        return Flag()
-    return Number(low=0.02 * high if family == "gamma" else 0.0, high=high)
+def column_for(family: str, high: float) -> Column:
+    return Flag() if family in ("logistic", "svm") else Number(low=0.02 * high if family == "gamma" else 0.0, high=high)
 
 
 def _default_task(family: str, rows: int, columns: int, high: float = 30.0) -> Exchange:
     """The task of a model with default parameters."""
     blocks = (Block("bank", tuple("abcdef"[:columns]), 1.0), Block("shop", ("x",), 1.0))
-    setting = Setting(blocks, "bank", family_for(family, _label(family, high)), TRUST, rows)
+    setting = Setting(blocks, "bank", family_for(family, column_for(family, high)), TRUST, rows)
     return planned(Choices.of(GLM(family=family, label="bank.y")), setting, parse_budgets(1.0, 1e-5, TRUST))
 
 
@@ -191,32 +190,23 @@ def _counts(seed: int) -> tuple[Exchange, Array, Array]:
     return task, table, np.minimum(rng.poisson(np.exp(np.clip(task.family.centre + score, -5, 6))), high).astype(float)
 
 
-def _labels(family: Family, score: Array, rng: np.random.Generator) -> Array:
-    if family.name == "logistic":
-        return (score > rng.normal(0, 1, len(score))).astype(float)
-    if family.name == "svm":
-        return np.where(score > rng.normal(0, 1, len(score)), 1.0, -1.0)
-    if family.name == "linear":
-        return np.clip(score + rng.normal(0, 0.5, len(score)), -1, 1)
-    return np.clip(np.rint(np.exp(family.centre + score + rng.normal(0, 0.5, len(score)))), family.low, family.high)
-
-
 def _objective(family: str, seed: int) -> tuple[Objective, float, float]:
     """A random objective with default penalties and a few received columns, its longest row, and its slack."""
     rng = np.random.default_rng(seed)
     columns, heard, rows = int(rng.integers(1, 6)), int(rng.integers(0, 3)), int(rng.choice([20, 60, 200]))
-    loss = family_for(family, _label(family, float(rng.choice([3, 30, 1000]))))
+    loss = family_for(family, column_for(family, float(rng.choice([3, 30, 1000]))))
     blocks = (Block("bank", tuple("abcdef"[:columns]), 1.0), Block("shop", ("x",), 1.0))
     own = (rng.integers(0, 2, (rows, columns)) * 2.0 - 1) / math.sqrt(columns)
     received = np.clip(rng.normal(0, 1, (rows, heard)), -3, 3)
     held = np.hstack([own, np.ones((rows, 1)), received])
-    labels = _labels(loss, held @ rng.normal(0, float(rng.choice([0.3, 1.0, 3.0])), held.shape[1]), rng)
+    scores = held @ rng.normal(0, float(rng.choice([0.3, 1.0, 3.0])), held.shape[1]) + rng.normal(0, 0.5, rows)
+    drawn = labels(loss, chance(scores))
     spreads = 10 ** rng.uniform(-2, 0.3, heard)
     ridge = suggest(blocks, "bank", loss, rows, 1.0, epochs=1, message_clip=1.0).sides[0].ridge
     penalties = np.concatenate([np.full(columns + 1, ridge), np.maximum(ridge, 1 / (rows * spreads**2))])
     centre = np.concatenate([np.zeros(columns + 1), spreads / 2])
     norm = math.sqrt(2 + 9 * max(heard, 1))
-    return Objective(held, labels, loss, penalties, centre), norm, 2.0**-12 * norm * loss.slope_bound / rows
+    return Objective(held, drawn, loss, penalties, centre), norm, 2.0**-12 * norm * loss.slope_bound / rows
 
 
 def _looks(task: Exchange, table: Array, labels: Array, monkeypatch: pytest.MonkeyPatch) -> int:
@@ -428,16 +418,13 @@ def test_scores_that_speak_against_the_label_are_left_out():
     rng = np.random.default_rng(5)
     own = np.hstack([rng.uniform(-1, 1, (3_000, 1)), np.ones((3_000, 1))])
     labels = (rng.random(3_000) < chance(2 * own[:, 0])).astype(float)
-    task = drafted(3_000, 0.5)
-    side = ActiveFit(own, labels, task)
+    side = ActiveFit(own, labels, drafted(3_000, 0.5))
     side.slopes(0)
     side.hear("shop", 0, rng.normal(0, 1, 3_000) - 3 * (labels - labels.mean()))
     kept = side.kept()
     assert kept.factors == {"shop": 0.0}
     assert kept.spreads["shop"] > 0
-    alone = corrected_fit(own, labels, [], 1 / 3_000)
-    assert kept.weights == pytest.approx(alone, abs=1e-6)
-    assert sides.KeptWeights("bank", kept.weights).spreads == {}
+    assert kept.weights == pytest.approx(corrected_fit(own, labels, [], 1 / 3_000), abs=1e-6)
 
 
 @pytest.mark.parametrize("loudness", [0.01, 1.5])
@@ -483,11 +470,247 @@ def test_what_is_not_known_flattens_chances_and_raises_means():
 def test_the_less_can_be_signal_the_less_is_believed():
     received = 0.3 + np.linspace(-1, 1, 400)
     calm, loud, shifted = (believed(received, 2.0, noise, shared) for noise, shared in ((0, 0), (100, 0), (1, 1)))
-    assert (calm.middle, calm.share) == (pytest.approx(0.3), 1.0)
-    assert calm.signal == pytest.approx(received.var(), rel=0.05)
+    assert (calm.middle, calm.share, calm.signal) == pytest.approx((0.3, 1.0, received.var()), rel=0.05)
     assert loud.share < 0.02
     assert 0 < loud.middle < 0.1
     # What all scores share does not average out, however many there are.
     assert believed(np.tile(received, 100), 2.0, 1.0).middle == pytest.approx(0.3, rel=0.01)
     assert believed(np.tile(received, 100), 2.0, 1.0, 1.0).middle == pytest.approx(shifted.middle, rel=0.05)
     assert 0 < shifted.middle < 0.03
+
+
+# --- the losses: slopes, curvatures and row terms of every family, and labels in its units
+
+
+EXAMPLES = {
+    "logistic": family_for("logistic", flag()),
+    "logistic, reach 1": family_for("logistic", flag(), reach=1),
+    "linear": family_for("linear", number(-3, 7)),
+    "linear, narrow": family_for("linear", number(0, 1), clip=0.3, reach=0.5),
+    "linear, wide": family_for("linear", number(0, 1), clip=9.0, reach=1.5),
+    "svm": family_for("svm", flag()),
+    "svm, narrow": family_for("svm", flag(), clip=1.0),
+    "svm, wide": family_for("svm", flag(), clip=9.0, reach=2.0),
+    "poisson": family_for("poisson", number(0, 20)),
+    "poisson, one": family_for("poisson", number(0, 1)),
+    "poisson, many": family_for("poisson", number(100, 10_000)),
+    "poisson, unclipped": family_for("poisson", number(0, 20), clip=1000, region=(-1, 2)),
+    "gamma": family_for("gamma", number(1, 50)),
+    "gamma, narrow": family_for("gamma", number(0.5, 40), clip=0.5),
+    "gamma, unclipped": family_for("gamma", number(2, 6), clip=1000),
+    "gamma, region": family_for("gamma", number(2, 6), region=(0, 3)),
+}
+each = pytest.mark.parametrize("family", EXAMPLES.values(), ids=EXAMPLES)
+families = st.sampled_from(list(EXAMPLES.values()))
+
+
+def labels(family: Family, share: np.ndarray) -> np.ndarray:
+    """Labels of the family for numbers in [0, 1]."""
+    if family.name in ("logistic", "svm"):
+        ones = np.rint(share)
+        return 2 * ones - 1 if family.name == "svm" else ones
+    if family.name == "linear":
+        return 2 * share - 1
+    values = family.low + share * (family.high - family.low)
+    return np.rint(values) if family.name == "poisson" else values
+
+
+def grid(family: Family, points: int = 4001) -> tuple[np.ndarray, np.ndarray]:
+    """Scores over and beyond the reach, each with labels over their whole range."""
+    scores = np.linspace(-3 * family.reach - 2, 3 * family.reach + 2, points)
+    ends = np.array([-family.reach, 0.0, family.reach])
+    t, share = np.meshgrid(np.sort(np.concatenate([scores, ends])), np.linspace(0, 1, 21))
+    return t, labels(family, share)
+
+
+def numbers(size: float) -> st.SearchStrategy[float]:
+    return st.floats(-size, size, allow_nan=False)
+
+
+@each
+def test_slopes_are_derivatives_of_the_loss_monotone_and_within_their_bound(family):
+    t, y = grid(family)
+    slopes, step = family.slopes(t, y), 1e-5
+    assert 0.97 * family.slope_bound < np.abs(slopes).max() <= family.slope_bound  # which some slope reaches
+    assert np.diff(slopes, axis=1).min() >= -1e-14
+    rise = (family.loss(t + step, y) - family.loss(t - step, y)) / (2 * step)
+    assert np.abs(rise - slopes).max() <= 2 * family.curvature * step + 1e-8
+    y = labels(family, np.linspace(0, 1, 7))
+    for side in (-1.0, 1.0):
+        near, far = np.full(7, side * 1e3), np.full(7, side * 1e6)
+        rise = (family.loss(far, y) - family.loss(near, y)) / (far - near)
+        assert np.allclose(rise, family.slopes(far, y), rtol=1e-9, atol=1e-9)
+
+
+@each
+def test_the_curvature_is_reached_and_not_exceeded(family):
+    t, y = grid(family, 20_001)
+    bends = family.hessian(t, y)
+    assert bends.min() >= 0
+    assert 0.96 * family.curvature < bends.max() <= family.curvature
+    t, y = grid(family, 801)
+    step = 1e-6
+    rise = (family.slopes(t + step, y) - family.slopes(t - step, y)) / (2 * step)
+    smooth = np.abs(family.hessian(t + step, y) - family.hessian(t - step, y)) < 1e-3 * family.curvature
+    assert smooth.mean() > 0.9
+    assert np.abs(rise - family.hessian(t, y))[smooth].max() < 1e-3 * family.curvature
+
+
+@each
+def test_a_row_moves_its_sent_slope_as_far_as_own_says(family):
+    t, y = grid(family)
+    sent = family.sent(t, y)
+    moved = Fraction(float(sent.max())) - Fraction(float(sent.min()))
+    assert Fraction(99, 100) * family.own < moved <= family.own <= 2 * Fraction(family.slope_bound)
+
+
+@settings(max_examples=300, deadline=None)
+@given(families, numbers(1e6), numbers(1e6), st.floats(0, 1), st.floats(0, 1))
+@example(EXAMPLES["poisson"], -30.0, 1e6, 1.0, 0.0)
+def test_bounds_hold_at_any_score(family, score, other, share, another):
+    t, y = np.array([score, other]), labels(family, np.array([share, another]))
+    sent, bends = family.sent(t, y), family.hessian(t, y)
+    assert abs(Fraction(float(sent[0])) - Fraction(float(sent[1]))) <= family.own
+    assert 0 <= bends.min() <= bends.max() <= family.curvature
+    assert np.isfinite(family.loss(t, y)).all()
+    for slopes in (family.slopes, family.sent):
+        assert np.abs(slopes(t, y)).max() <= family.slope_bound  # which no NaN is
+        moved, expected = np.diff(slopes(t, y[[0, 0]]))[0], other - score
+        assert moved * expected >= -1e-13 * abs(expected)
+        assert abs(moved) <= family.curvature * abs(expected) + 1e-13
+
+
+def test_row_terms_are_rounded_up():
+    for reach in (0.5, 1.0, 3.0, 40.0):
+        run = Exchanged(1, 1, 2, 0.1, row_norm=1.0, weight_norm=reach)
+        own = family_for("logistic", flag(), reach=reach).own
+        assert own == pytest.approx(float(logistic_own_slope(run)), rel=1e-13)
+        assert own >= Fraction(1 + math.tanh(reach / 2))
+    for reach in np.linspace(0.01, 9, 200):
+        exact = 2 / (1 + Decimal(-float(reach)).exp())
+        assert family_for("logistic", flag(), reach=float(reach)).own >= Fraction(exact)
+        family = family_for("gamma", number(2, 6), region=(-float(reach), float(reach)), clip=1e9)
+        ends = [Decimal(family.centre + side * family.reach).exp() for side in (-1, 1)]
+        moved = Fraction(6 / ends[0] - 2 / ends[1]) / Fraction(family.scale)
+        assert family.own >= min(moved, 2)
+    # Large numbers close together do not lose the row term.
+    family = family_for("poisson", number(10**9, 10**9 + 1), region=(math.log(10**9), math.log(10**9) + 1e-9))
+    sent = family.sent(np.array([-1.0, 1.0]), np.array([family.high, family.low]))
+    assert Fraction(float(sent[1])) - Fraction(float(sent[0])) <= family.own
+
+
+def test_means_in_the_units_of_the_label():
+    t, far = np.array([-1.0, 0.0, 0.5, 1.0]), np.array([-9.0, 0.0, 9.0])
+    logged = number(0, 99, transform="log1p")
+    assert family_for("linear", number(-3, 7)).mean(t) == pytest.approx([-3, 2, 4.5, 7])
+    assert family_for("linear", number(-3, 7)).mean(far) == pytest.approx([-3, 2, 7])  # within the range
+    assert family_for("linear", logged).mean(t) == pytest.approx([0, 9, 10**1.5 - 1, 99])
+    assert family_for("gamma", number(1, 4)).mean(far) == pytest.approx([1, 2, 4])
+    assert family_for("poisson", number(0, 9), region=(0, 2)).mean(t) == pytest.approx(np.exp(1 + t))
+    assert family_for("logistic", flag()).mean(t) == pytest.approx(1 / (1 + np.exp(-t)))
+
+
+@pytest.mark.parametrize("clip", [1.0, 9.0])
+def test_the_mean_of_the_svm_is_the_chance_for_which_its_score_is_best(clip):
+    family = family_for("svm", flag(), clip=clip)
+    t = np.linspace(-0.99, 0.99, 21)
+    chance = family.mean(t)
+    ones = np.ones_like(t)
+    assert chance * family.slopes(t, ones) + (1 - chance) * family.slopes(t, -ones) == pytest.approx(0, abs=1e-12)
+
+
+@pytest.mark.parametrize("high", [5, 100])
+def test_the_default_clip_hardly_moves_a_poisson_mean(high):
+    family = family_for("poisson", number(0, high))
+    counts = np.arange(20.0 * high)
+    log_factorials = np.array([math.lgamma(count + 1) for count in counts])
+    for mean in np.geomspace(high / 50, 0.7 * high, 20):
+        chances = np.exp(counts * math.log(mean) - mean - log_factorials)
+        near = np.log(mean * np.array([0.99, 1.01])) - family.centre
+        below, above = (float(chances @ family.slopes(np.full_like(counts, t), counts)) for t in near)
+        assert below < 0 < above
+
+
+@each
+def test_families_are_told_apart_and_guesses_are_within_what_is_proven(family):
+    plain = family.plain()
+    assert all(isinstance(value, str) for value in plain.values())
+    assert (float.fromhex(plain["reach"]), Fraction(plain["own"])) == (family.reach, family.own)
+    assert [other for other in EXAMPLES.values() if other.plain() == plain] == [family]
+    assert 0 < family.typical_curvature <= family.curvature
+    assert 0 < family.typical_spread <= family.slope_bound
+    assert family.typical_variance > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "options", "words"),
+    [
+        ("probit", flag(), {}, ("ST462", "logistic", "linear", "svm", "poisson", "gamma")),
+        ("logistic", number(0, 1), {}, "ST465"),
+        ("svm", category(["a", "b", "c"]), {}, ("ST466", "3")),
+        ("logistic", category(["a", "b"], missing="none"), {}, "ST467"),
+        ("linear", number(0, 1, missing="none"), {}, "ST469"),
+        ("linear", flag(), {}, ("ST468", "flag")),
+        ("poisson", number(-1, 5), {}, "ST463"),
+        ("poisson", number(0, 5.5), {}, "ST463"),
+        ("poisson", number(0, 5, transform="log1p"), {}, "ST470"),
+        ("gamma", number(0, 5), {}, "ST464"),
+        ("gamma", number(1, 5, transform="log1p"), {}, "ST470"),
+        ("gamma", category(["a", "b"]), {}, ("ST468", "category")),
+        ("logistic", flag(), {"clip": 1.0}, ("ST461", "clip")),
+        ("linear", number(0, 1), {"region": (0, 1)}, ("ST461", "region")),
+        ("poisson", number(0, 5), {"reach": 2.0}, ("ST461", "reach")),
+        ("linear", number(0, 1), {"clip": 0}, ("ST471", "clip")),
+        ("linear", number(0, 1), {"clip": True}, ("ST471", "clip")),
+        ("logistic", flag(), {"reach": math.inf}, ("ST471", "reach")),
+        ("gamma", number(1, 5), {"region": (2, 1)}, "ST472"),
+        ("gamma", number(1, 5), {"region": (0, 1000)}, "ST472"),
+        ("poisson", number(0, 5), {"region": 3}, "ST472"),
+    ],
+)
+def test_what_does_not_fit_is_refused(name, column, options, words):
+    with raises(StudyError, words):
+        family_for(name, column, **options)
+
+
+def test_a_family_without_sense_is_refused():
+    with raises(StudyError, "ST459", "reach", "logistic"):
+        replace(EXAMPLES["logistic"], reach=-1.0)
+    with raises(StudyError, "ST460"):
+        replace(EXAMPLES["linear"], low=9.0)
+
+
+def encoded(column, values):
+    """What the schema makes of numbers within the bounds."""
+    share = (np.asarray(values, dtype=np.float64) - column.low) / (column.high - column.low)
+    return (2 * share - 1 if column.scale == "signed" else share)[:, None]
+
+
+@pytest.mark.parametrize("scale", ["signed", "unit"])
+def test_labels_come_back_in_the_family_s_units(scale):
+    counts, amounts = number(0, 77, scale=scale), number(0.7, 9.1, scale=scale)
+    whole, grid = np.arange(78.0), np.linspace(0.7, 9.1, 50)
+    assert np.array_equal(labels_for(family_for("poisson", counts), counts, encoded(counts, whole)), whole)
+    found = labels_for(family_for("gamma", amounts), amounts, encoded(amounts, grid))
+    assert found == pytest.approx(grid, rel=1e-12)
+    assert 0.7 <= found.min() <= found.max() <= 9.1
+    linear = labels_for(family_for("linear", amounts), amounts, encoded(amounts, [0.7, 4.9, 9.1]))
+    assert linear == pytest.approx([-1, 0, 1], abs=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "values", "words"),
+    [
+        ("logistic", flag(), [[1.0], [0.5]], ("DA129", "0", "1")),
+        ("svm", category(["a", "b"]), [[1.0, 0.0], [0.0, 0.0]], "DA129"),
+        ("linear", number(0, 4), [[1.0], [1.01]], "DA129"),
+        ("linear", number(0, 4, scale="unit"), [[1.0], [-0.01]], "DA129"),
+        ("poisson", number(0, 4), [[0.5], [0.25]], "DA129"),
+        ("gamma", number(1, 4), [[0.5], [math.nan]], "DA129"),
+        ("logistic", flag(), [[1.0, 0.0]], "DA128"),
+    ],
+)
+def test_a_label_outside_the_range_is_named_by_its_row(name, column, values, words):
+    with raises(DataError, words, "clinic.ill", "2") as caught:
+        labels_for(family_for(name, column), column, np.array(values), where="clinic.ill")
+    assert "0.25" not in str(caught.value)

@@ -12,7 +12,7 @@ from functools import cache, partial
 import numpy as np
 import pytest
 
-from colonnade import Observer, Statement, category, flag, joint_scores, number
+from colonnade import Statement, category, flag, joint_scores, number
 from colonnade.errors import DataError, PrivacyError, StudyError
 from colonnade.kinds.glm import crossval, plan as glm_plan
 from colonnade.kinds.glm.crossval import cross_validate
@@ -113,8 +113,7 @@ def released(people):
 def test_every_family_learns(fitted, people, family):
     group = people if family == "logistic" else together(family)
     model = fitted if family == "logistic" else GLM(family=family, epsilon=30.0, label="left.y", epochs=1).fit(group)
-    assert set(model.kept_) == {"left", "right"}
-    assert model.kept_["right"].weights.shape == (3,)
+    assert {name: kept.weights.shape for name, kept in model.kept_.items()} == {"left": (3,), "right": (3,)}
     least = {"logistic": 0.73, "svm": 0.73, "linear": 0.8, "poisson": 0.45, "gamma": 0.45}[family]
     assert model.score(group, exact=True) > least
     assert max(model.privacy_.epsilon("left"), model.privacy_.epsilon("right")) <= 30
@@ -123,16 +122,6 @@ def test_every_family_learns(fitted, people, family):
         assert model.predict(group) == pytest.approx(np.clip(np.exp(model.decision_function(group)), 0.3, 30))
         with raises(StudyError, "ST111"):
             model.predict_proba(group)
-        assert not hasattr(model, "classes_")
-
-
-@pytest.mark.parametrize("penalty", ["l2", "elastic-net"])
-def test_gradients_learn_too(people, penalty, stream):
-    model = GLM(label="left.y", method="gradient", penalty=penalty, epochs=5, batch=300)
-    task = replace(planned(model, people.roster, 600, 0.15), noise=NOISE_UNIT // 40)
-    model.simulate(people.tables(), people.roster, stream, task=task)
-    assert model.plan_["batches"] == 2
-    assert model.score(people, exact=True) > 0.7
 
 
 @pytest.mark.parametrize(
@@ -208,20 +197,15 @@ def test_given_parameters_are_respected_and_others_have_defaults(people):
     task = planned(model, people.roster, 1000, 4.0)
     assert (task.batches, task.batch_size, task.learning_rate, task.side("left").ridge) == (4, 250, 0.5, 0.2)
     task = planned(GLM(label="left.y", method="gradient"), people.roster, 10_000, 4.0)
-    assert 2 <= task.epochs <= 40
     limit = 2 / (task.family.curvature * task.row_norm("left") ** 2 + 1e-3)
     assert task.learning_rate == pytest.approx(limit / 2, rel=1e-2)
     assert task.message_clip == pytest.approx(np.hypot(1, 12 * task.noise_std), rel=1e-2)
-    side = task.side("right")
-    assert side.score_clip == pytest.approx(task.row_norm("right") * side.weight_bound, rel=1e-2)
     net = planned(GLM(label="left.y", penalty="elastic-net", strength=0.1, l1_ratio=0.25), people.roster, 1000, 4.0)
     assert (net.l1, net.prox_ridge, net.side("right").ridge) == (0.025, pytest.approx(0.075), 0.0)
     lasso = planned(GLM(label="left.y", penalty="l1"), people.roster, 1000, 4.0)
     assert (lasso.method, lasso.l1, lasso.prox_ridge) == ("gradient", 1e-3, 0.0)
     task = GLM(epsilon={"left": 4.0, "right": 9.0}, label="left.y", rows=600).plan(people.roster)
-    found = Statement.of(task.events, task.trust, 1e-5)
-    assert found.epsilon("left") <= 4
-    assert found.epsilon("right") <= 9
+    assert Statement.of(task.events, task.trust, 1e-5).epsilon("left") <= 4
 
 
 @pytest.mark.parametrize(
@@ -417,7 +401,6 @@ def test_guarantees_have_a_row_for_everything(fitted, released):
         messages = by[f"messages of {owner}", f"anybody but {owner}"]
         joint = by["kept weights of all others", f"all but {owner}, together"]
         assert messages.epsilon == joint.epsilon == pytest.approx(fitted.privacy_.epsilon(others))
-        assert joint.theorem == "alternating-fits, post-processing"
         assert messages.about == joint.about == f"{owner}'s columns of one person"
     assert by["nothing is released", "analyst"].epsilon == 0
     everything = by["all messages", "eavesdropper on every channel"]
@@ -428,7 +411,6 @@ def test_guarantees_have_a_row_for_everything(fitted, released):
     both = public["messages and released weights of right", "anybody, the analyst too"]
     assert both.epsilon > public["messages of right", "anybody but right"].epsilon
     assert released.protection_["right"] == both.epsilon
-    assert released.privacy_.epsilon(Observer.analyst()) <= 50
 
 
 def test_all_that_leaves_a_party_costs_what_its_releases_cost_together():
@@ -467,18 +449,7 @@ CANDIDATES = {"one": {"epochs": 1}, "two": {"epochs": 2, "strength": 0.05}}
 
 
 @pytest.fixture(scope="module")
-def folded():
-    """People with a flag and a number that follow from columns of both parties."""
-    rng = np.random.default_rng(0)
-    a, b, c = rng.uniform(-1, 1, (3, 240))
-    score = 2 * a + b - 3 * c
-    left = {"a": a, "b": b, "y": rng.random(240) < 1 / (1 + np.exp(-score)), "n": score}
-    held = {"left": numbers("ab", y=flag(), n=number(-6, 6)), "right": numbers("c")}
-    return federation({"left": left, "right": {"c": c}}, held)
-
-
-@pytest.fixture(scope="module")
-def validated(folded):
+def validated():
     """A cross-validation, and how often everybody told something over all of its runs."""
     told, plain = Counter(), Role.tell
 
@@ -488,7 +459,7 @@ def validated(folded):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Role, "tell", counted)
-        return cross_validate(folded, CANDIDATES, label="left.y", epsilon=60.0, folds=2, metric="auc"), told
+        return cross_validate(together(rows=240), CANDIDATES, label="left.y", epsilon=60.0, folds=2, metric="auc"), told
 
 
 def test_there_is_a_value_for_every_candidate_and_fold(validated):
@@ -496,9 +467,8 @@ def test_there_is_a_value_for_every_candidate_and_fold(validated):
     assert [each.name for each in found.candidates] == ["one", "two"]
     assert all(len(each.values) == 2 and all(0 <= value <= 1 for value in each.values) for each in found.candidates)
     assert found.best.mean == max(each.mean for each in found.candidates) > 0.6
-    assert (found.runs, found.rows, found.active) == (4, 240, "left")
+    assert (found.runs, found.rows, found.active, found.to_dict()["best"]) == (4, 240, "left", found.best.name)
     assert f"{found.best.mean:.4f}  best" in str(found)
-    assert found.to_dict()["best"] == found.best.name
 
 
 def test_everything_that_was_told_is_in_the_statement(validated):
@@ -516,11 +486,10 @@ def test_all_of_it_together_keeps_the_budget(validated):
     assert 60.0 * (1 - 1e-3) <= found.privacy_.epsilon("left") <= 60.0
     assert found.privacy_.epsilon("right") <= 60.0
     assert found.multiplier > 2 * found.alone  # four fits and four questions share what one fit would have
-    assert any("goes on with" in text for text in found.privacy_.assumptions)
 
 
-def test_folds_are_fixed_and_public_and_leave_nobody_out(folded):
-    table = folded.tables()["left"]
+def test_folds_are_fixed_and_public_and_leave_nobody_out():
+    table = together(rows=240).tables()["left"]
     for fold in range(3):
         held, rest = (crossval._part(table, fold, 3, held=which) for which in (True, False))
         assert held.ids == table.ids[fold::3]
@@ -530,12 +499,13 @@ def test_folds_are_fixed_and_public_and_leave_nobody_out(folded):
 @pytest.mark.parametrize(
     ("asked", "metric", "most"),
     [
-        ({"label": "left.n", "family": "linear"}, "loss", 0.2),
-        ({"label": "left.y", "metric": "log-loss"}, "log-loss", 0.8),  # a chance of one half for everybody has 0.693
+        ({"family": "linear"}, "loss", 0.2),
+        ({"family": "logistic", "metric": "log-loss"}, "log-loss", 0.8),  # a chance of one half for everybody has 0.693
     ],
 )
-def test_numbers_are_compared_by_their_loss_and_chances_by_their_log_loss(folded, asked, metric, most):
-    found = cross_validate(folded, {"one": {}}, epsilon=60.0, folds=2, epochs=1, **asked)
+def test_numbers_are_compared_by_their_loss_and_chances_by_their_log_loss(asked, metric, most):
+    people = together(asked["family"], 240)
+    found = cross_validate(people, {"one": {}}, label="left.y", epsilon=60.0, folds=2, epochs=1, **asked)
     assert (found.metric, found.best.name) == (metric, "one")
     assert 0 < found.best.mean < most
 
@@ -553,15 +523,15 @@ def test_numbers_are_compared_by_their_loss_and_chances_by_their_log_loss(folded
         ({"family": "linaer"}, ("ST136", "linear")),
         ({"metric": "acuracy"}, ("ST136", "accuracy")),
         ({"metric": "loss"}, "ST103"),
-        ({"metric": "auc", "label": "left.n", "family": "linear"}, "ST105"),
+        ({"metric": "auc", "people": together("linear", 240), "family": "linear"}, "ST105"),
         ({"candidates": {"one": {"family": "linear"}, "two": {"family": "logistic"}}}, "ST104"),
         ({"folds": 1}, ("ST150", "folds")),
         ({"folds": 241}, ("ST150", "folds")),
         ({"people": None}, "ST100"),
     ],
 )
-def test_what_cannot_be_validated_is_refused(folded, change, said):
-    asked = {"people": folded, "candidates": CANDIDATES, "label": "left.y", "epsilon": 1.0} | change
+def test_what_cannot_be_validated_is_refused(change, said):
+    asked = {"people": together(rows=240), "candidates": CANDIDATES, "label": "left.y", "epsilon": 1.0} | change
     with raises(StudyError, said):
         cross_validate(**asked)
 

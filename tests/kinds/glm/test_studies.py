@@ -26,7 +26,7 @@ from colonnade.kinds import KeptScores
 from colonnade.models import Estimator
 from colonnade.privacy import Ledger
 from colonnade.study import Study, preflight, run_coordinator, run_party
-from colonnade.study.local import folder_of, run_local
+from colonnade.study.local import folder_of
 from colonnade.tables import read_table
 from colonnade.tables.centred import Centred
 from tests.support.errors import raises
@@ -202,9 +202,7 @@ def test_processes_over_tls(talk):
     said = {name: child.communicate(timeout=300) for name, child in children.items()}
     assert all(child.returncode == 0 for child in children.values()), said
     assert coordinator.communicate(timeout=300) == ("", "")
-    talk.published(study)
     assert json.loads(said["shop"][0])["kept"] == str(talk.out("shop") / "kept.json")
-    assert [SEEN in (talk.out(name) / "report.html").read_text() for name in ("coordinator", *PARTIES)] == [0, 1, 0]
     assert_kept_nowhere_else(talk)
 
 
@@ -336,11 +334,6 @@ def smaller_bounds(place: Talk) -> None:
     path.write_text(json.dumps(content))
 
 
-def another_column(place: Talk) -> None:
-    path = place.table("shop")
-    path.write_text(path.read_text().replace("basket", "another", 1))
-
-
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -350,9 +343,8 @@ def another_column(place: Talk) -> None:
         (lambda place: place.kept_file("shop").unlink(), ("ST120", "kept.json")),
         (lambda place: place.kept_file("shop").chmod(0o640), "ST554"),
         (lambda place: place.edit("shop", '"glm-scores"]', '"pca"]'), ("PO015", "glm-scores")),
-        (another_column, ("DA154", "basket")),
     ],
-    ids=["none", "party", "bounds", "missing", "mode", "policy", "column"],
+    ids=["none", "party", "bounds", "missing", "mode", "policy"],
 )
 def test_bad_weights_and_tables_are_refused_on_their_own_machine(place, change, said):
     change(place)
@@ -408,30 +400,31 @@ def test_what_a_study_file_may_not_say(fitted, task, more, said):
         fitted.study("wrong", task, more=more)
 
 
-def test_the_model_is_part_of_the_question_and_its_price_is_stated_for_whom_it_tells(place):
-    with raises(StudyError, "ST170", "bank"):
-        _ = place.study("wrong", ASK, "[budget]\nepsilon = { shop = 1.0 }\n").task
-    digest = place.study("ask", ASK).digest
-    model = place.folder / "fit" / "model.json"
+def test_the_model_is_part_of_the_question(place):
+    digest, model = place.study("ask", ASK).digest, place.folder / "fit" / "model.json"
     model.write_text(model.read_text() + " ")
     assert Study.load(place.folder / "ask.toml").digest != digest
+    with raises(StudyError, "ST170", "bank"):  # its price is stated for whom it tells
+        _ = place.study("wrong", ASK, "[budget]\nepsilon = { shop = 1.0 }\n").task
 
 
 def test_a_preflight_says_what_follows_from_public_figures(talk, colonnade):
     study = talk.study("fit", FIT)
     answer, task = preflight(study), study.task
     facts = answer.details.facts
-    assert (answer.run.rows, answer.details.method) == (ROWS, "alternating")
-    assert (facts["family"], facts["active"], facts["epochs"]) == ("logistic", "bank", task.epochs)
+    assert (answer.run.rows, facts["family"], facts["active"], facts["epochs"]) == (
+        ROWS,
+        "logistic",
+        "bank",
+        task.epochs,
+    )
     sent = {load.participant: load.bytes_sent for load in answer.run.loads}
     assert sent == {"bank": 8 * ROWS * task.epochs, "shop": 8 * ROWS * task.epochs, "coordinator": 0}
     bank, shop = facts["sides"]
     assert (bank["weight_bound"], bank["score_clip"], bank["agreement"]) == (None, None, None)
     assert shop["noise_std"] == task.message_deviation("shop")
     assert 0 < shop["agreement"] < 1
-    assert "expected agreement" in show.preflight(answer) + show.asked("bank", answer)
-    plain = colonnade("privacy", study.path, "--json")
-    assert {row["observer"] for row in plain["guarantees"]} >= {"analyst", "coordinator", "bank+shop"}
+    assert "expected agreement" in show.preflight(answer)
     assert "task.rows" in colonnade("privacy", study.path, "--rows", 7, code=StudyError.exit_code)
     for given in ("score_clip = 1.0\n", 'method = "gradient"\n'):  # chosen by hand: nothing is expected
         facts = preflight(talk.study("fit", FIT + given)).details.facts
@@ -479,10 +472,3 @@ def test_the_doctor_counts_rows_and_looks_at_weights(talk, place, colonnade):
     assert re.search("ok +kept weights: .*belongs to shop", colonnade("doctor", path, config))
     place.kept_file("shop").chmod(0o644)
     assert re.search("BAD +kept weights: .*chmod 600", colonnade("doctor", path, config, code=1))
-
-
-@pytest.mark.slow
-def test_local_processes_find_everybodys_own_weights(place):
-    folders = run_local(place.study("ask", ASK), place.folder / "run")
-    assert Estimator.load(folders["bank"] / "model.json").scores_.shape == (NEW, 1)
-    assert Estimator.load(folders["shop"] / "model.json").scores_ is None

@@ -106,12 +106,12 @@ def test_a_product_over_all_owners_lowers_the_degree_where_it_must(owners, thres
 @pytest.mark.parametrize(("law", "per_unit"), [("skellam", 2), ("discrete-gaussian", 1)])
 def test_one_share_of_the_noise_of_every_owner_is_in_the_result(monkeypatch, law, per_unit):
     drawn = kit.noise_drawn(monkeypatch, polynomial)
-    task = make_task([1, 1, 1], [f"{k} * o0.c0 * o1.c0" for k in range(1, 801)], noise=3 * 10**6, law=law)
+    task = make_task([1, 1, 1], [f"{k} * o0.c0 * o1.c0" for k in range(1, 301)], noise=3 * 10**6, law=law)
     opened = execute(task, {name: np.zeros((2, 1)) for name in task.owners})["o0"].opened
     assert len(drawn) == 3
     assert np.array_equal(opened, sum(drawn))
     for share in drawn:
-        assert np.mean(share.astype(float) ** 2) == pytest.approx(per_unit * 10**6, rel=0.3)
+        assert np.mean(share.astype(float) ** 2) == pytest.approx(per_unit * 10**6, rel=0.45)
     assert task.noise_std == pytest.approx((per_unit * 3e6) ** 0.5 / task.program.scale)
 
 
