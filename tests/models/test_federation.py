@@ -418,7 +418,7 @@ def test_fits_of_a_federation_are_charged_to_its_ledger(tmp_path):
     again = people(ledger=Ledger(book), caps={"analyst": 0.8})
     for each in (group, again):
         assert each.privacy_.epsilon("bank") == pytest.approx(whole.epsilon("bank"), rel=1e-9)
-    for refused, said in ((again, ("BU002", "pca")), (uneven, "ST088")):
+    for refused, said in ((again, ("BU002", "pca")), (uneven, "ST087")):
         with raises((BudgetError, StudyError), said):
             pca().fit(refused)
     assert uneven.privacy_.computations == 0
