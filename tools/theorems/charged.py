@@ -229,7 +229,7 @@ CHARGED = (
         Links(
             ("alternating-fits#2-the-active-party|Theorem A", "glm-families#1-clipped-slopes|Lemma 1"),
             ("colonnade.kinds.glm.sensitivity_alternating:active_fits_squared",),
-            ("tests/kinds/glm/test_audit.py::test_scripted_fits_of_the_active_party_stay_within_what_is_charged",),
+            ("tests/kinds/glm/test_audit.py::test_hundreds_of_scripted_transcripts_stay_within_what_is_charged",),
         ),
     ),
     Charged(
@@ -421,7 +421,7 @@ CHARGED = (
                 _ALL_MARGINALS,
                 ("marginals#7-two-stages|Theorem 4",),
                 (
-                    "tests/kinds/tables/test_tasks.py::test_the_price_of_the_second_stage_holds_for_every_way_to_merge",
+                    "tests/kinds/tables/test_sensitivity.py::test_the_price_of_the_second_stage_holds_for_every_way_to_merge",
                     "tests/kinds/tables/test_sensitivity.py::test_a_first_stage_that_is_not_charged_is_seen",
                 ),
                 (f"{_STAGED}.stages",),

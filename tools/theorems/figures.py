@@ -374,7 +374,7 @@ FIGURES = (
             ("colonnade.kinds.glm.exchange.task:Exchange.seen",),
             (
                 "tests/kinds/glm/test_exchange.py::test_who_sees_when_messages_end_is_charged_for_them",
-                "tests/kinds/glm/test_glm.py::test_patience_stops_on_what_was_sent_and_charges_the_same",
+                "tests/kinds/glm/test_exchange.py::test_stopping_early_follows_from_what_was_sent",
             ),
         ),
         ("time",),
@@ -419,7 +419,7 @@ FIGURES = (
             (
                 "tests/privacy/test_ledger.py::test_studies_compose_by_the_accountant_not_by_addition",
                 "tests/privacy/test_ledger.py::test_more_members_never_learn_less_and_all_others_learn_most",
-                "tests/models/test_charges.py::test_several_fits_add_up_as_one_statement_of_all_their_events",
+                "tests/models/test_federation.py::test_several_fits_add_up_as_one_statement_of_all_their_events",
             ),
             "arithmetic",
         ),

@@ -14,13 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from colonnade.audit import Change, ProbeReport, games, profile_audit, sensitivity_probe, subject, twins
+from colonnade.audit import Change, ProbeReport, games, sensitivity_probe, subject, twins
 from colonnade.audit.verdict import judge
 from colonnade.errors import PrivacyError
 from colonnade.kinds.glm.audit_messages import Transcript, ends, scores_told, slopes_told
 from colonnade.kinds.glm.exchange import sides as exchange
 from colonnade.kinds.glm.exchange.bounds import Side
-from colonnade.kinds.glm.exchange.sides import ActiveDescent, PassiveDescent
 from colonnade.kinds.glm.exchange.task import Exchange
 from colonnade.kinds.glm.losses.labels import Family, family_for
 from colonnade.kinds.glm.sensitivity_alternating import (
@@ -37,8 +36,7 @@ from colonnade.kinds.glm.sensitivity_exchange import (
     passive_squared,
     weights_sensitivity,
 )
-from colonnade.privacy import Observer, Trust, parse_budgets
-from colonnade.privacy.noise import discrete_gaussian
+from colonnade.privacy import Observer, Trust
 from colonnade.privacy.routes.gaussian import gaussian_mu
 from colonnade.privacy.sensitivity import root_up
 from colonnade.protocols.rows import Block
@@ -71,14 +69,16 @@ KINDS = [(method, role) for method in ("gradient", "alternating") for role in ("
 # --- random plans, tables and scripts
 
 
-def _plan(rng: Rng, method: str) -> Exchange:
+def _plan(rng: Rng, method: str, smallest: float = -4) -> Exchange:
     """Some plan, from very small to very large penalties, balls and clips; released weights are charged too."""
     gradient = method == "gradient"
     owners = tuple("abcd"[: int(rng.integers(2, 5))])
     active, family = str(rng.choice(owners)), FAMILIES[int(rng.integers(len(FAMILIES)))]
     rows = int(rng.integers(2, 13))
     blocks = tuple(Block(o, ("u", "v", "w")[: int(rng.integers(1, 4))], float(rng.uniform(0.3, 2))) for o in owners)
-    ridge = [0.0 if gradient and rng.random() < 0.5 else float(10 ** rng.uniform(-4, -0.5 * gradient)) for _ in owners]
+    ridge = [
+        0.0 if gradient and rng.random() < 0.5 else float(10 ** rng.uniform(smallest, -0.5 * gradient)) for _ in owners
+    ]
     sides = tuple(
         Side(o, ridge[k], *(float(10 ** rng.uniform(-1.5, 1)) for _ in range(2)), float(10 ** rng.uniform(-1, 0.5)))
         for k, o in enumerate(owners)
@@ -174,11 +174,11 @@ def _probed(task: Exchange, owner: str, pairs: list[tuple[Scripted, Scripted]]) 
     )
 
 
-def _probe(method: str, role: str, plans: int, scripts: int) -> tuple[float, float]:
+def _probe(method: str, role: str, plans: int, scripts: int, smallest: float = -4) -> tuple[float, float]:
     """What part of the charged squares some transcripts of some plans came to, at most."""
     rng, worst = np.random.default_rng(KINDS.index((method, role))), np.zeros(2)
     for _ in range(plans):
-        task = _plan(rng, method)
+        task = _plan(rng, method, smallest)
         owner = task.active if role == "active" else str(rng.choice(task.passives))
         reports = _probed(task, owner, list(_pairs(rng, task, owner, scripts)))
         assert not any(report.violated for report in reports), (task, owner)
@@ -186,16 +186,23 @@ def _probe(method: str, role: str, plans: int, scripts: int) -> tuple[float, flo
     return float(worst[0]), float(worst[1])
 
 
-@pytest.mark.parametrize(("method", "role"), KINDS[:3])
-def test_hundreds_of_scripted_transcripts_stay_within_what_is_charged(method: str, role: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "plans", "scripts", "smallest", "least"),
+    [
+        (KINDS[0], 60, 8, -4, (0.3, 0.6)),
+        (KINDS[1], 60, 8, -4, (0.3, 0.6)),
+        (KINDS[2], 60, 8, -4, (0.3, 0.6)),
+        (KINDS[3], 10, 2, -1, (0.3, 0.2)),  # smaller penalties take this side seconds each
+    ],
+    ids=["gradient-passive", "gradient-active", "alternating-passive", "alternating-active"],
+)
+def test_hundreds_of_scripted_transcripts_stay_within_what_is_charged(
+    kind: tuple[str, str], plans: int, scripts: int, smallest: float, least: tuple[float, float]
+) -> None:
     """The sides themselves, in integers: no script and no pair of tables moves messages or weights further."""
-    messages, weights = _probe(method, role, plans=60, scripts=8)
-    assert messages > 0.3
-    assert weights > 0.6
-
-
-def test_scripted_fits_of_the_active_party_stay_within_what_is_charged() -> None:
-    assert _probe("alternating", "active", plans=8, scripts=2)[0] > 0.2
+    messages, weights = _probe(*kind, plans=plans, scripts=scripts, smallest=smallest)
+    assert messages > least[0]
+    assert weights > least[1]
 
 
 @pytest.mark.slow
@@ -256,18 +263,15 @@ def test_the_changed_row_alone_is_too_little_for_steps() -> None:
     assert replace(report, claimed=ignored).violated
 
 
-@pytest.mark.parametrize(("rounds", "least"), [(1, 0.97), (2, 0.85), (3, 0.7)])
+@pytest.mark.parametrize(("rounds", "least"), [(1, 0.97), (3, 0.7)])
 def test_the_changed_row_alone_is_too_little_for_fits(rounds: int, least: float) -> None:
     """A ball just large enough: hardly any score moves by itself, and all move together."""
     ball = 1.05 * rounds / (2 * 200 * 0.25)
     task = _task("alternating", epochs=rounds, sides=(Side("a", 0.25, 1.0, 1.0), Side("b", 0.25, ball, 1.0)))
     report, weights = _probed(task, "b", [_pushed(task)])
-    assert not report.violated
-    assert not weights.violated
+    assert not any(each.violated for each in (report, weights))
     assert least < report.l2_squared_ratio <= 1
-    ignored = changed_row_alone(Transcript.of(task, ("b",)))
-    assert replace(report, claimed=ignored).violated
-    assert report.largest.l2_squared > 25 * ignored.l2_squared
+    assert report.largest.l2_squared > 25 * changed_row_alone(Transcript.of(task, ("b",))).l2_squared
 
 
 @pytest.mark.parametrize(("rows", "ridge", "least"), [(3, 0.02, 0.0), (60, 0.5, 0.9)])
@@ -281,22 +285,16 @@ def test_the_changed_row_alone_is_too_little_for_the_active_party(rows: int, rid
     report, _ = _probed(task, "a", [(first, second)])
     assert not report.violated
     assert least < report.l2_squared_ratio <= 1
-    if rows == 3:
-        ignored = changed_row_alone(Transcript.of(task, ("a",)))
-        assert replace(report, claimed=ignored).violated
-        assert report.largest.l2_squared > 1.4 * ignored.l2_squared
+    ignored = changed_row_alone(Transcript.of(task, ("a",)))
+    assert (report.largest.l2_squared > 1.4 * ignored.l2_squared) == (rows == 3)
 
 
 # --- the games
 
 
-def _games() -> list[Any]:
-    return [game for name in ("glm-alternating", "glm-gradient") for game in games(name)]
-
-
 def test_the_games_use_most_of_what_is_charged() -> None:
     """Otherwise they would pass whatever the noise."""
-    for game in _games():
+    for game in (*games("glm-alternating"), *games("glm-gradient")):
         task, tellers = game.sampler.task, game.sampler.tellers
         charged = sum(
             event.replace_l2_squared / event.shares[0][1] for event in task.events if event.about[0] in tellers
@@ -309,34 +307,28 @@ def test_the_games_use_most_of_what_is_charged() -> None:
         assert sum(len(part.values[0]) for part in game.sampler.parts) <= 16
 
 
-def test_games_are_about_the_method_of_the_task() -> None:
+def test_games_and_twins_are_about_the_method_of_the_task() -> None:
     task = _task("gradient", release=False, rows=30, batches=3)
     assert subject(task) == "glm-gradient"
     assert subject(_task("alternating")) == "glm-alternating"
-    named = {game.name: game for game in games("glm-gradient", task)}
-    assert set(named) == {"glm-gradient/a/scores", "glm-gradient/b/slopes"}
-    assert named["glm-gradient/a/scores"].observer == Observer.party("a")
-    assert all(game.role == "party" for game in named.values())
-
-
-def test_what_cannot_be_broken_has_no_twin() -> None:
-    """One round is charged as one, rightly."""
-    for rounds, found in ((1, 0), (3, 1)):
+    named = {game.name: game.observer for game in games("glm-gradient", task)}
+    assert named == {"glm-gradient/a/scores": Observer.party("a"), "glm-gradient/b/slopes": Observer.party("b")}
+    for rounds, found in ((1, 0), (3, 1)):  # one round is charged as one, rightly, and cannot be broken that way
         broken = [what for what, game in twins("glm-alternating", _task("alternating", epochs=rounds, release=False))]
         assert sum("charged as one" in what for what in broken) == found
         assert "received slopes used without clipping" in broken
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: f"{family.name} {family.reach:.2g}")
-@pytest.mark.parametrize("method", ["alternating", "gradient"])
-def test_every_family_holds(family: Family, method: str) -> None:
-    task = _task(
-        method, rows=31, batches=2 if method == "gradient" else 1, epochs=2, family=family, intercept=1.0,
-        learning_rate=0.2 if method == "gradient" else 0.0,
-        blocks=(Block("a", (), 0.0), Block("b", ("u", "v"), 1.0)),
-    )  # fmt: skip
-    for game in games(subject(task), task):
-        assert game.play(4000, seeded(3)).margin <= 0
+def test_every_family_holds(family: Family) -> None:
+    for method in ("alternating", "gradient"):
+        task = _task(
+            method, rows=31, batches=2 if method == "gradient" else 1, epochs=2, family=family, intercept=1.0,
+            learning_rate=0.2 if method == "gradient" else 0.0,
+            blocks=(Block("a", (), 0.0), Block("b", ("u", "v"), 1.0)),
+        )  # fmt: skip
+        for game in games(subject(task), task):
+            assert game.play(2000, seeded(3)).margin <= 0
 
 
 REAL = exchange.noised
@@ -354,68 +346,6 @@ def test_wrong_noise_in_the_protocol_itself_is_seen(wrong: str, monkeypatch: pyt
     monkeypatch.setattr(exchange, "noised", WRONG[wrong])
     game = games("glm-alternating")[0]
     assert judge(game, 60_000, seed=2).word == "REFUTED"
-
-
-# --- a whole run, with both parties at work
-
-
-@dataclass(frozen=True)
-class Honest:
-    """The likelihood ratio of a passive party's two tables from a whole run with the active party itself.
-
-    The path of its weights is a function of the messages, so an observer follows it for either table. The active
-    party's noise is that of ``loud``.
-    """
-
-    task: Exchange
-    loud: Exchange
-    played: Exchange
-
-    def __call__(self, neighbour: int, count: int, stream: Any) -> Array:
-        shape = (count * len(self.task.steps), self.task.batch_size)
-        plans = {"a": self.loud, "b": self.task}
-        draws = {
-            owner: iter(discrete_gaussian(plan.message_variance(owner), shape, stream)) for owner, plan in plans.items()
-        }
-        return np.array([self._once(neighbour, draws) for _ in range(count)])
-
-    def _once(self, neighbour: int, draws: dict[str, Iterator[Array]]) -> float:
-        """One run; noise is drawn for all of them at once, since small draws take long."""
-        task, total = self.task, 0.0
-        signs = np.where(np.arange(task.rows) % 2, 1.0, -1.0)[:, None]
-        active = ActiveDescent(exchange.with_constant(0.9 * signs, "a", task), (signs[:, 0] + 1) / 2, task)
-        tables = [np.where(np.arange(task.rows)[:, None], signs, each) for each in (-1.0, 1.0)]
-        sides = [PassiveDescent(exchange.with_constant(rows, "b", task), "b", self.played) for rows in tables]
-
-        def draw(owner: str, variance: int, size: int) -> Array:
-            return next(draws[owner])[:size]
-
-        for step in task.steps:
-            slopes = task.grid.real(exchange.noised(active.slopes(step.batch), "a", task, draw))
-            active.learn(step.answer)
-            for side in sides:
-                side.take(step.batch, slopes)
-            if step.answer is None:
-                continue
-            guesses = [task.grid.quantise(side.scores(step.answer)).astype(float) for side in sides]
-            told = exchange.noised(sides[neighbour].scores(step.answer), "b", task, draw)
-            total += float((told - (guesses[0] + guesses[1]) / 2) @ (guesses[1] - guesses[0]))
-            active.hear("b", step.answer, task.grid.real(told))
-        return total / task.message_variance("b")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("clipped", [True, False])
-def test_a_whole_run_of_both_parties(clipped: bool) -> None:
-    """Slopes under noise of many clips: harmless if they are clipped on arrival, and else not."""
-    sides = (Side("a", 0.0, 1.0, 1.0), Side("b", 0.0, 1.0, 1.0))
-    draft = _task("gradient", rows=12, batches=2, epochs=3, learning_rate=0.01, sides=sides, release=False)
-    task = draft.calibrated(parse_budgets(3.0, 1e-5, draft.trust))
-    played = task if clipped else replace(task, message_clip=1e9)
-    sampler = Honest(task, replace(task, noise=10**6 * task.noise), played)
-    game, stream = replace(games("glm-gradient", task)[0], sampler=sampler), seeded(4)
-    samples = [game.sample(neighbour, 3000, stream) for neighbour in (0, 1)]
-    assert profile_audit(game.claim, *samples).caught == (not clipped)
 
 
 # --- the formulas: vectors, closed forms, and what never costs less
@@ -461,23 +391,6 @@ def test_the_published_sensitivities_match_the_vectors(case: dict[str, Any]) -> 
     assert classic * active == pytest.approx(case["paper_sigma_for_ZA"], **NEAR)
 
 
-def test_the_changed_rows_own_slope_reaches_its_bound() -> None:
-    run = Exchanged(1, 1, 1, 0.1, row_norm=2.0, weight_norm=0.75)
-    score = run.row_norm * run.weight_norm
-    moved = 1 / (1 + math.exp(-score)) + 1 / (1 + math.exp(-score))  # labels differ, scores +- R k
-    assert moved == pytest.approx(float(logistic_own_slope(run)))
-    assert logistic_own_slope(Exchanged(1, 1, 1, 0.1, weight_norm=1e6)) == 2
-
-
-@pytest.mark.parametrize("ridge", [0.0, 0.3])
-def test_the_recursion_is_never_above_its_closed_form(ridge: float) -> None:
-    for k in (0.1, 0.5, 50.0):
-        run = Exchanged(6, 7, 3, 0.5, weight_norm=k, ridge=ridge)
-        closed = closed_form_squared(run, Fraction(1), 2 * Fraction(k))
-        assert passive_squared(run) <= closed
-        assert (passive_squared(run) == closed) == (ridge == 0 and k == 50)
-
-
 def test_penalties_never_cost_privacy_and_too_large_a_step_is_charged() -> None:
     plain = Exchanged(5, 8, 4, 0.5)
     for softer in (Exchanged(5, 8, 4, 0.5, ridge=0.2), Exchanged(5, 8, 4, 0.5, prox_ridge=0.2)):
@@ -504,46 +417,32 @@ def test_one_round_has_a_closed_form_and_more_grow_like_a_root() -> None:
     assert float(by_weights / passive_fits_squared(run)) == pytest.approx(900, rel=1e-9)
 
 
-@pytest.mark.parametrize("name", ["rounds", "row_norm", "weight_norm", "received", "score", "slack"])
-def test_looser_bounds_never_cost_less(name: str) -> None:
-    run = PassiveFits(2, 20, 1.0, 0.5, 1.0, 0.4, 0.25, 0.1, 0.001)
-    ordered = [replace(run, **{name: getattr(run, name) * factor}) for factor in (1, 2, 3, 4)]
-    for bound in (passive_fits_squared, passive_fits_weights):
-        figures = [bound(each) for each in ordered]
-        assert figures == sorted(figures)
-
-
 def test_weights_move_within_the_ball() -> None:
     run = PassiveFits(3, 4, 1.0, 0.1, 5.0, 1.0, 0.25, 1e-4)
     assert passive_fits_weights(run) == 2 * Fraction(0.1)
     free = replace(run, weight_norm=100.0, ridge=1.0, rounds=1)
     assert passive_fits_weights(free) == free.pull(0) == Fraction(35, 4)
-
-
-def test_the_active_partys_rounds_add_up() -> None:
-    run = ActiveFits(1, 10, 2.0, 1.0, 0.25, Fraction(3, 2), 0.5)
-    assert active_fits_squared(run) == Fraction(9, 4) + Fraction(1, 4) * 10 * Fraction(4, 10) ** 2 / 2
-    assert active_fits_squared(replace(run, rounds=7)) == 7 * active_fits_squared(run)
-    assert active_fits_weights(run) == Fraction(4, 5)
+    active = ActiveFits(1, 10, 2.0, 1.0, 0.25, Fraction(3, 2), 0.5)
+    assert active_fits_weights(active) == Fraction(4, 5)
+    # Its rounds add up.
+    assert active_fits_squared(active) == Fraction(9, 4) + Fraction(1, 4) * 10 * Fraction(4, 10) ** 2 / 2
+    assert active_fits_squared(replace(active, rounds=7)) == 7 * active_fits_squared(active)
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("kind", "given", "said"),
     [
-        ({"ridge": 0.0}, ("VA122", "ridge")),
-        ({"curvature": 0.0}, ("VA122", "curvature")),
-        ({"rounds": 0}, "PR*"),
-        ({"rows": 0}, "PR*"),
-        ({"score": math.nan}, "PR*"),
-        ({"received": -1.0}, "PR*"),
+        (PassiveFits, (1, 10, 1.0, 1.0, 1.0, 1.0, 0.25, 0.0), ("VA122", "ridge")),
+        (PassiveFits, (1, 10, 1.0, 1.0, 1.0, 1.0, 0.0, 0.1), ("VA122", "curvature")),
+        (PassiveFits, (0, 10, 1.0, 1.0, 1.0, 1.0, 0.25, 0.1), "PR*"),
+        (PassiveFits, (1, 0, 1.0, 1.0, 1.0, 1.0, 0.25, 0.1), "PR*"),
+        (PassiveFits, (1, 10, 1.0, 1.0, 1.0, math.nan, 0.25, 0.1), "PR*"),
+        (PassiveFits, (1, 10, 1.0, 1.0, -1.0, 1.0, 0.25, 0.1), "PR*"),
+        (ActiveFits, (1, 10, 1.0, 1.0, 0.25, Fraction(2), 0.0), "VA123"),
+        (Exchanged, (0, 1, 1, 0.1), "PR089"),
+        (Exchanged, (1, 1, 1, math.nan), "PR090"),
     ],
 )
-def test_senseless_runs_are_refused(changes: dict[str, Any], said: Any) -> None:
+def test_senseless_runs_are_refused(kind: Any, given: tuple[Any, ...], said: Any) -> None:
     with raises((ValueError, PrivacyError), said):
-        replace(PassiveFits(1, 10, 1.0, 1.0, 1.0, 1.0, 0.25, 0.1), **changes)
-    with raises(ValueError, "VA123"):
-        ActiveFits(1, 10, 1.0, 1.0, 0.25, Fraction(2), 0.0)
-    with raises(PrivacyError, "PR089"):
-        Exchanged(0, 1, 1, 0.1)
-    with raises(PrivacyError, "PR090"):
-        Exchanged(1, 1, 1, math.nan)
+        kind(*given)

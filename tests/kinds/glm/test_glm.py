@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-import runpy
 from collections import Counter
-from copy import copy
 from dataclasses import replace
 from fractions import Fraction
-from functools import cache
-from pathlib import Path
+from functools import cache, partial
 
 import numpy as np
 import pytest
 
-from colonnade import JointPrediction, Observer, Statement, category, flag, joint_scores, number
+from colonnade import Statement, category, flag, joint_scores, number
 from colonnade.errors import DataError, PrivacyError, StudyError
 from colonnade.kinds.glm import crossval, plan as glm_plan
-from colonnade.kinds.glm.crossval import CrossValidation, cross_validate
+from colonnade.kinds.glm.crossval import cross_validate
 from colonnade.kinds.glm.exchange import programs as exchange
 from colonnade.kinds.glm.exchange.task import Exchange
 from colonnade.kinds.glm.guarantees import Guarantees, protection
@@ -33,7 +30,7 @@ from colonnade.protocols.messages import NOISE_UNIT
 from colonnade.protocols.roles import Role
 from colonnade.tables import population
 from tests.support.errors import raises
-from tests.support.federations import aligned, federation, numbers, unaligned
+from tests.support.federations import aligned, federation, numbers
 from tests.support.pages import Page
 from tests.support.reports import make_run, rendered
 
@@ -116,8 +113,7 @@ def released(people):
 def test_every_family_learns(fitted, people, family):
     group = people if family == "logistic" else together(family)
     model = fitted if family == "logistic" else GLM(family=family, epsilon=30.0, label="left.y", epochs=1).fit(group)
-    assert set(model.kept_) == {"left", "right"}
-    assert model.kept_["right"].weights.shape == (3,)
+    assert {name: kept.weights.shape for name, kept in model.kept_.items()} == {"left": (3,), "right": (3,)}
     least = {"logistic": 0.73, "svm": 0.73, "linear": 0.8, "poisson": 0.45, "gamma": 0.45}[family]
     assert model.score(group, exact=True) > least
     assert max(model.privacy_.epsilon("left"), model.privacy_.epsilon("right")) <= 30
@@ -126,16 +122,6 @@ def test_every_family_learns(fitted, people, family):
         assert model.predict(group) == pytest.approx(np.clip(np.exp(model.decision_function(group)), 0.3, 30))
         with raises(StudyError, "ST111"):
             model.predict_proba(group)
-        assert not hasattr(model, "classes_")
-
-
-@pytest.mark.parametrize("penalty", ["l2", "elastic-net"])
-def test_gradients_learn_too(people, penalty, stream):
-    model = GLM(label="left.y", method="gradient", penalty=penalty, epochs=5, batch=300)
-    task = replace(planned(model, people.roster, 600, 0.15), noise=NOISE_UNIT // 40)
-    model.simulate(people.tables(), people.roster, stream, task=task)
-    assert model.plan_["batches"] == 2
-    assert model.score(people, exact=True) > 0.7
 
 
 @pytest.mark.parametrize(
@@ -185,49 +171,17 @@ def test_an_l1_penalty_gives_exact_zeros_and_keeps_what_counts():
     assert min(weights["right.c"], weights["left.a"]) > 1
 
 
-def test_three_parties():
+def test_three_parties_of_which_one_holds_the_label_alone():
     held = columns(rows=300)
-    held["far"] = {"d": held["right"].pop("d")}
-    people = federation(held, {"left": schemas()["left"], "right": numbers("c"), "far": numbers("d")})
+    held["far"] = {name: held["left"].pop(name) for name in ("a", "b")}
+    people = federation(held, {"left": schemas()["left"].select(["y"]), "right": numbers("cd"), "far": numbers("ab")})
     model = GLM(epsilon={"left+right": 60.0}, label="left.y", epochs=1, message_clip=3.0).fit(people)
     assert set(model.kept_["left"].factors) == {"right", "far"}
+    assert model.feature_names_in_ == ["right.c", "right.d", "far.a", "far.b"]
     assert model.linear()[0].shape == (1, 4)
     assert model.privacy_.epsilon("left+right") <= 60
     assert model.privacy_.epsilon("left+right+far") == np.inf
-
-
-def test_the_label_may_be_all_that_the_active_party_holds():
-    held = columns()
-    people = federation(
-        held | {"left": {"y": held["left"]["y"]}}, schemas() | {"left": schemas()["left"].select(["y"])}
-    )
-    model = nearly_exact(GLM(label="left.y", release=True, epochs=1), people, 600)
-    assert model.feature_names_in_ == ["right.c", "right.d"]
-    assert model.predict(people).shape == (600,)
-    assert model.joint_scores(people, epsilon=30.0).scores.shape == (600, 1)
-
-
-def test_patience_stops_on_what_was_sent_and_charges_the_same(people):
-    tables, roster, sent = people.tables(), people.roster, []
-    asked = GLM(label="left.y", method="gradient", epochs=6, message_clip=2.0)
-    plain = planned(asked, roster, 600, 1.0)
-    patient = replace(plain, patience=2)
-    figures = [[(e.l2_squared, e.shares, e.dimension) for e in task.events] for task in (plain, patient)]
-    assert figures[0] == figures[1]
-    # Whoever relays messages sees when they end, so they are charged as if published.
-    assert Statement.of(plain.events, plain.trust, 1e-5).epsilon("coordinator") == 0
-    assert Statement.of(patient.events, patient.trust, 1e-5).epsilon("coordinator") > 0
-
-    def louder(name, variance, count):
-        """Noise that grows from message to message, so that slopes get no smaller."""
-        sent.append(name)
-        return np.full(count, len(sent) << 28)
-
-    held = {name: asked.design(roster.schemas).centred(name).features(tables[name]).matrix() for name in tables}
-    for task, epochs in ((plain, 6), (patient, 3)):
-        sent.clear()
-        exchange.reference(held, tables["left"].column("y")[:, 0], task, louder)
-        assert sent.count("left") == epochs
+    assert model.joint_scores(people, epsilon=30.0).scores.shape == (300, 1)
 
 
 # --- planning
@@ -243,21 +197,15 @@ def test_given_parameters_are_respected_and_others_have_defaults(people):
     task = planned(model, people.roster, 1000, 4.0)
     assert (task.batches, task.batch_size, task.learning_rate, task.side("left").ridge) == (4, 250, 0.5, 0.2)
     task = planned(GLM(label="left.y", method="gradient"), people.roster, 10_000, 4.0)
-    assert 2 <= task.epochs <= 40
-    assert task.batches == 4
     limit = 2 / (task.family.curvature * task.row_norm("left") ** 2 + 1e-3)
     assert task.learning_rate == pytest.approx(limit / 2, rel=1e-2)
     assert task.message_clip == pytest.approx(np.hypot(1, 12 * task.noise_std), rel=1e-2)
-    side = task.side("right")
-    assert side.score_clip == pytest.approx(task.row_norm("right") * side.weight_bound, rel=1e-2)
     net = planned(GLM(label="left.y", penalty="elastic-net", strength=0.1, l1_ratio=0.25), people.roster, 1000, 4.0)
     assert (net.l1, net.prox_ridge, net.side("right").ridge) == (0.025, pytest.approx(0.075), 0.0)
     lasso = planned(GLM(label="left.y", penalty="l1"), people.roster, 1000, 4.0)
     assert (lasso.method, lasso.l1, lasso.prox_ridge) == ("gradient", 1e-3, 0.0)
     task = GLM(epsilon={"left": 4.0, "right": 9.0}, label="left.y", rows=600).plan(people.roster)
-    found = Statement.of(task.events, task.trust, 1e-5)
-    assert found.epsilon("left") <= 4
-    assert found.epsilon("right") <= 9
+    assert Statement.of(task.events, task.trust, 1e-5).epsilon("left") <= 4
 
 
 @pytest.mark.parametrize(
@@ -316,62 +264,39 @@ def test_budgets_that_ask_for_no_noise_between_the_parties_are_refused(epsilon, 
 
 
 @pytest.mark.parametrize(
-    ("family", "spoil", "said"),
+    ("family", "spoil", "count", "rows", "said"),
     [
-        ("poisson", 0.5, ("DA129", "8")),
-        ("poisson", 40, ("DA057", "8", "2")),
-        ("gamma", 0.0, ("DA057", "8", "2")),
-        ("linear", 100.0, ("DA057", "8", "2")),
+        ("poisson", 0.5, 50, None, ("DA129", "8", "left")),
+        ("poisson", 40, 50, None, ("DA057", "8", "2", "left")),
+        ("gamma", 0.0, 50, None, ("DA057", "8", "2", "left")),
+        ("linear", 1.0, 40, None, ("ST088", "right", "40", "left", "50")),
+        ("linear", 1.0, 0, None, ("DA202", "right")),
+        ("linear", 1.0, 50, 51, ("ST447", "50", "51")),
     ],
 )
-def test_labels_outside_the_range_are_refused_by_their_own_rows(monkeypatch, family, spoil, said):
-    told = []
+def test_bad_people_are_refused_before_anything_is_told(monkeypatch, family, spoil, count, rows, said):
+    """Labels by their own rows."""
+    told, held = [], columns(family, 50)
     monkeypatch.setattr(Role, "tell", lambda *_, **__: told.append(1))
-    held = columns(family, 50)
+    held["right"] = {name: values[:count] for name, values in held["right"].items()}
     labels = held["left"]["y"] = held["left"]["y"].astype(float)
     labels[[7, 31]] = spoil
-    people, model = federation(held, schemas(family)), GLM(family=family, label="left.y", rows=50)
-    task = planned(model, people.roster, 50, 1.0)
-    with raises(DataError, said, "left"):
-        people.run(task, lambda me, table: model.owner(me, table, task), lambda me: model.coordinator(me, task))
+    with raises((DataError, StudyError), said):
+        GLM(family=family, label="left.y", epochs=1, rows=rows).fit(federation(held, schemas(family)))
     assert not told
-
-
-@pytest.mark.parametrize(
-    ("count", "asked", "error", "said"),
-    [
-        (50, {}, StudyError, ("ST088", "right", "50", "left", "60")),
-        (0, {}, DataError, ("DA202", "right")),
-        (60, {"rows": 61}, StudyError, ("ST447", "60", "61")),
-    ],
-)
-def test_unequal_rows_and_no_rows_are_refused(count, asked, error, said):
-    held = columns(rows=60)
-    held["right"] = {name: values[:count] for name, values in held["right"].items()}
-    with raises(error, said):
-        GLM(label="left.y", **asked).fit(federation(held, schemas()))
-    with raises(StudyError, "ST063"):
-        GLM(label="left.y").fit(held)
-
-
-def test_hidden_alignments_are_refused():
-    frames = {name: pd.DataFrame({"id": list(map(str, range(40))), **held}) for name, held in columns(rows=40).items()}
-    people = federation(unaligned(frames, "id"), schemas()).align(on="id", mode="helper", hidden=True)
-    with raises(StudyError, "ST082"):
-        GLM(label="left.y").fit(people)
 
 
 # --- kept and released weights
 
 
 def test_kept_weights_are_not_public_and_scores_are_those_of_all_of_them(fitted, people):
-    for name in ("coef_", "intercept_"):
+    for asked in (
+        partial(getattr, fitted, "coef_"),
+        fitted.coefficients,
+        partial(joint_scores, fitted, people, to="left", exact=True),
+    ):
         with raises(StudyError, "ST106"):
-            getattr(fitted, name)
-    with raises(StudyError, "ST106"):
-        fitted.coefficients()
-    with raises(StudyError, "ST106"):
-        joint_scores(fitted, people, to="left", exact=True)
+            asked()
     public = json.dumps(fitted.learned())
     assert not any(repr(float(weight)) in public for kept in fitted.kept_.values() for weight in kept.weights)
     rows = {name: fitted.kept_rows(name, table)[0] for name, table in people.tables().items()}
@@ -387,10 +312,12 @@ def test_a_public_model_and_a_private_file_for_each_party(fitted, people, tmp_pa
     path = fitted.save(tmp_path / "model.json")
     own = {name: fitted.save_kept(tmp_path / f"{name}.json", name) for name in fitted.kept_}
     assert {os.stat(each).st_mode & 0o777 for each in own.values()} == {0o600}
-    with raises(StudyError, "ST109"):
-        fitted.save_kept(tmp_path / "whose.json")
-    for target, name in ((own["left"], "right"), (path, "left")):
-        with raises(StudyError, "ST112", name):
+    for target, name, said in (
+        (tmp_path / "whose.json", None, "ST109"),
+        (own["left"], "right", "ST112"),
+        (path, "left", "ST112"),
+    ):
+        with raises(StudyError, said):
             fitted.save_kept(target, name)
     assert fitted.save_kept(own["left"], "left") == own["left"]
     with raises(StudyError, "ST073"):
@@ -426,49 +353,42 @@ def test_kept_weights_of_another_fit_and_damaged_ones_are_refused(fitted, people
         {"expected": {"right": [1.0]}},
         {"expected": {"far": row}},
         {"expected": {"right": [*row[:-1], None]}},
+        {"spreads": {"far": 1.0}},
+        {"spreads": {"right": -1.0}},
+        {"spreads": {"right": None}},
     ]
     texts = [json.dumps(content | each) for each in broken]
     texts += ["no weights", json.dumps(json.loads(theirs.read_text()) | {"factors": {"left": 1.0}})]
     for text in texts:
         path.write_text(text)
-        with raises(StudyError, "ST113|ST115|ST116|ST117|ST118"):
+        with raises(StudyError, "ST113|ST115|ST116|ST117|ST118|ST119"):
             other.load_kept(path)
 
 
 def test_released_weights_serve_everybody(released, people, tmp_path):
     assert released.score(people) > 0.65
     again = Estimator.load(released.save(tmp_path / "model.json"))
-    assert isinstance(again, GLM)
-    assert np.array_equal(again.coef_, released.coef_)
     assert again.coefficients() == released.coefficients()
     tables = people.tables()
     scores = released.scores(tables)
     assert joint_scores(again, people, to="right", exact=True).scores == pytest.approx(scores, abs=1e-3)
     assert sum(released.partial(name, tables[name]) for name in tables) + released.intercept_ == pytest.approx(scores)
-    assert released.scores(encoded(people), encoded=True) == pytest.approx(scores)
-    assert JointPrediction(again, to="left", epsilon=5.0).fit(people).scores_ is not None
+    frame = pd.DataFrame(encoded(people), columns=released.feature_names_in_)
+    assert np.array_equal(released.to_sklearn().predict(frame), released.predict(people))
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_released_models_go_to_scikit_learn(family):
-    people = together(family, 300)
-    model = nearly_exact(GLM(family=family, label="left.y", release=True, epochs=1, message_clip=3.0), people, 300)
+def test_a_file_for_others_says_how_counts_are_scored(tmp_path):
+    """A family with a region, which comes back as it was."""
+    asked = {"family": "gamma", "family_options": {"region": (0.0, 3.0)}, "epochs": 1, "message_clip": 3.0}
+    people = together("gamma", 300)
+    model = nearly_exact(GLM(label="left.y", release=True, rows=300, **asked), people, 300)
+    assert GLM.load(model.save(tmp_path / "model.json")).family_ == model.family_
     frame = pd.DataFrame(encoded(people), columns=model.feature_names_in_)
-    theirs, ours = model.to_sklearn().predict(frame), model.predict(people)
-    plain, loss = json.loads(json.dumps(model.to_json())), model.family_
-    assert plain["how_to_score"].startswith("score = intercept")
-    assert (plain["family"]["name"], plain["family"]["scale"]) == (family, loss.scale)
-    if family in ("logistic", "svm"):
-        assert np.array_equal(theirs, ours)
-    else:
-        inside = (ours > ours.min()) & (ours < ours.max())
-        assert theirs[inside] == pytest.approx(ours[inside])
-    if family in ("poisson", "gamma"):
-        low, high = plain["family"]["region"]
-        assert np.exp([low, high]) == pytest.approx([loss.mean(np.array([-99.0]))[0], loss.mean(np.array([99.0]))[0]])
-        assert f"{low!r} at least and {high!r} at most" in plain["how_to_score"]
-    else:
-        assert plain["family"]["region"] is None
+    theirs, ours, family = model.to_sklearn().predict(frame), model.predict(people), model.to_json()["family"]
+    inside = (ours > ours.min()) & (ours < ours.max())
+    assert theirs[inside] == pytest.approx(ours[inside])
+    assert (family["name"], family["scale"], list(family["region"])) == ("gamma", model.family_.scale, [0.0, 3.0])
+    assert "0.0 at least and 3.0 at most" in model.to_json()["how_to_score"]
 
 
 # --- what is promised
@@ -481,7 +401,6 @@ def test_guarantees_have_a_row_for_everything(fitted, released):
         messages = by[f"messages of {owner}", f"anybody but {owner}"]
         joint = by["kept weights of all others", f"all but {owner}, together"]
         assert messages.epsilon == joint.epsilon == pytest.approx(fitted.privacy_.epsilon(others))
-        assert joint.theorem == "alternating-fits, post-processing"
         assert messages.about == joint.about == f"{owner}'s columns of one person"
     assert by["nothing is released", "analyst"].epsilon == 0
     everything = by["all messages", "eavesdropper on every channel"]
@@ -492,14 +411,6 @@ def test_guarantees_have_a_row_for_everything(fitted, released):
     both = public["messages and released weights of right", "anybody, the analyst too"]
     assert both.epsilon > public["messages of right", "anybody but right"].epsilon
     assert released.protection_["right"] == both.epsilon
-    assert len(json.loads(json.dumps(kept.to_dict()))) == len(kept)
-    lines = str(kept).splitlines()
-    assert max(map(len, lines)) <= 108
-    ends = {line.index(number) + len(number) for number in ("epsilon", "30.0000") for line in lines if number in line}
-    assert len(ends) == 1  # to the right, under each other
-    assert "eavesdropper" in str(kept)
-    assert "..." not in str(kept)
-    assert released.privacy_.epsilon(Observer.analyst()) <= 50
 
 
 def test_all_that_leaves_a_party_costs_what_its_releases_cost_together():
@@ -531,23 +442,6 @@ def test_a_simulation_is_a_fit_in_one_place(people):
     assert model.plan_ == task.facts | {"senders": glm_plan.senders(task), "fit": ""}
 
 
-def test_parameters_come_back(tmp_path):
-    asked = {"family": "gamma", "epsilon": {"left": 3.0}, "family_options": {"region": (0.0, 3.0)}, "rows": 300}
-    model = nearly_exact(GLM(label="left.y", **asked), together("gamma", 300), 300)
-    again = GLM.load(model.save(tmp_path / "model.json"))
-    assert again.get_params()["epsilon"] == {"left": 3.0}
-    assert again.family_ == model.family_
-    assert GLM(**model.get_params()).get_params() == model.get_params()
-
-
-def test_the_example_runs(capsys):
-    script = Path(__file__).parents[3] / "examples" / "glm" / "glm.py"
-    assert 0.7 < runpy.run_path(str(script))["main"](rows=2_000) <= 1
-    said = capsys.readouterr().out
-    for word in ("eavesdropper", "shop keeps 18 weights", "accuracy on 400 other people"):
-        assert word in said
-
-
 # --- cross-validation
 
 
@@ -555,18 +449,7 @@ CANDIDATES = {"one": {"epochs": 1}, "two": {"epochs": 2, "strength": 0.05}}
 
 
 @pytest.fixture(scope="module")
-def folded():
-    """People with a flag and a number that follow from columns of both parties."""
-    rng = np.random.default_rng(0)
-    a, b, c = rng.uniform(-1, 1, (3, 240))
-    score = 2 * a + b - 3 * c
-    left = {"a": a, "b": b, "y": rng.random(240) < 1 / (1 + np.exp(-score)), "n": score}
-    held = {"left": numbers("ab", y=flag(), n=number(-6, 6)), "right": numbers("c")}
-    return federation({"left": left, "right": {"c": c}}, held)
-
-
-@pytest.fixture(scope="module")
-def validated(folded):
+def validated():
     """A cross-validation, and how often everybody told something over all of its runs."""
     told, plain = Counter(), Role.tell
 
@@ -576,19 +459,16 @@ def validated(folded):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Role, "tell", counted)
-        return cross_validate(folded, CANDIDATES, label="left.y", epsilon=60.0, folds=2, metric="auc"), told
+        return cross_validate(together(rows=240), CANDIDATES, label="left.y", epsilon=60.0, folds=2, metric="auc"), told
 
 
 def test_there_is_a_value_for_every_candidate_and_fold(validated):
     found, _ = validated
-    assert isinstance(found, CrossValidation)
     assert [each.name for each in found.candidates] == ["one", "two"]
     assert all(len(each.values) == 2 and all(0 <= value <= 1 for value in each.values) for each in found.candidates)
     assert found.best.mean == max(each.mean for each in found.candidates) > 0.6
-    assert (found.runs, found.rows, found.active) == (4, 240, "left")
+    assert (found.runs, found.rows, found.active, found.to_dict()["best"]) == (4, 240, "left", found.best.name)
     assert f"{found.best.mean:.4f}  best" in str(found)
-    assert "4 fits and as many questions" in str(found)
-    assert json.loads(json.dumps(found.to_dict()))["best"] == found.best.name
 
 
 def test_everything_that_was_told_is_in_the_statement(validated):
@@ -606,31 +486,28 @@ def test_all_of_it_together_keeps_the_budget(validated):
     assert 60.0 * (1 - 1e-3) <= found.privacy_.epsilon("left") <= 60.0
     assert found.privacy_.epsilon("right") <= 60.0
     assert found.multiplier > 2 * found.alone  # four fits and four questions share what one fit would have
-    assert any("goes on with" in text for text in found.privacy_.assumptions)
 
 
-def test_folds_are_fixed_and_public_and_leave_nobody_out(folded):
-    table = folded.tables()["left"]
-    held = [crossval._part(table, fold, 3, held=True) for fold in range(3)]
-    assert sorted(name for part in held for name in part.ids) == table.ids
-    assert held[1].ids == table.ids[1::3]
-    for fold, part in enumerate(held):
-        rest = crossval._part(table, fold, 3, held=False)
-        assert not set(rest.ids) & set(part.ids)
-        assert rest.rows + part.rows == table.rows
+def test_folds_are_fixed_and_public_and_leave_nobody_out():
+    table = together(rows=240).tables()["left"]
+    for fold in range(3):
+        held, rest = (crossval._part(table, fold, 3, held=which) for which in (True, False))
+        assert held.ids == table.ids[fold::3]
+        assert sorted([*held.ids, *rest.ids]) == table.ids
 
 
-def test_numbers_are_compared_by_their_loss_and_chances_by_their_log_loss(folded):
-    near = {"one": {"message_clip": 4.0}, "two": {"message_clip": 4.1}}
-    found = cross_validate(folded, near, label="left.n", epsilon=5.0, folds=2, epochs=1, family="linear")
-    one, two = (each.mean for each in found.candidates)
-    assert found.metric == "loss"
-    assert 0 < min(one, two) < 0.2
-    assert abs(one - two) < 0.02  # scores that are all noise count for nothing
-    found = cross_validate(folded, {"one": {}}, label="left.y", epsilon=60.0, folds=2, epochs=1, metric="log-loss")
-    assert found.best.name == "one"
-    assert 0 < found.best.mean < 0.8  # a chance of one half for everybody has 0.693
-    assert max(found.best.values) < 1
+@pytest.mark.parametrize(
+    ("asked", "metric", "most"),
+    [
+        ({"family": "linear"}, "loss", 0.2),
+        ({"family": "logistic", "metric": "log-loss"}, "log-loss", 0.8),  # a chance of one half for everybody has 0.693
+    ],
+)
+def test_numbers_are_compared_by_their_loss_and_chances_by_their_log_loss(asked, metric, most):
+    people = together(asked["family"], 240)
+    found = cross_validate(people, {"one": {}}, label="left.y", epsilon=60.0, folds=2, epochs=1, **asked)
+    assert (found.metric, found.best.name) == (metric, "one")
+    assert 0 < found.best.mean < most
 
 
 @pytest.mark.parametrize(
@@ -646,15 +523,15 @@ def test_numbers_are_compared_by_their_loss_and_chances_by_their_log_loss(folded
         ({"family": "linaer"}, ("ST136", "linear")),
         ({"metric": "acuracy"}, ("ST136", "accuracy")),
         ({"metric": "loss"}, "ST103"),
-        ({"metric": "auc", "label": "left.n", "family": "linear"}, "ST105"),
+        ({"metric": "auc", "people": together("linear", 240), "family": "linear"}, "ST105"),
         ({"candidates": {"one": {"family": "linear"}, "two": {"family": "logistic"}}}, "ST104"),
         ({"folds": 1}, ("ST150", "folds")),
         ({"folds": 241}, ("ST150", "folds")),
         ({"people": None}, "ST100"),
     ],
 )
-def test_what_cannot_be_validated_is_refused(folded, change, said):
-    asked = {"people": folded, "candidates": CANDIDATES, "label": "left.y", "epsilon": 1.0} | change
+def test_what_cannot_be_validated_is_refused(change, said):
+    asked = {"people": together(rows=240), "candidates": CANDIDATES, "label": "left.y", "epsilon": 1.0} | change
     with raises(StudyError, said):
         cross_validate(**asked)
 
@@ -663,10 +540,9 @@ def test_metrics():
     assert accuracy(np.array([1, 0, 1]), np.array([1, 1, 1])) == pytest.approx(2 / 3)
     assert area(np.array([True, False, True, False]), np.array([3.0, 1.0, 2.0, 2.0])) == pytest.approx(0.875)
     assert area(np.array([True, True]), np.array([1.0, 2.0])) == 0.5
-    true = np.array([1.0, 2.0, 6.0])
+    true, constant = np.array([1.0, 2.0, 6.0]), np.full(3, 3.0)
     for family in ("linear", "poisson", "gamma"):
-        assert explained(family, true, true) == pytest.approx(1.0)
-        assert explained(family, true, np.full(3, 3.0)) == pytest.approx(0.0)
+        assert (explained(family, true, true), explained(family, true, constant)) == pytest.approx((1.0, 0.0))
     assert explained("linear", true, np.array([2.0, 2.0, 5.0])) == pytest.approx(1 - 2 / 14)
 
 
@@ -676,24 +552,14 @@ def test_metrics():
 PARTIES = ("bank", "shop", "clinic")
 
 
-def shown(**more):
-    """A small model, as the coordinator holds it, and what the parties keep."""
+def test_the_page_says_who_sent_what_and_holds_no_weight_that_a_party_keeps(released):
     people = population(80)
     roster = Roster.of({name: people.schemas[name] for name in PARTIES})
-    model = GLM(label="bank.default", epsilon=5.0, rows=80, **more)
+    model = GLM(label="bank.default", epsilon=5.0, rows=80)
     model.simulate({name: people.table(name) for name in PARTIES}, roster)
     kept, model.kept_ = model.kept_, {}
-    return model, kept
-
-
-def page_of(model):
-    return Page(rendered(make_run() | {"task": {"kind": "glm", **model.plan_}}, model.privacy_, model))
-
-
-def test_the_page_says_who_sent_what_and_holds_no_weight_that_a_party_keeps():
-    model, kept = shown()
-    page = page_of(model)
-    words = page.words
+    text = rendered(make_run() | {"task": {"kind": "glm", **model.plan_}}, model.privacy_, model)
+    words = Page(text).words
     assert "bank, shop and clinic computed one logistic model over noised messages on 39 columns" in words
     assert words.count("noisy slopes of bank") == 2
     for word in (
@@ -705,21 +571,9 @@ def test_the_page_says_who_sent_what_and_holds_no_weight_that_a_party_keeps():
         assert word in words
     for absent in ("threshold", "committee", "share", "Coefficients"):
         assert absent not in words.replace("threshold of", "")
-    assert page.headings[0] == 1
-    assert all(later <= earlier + 1 for earlier, later in zip(page.headings, page.headings[1:], strict=False))
-    text = rendered(make_run(), model.privacy_, model)
     assert not [own for each in kept.values() for own in each.weights if f"{abs(float(own)):.6f}" in text]
-    # A record that lacks things still makes a page.
-    assert "Who saw what" in Page(rendered({}, model.privacy_, model)).words
-    lacking = copy(model)
-    lacking.plan_ = {name: fact for name, fact in model.plan_.items() if name not in ("sides", "deviations")}
-    assert "The parties" not in page_of(lacking).words
-
-
-def test_released_weights_are_drawn():
-    model, _ = shown(release=True, method="gradient", epochs=2, batch=40)
-    words = page_of(model).words
-    told = ("those below were published with noise", "messages and released weights of clinic")
-    for word in ("Coefficients", f"{float(abs(model.coef_).max()):.2f}", "Learning rate", "Batches", *told):
+    model.plan_ = {name: fact for name, fact in model.plan_.items() if name not in ("sides", "deviations")}
+    assert "Who saw what" in Page(rendered({}, model.privacy_, model)).words  # a record that lacks things makes a page
+    words = Page(rendered(make_run() | {"task": {"kind": "glm", **released.plan_}}, released.privacy_, released)).words
+    for word in ("Coefficients", "messages and released weights of right", "everyone's, with noise"):
         assert word in words
-    assert words.count("everyone's, with noise") == len(PARTIES) + 2

@@ -5,17 +5,13 @@ What each party keeps and where that is nowhere else, who is told, what is refus
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import re
 import shutil
-import signal
 import stat
 import subprocess
 import sys
-import time
-from copy import copy
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,18 +19,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from colonnade import errors
-from colonnade.cli import initialise, show
+from colonnade.cli import show
 from colonnade.cli.publish import publish, publish_own
 from colonnade.errors import NO_PART, BudgetError, DataError, PolicyError, StorageError, StudyError
 from colonnade.kinds import KeptScores
 from colonnade.models import Estimator
-from colonnade.privacy import Ledger, Observer
-from colonnade.study import PartyConfig, Study, preflight, run_coordinator, run_party
-from colonnade.study.local import folder_of, run_local
+from colonnade.privacy import Ledger
+from colonnade.study import Study, preflight, run_coordinator, run_party
+from colonnade.study.local import folder_of
+from colonnade.tables import read_table
 from colonnade.tables.centred import Centred
 from tests.support.errors import raises
-from tests.support.studies import InThread, outcomes, people_of, play, runnable_text, scatter
+from tests.support.places import Place
+from tests.support.studies import InThread, outcomes, play, scatter
+from tests.support.waiting import until
 
 ROWS, NEW = 120, 40
 PARTIES = ("bank", "shop")
@@ -45,49 +43,20 @@ ASK = 'kind = "glm-scores"\nmodel = "fit/model.json"\nrows_at_most = 100\n'
 SEEN = "In sample: the people of the fit"
 
 
-class Place:
+class Talk(Place):
     """A bank and a shop with the same people."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        people_of(ROWS).write(folder)
-        (folder / "schemas").mkdir()
-        for name in PARTIES:
-            people_of(ROWS).schemas[name].save(folder / "schemas" / f"{name}.toml")
-            initialise.party(name, folder / name, f"../{name}.csv", "person_id", "auto-within-budget")
-            self.edit(name, 'tasks = ["pca"]', 'tasks = ["glm", "glm-scores"]')
-            self.edit(name, "= 3.0", "= 30.0")
-        self.pins: Any = ""
-        self.pins = initialise.trial(self.study("keys", FIT).path)
-
-    def copied(self, folder: Path) -> Place:
-        shutil.copytree(self.folder, folder)
-        again = copy(self)
-        again.folder = folder
-        return again
-
-    def edit(self, name: str, old: str, new: str) -> None:
-        path = self.folder / name / "party.toml"
-        assert old in path.read_text()
-        path.write_text(path.read_text().replace(old, new))
-
-    def change(self, name: str, change: Any) -> None:
-        """Change the rows of a party's table."""
-        path = self.folder / f"{name}.csv"
-        head, *rows = path.read_text().splitlines(keepends=True)
-        path.write_text(head + "".join(change(rows)))
-
-    def study(self, name: str, task: str, epsilon: str = "8.0", more: str = "") -> Study:
-        budget = f"[budget]\nepsilon = {epsilon}\n{more}"
-        path = self.folder / f"{name}.toml"
-        path.write_text(runnable_text(name, task, budget, COLUMNS, "reconnect = 1\n", self.pins))
-        return Study.load(path)
-
-    def config(self, name: str) -> PartyConfig:
-        return PartyConfig.load(self.folder / name / "party.toml")
 
     def out(self, name: str) -> Path:
         return folder_of(self.folder / "run", name)
+
+    def change(self, name: str, change: Any) -> None:
+        """Change the rows of a party's table."""
+        path = self.table(name)
+        head, *rows = path.read_text().splitlines(keepends=True)
+        path.write_text(head + "".join(change(rows)))
+
+    def table(self, name: str) -> Path:
+        return self.folder / "tables" / f"{name}.csv"
 
     def published(self, study: Study) -> str:
         publish(study, self.out("coordinator"), {name: self.out(name) for name in ("coordinator", *PARTIES)})
@@ -104,9 +73,6 @@ class Place:
     def kept_file(self, name: str, run: str = "fit") -> Path:
         return self.folder / run / "parties" / name / "kept.json"
 
-    def spent(self, name: str, observer: str) -> float:
-        return Ledger(self.folder / name / "ledger.sqlite").spent(Observer.party(observer), 1e-5)
-
     def states(self, name: str) -> list[str]:
         return [entry.state for entry in Ledger(self.folder / name / "ledger.sqlite").entries()]
 
@@ -114,11 +80,8 @@ class Place:
         path = self.out(name) / "events.jsonl"
         return [json.loads(line)["what"] for line in path.read_text().splitlines()] if path.exists() else []
 
-    def until(self, name: str, what: str) -> None:
-        deadline = time.monotonic() + 300
-        while what not in self.happened(name):
-            assert time.monotonic() < deadline, f"{name} never came to {what}"
-            time.sleep(0.01)
+    def has(self, name: str, what: str) -> bool:
+        return what in self.happened(name)
 
     def others(self, study: Study, *names: str) -> list[InThread]:
         """The coordinator and some parties in threads, on a study that is planned once for all."""
@@ -127,11 +90,13 @@ class Place:
         found = [InThread(lambda: run_coordinator(study, key, self.out("coordinator")))]
         for name in names:
             found.append(InThread(partial(run_party, study, self.config(name), self.out(name))))
+        for name in names:
+            until(partial(self.has, name, "connected"), f"{name} connected")
         return found
 
     def process(self, study: Study, name: str) -> subprocess.Popen[str]:
         """A party's process, as somebody would start it."""
-        command = ["party", study.path, self.folder / name / "party.toml", "--out", self.out(name), "--json"]
+        command = ["party", study.path, self.config_file(name), "--out", self.out(name), "--json"]
         return subprocess.Popen(
             [sys.executable, "-m", "colonnade", *map(str, command)],
             stdout=subprocess.PIPE,
@@ -142,25 +107,26 @@ class Place:
 
 
 @pytest.fixture(scope="module")
-def prepared(tmp_path_factory) -> Place:
-    return Place(tmp_path_factory.mktemp("messages"))
+def prepared(tmp_path_factory) -> Talk:
+    epsilon = "analyst = 30.0, coordinator = 30.0, party = 30.0"
+    return Talk(tmp_path_factory.mktemp("messages"), COLUMNS, '"glm", "glm-scores"', epsilon, FIT, rows=ROWS)
 
 
 @pytest.fixture
-def talk(prepared, tmp_path) -> Place:
+def talk(prepared, tmp_path) -> Talk:
     """Before any fit."""
     return prepared.copied(tmp_path / "talk")
 
 
 @pytest.fixture(scope="module")
-def fitted(prepared, tmp_path_factory) -> Place:
+def fitted(prepared, tmp_path_factory) -> Talk:
     """After a fit, with new people, of whom the bank has no label; to be copied by whoever changes anything."""
     place = prepared.copied(tmp_path_factory.mktemp("fitted") / "place")
     for name in PARTIES:
-        place.edit(name, '# kept = "kept.json"', f'kept = "../fit/parties/{name}/kept.json"')
+        place.set(name, "kept", f'"../fit/parties/{name}/kept.json"')
     play(place.study("fit", FIT), place.folder / "fit")
     for name in PARTIES:
-        path = place.folder / f"{name}.csv"
+        path = place.table(name)
         head, *rows = [line.split(",") for line in path.read_text().splitlines()]
         new = [row for row in rows if row[0] <= f'"P{NEW:06}"']
         columns = [index for index, column in enumerate(head) if column != '"default"']
@@ -170,7 +136,7 @@ def fitted(prepared, tmp_path_factory) -> Place:
 
 
 @pytest.fixture
-def place(fitted, tmp_path) -> Place:
+def place(fitted, tmp_path) -> Talk:
     return fitted.copied(tmp_path / "place")
 
 
@@ -183,7 +149,7 @@ def holding(folder: Path, numbers: Any) -> list[Path]:
     return [path for path, content in found if any(text in content for text in texts)]
 
 
-def assert_kept_nowhere_else(place: Place) -> None:
+def assert_kept_nowhere_else(place: Talk) -> None:
     """Every party's weights are in its own kept.json, for its user's eyes, and in no other file of anybody."""
     assert not (place.out("coordinator") / "kept.json").exists()
     for name in PARTIES:
@@ -214,17 +180,13 @@ def test_every_party_keeps_its_own_and_the_one_with_the_label_sees_whether_chanc
     assert model.load_kept(talk.out("bank") / "kept.json") == "bank"
     assert set(model.kept_["bank"].factors) == {"shop"}
     facts = json.loads((talk.out("coordinator") / "run.json").read_text())
-    assert facts["seats"] == []
-    assert (facts["task"]["kind"], facts["task"]["method"], facts["task"]["active"]) == ("glm", "alternating", "bank")
-    for word in ("one logistic model over noised messages", "kept weights of all others", "noisy scores of shop"):
-        assert word in page
+    assert (facts["seats"], facts["task"]["kind"], facts["task"]["active"]) == ([], "glm", "bank")
+    assert "one logistic model over noised messages" in page
     seen, own = models["bank"].own_view(), talk.out("bank") / "report.html"
     assert models["shop"].own_view() is models["coordinator"].own_view() is model.own_view() is None
-    with open(talk.folder / "bank.csv") as table:
-        defaults = [row["default"] in ("true", "1", "True") for row in csv.DictReader(table)]
-    assert seen.count == ROWS
-    assert 0 < seen.prevalence == pytest.approx(np.mean(defaults))
-    assert stat.S_IMODE(own.stat().st_mode) == 0o600
+    assert (seen.count, stat.S_IMODE(own.stat().st_mode)) == (ROWS, 0o600)
+    defaults = read_table(talk.table("bank"), study.roster.schemas["bank"], id="person_id").column("default")
+    assert 0 < seen.prevalence == pytest.approx(defaults.mean())
     assert f"{seen.log_loss:.4f}" in own.read_text()
     files = [path for path in talk.folder.rglob("*") if path.is_file()]
     assert [path for path in files if SEEN.encode() in path.read_bytes()] == [own]
@@ -240,52 +202,26 @@ def test_processes_over_tls(talk):
     said = {name: child.communicate(timeout=300) for name, child in children.items()}
     assert all(child.returncode == 0 for child in children.values()), said
     assert coordinator.communicate(timeout=300) == ("", "")
-    talk.published(study)
     assert json.loads(said["shop"][0])["kept"] == str(talk.out("shop") / "kept.json")
-    assert [SEEN in (talk.out(name) / "report.html").read_text() for name in ("coordinator", *PARTIES)] == [0, 1, 0]
     assert_kept_nowhere_else(talk)
-
-
-def test_released_weights_are_noisier_than_those_that_are_kept(talk):
-    study = talk.study("fit", f"{STEPS}epochs = 2\nrelease = true\n")
-    models = play(study, talk.folder / "run")
-    page, public = talk.published(study), models["coordinator"]
-    assert public.coef_.shape == (1, len(public.feature_names_in_))
-    for name in PARTIES:
-        assert np.array_equal(models[name].coef_, public.coef_)
-        assert talk.states(name) == ["committed"]
-    assert_kept_nowhere_else(talk)
-    assert "released: " in "\n".join(public.summary())
-    for word in ("Coefficients", "messages and released weights of shop", "everyone&#x27;s, with noise"):
-        assert word in page
-    assert 0 < Estimator.load(talk.out("shop") / "model.json").privacy_.epsilon("analyst") <= 8.0
 
 
 def test_an_alignment_must_find_as_many_people_as_the_study_says(talk):
     for index, name in enumerate(PARTIES):
-        scatter(talk.folder / f"{name}.csv", index)
+        scatter(talk.table(name), index)
     on_ids = '[align]\non = "person_id"\n'
     ended = outcomes(talk.study("fit", FIT, more=on_ids), talk.folder / "run")
     assert "set rows to the number of people that all parties hold" in " ".join(map(str, ended.values()))
     assert all(talk.states(name) == ["released"] for name in PARTIES)
     records = [json.loads((talk.out(name) / "run.json").read_text()) for name in PARTIES]
     (matched,) = {record["alignment"]["matched"] for record in records if "alignment" in record}  # the first to stop
-    assert 0 < matched < ROWS
-    again = talk.study("fit", FIT.replace(str(ROWS), str(matched)), more=on_ids)
-    play(again, talk.folder / "run")
-    assert len(talk.kept("shop", "run")["weights"]) == 7
-    assert f"{matched} people" in talk.published(again)
+    play(talk.study("fit", FIT.replace(str(ROWS), str(matched)), more=on_ids), talk.folder / "run")
     assert talk.states("bank") == ["released", "committed"]
-    assert (talk.out("bank") / "earlier" / "1" / "run.json").exists()
 
 
 def beyond(rows: list[str]) -> list[str]:
     """The first label becomes a number that its schema does not have."""
     return [re.sub(r"^((?:[^,]*,){7})[^,]*", r"\g<1>99", rows[0]), *rows[1:]]
-
-
-def fewer(rows: list[str]) -> list[str]:
-    return rows[1:]
 
 
 LINEAR = f'kind = "glm"\nlabel = "bank.arrears"\nfamily = "linear"\nrows = {ROWS}\n'
@@ -295,23 +231,19 @@ LINEAR = f'kind = "glm"\nlabel = "bank.arrears"\nfamily = "linear"\nrows = {ROWS
     ("task", "change", "fails", "error", "said"),
     [
         (LINEAR, ("bank", beyond), "bank", DataError, ("DA057", "arrears", "1")),
-        (FIT, ("shop", lambda rows: []), "shop", DataError, "DA202"),
-        (FIT, ("shop", fewer), "shop", StudyError, ("ST447", "shop", "119", "120")),
-        (FIT.replace("120", "119"), ("shop", fewer), "bank", StudyError, ("ST447", "bank", "120")),
+        (FIT, ("shop", lambda rows: rows[1:]), "shop", StudyError, ("ST447", "shop", "119", "120")),
     ],
-    ids=["label out of range", "no rows", "fewer rows", "more rows"],
+    ids=["label out of range", "fewer rows"],
 )
 def test_what_does_not_fit_ends_the_study_before_anything_is_sent(talk, task, change, fails, error, said):
     talk.change(*change)
-    talk.edit(fails, '# misfits = "refuse"', 'misfits = "refuse"')
+    talk.set(fails, "misfits", '"refuse"')
     study, (other,) = talk.study("fit", task), set(PARTIES) - {fails}
     others = talk.others(study, other)
-    talk.until(other, "connected")
     with raises(error, said):
         run_party(study, talk.config(fails), talk.out(fails))
     for child in others:
-        assert f"{fails} stopped the study" in child.communicate(timeout=300)[1]
-        assert child.returncode == errors.PeerStopped.exit_code
+        assert f"{fails} stopped the study: {NO_PART}" in child.communicate(timeout=300)[1]
     assert talk.states(other) == ["released"]
     for name in PARTIES:
         assert talk.spent(name, "bank") == 0
@@ -321,10 +253,9 @@ def test_what_does_not_fit_ends_the_study_before_anything_is_sent(talk, task, ch
 
 def test_a_learning_rate_over_its_limit_is_refused_before_anybody_is_asked(talk):
     study = talk.study("fit", f"{STEPS}learning_rate = 50.0\n")
-    with raises(StudyError, "ST452", "50"):
-        preflight(study)
-    with raises(StudyError, "ST452", "50"):
-        run_party(study, talk.config("bank"), talk.out("bank"))
+    for attempt in (partial(preflight, study), partial(run_party, study, talk.config("bank"), talk.out("bank"))):
+        with raises(StudyError, "ST452", "50"):
+            attempt()
     assert not (talk.folder / "bank" / "ledger.sqlite").exists()
     assert not talk.out("bank").exists()
 
@@ -340,22 +271,6 @@ def test_weights_that_cannot_be_kept_stay_spent(talk):
     assert (talk.states("shop"), talk.states("bank")) == (["sent"], ["committed"])
 
 
-@pytest.mark.system
-def test_a_party_killed_half_way_stays_spent(talk):
-    study = talk.study("fit", f"{STEPS}epochs = 400\n")
-    others, shop = talk.others(study, "bank"), talk.process(study, "shop")
-    talk.until("shop", "first share")
-    shop.send_signal(signal.SIGKILL)
-    shop.communicate()
-    for child in others:
-        _, text = child.communicate(timeout=300)
-        assert child.returncode in (errors.PeerLost.exit_code, errors.PeerStopped.exit_code), text
-    for name, other in (PARTIES, PARTIES[::-1]):
-        assert talk.states(name) == ["sent"]
-        assert talk.spent(name, other) == pytest.approx(study.statement.epsilon(other))
-        assert not (talk.out(name) / "kept.json").exists()
-
-
 # --- questions about new people
 
 
@@ -368,22 +283,16 @@ def test_only_the_party_with_the_label_is_told_and_questions_compose_until_one_i
     bank = Estimator.load(own)
     assert isinstance(bank, KeptScores)
     assert len(bank.ids_) == len(set(bank.ids_)) == NEW
-    assert bank.scores_.shape == (NEW, 1)
     assert np.array_equal(bank.predictions_, bank.scores_[:, 0] > 0)
     assert bank.to == bank.recipient == "bank"
     for folder in (out, place.out("shop")):
         other = Estimator.load(folder / "model.json")
         assert (other.ids_, other.scores_, other.predictions_) == (None, None, None)
-        assert not (folder / "kept.json").exists()
     # No file of anybody else holds a score, and none but its own a weight.
     assert holding(out, bank.scores_[:, 0]) == [own]
     assert not holding(out, [weight for name in PARTIES for weight in place.kept(name)["weights"]])
-    assert "of 40 people, told to bank alone" in " ".join(bank.summary())
     assert "bank was told the noisy scores" in show.outcome(study, out, {})
-    for word in ("by weights that each of them keeps", "noisy scores of shop", "in the model.json of bank and nowhere"):
-        assert word in page
-    facts = json.loads((out / "run.json").read_text())["task"]
-    assert (facts["kind"], facts["to"], facts["rows_at_most"]) == ("glm-scores", "bank", 100)
+    assert "in the model.json of bank and nowhere" in page
     cost = study.statement.epsilon("bank")
     assert 7.9 < cost <= 8.0
     assert place.spent("bank", "shop") == before["bank"]  # it was told, and told nobody anything
@@ -404,7 +313,7 @@ def test_everybody_scores_with_the_weights_in_its_own_file(place):
         place.edit(name, "party = 30.0", "party = 300.0")
     place.kept("shop", weights=[9.0, -9.0, *([0.0] * 5)])
     place.kept("bank", factors={"shop": 1.0})
-    study = place.study("loud", ASK, "50.0")
+    study = place.study("loud", ASK, "[budget]\nepsilon = 50.0\n")
     found = play(study, place.folder / "run")["bank"]
     tables = {name: place.config(name).table(study.roster.schemas[name]).sorted_by_id() for name in PARTIES}
     assert found.ids_ == list(tables["bank"].ids)
@@ -417,12 +326,7 @@ def test_everybody_scores_with_the_weights_in_its_own_file(place):
     assert study.model.kept_ == {}
 
 
-def other_model(place: Place) -> None:
-    path = place.kept_file("shop")
-    path.write_text(path.read_text().replace('"model": "', '"model": "0'))
-
-
-def smaller_bounds(place: Place) -> None:
+def smaller_bounds(place: Talk) -> None:
     """A model that claims smaller bounds than the weights were kept under."""
     path = place.folder / "fit" / "model.json"
     content = json.loads(path.read_text())
@@ -430,27 +334,17 @@ def smaller_bounds(place: Place) -> None:
     path.write_text(json.dumps(content))
 
 
-def another_column(place: Place) -> None:
-    path = place.folder / "shop.csv"
-    path.write_text(path.read_text().replace("basket", "another", 1))
-
-
 @pytest.mark.parametrize(
     ("change", "said"),
     [
         (lambda place: place.edit("shop", "kept = ", "# kept = "), ("ST553", "shop", "weights")),
         (lambda place: shutil.copy(place.kept_file("bank"), place.kept_file("shop")), ("ST121", "bank", "shop")),
-        (other_model, "ST114"),
         (smaller_bounds, "ST114"),
         (lambda place: place.kept_file("shop").unlink(), ("ST120", "kept.json")),
-        (lambda place: place.kept_file("shop").write_text("{"), "ST113"),
-        (lambda place: place.kept("shop", weights=[1.0, 2.0]), "ST116"),
-        (lambda place: place.kept("shop", weights=None), "ST116"),
         (lambda place: place.kept_file("shop").chmod(0o640), "ST554"),
         (lambda place: place.edit("shop", '"glm-scores"]', '"pca"]'), ("PO015", "glm-scores")),
-        (another_column, ("DA154", "basket")),
     ],
-    ids=["none", "party", "model", "bounds", "missing", "cut off", "short", "nothing", "mode", "policy", "column"],
+    ids=["none", "party", "bounds", "missing", "mode", "policy"],
 )
 def test_bad_weights_and_tables_are_refused_on_their_own_machine(place, change, said):
     change(place)
@@ -462,20 +356,12 @@ def test_bad_weights_and_tables_are_refused_on_their_own_machine(place, change, 
     assert str(place.folder) not in raised.value.for_peers
 
 
-def test_the_bank_needs_a_factor_for_every_other_party_and_no_run_moves_the_weights_that_it_needs(place):
-    place.kept("bank", factors={})
-    with raises(StudyError, "ST118"):
-        place.config("bank").estimator(place.study("bad", ASK))
-    with raises(StudyError, "ST555"):
-        run_party(place.study("ask", ASK), place.config("shop"), place.kept_file("shop").parent)
-    assert place.kept_file("shop").exists()
-
-
 def test_bad_weights_end_a_question_before_anything_is_spent_or_sent(place):
+    with raises(StudyError, "ST555"):  # nor does a run move the weights that it needs
+        run_party(place.study("ask", ASK), place.config("shop"), place.kept_file("shop").parent)
     place.kept_file("shop").chmod(0o640)
     before, study = place.spent("shop", "bank"), place.study("bad", ASK)
     others = place.others(study, "bank")
-    place.until("bank", "connected")
     with raises(StudyError, "ST554"):
         run_party(study, place.config("shop"), place.out("shop"))
     for other in others:
@@ -511,46 +397,38 @@ HIDDEN, COMMITTEE = '[align]\non = "person_id"\nhidden = true\n', "[committee]\n
 )
 def test_what_a_study_file_may_not_say(fitted, task, more, said):
     with raises(StudyError, said):
-        fitted.study("wrong", task, "8.0", more)
+        fitted.study("wrong", task, more=more)
 
 
-def test_the_model_is_part_of_the_question_and_its_price_is_stated_for_whom_it_tells(place):
-    with raises(StudyError, "ST170", "bank"):
-        _ = place.study("wrong", ASK, "{ shop = 1.0 }").task
-    digest = place.study("ask", ASK).digest
-    model = place.folder / "fit" / "model.json"
+def test_the_model_is_part_of_the_question(place):
+    digest, model = place.study("ask", ASK).digest, place.folder / "fit" / "model.json"
     model.write_text(model.read_text() + " ")
     assert Study.load(place.folder / "ask.toml").digest != digest
+    with raises(StudyError, "ST170", "bank"):  # its price is stated for whom it tells
+        _ = place.study("wrong", ASK, "[budget]\nepsilon = { shop = 1.0 }\n").task
 
 
 def test_a_preflight_says_what_follows_from_public_figures(talk, colonnade):
     study = talk.study("fit", FIT)
     answer, task = preflight(study), study.task
     facts = answer.details.facts
-    assert (answer.run.rows, answer.details.method) == (ROWS, "alternating")
-    assert (facts["family"], facts["active"], facts["epochs"]) == ("logistic", "bank", task.epochs)
+    assert (answer.run.rows, facts["family"], facts["active"], facts["epochs"]) == (
+        ROWS,
+        "logistic",
+        "bank",
+        task.epochs,
+    )
     sent = {load.participant: load.bytes_sent for load in answer.run.loads}
     assert sent == {"bank": 8 * ROWS * task.epochs, "shop": 8 * ROWS * task.epochs, "coordinator": 0}
     bank, shop = facts["sides"]
     assert (bank["weight_bound"], bank["score_clip"], bank["agreement"]) == (None, None, None)
     assert shop["noise_std"] == task.message_deviation("shop")
     assert 0 < shop["agreement"] < 1
-    assert [row["what"] for row in facts["guarantees"]][:2] == ["messages of bank", "kept weights of all others"]
-    text = show.preflight(answer) + show.asked("bank", answer)
-    words = ("MODEL, family logistic", "expected agreement", "eavesdropper", "64-bit integers")
-    for word in (*words, "kept weights of all others"):
-        assert word in text
-    plain = colonnade("privacy", study.path, "--json")
-    assert plain["sides"][1]["agreement"] == shop["agreement"]
-    assert {row["observer"] for row in plain["guarantees"]} >= {"analyst", "coordinator", "bank+shop"}
+    assert "expected agreement" in show.preflight(answer)
     assert "task.rows" in colonnade("privacy", study.path, "--rows", 7, code=StudyError.exit_code)
-    assert study.trust.committee == ()  # nobody holds shares, so nobody is named for it
-    assert "hold shares" not in str(study.statement)
     for given in ("score_clip = 1.0\n", 'method = "gradient"\n'):  # chosen by hand: nothing is expected
-        answer = preflight(talk.study("fit", FIT + given))
-        assert [side["agreement"] for side in answer.details.facts["sides"]] == [None, None]
-    assert answer.details.facts["learning_rate"] > 0
-    assert "steps of" in show.preflight(answer)
+        facts = preflight(talk.study("fit", FIT + given)).details.facts
+        assert [side["agreement"] for side in facts["sides"]] == [None, None]
 
 
 def test_a_plan_prices_messages_of_any_noise(talk, colonnade):
@@ -560,9 +438,6 @@ def test_a_plan_prices_messages_of_any_noise(talk, colonnade):
     assert twice["noise_multiplier"] == pytest.approx(2 * found["noise_multiplier"], rel=1e-3)
     told = [{row["what"]: row["epsilon"] for row in each["guarantees"]} for each in (found, twice)]
     assert 0 < told[1]["messages of shop"] < told[0]["messages of shop"]
-    text = colonnade("plan", path, "--epsilon", "--noise-multiplier", 10)
-    assert "on a slope" in text
-    assert "messages of bank" in text
     for words, said in (
         (("--rounds", "--noise-multiplier", 10), "only a sketch"),
         (("--rows", "--noise-multiplier", 10), "hardly depends on its rows"),
@@ -580,16 +455,10 @@ def test_what_a_question_costs_is_said_beforehand(fitted, colonnade):
     assert (sender["noise_std"], sender["blur"]) == (study.task.deviation("shop"), study.task.blur("shop"))
     assert {load.participant: load.bytes_sent for load in run.loads} == {"bank": 0, "shop": 800, "coordinator": 0}
     assert preflight(study, 50).run.loads[1].bytes_sent == 400
-    for text in (colonnade("privacy", study.path), show.asked("shop", answer)):
-        assert "SCORES of new people by kept weights, told to bank alone" in text
-        assert facts["model"] in text
-    plain = colonnade("privacy", study.path, "--json")
-    assert (plain["senders"][0]["party"], plain["noise_on"], plain["primes"]) == ("shop", "a score that is told", 0)
-    assert plain["columns"] == len(study.model.feature_names_in_)
+    assert "SCORES of new people by kept weights, told to bank alone" in show.asked("shop", answer)
     one = colonnade("plan", study.path, "--epsilon", "--noise-multiplier", 2, "--json")
     two = colonnade("plan", study.path, "--epsilon", "--error", 2 * one["error"], "--json")
     assert two["noise_multiplier"] == pytest.approx(4, rel=1e-3)
-    assert (one["error_on"], one["rounds"]) == ("score", 1)
     refused = colonnade("plan", study.path, "--epsilon", "--error", 1, "--rows-given", 7, code=StudyError.exit_code)
     assert "change task.rows_at_most" in refused
 
@@ -597,16 +466,9 @@ def test_what_a_question_costs_is_said_beforehand(fitted, colonnade):
 def test_the_doctor_counts_rows_and_looks_at_weights(talk, place, colonnade):
     path, config = talk.study("fit", FIT).path, talk.folder / "shop" / "party.toml"
     assert "ok   rows: as many as the study says (120)" in colonnade("doctor", path, config)
-    talk.change("shop", fewer)
+    talk.change("shop", lambda rows: rows[1:])
     assert "BAD  rows: 119, and the study says 120" in colonnade("doctor", path, config, code=1)
     path, config = place.study("ask", ASK).path, place.folder / "shop" / "party.toml"
     assert re.search("ok +kept weights: .*belongs to shop", colonnade("doctor", path, config))
     place.kept_file("shop").chmod(0o644)
     assert re.search("BAD +kept weights: .*chmod 600", colonnade("doctor", path, config, code=1))
-
-
-@pytest.mark.slow
-def test_local_processes_find_everybodys_own_weights(place):
-    folders = run_local(place.study("ask", ASK), place.folder / "run")
-    assert Estimator.load(folders["bank"] / "model.json").scores_.shape == (NEW, 1)
-    assert Estimator.load(folders["shop"] / "model.json").scores_ is None

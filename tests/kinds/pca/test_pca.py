@@ -12,7 +12,6 @@ from sklearn import decomposition
 
 from colonnade import PCA, Federation, Observer, Party, Schema, flag, number
 from colonnade.cli import show
-from colonnade.cli.publish import publish
 from colonnade.errors import CapacityError, DataError, IdentityError, PrivacyError, SchemaError, StudyError
 from colonnade.kinds.pca import component_errors, evaluation as baselines
 from colonnade.kinds.pca.directions.task import Directions
@@ -24,14 +23,12 @@ from colonnade.privacy import Trust
 from colonnade.protocols.moments.programs import simulate
 from colonnade.protocols.moments.task import Moments
 from colonnade.study import preflight
-from colonnade.study.local import folder_of
 from colonnade.study.plan import Amount, epsilons
 from colonnade.tables.people import population as made_up
 from colonnade.testing.seeded import seeded
 from tests.support.errors import raises
-from tests.support.federations import aligned, federation, numbers
+from tests.support.federations import aligned, federation
 from tests.support.pages import Page
-from tests.support.people import width_of
 from tests.support.reports import make_model, make_run, make_statement, rendered
 from tests.support.studies import play
 
@@ -71,22 +68,14 @@ def model():
 
 
 def test_components_are_orthonormal_and_named_and_come_back_from_a_file(model, tmp_path):
-    assert model.components_.shape == (3, width_of(population()))
     np.testing.assert_allclose(model.components_ @ model.components_.T, np.eye(3), atol=1e-9)
     assert model.feature_names_in_[0] == "bank.age"
-    assert all(a >= b for a, b in zip(model.explained_variance_, model.explained_variance_[1:], strict=False))
+    assert np.all(np.diff(model.explained_variance_) <= 0)
     path = model.save(tmp_path / "model.json")
     again = PCA.load(path)
-    assert np.array_equal(again.components_, model.components_)
-    assert again.get_params() == model.get_params()
-    assert str(again.privacy_) == str(model.privacy_)
+    assert (again.get_params(), str(again.privacy_)) == (model.get_params(), str(model.privacy_))
     np.testing.assert_allclose(again.transform(together()), model.transform(together()))
     content = json.loads(path.read_text())
-    texts = [json.dumps(content | change) for change in ({"kind": "tree"}, {"format": 99}, {"learned": {}})]
-    for text in (*texts, "not json"):
-        path.write_text(text)
-        with raises(StudyError, "ST071|ST091|ST139|ST097", "model.json"):
-            PCA.load(path)
     content["privacy"]["rows"][0]["epsilon"] = 0.01
     path.write_text(json.dumps(content))
     with raises(PrivacyError, "PR106"):  # a stated epsilon that the events do not prove
@@ -99,14 +88,11 @@ def test_the_privacy_table_of_a_fitted_model_is_about_whom_the_task_trusts(model
     assert values == sorted(values)
     assert 7.99 < values[-1] <= 8.0  # the least noise that meets the budget, not more
     assert model.privacy_.epsilon(Observer.coalition("bank", "shop")) == np.inf
-    for word in ("analyst", "coordinator", "bank+shop", "inf", "threshold", "moments-sensitivity"):
-        assert word in str(model.privacy_)
     other, roster = PCA(n_components=2, epsilon=1.0, rows_at_most=10_000), together().roster
     task = other.plan(roster)
     first, second = (simulate(matrices(together()), task, stream) for _ in range(2))
     other.conclude(roster, replace(task, trust=Trust(task.trust.owners, (), 0)), first)
     assert other.privacy_.trust.committee == ()
-    assert roster.trust.committee
     assert not any("committee" in text for text in other.privacy_.assumptions)
     # Same mean and same noise: the simulation may stand for the protocol in an evaluation.
     spread = np.std(first.opened.astype(float) - second.opened.astype(float)) / np.sqrt(2)
@@ -124,19 +110,6 @@ def test_with_a_large_epsilon_it_is_nearly_scikit_learns_pca(stream):
     np.testing.assert_allclose(np.abs(fitted.transform(X, encoded=True)), np.abs(plain.transform(X)), atol=0.4)
 
 
-def test_row_order_and_kind_of_table_do_not_matter(tmp_path):
-    """People in any order, as a path, a pandas and an Arrow table, meet on their ids; some are not everywhere."""
-    shuffled = population().arrow["shop"].to_pandas().sample(frac=1, random_state=1)[:1980]
-    bank, clinic = str(population().write(tmp_path, seed=5)["bank"][0]), population().arrow["clinic"].slice(15)
-    people = Federation(parties(bank=bank, shop=shuffled, clinic=clinic)).align(on="person_id", mode="helper")
-    common = set(shuffled["person_id"]) & set(clinic["person_id"].to_pylist())
-    assert people.alignment.count == len(common) < 1980
-    fitted = PCA(n_components=2, epsilon=50.0, rows_at_most=10_000).fit(people)
-    assert fitted.count_ == pytest.approx(len(common), abs=20)
-    exact = baselines.exact(joint(together()), 2, center=True)
-    np.testing.assert_allclose(np.abs(np.diag(fitted.components_ @ exact.T)), 1, atol=5e-3)
-
-
 def test_parts_add_up_to_the_scores_of_people_who_are_matched_on_their_ids(model):
     held = population().arrow
     parts = [model.partial(name, held[name]) for name in held]
@@ -144,32 +117,12 @@ def test_parts_add_up_to_the_scores_of_people_who_are_matched_on_their_ids(model
     shuffled = {n: t.take(np.random.default_rng(k).permutation(ROWS)) for k, (n, t) in enumerate(held.items())}
     np.testing.assert_allclose(model.transform(Federation(parties(**shuffled))), model.transform(together()))
     np.testing.assert_allclose(model.transform(together()), model.transform(joint(together()), encoded=True))
-    one = {name: table.slice(0, 2) for name, table in held.items()}
-    short = one | {"shop": one["shop"].slice(0, 1)}
-    for given, how, said in (
-        ({"bank": one["bank"], "shop": one["shop"]}, {}, "DA061"),
-        (short, {"same_order": True}, "DA062"),
-        (short, {"id": "person_id"}, ("DA065", "bank", "shop", "1")),
-        (np.zeros((3, 2)), {"encoded": True}, "DA072"),
-    ):
-        with raises(DataError, said):
-            model.transform(given, **how)
-    with raises(DataError, "DA056"):
-        model.partial("insurer", one["bank"])
+    with raises(DataError, "DA072"):
+        model.transform(np.zeros((3, 2)), encoded=True)
     fewer = Federation(parties(clinic=shuffled["clinic"].slice(1)))
     for attempt in (model.transform, PCA(epsilon=1.0).fit):
         with raises(StudyError, "ST087"):
             attempt(fewer)
-
-
-def test_two_parties_take_the_coordinator_as_third_seat():
-    a, b = np.random.default_rng(0).uniform(-1, 1, (2, 400))
-    people = federation({"x": {"a": a, "b": b}, "y": {"c": 0.9 * a}}, {"x": numbers("ab"), "y": numbers("c")})
-    assert people.roster.trust.committee == ("x", "y", "coordinator")
-    fitted = PCA(n_components=1, epsilon=50.0, rows_at_most=1000).fit(people)
-    assert abs(fitted.components_[0, 0]) == pytest.approx(0.74, abs=0.05)
-    assert np.isinf(fitted.privacy_.epsilon(Observer.coalition("x", "coordinator")))
-    assert fitted.transform(people).shape == (400, 1)
 
 
 @pytest.mark.parametrize(
@@ -205,27 +158,22 @@ def test_what_is_no_party_schema_or_federation_is_named(tmp_path):
     for name, schema, said in (("bank", {"age": 1}, "SC002"), ("bank", None, "SC001"), ("my bank", plain, "ID031")):
         with raises((SchemaError, IdentityError), said):
             Party(name, "bank.csv", schema=schema, id="id")
-    with raises(StudyError, "ST073"):
-        PCA(epsilon=1.0).save(tmp_path / "m.json")
-    assert repr(PCA(3, epsilon=1.0)).startswith("PCA(n_components=3, epsilon=1.0")
     task = PCA(epsilon={"analyst": 1.0}).plan(together().roster)
     assert PCA(epsilon={"analyst": 1.0, "party": 1.2}).plan(together().roster).noise > task.noise
 
 
 def test_comparison_with_the_baselines_and_uncentred_components():
-    tables, roster = matrices(together()), together().roster
+    tables, roster, X = matrices(together()), together().roster, joint(together())
     found = compare(tables, roster, n_components=2, epsilons=[0.05, 20.0], delta=1e-5, runs=2)
     lines = {line["name"]: line["mean"] for line in found["lines"]}
     assert all(mean[1] <= found["ceiling"] + 1e-9 for mean in lines.values())
-    assert lines["Colonnade, promised to the analyst"][1] > 0.97 * found["ceiling"]
-    assert lines["local noise"][0] < lines["Colonnade, promised to the analyst"][1]
-    model, X = PCA(n_components=2, epsilon=50.0, center=False), joint(together())
+    assert lines["Colonnade, promised to the analyst"][1] > max(0.97 * found["ceiling"], lines["local noise"][0])
+    model = PCA(n_components=2, epsilon=50.0, center=False)
     best = baselines.variance_captured(X, baselines.exact(X, 2, center=False), center=False)
     assert captured_by_pca(tables, roster, model) == pytest.approx(best, rel=0.01)
     assert np.all(model.mean_ == 0)
     values, vectors = top_eigenvectors(np.diag([1.0, 5.0, -2.0]), 2)
-    np.testing.assert_allclose(values, [5, 1])
-    assert vectors[0, 1] == vectors[1, 0] == 1  # a fixed sign
+    assert (values.tolist(), vectors[0, 1], vectors[1, 0]) == (pytest.approx([5, 1]), 1, 1)  # a fixed sign
 
 
 # --- directions, for wide tables
@@ -239,26 +187,17 @@ def wide_roster(columns, clip=1.0):
     )
 
 
-@pytest.fixture(scope="module")
-def wide():
+def test_with_a_large_epsilon_directions_find_nearly_the_plain_pca():
     """Three parties with 150 columns of one table in which three directions hold most of the variance."""
     rng = np.random.default_rng(0)
     low = rng.normal(size=(1500, 3)) * [0.5, 0.35, 0.25] @ np.linalg.qr(rng.normal(size=(150, 3)))[0].T
-    values = np.clip(low + 0.1 * rng.normal(size=(1500, 150)) / np.sqrt(150) + 0.02, -1, 1)
+    X = np.clip(low + 0.1 * rng.normal(size=(1500, 150)) / np.sqrt(150) + 0.02, -1, 1)
     schemas = wide_roster(150).schemas
-    return federation({n: {c: values[:, int(c[1:])] for c in schema.names} for n, schema in schemas.items()}, schemas)
-
-
-@pytest.fixture(scope="module")
-def fitted(wide):
-    return PCA(3, epsilon=50.0, rows_at_most=2000, method="power").fit(wide)
-
-
-def test_with_a_large_epsilon_directions_find_nearly_the_plain_pca(fitted, wide, tmp_path):
-    X = joint(wide)
+    held = {n: {c: X[:, int(c[1:])] for c in schema.names} for n, schema in schemas.items()}
+    wide = federation(held, schemas)
+    fitted = PCA(3, epsilon=50.0, rows_at_most=2000, method="power").fit(wide)
     exact = baselines.exact(X, 3, center=True)
     np.testing.assert_allclose(np.abs(np.diag(fitted.components_ @ exact.T)), 1, atol=0.02)
-    np.testing.assert_allclose(fitted.components_ @ fitted.components_.T, np.eye(3), atol=1e-9)
     largest = np.abs(fitted.components_).argmax(axis=1)
     assert np.all(fitted.components_[np.arange(3), largest] > 0)
     variances = np.linalg.eigvalsh(np.cov(X.T))[::-1]
@@ -268,23 +207,6 @@ def test_with_a_large_epsilon_directions_find_nearly_the_plain_pca(fitted, wide,
     assert fitted.count_ == pytest.approx(1500, rel=0.02)
     assert fitted.transform(wide).shape == (1500, 3)
     assert fitted.privacy_.epsilon(Observer.party("north"), delta=1e-5) <= 50
-    again = PCA.load(fitted.save(tmp_path / "model.json"))
-    assert np.array_equal(again.components_, fitted.components_)
-    assert (again.get_params(), again.method) == (fitted.get_params(), "power")
-    assert str(again.privacy_) == str(fitted.privacy_)
-
-
-def test_both_methods_capture_nearly_all_or_about_as_much_at_the_same_epsilon(wide, stream):
-    """Both are priced as one release; directions lose some of what two noisy copies of each entry gain."""
-    X, found = joint(wide), {}
-    best = baselines.variance_captured(X, baselines.exact(X, 2, center=True), center=True)
-    for method in ("power", "moments"):
-        model = PCA(2, epsilon=50.0, rows_at_most=2000, method=method).simulate(wide.tables(), wide.roster, stream)
-        assert 0.97 * best < baselines.variance_captured(X, model.components_, center=True) <= best
-        model = PCA(2, epsilon={"analyst": 4.0}, rows_at_most=2000, method=method)
-        draws = [captured_by_pca(matrices(wide), wide.roster, model, stream=stream) for _ in range(3)]
-        found[method] = np.mean(draws)
-    assert 0.85 * found["moments"] < found["power"] < 1.02 * found["moments"]
 
 
 def test_auto_asks_for_directions_above_a_stated_width():
@@ -305,37 +227,26 @@ def test_auto_takes_all_moments_where_only_they_fit():
     """The defaults allow millions of rows; where rows may be long too, products with directions do not fit."""
     model, roster = PCA(2, epsilon=1.0), wide_roster(WIDE + 1, clip=None)
     assert isinstance(model.plan(wide_roster(WIDE + 1)), Directions)
-    task = model.plan(roster)
-    assert isinstance(task, Moments)
-    assert task == PCA(2, epsilon=1.0, method="moments").plan(roster)
-    assert task.bound < 2**62
-    for asked in ({"method": "power"}, {"iterations": 6}):
-        with raises(CapacityError, "CA027", "4096") as caught:
-            PCA(2, epsilon=1.0, **asked).plan(roster).committee  # noqa: B018
-    fitting = int(str(caught.value).split(") to ")[1].split(",")[0])
-    assert isinstance(PCA(2, epsilon=1.0, gamma=fitting).plan(roster), Directions)
+    assert model.plan(roster) == PCA(2, epsilon=1.0, method="moments").plan(roster)
     # Nor do all moments fit a message of so many columns, and the error is that of directions.
     wider = model.plan(wide_roster(6000, clip=None))
     assert isinstance(wider, Directions)
-    with raises(CapacityError, "CA027", "4096"):
-        wider.committee  # noqa: B018
-
-
-def test_a_table_of_twenty_thousand_columns_can_be_planned():
+    for task in (
+        PCA(2, epsilon=1.0, method="power").plan(roster),
+        PCA(2, epsilon=1.0, iterations=6).plan(roster),
+        wider,
+    ):
+        with raises(CapacityError, "CA027", "4096"):
+            task.committee  # noqa: B018
+    # Of a table of twenty thousand columns few rows fit.
     task = PCA(3, epsilon=1.0, rows_at_most=1024).plan(wide_roster(20_531))
-    assert isinstance(task, Directions)
     assert task.entries * task.rounds < 2_000_000
     assert len(task.committee.system.primes) == 3
-    with raises(CapacityError, "CA027"):
-        PCA(3, epsilon=1.0, gamma=2**20).plan(wide_roster(20_531)).committee  # noqa: B018
 
 
 @pytest.mark.parametrize("center", [True, False])
 @pytest.mark.parametrize("epsilon", [0.1, 50.0])
-@pytest.mark.parametrize(
-    ("count", "columns", "iterations"),
-    [(1, 2, None), (3, 3, None), (5, 12, None), (12, 12, None), (2, 60, 1), (2, 60, None)],
-)
+@pytest.mark.parametrize(("count", "columns", "iterations"), [(1, 2, None), (12, 12, None), (2, 60, 1), (2, 60, None)])
 def test_few_columns_and_few_rounds_work_too(stream, count, columns, iterations, epsilon, center):
     """As many components as columns, or nearly, with a column of zeros: nothing is left to ask, and all is known."""
     roster = wide_roster(columns)
@@ -350,9 +261,7 @@ def test_few_columns_and_few_rounds_work_too(stream, count, columns, iterations,
     model.finish(published(dict(zip(roster.schemas, short, strict=True)), task, stream))
     assert (model.components_.shape, model.mean_.shape) == ((count, columns), (columns,))
     np.testing.assert_allclose(model.components_ @ model.components_.T, np.eye(count), atol=1e-9)
-    assert np.all(np.diff(model.explained_variance_) <= 0)
-    assert np.all(model.explained_variance_ >= 0)
-    assert np.all(np.isfinite(model.explained_variance_ratio_))
+    assert model.explained_variance_.tolist() == sorted(np.maximum(0, model.explained_variance_), reverse=True)
     if epsilon > 1 and columns < 60:
         whole = np.hstack(short)
         best = baselines.variance_captured(whole, baselines.exact(whole, count, center=center), center=center)
@@ -377,16 +286,9 @@ def near(width, seed=3):
     return parts, Roster.of(schemas)
 
 
-def uncertain(components):
-    parts, roster = near(16)
-    model = PCA(components, epsilon=2.0, rows_at_most=4000)
-    task = model.plan(roster)
-    return model.conclude(roster, task, published(parts, task, seeded(0)))
-
-
 @pytest.mark.parametrize(
     ("method", "epsilon", "center", "times"),
-    [("moments", 1.0, True, 300), ("moments", 4.0, True, 300), ("moments", 4.0, False, 300), ("power", 8.0, True, 40)],
+    [("moments", 1.0, True, 300), ("moments", 4.0, False, 300), ("power", 8.0, True, 40)],
 )
 def test_intervals_cover_what_there_is_without_noise(method, epsilon, center, times):
     parts, roster = near(16 if method == "moments" else 60)
@@ -422,16 +324,17 @@ def test_intervals_cover_what_there_is_without_noise(method, epsilon, center, ti
         assert np.mean(clear, axis=0)[2:].max() < 0.03  # these two are equal
 
 
-def test_what_cannot_be_told_apart_is_said_and_never_clear():
-    model = uncertain(3)
+def test_what_cannot_be_told_apart_is_said_and_never_clear(tmp_path):
+    parts, roster = near(16)
+    model = PCA(3, epsilon=2.0, rows_at_most=4000)
+    task = model.plan(roster)
+    model.conclude(roster, task, published(parts, task, seeded(0)))
     assert model.clear == [True, True, False]
     assert model.unclear() == ["component 3 cannot be told apart from later ones, which were not kept"]
-    assert any(loading.clear for loading in model.loadings(1).values())
-    assert not any(loading.clear for loading in model.loadings(3).values())
+    assert [any(loading.clear for loading in model.loadings(k).values()) for k in (1, 3)] == [True, False]
     assert model.angles_[2] == 90
     lines = model.summary()
     assert "2 of 3 components are clear of the noise" in lines
-    assert "within" in lines[2]
     assert lines[-1].strip() == model.unclear()[0]
     for span, said in (
         ((3, 4, 5), "components 3 and 4 cannot be told apart: any mixture of them fits as well"),
@@ -439,56 +342,43 @@ def test_what_cannot_be_told_apart_is_said_and_never_clear():
         ((2, 9, 4), "components 2 to 4 cannot be told apart from each other and from later ones"),
     ):
         assert component_errors.not_apart(*span) == said
-
-
-def test_estimates_are_the_learned_numbers_with_their_errors_which_may_be_absent(tmp_path):
-    model = uncertain(2)
     again = PCA.load(model.save(tmp_path / "model.json"))
     np.testing.assert_array_equal(model.angles_, again.angles_)
-    for each in (model, again):
-        found = each.loadings(2)
-        assert list(found) == each.feature_names_in_
-        assert all(isinstance(value, Estimate) for value in found.values())
-        np.testing.assert_array_equal(list(found.values()), each.components_[1])
-        np.testing.assert_array_equal([value.deviation for value in found.values()], each.components_deviations_[1])
-        assert [value.low for value in each.variances()] == each.explained_variance_low_.tolist()
-        assert [value.deviation for value in each.means().values()] == each.mean_deviations_.tolist()
+    found = again.loadings(2)
+    assert all(isinstance(value, Estimate) for value in found.values())
+    np.testing.assert_array_equal(list(found.values()), again.components_[1])
+    np.testing.assert_array_equal([value.deviation for value in found.values()], again.components_deviations_[1])
+    assert [value.low for value in again.variances()] == again.explained_variance_low_.tolist()
+    assert [value.deviation for value in again.means().values()] == again.mean_deviations_.tolist()
     again.restore(model.learned() | {"angles": [1.0]})
     with raises(ValueError, "VA031"):  # of another shape
         again.check_restored()
+    # Errors may be absent.
     learned = {name: value for name, value in model.learned().items() if name in model.saved}
     model.restore(learned)
     model.check_restored()
     assert (model.clear, model.unclear(), model.learned()) == (None, [], learned)
     estimates = [*model.loadings(1).values(), *model.variances(), *model.means().values()]
     assert all(value.deviation is None for value in estimates)
-    assert "±" not in "".join(model.summary())
 
 
 def test_on_a_page_what_cannot_be_told_apart_is_said_and_greyed():
-    plain = rendered(make_run(), make_statement(), make_model(n_components=3))
-    assert "What the noise leaves unknown" not in plain
-    assert "unclear" not in plain.split("</style>")[1]
-    assert "± 0" not in plain
     model = make_model(n_components=3)
+    assert "unclear" not in rendered(make_run(), make_statement(), model).split("</style>")[1]
     shape = model.components_.shape
     model.components_deviations_ = np.full(shape, 0.05)
     model.components_low_, model.components_high_ = model.components_ - 0.1, model.components_ + 0.1
     model.components_low_[1:], model.components_high_[1:] = -0.6, 0.6
-    model.explained_variance_deviations_ = np.full(3, 0.01)
+    model.explained_variance_deviations_, model.mean_deviations_ = np.full(3, 0.01), np.full(shape[1], 0.01)
     model.explained_variance_low_, model.explained_variance_high_ = model.explained_variance_ * [[0.9], [1.1]]
-    model.mean_deviations_ = np.full(shape[1], 0.01)
     model.angles_ = np.array([12.3, 90.0, 90.0])
     model.together_ = np.array([[0, 0], [1, 2], [1, 2]], dtype=float)
     html = rendered(make_run(), make_statement(), model)
     said = "Components 2 and 3 cannot be told apart: any mixture of them fits as well."
     for word in (said, "1 of 3 components can be told apart from all others.", "13°", "± 0.05"):
         assert word in html
-    tags = Page(html).tags
-    grey = [attrs for name, attrs in tags if name == "text" and "unclear" in attrs.get("class", "")]
+    grey = [attrs for attrs in Page(html).all("text") if "unclear" in attrs.get("class", "")]
     assert len(grey) >= 2 * 2 * 15  # two components, two widths, fifteen columns
-    assert [attrs for name, attrs in tags if name == "rect" and attrs.get("class") in ("pos", "neg")]
-    assert sum(attrs.get("class") == "unclear" for name, attrs in tags if name == "tr") == 2
 
 
 # --- a study by directions
@@ -500,27 +390,18 @@ def test_a_study_by_directions(trial):
     place.file.write_text(text.replace("n_components = 2", 'n_components = 1\nmethod = "power"'))
     study = place.study()
     answer, task = preflight(study), study.task
-    assert isinstance(task, Directions)
-    assert answer.details.method == "power"
+    assert (type(task), answer.details.method) == (Directions, "power")
     assert answer.details.facts == {"openings": task.rounds, "directions": task.directions}
-    told = f"{task.rounds} openings of products with {task.directions} directions each, priced as one"
-    for word in (told, "noise of deviation", "on an entry of X'X times a direction"):
-        assert word in show.preflight(answer)
+    assert f"products with {task.directions} directions each, priced as one" in show.preflight(answer)
     models = play(study, out)
-    publish(study, out, {name: folder_of(out, name) for name in models})
     for model in models.values():
         np.testing.assert_allclose(model.components_, models["coordinator"].components_, atol=1e-9)
         assert model.privacy_.epsilon("analyst") <= 1.0
     facts = json.loads((out / "run.json").read_text())["task"]
     assert (facts["rounds"], facts["directions"], facts["law"]) == (task.rounds, task.directions, "discrete-gaussian")
-    assert "computed one PCA" in (out / "report.html").read_text()
     with raises(StudyError, "ST570", "power"):
         epsilons(study, Amount(error=0.1), rows=100)
-    for asked, said in (
-        ("iterations = 0", "ST595"),
-        ('method = "krylov"', "ST595"),
-        ('method = "moments"\niterations = 3', "ST152"),
-    ):
+    for asked, said in (('method = "krylov"', "ST595"), ('method = "moments"\niterations = 3', "ST152")):
         place.file.write_text(text.replace("n_components = 2", asked))
         with raises(StudyError, said):
             place.study().task  # noqa: B018

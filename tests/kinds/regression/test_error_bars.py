@@ -20,7 +20,6 @@ from colonnade import (
     Estimate,
     LinearRegression,
     LogisticRegression,
-    PolynomialSum,
     Schema,
     category,
     flag,
@@ -39,7 +38,6 @@ from colonnade.kinds.regression.quadratic import (
     fit,
     operator_norm,
     problem,
-    rescaled,
     shifted,
     solve,
     steepness,
@@ -105,9 +103,7 @@ def least_squares(x, y, ridge=0.0):
     return weights, y.mean(axis=0) - weights @ x.mean(axis=0)
 
 
-@pytest.mark.parametrize(
-    ("deviation", "ridge"), [(0.5, "auto"), (5.0, "auto"), (50.0, "auto"), (50.0, 30.0), (500.0, "auto")]
-)
+@pytest.mark.parametrize(("deviation", "ridge"), [(0.5, "auto"), (50.0, "auto"), (50.0, 30.0), (500.0, "auto")])
 def test_intervals_cover_least_squares_without_noise(deviation, ridge):
     """From hardly any noise to noise far above every eigenvalue, where the interval is what the label allows."""
     rng = np.random.default_rng(int(10 * deviation))
@@ -139,31 +135,15 @@ def test_little_noise_gives_the_delta_method():
     np.testing.assert_allclose(draws.mean(axis=0), least_squares(x, y)[0][0], atol=5 * np.std(fits, axis=0).max())
 
 
-def test_weights_of_a_category_add_up_to_nothing():
-    """Their sum is the same for everybody, so the shortest solution has weights of sum 0, and so has every draw."""
-    rng = np.random.default_rng(4)
-    x, y = people(1, rng)
-    found = error_bars.drawn(Published(x, y, 30.0, rng), reading(x, y, columns=COLUMNS), "auto")
-    np.testing.assert_allclose(found.weights[:, 0, 4:].sum(axis=1), 0.0, atol=1e-6)
-    assert found.weights[:, 0, 4:].std() > 0.001
-
-
 def test_everybody_finds_the_same_error_bars():
     """Draws follow from the published numbers alone, and other numbers have other draws."""
     rng = np.random.default_rng(5)
     x, y = people(1, rng)
-    published, how = Published(x, y, 10.0, rng), reading(x, y, columns=COLUMNS)
-    once, again = (error_bars.drawn(published, how, "auto").weights for _ in range(2))
-    np.testing.assert_array_equal(once, again)
-    published.matrix = published.matrix + 1e-6
-    assert not np.array_equal(once, error_bars.drawn(published, how, "auto").weights)
-
-
-def test_slopes_of_probabilities_are_those_of_single_draws():
-    spreads, agreements = np.array([0.05, 0.2, 0.4, 0.2]), np.array([0.003, 0.05, 0.2, 0.0])
-    one_by_one = [steepness(0.5, 0.3, *map(float, each)) for each in zip(spreads, agreements, strict=True)]
-    np.testing.assert_allclose(steepnesses(0.5, 0.3, spreads, agreements), one_by_one)
-    assert len(set(one_by_one)) > 2
+    published, found = Published(x, y, 10.0, rng), []
+    for moved in (0.0, 0.0, 1e-6):
+        published.matrix = published.matrix + moved
+        found.append(error_bars.drawn(published, reading(x, y, columns=COLUMNS), "auto").weights)
+    assert [np.array_equal(found[0], each) for each in found] == [True, True, False]
 
 
 # --- weights
@@ -177,23 +157,17 @@ def small(rows=400, columns=4, labels=1, seed=1):
 
 
 @settings(max_examples=12, deadline=None)
-@given(st.integers(0, 10**6), st.integers(1, 6), st.integers(1, 3), st.floats(0, 50))
-def test_without_noise_it_is_scikit_learns_ridge(seed, columns, labels, ridge):
+@given(st.integers(0, 10**6), st.integers(1, 6), st.integers(1, 3), st.floats(0, 50), st.sampled_from([0.0, 0.3]))
+def test_without_noise_it_is_scikit_learns_ridge(seed, columns, labels, ridge, middle):
+    """Whether or not columns were centred and labels scaled beforehand."""
     x, y = small(200, columns, labels, seed)
     plain = Ridge(alpha=max(ridge, 1e-9)).fit(x, y)
-    found = fit(Published(x, y), reading(x, y), float(ridge))
+    published = Published(x - middle, y - 2 * middle, weight=1 + 5 * middle)
+    found = fit(published, reading(x, y, middle, 2 * middle, 1 + 5 * middle), float(ridge))
     np.testing.assert_allclose(found.weights, plain.coef_.reshape(labels, columns), atol=1e-7)
     np.testing.assert_allclose(found.offsets, np.ravel(plain.intercept_), atol=1e-7)
+    np.testing.assert_allclose(found.label_means, y.mean(axis=0), atol=1e-9)
     assert found.rows == pytest.approx(200)
-
-
-def test_centring_and_scaling_beforehand_change_nothing():
-    x, y = small(labels=2)
-    plain = fit(Published(x, y), reading(x, y), 3.0)
-    moved = fit(Published(x - 0.3, y - 0.5, weight=2.5), reading(x, y, 0.3, 0.5, 2.5), 3.0)
-    np.testing.assert_allclose(moved.weights, plain.weights, atol=1e-9)
-    np.testing.assert_allclose(moved.offsets, plain.offsets, atol=1e-9)
-    np.testing.assert_allclose(moved.label_means, plain.label_means, atol=1e-9)
 
 
 def test_without_an_intercept_it_passes_through_a_given_value():
@@ -204,30 +178,21 @@ def test_without_an_intercept_it_passes_through_a_given_value():
     assert found.offsets.tolist() == [0.25]
 
 
-def test_shifts_and_scales_carry_their_noise_along():
+def test_shifts_carry_their_noise_along():
     """Deviations of shifted moments are those that draws show."""
     x, y = small(50)
-    draws = []
     offsets = np.array([0.5, 0.0, -0.5, 0.25, 0.1])
-    for seed in range(1200):
-        noisy = seeded_noise(x, y, 1.0, seed)
-        draws.append(shifted(noisy.matrix, noisy.deviations, CONSTANT, offsets)[0])
-    expected = shifted(noisy.matrix, noisy.deviations, CONSTANT, offsets)[1]
+    noisy = [seeded_noise(x, y, 1.0, seed) for seed in range(1200)]
+    draws = [shifted(each.matrix, each.deviations, CONSTANT, offsets)[0] for each in noisy]
+    expected = shifted(noisy[0].matrix, noisy[0].deviations, CONSTANT, offsets)[1]
     off = ~np.eye(6, dtype=bool)  # on the diagonal equal pieces of noise add up, which is left out
     np.testing.assert_allclose(np.std(draws, axis=0)[off], expected[off], rtol=0.2)
-    x, y = small()
-    given, factors = seeded_noise(x, y, 2.0, 0), np.array([1, 1, 2, 1, 0.5, 1])
-    matrix, deviations = rescaled(given.matrix, given.deviations, factors)
-    assert matrix[2, 4] == given.matrix[2, 4]
-    assert matrix[2, 2] == 4 * given.matrix[2, 2]
-    assert deviations[4, 4] == 0.5
 
 
-@pytest.mark.parametrize("size", [20, 80])
-def test_the_operator_norm_of_noise_is_known_beforehand(size):
-    drawn = np.random.default_rng(3).normal(size=(size, size)) * 3
+def test_the_operator_norm_of_noise_is_known_beforehand():
+    drawn = np.random.default_rng(3).normal(size=(80, 80)) * 3
     noise = np.triu(drawn) + np.triu(drawn, 1).T
-    assert operator_norm(np.full((size, size), 3.0)) == pytest.approx(np.abs(np.linalg.eigvalsh(noise)).max(), rel=0.2)
+    assert operator_norm(np.full((80, 80), 3.0)) == pytest.approx(np.abs(np.linalg.eigvalsh(noise)).max(), rel=0.2)
 
 
 def test_negative_eigenvalues_are_clipped_and_counted():
@@ -246,12 +211,9 @@ def test_the_automatic_ridge_is_the_norm_of_the_noise_and_helps():
     plain = np.linalg.lstsq(np.c_[x, np.ones(len(x))], y[:, 0], rcond=None)[0]
     errors = {}
     for ridge in ("auto", 0.0):
-        worst = []
-        for seed in range(20):
-            found = fit(seeded_noise(x, y, 20.0, seed), reading(x, y), ridge)
-            worst.append(np.std(x @ (found.weights[0] - plain[:-1])))
-        errors[ridge] = np.mean(worst)
-    assert fit(seeded_noise(x, y, 20.0, 0), reading(x, y), "auto").solution.ridge == pytest.approx(40 * math.sqrt(12))
+        fits = [fit(seeded_noise(x, y, 20.0, seed), reading(x, y), ridge) for seed in range(20)]
+        errors[ridge] = np.mean([np.std(x @ (found.weights[0] - plain[:-1])) for found in fits])
+        assert ridge == 0.0 or fits[0].solution.ridge == pytest.approx(40 * math.sqrt(12))
     assert errors["auto"] < 0.5 * errors[0.0]
 
 
@@ -259,11 +221,9 @@ def test_stretching_undoes_what_the_ridge_shrank():
     x, _ = small(20_000, 3)
     y = x @ np.array([[0.5], [-0.4], [0.3]])
     best = fit(Published(x, y), reading(x, y), 0.0).weights
-    with_it, without = [], []
-    for seed in range(20):
-        found = fit(seeded_noise(x, y, 400.0, seed), reading(x, y), "auto")
-        with_it.append(np.linalg.norm(found.weights - best))
-        without.append(np.linalg.norm(found.weights / found.solution.stretches[0] - best))
+    fits = [fit(seeded_noise(x, y, 400.0, seed), reading(x, y), "auto") for seed in range(20)]
+    with_it = [np.linalg.norm(found.weights - best) for found in fits]
+    without = [np.linalg.norm(found.weights / found.solution.stretches[0] - best) for found in fits]
     assert np.mean(with_it) < 0.9 * np.mean(without)
     assert fit(seeded_noise(x, y, 400.0, 0), reading(x, y), 10.0).solution.stretches[0] == 1  # a given ridge is kept to
 
@@ -272,12 +232,11 @@ def test_noise_that_drowns_everything_gives_a_dull_model():
     x, y = small(50)
     for seed in range(20):
         found = fit(seeded_noise(x, y, 1e6, seed), reading(x, y), "auto")
-        assert np.isfinite(found.weights).all()
-        assert np.abs(found.weights).max() < 2
+        assert np.abs(found.weights).max() < 2  # which no NaN is
         assert np.abs(found.label_means).max() <= 1
 
 
-@pytest.mark.parametrize("share", [0.5, 0.2, 0.7])
+@pytest.mark.parametrize("share", [0.5, 0.2])
 def test_steepness_is_that_of_a_logistic_curve(share):
     """Scores that are normal within each class: the slope is that of a logistic regression through the threshold."""
     rng = np.random.default_rng(5)
@@ -290,11 +249,14 @@ def test_steepness_is_that_of_a_logistic_curve(share):
         chances = 1 / (1 + np.exp(-slope * (scores - 0.5)))
         slope += np.sum((labels - chances) * (scores - 0.5)) / np.sum(chances * (1 - chances) * (scores - 0.5) ** 2)
     assert found == pytest.approx(slope, rel=0.02)
-    if share == 0.5:
-        assert found == pytest.approx(0.35 / 0.15**2, rel=0.02)  # by Bayes' rule
-    assert (steepness(0.5, 0.5, 0.1, 10.0), steepness(0.5, 0.5, 0.1, -10.0)) == (16.0, 1.0)  # its limits
-    for odd in ((0.5, -0.3, 0.1, 0.01), (0.5, 0.2, 0.0, 0.0)):
-        assert 1.0 <= steepness(*odd) <= 16.0
+
+
+def test_steepnesses_of_draws_are_those_of_each_within_its_limits():
+    spreads, agreements = np.array([0.05, 0.2, 0.1, 0.1, 0.0]), np.array([0.003, 0.05, 10.0, -10.0, 0.0])
+    one_by_one = [steepness(0.5, 0.3, *map(float, each)) for each in zip(spreads, agreements, strict=True)]
+    np.testing.assert_allclose(steepnesses(0.5, 0.3, spreads, agreements), one_by_one)
+    assert one_by_one[2:4] == [16.0, 1.0]
+    assert all(1.0 <= each <= 16.0 for each in (*one_by_one, steepness(0.5, -0.3, 0.1, 0.01)))
 
 
 @pytest.mark.parametrize("ridge", [-1, True, math.inf, math.nan, "much", None])
@@ -326,11 +288,12 @@ def prepared(label, rows=3000):
 MODELS = {
     "linear": (LinearRegression, "y", {"method": "one-shot"}),
     "linear, functional": (LinearRegression, "y", {"method": "functional"}),
-    "linear, discrete Gaussian": (LinearRegression, "y", {"noise": "discrete-gaussian"}),
-    "logistic": (LogisticRegression, "yes", {"method": "one-shot"}),
+    "linear, discrete Gaussian, no intercept": (
+        LinearRegression,
+        "y",
+        {"noise": "discrete-gaussian", "intercept": False},
+    ),
     "three classes": (LogisticRegression, "three", {"method": "one-shot"}),
-    "three classes, functional": (LogisticRegression, "three", {"method": "functional"}),
-    "no intercept": (LinearRegression, "y", {"intercept": False}),
     "logistic, no intercept": (LogisticRegression, "yes", {"method": "one-shot", "intercept": False}),
 }
 
@@ -399,18 +362,7 @@ def test_gradients_cover_the_same_rounds_without_noise():
     assert far.simulate(tables, roster, seeded(0)).coef_deviations_ is None
 
 
-def test_no_round_loses_noise_in_the_bound():
-    """Rounds of a flat loss add up their noise; the average of the last half has the deviation that is claimed."""
-    task = LogisticRegression(label="left.yes", epsilon=3.0, method="sqm", rows=600, rate=0.2, epochs=3).plan(
-        prepared("yes", rows=20)[1]
-    )
-    drawn = np.random.default_rng(1).normal(size=(4000, task.rounds)) * task.learning_rate * task.noise_std
-    weights = np.cumsum(drawn, axis=1)[:, task.rounds // 2 :].mean(axis=1)
-    claimed = Learned(task, np.zeros((1, task.width))).deviation
-    assert weights.std() == pytest.approx(claimed, rel=0.06)  # five deviations of this estimate
-
-
-@pytest.mark.parametrize("share", [0.4, 0.8, 100.0])
+@pytest.mark.parametrize("share", [0.4, 100.0])
 def test_the_ball_of_weights_keeps_noise_within_bounds(share):
     """Rounds of a flat loss in a ball that is smaller than their noise, one by one, against the replay in steps."""
     task = LogisticRegression(label="left.yes", epsilon=3.0, method="sqm", rows=600, rate=0.1, epochs=3).plan(
@@ -455,8 +407,6 @@ def test_released_weights_cover_those_before_the_noise_of_the_release(method):
         true, _ = glm_kept.combined(same, model.family_, model.design_)
         held.append((model.coef_low_ <= true) & (true <= model.coef_high_))
     assert np.mean(held) >= 0.88
-    assert "release" in model.estimand
-    assert " ± " in model.summary()[1]
 
 
 # --- what people see
@@ -469,49 +419,29 @@ def logistic():
 
 
 def test_coefficients_know_their_error_and_the_surest_are_shown_first(logistic):
-    age = logistic.coefficients()["left"]["a"]
+    found, total = logistic.coefficients(), len(logistic.feature_names_in_)
+    age = found["left"]["a"]
     assert isinstance(age, Estimate)
-    assert age == logistic.coef_[0, 0]
-    assert age.low <= age <= age.high
-    assert age.clear
-    assert not logistic.coefficients()["left"]["kind=west"].clear  # there are few such people
-    assert json.loads(json.dumps(logistic.to_json()))["coefficients"]["left"]["a"] == float(age)
+    assert age.low <= age == logistic.coef_[0, 0] <= age.high
     assert logistic.to_json()["error_bars"]["coef_low"] == logistic.coef_low_.tolist()
-    line = logistic.summary()[1]
-    found = logistic.coefficients()
     clear = [f"{party}.{name}" for party, each in found.items() for name, value in each.items() if value.clear]
-    total = len(logistic.feature_names_in_)
-    assert 2 <= len(clear) < total
+    assert "left.kind=west" not in clear  # there are few such people
+    line = logistic.summary()[1]
     assert line.startswith("  left.a ")
     assert all(name in line for name in clear)
-    assert "kind=west" not in line
     assert line.endswith(f"{total - len(clear)} of {total} columns cannot be told from zero")
-    assert line.count(" ± ") == len(clear) + 1
-    assert "left.a +" in logistic._repr_html_()
     assert "cannot be told from zero" in logistic._repr_html_()
-
-
-def test_several_classes_have_error_bars_each():
-    tables, roster = prepared("three")
-    model = LogisticRegression(label="left.three", epsilon=6.0, method="one-shot").simulate(tables, roster, seeded(1))
-    found = model.coefficients()["right"]["c"]
-    assert set(found) == {"high", "middle", "low"}
-    assert all(each.deviation > 0 for each in found.values())
-    assert model.coef_deviations_.shape == model.coef_.shape
 
 
 def test_error_bars_are_saved_and_may_be_absent(logistic, tmp_path):
     path = logistic.save(tmp_path / "model.json")
-    again = Estimator.load(path)
+    again, content = Estimator.load(path), json.loads(path.read_text())
     for name in LogisticRegression.barred:
         np.testing.assert_array_equal(getattr(again, f"{name}_"), getattr(logistic, f"{name}_"))
-    content = json.loads(path.read_text())
-    for name in LogisticRegression.barred:
         del content["learned"][name]
     path.write_text(json.dumps(content))
     earlier = Estimator.load(path)
-    assert earlier.coef_deviations_ is None
-    assert earlier.coefficients()["left"]["a"].deviation is None
+    assert earlier.coefficients()["left"]["a"].deviation is earlier.coef_deviations_ is None
     assert not earlier.coefficients()["left"]["a"].clear
     assert "±" not in earlier.summary()[1]
     assert "error_bars" not in earlier.to_json()
@@ -522,22 +452,11 @@ def test_error_bars_are_saved_and_may_be_absent(logistic, tmp_path):
 
 
 def test_the_report_draws_error_bars_and_greys_what_is_not_clear(logistic):
-    page = str(regression.coefficients(logistic, ("left", "right")))
-    doubtful = sum(not logistic.estimate(0, place).clear for place in range(len(logistic.feature_names_in_)))
-    drawn = page.count('class="error"') / page.count("<svg")
-    assert drawn == 3 * len(logistic.feature_names_in_)
-    assert f"cannot be told from zero: {doubtful} of {len(logistic.feature_names_in_)}." in page
-    assert page.count("unclear") / page.count("<svg") == doubtful
-    assert "without noise" in page
-
-
-def test_sums_come_with_their_error():
-    tables, roster = prepared("y")
-    found = PolynomialSum(["1", "left.a * right.c"], epsilon=1.0).simulate(tables, roster, seeded(2))
-    count, product = found.estimates().values()
-    assert isinstance(count, Estimate)
-    assert count.low < 3000 < count.high
-    assert product.deviation == found.deviations_[1]
+    page, total = str(regression.coefficients(logistic, ("left", "right"))), len(logistic.feature_names_in_)
+    doubtful = sum(not logistic.estimate(0, place).clear for place in range(total))
+    assert page.count('class="error"') == 3 * total * page.count("<svg")
+    assert f"cannot be told from zero: {doubtful} of {total}." in page
+    assert page.count("unclear") == doubtful * page.count("<svg")
 
 
 def test_what_all_values_of_a_category_share_is_in_the_intercept(logistic):

@@ -25,14 +25,11 @@ from colonnade.kinds.regression.sensitivity import (
     cubic_maximum,
     gradient_scale,
     gradient_sensitivity,
-    inner_product_bound,
     worst_weights_squared,
 )
-from colonnade.privacy import Observer, PoissonSampled, Repeated, Statement, epsilon, parse_budgets, views
-from colonnade.privacy.events import View
+from colonnade.privacy import Observer, PoissonSampled, Repeated, Statement, parse_budgets
 from colonnade.privacy.routes.gaussian import gaussian_epsilon
 from colonnade.privacy.sensitivity.exact import root_up
-from colonnade.privacy.sensitivity.moments import moments_sensitivity
 from colonnade.privacy.sensitivity.norms import party_norm_squared
 from colonnade.protocols import batches
 from colonnade.protocols.batches import COIN, disjoint
@@ -40,7 +37,7 @@ from colonnade.protocols.roles import COORDINATOR
 from colonnade.randomness import Stream
 from colonnade.wire import codec
 from research import formulas as published
-from research.bounds import Polynomial, bombieri_squares, gradient_norm, polynomial_sensitivity
+from research.bounds import Polynomial, gradient_norm, polynomial_sensitivity
 from tests.support import protocols as kit
 from tests.support.errors import raises
 from tests.support.federations import federation, numbers
@@ -143,18 +140,6 @@ def test_simulation_publishes_what_the_protocol_would(exact):
     assert np.array_equal(learned.weights, want.weights)
 
 
-def test_it_learns_without_noise_to_speak_of():
-    task = make_task((2, 2), rows=2000, batch=200, rounds=400, rows_at_most=4000, noise=2, gamma=1024, weight_bound=8.0)
-    rng = np.random.default_rng(0)
-    x = rng.uniform(-0.7, 0.7, (2000, 4))
-    y = (rng.random(2000) < 1 / (1 + np.exp(-(x @ [3.0, -2.0, 1.0, 0.0] + 0.5)))).astype(float)[:, None]
-    learned = gradients.simulate({"o0": x[:, :2], "o1": x[:, 2:]}, y, task, Stream(bytes(32)))
-    design = np.hstack([x, np.ones((2000, 1))])
-    exact = np.linalg.solve(design.T @ design / 4, design.T @ (y[:, 0] - 0.5))
-    found = np.append(learned.slopes[0], learned.offsets[0])
-    assert np.allclose(found, exact, atol=0.25)
-
-
 @pytest.mark.parametrize(("expansion", "weights"), [(1, 4.0), (3, 4.0)])
 @given(data=st.data())
 @settings(max_examples=40, deadline=None)
@@ -188,7 +173,7 @@ def test_the_event_says_what_happens():
     assert isinstance(event, Repeated)
     assert event.times == 50
     assert isinstance(event.event, PoissonSampled)
-    assert event.event.rate == Fraction(10 * COIN // 1000, COIN)
+    assert event.event.rate == Fraction(task.threshold, COIN) == Fraction(10 * COIN // 1000, COIN)
     assert set(event.event.coins) == set(task.owners)
     assert task.openings == {event: 50}
     two = make_task((2, 1))
@@ -217,18 +202,6 @@ def test_weights_outside_the_bound_reveal_nothing():
     assert sum(v * v for v in descent.integer_weights[0].tolist()) <= descent.task.weights_squared
 
 
-def test_the_norm_of_weights_is_compared_exactly():
-    task = make_task((1, 1), weight_bound=2.0**27, gamma=2)
-    descent, largest = Descent(task), math.isqrt(task.weights_squared)
-    assert task.weights_squared > 2**53
-    over = task.weights_squared - largest**2
-    descent.weights[0] = np.array([largest, math.isqrt(over), 0]) / task.gamma
-    assert descent.integer_weights[0].tolist() == [largest, math.isqrt(over), 0]
-    descent.weights[0, 1] += 1 / task.gamma
-    with raises(PrivacyError, "PR113"):
-        descent.integer_weights  # noqa: B018
-
-
 EDGE = 2**53
 
 
@@ -242,8 +215,8 @@ def squares(total: int, most: int = 60) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("first", [2**26, 94_906_265, 3_037_000_499 // 64, 12_345, 7])
-@pytest.mark.parametrize("past", range(-4, 5))
+@pytest.mark.parametrize("first", [2**26, 94_906_265, 12_345])
+@pytest.mark.parametrize("past", range(-2, 3))
 def test_the_squared_norm_of_weights_is_exact_around_the_last_exact_float(first, past):
     row = [first] * min(40, (EDGE - 10) // first**2)
     row += squares(EDGE + past - sum(v * v for v in row))
@@ -254,7 +227,7 @@ def test_the_squared_norm_of_weights_is_exact_around_the_last_exact_float(first,
         assert squared_norm(np.repeat(shuffled, 2)[::2]) == EDGE + past  # with gaps, as BLAS adds in another order
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.integers(EDGE // 2, EDGE).map(lambda half: 2 * half + 1), st.integers(1, 400), st.integers(0, 2**31))
 @example(EDGE + 1, 1, 0)
 def test_no_odd_norm_beyond_the_last_exact_float_is_rounded(total, ones, seed):
@@ -263,7 +236,7 @@ def test_no_odd_norm_beyond_the_last_exact_float_is_rounded(total, ones, seed):
     assert squared_norm(np.random.default_rng(seed).permutation(np.array(row, dtype=np.float64))) == total
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(st.integers(-(2**30), 2**30) | st.integers(-(2**62), 2**62).map(float), min_size=1, max_size=50))
 def test_the_squared_norm_of_weights_is_that_of_integers(row):
     whole = np.array(row, dtype=np.float64)
@@ -306,40 +279,22 @@ def test_weights_that_no_word_holds_are_refused():
 
 
 @pytest.mark.parametrize("at_once", [1, 100, 2**18])
-@pytest.mark.parametrize("rows", [1, 37])
-def test_batches_are_the_coins_of_one_round_after_the_other(monkeypatch, rows, at_once):
-    task = make_task(rounds=11)
-    monkeypatch.setattr(batches, "_COINS", at_once)
-    coins = Stream(bytes(range(32)))
-    found = list(gradients.batches(task, rows, bytes(range(32))))
-    assert len(found) == 11
-    for batch in found:
-        assert batch.tolist() == [row for row, coin in enumerate(coins.uint32(rows)) if coin < task.threshold]
-
-
-@pytest.mark.parametrize("batch", [1, 10, 39, 40])
-def test_a_person_is_in_a_batch_if_the_coin_is_below_the_threshold_and_not_if_it_equals_it(monkeypatch, batch):
-    task = make_task(batch=batch, rounds=3)
+@pytest.mark.parametrize("batch", [1, 10, 40])
+def test_a_person_is_in_a_batch_if_the_next_coin_is_below_the_threshold_and_not_if_it_equals_it(
+    monkeypatch, batch, at_once
+):
+    task, rows = make_task(batch=batch, rounds=11), 37
     edges = [0, 1, task.threshold - 1, task.threshold % COIN, (task.threshold + 1) % COIN, COIN - 1]
+    coins = np.resize(np.array(edges, dtype=np.uint32), 11 * rows)
+    tossed = iter(coins)
 
-    class Coins:
-        def __init__(self, key):
-            self.tossed = 0
+    def into(stream, out):
+        out[:] = [next(tossed) for _ in out]
 
-        def into(self, out):
-            out[:] = np.resize(np.array(edges, dtype=np.uint32), self.tossed + len(out))[self.tossed :]
-            self.tossed += len(out)
-
-    monkeypatch.setattr(batches, "Stream", Coins)
-    for found in gradients.batches(task, len(edges), bytes(32)):
-        assert found.tolist() == [place for place, coin in enumerate(edges) if coin < task.threshold]
-
-
-def test_coins_have_the_stated_rate():
-    task = make_task(rows=1000, batch=130, rounds=400)
-    sizes = np.array([len(batch) for batch in gradients.batches(task, 1000, bytes(32))])
-    assert abs(sizes.mean() - 130) < 4 * math.sqrt(130 * 0.87 / 400)
-    assert abs(sizes.std() - math.sqrt(130 * 0.87)) < 2.0
+    monkeypatch.setattr(Stream, "into", into)
+    monkeypatch.setattr(batches, "_COINS", at_once)
+    found = [batch.tolist() for batch in gradients.batches(task, rows, bytes(32))]
+    assert found == [np.flatnonzero(each < task.threshold).tolist() for each in coins.reshape(11, rows)]
 
 
 def test_nobody_changes_batch_when_another_leaves():
@@ -386,30 +341,22 @@ def test_labels_that_are_no_zeros_and_ones_and_too_many_rows_are_refused_before_
 
 
 @pytest.mark.parametrize("gamma", [16, 2**10])
-def test_no_message_has_a_length_that_depends_on_a_value(gamma):
+def test_no_message_has_a_length_that_depends_on_a_value(gamma, monkeypatch):
     """Degree 3, where the opened numbers may be too large for 64 bits: two tables, the same lengths."""
     task = make_task(expansion=3, gamma=gamma, rounds=2, rows_at_most=60, noise=3 * 10**12)
+    real, sent = codec.encode_parts, {1: [], 2: []}
+    assert (task.bound >= 2**63) == (gamma > 16)
+    for seed, lengths in sent.items():
 
-    def lengths(seed):
-        sent = []
-        real = codec.encode_parts
-
-        def watched(value):
+        def watched(value, lengths=lengths):
             parts = real(value)
-            sent.append((value[0], sum(map(len, parts))))
+            lengths.append((value[0], sum(map(len, parts))))
             return parts
 
-        tables, labels = make_tables(task, 60, seed)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(codec, "encode_parts", watched)
-            kit.outcomes(task, kit.programs_of(gradients, task, tables, labels))
-        return sorted(sent)
-
-    tables, labels = make_tables(task, 60, 1)
-    ended = kit.outcomes(task, kit.programs_of(gradients, task, tables, labels))
-    assert all(played.revealed == task.events for played in ended.values())
-    assert (task.bound >= 2**63) == (gamma > 16)
-    assert lengths(1) == lengths(2)
+        monkeypatch.setattr(codec, "encode_parts", watched)
+        ended = kit.outcomes(task, kit.programs_of(gradients, task, *make_tables(task, 60, seed)))
+        assert all(played.revealed == task.events for played in ended.values())
+    assert sorted(sent[1]) == sorted(sent[2])
 
 
 # --- the sensitivity
@@ -437,22 +384,6 @@ def test_normalised_sensitivities_match_the_vectors(case: dict[str, Any]) -> Non
     assert _normalised("cubic", gamma, d) == pytest.approx(case["struct_H3"], **NEAR)
     assert published.paper_logistic_gradient_norm(gamma, d) / gamma**3 == pytest.approx(case["paper"], **NEAR)
     assert published.mended_logistic_gradient_norm(gamma, d) / gamma**3 == pytest.approx(case["paper_fixed"], **NEAR)
-
-
-def test_the_published_experiment_matches_the_vectors() -> None:
-    case = VECTORS["sqm"]["lr_fig3"]
-    gamma, d = case["gamma"], case["d"]
-    norms = {
-        "paper_eq22": (published.paper_logistic_gradient_norm(gamma, d), 1),
-        "paper_fixed": (published.mended_logistic_gradient_norm(gamma, d), 1),
-        "alg3_safe": (float(gradient_norm("published", gamma, *_norms(gamma, d, quarter=True))), 1),
-        "struct": (float(gradient_norm("logistic", gamma, *_norms(gamma, d))), 4),
-    }
-    for name, (norm, multiple) in norms.items():
-        given_mu = math.sqrt(2 * case[name]["mu"])
-        assert norm == pytest.approx(case[name]["d2"], **NEAR)
-        assert given_mu / norm == pytest.approx(case[name]["noise_multiplier"], **NEAR)
-        assert given_mu / (multiple * gamma**3) == pytest.approx(case[name]["std_norm"], **NEAR)
 
 
 @pytest.mark.parametrize("case", VECTORS["lr_calibration_rdp_struct"])
@@ -484,7 +415,7 @@ def _gradient(program: Program, gamma: int, w: Any, x: Any, y: int) -> Any:
     return x * _score(program, gamma, int(w @ x), y)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.sampled_from(PROGRAMS), st.integers(1, 9), st.integers(1, 6), st.integers(0, 40), st.integers(0, 2**32 - 1))
 def test_no_integer_row_moves_a_gradient_further(
     program: Program, gamma: int, columns: int, label: int, seed: int
@@ -521,19 +452,16 @@ def test_replacing_a_row_costs_less_than_twice() -> None:
     scale = gradient_scale("logistic", gamma)
     assert math.sqrt(bound.l2_squared) / scale == pytest.approx(0.75)
     assert math.sqrt(bound.replace_l2_squared) / scale == pytest.approx(1.25)
-    rng = np.random.default_rng(5)
-    worst = 0.0
-    for _ in range(20_000):
-        one, other = (v / np.linalg.norm(v) for v in rng.normal(size=(2, 2)))
-        signs = rng.choice([-2.0, 2.0], 2)
-        gap = one * (signs[0] + one[0]) - other * (signs[1] + other[0])
-        worst = max(worst, float(np.linalg.norm(gap)) / 4)
-    assert 1.0 < worst < 1.25  # and not 1.5
+    drawn, signs = (
+        np.random.default_rng(5).normal(size=(2, 20_000, 2)),
+        np.random.default_rng(6).choice([-2, 2], (2, 20_000)),
+    )
+    rows = drawn / np.linalg.norm(drawn, axis=2, keepdims=True)
+    parts = rows * (signs + rows[:, :, 0])[:, :, None]
+    assert 1.0 < np.linalg.norm(parts[0] - parts[1], axis=1).max() / 4 < 1.25  # and not 1.5
     gamma = 1 << 10
-    near = gradient_sensitivity("cubic", gamma, gamma**2, gamma**2, 4)
-    far = gradient_sensitivity("cubic", gamma, gamma**2, 16 * gamma**2, 4)
-    scale = gradient_scale("cubic", gamma)
-    assert math.sqrt(near.replace_l2_squared) / scale == pytest.approx(1.25)
+    near, far = (gradient_sensitivity("cubic", gamma, gamma**2, times * gamma**2, 4) for times in (1, 16))
+    assert math.sqrt(near.replace_l2_squared) / gradient_scale("cubic", gamma) == pytest.approx(1.25)
     assert far.replace_l2_squared == 4 * far.l2_squared
 
 
@@ -547,37 +475,16 @@ def test_the_cubic_maximum_is_the_maximum(reach: Fraction) -> None:
     assert bound == max(Fraction(1, 2) + abs(v / 4 - v**3 / 48) for v in peaks)
 
 
-def test_integers_are_bounded_below_the_real_root() -> None:
-    assert inner_product_bound(2, 3) == 2
-    assert float(inner_product_bound(Fraction(2), Fraction(3))) == pytest.approx(math.sqrt(6))
-    assert worst_weights_squared("published", 8, 4) == 16  # (8/4 + 2)^2
-    assert worst_weights_squared("logistic", 8, 4) == 100
+@pytest.mark.parametrize(
+    ("program", "given", "said"),
+    [("quartic", (2, 1, 1, 1), "PR091"), ("linear", (2, -1, 1, 1), "PR090"), ("linear", (0, 1, 1, 1), "PR089")],
+)
+def test_senseless_programs_are_refused(program: Any, given: tuple[int, ...], said: str) -> None:
+    with raises(PrivacyError, said):
+        gradient_sensitivity(program, *given)
 
 
-def test_senseless_programs_are_refused() -> None:
-    with raises(PrivacyError, "PR091"):
-        gradient_sensitivity("quartic", 2, 1, 1, 1)  # type: ignore[arg-type]
-    with raises(PrivacyError, "PR090"):
-        gradient_sensitivity("linear", 2, -1, 1, 1)
-    with raises(PrivacyError, "PR089"):
-        gradient_scale("linear", 0)
-
-
-def test_bounds_by_bombieris_norm() -> None:
-    """Loose for moments by the known factor, reached by a power of a linear form, and constants may be replaced."""
-    outer = [{tuple((i == a) + (i == b) for i in range(3)): 1} for a in range(3) for b in range(3)]
-    assert bombieri_squares(outer) == {2: 6}
-    assert polynomial_sensitivity(outer, 10).l2_squared == 600  # n (n + 1) / 2 times the right 100
-    assert moments_sensitivity(10, 3).l2_squared == 100
-    cube: Polynomial = {(3, 0): 27, (2, 1): 108, (1, 2): 144, (0, 3): 64}  # (3x + 4y)^3
-    assert polynomial_sensitivity([cube], 25).l2_squared == 25**6
-    bound = polynomial_sensitivity([{(0,): 7, (1,): 1}], 1)
-    assert (bound.l2_squared, bound.replace_l2_squared) == (64, 4)
-    with raises(PrivacyError, "PR139"):
-        polynomial_sensitivity([{(-1,): 1}], 1)
-
-
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 4), st.integers(1, 3))
 def test_no_polynomial_exceeds_its_bombieri_bound(seed: int, variables: int, outputs: int) -> None:
     rng = np.random.default_rng(seed)
@@ -607,63 +514,36 @@ OWNERS, ROWS, SEATS, THRESHOLD = 1000, 60, 5, 2
 DELTA = 1e-5
 
 
-@pytest.fixture(scope="module")
-def fitted():
-    chance = np.random.default_rng(0)
-    names = [f"owner{index:04}" for index in range(OWNERS)]
+@pytest.mark.slow
+def test_a_thousand_owners_learn_together_and_the_figure_of_each_observer_is_right():
+    """Noise is a thousand equal shares and a person takes part twice: the exact Gaussian figures are near."""
+    chance, names = np.random.default_rng(0), [f"owner{index:04}" for index in range(OWNERS)]
     held = {name: {"x": chance.uniform(-1, 1, ROWS)} for name in names}
     held[names[0]]["y"] = chance.random(ROWS) < 0.5
     schemas = dict.fromkeys(names, numbers("x")) | {names[0]: numbers("x", y=flag())}
     people = federation(held, schemas, committee=names[:SEATS], threshold=THRESHOLD)
     model = LogisticRegression(
-        epsilon={"analyst": 1.0},
-        delta=DELTA,
-        label=f"{names[0]}.y",
-        method="sqm",
-        rows=ROWS,
-        rate=0.5,
-        epochs=2,
-        sampling="disjoint",
-        rows_at_most=1024,
-    )
-    return model.fit(people), model.plan(people.roster), people.roster
-
-
-@pytest.mark.slow
-def test_a_thousand_owners_learn_together_and_the_printed_figure_of_each_observer_is_right(fitted):
-    """Noise is a thousand equal shares and a person takes part twice: the exact Gaussian figures are near."""
-    model, task, roster = fitted
-    assert len(task.owners) == OWNERS
-    assert model.coef_.shape == (1, OWNERS)
+        epsilon={"analyst": 1.0}, delta=DELTA, label="owner0000.y", method="sqm", rows=ROWS, rate=0.5, epochs=2,
+        sampling="disjoint", rows_at_most=1024,
+    )  # fmt: skip
+    task = model.fit(people).plan(people.roster)
     assert np.isfinite(model.coef_).all()
     assert np.any(model.coef_)
-    release = task.event.event
-    share = 2 * float(task.noise) / OWNERS
-
-    def gaussian(known, squared):
-        return gaussian_epsilon((task.epochs * squared / (share * (OWNERS - known))) ** 0.5, DELTA)
-
-    want = {
-        Observer.analyst(): gaussian(0, release.l2_squared),
-        Observer.coordinator(): gaussian(0, release.replace_l2_squared),
-        Observer.party("owner0007"): gaussian(1, release.replace_l2_squared),
-        Observer.party("owner0002"): gaussian(1, release.replace_l2_squared),
-        Observer.coalition("owner0003", "owner0900"): gaussian(2, release.replace_l2_squared),
-        Observer.coalition("owner0000", "owner0001", *(f"owner{k:04}" for k in range(500, 990))): gaussian(
-            492, release.replace_l2_squared
-        ),
-    }
-    for observer, figure in want.items():
-        seen: tuple[View, ...] = views(task.events, observer, roster.trust)
-        found = epsilon(seen, DELTA).epsilon
-        assert figure * (1 - 1e-6) <= found <= figure * 1.02, observer.label
+    release, share = task.event.event, 2 * float(task.noise) / OWNERS
+    added, replaced = release.l2_squared, release.replace_l2_squared
+    many = ("owner0000", "owner0001", *names[500:990])
+    for observer, known, squared in (
+        (Observer.analyst(), 0, added),
+        (Observer.coordinator(), 0, replaced),
+        (Observer.party("owner0007"), 1, replaced),
+        (Observer.party("owner0002"), 1, replaced),
+        (Observer.coalition("owner0003", "owner0900"), 2, replaced),
+        (Observer.coalition(*many), len(many), replaced),
+    ):
+        figure = gaussian_epsilon((task.epochs * squared / (share * (OWNERS - known))) ** 0.5, DELTA)
+        assert figure * (1 - 1e-6) <= model.privacy_.epsilon(observer, DELTA) <= figure * 1.02, observer.label
     assert model.privacy_.epsilon(Observer.analyst(), DELTA) <= 1.0
-    above = Observer.coalition("owner0000", "owner0001", "owner0002")
-    assert epsilon(views(task.events, above, roster.trust), DELTA).epsilon == float("inf")
-    printed = {row.observer: row for row in model.privacy_.rows}
-    single = [Observer.party(name) for name in ("owner0000", "owner0005")]
-    for observer in (Observer.analyst(), Observer.coordinator(), *single):
-        figure = want.get(observer, want[Observer.party("owner0007")])
-        assert figure * (1 - 1e-6) <= printed[observer].epsilon <= figure * 1.02
+    assert model.privacy_.epsilon(Observer.coalition(*names[:3]), DELTA) == math.inf
     # One row stands for all owners without a seat.
+    printed = {row.observer: row for row in model.privacy_.rows}
     assert printed[Observer.party("owner0005")].others == OWNERS - SEATS - 1

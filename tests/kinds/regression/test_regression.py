@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import runpy
 import shutil
 from functools import cache
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -13,13 +13,11 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from sklearn import linear_model
-from sklearn.metrics import roc_auc_score
 
-from colonnade import Federation, Observer, Party, Schema, SplitClassifier, category, flag, number
+from colonnade import Observer, Schema, category, flag, number
 from colonnade.errors import DataError, PrivacyError, StudyError
 from colonnade.kinds import LinearRegression, LogisticRegression
 from colonnade.kinds.regression.forecast import LEARNABLE
-from colonnade.kinds.regression.gradients.task import Gradients
 from colonnade.models import Roster
 from colonnade.models.design import Design
 from colonnade.protocols.moments.task import Moments
@@ -30,7 +28,6 @@ from colonnade.testing.seeded import seeded
 from research.datasets import load_dataset
 from tests.support.errors import raises
 from tests.support.federations import aligned, federation, numbers
-from tests.support.people import width_of
 
 TRUE = [3.0, -2.0, 5.0, 0.0]
 LABELS = {
@@ -86,33 +83,25 @@ def encoded(group):
 
 
 @pytest.fixture(scope="module")
-def found_first():
-    """People who had to be found first."""
-    return aligned(frames(3000), schemas(), "id")
-
-
-@pytest.fixture(scope="module")
-def linear(found_first):
-    return regression().fit(found_first)
+def linear():
+    """Fitted to people who had to be found first."""
+    return regression().fit(aligned(frames(3000), schemas(), "id"))
 
 
 # --- numbers
 
 
-def test_the_fit_over_threads_finds_the_weights(linear, found_first, stream, tmp_path):
+def test_the_fit_over_threads_finds_the_weights(linear, stream, tmp_path):
     assert linear.feature_names_in_ == ["left.a", "left.b", "right.c", "right.d"]
-    np.testing.assert_allclose(linear.coef_, [TRUE], atol=0.25)
+    drawn = simulated(regression(), people(), stream)  # a simulation and the protocol agree
+    np.testing.assert_allclose([*linear.coef_, *drawn.coef_], [TRUE, TRUE], atol=0.25)
     assert linear.intercept_[0] == pytest.approx(20, abs=0.2)
     assert linear.count_ == pytest.approx(3000, rel=0.02)
     assert linear.method_ == "one-shot"
     assert linear.coefficients()["right"]["c"] == linear.coef_[0, 2]
-    assert set(linear.coefficients()["left"]) == {"a", "b"}
-    drawn = simulated(regression(), found_first, stream).coef_
-    np.testing.assert_allclose(linear.coef_, drawn, atol=0.25)  # a simulation and the protocol agree
     again = LinearRegression.load(linear.save(tmp_path / "model.json"))
-    np.testing.assert_array_equal(again.predict(found_first), linear.predict(found_first))
+    np.testing.assert_array_equal(again.predict(people()), linear.predict(people()))
     assert (again.protection_, again.get_params()) == (linear.protection_, linear.get_params())
-    assert str(again.privacy_) == str(linear.privacy_)
     assert (again.count_, again.ridge_, again.clipped_) == (linear.count_, linear.ridge_, linear.clipped_)
 
 
@@ -131,19 +120,8 @@ def test_with_a_huge_epsilon_it_is_what_scikit_learn_finds(asked, plain, stream)
     plain.fit(x, y)
     np.testing.assert_allclose(model.coef_[0], plain.coef_, atol=0.3 if "intercept" in asked else 0.1)
     assert model.intercept_[0] == pytest.approx(plain.intercept_, abs=0.1)
-    if not asked:
-        assert model.score(people()) == pytest.approx(plain.score(x, y), abs=1e-3)
-        np.testing.assert_allclose(model.predict(people()), plain.predict(x), atol=0.2)
+    assert model.score(people()) == pytest.approx(plain.score(x, y), abs=0.01)
     assert model.ridge_ == asked.get("ridge", model.ridge_)
-
-
-def test_weights_come_closer_as_epsilon_grows(stream):
-    errors = []
-    for epsilon in (0.02, 0.3, 20.0):
-        draws = [simulated(regression(epsilon=epsilon), people(), stream).coef_[0] for _ in range(6)]
-        errors.append(np.mean([np.linalg.norm(found - TRUE) for found in draws]))
-    assert errors == sorted(errors, reverse=True)
-    assert errors[-1] < 0.15 < 3 < errors[0]
 
 
 @pytest.mark.parametrize(("label", "epsilon"), [("w", 8.0), ("y", 20.0)])
@@ -153,11 +131,7 @@ def test_the_functional_mechanism_is_pure(label, epsilon, stream):
     for observer in (Observer.analyst(), Observer.coordinator(), Observer.party("left")):
         assert model.privacy_.epsilon(observer, 1e-30) <= epsilon
     assert max(model.protection_.values()) <= epsilon
-    if label == "w":
-        assert model.privacy_.profile("left", [epsilon])[0] <= 1e-30
-        np.testing.assert_allclose(model.coef_, [TRUE], atol=1.0)
-    else:
-        assert model.score(people(label)) > 0.75
+    assert model.score(people(label)) > 0.75
 
 
 @pytest.mark.parametrize(("label", "method"), [("w", "one-shot"), ("w", "functional"), ("y", "auto")])
@@ -181,13 +155,9 @@ def test_predictions_need_no_label_column(linear):
     held, without = frames(200, seed=9), {"left": schemas()["left"].without(["w"]), "right": schemas()["right"]}
     new = held | {"left": held["left"][["id", "a", "b"]]}
     by_table = linear.predict(new, id="id")
-    np.testing.assert_array_equal(linear.predict(new, same_order=True), by_table)
     assert np.corrcoef(by_table, held["left"]["w"])[0, 1] > 0.95
     by_parts = sum(linear.partial(name, new[name]) for name in new)[:, 0] + linear.intercept_[0]
     np.testing.assert_allclose(by_parts, by_table)
-    matched = Federation([Party(name, new[name], schema=without[name], id="id") for name in without])
-    order = np.argsort(held["left"]["id"].to_numpy())
-    np.testing.assert_allclose(linear.predict(matched), by_table[order])
     read = {name: read_table(new[name], without[name], id="id") for name in without}
     np.testing.assert_allclose(linear.answers(linear.scores(read)), by_table)
 
@@ -220,10 +190,7 @@ def test_a_party_may_hold_the_label_alone(label, asked):
     model = regression(label, label=None, **asked).fit(group, label=f"court.{label}")
     assert (model.label_, model.get_params()["label"]) == (f"court.{label}", None)
     assert model.coefficients()["court"] == {}
-    if label == "y":
-        assert model.score(group) > 0.75
-        return
-    np.testing.assert_allclose(model.coef_, [TRUE], atol=0.5)
+    assert model.score(group) > 0.75
     tables = group.tables()
     np.testing.assert_allclose(model.predict({name: tables[name] for name in ("left", "right")}), model.predict(group))
     with raises(DataError, "DA059"):
@@ -240,7 +207,6 @@ def test_a_missing_number_has_a_weight_of_its_own(stream):
     model = simulated(regression(epsilon=200.0), group, stream)
     assert model.feature_names_in_ == ["left.a", "left.a=missing", "left.b", "right.c", "right.d"]
     np.testing.assert_allclose(model.coef_, [[3.0, 7.0, -2.0, 5.0, 0.0]], atol=0.3)
-    assert model.score(group) > 0.9
     assert model.to_json()["how_to_score"].endswith("its column NAME=missing is 1, else 0.")
 
 
@@ -307,60 +273,45 @@ def test_bad_parameters_are_named(label, changes, message):
         regression(label, **{"rows_at_most": 2**24} | changes).plan(Roster.of({"left": left, "right": numbers("cd")}))
 
 
-def test_a_regression_needs_a_feature_and_a_federation():
-    with raises(StudyError, "ST190"):
-        Design.of({"left": Schema({"y": number(0, 1)})}, "left.y")
-    with raises(StudyError, "ST063", "DataFrame"):
-        LinearRegression(epsilon=1.0).fit(frames(20)["left"], label="left.w")
-    with raises(StudyError, "ST073"):
-        regression().predict(np.zeros((3, 4)), encoded=True)
-
-
 def test_bad_people_are_named(linear):
     held, schema = frames(20), schemas()["left"]
-    for given, said in (({"left": held["left"]}, ("DA061", "right")), (held | {"right": held["right"][:5]}, "DA062")):
-        with raises(DataError, said):
-            linear.predict(given, same_order=True)
-    other = read_table(held["left"], Schema({"a": number(-2, 2), "b": number(-1, 1)}), id="id")
-    narrow = read_table(held["left"], schema.select(["a"]), id="id")
-    for party, table, said in (
-        ("shop", held["left"], "DA056"),
-        ("left", other, "DA077"),
-        ("left", narrow, ("DA076", "b")),
+    zeros, other = np.zeros((3, 4)), Schema({"a": number(-2, 2), "b": number(-1, 1)})
+    for call, given, how, said in (
+        (linear.predict, (held | {"right": held["right"][:5]},), {"same_order": True}, "DA062"),
+        (linear.partial, ("shop", held["left"]), {}, "DA056"),
+        (linear.partial, ("left", read_table(held["left"], other, id="id")), {}, "DA077"),
+        (linear.partial, ("left", read_table(held["left"], schema.select(["a"]), id="id")), {}, ("DA076", "b")),
+        (linear.score, (zeros,), {"encoded": True}, "DA079"),
+        (linear.score, (zeros, np.zeros(2)), {"encoded": True}, ("DA080", "2", "3")),
+        (Design.of, ({"left": Schema({"y": number(0, 1)})}, "left.y"), {}, "ST190"),
+        (regression().fit, (held["left"],), {}, ("ST063", "DataFrame")),
+        (regression().predict, (zeros,), {"encoded": True}, "ST073"),
     ):
-        with raises(DataError, said):
-            linear.partial(party, table)
-    zeros = np.zeros((3, 4))
-    with raises(DataError, "DA079"):
-        linear.score(zeros, encoded=True)
-    with raises(DataError, "DA080", "2", "3"):
-        linear.score(zeros, np.zeros(2), encoded=True)
+        with raises((DataError, StudyError), said):
+            call(*given, **how)
     assert linear.score(zeros, y=np.array([20.0, 21.0, 19.0]), encoded=True) <= 0.0
 
 
-def test_columns_of_an_encoded_frame_are_taken_by_name(linear, found_first):
-    x = encoded(found_first)[:50]
+def test_columns_of_an_encoded_frame_are_taken_by_name(linear):
+    x = encoded(people())[:50]
     frame = pd.DataFrame(x, columns=linear.feature_names_in_)
     turned = frame[frame.columns[::-1]].assign(other="text")
-    want = linear.predict(x, encoded=True)
-    np.testing.assert_array_equal(linear.predict(turned, encoded=True), want)
-    np.testing.assert_array_equal(linear.scores(pa.table(turned), encoded=True), linear.scores(x, encoded=True))
-    holes = [x.copy(), x.copy()]
-    holes[0][1, 2], holes[1][1, 2] = np.nan, np.inf
+    for given in (turned, pa.table(turned)):
+        np.testing.assert_array_equal(linear.predict(given, encoded=True), linear.predict(x, encoded=True))
     for given, said in (
         (frame.drop(columns=["left.b", "right.c"]), ("DA074", "'left.b', 'right.c'")),
         (pd.DataFrame(x), "DA074"),
         (pd.concat([frame, frame], axis=1), ("DA072", "4")),
         (np.zeros((3, 7)), ("DA072", "4")),
-        (found_first, "DA070"),
-        (holes[0], "DA073"),
-        (pd.DataFrame(holes[1], columns=linear.feature_names_in_), "DA073"),
+        (people(), "DA070"),
+        (np.where(x == x[1, 2], np.nan, x), "DA073"),
+        (frame.replace(x[1, 2], np.inf), "DA073"),
     ):
         with raises(DataError, said):
             linear.predict(given, encoded=True)
 
 
-@pytest.mark.parametrize("given", ["abc", None, [["secret"] * 4], [[1.0], [1.0, 2.0]], object()])
+@pytest.mark.parametrize("given", [None, [["secret"] * 4], [[1.0], [1.0, 2.0]]])
 @pytest.mark.parametrize("encoded", [False, True])
 def test_what_is_no_table_and_no_matrix_is_a_data_error_without_data(linear, given, encoded):
     with raises(DataError, "DA071|DA072" if encoded else "DA066") as found:
@@ -369,12 +320,6 @@ def test_what_is_no_table_and_no_matrix_is_a_data_error_without_data(linear, giv
 
 
 # --- chances, by second moments
-
-
-@pytest.fixture(scope="module")
-def crowd():
-    """Enough people that noise matters little."""
-    return population(10_000)
 
 
 @pytest.fixture(scope="module")
@@ -396,8 +341,6 @@ def majority(model, tables):
 
 def test_the_fit_over_threads_predicts(model, everybody):
     assert model.classes_.tolist() == [False, True]
-    assert model.coef_.shape == (1, width_of(population(3000)))
-    assert model.feature_names_in_[:2] == ["bank.age", "bank.income"]
     assert "bank.default" not in model.feature_names_in_
     assert model.score(everybody) > majority(model, everybody.tables()) + 0.01
     assert list(model.coefficients()) == ["bank", "shop", "clinic"]
@@ -406,16 +349,13 @@ def test_the_fit_over_threads_predicts(model, everybody):
     np.testing.assert_allclose(chances.sum(axis=1), 1)
     np.testing.assert_allclose(np.log(chances[:, 1] / chances[:, 0]), scores, rtol=1e-6)
     assert (model.predict(everybody) == (chances[:, 1] > 0.5)).all()
-    parts = sum(model.partial(name, table) for name, table in everybody.tables().items())
-    np.testing.assert_allclose(parts[:, 0] + model.intercept_[0], scores)
     x = np.zeros((4, len(model.feature_names_in_)))
-    with raises(DataError, "DA079"):
-        model.score(x, encoded=True)
     assert model.score(x, y=np.zeros(4, dtype=bool), encoded=True) in (0.0, 1.0)
 
 
-def test_probabilities_are_nearly_as_good_as_those_of_logistic_regression(crowd, stream):
+def test_probabilities_are_nearly_as_good_as_those_of_logistic_regression(stream):
     """The steepness comes from the moments alone: mean log-likelihood beside scikit-learn and beside Taylor's slope."""
+    crowd = population(10_000)  # enough people that noise matters little
     tables = crowd.tables()
     found = LogisticRegression(epsilon=8.0, label=crowd.label, method="one-shot")
     found.simulate(tables, Roster.of(crowd.schemas), stream)
@@ -430,56 +370,27 @@ def test_probabilities_are_nearly_as_good_as_those_of_logistic_regression(crowd,
     assert found.score(tables) > plain.score(x, y) - 0.01
 
 
-def test_more_epsilon_is_more_accurate(crowd, stream):
-    scores, (tables, roster) = {}, (crowd.tables(), Roster.of(crowd.schemas))
-    for epsilon in (0.05, 0.5, 5.0, 20.0):
-        found = LogisticRegression(epsilon=epsilon, label=crowd.label, method="one-shot")
-        scores[epsilon] = found.simulate(tables, roster, stream).decision_function(tables)
-    errors = [1 - np.corrcoef(scores[epsilon], scores[20.0])[0, 1] for epsilon in (0.05, 0.5, 5.0)]
-    assert errors == sorted(errors, reverse=True)
-    assert errors[-1] < 0.05
-
-
-def test_numbers_and_several_classes_of_made_up_people(crowd, stream):
-    """What people do for a living, one against the rest, from one release."""
-    fresh, roster = population(2000).tables(), Roster.of(crowd.schemas)
-    found = LogisticRegression(epsilon=2.0, label="bank.work", method="one-shot")
-    assert found.simulate(crowd.tables(), roster, stream).score(fresh) > majority(found, fresh) + 0.03
-    pressure = LinearRegression(epsilon=1.0, label="clinic.systolic").simulate(crowd.tables(), roster, stream)
-    assert pressure.score(fresh) > 0.3
-
-
 @pytest.mark.parametrize("label", ["pair", "three"])
 def test_a_category_is_predicted_by_its_values(label, stream, tmp_path):
     group = people(label, 1500)
     found = simulated(regression(label, method="one-shot"), group, stream)
     assert found.classes_.tolist() == list(LABELS[label].values)
     assert found.coef_.shape == ((1, 4) if label == "pair" else (3, 4))
-    assert set(found.predict(group)) <= set(found.classes_)
     assert found.score(group) > majority(found, group.tables()) + 0.15
     chances = found.predict_proba(group)
-    assert chances.shape == (1500, len(found.classes_))
     np.testing.assert_allclose(chances.sum(axis=1), 1)
     assert (found.classes_[chances.argmax(axis=1)] == found.predict(group)).all()
-    if label == "three":
-        assert set(found.coefficients()["right"]["c"]) == {"high", "middle", "low"}
-        assert found.decision_function(group).shape == (1500, 3)
-    assert_saved(found, group, tmp_path / "model.json")
+    assert label == "pair" or set(found.coefficients()["right"]["c"]) == set(found.row_names) == {
+        "high",
+        "middle",
+        "low",
+    }
+    again = LogisticRegression.load(found.save(tmp_path / "model.json"))
+    np.testing.assert_array_equal(again.predict_proba(group), chances)
+    assert (again.method_, again.classes_.tolist()) == (found.method_, found.classes_.tolist())
 
 
-def assert_saved(found, group, path):
-    again = LogisticRegression.load(found.save(path))
-    np.testing.assert_array_equal(again.predict_proba(group), found.predict_proba(group))
-    assert again.classes_.tolist() == found.classes_.tolist()
-    assert (again.method_, again.get_params()) == (found.method_, found.get_params())
-    content = json.loads(path.read_text())
-    content["learned"]["coef"] = content["learned"]["coef"][1:]
-    path.write_text(json.dumps(content))
-    with raises(StudyError, "ST091"):
-        LogisticRegression.load(path)
-
-
-@pytest.mark.parametrize("shift", [-1.5, 0.0, 1.5])
+@pytest.mark.parametrize("shift", [-1.5, 0.0])
 def test_chances_are_as_sure_as_they_should_be(shift):
     """Slopes of the recalibration lie between 0.85 and 1.15; the noise is seeded."""
     rng = np.random.default_rng(6)
@@ -498,26 +409,20 @@ def test_chances_are_as_sure_as_they_should_be(shift):
 
 @pytest.mark.parametrize(
     ("label", "settings"),
-    [("y", {}), ("y", {"sampling": "disjoint", "noise": "discrete-gaussian"}), ("y", {"expansion": 3}), ("three", {})],
+    [("y", {"sampling": "disjoint", "noise": "discrete-gaussian"}), ("y", {"expansion": 3}), ("three", {"epochs": 10})],
     ids=str,
 )
-def test_gradients_over_threads(label, settings, stream, tmp_path):
+def test_gradients_over_threads(label, settings, stream):
     group = people(label, 1500)
-    asked = {"method": "sqm", "rows": 1500, "rate": 0.1, "epochs": 10 if label == "three" else 5, "rows_at_most": 4000}
-    found = regression(label, **asked, **settings).fit(group)
+    asked = {"method": "sqm", "rows": 1500, "rate": 0.1, "epochs": 5, "rows_at_most": 4000} | settings
+    found = regression(label, **asked).fit(group)
     assert (found.method_, found.count_) == ("sqm", None)
     assert found.privacy_.epsilon("left") <= 20.0
     assert set(found.protection_) == {"left", "right"}
-    if label == "three":
-        assert found.coef_.shape == (3, 4)
-        assert found.score(group) > majority(found, group.tables()) + 0.15
-        assert_saved(found, group, tmp_path / "model.json")
-        return
-    assert found.coef_[0, 2] > found.coef_[0, 0] > 0 > found.coef_[0, 1]
-    assert found.score(group) > 0.78
+    assert found.score(group) > majority(found, group.tables()) + 0.15
     fitted = found.decision_function(group)
     drawn = simulated(found, group, stream).decision_function(group)
-    assert np.corrcoef(fitted, drawn)[0, 1] > 0.97
+    assert np.corrcoef(fitted.ravel(), drawn.ravel())[0, 1] > (0.97 if label == "y" else 0.85)
     assert np.std(drawn) == pytest.approx(np.std(fitted), rel=0.3)
 
 
@@ -525,19 +430,24 @@ def test_the_parameters_of_batches():
     roster = people("y", 1500).roster
     asked = {"epsilon": 5.0, "method": "sqm", "rows": 3000, "rate": 0.05, "epochs": 10, "rows_at_most": 2**24}
     poisson = regression("y", **asked).plan(roster)
-    assert isinstance(poisson, Gradients)
     assert (poisson.rows, poisson.batch, poisson.rounds) == (3000, 150, 200)
     assert poisson.norm_squared <= (1.02 * poisson.gamma) ** 2
-    fixed = regression("y", sampling="disjoint", **asked).plan(roster)
-    assert (fixed.epochs, fixed.rounds) == (10, 200)
     cubic = regression("y", expansion=3, **asked).plan(roster)
     assert (cubic.weight_bound, cubic.gamma) == (4.0, 128)
     assert isinstance(regression("y", epsilon=1.0).plan(roster), Moments)
 
 
-@pytest.mark.parametrize("sampling", ["poisson", "disjoint"])
-@pytest.mark.parametrize(("rows", "rate"), [(10, 0.001), (30, 0.05), (999, 0.0035), (7, 1.0), (10, 0.6)])
-def test_rounds_keep_the_epochs_whatever_the_batch_is_rounded_to(sampling, rows, rate):
+@pytest.mark.parametrize(
+    ("rows", "rate", "sampling"),
+    [
+        (10, 0.001, "disjoint"),
+        (30, 0.05, "poisson"),
+        (999, 0.0035, "disjoint"),
+        (7, 1.0, "poisson"),
+        (10, 0.6, "disjoint"),
+    ],
+)
+def test_rounds_keep_the_epochs_whatever_the_batch_is_rounded_to(rows, rate, sampling):
     settings = {"method": "sqm", "rows": rows, "rate": rate, "epochs": 4, "sampling": sampling}
     task = regression("y", epsilon=8.0, **settings).plan(people("y", 1500).roster)
     assert task.batch == max(1, round(rate * rows))
@@ -556,7 +466,9 @@ def roster_of(columns):
 
 
 def forecasts(columns=20, **settings):
-    model = LogisticRegression(**{"epsilon": 1.0, "label": "left.y", "rate": 0.1, "epochs": 20} | settings)
+    model = LogisticRegression(
+        **{"epsilon": 1.0, "label": "left.y", "rate": 0.1, "epochs": 20, "sampling": "disjoint"} | settings
+    )
     return {each.method: each for each in model.forecast(roster_of(columns))}
 
 
@@ -565,9 +477,7 @@ def test_auto_takes_the_first_of_the_forecast():
     task, first = model.plan(roster_of(20)), model.forecast_[0]
     assert (first.method, first.task) == ("one-shot", task)
     assert {each.method for each in model.forecast_} == {"one-shot", "sqm", "functional"}
-    errors = [each.error for each in model.forecast_]
-    assert errors == sorted(errors)
-    assert str(first).startswith("one-shot: expected error 0.")
+    assert list(model.forecast_) == sorted(model.forecast_, key=lambda each: each.error)
     # Laplace noise is better for very few columns only: its sensitivity grows with the square of their number.
     assert forecasts(2)["functional"].error < forecasts(2)["one-shot"].error
     assert forecasts(20)["functional"].error > 3 * forecasts(20)["one-shot"].error
@@ -578,8 +488,8 @@ def test_without_rows_gradients_are_left_out():
     assert set(found) == {"one-shot", "functional"}
     assert "/ rows" in str(found["one-shot"])
     assert found["one-shot"].error / 5000 == pytest.approx(forecasts(rows=5000)["one-shot"].error)
-    assert set(forecasts(epsilon=None, epsilon_by_party={"left": 1.0, "right": 1.0}, rows=50)) == set(found)
-    assert set(forecasts(intercept=False, rows=50)) == set(found)
+    for asked in ({"epsilon": None, "epsilon_by_party": {"left": 1.0, "right": 1.0}}, {"intercept": False}):
+        assert set(forecasts(rows=50, **asked)) == set(found)
 
 
 def test_errors_shrink_with_rows_budget_and_steps_and_grow_with_columns():
@@ -604,13 +514,15 @@ def test_the_order_is_that_of_the_errors_on_made_up_people(stream):
         model = LogisticRegression(epsilon=1.0, method=each.method, **settings)
         draws = [model.simulate(tables, roster, stream, task=each.task).decision_function(tables) for _ in range(2)]
         found[each.method] = float(np.mean([np.corrcoef(scores, best)[0, 1] for scores in draws]))
-    for better in expected:
-        for worse in expected:
-            assert better.error >= 0.5 * worse.error or found[better.method] > found[worse.method]
+    for better, worse in product(expected, repeat=2):
+        assert better.error >= 0.5 * worse.error or found[better.method] > found[worse.method]
     assert expected[0].method == max(found, key=found.__getitem__)
 
 
 # --- real people
+
+
+EPSILONS = (0.3, 1.0, 3.0, 30.0)
 
 
 def parted(made, order):
@@ -643,35 +555,34 @@ def accuracy(name, data_dir, runs, stream, **settings):
     return float(np.mean(found))
 
 
-def test_chances_of_real_people_in_brief(data_dir):
-    auc, loss, slope = assessed("adult", data_dir, 1, 1.0)
-    assert auc > 0.885
-    assert loss < 0.345
-    assert 0.92 < slope < 1.05  # 0.85 with scores that are taken to be normal as a whole
-
-
-@pytest.mark.parametrize(("name", "least"), [("dutch-census", 0.826), ("adult", 0.838)])
-def test_real_people_in_brief(name, least, data_dir, stream):
-    assert accuracy(name, data_dir, 1, stream, epsilon={"analyst": 1.0}) > least - 0.005
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("epsilon", [0.3, 1.0, 3.0, 30.0])
-@pytest.mark.parametrize(("name", "least", "most"), [("adult", 0.885, 0.345), ("credit-default", 0.73, 0.465)])
-def test_chances_of_real_people(name, least, most, epsilon, data_dir):
-    auc, loss, slope = assessed(name, data_dir, 3, epsilon)
+@pytest.mark.parametrize(
+    ("name", "epsilon", "runs", "least", "most", "slopes"),
+    [
+        ("adult", 1.0, 1, 0.885, 0.345, (0.92, 1.05)),  # 0.85 with scores that are taken to be normal as a whole
+        *(pytest.param("adult", at, 3, 0.885, 0.345, (0.85, 1.15), marks=pytest.mark.slow) for at in EPSILONS),
+        *(pytest.param("credit-default", at, 3, 0.73, 0.465, (0.85, 1.15), marks=pytest.mark.slow) for at in EPSILONS),
+    ],
+)
+def test_chances_of_real_people(name, epsilon, runs, least, most, slopes, data_dir):
+    auc, loss, slope = assessed(name, data_dir, runs, epsilon)
     assert auc > least
     assert loss < most
-    assert 0.85 < slope < 1.15
+    assert slopes[0] < slope < slopes[1]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "epsilon", "least"),
-    [("adult", 0.1, 0.815), ("adult", 1.0, 0.83), ("dutch-census", 0.1, 0.82), ("dutch-census", 1.0, 0.828)],
+    ("name", "epsilon", "runs", "least"),
+    [
+        ("dutch-census", 1.0, 1, 0.821),
+        ("adult", 1.0, 1, 0.833),
+        pytest.param("adult", 0.1, 20, 0.815, marks=pytest.mark.slow),
+        pytest.param("adult", 1.0, 20, 0.83, marks=pytest.mark.slow),
+        pytest.param("dutch-census", 0.1, 20, 0.82, marks=pytest.mark.slow),
+        pytest.param("dutch-census", 1.0, 20, 0.828, marks=pytest.mark.slow),
+    ],
 )
-def test_real_people(name, epsilon, least, data_dir, stream):
-    assert accuracy(name, data_dir, 20, stream, epsilon={"analyst": epsilon}) >= least
+def test_real_people(name, epsilon, runs, least, data_dir, stream):
+    assert accuracy(name, data_dir, runs, stream, epsilon={"analyst": epsilon}) > least
 
 
 @pytest.mark.slow
@@ -689,20 +600,6 @@ def test_real_people(name, epsilon, least, data_dir, stream):
 def test_pure_epsilon_on_real_people(name, epsilon, published, data_dir, stream):
     """The functional mechanism, beside the accuracy that its authors report."""
     assert accuracy(name, data_dir, 20, stream, epsilon={"analyst": epsilon}, method="functional") > published
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["adult", "dutch-census"])
-@pytest.mark.parametrize("epsilon", [0.1, 1.0])
-def test_the_order_is_that_of_the_accuracies_on_real_people(name, epsilon, data_dir, stream):
-    train, test = (load_dataset(name, folder=data_dir, parties=4, split=part) for part in ("train", "test"))
-    roster, tables = Roster.of(train.schemas), train.tables()
-    model = LogisticRegression(epsilon={"analyst": epsilon}, label=train.label, rows=train.rows)
-    expected, found = model.forecast(roster), {}
-    for each in expected:
-        draws = [model.simulate(tables, roster, stream, task=each.task).score(test.tables()) for _ in range(5)]
-        found[each.method] = float(np.mean(draws))
-    assert expected[0].method == max(found, key=found.__getitem__)
 
 
 # --- the example
@@ -733,7 +630,6 @@ def test_the_studies_are_priced_and_within_everybodys_policy(colonnade, folder, 
     path = folder / f"{name}.toml"
     found = colonnade("privacy", path, "--json")
     assert found | facts == found
-    assert name != "MESSAGES" or found["binding"]["epsilon"] <= 4.0
     study = Study.load(path)
     for party in ("bank", "shop", "clinic"):
         config = PartyConfig.load(folder / party / "party.toml")
@@ -744,34 +640,18 @@ def test_the_studies_are_priced_and_within_everybodys_policy(colonnade, folder, 
     assert price in colonnade("privacy", path)
 
 
-def test_a_plan_counts_rows_against_a_budget_and_a_prediction_waits_for_its_model(colonnade, folder):
-    code, path = StudyError.exit_code, folder / "FUNCTIONAL.toml"
-    assert "states no epsilon in [budget]" in colonnade("plan", path, "--rows", "--error", 1, code=code)
-    priced = colonnade("plan", path, "--epsilon", "--error", 0.05, "--rows-given", 3000)
-    assert "states no budget for observers" in priced
-    for name in ("PREDICT.toml", "SCORES.toml"):
-        text = colonnade("run", folder / name, "--out", folder / "out", code=code)
-        assert "model.json cannot be read" in text
-        assert not (folder / "out").exists()
-
-
-def test_the_script_runs(folder, capsys):
-    assert 0.6 < runpy.run_path(str(folder / "fit.py"))["main"](rows=2_000) <= 1
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("private-regression/fit.py", ("analyst", "bank")),
+        ("glm/glm.py", ("eavesdropper", "shop keeps 18 weights")),
+        ("own_encoder/own_encoder.py", ("shop supplies an encoder that was made without this table",)),
+    ],
+)
+def test_the_scripts_run(script, words, capsys):
+    if script.startswith("own"):
+        pytest.importorskip("torch")
+    assert 0.6 < runpy.run_path(str(EXAMPLES / script))["main"](rows=2_000) <= 1
     said = capsys.readouterr().out
-    for word in ("analyst", "bank", "accuracy on 400 other people"):
+    for word in (*words, "accuracy on 400 other people"):
         assert word in said
-
-
-def test_a_module_of_ones_own_is_an_encoder(capsys):
-    pytest.importorskip("torch")
-    made = runpy.run_path(str(EXAMPLES / "own_encoder" / "own_encoder.py"))
-    score = made["main"](rows=2_000)
-    said = capsys.readouterr().out
-    for word in ("shop supplies an encoder that was made without this table", "accuracy on 400 other people"):
-        assert word in said
-    assert said.endswith(f" {score:.3f}\n")
-    # So few people at epsilon 1 say little more than how many default; with less noise the ranking is far from chance.
-    encoders = {"bank": {"kind": "cosine", "width": 24}, "shop": made["shops_encoder"]()}
-    model = SplitClassifier(label="bank.default", epsilon=20.0, encoders=encoders).fit(made["parties"](2_000))
-    others = made["parties"](1_000, seed=1)
-    assert roc_auc_score(model.true_of(others), model.predict_proba(others)[:, 1]) > 0.65

@@ -36,6 +36,18 @@ def histogram(codes: Codes, columns: Sequence[int], sizes: Sequence[int]) -> NDA
     return np.bincount(cells, minlength=int(np.prod(shape))).reshape(shape).astype(np.float64)
 
 
+def cells_of(person: Sequence[int], sizes: Sequence[int], blocks: Sequence[tuple[tuple[int, ...], int]]) -> Codes:
+    """What a person adds to all blocks, by the definition: the tensor product of coordinates, times the weight."""
+    found = []
+    for columns, weight in blocks:
+        cells = np.array(weight)
+        for column in columns:
+            own = sizes[column] * np.eye(sizes[column], dtype=np.int64)[person[column]] - 1
+            cells = np.multiply.outer(cells, own[:1] if len(own) == 2 else own)
+        found.append(cells.reshape(-1))
+    return np.concatenate(found)
+
+
 def sets_of(columns: int, label: int | None) -> list[tuple[int, ...]]:
     """All columns and pairs, and all triples with the label."""
     found = [*combinations(range(columns), 1), *combinations(range(columns), 2)]
