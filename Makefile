@@ -27,7 +27,7 @@ CHOOSE = $(if $(ONLY),chosen=$$($(BIN)/python tools/only.py $(ONLY)) &&)
 # What two versions could break: everything but models, pages, audits and research.
 CORE := tests/tables tests/wire tests/mpc tests/privacy tests/protocols tests/files tests/cli tests/study \
 	tests/models/test_federation.py tests/kinds/pca/test_pca.py tests/models/test_sklearn_protocol.py \
-	tests/docs/test_floors.py tests/docs/test_light_imports.py
+	tools/checks/test_floors.py tests/docs/test_light_imports.py
 LOWEST_PYTHON ?= python3.11
 PYTHONS ?= python3.11 python3.12 python3.13
 

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 import threading
-from pathlib import Path
 from types import SimpleNamespace
-
-import pytest
 
 from colonnade.randomness import Stream, new_key
 from tests.support import summary
-from tests.support.chances import BY_CHANCE, CHANCES
-from tools import only
 
 KEYS = "from colonnade.randomness import new_key; print(new_key().hex())"
 
@@ -39,30 +33,6 @@ def test_the_operating_system_is_asked_where_nobody_tests():
     assert told[0].stdout != told[1].stdout
 
 
-ROOT = Path(__file__).parents[1]
-
-
-def test_a_run_of_the_suite_hardly_ever_fails_by_bad_luck():
-    assert 0 < BY_CHANCE < 1e-6
-    for name in CHANCES:
-        file, _, test = name.partition("::")
-        assert f"\ndef {test}(" in (ROOT / file).read_text(encoding="utf-8"), name
-
-
-UNSEEDED = re.compile(
-    r"default_rng\(\)|np\.random\.(?!default_rng|Generator)\w+\(|\brandom\.Random\(\)|uuid4|secrets\.\w"
-)
-FRESH = ROOT / "tests" / "study" / "test_forks.py"
-"""It asks whether what other processes draw without a seed differs."""
-
-
-def test_nothing_draws_without_a_seed():
-    files = [path for path in (ROOT / "tests").rglob("*.py") if path not in (Path(__file__), FRESH)]
-    assert len(files) > 200
-    found = {path.name: UNSEEDED.findall(path.read_text(encoding="utf-8")) for path in files}
-    assert {name: words for name, words in found.items() if words} == {}
-
-
 def report(name: str, seconds: float = 0.0, said: object = None) -> SimpleNamespace:
     return SimpleNamespace(nodeid=name, duration=seconds, longrepr=said)
 
@@ -80,12 +50,3 @@ def test_what_was_left_out_is_told_once_with_the_command_that_installs_it() -> N
     missing = ("tests/x.py", 1, "Skipped: could not import 'ray.util': No module named 'ray'")
     skipped = [report("a", said=missing), report("b", said=missing), report("c", said=("", 2, "Skipped: no data"))]
     assert summary.left_out(skipped) == ["2 left out: no ray: make system installs it", "1 left out: no data"]
-
-
-@pytest.mark.system
-def test_a_part_of_the_suite_is_the_folder_and_what_depends_on_it() -> None:
-    chosen = {path.relative_to(only.TESTS).as_posix() for path in only.chosen("pca")}
-    assert {"kinds/pca", "kinds/split"} <= chosen  # split networks find their directions with it
-    assert "kinds/glm" not in chosen
-    with pytest.raises(SystemExit, match="give one of glm, pca"):
-        only.chosen("dance")

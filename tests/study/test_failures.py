@@ -328,8 +328,7 @@ def test_a_coordinator_that_does_not_dial(trial):
 # --- whoever is killed or interrupted
 
 
-@system
-@pytest.mark.parametrize("killed", ["bank", "coordinator"])
+@pytest.mark.parametrize("killed", ["bank", pytest.param("coordinator", marks=system)])
 def test_a_participant_killed_half_way(trial, killed):
     study = trial(rows=20_000, match=False, reconnect=1.5)
     if killed == "bank":

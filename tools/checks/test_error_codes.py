@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
+import pytest
+
 from colonnade import errors
 from tools import error_codes
 
@@ -41,3 +46,31 @@ def test_the_letters_are_those_that_errors_know() -> None:
     named = {name for names in error_codes.CLASSES.values() for name in names.split(", ")}
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]
     assert {kind.__name__ for kind in kinds if issubclass(kind, errors.ColonnadeError)} <= named
+
+
+def test_a_new_sentence_gets_the_next_number_and_one_that_is_gone_is_retired(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, page = tmp_path / "src", tmp_path / "page.md"
+    source.mkdir()
+    module = source / "one.py"
+    for name, value in {"ROOT": tmp_path, "SOURCES": (source,), "PAGE": page}.items():
+        monkeypatch.setattr(error_codes, name, value)
+    monkeypatch.setattr("sys.argv", ["error_codes", "--write"])
+
+    module.write_text('raise StudyError(f"{self.path} is wrong [ST000]")\nraise StudyError("so it is [ST000]")\n')
+    assert error_codes.main() == 0
+    assert re.findall(r"\[(ST\d+)\]", module.read_text()) == ["ST001", "ST002"]
+    assert "| `ST001` | `{path} is wrong` |" in page.read_text()
+
+    module.write_text('raise StudyError(f"{self.path} is wrong [ST001]")\n')
+    assert error_codes.main() == 0
+    assert error_codes.retired_codes() == {"ST002"}
+
+    module.write_text('raise StudyError("new [ST000]")\nraise StudyError("more [ST001]")\n')
+    assert error_codes.main() == 0
+    assert re.findall(r"\[(ST\d+)\]", module.read_text()) == ["ST003", "ST001"]
+
+    for wrong in ('StudyError("bare")', 'StudyError("other [DA001]")', 'StudyError("again [ST002]")'):
+        module.write_text(f"raise {wrong}\n")
+        assert error_codes.main() == 1

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from colonnade.disk import reading
 from colonnade.errors import ColonnadeError, IdentityError, SchemaError, StudyError
+from colonnade.harmless import harmless
 from colonnade.models import registry
 from colonnade.models.files import write_whole
 from colonnade.models.parameters import NAMES_LABEL, NAMES_MODEL
@@ -41,6 +42,7 @@ TRIAL = (
     "this is a trial: schemas may hold bounds and values that were taken from the data, and what these tell about it "
     "is in no epsilon"
 )
+_NAMED = 100  # characters of a name in a sentence
 UNSAID: Security | None = "semi-honest"
 """What a study file means that does not speak of security: what it meant when it could not, and was agreed on."""
 
@@ -192,7 +194,8 @@ class Study:
         if owner is None:
             hint = full_suggestion(label, columns_of(self.roster.schemas))
             raise StudyError(
-                f"{self.path}: task.label names {label!r}, and no party of the study begins it{hint} [ST596]"
+                f"{self.path}: task.label names {harmless(repr(label), _NAMED)}, and no party of the study begins "
+                f"it{hint} [ST596]"
             )
         if column not in self.roster.schemas[owner].names:
             holders = [f"{name}.{column}" for name, schema in self.roster.schemas.items() if column in schema.names]
@@ -200,7 +203,8 @@ class Study:
             brings = listed(self.roster.schemas[owner].names)
             hint = near or f"; those it brings are {brings}: add it to the schema and columns of {owner}"
             raise StudyError(
-                f"{self.path}: task.label - {owner} brings no column {column!r} to this study{hint} [ST597]"
+                f"{self.path}: task.label - {owner} brings no column {harmless(repr(column), _NAMED)} to this "
+                f"study{hint} [ST597]"
             )
 
     def runnable(self) -> Study:

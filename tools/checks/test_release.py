@@ -14,7 +14,7 @@ from tools import release
 from tools.pages import ROOT
 
 KNOWN = ["src/colonnade/__init__.py", *(f"src/{name}" for name in release.NEEDED if "/examples/" not in name)]
-KNOWN += ["examples/three-organisations/STUDY.toml", "tests/test_chances.py", "docs/README.md"]
+KNOWN += ["examples/three-organisations/STUDY.toml", "tests/test_suite.py", "docs/README.md"]
 WHEEL = ["colonnade/__init__.py", *release.NEEDED, "colonnade-0.2.0.dist-info/METADATA"]
 
 
@@ -29,7 +29,7 @@ def test_the_version_is_that_of_the_installation() -> None:
 @pytest.mark.parametrize(
     ("more", "less", "problem"),
     [
-        ("tests/test_chances.py", "", "tests/test_chances.py is too much"),
+        ("tests/test_suite.py", "", "tests/test_chances.py is too much"),
         ("colonnade/examples/three-organisations/bank/bank.key", "", "bank/bank.key is too much"),
         ("colonnade-0.2.0.dist-info/notes.txt", "", "notes.txt is too much"),
         ("", "colonnade/py.typed", "colonnade/py.typed is missing"),
