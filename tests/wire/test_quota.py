@@ -229,8 +229,10 @@ def test_one_who_never_ends_its_question_or_reads_its_answer_is_told() -> None:
         ask = channel.stream_stream("/colonnade.Test/Wait")
         refused(grpc.RpcError, ("CN043", "0.3"), list, ask(half(), metadata=(VERSION,), timeout=SECONDS))
         over.set()
+        hub._stall = SECONDS  # a whole question may come slowly here, and its answer may not be left
         unread = ask(pieces(bytes(40 * MB)), metadata=(VERSION,), timeout=SECONDS)
         until(lambda: patient.asked == 1)
+        hub._stall = 0.3
         patient.go_on()
         account = hub._accounts["bank"]
         until(lambda: not account.calls)
