@@ -29,7 +29,7 @@ def test_the_version_is_that_of_the_installation() -> None:
 @pytest.mark.parametrize(
     ("more", "less", "problem"),
     [
-        ("tests/test_suite.py", "", "tests/test_chances.py is too much"),
+        ("tests/test_suite.py", "", "tests/test_suite.py is too much"),
         ("colonnade/examples/three-organisations/bank/bank.key", "", "bank/bank.key is too much"),
         ("colonnade-0.2.0.dist-info/notes.txt", "", "notes.txt is too much"),
         ("", "colonnade/py.typed", "colonnade/py.typed is missing"),

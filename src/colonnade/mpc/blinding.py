@@ -134,7 +134,8 @@ def _products(scalars: Sequence[bytes], points: Points, source: str | None) -> P
 
 
 def _no_element(source: str | None) -> ProtocolError:
-    return ProtocolError(f"{source or 'this participant'} sent something else than elements of the group [MS001]")
+    sender = source or "this participant"
+    return ProtocolError(f"{sender} sent something else than elements of the group [MS001]")
 
 
 def _on_twist(point: bytes) -> bool:
