@@ -663,7 +663,7 @@ def test_questions_that_make_no_sense_are_refused(tmp_path):
         (model, {"epsilon": {"shop": 1.0}}, "ST170", "bank"),
         (model, {"epsilon": 1.0, "rows_at_most": 0}, "ST150", "rows_at_most"),
         (published, {"exact": True}, "ST220"),
-        (path, {"exact": True}, "ST268", "bank"),
+        (path, {"exact": True}, "ST268"),
     ):
         refused(StudyError, said, SplitScores(asked_of, **given).fit, people)
     refused(StudyError, "ST334", SplitScores("nothing", exact=True).checked, 3)
