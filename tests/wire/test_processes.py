@@ -143,9 +143,6 @@ with Hub(me, pins, handshake=5.0) as hub:
 DESCRIPTORS, ELSEWHERE = 256, "127.0.0.2"
 
 
-SLOW = ("the beginning of one", "plain HTTP/2", "noise")
-
-
 def _is_open(end: socket.socket) -> bool:
     try:
         return not select.select([end], [], [], 0)[0] or bool(end.recv(1 << 16))
