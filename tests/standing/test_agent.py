@@ -48,7 +48,14 @@ from .club import Club, Talk, club, refused
 MOST = 3
 GRACE, LONG = timedelta(hours=12), timedelta(days=90)
 HOUR, NOW = timedelta(hours=1), timedelta(0)
+UNKNOWN = "ab" * 16
+FOR_ANALYST = "{ analyst = 0.5 }"
 Command = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Standing:
+    return make(tmp_path_factory.mktemp("three") / "f")
 
 
 @pytest.fixture(scope="module")
@@ -428,18 +435,6 @@ def test_what_cannot_be_done_is_said_in_a_sentence(three: Standing, in_this_proc
         assert (code, sentence in error) == (expected, True), error
     for text, seconds in {"30m": 1800, "12h": 43_200, "7d": 604_800}.items():
         assert abs((deadline_of(text) - datetime.now(UTC)).total_seconds() - seconds) < 600
-
-
-# --- the agent in this process
-
-
-UNKNOWN = "ab" * 16
-FOR_ANALYST = "{ analyst = 0.5 }"
-
-
-@pytest.fixture(scope="module")
-def three(tmp_path_factory: pytest.TempPathFactory) -> Standing:
-    return make(tmp_path_factory.mktemp("three") / "f")
 
 
 # --- the check of a proposal

@@ -279,9 +279,6 @@ def test_a_study_runs_as_an_ordinary_user_on_a_read_only_root(tmp_path):
     assert '"status": "finished"' in ran.stdout or "report" in ran.stdout
 
 
-# --- agents, hubs and their children as real processes
-
-
 TRIES = 5
 PATIENCE = 120.0
 
