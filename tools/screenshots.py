@@ -22,8 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from playwright.sync_api import Browser, sync_playwright
 
-from tests.browser.conftest import FLAGS
-from tests.browser.people import Person, sign_in
+from tests.browser.people import FLAGS, Person, sign_in
 from tests.support.standing import HUB, PARTIES, standing
 
 ROOT = Path(__file__).parents[1]

@@ -10,6 +10,10 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from colonnade.study.console_part import Role
 from tests.support.standing import Standing
 
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+)  # fmt: skip
 WIDTHS = (1280, 390)
 PATIENCE = 240_000.0
 """Milliseconds after which a page that does not change is given up; nothing waits for them to pass."""
@@ -54,11 +58,6 @@ class Person:
         self.page.get_by_role("button", name="Approve").click()
         expect(self.page.get_by_role("button", name="Approve")).to_have_count(0)
 
-    def decline(self, name: str, why: str) -> None:
-        self.open_study(name)
-        self.page.get_by_role("textbox").fill(why)
-        self.page.get_by_role("button", name="Decline").click()
-
     def read_the_report(self) -> None:
         self.open("/history")
         self.page.get_by_role("link", name="Read the report").first.click()
@@ -86,14 +85,6 @@ class Person:
         wide = self.page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth")
         said = [f"{one['id']} ({one['impact']}): {one['nodes'][0]['html'][:200]}" for one in worst]
         return said + (["it must be moved sideways to be read"] if wide else [])
-
-
-def look_at_sign_in(browser: Browser, url: str) -> dict[str, list[str]]:
-    """What is wrong with the page for those who are not signed in, with a link and without one."""
-    context = browser.new_context()
-    found = Person(context.new_page(), url).looked("/enter", "/enter?link=0123456789abcdef")
-    context.close()
-    return found
 
 
 def sign_in(

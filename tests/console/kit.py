@@ -22,7 +22,7 @@ from colonnade.console.party import PartyDesk, study_file
 from colonnade.privacy import Ledger
 from colonnade.standing import assess
 from colonnade.standing.filing import Filing
-from colonnade.standing.office import Entry, State
+from colonnade.standing.office import Click, Entry, State
 from colonnade.standing.proposal import Proposal
 from colonnade.study import PartyConfig, Study
 from colonnade.study.console_part import Role
@@ -37,16 +37,6 @@ ORIGIN = f"http://{HOST}"
 OURS = {"origin": ORIGIN}
 PAGES = (("/first", "First", __name__),)
 BAD = '<script>alert("x")</script>'
-
-
-@dataclass(frozen=True)
-class Click:
-    at: datetime
-    who: str
-    role: str
-    what: str
-    study: str | None
-    detail: str
 
 
 @dataclass
@@ -65,7 +55,7 @@ class Notebook:
         return self.state
 
     def log(self, who: str, role: str, what: str, study: str | None = None, detail: str = "") -> None:
-        self.written.insert(0, Click(datetime.now(UTC), who, role, what, study, detail))
+        self.written.insert(0, Click(datetime.now(UTC).isoformat(), who, role, what, study, detail))
 
     def clicks(self, person: str, limit: int = 100) -> Sequence[Click]:
         return self.written[:limit]

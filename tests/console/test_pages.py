@@ -37,7 +37,6 @@ from colonnade.privacy.rows import rounded_up
 from colonnade.privacy.statement import Statement
 from colonnade.report import promise, words
 from colonnade.standing.newcomers import keep
-from colonnade.standing.office import Entry
 from colonnade.standing.words import six_words
 from colonnade.study import book as ledger_text
 from colonnade.tables.survey import survey
@@ -56,12 +55,6 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Bank:
     bank.office.decline(first.id, "Ada", "no time")
     bank.propose()
     return bank
-
-
-@pytest.fixture
-def waiting(asked: Bank) -> Entry:
-    (entry,) = asked.office.entries(("waiting",))
-    return entry
 
 
 @pytest.fixture
@@ -94,7 +87,8 @@ def test_every_page_of_a_new_party_says_what_to_do_next(bank: Bank) -> None:
     assert not bank.config.ledger.exists(), "looking makes no ledger"
 
 
-def test_the_inbox_says_who_asks_what_for_until_when_and_the_price(asked: Bank, waiting: Entry) -> None:
+def test_the_inbox_says_who_asks_what_for_until_when_and_the_price(asked: Bank) -> None:
+    (waiting,) = asked.office.entries(("waiting",))
     client = signed_in(asked.app())
     text = client.get("/inbox").text
     others = [row for row in asked.study_of(waiting).statement.rows if "bank" not in row.observer.names]
@@ -107,7 +101,8 @@ def test_the_inbox_says_who_asks_what_for_until_when_and_the_price(asked: Bank, 
             assert client.get(path).status_code in (404, 400), path
 
 
-def test_the_page_of_a_study_has_the_figures_of_the_library(asked: Bank, waiting: Entry) -> None:
+def test_the_page_of_a_study_has_the_figures_of_the_library(asked: Bank) -> None:
+    (waiting,) = asked.office.entries(("waiting",))
     study, client = asked.study_of(waiting), signed_in(asked.app())
     page = client.get(f"/studies/{waiting.id}").text
     hides(page, BAD)
@@ -358,7 +353,7 @@ def test_a_result_is_shown_with_its_report_in_a_frame_to_parties_and_the_people_
     hides(FRAME_POLICY, "script")
 
 
-def test_results_stand_side_by_side_and_one_that_is_damaged_is_said_so(hub: Hub) -> None:
+def test_results_stand_side_by_side_one_that_is_damaged_is_said_so_and_ids_lead_to_no_file(hub: Hub) -> None:
     first, second = hub.done(), hub.done("linear.json", purpose="another")
     client = signed_in(hub.app)
     page = client.get(f"/results?id={first}&id={second}").text
@@ -375,6 +370,11 @@ def test_results_stand_side_by_side_and_one_that_is_damaged_is_said_so(hub: Hub)
     shows(client.get(f"/proposals/{damaged}").text, "The model cannot be shown here")
     statuses = [client.get(path).status_code for path in (f"/proposals/{damaged}/report", f"/results?id={damaged}")]
     assert statuses == [409, 200]
+    for name in ("..%2f..%2fetc", "%00", "' or 1=1", "x" * 5000, IMAGE.replace("/", "")):
+        for path in (f"/proposals/{name}", f"/proposals/{name}/report"):
+            answer = client.get(path)
+            assert answer.status_code in (404, 409)
+            hides(answer.text, "<img")
 
 
 def test_a_member_sees_what_concerns_it_and_is_told_no_counts_and_no_clicks_of_others(hub: Hub) -> None:
@@ -392,15 +392,6 @@ def test_a_member_sees_what_concerns_it_and_is_told_no_counts_and_no_clicks_of_o
         text = people[name].get("/log").text
         shows(text, "signed in")
         hides(text, "Olga")
-
-
-def test_ids_lead_to_no_file(hub: Hub) -> None:
-    client = signed_in(hub.app)
-    for name in ("..%2f..%2fetc", "%00", "' or 1=1", "x" * 5000, IMAGE.replace("/", "")):
-        for path in (f"/proposals/{name}", f"/proposals/{name}/report"):
-            answer = client.get(path)
-            assert answer.status_code in (404, 409)
-            hides(answer.text, "<img")
 
 
 # --- what a price means: figures are those of the library, sentences follow from docs/theory/beliefs.md

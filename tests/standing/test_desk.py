@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import tempfile
 import tracemalloc
@@ -31,9 +30,7 @@ from colonnade.standing.proposal import (
     Withdrawal,
     id_of,
 )
-from colonnade.standing.service import DeskService
 from colonnade.standing.signed import canonical, seal, written
-from colonnade.standing.talk import files_in, heard, packed
 from colonnade.standing.verdict import FINAL
 from colonnade.standing.words import six_words, words
 from colonnade.wire import Identity
@@ -108,9 +105,12 @@ def test_lost_attempts_are_tried_again_as_often_as_all_allow(talk: Talk) -> None
     assert talk.state(other) == ("failed", 1)
 
 
-def test_those_who_never_report_are_lost_after_a_while(talk: Talk) -> None:
+def test_those_who_never_report_are_lost_after_a_while_even_if_a_clock_jumps_back(talk: Talk) -> None:
     study = talk.agreed()
     talk.outcome(study, "coordinator", "lost")
+    talk.after(days=-3650)
+    assert talk.state(study) == ("running", 1)
+    talk.restart()
     talk.after(seconds=299)
     assert talk.state(study) == ("running", 1)
     talk.after(seconds=1)
@@ -239,18 +239,6 @@ def test_a_study_that_never_gets_its_turn_expires(tmp_path: Path) -> None:
     talk.now += timedelta(hours=3)
     talk.after()
     assert talk.states(second, first) == ["failed", "expired"]
-
-
-def test_a_clock_that_jumps_back_ends_no_wait_early_and_none_late(talk: Talk) -> None:
-    study = talk.agreed()
-    talk.outcome(study, "bank", "lost")
-    talk.after(days=-3650)
-    assert talk.state(study) == ("running", 1)
-    talk.restart()
-    talk.after(seconds=299)
-    assert talk.state(study) == ("running", 1)
-    talk.after(seconds=1)
-    assert talk.state(study) == ("running", 2)
 
 
 PEOPLE = st.sampled_from(PARTIES)
@@ -391,7 +379,7 @@ def test_a_proposal_survives_its_way(ours: Club, tmp_path: Path) -> None:
     refuse(ours, "FE068", analyst="coordinator")
 
 
-def test_a_forged_proposal_is_refused(ours: Club) -> None:
+def test_a_forged_proposal_and_a_body_that_is_written_in_another_way_are_refused(ours: Club) -> None:
     raw = ours.packed()
     header, body = raw.split(b"\n", 1)
     forged = [
@@ -410,16 +398,13 @@ def test_a_forged_proposal_is_refused(ours: Club) -> None:
     kept = {name: c for name, c in ours.members.certificates.items() if name != "ana"}
     others = Members("o", ours.members.address, kept, ours.members.roles, None, ours.members.path)
     refused(("FE096", "o"), Proposal.unpack, raw, others)  # a member of another federation is a stranger
-
-
-def test_a_body_is_written_in_one_way_only(ours: Club) -> None:
-    """Otherwise one signed study would have many ids, or keys that some read and others do not."""
-    body = ours.packed().split(b"\n", 1)[1].decode()
-    for other in (body.replace(":", ": ", 1), body.replace('"name"', '"name":"x","name"', 1), body + " "):
+    # Otherwise one signed study would have many ids, or keys that some read and others do not.
+    text = body.decode()
+    for other in (text.replace(":", ": ", 1), text.replace('"name"', '"name":"x","name"', 1), text + " "):
         content = other.encode()
         signature = ours.keys["ana"].sign(b"colonnade-signed-1 proposal ana\n" + content)
-        raw = b"colonnade-signed-1 proposal ana " + b64encode(signature) + b"\n" + content
-        refused("FE100", Proposal.unpack, raw, ours.members)
+        again = b"colonnade-signed-1 proposal ana " + b64encode(signature) + b"\n" + content
+        refused("FE100", Proposal.unpack, again, ours.members)
     assert canonical({"b": 1, "a": "ü"}) == b'{"a":"\\u00fc","b":1}'
 
 
@@ -427,11 +412,6 @@ NAMES = [
     "../evil.toml", "/etc/passwd", "a/../../b", "a\\b", "certs/bank.crt", "Certs/bank.crt", "a//b", "a/", ".hidden",
     "a\nb", "a/b/c/d/e/f/g", "x" * 101, "STUDY.toml", "study.toml/x", "<b>", "nul\x00", "dot.",
 ]  # fmt: skip
-
-
-def test_file_names_stay_in_their_folder(ours: Club) -> None:
-    for name in NAMES:
-        refuse(ours, "FE080|FE081", files={**ours.proposal().files, name: b""})
 
 
 def test_pins_address_and_parties_are_those_of_the_federation(ours: Club) -> None:
@@ -456,8 +436,10 @@ def test_pins_address_and_parties_are_those_of_the_federation(ours: Club) -> Non
     assert found.asked["lanes"] == {"partitions": 4}
 
 
-def test_sizes_and_moments_are_bounded(ours: Club) -> None:
+def test_names_stay_in_their_folder_and_sizes_and_moments_are_bounded(ours: Club) -> None:
     files, large = dict(ours.proposal().files), bytes(MOST_BYTES + 1)
+    for name in NAMES:
+        refuse(ours, "FE080|FE081", files={**files, name: b""})
     refuse(ours, "FE079", files={**files, "schemas/x.toml": large})
     refuse(ours, "FE102", "files", files={**files, **{f"f{i}": b"" for i in range(64)}})
     for size, code in ((1 << 26, ("FE095", "proposal")), (MOST_PACKED + 1, ("FE094",))):
@@ -532,15 +514,12 @@ def said(who: str, result: str | None = TRUE, study: str = STUDY, **files: bytes
     return Outcome(study, 1, who, "finished", NOON, result, hashes or None).pack(identity(who))
 
 
-def test_what_parties_signed_is_taken_and_whose_hash_is_missing_is_said(ours: Club) -> None:
+def test_what_parties_signed_is_taken_and_what_the_hub_has_made_itself_is_not(ours: Club) -> None:
     compared = Fetched(STUDY, FILES, [said("bank"), said("shop", None)]).compare(PARTIES, ours.members)
     assert (compared.signed, compared.differs, compared.missing) == (("bank",), (), ("shop", "clinic"))
     compared.check()
     for told in (None, [1], ["\u00e9"], ["x"] * 100_000):
         refused("FE*", statements_in, told)
-
-
-def test_what_the_hub_has_made_itself_is_not_taken(ours: Club) -> None:
     statements = {
         "none": [],
         "another hash": [said("bank"), said("shop")],
@@ -555,7 +534,7 @@ def test_what_the_hub_has_made_itself_is_not_taken(ours: Club) -> None:
             Fetched(STUDY, FORGED_FILES, each).compare(PARTIES, ours.members).check()
 
 
-def test_files_beside_the_model_are_taken_only_if_a_party_signed_them(ours: Club) -> None:
+def test_files_beside_the_model_are_taken_only_if_a_party_signed_them_or_the_model_names_them(ours: Club) -> None:
     """The hub can write what it likes into a statement or a report, and nobody takes it."""
     files = {**FILES, "privacy.json": b"epsilon 1", "card.md": b"c", "report.html": b"all is well"}
     true = {"privacy.json": b"epsilon 1", "card.md": b"c"}
@@ -568,30 +547,11 @@ def test_files_beside_the_model_are_taken_only_if_a_party_signed_them(ours: Club
     ]
     for fetched, beside in taken:
         assert set(fetched.signed(PARTIES, ours.members)) == {"model.json", *beside}
-
-
-def test_arrays_are_those_that_the_model_names(ours: Club) -> None:
     model = json.dumps({"arrays": sha256(b"arrays").hexdigest()}).encode()
     found = Fetched(STUDY, {"model.json": model, "model.npz": b"arrays"}, [said("bank", sha256(model).hexdigest())])
     assert found.compare(PARTIES, ours.members).confirmed
     for files in ({"model.json": model}, {"model.json": model, "model.npz": b"others"}):
         refused("FE042", replace(found, files=files).compare, PARTIES, ours.members)
-
-
-def test_the_hub_hands_out_what_parties_signed(tmp_path: Path) -> None:
-    talk = Talk(tmp_path)
-    study = talk.agreed()
-    for who in ("bank", "shop", "coordinator"):
-        assert talk.outcome(study, who, "finished", result=TRUE)
-    folder = tmp_path / "results" / study
-    folder.mkdir(parents=True)
-    for name, content in FILES.items():
-        (folder / name).write_bytes(content)
-    service = DeskService(talk.desk, tmp_path / "results", lambda: talk.now)
-    told, behind = heard(asyncio.run(service.answer("ana", packed({"ask": "result", "study": study}))))
-    found = Fetched(study, files_in(told, behind), statements_in(told["finished"]))
-    compared = found.compare(PARTIES, talk.club.members)
-    assert (compared.signed, compared.differs, compared.missing) == (("bank", "shop"), (), ("clinic",))
 
 
 # --- FEDERATION.toml

@@ -265,6 +265,7 @@ def test_abort_reaches_everybody_even_that_of_a_spare_peer(world: Any) -> None:
     for future in [*waiting, blocked]:
         refused(PeerStopped, "PE019", future.result, 300)
     refused(PeerStopped, "PE019", shop.channel("coordinator").send, "later")
+    shop.abort("what came later")
     refused(PeerStopped, "PE019", bank.channel("shop").recv, "x")
 
 
@@ -368,14 +369,6 @@ def test_messages_wait_for_a_peer_that_comes_later_and_stay_when_the_sender_has_
         refused(PeerLost, ("PE011", "bank"), place.channel("bank").recv, "more")
 
 
-def test_the_first_reason_to_stop_stays() -> None:
-    bank, shop = placed()
-    bank.abort("the budget is spent")
-    shop.abort("bank stopped the study: the budget is spent")
-    for place, peer in ((bank, "shop"), (shop, "bank")):
-        refused(PeerStopped, "PE019", place.channel(peer).send, "x")
-
-
 def test_whoever_waits_for_a_spare_peer_hears_that_it_is_lost_and_closing_ends_a_wait_of_ones_own() -> None:
     bank, shop = placed(window=1 << 10)
     bank.tolerate(["shop"])
@@ -442,23 +435,9 @@ def test_a_stop_does_not_wait_for_what_is_under_way() -> None:
 # --- trouble
 
 
-def left(shop: RoomPlace) -> None:
-    shop.close()
-
-
-def stopped(shop: RoomPlace) -> None:
-    shop.abort("the budget is spent")
-
-
-def gave_up(shop: RoomPlace) -> None:
-    shop.tolerate(["bank"])
-    shop.lose("bank", PeerLost("bank is gone"))
-
-
-@pytest.mark.parametrize("trouble", [left, stopped, gave_up])
+@pytest.mark.parametrize("leaves", [True, False], ids=["left", "gave up"])
 @pytest.mark.parametrize("busy", ["waits for room", "receives"])
-def test_trouble_ends_every_wait(trouble: Any, busy: str) -> None:
-    """Whoever waits when a peer leaves, stops or gives up on it does not wait for the time limit."""
+def test_whoever_waits_when_a_peer_leaves_or_gives_up_does_not_wait_for_the_time_limit(leaves: bool, busy: str) -> None:
     bank, shop = placed(window=1 << 10, timeout=300.0)
     began = threading.Event()
 
@@ -472,8 +451,12 @@ def test_trouble_ends_every_wait(trouble: Any, busy: str) -> None:
     with ThreadPoolExecutor(1) as pool:
         acting = pool.submit(act)
         until(lambda: bank.blocked or (began.is_set() and busy == "receives"))
-        trouble(shop)
-        if trouble is left and busy == "waits for room":
+        if leaves:
+            shop.close()
+        else:
+            shop.tolerate(["bank"])
+            shop.lose("bank", PeerLost("bank is gone"))
+        if leaves and busy == "waits for room":
             acting.result(60)  # messages to who has left are dropped
         else:
-            refused(PeerLost if trouble is left else PeerStopped, (), acting.result, 60)
+            refused(PeerLost if leaves else PeerStopped, (), acting.result, 60)

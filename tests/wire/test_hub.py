@@ -40,6 +40,7 @@ from colonnade.wire.door import _listeners
 from colonnade.wire.hub_carrier import open_channel
 from colonnade.wire.passage import Mover, Side
 from colonnade.wire.strangers import Crowd, Stranger, begins_tls, neighbourhood, places_for_lanes, places_for_strangers
+from colonnade.wire.turns import AT_ONCE, CREDIT, Tenant, Turns
 from colonnade.wire.watch import Limits
 from tests.support.errors import refused
 from tests.support.waiting import until
@@ -304,6 +305,74 @@ def test_questions_of_any_length_are_answered_and_others_are_not(people: Any, st
         assert "secret" not in refused(kind, said, ask, standing, who, people, body, method)
 
 
+# --- who is served next: nobody who asks for little waits for those who ask for much
+
+
+async def work(turns: Turns, tenant: Tenant, cost: int, times: int, done: list[Tenant]) -> None:
+    for _ in range(times):
+        await turns.wait(tenant, cost)
+        done.append(tenant)
+
+
+async def called_off(tasks: list[Any]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def test_one_who_asks_for_little_is_served_within_one_look_at_the_network() -> None:
+    async def race() -> list[int]:
+        turns, small, done, ahead = Turns(), Tenant(), list[Tenant](), list[int]()
+        crowd = [asyncio.create_task(work(turns, Tenant(), AT_ONCE, 1000, done)) for _ in range(50)]
+        for _ in range(100):
+            await asyncio.sleep(0)
+        for _ in range(20):
+            before = len(done)
+            await turns.wait(small, 100)
+            ahead.append(len(done) - before)
+            await asyncio.sleep(0)
+        await called_off(crowd)
+        return ahead
+
+    assert max(asyncio.run(race())) <= 2
+
+
+def test_those_who_ask_for_much_get_the_same() -> None:
+    """Whether in large pieces or in small ones, and however many of them wait."""
+
+    async def race() -> list[int]:
+        turns, done, tasks = Turns(), list[Tenant](), list[Any]()
+        sizes = {Tenant(): (2, AT_ONCE), Tenant(): (64, AT_ONCE // 16), Tenant(): (8, AT_ONCE)}
+        for tenant, (count, size) in sizes.items():
+            tasks += [asyncio.create_task(work(turns, tenant, size, 100_000, done)) for _ in range(count)]
+        while len(done) < 3000:
+            await asyncio.sleep(0)
+        await called_off(tasks)
+        return [sum(one is tenant for one in done) * size for tenant, (_, size) in sizes.items()]
+
+    got = asyncio.run(race())
+    assert max(got) < 1.2 * min(got)
+
+
+def test_one_who_was_idle_has_saved_little_up_and_what_was_cancelled_takes_no_turn() -> None:
+    async def race() -> tuple[int, int]:
+        turns, idle, busy, done = Turns(), Tenant(), Tenant(), list[Tenant]()
+        await work(turns, busy, AT_ONCE, 100, done)
+        done.clear()
+        await asyncio.gather(*(asyncio.create_task(work(turns, one, AT_ONCE, 50, done)) for one in (busy, idle)))
+        served = sum(one is idle for one in done[:40])
+        done.clear()
+        tasks = [asyncio.create_task(work(turns, idle, AT_ONCE, 1, done)) for _ in range(20)]
+        await asyncio.sleep(0)
+        await called_off(tasks[1::2])
+        await asyncio.gather(*tasks[::2])
+        return served, len(done)
+
+    served, left = asyncio.run(race())
+    assert 20 <= served <= 22 + CREDIT // AT_ONCE
+    assert left == 10
+
+
 # --- whether it serves, as platforms ask it
 
 
@@ -559,32 +628,24 @@ def test_who_does_not_read_stops_its_sender_and_nobody_else(splice: bool) -> Non
 
 
 @pytest.mark.parametrize("splice", WAYS)
-def test_bytes_for_a_connection_that_broke_reach_nobody_else(splice: bool) -> None:
+@pytest.mark.parametrize("aborted", [True, False], ids=["aborted", "reset"])
+def test_bytes_for_a_connection_that_broke_reach_nobody_else(splice: bool, aborted: bool) -> None:
     async def act(open_way: Callable[[], Way], _: Mover) -> None:
         broken, whole = open_way(), open_way()
         broken.far.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
         sending = await broken.filled(20_000_000)
-        broken.far.close()  # with a reset
+        if aborted:
+            broken.far_side.abort()
+        else:
+            broken.far.close()  # with a reset
         with suppress(ConnectionError):
             await sending
         await broken.has_ended()
+        assert not aborted or len(await _read(broken.far, 20_000_000)) < 20_000_000
         assert await whole.carries(_data(1_000_000, 1)) == _data(1_000_000, 1)
         assert whole.lost == []
 
     _play(splice, act)
-
-
-def test_a_connection_that_was_aborted_sends_no_more() -> None:
-    async def act(open_way: Callable[[], Way], _: Mover) -> None:
-        way = open_way()
-        sending = await way.filled(20_000_000)
-        way.far_side.abort()
-        with suppress(ConnectionError):
-            await sending
-        await way.has_ended()
-        assert len(await _read(way.far, 20_000_000)) < 20_000_000
-
-    _play(False, act)
 
 
 @pytest.mark.skipif(not SPLICES, reason="this system cannot splice")

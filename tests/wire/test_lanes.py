@@ -542,7 +542,9 @@ def test_no_changed_byte_is_believed_and_nothing_else_is_raised(bank: Any, at: i
         refused(IdentityError, (), check_introduction, raw, bank.base, TOPIC)
 
 
-def test_a_worker_takes_its_own_introduction_only(bank: Any) -> None:
+def test_a_worker_takes_its_own_introduction_only_and_does_not_dial_when_it_is_out_of_date(
+    bank: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     admission = bank.keys.admission(bank.raw, bank.base, TOPIC)
     shown = x509.load_pem_x509_certificate(admission.issue_connection_certificate().chain_pem)
     assert bank.base.has_issued(shown)
@@ -564,6 +566,8 @@ def test_a_worker_takes_its_own_introduction_only(bank: Any) -> None:
         signature = bank.identity.sign(workers._statement(own.worker, connection, TOPIC, own.until))
         mixed = Introduction(own.worker, connection, own.until, signature).to_bytes()
         refused(IdentityError, "ID048", bank.keys.admission, mixed, bank.base, TOPIC)
+    monkeypatch.setattr(workers, "datetime", SimpleNamespace(now=lambda tz: bank.until + timedelta(minutes=1)))
+    refused(IdentityError, "ID060", admission.issue_connection_certificate)
 
 
 CN, ORG, OU = NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME, NameOID.ORGANIZATIONAL_UNIT_NAME
@@ -598,13 +602,6 @@ def test_whose_connection_certificate_it_is(bank: Any, subject: tuple[Any, ...])
     )
     assert (certificates.holder(issued), certificates.worker_of(issued)) == SUBJECTS[subject]
     assert bank.base.has_issued(issued) == ("bank" in SUBJECTS[subject])
-
-
-def test_a_worker_that_is_out_of_date_does_not_dial(bank: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    admission = bank.keys.admission(bank.raw, bank.base, TOPIC)
-    later = SimpleNamespace(now=lambda tz: bank.until + timedelta(minutes=1))
-    monkeypatch.setattr(workers, "datetime", later)
-    refused(IdentityError, "ID060", admission.issue_connection_certificate)
 
 
 def test_lanes_have_names_and_topics(bank: Any) -> None:

@@ -1,24 +1,37 @@
-"""A standing question over TLS: its answers are those of a study, its price is in the ledger before they are given."""
+"""A standing question over TLS: its answers are those of a study, its price is in the ledger before; and over HTTP.
+
+A bank and a shop, a public model of who defaults, and a standing question about it, all on loopback.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import re
 import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
+from pathlib import Path
 
 import httpx
 import numpy as np
 import pytest
 
-from colonnade.errors import PeerLost
+from colonnade import Federation, LogisticRegression, Party
+from colonnade.cli import initialise
+from colonnade.console.app import make_app as make_console
+from colonnade.console.party import PartyDesk
+from colonnade.errors import PeerLost, PolicyError, StorageError, StudyError
 from colonnade.privacy import (
     Ledger,
     NonPrivate,
@@ -32,56 +45,142 @@ from colonnade.privacy import (
 )
 from colonnade.protocols.standing import Answer, Verdict
 from colonnade.standing.federation import Members
+from colonnade.standing.filing import Filing
+from colonnade.standing.scores import description, session
 from colonnade.standing.scores.allowance import Allowance, days_worth
+from colonnade.standing.scores.meeting import keep_seat, own_hub, way_in
 from colonnade.standing.scores.questions import Questions, Refused
+from colonnade.standing.scores.service import ScoresService
+from colonnade.standing.scores.serving import make_app, serve
+from colonnade.standing.scores.session import Answering, Asking, Stay, counts_file
 from colonnade.standing.scores.settings import Standing
+from colonnade.study import PartyConfig, Study
+from colonnade.tables import population
 from colonnade.wire import Certificate
+from tests.console.kit import access, signed_in
 from tests.support import standing as processes
+from tests.support.errors import raises
 from tests.support.ports import free_port
-from tests.support.studies import play
+from tests.support.studies import play, runnable_text, scatter
+from tests.support.waiting import until
 
-from . import kit
+ROWS = 400
+DOCS = Path(__file__).parents[3] / "docs"
+COLUMNS = {"bank": ["income", "arrears"], "shop": ["basket", "discounts"]}
+EXACT = ("exact = true\n", "")
+NOISY = ("", "[budget]\nepsilon = { bank = 2.0 }\n")
+
+
+@dataclass
+class Place:
+    """One folder with everyone's keys, tables and policies."""
+
+    folder: Path
+
+    @classmethod
+    def make(cls, folder: Path) -> Place:
+        people = population(ROWS)
+        people.write(folder / "tables")
+        (folder / "schemas").mkdir()
+        place = cls(folder)
+        for number, name in enumerate(COLUMNS):
+            scatter(folder / "tables" / f"{name}.csv", number)
+            people.schemas[name].save(folder / "schemas" / f"{name}.toml")
+            initialise.party(name, folder / name, f"../tables/{name}.csv", "person_id", "auto-within-budget")
+            place.allow(name)
+        with_label = {name: people.schemas[name].select([*columns]) for name, columns in COLUMNS.items()}
+        with_label["bank"] = people.schemas["bank"].select([*COLUMNS["bank"], "default"])
+        known = Federation(
+            [Party(name, people.arrow[name], schema=with_label[name], id="person_id") for name in COLUMNS]
+        )
+        LogisticRegression(epsilon=4.0, label="bank.default", rows=ROWS).fit(known).save(folder / "model.json")
+        place.study("keys")
+        return place
+
+    def allow(self, name: str, epsilon: float = 1000.0, exact: str = 'exact = ["bank"]') -> PartyConfig:
+        """Change what a party agrees to: a cap against other parties, or exact answers."""
+        path = self.folder / name / "party.toml"
+        caps = "epsilon = { analyst = 1000.0, coordinator = 1000.0" + ("" if exact else f", party = {epsilon}") + " }"
+        text = re.sub(r"^tasks = .*$", 'tasks = ["prediction"]', path.read_text(), flags=re.M)
+        text = re.sub(r"^epsilon = .*$", caps, text, count=1, flags=re.M)
+        text = re.sub(r"^(# )?exact = .*$", exact or "# exact = []", text, count=1, flags=re.M)
+        path.write_text(text)
+        return PartyConfig.load(path)
+
+    def config(self, name: str) -> PartyConfig:
+        return PartyConfig.load(self.folder / name / "party.toml")
+
+    def study(self, name: str, price: tuple[str, str] = EXACT, *, align: bool = True) -> Study:
+        path, pins = self.folder / f"{name}.toml", None
+        task = f'kind = "prediction"\nmodel = "model.json"\nto = "bank"\n{price[0]}'
+        if (self.folder / "keys.toml").exists():
+            pins = Study.load(self.folder / "keys.toml").content.pins
+        limits = '[align]\non = "person_id"\n' if align else ""
+        path.write_text(runnable_text(name, task, price[1], COLUMNS, limits, pins))
+        if pins is None:
+            initialise.trial(path)
+        return Study.load(path)
+
+    def key(self, name: str) -> Path:
+        return self.config(name).key if name != "coordinator" else self.folder / "coordinator/coordinator.key"
+
+
+@contextmanager
+def standing_up(place: Place, standing: Standing, clock: Callable | None = None) -> Iterator[Questions]:
+    """Everybody's part in threads of this process, over TLS on loopback; where the bank asks."""
+    questions = Questions()
+    shop = place.config("shop")
+    allowance = Allowance(
+        standing, shop, counts_file(shop.path.parent / "agent"), **({"clock": clock} if clock else {})
+    )
+    parts = {
+        "bank": Asking(standing, place.config("bank"), questions),
+        "shop": Answering(standing, shop, allowance.opened),
+    }
+    with ExitStack() as stack:
+        stack.callback(allowance.close)
+        hub = stack.enter_context(own_hub(standing, place.key("coordinator"), listen="127.0.0.1:0"))
+        stack.callback(keep_seat(standing, place.key("coordinator"), hub).stop)
+        for name, part in parts.items():
+            stay = Stay(way_in(standing, name, place.key(name), hub=hub.own_address), standing, part)
+            stack.callback(stay.start().stop)
+        until_ready(questions)
+        yield questions
+
+
+def until_ready(questions: Questions) -> None:
+    until(lambda: questions.ready, "the session to begin")
+
 
 NOON = datetime(2031, 5, 6, 12, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    return Place.make(tmp_path_factory.mktemp("scores") / "s")
 
 
 @pytest.fixture(autouse=True)
 def _fresh(place):
     place.allow("shop")
-    for name in kit.COLUMNS:
+    for name in COLUMNS:
         for path in [*(place.folder / name).glob("ledger.sqlite*"), *(place.folder / name / "agent").glob("*")]:
             path.unlink()
 
 
-def test_answers_are_exactly_those_of_a_study_about_the_same_people(place):
-    study = place.study("once")
-    want = play(study, place.folder / "runs" / "once")["bank"].joint
-    with kit.standing_up(place, Standing.of(place.study("standing"), per_person=3)) as questions:
-        some = [want.ids[7], "nobody of that name", want.ids[3], want.ids[7]]
-        found = questions.ask(some).result(30)
-        everybody = questions.ask(want.ids).result(30)
-    assert found[1] is None
-    assert found[0] == found[3] == everybody[7]
-    assert found[2] == everybody[3]
-    assert [row["id"] for row in everybody] == want.ids
-    assert np.array_equal([row["probabilities"] for row in everybody], want.probabilities)
-    assert np.array_equal([row["scores"] for row in everybody], want.scores)
-    assert np.array_equal([row["prediction"] for row in everybody], want.predictions)
-
-
 def test_a_day_is_reserved_before_the_first_answer_and_kept_over_a_restart(place):
     place.allow("shop", exact="")
-    standing = Standing.of(place.study("noisy", kit.NOISY), per_person=2, per_day=4)
+    standing = Standing.of(place.study("noisy", NOISY), per_person=2, per_day=4)
     moment = [NOON]
     ledger = place.config("shop").ledger
-    with kit.standing_up(place, standing, lambda: moment[0]) as questions:
+    with standing_up(place, standing, lambda: moment[0]) as questions:
         assert not ledger.exists() or not Ledger(ledger).entries()
         first = questions._places and [*questions._places][:3]
         assert all("deviations" in row for row in questions.ask(first[:1]).result(30))
         (entry,) = Ledger(ledger).entries()
         assert entry.state == "sent"
         assert entry.events == (Repeated(standing.task.event, 2),)
-    with kit.standing_up(place, standing, lambda: moment[0]) as questions:
+    with standing_up(place, standing, lambda: moment[0]) as questions:
         assert questions.ask(first[:1]).result(30)[0]["id"] == first[0]
         again = questions.ask(first[:2]).result(30)
         assert again[0] == Refused(int(datetime(2031, 5, 7, tzinfo=UTC).timestamp()))
@@ -99,7 +198,7 @@ def test_a_day_is_reserved_before_the_first_answer_and_kept_over_a_restart(place
 
 def test_requests_that_come_together_are_one_question(place):
     standing = Standing.of(place.study("standing"), per_person=100)
-    with kit.standing_up(place, standing, lambda: NOON) as questions:
+    with standing_up(place, standing, lambda: NOON) as questions:
         ids = [*questions._places][:20]
         asked, inner = [], questions._taken
         questions._taken = lambda: asked.append(inner()) or asked[-1]
@@ -142,7 +241,8 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.mark.slow
-def test_a_federation_of_processes_answers_and_comes_back_after_a_kill(place):
+def test_a_federation_of_processes_answers_and_comes_back_after_a_kill(place, tmp_path):
+    place = Place(Path(shutil.copytree(place.folder, tmp_path / "s")))
     study, console = place.study("who defaults"), free_port()
     roles = {"coordinator": "hub", "bank": "party", "shop": "party"}
     certificates = {name: Certificate.load(place.key(name).with_suffix(".crt")) for name in roles}
@@ -157,7 +257,7 @@ def test_a_federation_of_processes_answers_and_comes_back_after_a_kill(place):
         with open(path if name == "coordinator" else place.config(name).path, "a") as file:
             file.write(text)
     two = processes.Standing(place.folder, {})
-    tables = [(place.folder / "tables" / f"{name}.csv").read_text().splitlines()[1:] for name in kit.COLUMNS]
+    tables = [(place.folder / "tables" / f"{name}.csv").read_text().splitlines()[1:] for name in COLUMNS]
     person = min(set.intersection(*({line.split(",")[0].strip('"') for line in lines} for lines in tables)))
 
     def ask() -> httpx.Response | None:
@@ -213,9 +313,9 @@ PEOPLE = ("anna", "berta", "carla")
 
 
 class Shop:
-    def __init__(self, place: kit.Place, **limits: int) -> None:
+    def __init__(self, place: Place, **limits: int) -> None:
         self.config = place.config("shop")
-        self.standing = Standing.of(place.study("noisy", kit.NOISY), **limits)
+        self.standing = Standing.of(place.study("noisy", NOISY), **limits)
         self.counts = self.config.path.parent / "agent" / "scores.db"
         self.now = NOON
         self.start()
@@ -397,3 +497,210 @@ def test_the_end_of_a_session_reaches_everybody_who_still_waits(questions):
     questions.end()
     with pytest.raises(PeerLost):
         other.result(0)
+
+
+# --- the interface for programs: what is asked and answered over HTTP, and what is refused
+
+
+@pytest.fixture(scope="module")
+def house(place, tmp_path_factory):
+    """A bank that asks and a shop that answers, each with the service that its agent would keep."""
+    place = Place(Path(shutil.copytree(place.folder, tmp_path_factory.mktemp("house") / "s")))
+    study = place.study("who defaults")
+    standing = Standing.of(study)
+    said = {"models": [{"study": f"../{study.path.name}", "digest": study.digest, "per_person": 3, "per_day": 1000}]}
+    with ExitStack() as stack:
+        hub = stack.enter_context(own_hub(standing, place.key("coordinator"), listen="127.0.0.1:0"))
+        stack.callback(keep_seat(standing, place.key("coordinator"), hub).stop)
+        services = {}
+        for name in COLUMNS:
+            config = place.config(name)
+            services[name] = ScoresService(config, said, config.path.parent / "agent", hub=hub.own_address).start()
+            stack.callback(services[name].stop)
+        served = serve(services["bank"], "127.0.0.1:0")
+        stack.callback(served.stop)
+        until_ready(services["bank"].kept[study.name].questions)
+        yield place, services, served
+
+
+@pytest.fixture
+def ask(house):
+    _, services, served = house
+    token = services["bank"].token()
+
+    def post(body, token=token, **headers):
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        shown = {"authorization": f"Bearer {token}"} if token else {}
+        return httpx.post(f"{served.url}/v1/scores", content=content, headers=shown | headers, timeout=60)
+
+    return post
+
+
+def test_answers_are_exactly_those_of_a_study_and_are_counted_where_they_are_told_and_answered(house, ask, monkeypatch):
+    place, services, _ = house
+    counted = {name: [] for name in ("bank", "shop")}
+    for name, numbers in counted.items():
+        monkeypatch.setattr(services[name], "scored", numbers.append)
+    want = play(place.study("once"), place.folder / "runs" / "once")["bank"].joint
+    some = slice(40, 240)
+    answer = ask({"ids": [*want.ids[some], "nobody", want.ids[40]], "model": "who defaults"})
+    assert (answer.status_code, answer.headers["cache-control"]) == (200, "no-store")
+    *everybody, nobody, again = answer.json()["scores"]
+    assert (nobody, again) == (None, everybody[0])
+    assert [row["id"] for row in everybody] == want.ids[some]
+    assert np.array_equal([row["probabilities"] for row in everybody], want.probabilities[some])
+    assert np.array_equal([row["scores"] for row in everybody], want.scores[some])
+    assert np.array_equal([row["prediction"] for row in everybody], want.predictions[some])
+    assert counted == {"bank": [201], "shop": [200]}  # one of them is told twice, and asked about once
+
+
+def test_the_console_shows_what_was_asked_today_and_what_is_left(house, ask, tmp_path):
+    place, services, _ = house
+    person = [*services["bank"].kept["who defaults"].questions._places][3]
+    assert ask({"ids": [person]}).status_code == 200
+    shown = {}
+    for name in COLUMNS:
+        config = place.config(name)
+        desk = PartyDesk(config, Filing.open(tmp_path / name), services[name])
+        shown[name] = signed_in(make_console(desk, access(tmp_path / f"{name}-access"))).get("/scores").text
+    asked = services["shop"].kept["who defaults"].allowance.asked_today()
+    assert asked >= 1
+    assert f'data-label="Told today">{asked}</td>' in shown["shop"]
+    assert f'data-label="Left today">{1000 - asked}<span class="why">paid for in the ledger' in shown["shop"]
+    assert all(piece in shown["bank"] for piece in ("counted by others", "all are here"))
+    assert person not in shown["shop"], "no page says whom it was about"
+
+
+def test_past_the_allowance_it_says_when_to_come_again(house, ask):
+    person, other = [*house[1]["bank"].kept["who defaults"].questions._places][9:11]
+    assert [ask({"ids": [person]}).status_code for _ in range(3)] == [200, 200, 200]
+    late = ask({"ids": [person]})
+    assert (late.status_code, 0 < int(late.headers["retry-after"]) <= 24 * 3600) == (429, True)
+    assert re.search(r"before \d{4}-\d\d-\d\dT00:00:00Z", late.json()["detail"])
+    mixed = ask({"ids": [person, other]}).json()["scores"]
+    assert (set(mixed[0]), mixed[1]["id"]) == ({"id", "refused_until"}, other)
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "said"),
+    [
+        (b"{", 422, "not valid JSON"),
+        ({"ids": []}, 422, "ids"),
+        ({"ids": [7]}, 422, "ids.0"),
+        ({"ids": ["secret-person"] * 9000}, 422, "ids"),
+        ({"ids": ["a"], "secret-key": 1}, 422, "body"),
+        ({"ids": ["a"], "model": "secret-model"}, 404, "no such model"),
+        (b"x" * (1 << 21), 413, "too long"),
+    ],
+)
+def test_what_is_malformed_is_refused_without_repeating_it(ask, body, status, said):
+    answer = ask(body)
+    assert (answer.status_code, said in answer.json()["detail"]) == (status, True)
+    assert "secret" not in answer.text
+
+
+def test_whoever_hangs_up_in_the_middle_leaves_nothing_behind(house):
+    _, services, _ = house
+    app = make_app(services["bank"], ("here",))
+    shown = {"host": "here", "authorization": f"Bearer {services['bank'].token()}"}
+    scope = {"type": "http", "method": "POST", "path": "/v1/scores", "root_path": "", "query_string": b""}
+    scope["headers"] = [(name.encode(), value.encode()) for name, value in shown.items()]
+    left = [{"type": "http.request", "body": b'{"ids"', "more_body": True}]
+    sent = []
+
+    async def receive():
+        return left.pop() if left else {"type": "http.disconnect"}
+
+    async def send(message):
+        sent.append(message)
+
+    asyncio.run(app(scope, receive, send))
+    assert sent[0]["status"] == 413
+
+
+def test_strangers_are_refused(house, ask):
+    _, _, served = house
+    tried = [
+        ({"token": None}, 401),
+        ({"token": "0" * 64}, 401),
+        ({"token": None, "cookie": "colonnade=x"}, 401),
+        ({"origin": "https://example.org"}, 403),
+        ({"host": "attacker.example:80"}, 421),
+    ]
+    for headers, status in tried:
+        assert ask({"ids": ["a"]}, **headers).status_code == status, headers
+    assert [httpx.get(f"{served.url}/v1/{path}").status_code for path in ("models", "scores")] == [401, 405]
+
+
+def test_it_describes_itself(house):
+    place, services, served = house
+    spec = httpx.get(f"{served.url}/v1/openapi.json").json()
+    asked = spec["paths"]["/v1/scores"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert asked["properties"]["ids"]["maxItems"] == 8192
+    page = httpx.get(f"{served.url}/v1/docs")
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    assert not re.search(r"(src|href)=.?https?:|<script", page.text)
+    token = {"authorization": f"Bearer {services['bank'].token()}"}
+    (model,) = httpx.get(f"{served.url}/v1/models", headers=token).json()["models"]
+    assert (model["ready"], model["exact"], model["to"]) == (True, True, "bank")
+    study = place.study("noisy", NOISY)
+    once, often = (description.model(Standing.of(study, per_person)) for per_person in (1, 5))
+    assert once == often, "a price is that of a question, and limits of a day are those of others"
+    assert once["epsilon_of_a_question"] == study.statement.epsilon("bank")
+
+
+def test_the_command_of_the_page_works(house):
+    _, services, served = house
+    text = (DOCS / "how-to" / "scores-on-demand.md").read_text()
+    command = re.search(r"```bash\n(curl .*?)```", text, re.S)[1]
+    person = [*services["bank"].kept["who defaults"].questions._places][20]
+    command = command.replace("agent/scores.token", str(services["bank"].token_file)).replace("P000017", person)
+    command = re.sub(r"http://127.0.0.1:\d+", served.url, command)
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=True)
+    assert json.loads(done.stdout)["scores"][0]["id"] == person
+
+
+def test_an_owner_that_comes_back_is_asked_again(house, ask, monkeypatch):
+    place, services, _ = house
+    for pause in ("_FIRST_PAUSE", "_LONGEST_PAUSE", "_GOODBYE"):
+        monkeypatch.setattr(session, pause, 0.2)
+    questions = services["bank"].kept["who defaults"].questions
+    person = [*questions._places][30]
+    services["shop"].stop()
+    until(lambda: not questions.ready, "the session to end")
+    away = ask({"ids": [person]})
+    assert (away.status_code, away.headers["retry-after"]) == (503, "2")
+    config = place.config("shop")
+    part = services["bank"].part.model_dump()
+    hub = services["bank"].hub
+    services["shop"] = ScoresService(config, part, config.path.parent / "agent", hub=hub).start()
+    try:
+        until_ready(questions)
+        assert ask({"ids": [person]}).status_code == 200
+    finally:
+        services["shop"].stop()
+
+
+def test_a_study_that_changed_or_is_of_another_kind_is_refused(house):
+    place, services, _ = house
+    config = place.config("shop")
+    study = place.study("changed")
+    said = {"models": [{"study": f"../{study.path.name}", "digest": "0" * 64}]}
+    with raises(PolicyError, "PO009"):
+        ScoresService(config, said, config.path.parent / "agent")
+    with raises(StudyError, "ST548", "agent.scores.models"):
+        ScoresService(config, {"models": []}, config.path.parent / "agent")
+    levels = place.study("levels", ('answers = "levels"\n', NOISY[1]))
+    with raises(StudyError, "ST547"):
+        Standing.of(levels)
+    not_allowed = place.allow("shop", exact="")
+    said["models"][0]["digest"] = study.digest
+    with raises(PolicyError, "PO022"):
+        ScoresService(not_allowed, said, config.path.parent / "agent")
+    place.allow("shop")
+    token = services["bank"].token_file
+    token.chmod(0o644)
+    if os.name == "posix":
+        with raises(StorageError, "SO031"):
+            services["bank"].token()
+    token.chmod(0o600)
