@@ -127,10 +127,15 @@ def test_how_new_files_are_written_is_said_by_options(colonnade, tmp_path, out, 
     assert rows_of(out) == expected
 
 
-def test_only_the_people_whom_all_files_hold(colonnade, tmp_path, out, expected) -> None:
+def test_other_people_are_refused_or_left_out_and_nothing_is_overwritten(colonnade, tmp_path, out, expected) -> None:
+    shutil.copyfile(file_of("bank"), out)
+    assert "is there already" in colonnade(*LOGISTIC, *tables(), "--out", out, code=StorageError.exit_code)
+    assert out.read_bytes() == file_of("bank").read_bytes()
     given = [*LOGISTIC, "--out", out, "--force"]
     given += tables(shop=rewritten(tmp_path, "shop", lambda rows: rows[:1:-1]))
-    assert "say --common" in colonnade(*given, code=DataError.exit_code)
+    text = colonnade(*given, code=DataError.exit_code)
+    check_words(text, "bank and shop do not hold the same people: of 6 and 4 rows 4 have the same ids", "say --common")
+    assert "P0000" not in text
     told = colonnade(*given, "--common", "--json")
     assert told["left_out"] == {"bank": 2, "shop": 0, "clinic": 2}
     assert rows_of(out) == expected[2:]
@@ -216,17 +221,6 @@ def test_what_cannot_be_predicted_is_one_sentence_and_no_file(colonnade, out, na
     assert not out.exists()
 
 
-def test_other_people_are_refused_and_nothing_is_overwritten(colonnade, tmp_path, out) -> None:
-    fewer = rewritten(tmp_path, "clinic", lambda rows: rows[2:])
-    given = [*LOGISTIC, "--out", out]
-    text = colonnade(*given, *tables(clinic=fewer), code=DataError.exit_code)
-    assert "bank and clinic do not hold the same people: of 6 and 4 rows 4 have the same ids" in text
-    assert "P0000" not in text
-    shutil.copyfile(file_of("bank"), out)
-    assert "is there already" in colonnade(*given, *tables(), code=StorageError.exit_code)
-    assert out.read_bytes() == file_of("bank").read_bytes()
-
-
 def people(rows: int, seed: int) -> pa.Table:
     draw = np.random.default_rng(seed)
     age, job = draw.integers(18, 90, rows), draw.integers(1, 5, rows)
@@ -270,12 +264,9 @@ def files(tmp_path: Path) -> dict[str, list[str]]:
     }
 
 
-def aside(files: dict[str, list[str]]) -> list[str]:
-    return [word for path in files["aside"] for word in ("--held-out", path)]
-
-
-def test_files_of_parties_are_joined_by_their_ids(colonnade, files) -> None:
-    given = [*files["synthetic"], *files["real"], *aside(files), "--id", "person", "--label", "smoker"]
+def test_files_of_parties_are_joined_by_their_ids_and_whom_not_all_hold_is_counted(colonnade, files, tmp_path) -> None:
+    aside = [word for path in files["aside"] for word in ("--held-out", path)]
+    given = [*files["synthetic"], *files["real"], *aside, "--id", "person", "--label", "smoker"]
     text = colonnade("quality", *files["synthetic"], *files["real"], "--id", "person")
     assert "400 made-up people beside 500 real ones" in text
     assert "attack" not in text
@@ -287,9 +278,6 @@ def test_files_of_parties_are_joined_by_their_ids(colonnade, files) -> None:
     assert stat.S_IMODE(page.stat().st_mode) == 0o600
     drawn = ("not for publication", "attack by density", "columns-wide-title", "attacks-wide-title")
     check_words(page.read_text(encoding="utf-8"), *drawn)
-
-
-def test_whom_not_all_files_hold_is_left_out_and_counted(colonnade, files, tmp_path) -> None:
     bank, clinic = files["real"]
     pyarrow.csv.write_csv(pyarrow.csv.read_csv(bank).slice(0, 450), tmp_path / "fewer.csv")
     given = ["quality", *files["synthetic"], tmp_path / "fewer.csv", clinic, "--id", "person"]
