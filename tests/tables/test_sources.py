@@ -244,7 +244,9 @@ def stored(tmp_path: Path) -> Callable[..., Source]:
 WHOLE = "person_id,age,city\np1,3,A\np2,4,Ä\n"
 
 
-def test_text_from_a_store_is_read_once_and_its_encoding_checked_to_the_end(stored: Callable[..., Source]) -> None:
+def test_text_from_a_store_is_read_and_counted_once_and_its_encoding_checked_to_the_end(
+    tmp_path: Path, stored: Callable[..., Source]
+) -> None:
     assert stored(a=WHOLE.encode()).read(["city"])["city"].to_pylist() == ["A", "Ä"]
     assert Counted.streams == 2  # the header, and the rows
     bad = stored(a=WHOLE.encode(), b="person_id,age,city\np1,3,A\np2,Ä,A,1\n".encode("latin-1"))
@@ -254,9 +256,7 @@ def test_text_from_a_store_is_read_once_and_its_encoding_checked_to_the_end(stor
     other = stored(latin, a=WHOLE.encode("latin-1"), b=WHOLE.encode())
     refused(DataError, ("DA270", "b.csv"), other.read, ["city"])
     refused(DataError, ("DA269", "c.csv"), stored(c=WHOLE.encode()[:-2]).read, ["city"])
-
-
-def test_rows_of_a_store_are_counted_in_one_transfer(tmp_path: Path, stored: Callable[..., Source]) -> None:
+    Counted.streams = 0
     assert stored(a=b'person_id,age\np1,3\np2,4\n"p\n3",5\n').count() == 3
     assert Counted.streams == 2  # the header, and the rows
     assert stored(c=put(people(), tmp_path / "b.parquet").read_bytes()).count() == 600
@@ -463,13 +463,6 @@ def database(path: Path, rows: list[tuple[Any, ...]]) -> Query:
 # --- SQLite
 
 
-def test_sqlite(tmp_path: Path) -> None:
-    query = database(tmp_path / "x.sqlite", ROWS)
-    equal(query, in_columns(ROWS))
-    assert opened(query).count() == 400
-    refused(DataError, "DA205", read_table, Query("select 1", "sqlite", file=tmp_path / "y.sqlite"), SCHEMA)
-
-
 FAILING = {
     "select * from nowhere": "DA213",
     "select absent from people": "DA214",
@@ -490,7 +483,10 @@ def test_queries_of_sqlite_that_fail(tmp_path: Path, query: str) -> None:
     assert ids(Query("select * from people; ", "sqlite", file=tmp_path / "x.sqlite")) == ["p00000", "p00001"]
 
 
-def test_no_number_of_sqlite_is_rounded_and_mixed_cells_are_text(tmp_path: Path) -> None:
+def test_rows_of_sqlite_of_which_no_number_is_rounded_and_mixed_cells_are_text(tmp_path: Path) -> None:
+    query = database(tmp_path / "many.sqlite", ROWS)
+    equal(query, in_columns(ROWS))
+    assert opened(query).count() == 400
     exact = 33.333333333333336
     query = database(tmp_path / "x.sqlite", [(7, None, "A"), ("008", 5, None), (9, exact, "B")])
     equal(query, in_columns([("7", None, "A"), ("008", 5, None), ("9", exact, "B")]))
@@ -611,8 +607,8 @@ def test_queries_that_cannot_be(given: dict[str, str], said: str) -> None:
 def test_a_database_that_is_no_file_and_a_driver_that_is_not_installed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    for file in (":memory:", tmp_path):
-        refused(DataError, "DA205", read_table, Query("select 1", "duckdb", file=file), AGE)
+    for kind, file in (("duckdb", ":memory:"), ("duckdb", tmp_path), ("sqlite", tmp_path / "none.sqlite")):
+        refused(DataError, "DA205", read_table, Query("select 1", kind, file=file), AGE)
     monkeypatch.setenv("BANK_DB", "postgresql://u:hunter2@127.0.0.1:1/d")
     monkeypatch.setitem(sys.modules, "adbc_driver_postgresql.dbapi", None)
     refused(DataError, ("DA223", "sql"), read_table, Query("select 1", "postgresql", uri_env="BANK_DB"), AGE)
