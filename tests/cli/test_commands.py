@@ -64,15 +64,18 @@ def test_privacy_before_anybody_says_yes(colonnade, study):
     assert curves["analyst"]["1"] <= 1e-5 <= curves["analyst"]["0.2"]
 
 
-def test_a_user_mistake_is_one_sentence(colonnade, study, tmp_path):
+def test_a_user_mistake_is_one_sentence_and_a_fault_of_ours_is_said_to_be_one(colonnade, study, tmp_path, monkeypatch):
     text = colonnade("privacy", tmp_path / "none.toml", code=StudyError.exit_code)
     assert text.startswith("colonnade: the study file")
     facts = colonnade("privacy", tmp_path / "none.toml", "--json", code=StudyError.exit_code)
     assert (facts["error"], facts["exit_code"]) == ("StudyError", StudyError.exit_code)
     colonnade("privacy", code=2)
+    monkeypatch.setattr("colonnade.study.preflight", lambda *_: 1 / 0)
+    monkeypatch.delenv("COLONNADE_DEBUG", raising=False)
+    assert "fault of Colonnade (ZeroDivisionError)" in colonnade("privacy", study, code=70)
 
 
-def test_keys_pins_and_doctor(colonnade, study, monkeypatch):
+def test_keys_pins_and_doctor_and_a_wrong_pin_is_said_by_privacy_too(colonnade, study, monkeypatch):
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
     folder, everybody = study.parent, ("bank", "shop", "clinic", "coordinator")
     for name in everybody[:3]:
@@ -97,17 +100,13 @@ def test_keys_pins_and_doctor(colonnade, study, monkeypatch):
     assert Study.load(study).digest in checks["study"]["detail"]
     shutil.copy(folder / "certs" / "shop.crt", folder / "certs" / "bank.crt")
     assert "BAD  certificates" in colonnade("doctor", study, folder / BANK, code=1)
-
-
-def test_a_wrong_pin_is_said_by_privacy_and_once_by_doctor(colonnade, study):
-    first = colonnade("init", "trial", study, "--json")
-    assert colonnade("init", "trial", study, "--json") == first, "keys are made once"
+    shutil.copy(folder / "bank" / "bank.crt", folder / "certs")
     assert "A RUN WOULD STOP" not in colonnade("privacy", study)
     text = study.read_text()
     start = text.index("sha256:", text.index("[pins]")) + len("sha256:")
     study.write_text(text[:start] + "0" * 64 + text[start + 64 :])
     assert "A RUN WOULD STOP" in colonnade("privacy", study)
-    assert "not checked: see certificates" in colonnade("doctor", study, study.parent / BANK, code=1)
+    assert "not checked: see certificates" in colonnade("doctor", study, folder / BANK, code=1)
 
 
 def test_drafting_and_checking_a_schema(colonnade, study):
@@ -129,13 +128,6 @@ def test_a_ledger_that_is_not_there(colonnade, tmp_path):
     assert "is empty" in colonnade("ledger", "verify", emptied, code=LedgerError.exit_code)
     assert emptied.stat().st_size == 0
     assert "junk.sqlite" in colonnade("ledger", "verify", junk, code=LedgerError.exit_code)
-
-
-def test_a_fault_of_ours_is_said_to_be_one(colonnade, study, monkeypatch):
-    monkeypatch.setattr("colonnade.study.preflight", lambda *_: 1 / 0)
-    monkeypatch.delenv("COLONNADE_DEBUG", raising=False)
-    text = colonnade("privacy", study, code=70)
-    assert "fault of Colonnade (ZeroDivisionError)" in text
 
 
 def test_the_demo_leaves_a_run_directory_and_never_clears_a_folder_that_is_not_its_own(colonnade, tmp_path):
@@ -442,7 +434,6 @@ def test_lines_for_a_parent_process_have_a_time(capsys: pytest.CaptureFixture[st
 
 
 NAMES = sorted(page.parent.name for page in (ROOT / "examples").glob("*/README.md"))
-_LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
 @pytest.fixture
@@ -465,7 +456,7 @@ def test_a_copy_holds_everything_and_its_links_lead_somewhere(name, away, colonn
     for path in copied - {"README.md"}:
         assert Path("one/mine", path).read_bytes() == (ROOT / "examples" / name / path).read_bytes()
     page = Path("one/mine/README.md").read_text(encoding="utf-8")
-    for link in _LINK.findall(page):
+    for link in re.findall(r"\]\(([^)\s]+)\)", page):
         assert link.startswith("https://") or (Path("one/mine") / link.partition("#")[0]).exists(), link
     assert "cd examples/" not in page
     for text in (path.read_text(encoding="utf-8") for path in Path("one/mine").rglob("*.toml")):
@@ -547,7 +538,7 @@ def test_plan_says_what_a_run_takes(colonnade, study):
     assert {"seconds", "bytes_sent", "worker_memory", "disk", "core_hours"} <= said["estimate"]["parties"][0].keys()
 
 
-def test_links_are_those_of_the_study_or_as_asked(colonnade, study):
+def test_links_are_those_of_the_study_or_as_asked_and_a_plan_without_lanes_or_on_one_machine(colonnade, study):
     asked = ("plan", study, "--workers", 4, "--rows-given", 10**7, "--json")
     through, direct = colonnade(*asked), colonnade(*asked, "--links", "direct")
     assert (through["fleet"]["links"], direct["fleet"]["links"]) == ("hub", "direct")
@@ -555,9 +546,6 @@ def test_links_are_those_of_the_study_or_as_asked(colonnade, study):
     assert direct["estimate"]["seconds"] < through["estimate"]["seconds"]
     edit(study, ("[coordinator]\n", '[coordinator]\nlinks = "direct"\n'))
     assert colonnade(*asked)["estimate"] == direct["estimate"]
-
-
-def test_plan_without_lanes_and_on_one_machine(colonnade, study):
     text = colonnade("plan", study, "--cost", "--one-machine", "--table", "csv", "--round-trip", 20)
     alone = "none: one process for each participant does everything"
     check_words(text, alone, "on one machine with 2 processors", "(csv)")

@@ -64,9 +64,10 @@ def expected(colonnade, tmp_path: Path) -> list[dict[str, str]]:
     return rows_of(path)
 
 
-def test_a_file_of_predictions_holds_ids_classes_and_chances(colonnade, tmp_path, out) -> None:
-    turned = rewritten(tmp_path, "shop", lambda rows: rows[::-1])
-    told = colonnade(*LOGISTIC, *tables(shop=turned), "--out", out, "--json")
+def test_a_file_of_predictions_and_an_assessment_where_labels_are_known(colonnade, tmp_path, out) -> None:
+    page, turned = tmp_path / "page.html", rewritten(tmp_path, "shop", lambda rows: rows[::-1])
+    given = [*LOGISTIC, *tables(shop=turned), "--out", out]
+    told = colonnade(*given, "--json")
     found, model = rows_of(out), Estimator.load(model_at("logistic"))
     people = {party: file_of(party) for party in PARTIES}
     assert (told["people"], told["out"]) == (len(found), str(out))
@@ -75,14 +76,9 @@ def test_a_file_of_predictions_holds_ids_classes_and_chances(colonnade, tmp_path
     chances = [float(row["probability_true"]) for row in found]
     np.testing.assert_allclose(chances, model.predict_proba(people, id="person_id")[:, 1])
     assert [row["prediction"] for row in found] == ["true" if chance > 0.5 else "false" for chance in chances]
-
-
-def test_an_assessment_is_printed_and_drawn_where_labels_are_known(colonnade, tmp_path, out) -> None:
-    page = tmp_path / "page.html"
-    given = [*LOGISTIC, *tables(), "--out", out, "--threshold", "0.3"]
+    given += ["--force", "--threshold", "0.3"]
     told = colonnade(*given, "--page", page, "--json")
-    model = Estimator.load(model_at("logistic"))
-    expected = model.assess({party: file_of(party) for party in PARTIES}, id="person_id")
+    expected = model.assess(people, id="person_id")
     assert told["assessment"]["auc"] == pytest.approx(expected.auc)
     assert told["at_threshold"]["accuracy"] == pytest.approx(expected.at(0.3).accuracy)
     assert {(row["prediction"] == "true") == (float(row["probability_true"]) > 0.3) for row in rows_of(out)} == {True}
@@ -90,7 +86,7 @@ def test_an_assessment_is_printed_and_drawn_where_labels_are_known(colonnade, tm
     drawn = page.read_text(encoding="utf-8")
     check_words(drawn, "reliability-wide-title", "roc-narrow-title", "not for publication")
     assert "P0000" not in drawn
-    check_words(colonnade(*given, "--assess", "--force"), f"AUC                {expected.auc:.3f}", "threshold 0.3")
+    check_words(colonnade(*given, "--assess"), f"AUC                {expected.auc:.3f}", "threshold 0.3")
 
 
 def test_one_file_of_all_columns_and_other_names_of_ids(colonnade, tmp_path, out, expected) -> None:

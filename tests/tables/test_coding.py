@@ -196,7 +196,6 @@ def test_codes_that_cannot_be_decoded(codes: Any, densities: Any, said: Any) -> 
 
 
 masses = st.floats(0, 1) | st.sampled_from([0.0, 1e-12, 1.0])
-widths = st.floats(1e-3, 1e3)
 
 
 def drawn(column: Number, bins: object, probabilities: list[float], rows: int) -> Any:
@@ -207,7 +206,11 @@ def drawn(column: Number, bins: object, probabilities: list[float], rows: int) -
 
 
 @settings(deadline=None)
-@given(st.lists(st.tuples(widths, masses, st.booleans()), min_size=1, max_size=12), st.floats(0, 1), st.floats(0, 1))
+@given(
+    st.lists(st.tuples(st.floats(1e-3, 1e3), masses, st.booleans()), min_size=1, max_size=12),
+    st.floats(0, 1),
+    st.floats(0, 1),
+)
 def test_masses_are_kept_and_draws_lie_in_their_bins_and_ascend_with_the_share(
     bins: list[tuple[float, float, bool]], one: float, other: float
 ) -> None:
@@ -268,13 +271,14 @@ SCHEMAS = {
     ),
     "shop": Schema({"age": number(0, 99), "city": category(["A", "B"], missing="none")}),
 }
-RULES = ["bank.loan = true and shop.city = missing", "shop.age < 50 and bank.age >= 60"]
-BINS = {"bank": {"age": [10, 18, 60]}, "shop": {"age": [0, 0, 50]}}
-CODINGS = {party: coding_of(schema, BINS[party]) for party, schema in SCHEMAS.items()}
+CODINGS = {
+    "bank": coding_of(SCHEMAS["bank"], {"age": [10, 18, 60]}),
+    "shop": coding_of(SCHEMAS["shop"], {"age": [0, 0, 50]}),
+}
 
 
 def test_rules_within_and_across_parties_name_the_columns_of_the_joint_table() -> None:
-    rules = joint_rules(SCHEMAS, RULES)
+    rules = joint_rules(SCHEMAS, ["bank.loan = true and shop.city = missing", "shop.age < 50 and bank.age >= 60"])
     assert list(map(str, rules)) == [
         "bank.age < 18 and loan = true",
         "loan = true and city = missing",
@@ -304,13 +308,17 @@ def test_rules_within_and_across_parties_name_the_columns_of_the_joint_table() -
     assert impossible_codes(joint_rules(SCHEMAS, ["bank.age < 5 and bank.loan = false"])[1:], CODINGS) == ()
 
 
-OPERATORS = st.sampled_from(["=", "!=", "<", "<=", ">", ">="])
-COMPARISONS = st.tuples(st.sampled_from(["bank.age", "shop.age"]), OPERATORS, st.integers(0, 99))
-
-
 @settings(deadline=None, max_examples=100)
 @given(
-    st.lists(COMPARISONS, min_size=1, max_size=3),
+    st.lists(
+        st.tuples(
+            st.sampled_from(["bank.age", "shop.age"]),
+            st.sampled_from(["=", "!=", "<", "<=", ">", ">="]),
+            st.integers(0, 99),
+        ),
+        min_size=1,
+        max_size=3,
+    ),
     st.sampled_from(["", " and bank.loan = true", " and shop.city != A", " and shop.city = missing"]),
     st.integers(0, 255),
 )

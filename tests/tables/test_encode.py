@@ -54,24 +54,24 @@ def test_each_kind_with_its_bounds_and_scales() -> None:
     assert "age: 2 cells outside the bounds" in str(report)
 
 
-MISSING = [
-    (number(0, 10, missing="middle"), [0.0]),
-    (number(0, 10, missing="low"), [-1.0]),
-    (number(0, 10, missing="high"), [1.0]),
-    (number(0, 10, missing=7.5), [0.5]),
-    (number(0, 10, scale="unit", missing="middle"), [0.5]),
-    (number(0, 99, transform="log1p", missing="middle"), [0.0]),
-    (number(0, 10, missing="none"), [0.0, 1.0]),
-    (number(5, 10, scale="unit", transform="log1p", missing="none"), [0.0, 1.0]),
-    (number(0, 8, whole=True, missing=6), [0.5]),
-    (category(["x", "y"], missing="none"), [0.0, 0.0]),
-    (category(["x", "y"], missing="y"), [0.0, 1.0]),
-    (flag(missing=True), [1.0]),
-    (flag(missing=False), [0.0]),
-]
-
-
-@pytest.mark.parametrize(("column", "becomes"), MISSING)
+@pytest.mark.parametrize(
+    ("column", "becomes"),
+    [
+        (number(0, 10, missing="middle"), [0.0]),
+        (number(0, 10, missing="low"), [-1.0]),
+        (number(0, 10, missing="high"), [1.0]),
+        (number(0, 10, missing=7.5), [0.5]),
+        (number(0, 10, scale="unit", missing="middle"), [0.5]),
+        (number(0, 99, transform="log1p", missing="middle"), [0.0]),
+        (number(0, 10, missing="none"), [0.0, 1.0]),
+        (number(5, 10, scale="unit", transform="log1p", missing="none"), [0.0, 1.0]),
+        (number(0, 8, whole=True, missing=6), [0.5]),
+        (category(["x", "y"], missing="none"), [0.0, 0.0]),
+        (category(["x", "y"], missing="y"), [0.0, 1.0]),
+        (flag(missing=True), [1.0]),
+        (flag(missing=False), [0.0]),
+    ],
+)
 def test_missing_cells(column: Any, becomes: list[float]) -> None:
     cells = pa.array([None, "", "NA", "nan"], pa.string())
     for misfits in ("refuse", "map"):  # what the schema provides for is no misfit
@@ -92,22 +92,22 @@ def test_a_number_that_may_be_missing_has_a_column_for_that_and_a_word_may_be_a_
     assert (matrix.tolist(), report.missing) == ([[1, 1, 0], [-1, 0, 0]], {"a": 1, "b": 1})
 
 
-TYPES = [
-    (number(0, 10), pa.array(["5", " 5.0 ", "+.5e1", "5."]), [0.0] * 4),
-    (number(0, 10), pa.array([5], pa.uint8()), [0.0]),
-    (number(0, 10), pa.array([5], pa.decimal128(5, 2)), [0.0]),
-    (number(0, 10), pa.array([5], pa.float32()), [0.0]),
-    (number(0, 10, whole=True, scale="unit"), pa.array([0.4, 2.6, 9.7]), [0.0, 0.3, 1.0]),
-    (flag(), pa.array(["true", "FALSE", "Yes", "no", "1", "0"]), [1, 0, 1, 0, 1, 0]),
-    (flag(), pa.array([1.0, 0.0]), [1, 0]),
-    (category([3, 4]), pa.array([4, 3], pa.int16()), [0, 1, 1, 0]),
-    (category([3, 4]), pa.array([4.0, 3.0]), [0, 1, 1, 0]),
-    (category(["x", "y"]), pa.array(["y", "x"]).dictionary_encode(), [0, 1, 1, 0]),
-    (category(["true", "false"]), pa.array([True, False]), [1, 0, 0, 1]),
-]
-
-
-@pytest.mark.parametrize(("column", "cells", "becomes"), TYPES)
+@pytest.mark.parametrize(
+    ("column", "cells", "becomes"),
+    [
+        (number(0, 10), pa.array(["5", " 5.0 ", "+.5e1", "5."]), [0.0] * 4),
+        (number(0, 10), pa.array([5], pa.uint8()), [0.0]),
+        (number(0, 10), pa.array([5], pa.decimal128(5, 2)), [0.0]),
+        (number(0, 10), pa.array([5], pa.float32()), [0.0]),
+        (number(0, 10, whole=True, scale="unit"), pa.array([0.4, 2.6, 9.7]), [0.0, 0.3, 1.0]),
+        (flag(), pa.array(["true", "FALSE", "Yes", "no", "1", "0"]), [1, 0, 1, 0, 1, 0]),
+        (flag(), pa.array([1.0, 0.0]), [1, 0]),
+        (category([3, 4]), pa.array([4, 3], pa.int16()), [0, 1, 1, 0]),
+        (category([3, 4]), pa.array([4.0, 3.0]), [0, 1, 1, 0]),
+        (category(["x", "y"]), pa.array(["y", "x"]).dictionary_encode(), [0, 1, 1, 0]),
+        (category(["true", "false"]), pa.array([True, False]), [1, 0, 0, 1]),
+    ],
+)
 def test_types_of_cells(column: Any, cells: Any, becomes: list[float]) -> None:
     matrix, report = encode_columns({"a": cells}, Schema({"a": column}))
     assert (matrix.ravel().tolist(), report.clipped) == (becomes, {})
@@ -116,26 +116,28 @@ def test_types_of_cells(column: Any, cells: Any, becomes: list[float]) -> None:
 
 
 HIDDEN = "73519"
-REFUSED = [
-    (number(0, 10), ["1", f"{HIDDEN}x"], "not a number"),
-    (number(0, 10), ["1", f"1,{HIDDEN}"], "has a comma"),
-    (number(0, 10), ["1", "-inf"], "infinite"),
-    (number(0, 10), ["1", "1e999"], "infinite"),
-    (number(0, 10), [1.0, math.inf], "infinite"),
-    (number(0, 10), [1.0, math.nan], "missing"),
-    (number(0, 10), [1, None], "missing"),
-    (number(0, 10), ["1", ""], "missing"),
-    (category(["a"]), ["a", HIDDEN], "not in the schema's list"),
-    (category(["a"]), ["a", "a "], "not in the schema's list"),
-    (category(["a"]), ["a", None], "missing"),
-    (category([1]), [1.0, float(HIDDEN) + 0.5], "not a whole number"),
-    (flag(), ["yes", HIDDEN], "neither true nor false"),
-    (flag(), [1, int(HIDDEN)], "neither true nor false"),
-    (flag(), [True, None], "missing"),
-]
 
 
-@pytest.mark.parametrize(("column", "cells", "said"), REFUSED)
+@pytest.mark.parametrize(
+    ("column", "cells", "said"),
+    [
+        (number(0, 10), ["1", f"{HIDDEN}x"], "not a number"),
+        (number(0, 10), ["1", f"1,{HIDDEN}"], "has a comma"),
+        (number(0, 10), ["1", "-inf"], "infinite"),
+        (number(0, 10), ["1", "1e999"], "infinite"),
+        (number(0, 10), [1.0, math.inf], "infinite"),
+        (number(0, 10), [1.0, math.nan], "missing"),
+        (number(0, 10), [1, None], "missing"),
+        (number(0, 10), ["1", ""], "missing"),
+        (category(["a"]), ["a", HIDDEN], "not in the schema's list"),
+        (category(["a"]), ["a", "a "], "not in the schema's list"),
+        (category(["a"]), ["a", None], "missing"),
+        (category([1]), [1.0, float(HIDDEN) + 0.5], "not a whole number"),
+        (flag(), ["yes", HIDDEN], "neither true nor false"),
+        (flag(), [1, int(HIDDEN)], "neither true nor false"),
+        (flag(), [True, None], "missing"),
+    ],
+)
 def test_errors_name_the_place_and_not_the_value(column: Any, cells: list[Any], said: str) -> None:
     given = {"source": "bank.csv", "rows": np.array([8, 41])}
     where = "bank.csv: column 'a', row 41: "
@@ -257,34 +259,34 @@ def test_rows_on_the_clip_are_left_alone_and_reports_add_up() -> None:
 # --- misfits
 
 
-MAPPED = [
-    (number(0, 10), ["1", "many"], [0.0]),
-    (number(0, 10), ["1", "-inf"], [0.0]),
-    (number(0, 10), ["1", "1e999"], [0.0]),
-    (number(0, 10), [1.0, math.inf], [0.0]),
-    (number(0, 10), [1.0, math.nan], [0.0]),
-    (number(0, 10), ["1", ""], [0.0]),
-    (number(0, 10, scale="unit"), ["1", "x"], [0.5]),
-    (number(0, 10, missing="low"), ["1", "x"], [-1.0]),
-    (number(0, 10, missing=10), ["1", "x"], [1.0]),
-    (number(1, 9, transform="log1p"), ["1", "x"], [0.0]),
-    (number(0, 10, missing="none"), ["1", "x"], [0.0, 1.0]),
-    (number(0, 10, whole=True), ["1", "x"], [0.0]),
-    (category(["a", "b"]), ["a", "c"], [0.0, 0.0]),
-    (category(["a", "b"]), ["a", None], [0.0, 0.0]),
-    (category(["a", "b"], missing="b"), ["a", "c"], [0.0, 1.0]),
-    (category(["a", "b"], missing="none"), ["a", "c"], [0.0, 0.0]),
-    (category(["a"]), ["a", "c"], [1.0]),
-    (category([0, 1]), [1.0, 0.5], [0.0, 0.0]),
-    (flag(), ["yes", "perhaps"], [0.0]),
-    (flag(), [1, 7], [0.0]),
-    (flag(), [True, None], [0.0]),
-    (flag(), [1.0, math.inf], [0.0]),
-    (flag(missing=True), ["yes", "perhaps"], [1.0]),
-]
-
-
-@pytest.mark.parametrize(("column", "cells", "becomes"), MAPPED)
+@pytest.mark.parametrize(
+    ("column", "cells", "becomes"),
+    [
+        (number(0, 10), ["1", "many"], [0.0]),
+        (number(0, 10), ["1", "-inf"], [0.0]),
+        (number(0, 10), ["1", "1e999"], [0.0]),
+        (number(0, 10), [1.0, math.inf], [0.0]),
+        (number(0, 10), [1.0, math.nan], [0.0]),
+        (number(0, 10), ["1", ""], [0.0]),
+        (number(0, 10, scale="unit"), ["1", "x"], [0.5]),
+        (number(0, 10, missing="low"), ["1", "x"], [-1.0]),
+        (number(0, 10, missing=10), ["1", "x"], [1.0]),
+        (number(1, 9, transform="log1p"), ["1", "x"], [0.0]),
+        (number(0, 10, missing="none"), ["1", "x"], [0.0, 1.0]),
+        (number(0, 10, whole=True), ["1", "x"], [0.0]),
+        (category(["a", "b"]), ["a", "c"], [0.0, 0.0]),
+        (category(["a", "b"]), ["a", None], [0.0, 0.0]),
+        (category(["a", "b"], missing="b"), ["a", "c"], [0.0, 1.0]),
+        (category(["a", "b"], missing="none"), ["a", "c"], [0.0, 0.0]),
+        (category(["a"]), ["a", "c"], [1.0]),
+        (category([0, 1]), [1.0, 0.5], [0.0, 0.0]),
+        (flag(), ["yes", "perhaps"], [0.0]),
+        (flag(), [1, 7], [0.0]),
+        (flag(), [True, None], [0.0]),
+        (flag(), [1.0, math.inf], [0.0]),
+        (flag(missing=True), ["yes", "perhaps"], [1.0]),
+    ],
+)
 def test_a_misfit_is_mapped_by_a_public_rule_and_counted(column: Any, cells: list[Any], becomes: list[float]) -> None:
     schema = Schema({"a": column})
     matrix, report = encode_columns(table(a=cells), schema, misfits="map")

@@ -202,27 +202,28 @@ TABLE = pa.table(
     }
 )
 
-BROKEN = {
-    "age < 16": [True, False, False, False],
-    "age<=16 and pays=true": [True, False, False, False],
-    "age >= 16": [False, True, False, True],
-    "age > 16": [False, False, False, True],
-    "age = 16": [False, True, False, False],
-    "age != 16": [True, False, False, True],
-    "age = missing": [False, False, True, False],
-    "age != missing and age > 15.5": [False, True, False, True],
-    "city = A": [True, False, False, True],
-    "city != A": [False, False, True, False],
-    "city = missing": [False, True, False, False],
-    "'marital status' = never married and pays != false": [True, False, False, False],
-    'marital status = "black and white"': [False, False, True, False],
-    "marital status = '<=50K' and age < 20": [False, True, False, False],
-    "marital status = missing": [False, False, False, True],
-    "pays = false and city = A and age > 3e1": [False, False, False, True],
-}
 
-
-@pytest.mark.parametrize(("rule", "broken"), BROKEN.items())
+@pytest.mark.parametrize(
+    ("rule", "broken"),
+    [
+        ("age < 16", [True, False, False, False]),
+        ("age<=16 and pays=true", [True, False, False, False]),
+        ("age >= 16", [False, True, False, True]),
+        ("age > 16", [False, False, False, True]),
+        ("age = 16", [False, True, False, False]),
+        ("age != 16", [True, False, False, True]),
+        ("age = missing", [False, False, True, False]),
+        ("age != missing and age > 15.5", [False, True, False, True]),
+        ("city = A", [True, False, False, True]),
+        ("city != A", [False, False, True, False]),
+        ("city = missing", [False, True, False, False]),
+        ("'marital status' = never married and pays != false", [True, False, False, False]),
+        ('marital status = "black and white"', [False, False, True, False]),
+        ("marital status = '<=50K' and age < 20", [False, True, False, False]),
+        ("marital status = missing", [False, False, False, True]),
+        ("pays = false and city = A and age > 3e1", [False, False, False, True]),
+    ],
+)
 def test_rows_that_break_a_rule(rule: str, broken: list[bool]) -> None:
     schema = Schema(COLUMNS, impossible=[rule])
     assert violations(schema.impossible, TABLE).tolist() == broken
@@ -243,29 +244,29 @@ def test_any_of_several_rules_and_none_and_they_go_with_their_columns() -> None:
     assert schema.with_clip(0.5).impossible == schema.impossible
 
 
-REFUSED = {
-    "age": "cannot be read from 'age' on; write comparisons such as age < 16, joined by and",
-    "age < 16 and": "'age' is a number and cannot be compared with '16 and'",
-    "age < 16 and pays": "cannot be read from 'pays' on",
-    "age < 16 or pays = true": "cannot be read",
-    "": "cannot be read",
-    "marital status = black and white": "'marital status' has no value 'black'",
-    "marital status = never maried": "did you mean 'never married'?",
-    "marital status < <=50K": "put names and values with unusual characters in quotes",
-    "city < A": "'city' is a category, which can only be compared by = and !=, not by <",
-    "pays = yes": "'pays' is a flag, which is true or false and not 'yes'",
-    "pays > false": "'pays' is a flag, which can only be compared by = and !=, not by >",
-    "pays = missing": 'only a column with missing = "none" can be compared with missing',
-    "age < missing": 'only a column with missing = "none" can be compared with missing, by = or !=',
-    "age < 121": "121 lies outside the bounds of 'age', 0 and 120",
-    "age < old": "'age' is a number and cannot be compared with 'old'",
-    "age < 1e999": "'age' is a number and cannot be compared with '1e999'",
-    "agee < 3": "there is no column 'agee'; did you mean 'age'?",
-    "age < " + "1" * 2000: "a rule is a text of at most 2000 characters, not one of 2006 characters",
-}
-
-
-@pytest.mark.parametrize(("rule", "said"), REFUSED.items())
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        ("age", "cannot be read from 'age' on; write comparisons such as age < 16, joined by and"),
+        ("age < 16 and", "'age' is a number and cannot be compared with '16 and'"),
+        ("age < 16 and pays", "cannot be read from 'pays' on"),
+        ("age < 16 or pays = true", "cannot be read"),
+        ("", "cannot be read"),
+        ("marital status = black and white", "'marital status' has no value 'black'"),
+        ("marital status = never maried", "did you mean 'never married'?"),
+        ("marital status < <=50K", "put names and values with unusual characters in quotes"),
+        ("city < A", "'city' is a category, which can only be compared by = and !=, not by <"),
+        ("pays = yes", "'pays' is a flag, which is true or false and not 'yes'"),
+        ("pays > false", "'pays' is a flag, which can only be compared by = and !=, not by >"),
+        ("pays = missing", 'only a column with missing = "none" can be compared with missing'),
+        ("age < missing", 'only a column with missing = "none" can be compared with missing, by = or !='),
+        ("age < 121", "121 lies outside the bounds of 'age', 0 and 120"),
+        ("age < old", "'age' is a number and cannot be compared with 'old'"),
+        ("age < 1e999", "'age' is a number and cannot be compared with '1e999'"),
+        ("agee < 3", "there is no column 'agee'; did you mean 'age'?"),
+        ("age < " + "1" * 2000, "a rule is a text of at most 2000 characters, not one of 2006 characters"),
+    ],
+)
 def test_rules_that_cannot_be_used(rule: str, said: str) -> None:
     assert refused(SchemaError, said, Schema, COLUMNS, impossible=["age < 3", rule]).startswith("impossible: ")
     refused(SchemaError, ("SC052", "1001", "1000"), Schema, COLUMNS, impossible=["age < 3"] * 1001)
@@ -388,17 +389,17 @@ def test_one_part_keeps_the_name_and_days_outside_are_clipped_and_counted() -> N
     assert report.clipped == {"at.days": 2}
 
 
-MISSING: list[tuple[Any, list[float]]] = [
-    ("none", [0, 1]),
-    ("middle", [0]),
-    ("from", [-1]),
-    ("until", [1]),
-    ("2015-01-01", [-1]),
-    (datetime.date(2024, 12, 31), [1]),
-]
-
-
-@pytest.mark.parametrize(("missing", "encoded"), MISSING)
+@pytest.mark.parametrize(
+    ("missing", "encoded"),
+    [
+        ("none", [0, 1]),
+        ("middle", [0]),
+        ("from", [-1]),
+        ("until", [1]),
+        ("2015-01-01", [-1]),
+        (datetime.date(2024, 12, 31), [1]),
+    ],
+)
 def test_what_a_missing_date_becomes(missing: Any, encoded: list[float]) -> None:
     schema = Schema({"at": date(FIRST, LAST, missing=missing)})
     matrix, report = encode_columns({"at": pa.array(["", None])}, schema)
@@ -417,20 +418,20 @@ def test_what_a_missing_month_becomes() -> None:
     refused(DataError, ("DA152", "at"), months, "refuse")
 
 
-NO_DATES: list[tuple[Any, str]] = [
-    (["2020-02-30"], "the cell is not a date as format"),
-    (["31.12.2020"], 'the schema can say format = "%d.%m.%Y"'),
-    (["2020-01-01 12:00"], "has a time of day; keep the date alone"),
-    (["2020-01-01T00:00:00Z"], "has a time of day"),
-    (["5 May 2020"], "not a date"),
-    (["20-01-01"], "not a date"),
-    (pa.array([1, 2]), "holds int64 cells, but the schema declares a date"),
-    (pa.array([0], pa.timestamp("s", "Europe/Berlin")), "time zone"),
-    (pa.array([3600], pa.timestamp("s")), "time of day"),
-]
-
-
-@pytest.mark.parametrize(("cells", "said"), NO_DATES)
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [
+        (["2020-02-30"], "the cell is not a date as format"),
+        (["31.12.2020"], 'the schema can say format = "%d.%m.%Y"'),
+        (["2020-01-01 12:00"], "has a time of day; keep the date alone"),
+        (["2020-01-01T00:00:00Z"], "has a time of day"),
+        (["5 May 2020"], "not a date"),
+        (["20-01-01"], "not a date"),
+        (pa.array([1, 2]), "holds int64 cells, but the schema declares a date"),
+        (pa.array([0], pa.timestamp("s", "Europe/Berlin")), "time zone"),
+        (pa.array([3600], pa.timestamp("s")), "time of day"),
+    ],
+)
 def test_cells_that_are_no_dates(cells: Any, said: str) -> None:
     schema = Schema({"at": date(FIRST, LAST)})
     held = {"at": pa.array(cells) if isinstance(cells, list) else cells}
@@ -446,25 +447,25 @@ def test_misfits_are_mapped_and_counted() -> None:
     assert report.misfits == {"at.days": 1, "at.month": 1, "at.weekday": 1, "on": 1}
 
 
-WRONG: list[tuple[dict[str, Any], str]] = [
-    ({}, "from and until"),
-    ({"first": FIRST}, "from and until"),
-    ({"first": LAST, "last": FIRST}, "must be before until"),
-    ({"first": "1.1.2020", "last": LAST}, "from must be a day such as"),
-    ({"first": datetime.datetime(2020, 1, 1), "last": LAST}, "from must be a day such as"),
-    ({"first": FIRST, "last": LAST, "parts": ["days", "days"]}, "each once"),
-    ({"first": FIRST, "last": LAST, "parts": "year"}, 'as must be "days"'),
-    ({"first": FIRST, "last": LAST, "format": "%d. %b %Y"}, "names of months"),
-    ({"first": FIRST, "last": LAST, "format": "%d.%m.%y"}, "years of two digits"),
-    ({"first": FIRST, "last": LAST, "format": "dd.mm.yyyy"}, "cannot be read"),
-    ({"first": FIRST, "last": LAST, "format": "%Y-%m-%d %H"}, "times of day"),
-    ({"first": FIRST, "last": LAST, "missing": "2050-01-01"}, "between from and until"),
-    ({"first": FIRST, "last": LAST, "missing": "March"}, "missing must be"),
-    ({"parts": "month", "missing": "from"}, "needs from and until"),
-]
-
-
-@pytest.mark.parametrize(("given", "said"), WRONG)
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "from and until"),
+        ({"first": FIRST}, "from and until"),
+        ({"first": LAST, "last": FIRST}, "must be before until"),
+        ({"first": "1.1.2020", "last": LAST}, "from must be a day such as"),
+        ({"first": datetime.datetime(2020, 1, 1), "last": LAST}, "from must be a day such as"),
+        ({"first": FIRST, "last": LAST, "parts": ["days", "days"]}, "each once"),
+        ({"first": FIRST, "last": LAST, "parts": "year"}, 'as must be "days"'),
+        ({"first": FIRST, "last": LAST, "format": "%d. %b %Y"}, "names of months"),
+        ({"first": FIRST, "last": LAST, "format": "%d.%m.%y"}, "years of two digits"),
+        ({"first": FIRST, "last": LAST, "format": "dd.mm.yyyy"}, "cannot be read"),
+        ({"first": FIRST, "last": LAST, "format": "%Y-%m-%d %H"}, "times of day"),
+        ({"first": FIRST, "last": LAST, "missing": "2050-01-01"}, "between from and until"),
+        ({"first": FIRST, "last": LAST, "missing": "March"}, "missing must be"),
+        ({"parts": "month", "missing": "from"}, "needs from and until"),
+    ],
+)
 def test_what_a_date_cannot_be(given: dict[str, Any], said: str) -> None:
     refused(SchemaError, said, date, **given)
 

@@ -214,53 +214,45 @@ def test_a_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.Monk
 # --- stores
 
 
-class Counted(StoredFile):
-    """A file of a store that counts how often it is read from its beginning."""
-
-    streams = 0
-
-    def stream(self) -> Any:
-        Counted.streams += 1
-        return super().stream()
-
-
 @pytest.fixture
-def stored(tmp_path: Path) -> Callable[..., Source]:
-    """Files of a store with this content, by name."""
-    Counted.streams = 0
+def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Callable[..., Source], list[Any]]:
+    """Files of a store with this content, by name, and those that are read from their beginning."""
+    streams, stream = list[Any](), StoredFile.stream
+    monkeypatch.setattr(StoredFile, "stream", lambda file: streams.append(file) or stream(file))
 
     def made(text: TextFormat = files.AS_USUAL, **held: bytes) -> Source:
         listed = []
         for name, content in held.items():
             path = tmp_path / f"{name}.{'parquet' if content.startswith(b'PAR1') else 'csv'}"
             path.write_bytes(content)
-            found = Counted(pyarrow.fs.LocalFileSystem(), str(path), len(content), 1)
+            found = StoredFile(pyarrow.fs.LocalFileSystem(), str(path), len(content), 1)
             listed.append(parts.Part(found, path.name, (found.size, 1), ()))
         return parts.DataSet("s3://b/x/", lambda: listed, text, address="s3://b/x/")
 
-    return made
+    return made, streams
 
 
 WHOLE = "person_id,age,city\np1,3,A\np2,4,Ä\n"
 
 
 def test_text_from_a_store_is_read_and_counted_once_and_its_encoding_checked_to_the_end(
-    tmp_path: Path, stored: Callable[..., Source]
+    tmp_path: Path, stored: tuple[Callable[..., Source], list[Any]]
 ) -> None:
-    assert stored(a=WHOLE.encode()).read(["city"])["city"].to_pylist() == ["A", "Ä"]
-    assert Counted.streams == 2  # the header, and the rows
-    bad = stored(a=WHOLE.encode(), b="person_id,age,city\np1,3,A\np2,Ä,A,1\n".encode("latin-1"))
+    made, streams = stored
+    assert made(a=WHOLE.encode()).read(["city"])["city"].to_pylist() == ["A", "Ä"]
+    assert len(streams) == 2  # the header, and the rows
+    bad = made(a=WHOLE.encode(), b="person_id,age,city\np1,3,A\np2,Ä,A,1\n".encode("latin-1"))
     refused(DataError, ("DA270", "b.csv", "LATIN-1"), read_table, bad, SCHEMA)
     latin = TextFormat(encoding="latin-1")
-    assert stored(latin, a=WHOLE.encode("latin-1")).read(["city"])["city"].to_pylist() == ["A", "Ä"]
-    other = stored(latin, a=WHOLE.encode("latin-1"), b=WHOLE.encode())
+    assert made(latin, a=WHOLE.encode("latin-1")).read(["city"])["city"].to_pylist() == ["A", "Ä"]
+    other = made(latin, a=WHOLE.encode("latin-1"), b=WHOLE.encode())
     refused(DataError, ("DA270", "b.csv"), other.read, ["city"])
-    refused(DataError, ("DA269", "c.csv"), stored(c=WHOLE.encode()[:-2]).read, ["city"])
-    Counted.streams = 0
-    assert stored(a=b'person_id,age\np1,3\np2,4\n"p\n3",5\n').count() == 3
-    assert Counted.streams == 2  # the header, and the rows
-    assert stored(c=put(people(), tmp_path / "b.parquet").read_bytes()).count() == 600
-    assert Counted.streams == 2
+    refused(DataError, ("DA269", "c.csv"), made(c=WHOLE.encode()[:-2]).read, ["city"])
+    streams.clear()
+    assert made(a=b'person_id,age\np1,3\np2,4\n"p\n3",5\n').count() == 3
+    assert len(streams) == 2  # the header, and the rows
+    assert made(c=put(people(), tmp_path / "b.parquet").read_bytes()).count() == 600
+    assert len(streams) == 2
 
 
 # --- memory
@@ -366,12 +358,16 @@ def test_whole_numbers_of_any_length_are_ids_and_codes() -> None:
 # --- columns that are put together batch by batch
 
 
-TEXTS = st.lists(st.one_of(st.none(), st.text(st.sampled_from("aé😀 "), max_size=4)), max_size=8)
-KINDS = [pa.string(), pa.large_string()]
-
-
 @settings(max_examples=100)
-@given(batches=st.lists(TEXTS, min_size=1, max_size=5), kind=st.sampled_from(KINDS), cut=st.integers(0, 3))
+@given(
+    batches=st.lists(
+        st.lists(st.one_of(st.none(), st.text(st.sampled_from("aé😀 "), max_size=4)), max_size=8),
+        min_size=1,
+        max_size=5,
+    ),
+    kind=st.sampled_from([pa.string(), pa.large_string()]),
+    cut=st.integers(0, 3),
+)
 def test_texts_of_batches_that_begin_anywhere(batches: list[list[str | None]], kind: Any, cut: int) -> None:
     whole = [pa.record_batch({"t": pa.array(texts, kind), "n": list(range(len(texts)))}) for texts in batches if texts]
     cut_off = [batch.slice(cut) for batch in whole]

@@ -53,12 +53,33 @@ from colonnade.tables.spool import Spool, copying, gather, partitions, repeated,
 from colonnade.tables.spool.chores import Chore, Hands
 from colonnade.tables.spool.fingerprints import Fingerprints
 from tests.support.errors import check_said, raises, refused
-from tests.support.tables import in_folder, in_texts, put, small_pieces
+from tests.support.tables import in_folder, put
 
 SCHEMA = Schema({"age": number(0, 99, missing="none"), "ill": flag(missing=False)})
 PLAN = KeyPlan((Key("person_id"),))
 ANY_KEY = bytes(range(32))
 SPREAD = Partitions(4, ANY_KEY)
+
+
+def in_texts(rows: int, seed: int, ids: Sequence[str] | None = None) -> pa.Table:
+    """People with an age and whether they are ill, as text, in any order."""
+    draw = np.random.default_rng(seed)
+    return pa.table(
+        {
+            "person_id": ids or [f"p{i}" for i in draw.permutation(rows)],
+            "age": [f"{each:.3f}" for each in draw.uniform(-3, 110, rows)],
+            "ill": draw.choice(["yes", "no", ""], rows),
+        }
+    )
+
+
+def small_pieces(patch: pytest.MonkeyPatch, piece: int = 1, block: int = 5) -> None:
+    """Few rows are many pieces, blocks, runs and groups of buckets."""
+    patch.setattr(pieces, "_PIECE_BYTES", piece)
+    patch.setattr(copying, "_BLOCK_ROWS", block)
+    patch.setattr(copying, "_RUN_KEYS", 4)
+    patch.setattr(repeated, "_ROWS", 6)
+    patch.setattr(partitions, "_RUN_BYTES", 900)
 
 
 def outcome(read: Callable[[], Any]) -> Any:
@@ -366,14 +387,20 @@ def test_links_among_what_was_left_are_not_followed(tmp_path: Path) -> None:
     assert (precious / "file").read_text() == "kept"
 
 
-WRITTEN = (
-    "rows-000000.arrow", "seed", "keys-000000", "dropped-000000", "run-000000.arrow", "run-000000.index", "index",
-    "spool.json",
-)  # fmt: skip
-
-
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
-@pytest.mark.parametrize("which", WRITTEN)
+@pytest.mark.parametrize(
+    "which",
+    [
+        "rows-000000.arrow",
+        "seed",
+        "keys-000000",
+        "dropped-000000",
+        "run-000000.arrow",
+        "run-000000.index",
+        "index",
+        "spool.json",
+    ],
+)
 def test_a_full_disk_is_a_sentence_that_names_the_folder(
     tmp_path: Path, which: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -493,7 +520,8 @@ def test_whoever_reads_and_splits_it(tmp_path: Path, rows: int, seed: int, kind:
     plan = KeyPlan(PLAN.keys, duplicates)
     folder = in_folder(table, tmp_path / f"{len(list(tmp_path.iterdir()))}", edges, kind)
     read = read_table(folder, SCHEMA, keys=plan, misfits="map")
-    expected = in_partitions(whole_of(folder), plan, tmp_path / "spool", lambda chores: iter(()))
+    in_memory = opened(folder, str(folder)).whole(list)  # which the head alone reads
+    expected = in_partitions(in_memory, plan, tmp_path / "spool", lambda chores: iter(()))
     with pytest.MonkeyPatch.context() as patch:
         small_pieces(patch, data.draw(st.sampled_from([1, 300, 1 << 24])), data.draw(st.sampled_from([2, 5, 1000])))
         hands = Others(seed, data.draw(st.sampled_from([0.0, 0.3, 1.0])), data.draw(st.integers(1, 5)))
@@ -502,11 +530,6 @@ def test_whoever_reads_and_splits_it(tmp_path: Path, rows: int, seed: int, kind:
     assert report == read.check()
     assert counts == (read.rows, len(read.keys), read.keys.missing, read.keys.repeated)
     assert sorted(row for rows, *_ in told for row in rows) == (read.keys.rows + 1).tolist()
-
-
-def whole_of(folder: Path) -> pa.Table:
-    """The same rows in memory, which are read by the head alone."""
-    return opened(folder, str(folder)).whole(list)
 
 
 @pytest.mark.parametrize(("kind", "copies"), [("csv", 3), ("parquet", 15), ("one file", 7)])
@@ -541,7 +564,7 @@ def refusals(folder: Path, place: Path, plan: KeyPlan = PLAN) -> set[str]:
         lambda: gather(folder, SCHEMA, plan, place, hands=Others(3)),
         lambda: gather(folder, SCHEMA, plan, place, hands=Others(4, failing=0.5, at_once=9)),
         lambda: gather(folder, SCHEMA, plan, place),
-        lambda: gather(whole_of(folder), SCHEMA, plan, place, name=str(folder)),
+        lambda: gather(opened(folder, str(folder)).whole(list), SCHEMA, plan, place, name=str(folder)),
         lambda: read_table(folder, SCHEMA, keys=plan).check(),
     ]
     said = {refused(DataError, (), read) for read in reads}

@@ -136,44 +136,44 @@ def test_blocks_order_columns_and_views() -> None:
     assert read_table(arrow, SCHEMA.select(["smoker"])).sorted_by_id().ids == sorted(ids, key=str.encode), "as UTF-8"
 
 
-WRONG: list[tuple[str | bytes, str]] = [
-    ("", "the file is empty"),
-    ("person_id,age,city,smoker\n", "no rows"),
-    (CSV.replace("age", "Age"), "column 'age' is not there; did you mean 'Age'?"),
-    (CSV.replace("age", "weight"), "column 'age' is not there; the columns are"),
-    (CSV.replace("age", "p").replace("city", "q"), "columns 'age', 'city' are not there"),
-    (CSV.replace("note", "age"), "column 'age' appears more than once"),
-    (CSV.replace("person_id", "personid"), "the id: column 'person_id' is not there; did you mean"),
-    (CSV.replace(",", ";"), "semicolons"),
-    (CSV + f"q,8,1,A,{HIDDEN},4\n", "row 4 has more or fewer cells"),
-    (CSV + f"q,8,1,{HIDDEN}\n", "row 4 has more or fewer cells"),
-    (CSV.encode() + b"q,\xff73519,1,A,4\n", "not UTF-8"),
-    (b"\x00\x01\x02\x03", "no header was found"),
-    (b"PAR1" + HIDDEN.encode(), "broken content"),
-    (CSV + f"q,,1,A,{HIDDEN}\n", "column 'person_id', row 4: the id is missing"),
-    (CSV + f"q, {HIDDEN},1,A,4\n", "column 'person_id', row 4: the id has blanks around it"),
-    (CSV + f"q,{HIDDEN},1,A,4\nq,5,1,A,4\nq,{HIDDEN},1,A,4\n", "rows 4, 6: an id occurs more than once"),
-]
-
-
-@pytest.mark.parametrize(("content", "said"), WRONG)
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("", "the file is empty"),
+        ("person_id,age,city,smoker\n", "no rows"),
+        (CSV.replace("age", "Age"), "column 'age' is not there; did you mean 'Age'?"),
+        (CSV.replace("age", "weight"), "column 'age' is not there; the columns are"),
+        (CSV.replace("age", "p").replace("city", "q"), "columns 'age', 'city' are not there"),
+        (CSV.replace("note", "age"), "column 'age' appears more than once"),
+        (CSV.replace("person_id", "personid"), "the id: column 'person_id' is not there; did you mean"),
+        (CSV.replace(",", ";"), "semicolons"),
+        (CSV + f"q,8,1,A,{HIDDEN},4\n", "row 4 has more or fewer cells"),
+        (CSV + f"q,8,1,{HIDDEN}\n", "row 4 has more or fewer cells"),
+        (CSV.encode() + b"q,\xff73519,1,A,4\n", "not UTF-8"),
+        (b"\x00\x01\x02\x03", "no header was found"),
+        (b"PAR1" + HIDDEN.encode(), "broken content"),
+        (CSV + f"q,,1,A,{HIDDEN}\n", "column 'person_id', row 4: the id is missing"),
+        (CSV + f"q, {HIDDEN},1,A,4\n", "column 'person_id', row 4: the id has blanks around it"),
+        (CSV + f"q,{HIDDEN},1,A,4\nq,5,1,A,4\nq,{HIDDEN},1,A,4\n", "rows 4, 6: an id occurs more than once"),
+    ],
+)
 def test_wrong_files(tmp_path: Path, content: str | bytes, said: str) -> None:
     path = write(tmp_path, content)
     message = both_refuse((said, path), path, SCHEMA)
     assert HIDDEN not in message.replace(str(path), "")
 
 
-BAD_CELLS = [
-    ("1,A,seven73519", "'age'", "not a number"),
-    ("1,A,inf", "'age'", "infinite"),
-    ("1,A,", "'age'", "missing"),
-    ("1,73519,4", "'city'", "not in the schema's list"),
-    ("1,,4", "'city'", "missing"),
-    ("73519,A,4", "'smoker'", "neither true nor false"),
-]
-
-
-@pytest.mark.parametrize(("cells", "column", "said"), BAD_CELLS)
+@pytest.mark.parametrize(
+    ("cells", "column", "said"),
+    [
+        ("1,A,seven73519", "'age'", "not a number"),
+        ("1,A,inf", "'age'", "infinite"),
+        ("1,A,", "'age'", "missing"),
+        ("1,73519,4", "'city'", "not in the schema's list"),
+        ("1,,4", "'city'", "missing"),
+        ("73519,A,4", "'smoker'", "neither true nor false"),
+    ],
+)
 def test_wrong_cells_are_found_before_anything_is_sent(tmp_path: Path, cells: str, column: str, said: str) -> None:
     path = write(tmp_path, CSV + f"q,8,{cells}\n" + "r,9,1,A,4\n")
     for table in (read_table(path, SCHEMA), read_table(path, SCHEMA).sorted_by_id()):
