@@ -4,10 +4,12 @@ import gc
 import json
 import os
 import queue
+import re
 import signal
 import sys
 import threading
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import FrameType
@@ -38,14 +40,14 @@ settings.load_profile("same")
 _LONGEST = (
     "docs/test_console.py", "kinds/test_without_a_kind.py", "docs/test_notebooks.py",
     "docs/test_shell.py", "audit/test_games.py", "study/lanes/test_lanes.py", "standing/test_processes.py",
-    "wire/test_contract.py", "cli/test_alignment.py", "browser/test_federation.py",
-    "protocols/align/test_align.py", "protocols/test_malformed.py", "cli/test_showing.py",
+    "wire/test_contract.py", "cli/test_said.py", "browser/test_federation.py",
+    "protocols/align/test_align.py", "protocols/test_malformed.py", "cli/test_processes.py",
     "mpc/fixed/test_arithmetic.py", "kinds/regression/test_regression.py", "wire/test_links.py",
     "study/engine/test_engines.py", "study/test_sources.py", "kinds/synthesis/test_synthesizer.py",
     "kinds/tables/test_marginals.py", "kinds/synthesis/test_studies.py", "kinds/synthesis/mixture/test_mixture.py",
     "study/test_refusals.py", "study/test_failures.py", "kinds/glm/test_studies.py", "study/test_forks.py",
     "study/test_earlier_releases.py", "audit/test_time.py", "standing/test_agent.py",
-    "cli/test_copied.py", "privacy/test_noise_exact.py", "audit/test_cheats.py", "privacy/test_accountant.py",
+    "privacy/test_noise_exact.py", "audit/test_cheats.py", "privacy/test_accountant.py",
 )  # fmt: skip
 
 
@@ -55,16 +57,58 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: places.get(item.path, len(places)))
 
 
+SLOWEST = 20
+INSTALLED_BY = {
+    "ray": "make system",
+    "nbformat": "make system",
+    "cosmic_ray": "pip install --no-deps cosmic-ray",
+    "phe": "make bench",
+    "mbi": "pip install private-pgm",
+}
+"""What installs a module, where it is not ``make test``."""
+_MISSING = re.compile(r"could not import '([\w]+)[\w.]*'.*")
+
+
+def _times(reports: list[pytest.TestReport]) -> list[str]:
+    """Seconds by folder, and the slowest tests, in four lines."""
+    folders, tests = Counter[str](), Counter[str]()
+    for report in reports:
+        path = report.nodeid.partition("::")[0]
+        folder = "/".join(path.split("/")[1:-1][:2]) or "tests"
+        folders[folder] += report.duration
+        tests[report.nodeid.removeprefix("tests/")] += report.duration
+    whole = sum(folders.values())
+    spent = ", ".join(f"{folder} {seconds:.0f} s" for folder, seconds in folders.most_common() if seconds >= 0.5)
+    slowest = [f"{name} {seconds:.1f} s" for name, seconds in tests.most_common(SLOWEST)]
+    return [
+        f"{len(tests)} tests took {whole:.0f} s of all workers together; by folder:",
+        spent,
+        f"the slowest {len(slowest)} took {sum(dict(tests.most_common(SLOWEST)).values()):.0f} s:",
+        ", ".join(slowest),
+    ]
+
+
+def _left_out(reports: list[pytest.TestReport]) -> list[str]:
+    """Every reason for which tests were skipped, once; it names the command that installs what is missing."""
+    reasons = Counter[str]()
+    for report in reports:
+        said = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        reasons[_MISSING.sub(_command, re.sub(r"^Skipped: ", "", said))] += 1
+    return [f"{count} left out: {reason}" for reason, count in reasons.most_common()]
+
+
+def _command(missing: re.Match[str]) -> str:
+    return f"no {missing[1]}: {INSTALLED_BY.get(missing[1], 'make test')} installs it"
+
+
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Where the time went, and what was left out; nothing of a run that chose tests by hand."""
-    from tests.support import summary
-
     found = terminalreporter.stats
     ran = [report for name in ("passed", "failed") for report in found.get(name, ()) if hasattr(report, "duration")]
-    for line in summary.left_out(found.get("skipped", [])):
+    for line in _left_out(found.get("skipped", [])):
         terminalreporter.write_line(line)
     if len(ran) > 200:
-        for line in summary.times(ran):
+        for line in _times(ran):
             terminalreporter.write_line(line)
 
 

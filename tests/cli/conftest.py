@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.examples import copy_example
+from tests.support.studies import copy_example
 
 
 @pytest.fixture

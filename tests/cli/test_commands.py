@@ -10,16 +10,18 @@ import os
 import re
 import resource
 import shutil
-import sqlite3
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from hypothesis import given, strategies as st
 
+from colonnade.cli import examples
 from colonnade.cli.output import piped, present
+from colonnade.cli.scaling import bytes_a_second, clock, fit
 from colonnade.cli.screen import pace
 from colonnade.errors import (
     BudgetError,
@@ -35,9 +37,10 @@ from colonnade.errors import (
 from colonnade.privacy import Ledger, Observer
 from colonnade.study import Study
 from colonnade.study.record import read_facts
+from colonnade.study.scale import BUILT_IN, Measured, measure
 from colonnade.tables import Schema
 from colonnade.wire import Identity
-from tests.support.errors import refused
+from tests.support.errors import check_said, refused
 from tests.support.studies import check_words, edit
 
 ROOT = Path(__file__).parents[2]
@@ -61,15 +64,18 @@ def test_privacy_before_anybody_says_yes(colonnade, study):
     assert curves["analyst"]["1"] <= 1e-5 <= curves["analyst"]["0.2"]
 
 
-def test_a_user_mistake_is_one_sentence(colonnade, study, tmp_path):
+def test_a_user_mistake_is_one_sentence_and_a_fault_of_ours_is_said_to_be_one(colonnade, study, tmp_path, monkeypatch):
     text = colonnade("privacy", tmp_path / "none.toml", code=StudyError.exit_code)
     assert text.startswith("colonnade: the study file")
     facts = colonnade("privacy", tmp_path / "none.toml", "--json", code=StudyError.exit_code)
     assert (facts["error"], facts["exit_code"]) == ("StudyError", StudyError.exit_code)
     colonnade("privacy", code=2)
+    monkeypatch.setattr("colonnade.study.preflight", lambda *_: 1 / 0)
+    monkeypatch.delenv("COLONNADE_DEBUG", raising=False)
+    assert "fault of Colonnade (ZeroDivisionError)" in colonnade("privacy", study, code=70)
 
 
-def test_keys_pins_and_doctor(colonnade, study, monkeypatch):
+def test_keys_pins_and_doctor_and_a_wrong_pin_is_said_by_privacy_too(colonnade, study, monkeypatch):
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
     folder, everybody = study.parent, ("bank", "shop", "clinic", "coordinator")
     for name in everybody[:3]:
@@ -87,22 +93,20 @@ def test_keys_pins_and_doctor(colonnade, study, monkeypatch):
     for name in everybody:
         shutil.copy(folder / name / f"{name}.crt", folder / "certs")
     assert set(colonnade("init", "pins", study, "--json")["pins"]) == set(everybody)
-    checks = {c["what"]: c["level"] for c in colonnade("doctor", study, folder / BANK, "--json")["checks"]}
-    assert {checks[what] for what in ("table", "keys", "key", "certificates", "policy")} == {"good"}
-    assert checks["connection"] == "unsure"
+    checks = {check["what"]: check for check in colonnade("doctor", study, folder / BANK, "--json")["checks"]}
+    assert {checks[what]["level"] for what in ("table", "keys", "key", "certificates", "policy")} == {"good"}
+    assert (checks["connection"]["level"], checks["ledger"]["level"]) == ("unsure", "unsure")
+    check_words(checks["ledger"]["detail"], "new ledger", "nothing on record before this study")
+    assert Study.load(study).digest in checks["study"]["detail"]
     shutil.copy(folder / "certs" / "shop.crt", folder / "certs" / "bank.crt")
     assert "BAD  certificates" in colonnade("doctor", study, folder / BANK, code=1)
-
-
-def test_a_wrong_pin_is_said_by_privacy_and_once_by_doctor(colonnade, study):
-    first = colonnade("init", "trial", study, "--json")
-    assert colonnade("init", "trial", study, "--json") == first, "keys are made once"
+    shutil.copy(folder / "bank" / "bank.crt", folder / "certs")
     assert "A RUN WOULD STOP" not in colonnade("privacy", study)
     text = study.read_text()
     start = text.index("sha256:", text.index("[pins]")) + len("sha256:")
     study.write_text(text[:start] + "0" * 64 + text[start + 64 :])
     assert "A RUN WOULD STOP" in colonnade("privacy", study)
-    assert "not checked: see certificates" in colonnade("doctor", study, study.parent / BANK, code=1)
+    assert "not checked: see certificates" in colonnade("doctor", study, folder / BANK, code=1)
 
 
 def test_drafting_and_checking_a_schema(colonnade, study):
@@ -126,14 +130,7 @@ def test_a_ledger_that_is_not_there(colonnade, tmp_path):
     assert "junk.sqlite" in colonnade("ledger", "verify", junk, code=LedgerError.exit_code)
 
 
-def test_a_fault_of_ours_is_said_to_be_one(colonnade, study, monkeypatch):
-    monkeypatch.setattr("colonnade.study.preflight", lambda *_: 1 / 0)
-    monkeypatch.delenv("COLONNADE_DEBUG", raising=False)
-    text = colonnade("privacy", study, code=70)
-    assert "fault of Colonnade (ZeroDivisionError)" in text
-
-
-def test_the_demo_leaves_a_run_directory(colonnade, tmp_path):
+def test_the_demo_leaves_a_run_directory_and_never_clears_a_folder_that_is_not_its_own(colonnade, tmp_path):
     """Participants are processes, as in ``colonnade run``."""
     out = tmp_path / "demo"
     run = colonnade("demo", "--out", out, "--rows", 500, "--json")["run"]
@@ -145,14 +142,12 @@ def test_the_demo_leaves_a_run_directory(colonnade, tmp_path):
     common = len(set.intersection(*held))
     assert [len(ids) for ids in held] == [450, 450, 450]
     assert (run["alignment"]["mode"], run["alignment"]["matched"]) == ("ot", common)
-    book = out / "study" / "bank" / "ledger.sqlite"
-    shown = colonnade("ledger", "show", book, "--json")
-    assert [entry["state"] for entry in shown["entries"]] == ["committed"]
-    assert shown["totals"]["analyst"] <= 1.0
-    assert "is whole" in colonnade("ledger", "verify", book)
-    party = read_facts(out / "parties" / "bank")
-    assert (party["approval"]["mode"], party["ledger_head"]) == ("auto-within-budget", shown["head"])
-    assert "continues from" in colonnade("ledger", "verify", book, "--head", party["ledger_head"])
+    head = read_facts(out / "parties" / "bank")["ledger_head"]
+    assert "continues from" in colonnade("ledger", "verify", out / "study" / "bank" / "ledger.sqlite", "--head", head)
+    (tmp_path / "study").mkdir()
+    (tmp_path / "study" / "STUDY.toml").write_text("years of work")
+    assert "not empty" in colonnade("demo", "--out", tmp_path, code=StudyError.exit_code)
+    assert (tmp_path / "study" / "STUDY.toml").exists()
 
 
 def test_running_the_example_with_local_processes(colonnade, study):
@@ -176,6 +171,7 @@ def test_running_the_example_with_local_processes(colonnade, study):
     ):
         assert read_facts(out / "parties" / name)["approval"] == {"mode": mode, "by": who}
         (entry,) = Ledger(study.parent / name / "ledger.sqlite").entries()
+        assert entry.state == "committed"
         assert (entry.people.own, dict(entry.people.keys)) == (name, Study.load(study).keys())
 
 
@@ -191,17 +187,21 @@ def ledger(tmp_path, study):
     return book
 
 
-def test_an_earlier_ledger_is_converted_once_and_its_old_file_is_named(colonnade, tmp_path):
+def test_an_earlier_ledger_is_shown_untouched_converted_once_and_its_old_file_named(colonnade, tmp_path):
     path = tmp_path / "ledger.sqlite"
     shutil.copyfile(ROOT / "tests" / "fixtures" / "ledger" / "ledger-1.db", path)
+    before = path.read_bytes()
+    assert "not chained yet" in colonnade("ledger", "show", path)
+    assert "never chained" in said_in_one_line(colonnade("ledger", "verify", path, code=LedgerError.exit_code))
     head = colonnade("ledger", "show", path, "--json")["head"]
+    assert path.read_bytes() == before
     said = colonnade("ledger", "convert", path)
     check_words(said, f"head {head}; before, it had no chain", "ledger.sqlite.version-1")
     assert colonnade("ledger", "convert", path, "--json") == {"ledger": str(path), "converted": False, "head": head}
     assert "no ledger" in colonnade("ledger", "convert", tmp_path / "none", code=LedgerError.exit_code)
 
 
-def test_a_ledger_is_shown_with_its_head_and_what_is_left(colonnade, ledger, study):
+def test_a_ledger_is_shown_with_what_is_left_and_a_head_noted_earlier_must_be_there(colonnade, ledger, study):
     config = study.parent / BANK
     config.write_text(config.read_text() + "[[policy.periods]]\ndays = 30\nepsilon = { analyst = 2.0 }\n")
     shown = ("ledger", "show", ledger.path, "--policy", config)
@@ -214,9 +214,6 @@ def test_a_ledger_is_shown_with_its_head_and_what_is_left(colonnade, ledger, stu
     assert month["spent"] == facts["totals"]["analyst"] == ledger.spent(Observer.analyst(), 1e-5)
     assert 0 <= 2.0 - month["spent"] - month["left"] <= 1e-4
     colonnade("ledger", "show", ledger.path, "--days", 0, code=PrivacyError.exit_code)
-
-
-def test_a_head_noted_earlier_must_still_be_there(colonnade, ledger):
     verify, head = ("ledger", "verify", ledger.path), ledger.head
     assert colonnade(*verify, "--json") == {"ledger": str(ledger.path), "whole": True, "head": head}
     assert head[:32] in colonnade(*verify, "--head", head[:32])
@@ -251,21 +248,11 @@ def test_an_export_is_enough_to_check_the_chain(colonnade, ledger, tmp_path):
         file.write_text(spoilt)
         with pytest.raises(SystemExit):
             names["head_of"](file)
-
-
-def test_an_export_as_a_table(colonnade, ledger):
     rows = list(csv.DictReader(colonnade("ledger", "export", ledger.path, "--format", "csv").splitlines()))
     assert rows[-1]["hash"] == ledger.head
     for row in rows:
         assert hashlib.sha256(row["line"].encode()).hexdigest() == row["hash"]
     assert json.loads(rows[0]["events"]) == [event.to_dict() for event in ledger.entries()[0].events]
-
-
-def test_the_demo_never_clears_a_folder_that_is_not_its_own(colonnade, tmp_path):
-    (tmp_path / "study").mkdir()
-    (tmp_path / "study" / "STUDY.toml").write_text("years of work")
-    assert "not empty" in colonnade("demo", "--out", tmp_path, code=StudyError.exit_code)
-    assert (tmp_path / "study" / "STUDY.toml").exists()
 
 
 def test_paths_that_cannot_be_used_are_no_fault_of_ours(colonnade, tmp_path, study):
@@ -412,25 +399,6 @@ def test_a_release_is_confirmed_at_the_terminal(ledger, answer, state):
     assert ledger.entries()[3].state == state
 
 
-def test_a_ledger_of_the_first_version_is_shown_and_not_touched(ledger, colonnade):
-    base = sqlite3.connect(ledger.path, isolation_level=None)
-    tables = "DROP TABLE chain; DROP TABLE people; DROP TABLE sums"
-    base.executescript(f"{tables}; PRAGMA user_version = 1; PRAGMA journal_mode = DELETE")
-    base.close()
-    before = ledger.path.read_bytes()
-    assert "not chained yet" in colonnade("ledger", "show", ledger.path)
-    assert "never chained" in said_in_one_line(colonnade("ledger", "verify", ledger.path, code=LedgerError.exit_code))
-    assert ledger.path.read_bytes() == before
-
-
-def test_a_new_ledger_is_said_to_be_one(study, colonnade):
-    config = study.parent / "bank" / "party.toml"
-    checks = {check["what"]: check for check in colonnade("doctor", study, config, "--json", code=1)["checks"]}
-    assert checks["ledger"]["level"] == "unsure"
-    check_words(checks["ledger"]["detail"], "new ledger", "nothing on record before this study")
-    assert Study.load(study).digest in checks["study"]["detail"]
-
-
 def test_a_local_run_that_a_party_refuses_starts_nobody(study, tmp_path, in_this_process):
     edit(study.parent / "shop" / "party.toml", ("analyst = 3.0", "analyst = 0.1"))
     code, _, complaint = in_this_process("run", study, "--out", tmp_path / "run")
@@ -460,3 +428,163 @@ def test_lines_for_a_parent_process_have_a_time(capsys: pytest.CaptureFixture[st
     first, second = (datetime.fromisoformat(line.pop("time")) for line in lines)
     assert before <= first <= second <= datetime.now(UTC)
     assert lines == [{"progress": "share", "done": 1, "total": 4}, {"presence": {"rounds": 3}}]
+
+
+# --- examples that come with Colonnade
+
+
+NAMES = sorted(page.parent.name for page in (ROOT / "examples").glob("*/README.md"))
+
+
+@pytest.fixture
+def away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_every_folder_of_examples_is_one(colonnade):
+    listed = colonnade("example", "list", "--json")["examples"]
+    assert [each["name"] for each in listed] == NAMES
+    assert all(each["title"] and not each["title"].startswith("#") for each in listed)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_copy_holds_everything_and_its_links_lead_somewhere(name, away, colonnade):
+    assert colonnade("example", "copy", name, "one/mine", "--json")["folder"] == "one/mine"
+    copied = {path.relative_to("one/mine").as_posix() for path in Path("one/mine").rglob("*") if path.is_file()}
+    known = subprocess.run(["git", "ls-files", "."], cwd=ROOT / "examples" / name, capture_output=True, text=True)
+    assert copied == set(known.stdout.split())
+    for path in copied - {"README.md"}:
+        assert Path("one/mine", path).read_bytes() == (ROOT / "examples" / name / path).read_bytes()
+    page = Path("one/mine/README.md").read_text(encoding="utf-8")
+    for link in re.findall(r"\]\(([^)\s]+)\)", page):
+        assert link.startswith("https://") or (Path("one/mine") / link.partition("#")[0]).exists(), link
+    assert "cd examples/" not in page
+    for text in (path.read_text(encoding="utf-8") for path in Path("one/mine").rglob("*.toml")):
+        for other in re.findall(r"\.\./\.\./([a-z-]+)/", text):
+            assert Path("one", other, "README.md").exists(), f"{name} reads tables of {other}"
+
+
+def test_nothing_is_overwritten(away, colonnade):
+    Path("glm").mkdir()
+    said = colonnade("example", "copy", "glm", code=18)
+    check_said(said, "SO007", "glm")
+    assert not list(Path("glm").iterdir())
+    Path("three-organisations").mkdir()
+    (Path("three-organisations") / "mine.txt").write_text("mine", encoding="utf-8")
+    assert "there already: three-organisations" in colonnade("example", "copy", "private-regression")
+    assert [path.name for path in Path("three-organisations").iterdir()] == ["mine.txt"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "sentence"),
+    [
+        (("nothing",), 13, "there is no example 'nothing': take one of glm, "),
+        (("private-regression", "three-organisations"), 13, "is where three-organisations must lie"),
+        (("glm", "file/inside"), 18, "file cannot be made"),
+    ],
+)
+def test_mistakes_get_one_sentence(words, code, sentence, away, colonnade):
+    Path("file").write_text("", encoding="utf-8")
+    said = colonnade("example", "copy", *words, code=code)
+    assert sentence in said
+    assert said.count("\n") == 1
+
+
+def test_what_somebody_made_in_a_clone_is_not_copied(tmp_path, monkeypatch):
+    clone = tmp_path / "clone"
+    shutil.copytree(ROOT / "examples" / "three-organisations", clone / "three-organisations")
+    for made in (
+        "bank/bank.key",
+        "certs/bank.crt",
+        "runs/study/run.json",
+        "bank/ledger.sqlite",
+        "bank/alignments/a.npz",
+        "bank/agent/agent.db",
+        "bank/kept.json",
+    ):
+        path = clone / "three-organisations" / made
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"private")
+    monkeypatch.setattr(examples, "_INSTALLED", clone)
+    examples.examples()["three-organisations"].copy(tmp_path / "copy")
+    assert b"private" not in {path.read_bytes() for path in (tmp_path / "copy").rglob("*") if path.is_file()}
+
+
+# --- what workers, hubs and lines take
+
+
+def test_bench_measures_and_plan_uses_it(colonnade, study, tmp_path, monkeypatch):
+    mine = replace(BUILT_IN, made="2026-01-01", quick=True)
+    monkeypatch.setattr(measure, "measure", lambda *_: mine)
+    monkeypatch.chdir(tmp_path)
+    said = colonnade("bench", "--quick", "--json")
+    found = Measured.load(tmp_path / "colonnade-bench.json")
+    assert found.to_dict() | {"file": "colonnade-bench.json"} == said
+    assert "is there already" in colonnade("bench", "--quick", code=StudyError.exit_code)
+    monkeypatch.setattr(measure, "measure", None)  # what cannot be written is not measured
+    text = colonnade("bench", "--out", "nowhere/x.json", code=StorageError.exit_code)
+    assert "nowhere/x.json cannot be written: there is no folder nowhere" in text
+    planned = colonnade("plan", study, "--cost", "--bench", "colonnade-bench.json", "--json")
+    assert planned["constants"] == found.to_dict()
+
+
+def test_plan_says_what_a_run_takes(colonnade, study):
+    text = colonnade("plan", study, "--workers", 64, "--hubs", 4, "--bandwidth", "10Gbit", "--rows-given", 10**9)
+    lines = "1,000,000,000 in every table (parquet)", "2,048 (chosen for this estimate)", "lines of 10 Gbit/s each way"
+    check_words(text, *lines, "built-in constants of another machine", "the bottleneck: processor of the hubs")
+    said = colonnade("plan", study, "--cost", "--rows-given", 5000, "--partitions", 16, "--json")
+    assert (said["estimate"]["partitions"], said["rows"], said["constants_from"]) == (16, 5000, BUILT_IN.source)
+    assert [party["name"] for party in said["estimate"]["parties"]] == ["bank", "shop", "clinic", "coordinator"]
+    assert {"seconds", "bytes_sent", "worker_memory", "disk", "core_hours"} <= said["estimate"]["parties"][0].keys()
+
+
+def test_links_are_those_of_the_study_or_as_asked_and_a_plan_without_lanes_or_on_one_machine(colonnade, study):
+    asked = ("plan", study, "--workers", 4, "--rows-given", 10**7, "--json")
+    through, direct = colonnade(*asked), colonnade(*asked, "--links", "direct")
+    assert (through["fleet"]["links"], direct["fleet"]["links"]) == ("hub", "direct")
+    assert direct["estimate"]["hub"]["bytes_passed"] < through["estimate"]["hub"]["bytes_passed"] / 100
+    assert direct["estimate"]["seconds"] < through["estimate"]["seconds"]
+    edit(study, ("[coordinator]\n", '[coordinator]\nlinks = "direct"\n'))
+    assert colonnade(*asked)["estimate"] == direct["estimate"]
+    text = colonnade("plan", study, "--cost", "--one-machine", "--table", "csv", "--round-trip", 20)
+    alone = "none: one process for each participant does everything"
+    check_words(text, alone, "on one machine with 2 processors", "(csv)")
+    messages = ROOT / "examples" / "private-regression" / "MESSAGES.toml"  # a kind that is no sum
+    found = colonnade("plan", messages, "--workers", 4, "--json")["estimate"]
+    assert found["partitions"] == 1
+    assert all(party["phases"]["dealing"] == 0 for party in found["parties"])
+    assert found["bytes_total"] > 0
+
+
+def test_pre_flight_says_it_too_if_asked(colonnade, study):
+    assert "ESTIMATES" not in colonnade("privacy", study)
+    assert "ESTIMATES" in colonnade("privacy", study, "--workers", 8)
+    said = colonnade("privacy", study, "--rows", 4000, "--hubs", 2, "--json")["scale"]
+    assert (said["fleet"]["hubs"], said["rows"]) == (2, 4000)
+    assert "scale" not in colonnade("privacy", study, "--json")
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--cost", "--epsilon"], "one question at a time"),
+        ([], "one question at a time"),
+        (["--rows", "--workers", "2"], "are about --cost"),
+        (["--cost", "--error", "0.1"], "does not depend on its noise"),
+        (["--cost", "--bandwidth", "fast"], "is written like 10Gbit"),
+        (["--cost", "--partitions", "7"], "power of two"),
+        (["--cost", "--bench", "nowhere.json"], "cannot be used as constants"),
+    ],
+)
+def test_wrong_questions_are_one_sentence(colonnade, study, options, sentence):
+    assert sentence in colonnade("plan", study, *options, code=StudyError.exit_code)
+
+
+def test_what_is_typed_and_shown_in_words_and_partitions_that_fit():
+    typed = {"10Gbit": 1.25e9, "100 Mbit/s": 12.5e6, "1.5Gbitps": 1.875e8, "50MB/s": 50e6}
+    assert {text: bytes_a_second(text) for text in typed} == typed
+    for wrong in ("", "10", "10 Gbyte", "-1Gbit", "0Gbit", "1e3bit"):
+        refused(StudyError, (), bytes_a_second, wrong)
+    assert [clock(t) for t in (0.25, 41, 720, 12_240)] == ["0.25 s", "41 s", "12 min", "3.4 h"]
+    asked = ((2_000_000, 1), (100, 4), (10**9, 1), (10**9, 64), (10**5, 100), (10**12, 10**5))
+    assert [fit(rows, workers) for rows, workers in asked] == [1, 16, 2048, 2048, 512, 1 << 16]

@@ -64,9 +64,10 @@ def expected(colonnade, tmp_path: Path) -> list[dict[str, str]]:
     return rows_of(path)
 
 
-def test_a_file_of_predictions_holds_ids_classes_and_chances(colonnade, tmp_path, out) -> None:
-    turned = rewritten(tmp_path, "shop", lambda rows: rows[::-1])
-    told = colonnade(*LOGISTIC, *tables(shop=turned), "--out", out, "--json")
+def test_a_file_of_predictions_and_an_assessment_where_labels_are_known(colonnade, tmp_path, out) -> None:
+    page, turned = tmp_path / "page.html", rewritten(tmp_path, "shop", lambda rows: rows[::-1])
+    given = [*LOGISTIC, *tables(shop=turned), "--out", out]
+    told = colonnade(*given, "--json")
     found, model = rows_of(out), Estimator.load(model_at("logistic"))
     people = {party: file_of(party) for party in PARTIES}
     assert (told["people"], told["out"]) == (len(found), str(out))
@@ -75,14 +76,9 @@ def test_a_file_of_predictions_holds_ids_classes_and_chances(colonnade, tmp_path
     chances = [float(row["probability_true"]) for row in found]
     np.testing.assert_allclose(chances, model.predict_proba(people, id="person_id")[:, 1])
     assert [row["prediction"] for row in found] == ["true" if chance > 0.5 else "false" for chance in chances]
-
-
-def test_an_assessment_is_printed_and_drawn_where_labels_are_known(colonnade, tmp_path, out) -> None:
-    page = tmp_path / "page.html"
-    given = [*LOGISTIC, *tables(), "--out", out, "--threshold", "0.3"]
+    given += ["--force", "--threshold", "0.3"]
     told = colonnade(*given, "--page", page, "--json")
-    model = Estimator.load(model_at("logistic"))
-    expected = model.assess({party: file_of(party) for party in PARTIES}, id="person_id")
+    expected = model.assess(people, id="person_id")
     assert told["assessment"]["auc"] == pytest.approx(expected.auc)
     assert told["at_threshold"]["accuracy"] == pytest.approx(expected.at(0.3).accuracy)
     assert {(row["prediction"] == "true") == (float(row["probability_true"]) > 0.3) for row in rows_of(out)} == {True}
@@ -90,7 +86,7 @@ def test_an_assessment_is_printed_and_drawn_where_labels_are_known(colonnade, tm
     drawn = page.read_text(encoding="utf-8")
     check_words(drawn, "reliability-wide-title", "roc-narrow-title", "not for publication")
     assert "P0000" not in drawn
-    check_words(colonnade(*given, "--assess", "--force"), f"AUC                {expected.auc:.3f}", "threshold 0.3")
+    check_words(colonnade(*given, "--assess"), f"AUC                {expected.auc:.3f}", "threshold 0.3")
 
 
 def test_one_file_of_all_columns_and_other_names_of_ids(colonnade, tmp_path, out, expected) -> None:
@@ -127,10 +123,15 @@ def test_how_new_files_are_written_is_said_by_options(colonnade, tmp_path, out, 
     assert rows_of(out) == expected
 
 
-def test_only_the_people_whom_all_files_hold(colonnade, tmp_path, out, expected) -> None:
+def test_other_people_are_refused_or_left_out_and_nothing_is_overwritten(colonnade, tmp_path, out, expected) -> None:
+    shutil.copyfile(file_of("bank"), out)
+    assert "is there already" in colonnade(*LOGISTIC, *tables(), "--out", out, code=StorageError.exit_code)
+    assert out.read_bytes() == file_of("bank").read_bytes()
     given = [*LOGISTIC, "--out", out, "--force"]
     given += tables(shop=rewritten(tmp_path, "shop", lambda rows: rows[:1:-1]))
-    assert "say --common" in colonnade(*given, code=DataError.exit_code)
+    text = colonnade(*given, code=DataError.exit_code)
+    check_words(text, "bank and shop do not hold the same people: of 6 and 4 rows 4 have the same ids", "say --common")
+    assert "P0000" not in text
     told = colonnade(*given, "--common", "--json")
     assert told["left_out"] == {"bank": 2, "shop": 0, "clinic": 2}
     assert rows_of(out) == expected[2:]
@@ -216,17 +217,6 @@ def test_what_cannot_be_predicted_is_one_sentence_and_no_file(colonnade, out, na
     assert not out.exists()
 
 
-def test_other_people_are_refused_and_nothing_is_overwritten(colonnade, tmp_path, out) -> None:
-    fewer = rewritten(tmp_path, "clinic", lambda rows: rows[2:])
-    given = [*LOGISTIC, "--out", out]
-    text = colonnade(*given, *tables(clinic=fewer), code=DataError.exit_code)
-    assert "bank and clinic do not hold the same people: of 6 and 4 rows 4 have the same ids" in text
-    assert "P0000" not in text
-    shutil.copyfile(file_of("bank"), out)
-    assert "is there already" in colonnade(*given, *tables(), code=StorageError.exit_code)
-    assert out.read_bytes() == file_of("bank").read_bytes()
-
-
 def people(rows: int, seed: int) -> pa.Table:
     draw = np.random.default_rng(seed)
     age, job = draw.integers(18, 90, rows), draw.integers(1, 5, rows)
@@ -270,12 +260,9 @@ def files(tmp_path: Path) -> dict[str, list[str]]:
     }
 
 
-def aside(files: dict[str, list[str]]) -> list[str]:
-    return [word for path in files["aside"] for word in ("--held-out", path)]
-
-
-def test_files_of_parties_are_joined_by_their_ids(colonnade, files) -> None:
-    given = [*files["synthetic"], *files["real"], *aside(files), "--id", "person", "--label", "smoker"]
+def test_files_of_parties_are_joined_by_their_ids_and_whom_not_all_hold_is_counted(colonnade, files, tmp_path) -> None:
+    aside = [word for path in files["aside"] for word in ("--held-out", path)]
+    given = [*files["synthetic"], *files["real"], *aside, "--id", "person", "--label", "smoker"]
     text = colonnade("quality", *files["synthetic"], *files["real"], "--id", "person")
     assert "400 made-up people beside 500 real ones" in text
     assert "attack" not in text
@@ -287,9 +274,6 @@ def test_files_of_parties_are_joined_by_their_ids(colonnade, files) -> None:
     assert stat.S_IMODE(page.stat().st_mode) == 0o600
     drawn = ("not for publication", "attack by density", "columns-wide-title", "attacks-wide-title")
     check_words(page.read_text(encoding="utf-8"), *drawn)
-
-
-def test_whom_not_all_files_hold_is_left_out_and_counted(colonnade, files, tmp_path) -> None:
     bank, clinic = files["real"]
     pyarrow.csv.write_csv(pyarrow.csv.read_csv(bank).slice(0, 450), tmp_path / "fewer.csv")
     given = ["quality", *files["synthetic"], tmp_path / "fewer.csv", clinic, "--id", "person"]

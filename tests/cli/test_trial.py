@@ -40,8 +40,9 @@ def trial(colonnade, *more, **kwargs):
     return colonnade("init", "trial", "--party", "bank=bank.csv", "--party", "shop=shop.csv", *more, **kwargs)
 
 
-def test_too_few_people_are_said_before_anything_is_spent(colonnade, files):
+def test_files_become_a_study_that_every_party_agrees_to_and_too_few_people_are_said_first(colonnade, files):
     made = trial(colonnade, "--id", "shop=customer", "--label", "bank.default")
+    check_words(made, "logistic of bank.default, epsilon 1 against everyone", 'left out: "city name"')
     check_words(made, "FORECAST for 360 people", "TOO FEW PEOPLE")
     for name in ("bank", "shop"):
         edit(files / name / "party.toml", ('"auto-within-budget"\n', '"ask"\n'))
@@ -50,11 +51,6 @@ def test_too_few_people_are_said_before_anything_is_spent(colonnade, files):
         few = f"at most 360 people can match, as many as {whose} rows\nFORECAST for 360 people"
         check_words(told, few, "TOO FEW PEOPLE")
     assert "people can match" not in colonnade("privacy", "study.toml")  # from public numbers alone
-
-
-def test_files_become_a_study_that_every_party_agrees_to(colonnade, files):
-    text = trial(colonnade, "--id", "shop=customer", "--label", "bank.default")
-    check_words(text, "logistic of bank.default, epsilon 1 against everyone", 'left out: "city name"')
     study = Study.load("study.toml")
     assert study.content.task.parameters_given["rows_at_most"] == 1000
     assert TRIAL in study.statement.assumptions
@@ -124,7 +120,9 @@ def test_keys_and_configurations_that_are_missing_are_made_for_a_study_file(colo
     assert (study.content.pins, config.approval) == (pins, "ask")
 
 
-def test_a_file_of_another_kind_is_named(colonnade, files):
+def test_files_and_words_that_do_not_go_together_are_named(colonnade, files):
+    one, both = "--party bank=bank.csv", "--party bank=bank.csv --party shop=shop.csv --id shop=customer"
+    assert "two parties or more" in colonnade("init", "trial", *one.split(), code=StudyError.exit_code)
     trial(colonnade, "--id", "shop=customer")
     (files / "bank/other.toml").write_text((files / "bank/party.toml").read_text().replace('"bank"', '"bnak"', 1))
     for words, error, said in (
@@ -136,38 +134,22 @@ def test_a_file_of_another_kind_is_named(colonnade, files):
         ("party study.toml study.toml", StudyError, "study.toml is a study file: name the party's own file"),
         ("ledger show study.toml", LedgerError, "is no ledger: name the file that `ledger` says in party.toml"),
         ("party study.toml bank/other.toml", PolicyError, "bnak is not a party of study 'study'; those are bank, shop"),
+        ("init trial", StudyError, ""),
+        (f"init trial {both}", StudyError, "is there already"),
+        (f"init trial {both} other.toml", StudyError, "schemas/bank.toml is there already"),
+        ("init trial study.toml --label bank.age", StudyError, "go with --party"),
+        ("init trial study.toml --epsilon 3", StudyError, "--epsilon go with --party"),
     ):
         assert said in colonnade(*words.split(), code=error.exit_code)
     assert not (files / "bank/ledger.sqlite").exists()
-
-
-@pytest.mark.parametrize(
-    ("committee", "said"),
-    [
+    text = (files / "study.toml").read_text()
+    for committee, said in (
         ("threshold = 2", "study.toml: the threshold of a committee of 3 must be 1, not 2"),
         ('seats = ["bank", "shp"]', "study.toml: the committee names shp, who takes no part in the study"),
-    ],
-    ids=["threshold", "seats"],
-)
-def test_a_committee_that_cannot_be_is_named_with_its_file(colonnade, files, committee, said):
-    trial(colonnade, "--id", "shop=customer")
-    edit(files / "study.toml", ("[coordinator]", f"[committee]\n{committee}\n\n[coordinator]"))
-    assert said in colonnade("privacy", "study.toml", code=PrivacyError.exit_code)
-
-
-def test_what_goes_together(colonnade, files):
-    one = ("init", "trial", "--party", "bank=bank.csv")
-    assert "two parties or more" in colonnade(*one, code=StudyError.exit_code)
-    trial(colonnade, "--id", "shop=customer")
-    both = "--party bank=bank.csv --party shop=shop.csv --id shop=customer"
-    for words, said in (
-        ("", ""),
-        (both, "is there already"),
-        (f"{both} other.toml", "schemas/bank.toml is there already"),
-        ("study.toml --label bank.age", "go with --party"),
-        ("study.toml --epsilon 3", "--epsilon go with --party"),
     ):
-        assert said in colonnade("init", "trial", *words.split(), code=StudyError.exit_code)
+        changed = text.replace("[coordinator]", f"[committee]\n{committee}\n\n[coordinator]")
+        (files / "study.toml").write_text(changed)
+        assert said in colonnade("privacy", "study.toml", code=PrivacyError.exit_code)
 
 
 # --- other separators, encodings and decimal signs, and dates

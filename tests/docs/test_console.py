@@ -22,7 +22,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.examples import copy_example
+from tests.support.studies import copy_example
 from tools.pages import ROOT, Block, blocks, chain, continued, named, pages
 
 ELSEWHERE = "run by "

@@ -35,7 +35,7 @@ def test_an_honest_run_ends_as_it_should_and_one_malformed_message_of_each_kind_
     That by transfers takes long: ``align/test_align.py`` has a malformed message of each of its kinds.
     """
     scene, chance = malice.SCENES[name](), random.Random(name)  # noqa: S311
-    ended = malice.run(scene).ended
+    ended = malice.run(scene)
     too_few = {type(end).__name__ for end in ended.values()} == {"AlignmentError"}
     assert too_few if name.endswith("too few") else all(isinstance(end, Played) for end in ended.values()), ended
     of_kind = defaultdict(list)

@@ -26,12 +26,11 @@ import pytest
 from scipy import sparse
 
 from colonnade.errors import DatasetError
-from colonnade.tables import read_table
+from colonnade.tables import Dataset, read_table
 from research.datasets import FETCHED, convert, dataset_names, fetch_dataset, load_dataset, load_halves, picture_files
 from research.datasets.fetch import fetch_file
 from research.datasets.sources import DataFile, Download, digest, matches, stored
 from tests.support.errors import refused
-from tests.support.people import width_of
 
 SLOW = pytest.mark.slow
 SIZES = {
@@ -53,6 +52,11 @@ RATES = {
     "dutch-census": 28_763 / 60_420,
     "nsl-kdd": 71_463 / 148_517,
 }
+
+
+def width_of(people: Dataset) -> int:
+    """How many encoded feature columns there are, over all parties."""
+    return sum(schema.encoded_width for schema in people.feature_schemas.values())
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=SLOW if name == "kdd-99" else ()) for name in SIZES])

@@ -62,24 +62,17 @@ class Scene:
     programs: Mapping[str, Program]
 
 
-def run(scene: Scene, malicious: str | None = None, at: int = -1, change: Change | None = None) -> Run:
+Ended = dict[str, Played[Any] | BaseException]
+
+
+def run(scene: Scene, malicious: str | None = None, at: int = -1, change: Change | None = None) -> Ended:
     """Everybody's part in a thread; ``change`` replaces message number ``at`` of the malicious participant."""
-    sent: list[Sent] = []
     number = count()
 
     def replacing(name: str, peer: str, link: Any) -> Any:
-        return _Replacing(link, number, at, change, sent) if name == malicious else link
+        return _Replacing(link, number, at, change, []) if name == malicious else link
 
-    ended = kit.outcomes(scene.task, scene.programs, wrap=replacing, timeout=PATIENCE if change else 60.0)
-    return Run(ended, sent)
-
-
-@dataclass(frozen=True)
-class Run:
-    """How a run ended for everybody, and what the malicious participant would have sent, in order."""
-
-    ended: dict[str, Played[Any] | BaseException]
-    sent: list[Sent]
+    return kit.outcomes(scene.task, scene.programs, wrap=replacing, timeout=PATIENCE if change else 60.0)
 
 
 class _Replacing:
@@ -480,15 +473,15 @@ NEVER = re.compile(
 """Changes after which a message is never one that could be meant."""
 
 
-def faults(found: Run, malicious: str, change: Change) -> list[str]:
+def faults(ended: Ended, malicious: str, change: Change) -> list[str]:
     """What must not happen to anybody honest.
 
     Not an error that nobody foresaw, or one that is long or raw or blames somebody else; and not a result, where the
     message could not be meant.
     """
-    honest = {name: end for name, end in found.ended.items() if name != malicious}
+    honest = {name: end for name, end in ended.items() if name != malicious}
     # Whoever is slow may be given up, on a machine that is busy; what comes next is then out of turn.
-    late = any(isinstance(end, PeerLost) or (isinstance(end, Played) and end.lost) for end in found.ended.values())
+    late = any(isinstance(end, PeerLost) or (isinstance(end, Played) and end.lost) for end in ended.values())
     wrong = []
     if NEVER.match(change.name) and not late and all(isinstance(end, Played) for end in honest.values()):
         wrong.append("nobody minds")

@@ -8,7 +8,6 @@ import shutil
 import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.ports import free_port
+from tests.support.waiting import until
 
 ROOT = Path(__file__).parents[2]
 PASSWORD = "correct-horse-battery"  # noqa: S105 - of a server that lives as long as a test module
@@ -117,19 +117,15 @@ def _running(program: Path, *arguments: str) -> Iterator[int]:
     port = free_port()
     with tempfile.TemporaryFile() as said:
         server = subprocess.Popen([str(program), *arguments, str(port)], stdout=said, stderr=said)
+
+        def there() -> bool:
+            with socket.socket() as probe:
+                return server.poll() is not None or probe.connect_ex(("127.0.0.1", port)) == 0
+
         try:
-            _until_open(port, server)
+            until(there, "the server of the object store", 120)
+            assert server.poll() is None, "the server of the object store did not start"
             yield port
         finally:
             server.terminate()
             server.wait(60)
-
-
-def _until_open(port: int, server: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 120
-    while server.poll() is None and time.monotonic() < deadline:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.05)
-    raise AssertionError("the server of the object store did not start")

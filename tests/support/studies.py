@@ -29,6 +29,7 @@ from colonnade.tables import Dataset
 from research.datasets import load_dataset
 from tests.support.ports import free_port
 from tests.support.repeatable import named
+from tools.pages import EXAMPLE
 
 STUDY = """\
 name = "trial"
@@ -68,6 +69,20 @@ def runnable_text(
     for party, chosen in columns.items():
         text += f'[parties.{party}]\nschema = "schemas/{party}.toml"\ncolumns = {json.dumps(chosen)}\n'
     return text + ("[pins]\n" + "".join(f'{who} = "{pin}"\n' for who, pin in pins.items()) if pins else "")
+
+
+def copy_example(folder: Path) -> tuple[Path, int]:
+    """A fresh copy of the example without anything made in it, and a port that is free in place of 7443."""
+    shutil.copytree(
+        EXAMPLE,
+        folder,
+        ignore=shutil.ignore_patterns("certs", "runs", "coordinator", "*.key", "*.crt", "ledger.sqlite*", "alignments"),
+    )
+    port = free_port()
+    for study in folder.glob("*.toml"):
+        text = study.read_text(encoding="utf-8").partition("\n[pins]")[0]
+        study.write_text(text.replace(":7443", f":{port}"), encoding="utf-8")
+    return folder, port
 
 
 def edit(path: Path, *changes: tuple[str, str]) -> None:

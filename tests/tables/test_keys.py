@@ -1,5 +1,9 @@
+"""Keys: parts are normalised by rules of one version of Unicode, whatever Python and pyarrow are installed."""
+
 from __future__ import annotations
 
+import subprocess
+import sys
 import unicodedata
 from datetime import date, datetime
 from decimal import Decimal
@@ -16,14 +20,11 @@ from colonnade.errors import DataError, SchemaError, StudyError
 from colonnade.tables import Key, KeyColumn, KeyPlan, Keys, Schema, Table, flag, key_columns, read_table
 from colonnade.tables.normal import BLANKS, Accents, Blanks, Case, Form
 from colonnade.tables.parse import Place
+from colonnade.tables.unassigned import _EDGES, UNICODE, between_unassigned, has_unassigned, unassigned
 from tests.support.errors import refused
 
 SCHEMA = Schema({"smoker": flag()})
 HIDDEN = "73519"
-ALL_RULES = [
-    Key("k", unicode=form, accents=accents, case=case, blanks=blanks)
-    for form, accents, case, blanks in product(get_args(Form), get_args(Accents), get_args(Case), get_args(Blanks))
-]
 STRONGEST = Key("k", unicode="NFKC", accents="strip", case="fold", blanks="remove")
 LETTERS = st.text(
     st.one_of(
@@ -74,7 +75,17 @@ def test_every_white_space_is_a_blank() -> None:
 
 
 @settings(deadline=None, max_examples=50)
-@given(st.lists(LETTERS, max_size=6), st.sampled_from(ALL_RULES))
+@given(
+    st.lists(LETTERS, max_size=6),
+    st.sampled_from(
+        [
+            Key("k", unicode=form, accents=accents, case=case, blanks=blanks)
+            for form, accents, case, blanks in product(
+                get_args(Form), get_args(Accents), get_args(Case), get_args(Blanks)
+            )
+        ]
+    ),
+)
 def test_normal_text_stays_as_it_is(cells: list[str], key: Key) -> None:
     once = one(key, pa.array(cells, pa.string()))
     assert one(key, pa.array(once, pa.string())) == once
@@ -146,33 +157,36 @@ BAD_NUMBERS: list[tuple[list[Any], str]] = [
 BAD_DATES: list[tuple[Any, str | None, str]] = [
     (["1990-02-01", "1990-02-30"], None, "bank: column 'k', row 2: the cell is not a date written as %Y-%m-%d"),
     (["01.02.1990"], None, "row 1: the cell is not a date"),
+    (["Do, 7 Mär 1990"], "%a, %d %b %Y", "row 1: the cell is not a date"),
     (["1990-02-01"], "%d.%m.%Y", "row 1: the cell is not a date written as %d.%m.%Y"),
     (["1990-02-01 00:00", "1990-02-01 07:35"], "%Y-%m-%d %H:%M", "row 2: the date has a time of day"),
     ([datetime(1990, 2, 1), datetime(1990, 2, 1, 7, 35, 19)], None, "row 2: the date has a time of day"),
     (pa.array([10**15], pa.timestamp("s")), None, "row 1: the year is not within"),
     ([19900201], None, "holds int64 cells"),
 ]
-BAD_PARTS = [("number", cells, None, said) for cells, said in BAD_NUMBERS] + [("date", *bad) for bad in BAD_DATES]
 
 
-@pytest.mark.parametrize(("kind", "cells", "format", "said"), BAD_PARTS)
+@pytest.mark.parametrize(
+    ("kind", "cells", "format", "said"),
+    [("number", cells, None, said) for cells, said in BAD_NUMBERS] + [("date", *bad) for bad in BAD_DATES],
+)
 def test_wrong_numbers_and_dates(kind: Any, cells: Any, format: str | None, said: str) -> None:
     message = refused(DataError, said, one, Key("k", kind=kind), cells, format)
     assert "7351" not in message
     assert "1990" not in message
 
 
-UNREADABLE: list[tuple[str, Any, str | None]] = [
-    *(("number", cells, None) for cells, said in BAD_NUMBERS if "holds bool" not in said),
-    ("date", ["1990-02-01", "last May"], None),
-    ("date", ["01.02.1990", "31.02.1990"], "%d.%m.%Y"),
-    ("date", ["1990-02-01 00:00", "1990-02-01 08:30"], "%Y-%m-%d %H:%M"),
-    ("date", pa.array([datetime(1990, 2, 1), datetime(1990, 2, 1, 8)], pa.timestamp("s")), None),
-    ("date", pa.array([0, 86_400 * 10**7], pa.timestamp("s")), None),
-]
-
-
-@pytest.mark.parametrize(("kind", "cells", "format"), UNREADABLE)
+@pytest.mark.parametrize(
+    ("kind", "cells", "format"),
+    [
+        *(("number", cells, None) for cells, said in BAD_NUMBERS if "holds bool" not in said),
+        ("date", ["1990-02-01", "last May"], None),
+        ("date", ["01.02.1990", "31.02.1990"], "%d.%m.%Y"),
+        ("date", ["1990-02-01 00:00", "1990-02-01 08:30"], "%Y-%m-%d %H:%M"),
+        ("date", pa.array([datetime(1990, 2, 1), datetime(1990, 2, 1, 8)], pa.timestamp("s")), None),
+        ("date", pa.array([0, 86_400 * 10**7], pa.timestamp("s")), None),
+    ],
+)
 def test_a_part_that_cannot_be_read_counts_as_missing_where_misfits_are_mapped(
     kind: Any, cells: Any, format: str | None
 ) -> None:
@@ -205,6 +219,9 @@ def test_dates() -> None:
     assert one(key, ["01.02.1990", "1.2.1990"], "%d.%m.%Y") == ["1990-02-01"] * 2
     assert one(key, ["19900201 00:00"], "%Y%m%d %H:%M") == ["1990-02-01"]
     assert one(key, pa.nulls(2)) == [None, None]
+    # Names of months are English in any language.
+    assert one(key, ["Thu, 29 Feb 2024", "THURSDAY, 7 march 2024"], "%a, %d %b %Y") == ["2024-02-29", "2024-03-07"]
+    assert one(key, ["07MAY2024"], "%d%B%Y") == one(key, ["2024年05月07日"], "%Y年%m月%d日") == ["2024-05-07"]
 
 
 @settings(deadline=None, max_examples=50)
@@ -281,7 +298,7 @@ def test_reading_with_keys_goes_wrong_by_name() -> None:
     refused(DataError, ("DA179", "'a', 'b'"), keys, a=["x", None], b=["", "y"])
 
 
-def test_duplicates() -> None:
+def test_duplicates_and_where_misfits_are_mapped_there_may_be_no_key() -> None:
     key = Key("k", case="fold")
     cells = ["B", "a", None, "A", "c", "b", "d", "B"]
     refused(DataError, ("DA181", "table", "1, 2, 4, 6, 8", "k"), keys, KeyPlan((key,)), k=cells)
@@ -290,14 +307,10 @@ def test_duplicates() -> None:
         assert "".join(found.parts(index)[0] for index in range(len(found))) == parts
         assert (found.rows.tolist(), found.missing, found.repeated) == (rows, 1, repeated)
     refused(DataError, ("DA180", "k"), keys, KeyPlan((key,), "drop"), k=["a", "A"])
-
-
-@pytest.mark.parametrize("cells", [["a", "A"], [None, ""]])
-def test_where_misfits_are_mapped_there_may_be_no_key(cells: list[str | None]) -> None:
-    plan = KeyPlan((Key("k", case="fold"),), "drop")
-    source = pa.table({"k": pa.array(cells), "smoker": [1, 1]})
-    found = read_table(source, SCHEMA, id=None, keys=plan, misfits="map").keys
-    assert (len(found), found.rows.tolist(), found.missing + found.repeated, found.examples) == (0, [], 2, ())
+    for none in (["a", "A"], [None, ""]):
+        source = pa.table({"k": pa.array(none), "smoker": [1, 1]})
+        found = read_table(source, SCHEMA, id=None, keys=KeyPlan((key,), "drop"), misfits="map").keys
+        assert (len(found), found.rows.tolist(), found.missing + found.repeated, found.examples) == (0, [], 2, ())
 
 
 PAIRS = st.lists(st.tuples(LETTERS, LETTERS), min_size=1, max_size=8)
@@ -329,3 +342,72 @@ def test_a_reordered_file_has_the_same_keys(pairs: list[tuple[str, str]], rule: 
         return set(found.values)
 
     assert values(pairs) == values(shuffled)
+
+
+# --- one version of Unicode
+
+
+EVERY = [chr(code) for code in range(sys.maxunicode + 1) if not 0xD800 <= code < 0xE000]
+LATER = "\u0ece\U00010efd\U00011f02\U0001e030\U0001e08f\U0001e4ec\U0002ebf0"
+"""Letters and marks that Unicode 14 had not."""
+
+
+def test_the_table_is_that_of_the_version_it_names() -> None:
+    held = {chr(code) for start, stop in zip(_EDGES[::2], _EDGES[1::2], strict=True) for code in range(start, stop)}
+    empty = {char for char in EVERY if unicodedata.category(char) == "Cn"}
+    assert held >= empty
+    assert len(held) == 829_834
+    if unicodedata.unidata_version == UNICODE:
+        assert held == empty
+    edges = {edge + step for edge in _EDGES[:-1] for step in (-1, 0)}
+    assert all(unassigned(chr(code)) is (chr(code) in held) for code in edges)
+
+
+def test_no_rule_touches_what_has_no_entry() -> None:
+    for char in LATER:
+        assert has_unassigned(f"a{char}")
+        around = f"e\u0301{char}\u0301K"
+        assert one(Key("k"), [around]) == [f"é{char}\u0301K"]
+        assert one(STRONGEST, [around]) == [f"e{char}k"]
+    assert not has_unassigned("Größe 각 \U0001f600")
+    assert between_unassigned(str.upper, "ab\u0378c") == "AB\u0378C"
+
+
+def test_what_has_an_entry_follows_the_standard_library() -> None:
+    known = [char for char in EVERY[:0x12000] if not unassigned(char)]
+    assert one(Key("k", blanks="keep"), known) == [unicodedata.normalize("NFC", char) for char in known]
+
+
+def test_texts_with_later_characters_end_as_in_unicode_14() -> None:
+    """Piece by piece is the same as at once: compared where Python itself has that version."""
+    if unicodedata.unidata_version != UNICODE:
+        pytest.skip(f"this Python has Unicode {unicodedata.unidata_version}, and the comparison needs {UNICODE}")
+    texts = [f"{a}{new}{b}{c}" for new in LATER for a in "eq\u1100" for b in "\u0301\u1161" for c in "\u0323x"]
+    assert one(Key("k", blanks="keep"), texts) == [unicodedata.normalize("NFC", text) for text in texts]
+    folded = Key("k", unicode="NFKC", case="fold", blanks="keep")
+    assert one(folded, texts) == [unicodedata.normalize("NFKC", text).casefold() for text in texts]
+
+
+FOREIGN = """
+import _strptime, calendar, numpy as np, pyarrow as pa
+from colonnade.tables import Key, KeyColumn
+from colonnade.tables.parse import Place
+
+class Foreign(_strptime.LocaleTime):  # what Python reads off a machine that is set to another language
+    def __init__(self):
+        super().__init__()
+        self.a_month = ["", *(f"m{n:02}x" for n in range(1, 13))]
+        self.a_weekday = [f"t{n}x" for n in range(7)]
+
+_strptime.LocaleTime = Foreign
+_strptime._TimeRE_cache = _strptime.TimeRE(Foreign())
+place = Place("bank", "k", np.arange(1, 2), np.zeros(1, dtype=bool))
+KeyColumn("k", "%a %d %b %Y")
+print(Key("k", kind="date").normalise(pa.array(["Thu 29 Feb 2024"]), place, "%a %d %b %Y").to_pylist())
+"""
+
+
+@pytest.mark.system
+def test_dates_do_not_depend_on_the_language_of_the_machine() -> None:
+    ended = subprocess.run([sys.executable, "-c", FOREIGN], capture_output=True, text=True, timeout=300)
+    assert ended.stdout == "['2024-02-29']\n", ended.stderr

@@ -214,53 +214,45 @@ def test_a_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.Monk
 # --- stores
 
 
-class Counted(StoredFile):
-    """A file of a store that counts how often it is read from its beginning."""
-
-    streams = 0
-
-    def stream(self) -> Any:
-        Counted.streams += 1
-        return super().stream()
-
-
 @pytest.fixture
-def stored(tmp_path: Path) -> Callable[..., Source]:
-    """Files of a store with this content, by name."""
-    Counted.streams = 0
+def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Callable[..., Source], list[Any]]:
+    """Files of a store with this content, by name, and those that are read from their beginning."""
+    streams, stream = list[Any](), StoredFile.stream
+    monkeypatch.setattr(StoredFile, "stream", lambda file: streams.append(file) or stream(file))
 
     def made(text: TextFormat = files.AS_USUAL, **held: bytes) -> Source:
         listed = []
         for name, content in held.items():
             path = tmp_path / f"{name}.{'parquet' if content.startswith(b'PAR1') else 'csv'}"
             path.write_bytes(content)
-            found = Counted(pyarrow.fs.LocalFileSystem(), str(path), len(content), 1)
+            found = StoredFile(pyarrow.fs.LocalFileSystem(), str(path), len(content), 1)
             listed.append(parts.Part(found, path.name, (found.size, 1), ()))
         return parts.DataSet("s3://b/x/", lambda: listed, text, address="s3://b/x/")
 
-    return made
+    return made, streams
 
 
 WHOLE = "person_id,age,city\np1,3,A\np2,4,Ä\n"
 
 
-def test_text_from_a_store_is_read_once_and_its_encoding_checked_to_the_end(stored: Callable[..., Source]) -> None:
-    assert stored(a=WHOLE.encode()).read(["city"])["city"].to_pylist() == ["A", "Ä"]
-    assert Counted.streams == 2  # the header, and the rows
-    bad = stored(a=WHOLE.encode(), b="person_id,age,city\np1,3,A\np2,Ä,A,1\n".encode("latin-1"))
+def test_text_from_a_store_is_read_and_counted_once_and_its_encoding_checked_to_the_end(
+    tmp_path: Path, stored: tuple[Callable[..., Source], list[Any]]
+) -> None:
+    made, streams = stored
+    assert made(a=WHOLE.encode()).read(["city"])["city"].to_pylist() == ["A", "Ä"]
+    assert len(streams) == 2  # the header, and the rows
+    bad = made(a=WHOLE.encode(), b="person_id,age,city\np1,3,A\np2,Ä,A,1\n".encode("latin-1"))
     refused(DataError, ("DA270", "b.csv", "LATIN-1"), read_table, bad, SCHEMA)
     latin = TextFormat(encoding="latin-1")
-    assert stored(latin, a=WHOLE.encode("latin-1")).read(["city"])["city"].to_pylist() == ["A", "Ä"]
-    other = stored(latin, a=WHOLE.encode("latin-1"), b=WHOLE.encode())
+    assert made(latin, a=WHOLE.encode("latin-1")).read(["city"])["city"].to_pylist() == ["A", "Ä"]
+    other = made(latin, a=WHOLE.encode("latin-1"), b=WHOLE.encode())
     refused(DataError, ("DA270", "b.csv"), other.read, ["city"])
-    refused(DataError, ("DA269", "c.csv"), stored(c=WHOLE.encode()[:-2]).read, ["city"])
-
-
-def test_rows_of_a_store_are_counted_in_one_transfer(tmp_path: Path, stored: Callable[..., Source]) -> None:
-    assert stored(a=b'person_id,age\np1,3\np2,4\n"p\n3",5\n').count() == 3
-    assert Counted.streams == 2  # the header, and the rows
-    assert stored(c=put(people(), tmp_path / "b.parquet").read_bytes()).count() == 600
-    assert Counted.streams == 2
+    refused(DataError, ("DA269", "c.csv"), made(c=WHOLE.encode()[:-2]).read, ["city"])
+    streams.clear()
+    assert made(a=b'person_id,age\np1,3\np2,4\n"p\n3",5\n').count() == 3
+    assert len(streams) == 2  # the header, and the rows
+    assert made(c=put(people(), tmp_path / "b.parquet").read_bytes()).count() == 600
+    assert len(streams) == 2
 
 
 # --- memory
@@ -366,12 +358,16 @@ def test_whole_numbers_of_any_length_are_ids_and_codes() -> None:
 # --- columns that are put together batch by batch
 
 
-TEXTS = st.lists(st.one_of(st.none(), st.text(st.sampled_from("aé😀 "), max_size=4)), max_size=8)
-KINDS = [pa.string(), pa.large_string()]
-
-
 @settings(max_examples=100)
-@given(batches=st.lists(TEXTS, min_size=1, max_size=5), kind=st.sampled_from(KINDS), cut=st.integers(0, 3))
+@given(
+    batches=st.lists(
+        st.lists(st.one_of(st.none(), st.text(st.sampled_from("aé😀 "), max_size=4)), max_size=8),
+        min_size=1,
+        max_size=5,
+    ),
+    kind=st.sampled_from([pa.string(), pa.large_string()]),
+    cut=st.integers(0, 3),
+)
 def test_texts_of_batches_that_begin_anywhere(batches: list[list[str | None]], kind: Any, cut: int) -> None:
     whole = [pa.record_batch({"t": pa.array(texts, kind), "n": list(range(len(texts)))}) for texts in batches if texts]
     cut_off = [batch.slice(cut) for batch in whole]
@@ -463,13 +459,6 @@ def database(path: Path, rows: list[tuple[Any, ...]]) -> Query:
 # --- SQLite
 
 
-def test_sqlite(tmp_path: Path) -> None:
-    query = database(tmp_path / "x.sqlite", ROWS)
-    equal(query, in_columns(ROWS))
-    assert opened(query).count() == 400
-    refused(DataError, "DA205", read_table, Query("select 1", "sqlite", file=tmp_path / "y.sqlite"), SCHEMA)
-
-
 FAILING = {
     "select * from nowhere": "DA213",
     "select absent from people": "DA214",
@@ -490,7 +479,10 @@ def test_queries_of_sqlite_that_fail(tmp_path: Path, query: str) -> None:
     assert ids(Query("select * from people; ", "sqlite", file=tmp_path / "x.sqlite")) == ["p00000", "p00001"]
 
 
-def test_no_number_of_sqlite_is_rounded_and_mixed_cells_are_text(tmp_path: Path) -> None:
+def test_rows_of_sqlite_of_which_no_number_is_rounded_and_mixed_cells_are_text(tmp_path: Path) -> None:
+    query = database(tmp_path / "many.sqlite", ROWS)
+    equal(query, in_columns(ROWS))
+    assert opened(query).count() == 400
     exact = 33.333333333333336
     query = database(tmp_path / "x.sqlite", [(7, None, "A"), ("008", 5, None), (9, exact, "B")])
     equal(query, in_columns([("7", None, "A"), ("008", 5, None), ("9", exact, "B")]))
@@ -611,8 +603,8 @@ def test_queries_that_cannot_be(given: dict[str, str], said: str) -> None:
 def test_a_database_that_is_no_file_and_a_driver_that_is_not_installed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    for file in (":memory:", tmp_path):
-        refused(DataError, "DA205", read_table, Query("select 1", "duckdb", file=file), AGE)
+    for kind, file in (("duckdb", ":memory:"), ("duckdb", tmp_path), ("sqlite", tmp_path / "none.sqlite")):
+        refused(DataError, "DA205", read_table, Query("select 1", kind, file=file), AGE)
     monkeypatch.setenv("BANK_DB", "postgresql://u:hunter2@127.0.0.1:1/d")
     monkeypatch.setitem(sys.modules, "adbc_driver_postgresql.dbapi", None)
     refused(DataError, ("DA223", "sql"), read_table, Query("select 1", "postgresql", uri_env="BANK_DB"), AGE)

@@ -13,6 +13,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from itertools import product
 from pathlib import Path
 from typing import Any, cast
@@ -20,7 +21,6 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
@@ -53,12 +53,33 @@ from colonnade.tables.spool import Spool, copying, gather, partitions, repeated,
 from colonnade.tables.spool.chores import Chore, Hands
 from colonnade.tables.spool.fingerprints import Fingerprints
 from tests.support.errors import check_said, raises, refused
-from tests.support.tables import in_folder, in_texts, put, small_pieces
+from tests.support.tables import in_folder, put
 
 SCHEMA = Schema({"age": number(0, 99, missing="none"), "ill": flag(missing=False)})
 PLAN = KeyPlan((Key("person_id"),))
 ANY_KEY = bytes(range(32))
 SPREAD = Partitions(4, ANY_KEY)
+
+
+def in_texts(rows: int, seed: int, ids: Sequence[str] | None = None) -> pa.Table:
+    """People with an age and whether they are ill, as text, in any order."""
+    draw = np.random.default_rng(seed)
+    return pa.table(
+        {
+            "person_id": ids or [f"p{i}" for i in draw.permutation(rows)],
+            "age": [f"{each:.3f}" for each in draw.uniform(-3, 110, rows)],
+            "ill": draw.choice(["yes", "no", ""], rows),
+        }
+    )
+
+
+def small_pieces(patch: pytest.MonkeyPatch, piece: int = 1, block: int = 5) -> None:
+    """Few rows are many pieces, blocks, runs and groups of buckets."""
+    patch.setattr(pieces, "_PIECE_BYTES", piece)
+    patch.setattr(copying, "_BLOCK_ROWS", block)
+    patch.setattr(copying, "_RUN_KEYS", 4)
+    patch.setattr(repeated, "_ROWS", 6)
+    patch.setattr(partitions, "_RUN_BYTES", 900)
 
 
 def outcome(read: Callable[[], Any]) -> Any:
@@ -325,14 +346,6 @@ def whole() -> Table:
     return read_table(in_texts(40, 8), SCHEMA, keys=PLAN)
 
 
-def test_errors_of_a_partition_name_rows_of_the_file(tmp_path: Path, whole: Table) -> None:
-    part = split(whole, SPREAD.of, 4, tmp_path).partition(1)
-    part.schema = Schema({"ill": category(["yes"], missing="none")})
-    answers = in_texts(40, 8)["ill"].to_pylist()
-    row = next(number for number in part.row_numbers.tolist() if answers[number - 1] == "no")
-    refused(DataError, ("DA193", "ill", row), part.check)
-
-
 def test_the_folder_is_private_and_goes_away(tmp_path: Path, whole: Table) -> None:
     parent = tmp_path / "made" / "for it"
     before = os.umask(0)
@@ -374,14 +387,20 @@ def test_links_among_what_was_left_are_not_followed(tmp_path: Path) -> None:
     assert (precious / "file").read_text() == "kept"
 
 
-WRITTEN = (
-    "rows-000000.arrow", "seed", "keys-000000", "dropped-000000", "run-000000.arrow", "run-000000.index", "index",
-    "spool.json",
-)  # fmt: skip
-
-
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
-@pytest.mark.parametrize("which", WRITTEN)
+@pytest.mark.parametrize(
+    "which",
+    [
+        "rows-000000.arrow",
+        "seed",
+        "keys-000000",
+        "dropped-000000",
+        "run-000000.arrow",
+        "run-000000.index",
+        "index",
+        "spool.json",
+    ],
+)
 def test_a_full_disk_is_a_sentence_that_names_the_folder(
     tmp_path: Path, which: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -401,7 +420,13 @@ def test_a_full_disk_is_a_sentence_that_names_the_folder(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_folders_that_hold_something_else(tmp_path: Path, whole: Table) -> None:
+def test_partitions_that_are_none_are_refused_and_so_are_folders_that_hold_something_else(
+    tmp_path: Path, whole: Table
+) -> None:
+    for spread, count in ((Partitions(8, ANY_KEY), 2), (SPREAD, 0), (SPREAD, 1 << 17)):
+        refused(ValueError, "VA247|VA248", split, whole, spread.of, count, tmp_path)
+    refused(ValueError, "VA244", split, read_table(in_texts(9, 1), SCHEMA), SPREAD.of, 4, tmp_path)
+    assert list(tmp_path.iterdir()) == []
     refused(DataError, "DA262", Spool.open, tmp_path, SCHEMA)
     for text in ("[]", '{"format": "colonnade spool 1"}', "x"):
         (tmp_path / "spool.json").write_text(text)
@@ -411,15 +436,13 @@ def test_folders_that_hold_something_else(tmp_path: Path, whole: Table) -> None:
     spool = split(whole, SPREAD.of, 4, tmp_path)
     refused(DataError, "DA263", Spool.open, spool.folder, SCHEMA.without(["age"]))
     refused(IndexError, (), spool.partition, 4)
+    part = spool.partition(1)
+    part.schema = Schema({"ill": category(["yes"], missing="none")})
+    answers = in_texts(40, 8)["ill"].to_pylist()
+    row = next(number for number in part.row_numbers.tolist() if answers[number - 1] == "no")
+    refused(DataError, ("DA193", "ill", row), part.check)  # a row of the file
     (spool.folder / "run-000000.arrow").write_bytes(b"x")
     refused(DataError, "DA264", spool.partition, 0)
-
-
-def test_partitions_that_are_none_are_refused_and_nothing_is_left(tmp_path: Path, whole: Table) -> None:
-    for spread, count in ((Partitions(8, ANY_KEY), 2), (SPREAD, 0), (SPREAD, 1 << 17)):
-        refused(ValueError, "VA247|VA248", split, whole, spread.of, count, tmp_path)
-    refused(ValueError, "VA244", split, read_table(in_texts(9, 1), SCHEMA), SPREAD.of, 4, tmp_path)
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_large_partitions_stay_on_disk_and_many_take_few_files(
@@ -497,7 +520,8 @@ def test_whoever_reads_and_splits_it(tmp_path: Path, rows: int, seed: int, kind:
     plan = KeyPlan(PLAN.keys, duplicates)
     folder = in_folder(table, tmp_path / f"{len(list(tmp_path.iterdir()))}", edges, kind)
     read = read_table(folder, SCHEMA, keys=plan, misfits="map")
-    expected = in_partitions(whole_of(folder), plan, tmp_path / "spool", lambda chores: iter(()))
+    in_memory = opened(folder, str(folder)).whole(list)  # which the head alone reads
+    expected = in_partitions(in_memory, plan, tmp_path / "spool", lambda chores: iter(()))
     with pytest.MonkeyPatch.context() as patch:
         small_pieces(patch, data.draw(st.sampled_from([1, 300, 1 << 24])), data.draw(st.sampled_from([2, 5, 1000])))
         hands = Others(seed, data.draw(st.sampled_from([0.0, 0.3, 1.0])), data.draw(st.integers(1, 5)))
@@ -506,11 +530,6 @@ def test_whoever_reads_and_splits_it(tmp_path: Path, rows: int, seed: int, kind:
     assert report == read.check()
     assert counts == (read.rows, len(read.keys), read.keys.missing, read.keys.repeated)
     assert sorted(row for rows, *_ in told for row in rows) == (read.keys.rows + 1).tolist()
-
-
-def whole_of(folder: Path) -> pa.Table:
-    """The same rows in memory, which are read by the head alone."""
-    return opened(folder, str(folder)).whole(list)
 
 
 @pytest.mark.parametrize(("kind", "copies"), [("csv", 3), ("parquet", 15), ("one file", 7)])
@@ -545,30 +564,12 @@ def refusals(folder: Path, place: Path, plan: KeyPlan = PLAN) -> set[str]:
         lambda: gather(folder, SCHEMA, plan, place, hands=Others(3)),
         lambda: gather(folder, SCHEMA, plan, place, hands=Others(4, failing=0.5, at_once=9)),
         lambda: gather(folder, SCHEMA, plan, place),
-        lambda: gather(whole_of(folder), SCHEMA, plan, place, name=str(folder)),
+        lambda: gather(opened(folder, str(folder)).whole(list), SCHEMA, plan, place, name=str(folder)),
         lambda: read_table(folder, SCHEMA, keys=plan).check(),
     ]
     said = {refused(DataError, (), read) for read in reads}
     assert list(place.iterdir()) == []
     return said
-
-
-@pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_a_bad_cell_in_the_third_file_and_a_broken_row_in_the_second(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
-    table = in_texts(60, 2).to_pydict()
-    table["age"][47], table["ill"][58] = "old", "perhaps"
-    folder = in_folder(pa.table(table), tmp_path / "t", [20, 40], kind)
-    small_pieces(monkeypatch)
-    (said,) = refusals(folder, tmp_path / "spool")
-    assert said.startswith(f"{folder}: column 'age', row 48: the cell is not a number; write it with digits")
-    if kind == "csv":
-        in_folder(in_texts(60, 2), folder, [20, 40], kind)
-        with (folder / "1.csv").open("a") as file:
-            file.write('"x","1"\n')
-        (said,) = refusals(folder, tmp_path / "spool")
-        check_said(said, "DA163", f"{folder}/1.csv: ", "21")
 
 
 SIXTY = [f"p{i}" for i in range(60)]
@@ -582,13 +583,25 @@ REPEATED = {
 }
 
 
-@pytest.mark.parametrize("said", REPEATED)
-def test_keys_that_are_repeated_in_other_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str) -> None:
-    ids, rule = REPEATED[said]
-    folder = in_folder(in_texts(60, 2, ids), tmp_path / "t", [20, 40])
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_bad_cells_broken_rows_and_keys_that_are_repeated_in_other_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
     small_pieces(monkeypatch)
-    (found,) = refusals(folder, tmp_path / "spool", KeyPlan(PLAN.keys, rule))
-    assert f"{folder}: {said}" in found
+    table = in_texts(60, 2).to_pydict()
+    table["age"][47], table["ill"][58] = "old", "perhaps"
+    folder = in_folder(pa.table(table), tmp_path / "t", [20, 40], kind)
+    (said,) = refusals(folder, tmp_path / "spool")
+    assert said.startswith(f"{folder}: column 'age', row 48: the cell is not a number; write it with digits")
+    for expected, (ids, rule) in REPEATED.items():
+        in_folder(in_texts(60, 2, ids), folder, [20, 40], kind)
+        (said,) = refusals(folder, tmp_path / "spool", KeyPlan(PLAN.keys, rule))
+        assert f"{folder}: {expected}" in said
+    if kind == "csv":
+        with (folder / "1.csv").open("a") as file:
+            file.write('"x","1"\n')
+        (said,) = refusals(folder, tmp_path / "spool")
+        check_said(said, "DA163", f"{folder}/1.csv: ", "21")
 
 
 @pytest.mark.parametrize("rule", ["refuse", "first"])
@@ -613,33 +626,31 @@ def test_a_key_that_most_rows_have_takes_no_more_memory(
     assert 0 < max(sorts) < 1000
 
 
-@pytest.mark.parametrize("which", ["touched", "added", "removed"])
-def test_files_that_change_meanwhile_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: str) -> None:
+CHANGES: dict[str, Callable[[Path], Any]] = {
+    "touched": lambda folder: os.utime(folder / "2.parquet", ns=(1, 1)),
+    "added": lambda folder: put(in_texts(5, 1), folder / "3.parquet"),
+    "removed": lambda folder: (folder / "2.parquet").unlink(missing_ok=True),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_files_that_change_meanwhile_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str) -> None:
     folder = in_folder(in_texts(60, 2), tmp_path / "t", [20, 40])
     small_pieces(monkeypatch)
-    others = Others()
 
     def hands(chores: Sequence[Chore]) -> Iterator[tuple[int, Any]]:
-        for found in others(chores):
+        for found in Others()(chores):
             yield found
-            if which == "touched":
-                os.utime(folder / "2.parquet", ns=(1, 1))
-            elif which == "removed":
-                (folder / "2.parquet").unlink(missing_ok=True)
-            else:
-                pq.write_table(in_texts(5, 1), folder / "3.parquet")
+            CHANGES[change](folder)
 
     refused(DataError, "DA203", gather, folder, SCHEMA, PLAN, tmp_path / "spool", hands=hands)
     assert list((tmp_path / "spool").iterdir()) == []
 
 
 def test_a_file_that_was_not_written_whole_has_no_name(tmp_path: Path) -> None:
-    def fail(file: Any) -> None:
+    with suppress(KeyError), room.whole(tmp_path, "run") as file:
         file.write(b"half")
         raise KeyError
-
-    with pytest.raises(KeyError), room.whole(tmp_path, "run") as file:
-        fail(file)
     assert list(tmp_path.iterdir()) == []
     for _ in range(2):
         with room.whole(tmp_path, "run") as file:

@@ -92,30 +92,32 @@ def test_what_a_schema_says_of_a_file_is_part_of_the_digest_and_what_its_party_s
 
 
 WORKBOOK, SEMICOLONS = "PK\x03\x04rest of a workbook", {"separator": ";"}
-FOUND: list[tuple[str, str, str, dict[str, Any], str]] = [
-    ("t.csv", GERMAN, "latin-1", SEMICOLONS, 'looks like LATIN-1; write encoding = "latin-1"'),
-    ("t.csv", GERMAN.replace("Köln", "„Köln"), "windows-1252", SEMICOLONS, 'encoding = "windows-1252"'),
-    ("t.csv", GERMAN, "utf-16", SEMICOLONS, 'encoding = "utf-16"'),
-    ("t.csv", GERMAN, "utf-16-le", SEMICOLONS, 'encoding = "utf-16-le"'),
-    ("t.csv", GERMAN, "utf-8", {**SEMICOLONS, "encoding": "utf-16"}, "UTF-16 but looks like UTF-8; write encoding"),
-    ("t.csv", GERMAN, "utf-8", {**SEMICOLONS, "encoding": "latin-1"}, "not LATIN-1 but looks like UTF-8; write"),
-    ("t.csv", GERMAN, "utf-8", {}, 'by semicolons; write separator = ";"'),
-    ("t.csv", GERMAN.replace(";", "\t"), "utf-8", {}, r'by tabs; write separator = "\t"'),
-    ("t.csv", GERMAN.replace(",", ".").replace(";", ","), "utf-8", SEMICOLONS, 'write separator = ","'),
-    ("t.csv", GERMAN, "utf-8", SEMICOLONS, "has a comma: remove it if it stands between"),
-    ("t.csv", "", "utf-8", {}, "the file is empty"),
-    ("t.csv", WORKBOOK, "latin-1", {}, "spreadsheet (.xlsx, .ods) or a zip archive, which is not read; save"),
-    ("t.xls", "\xd0\xcf\x11\xe0rest", "latin-1", {}, "the spreadsheet cannot be read"),
-    ("t.csv", GERMAN.replace("person_id", "personid"), "utf-8", SEMICOLONS, "did you mean 'personid'?"),
-    ("t.csv", GERMAN.replace("neu", "stadt"), "utf-8", SEMICOLONS, "column 'stadt' appears more than once"),
-]
 
 
 def checked(path: Path, schema: Schema, **said: Any) -> None:
     read_table(path, schema, **said).check()
 
 
-@pytest.mark.parametrize(("name", "text", "encoding", "said", "cure"), FOUND)
+@pytest.mark.parametrize(
+    ("name", "text", "encoding", "said", "cure"),
+    [
+        ("t.csv", GERMAN, "latin-1", SEMICOLONS, 'looks like LATIN-1; write encoding = "latin-1"'),
+        ("t.csv", GERMAN.replace("Köln", "„Köln"), "windows-1252", SEMICOLONS, 'encoding = "windows-1252"'),
+        ("t.csv", GERMAN, "utf-16", SEMICOLONS, 'encoding = "utf-16"'),
+        ("t.csv", GERMAN, "utf-16-le", SEMICOLONS, 'encoding = "utf-16-le"'),
+        ("t.csv", GERMAN, "utf-8", {**SEMICOLONS, "encoding": "utf-16"}, "UTF-16 but looks like UTF-8; write encoding"),
+        ("t.csv", GERMAN, "utf-8", {**SEMICOLONS, "encoding": "latin-1"}, "not LATIN-1 but looks like UTF-8; write"),
+        ("t.csv", GERMAN, "utf-8", {}, 'by semicolons; write separator = ";"'),
+        ("t.csv", GERMAN.replace(";", "\t"), "utf-8", {}, r'by tabs; write separator = "\t"'),
+        ("t.csv", GERMAN.replace(",", ".").replace(";", ","), "utf-8", SEMICOLONS, 'write separator = ","'),
+        ("t.csv", GERMAN, "utf-8", SEMICOLONS, "has a comma: remove it if it stands between"),
+        ("t.csv", "", "utf-8", {}, "the file is empty"),
+        ("t.csv", WORKBOOK, "latin-1", {}, "spreadsheet (.xlsx, .ods) or a zip archive, which is not read; save"),
+        ("t.xls", "\xd0\xcf\x11\xe0rest", "latin-1", {}, "the spreadsheet cannot be read"),
+        ("t.csv", GERMAN.replace("person_id", "personid"), "utf-8", SEMICOLONS, "did you mean 'personid'?"),
+        ("t.csv", GERMAN.replace("neu", "stadt"), "utf-8", SEMICOLONS, "column 'stadt' appears more than once"),
+    ],
+)
 def test_an_error_names_the_cure(
     written: Callable[..., Path], name: str, text: str, encoding: str, said: dict[str, Any], cure: str
 ) -> None:
@@ -124,21 +126,21 @@ def test_an_error_names_the_cure(
     assert "1,75" not in message
 
 
-NUMBERS = [
-    (["1.234.567,5"], ",", "signs between its thousands"),
-    (["1 234,5"], ",", "signs between its thousands"),
-    (["1.5"], ",", "has a point, but decimal"),
-    (["1,234,567"], ".", "signs between its thousands"),
-    (["1,234.5"], ".", "signs between its thousands"),
-    (["1\u202f234"], ".", "signs between its thousands"),
-    (["31.12.2020"], ".", 'looks like a date; declare the column with type = "date"'),
-    (["2020-12-31 10:00"], ",", "looks like a date"),
-    (["x", "1,5"], ".", "not a number; write it with digits and a decimal point"),
-    (["x"], ",", "decimal comma"),
-]
-
-
-@pytest.mark.parametrize(("cells", "decimal", "said"), NUMBERS)
+@pytest.mark.parametrize(
+    ("cells", "decimal", "said"),
+    [
+        (["1.234.567,5"], ",", "signs between its thousands"),
+        (["1 234,5"], ",", "signs between its thousands"),
+        (["1.5"], ",", "has a point, but decimal"),
+        (["1,234,567"], ".", "signs between its thousands"),
+        (["1,234.5"], ".", "signs between its thousands"),
+        (["1\u202f234"], ".", "signs between its thousands"),
+        (["31.12.2020"], ".", 'looks like a date; declare the column with type = "date"'),
+        (["2020-12-31 10:00"], ",", "looks like a date"),
+        (["x", "1,5"], ".", "not a number; write it with digits and a decimal point"),
+        (["x"], ",", "decimal comma"),
+    ],
+)
 def test_numbers_that_cannot_be_read(written: Callable[..., Path], cells: list[str], decimal: str, said: str) -> None:
     path = written("x\n" + "".join(f'"{cell}"\n' for cell in cells))
     message = refused(DataError, said, checked, path, Schema({"x": number(0, 10)}, decimal=decimal), id=None)
@@ -168,13 +170,7 @@ ROWS = "person_id,age\n1,40\n2,50\n"
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """The text files that were opened, and how often."""
     found: list[Path] = []
-
-    class Noted(TextStream):
-        def __init__(self, path: Path, text: TextFormat) -> None:
-            found.append(path)
-            super().__init__(path, text)
-
-    monkeypatch.setattr(files, "TextStream", Noted)
+    monkeypatch.setattr(files, "TextStream", lambda path, text: found.append(path) or TextStream(path, text))
     return found
 
 

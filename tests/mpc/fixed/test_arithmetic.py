@@ -21,7 +21,7 @@ from colonnade.mpc.shamir import weights
 from colonnade.mpc.shares import Shares
 from tests.support.errors import raises, refused
 
-from ..verify.tampering import listing, tampering
+from ..conftest import listing, tampering
 from .kit import called, compute, differences, make, views
 
 UNIT = Fraction(1, 2**20)

@@ -53,7 +53,7 @@ def shown(chance: object) -> str:
     return f"2^−{int(-log2(chance) * 10) / 10}"  # type: ignore[arg-type]
 
 
-def test_the_chances_of_a_settlement() -> None:
+def test_the_chances_of_a_settlement_and_the_points_that_coins_avoid() -> None:
     rows = table("length")[1:]
     assert len(rows) >= 5
     for length_text, parts, degrees, *chances in rows:
@@ -65,6 +65,10 @@ def test_the_chances_of_a_settlement() -> None:
             chance = folding.chance(length, repeated, losses)
             assert said == f"{repeated}: {shown(chance)}"
             assert chance <= folding.ERROR <= 2**-40
+    # A coin is none of the points at which values are known, and uniform on the rest: at least p - 129 points.
+    assert re.search(r"q = p − 129", PAGE)
+    most = max(2 * parts for length in (16, 4096, 10**6, 10**8) for parts in folding.steps(length))
+    assert most + 1 <= 2 * folding.PARTS + 1 == 129
 
 
 def test_how_many_seats_may_be_lost() -> None:
@@ -74,13 +78,6 @@ def test_how_many_seats_may_be_lost() -> None:
         committee = Committee(tuple(f"n{i}" for i in range(seats)), threshold, ResidueSystem(PRIMES[:3]), active=True)
         assert committee.losses == int(said)
         assert committee.spare == (int(said) > 0)
-
-
-def test_the_points_that_coins_avoid() -> None:
-    """z is none of the points at which values are known, and uniform on the rest: at least p - 129 points."""
-    assert re.search(r"q = p − 129", PAGE)
-    most = max(2 * parts for length in (16, 4096, 10**6, 10**8) for parts in folding.steps(length))
-    assert most + 1 <= 2 * folding.PARTS + 1 == 129
 
 
 def test_the_chances_of_proofs_of_inputs() -> None:

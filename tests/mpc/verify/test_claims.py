@@ -21,12 +21,10 @@ from colonnade.randomness import Stream
 from colonnade.received import received
 from tests.support.errors import refused
 
-from ..conftest import dealt, make
+from ..conftest import Changing, dealt, first_of, listing, make, tampering
 from ..fixed.kit import random_bits
-from .tampering import Changing, first_of, listing, tampering
 
 SIZES = [(3, 1), (4, 1), (5, 2), (7, 3), (5, 1)]
-COMMITTEES = pytest.mark.parametrize(("size", "threshold"), SIZES)
 WINDOW = 50
 LEFT, RIGHT = np.split(np.random.default_rng(5).integers(-4000, 4000, (3 * WINDOW, 9)), [5], axis=1)
 
@@ -81,7 +79,7 @@ EXACT = {
 }
 
 
-@COMMITTEES
+@pytest.mark.parametrize(("size", "threshold"), SIZES)
 @pytest.mark.parametrize("program", EXACT)
 def test_honest_seats_settle_their_claims_and_open_the_products(play, size, threshold, program):
     for found in play(committee(size, threshold), program).values():
@@ -408,9 +406,6 @@ def test_a_transcript_tells_values_apart_that_look_alike_when_joined():
 # --- ANDs of shared bits: honest ones always pass, and a single wrong bit does not
 
 
-CHEATER = "n1"
-
-
 def elements(stream, *shape):
     return stream.uint64(shape) & field.MASK
 
@@ -433,12 +428,12 @@ def test_the_large_field_is_a_field(stream):
 
 
 def checked(play, size, threshold, program, changed=()):
-    """Run a program at every seat; the cheater may change one of its messages. Returns what it sent, by kind."""
+    """Run a program at every seat; n1 may change one of its messages. Returns what it sent, by kind."""
     sent = []
 
     def seat(hand):
         common, links = CommonKeys.agree(hand.name, hand.committee, hand.links), hand.links
-        if hand.name == CHEATER:
+        if hand.name == "n1":
             change = listing(sent, changed)
             links = {peer: Changing(link, change) for peer, link in links.items()}
         bits, coins = BitHand(hand.name, hand.committee, links, common), Stream(bytes(32))

@@ -177,13 +177,10 @@ class AnyRows(Prover):
         return self.window.bits.helped([self.dealt.reshape(-1, 1)])
 
 
-BOUND = 10_000
-
-
 MODULUS = prod(PRIMES[:3])
 
 
-NORM = (within(2, BOUND),)
+NORM = (within(2, 10_000),)
 
 
 FULL = Ranges(NORM, 5)
@@ -329,6 +326,8 @@ def test_large_cells_pass_exactly_as_often_as_the_theorem_says_and_covert_proofs
 
 
 def test_bits_that_differ_between_primes_are_seen_by_their_size_alone():
+    assert [smallest_idempotent(PRIMES[:count]).bit_length() - 1 for count in (2, 3, 4, 5)] == [40, 61, 81, 104]
+    assert smallest_idempotent((3, 5)) == 5  # 6 = 1 modulo 5, 0 modulo 3; 10 = -5
     ranges = Ranges((within(2, 2**40),), 5)
     rows = table([LARGE["half"], 0])
     assert caught(ranges, rows, AnyRows, seeded(1)) == ["zero"]
@@ -383,11 +382,6 @@ def within_chance(passed, trials, chance):
 
 def test_a_cell_of_half_the_modulus_passes_one_projection_half_of_the_times():
     assert within_chance(passes(1, 60), 60, 1 / 2)
-
-
-def test_the_smallest_number_that_is_a_bit_modulo_every_prime_and_no_bit():
-    assert [smallest_idempotent(PRIMES[:count]).bit_length() - 1 for count in (2, 3, 4, 5)] == [40, 61, 81, 104]
-    assert smallest_idempotent((3, 5)) == 5  # 6 = 1 modulo 5, 0 modulo 3; 10 = -5
 
 
 # --- a whole committee

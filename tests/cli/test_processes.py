@@ -1,29 +1,41 @@
-"""Participants of ``colonnade run`` and ``colonnade demo`` are forked from what is public, and inherit nothing else."""
+"""The processes of commands: what they inherit, what memory they keep, how they end, and a demonstration in a terminal.
+
+Participants of ``colonnade run`` and ``colonnade demo`` are forked from what is public, and inherit nothing else.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import platform
+import pty
 import re
 import signal
 import subprocess
 import sys
+import termios
+import threading
 from collections import defaultdict
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
+from colonnade import cli
+from colonnade.cli import app, lean
 from colonnade.errors import Interrupted
 from colonnade.study import Study, spec
 from colonnade.study.forks import Forks, spawned
 from colonnade.study.local import folder_of
 from tests.study.test_forks import PATIENCE, said_by
 from tests.support.errors import refused
+from tests.support.standing import descendants, environment
 from tests.support.studies import Trial
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere every process is started anew")
+forked = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere every process is started anew")
 system = pytest.mark.system
 EVERYBODY = ("bank", "shop", "clinic", "coordinator")
 
@@ -58,6 +70,7 @@ def owners_of(opened: list[tuple[str, str]], folder: Path, study: Path) -> list[
 
 @system
 @pytest.mark.parametrize("command", ["run", "demo"])
+@forked
 def test_nothing_of_a_party_is_opened_before_the_fork_or_by_another(tmp_path: Path, command: str) -> None:
     log, study = tmp_path / "opened.log", tmp_path / "demo" / "study"
     given = ["--rows", "100"] if command == "demo" else [str(Trial(study, 60).file)]
@@ -123,6 +136,7 @@ def in_memory(pid: int, text: bytes) -> bool:
 
 
 @system
+@forked
 def test_what_is_read_after_the_copy_is_not_in_the_memory_of_others(tmp_path: Path) -> None:
     secret = sha256(b"a cell of the bank's table").hexdigest()
     (tmp_path / "bank.csv").write_text(secret)
@@ -170,6 +184,7 @@ def any_of_group(number: int) -> bool:
 
 
 @system
+@forked
 def test_an_interrupted_run_leaves_nobody_behind(trial: Trial, tmp_path: Path) -> None:
     command = [sys.executable, "-c", WAITING, "run", str(trial.file), "--out", str(tmp_path / "run"), "--json"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
@@ -189,6 +204,7 @@ def trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trial:
     return Trial(tmp_path / "study", 60)
 
 
+@forked
 def test_a_study_is_handed_on_as_long_as_its_files_are_the_same(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = Study.load(trial.file)
     assert Study.load(trial.file).task is not loaded.task
@@ -203,11 +219,8 @@ def test_a_study_is_handed_on_as_long_as_its_files_are_the_same(trial: Trial, mo
         assert (Study.load("STUDY.toml").task is loaded.task) == handed_on
     trial.edit("STUDY.toml", r"^n_components = 2", "n_components = 3")
     assert Study.load("STUDY.toml").digest != loaded.digest
-
-
-def test_a_file_that_changes_between_loading_and_handing_on_is_noticed(trial: Trial) -> None:
-    loaded = Study.load(trial.file)
-    trial.edit("STUDY.toml", r"^n_components = 2", "n_components = 3")
+    # Changed between loading and handing on
+    monkeypatch.setattr(spec, "_HANDED_ON", {})
     loaded.hand_on()
     assert not loaded.unchanged
     assert Study.load(trial.file).content.task.parameters_given["n_components"] == 3
@@ -215,6 +228,7 @@ def test_a_file_that_changes_between_loading_and_handing_on_is_noticed(trial: Tr
     assert Study.load(trial.file).task is loaded.task
 
 
+@forked
 def test_a_file_that_is_read_twice_must_be_the_same_twice(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
     trial.edit("STUDY.toml", r'schema = "schemas/shop.toml"', 'schema = "schemas/bank.toml"')
     schema, real = trial.folder / "schemas" / "bank.toml", spec.reading.read_bytes
@@ -238,6 +252,7 @@ def said_of(ended: tuple[int, str]) -> dict[str, object]:
 
 
 @system
+@forked
 def test_a_server_plans_a_study_once_and_says_what_a_new_process_says(trial: Trial) -> None:
     server, command = Forks(), ["privacy", str(trial.file), "--json"]
     try:
@@ -250,3 +265,171 @@ def test_a_server_plans_a_study_once_and_says_what_a_new_process_says(trial: Tri
         assert first != second == said_of(said_by(spawned, command))
     finally:
         server.close()
+
+
+# --- memory, and the end
+
+
+PROGRAM = """
+import resource
+import numpy as np
+from colonnade.cli.lean import keep_memory
+{first}
+for number in range(30):
+    if number == 10:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    arrays = [np.zeros(1 << 18) + 1 for _ in range(3)]
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@system
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be told to keep memory")
+def test_a_process_of_ours_keeps_the_memory_of_arrays_it_dropped() -> None:
+    """It touches fresh pages more rarely while it makes and drops arrays of 2 MB."""
+    programs = [PROGRAM.format(first=first) for first in ("", "keep_memory()")]
+    without, kept = (int(subprocess.check_output([sys.executable, "-c", program])) for program in programs)
+    if without < 5000:
+        pytest.skip("this system gives fresh memory out in larger pieces than pages, or does not count them")
+    assert kept < without / 10
+
+
+@pytest.mark.parametrize(
+    ("command", "keeps"),
+    [("party", True), ("coordinator", True), ("hub", False), ("agent", False), ("relay", False)],
+)
+def test_a_process_that_stands_for_months_keeps_nothing(
+    command: str, keeps: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[str] = []
+    monkeypatch.setattr(lean, "keep_memory", lambda: called.append("keep"))
+    monkeypatch.setattr(lean, "few_arenas", lambda: called.append("few"))
+    monkeypatch.setattr(app, "command_line", lambda: called.append("run"))
+    monkeypatch.setattr(sys, "argv", ["colonnade", command, "file.toml"])
+    cli.main()
+    assert called == (["keep" if keeps else "few", "run"])
+
+
+THREADS = """
+import ctypes, sys, threading
+from colonnade.cli import lean
+{first}
+import grpc
+gate = threading.Barrier(9)
+def work():
+    kept = [bytes(5000) for _ in range(100)]
+    gate.wait()
+for _ in range(8):
+    threading.Thread(target=work).start()
+gate.wait()
+ctypes.CDLL(None).malloc_stats()
+"""
+
+
+@system
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has arenas")
+def test_threads_share_two_heaps_in_a_standing_process_and_one_in_a_worker() -> None:
+    def arenas(first: str) -> int:
+        environment = {name: value for name, value in os.environ.items() if name != "MALLOC_ARENA_MAX"}
+        code = THREADS.format(first=first)
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+        return sum(line.startswith("Arena ") for line in done.stderr.splitlines())
+
+    assert arenas("") > 4
+    assert arenas("lean.few_arenas()") == 2
+    assert arenas("lean.few_arenas(1)") == 1
+
+
+ENDING = """
+import atexit, sys, threading, time
+from colonnade.cli import lean
+{first}
+atexit.register(print, "at the end")
+threading.Thread(target=lambda: (time.sleep(0.05), print("a thread"))).start()
+sys.stdout.write("unflushed ")
+lean.end({status})
+print("went on")
+"""
+
+
+@system
+@pytest.mark.parametrize(
+    ("first", "status", "said"),
+    [
+        *(("", status, "unflushed a thread\nat the end\n") for status in (None, 0, 3)),
+        # whoever profiles or traces a process has the last word
+        *((f"sys.{hook}(lambda *_: None)", 0, "unflushed went on\n") for hook in ("setprofile", "settrace")),
+    ],
+)
+def test_a_process_ends_at_once_and_nothing_that_was_due_is_left_out(first: str, status: int | None, said: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", ENDING.format(first=first, status=status)], capture_output=True, text=True
+    )
+    assert done.stdout.startswith(said)
+    assert first or (done.stdout, done.returncode, done.stderr) == (said, status or 0, "")
+
+
+@system
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no full disk to write to")
+def test_a_reader_that_is_gone_is_told_by_the_exit_status() -> None:
+    program = "import sys\nfrom colonnade.cli import lean\nsys.stdout.write('lost')\nlean.end(0)"
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        done = subprocess.run([sys.executable, "-c", program], stdout=full, env=buffered)
+    assert done.returncode == 120
+
+
+# --- a demonstration
+
+
+@system
+def test_a_demonstration_in_a_terminal_goes_on_in_the_browser_and_ends_with_ctrl_c(tmp_path: Path) -> None:
+    httpx = pytest.importorskip("httpx", reason="no httpx: pip install 'colonnade[dev]'")
+    pytest.importorskip("uvicorn", reason="no console: pip install 'colonnade[console]'")
+    screen, end = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "colonnade", "demo", "--rows", "300", "--out", "demo"],
+        cwd=tmp_path, stdin=end, stdout=end, stderr=end, env=environment() | {"TERM": "xterm", "COLUMNS": "200"},
+        start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )  # fmt: skip
+    os.close(end)
+    printed: list[bytes] = []
+
+    def read() -> None:
+        with suppress(OSError):  # nobody has the other end any more
+            while True:
+                printed.append(os.read(screen, 1 << 16))
+
+    def said() -> str:
+        return b"".join(printed).decode("utf-8", "replace")
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        until(lambda: "Ctrl-C ends everything." in said() or process.poll() is not None, "the demonstration", 400)
+        assert "report.html" in said(), "no progress bar is drawn over the last lines"
+        assert "starting a hub and three agents" in said()
+        links = re.findall(r"(https?://\S+/enter\?link=[0-9a-f]+)", said())
+        assert len(links) == 4
+        for link in links:
+            page, (origin, _, key) = httpx.get(link), link.partition("/enter?link=")
+            assert (page.status_code, "This link signs you in once." in page.text) == (200, True)
+            signed = httpx.post(f"{origin}/enter", data={"link": key}, headers={"origin": origin})
+            assert signed.status_code == 303
+        with httpx.Client(base_url=origin, cookies=signed.cookies, follow_redirects=True) as somebody:
+            until(lambda: "three components" in somebody.get("/inbox").text or None, "the study in the inbox")
+        below = descendants(process.pid)
+        assert len(below) >= 4
+        os.write(screen, b"\x03")  # as a terminal sends it to all processes in it
+        assert process.wait(400) == 0, said()[-2000:]
+        until(lambda: not set(below) & set(descendants(1)), "the end of everything that ran below")
+        reader.join(60)
+        assert "stopped; to start again: colonnade hub" in said()
+        assert "Traceback" not in said()
+    finally:
+        for pid in (*descendants(process.pid), process.pid):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        process.wait()
+        reader.join(60)
+        os.close(screen)

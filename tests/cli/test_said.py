@@ -1,4 +1,7 @@
-"""What the command line says about alignment: before, afterwards, and when nothing matches."""
+"""What commands say: of alignment before and afterwards, and what others wrote as plain, short text.
+
+No escape codes and no forged lines reach a terminal, a log or a page.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,20 @@ import json
 import os
 import subprocess
 import sys
+import unicodedata
 from pathlib import Path
 
 import pytest
+from hypothesis import given, strategies as st
 
-from colonnade.cli import show
-from colonnade.cli.output import about, complain, speak_json
-from colonnade.errors import AlignmentError, DataError, IdentityError, PolicyError, StudyError
+from colonnade.cli import output, show
+from colonnade.errors import AlignmentError, DataError, IdentityError, PeerStopped, PolicyError, StudyError
+from colonnade.harmless import harmless, harmless_lines, visible
+from colonnade.models import Estimator, notebook
+from colonnade.report.markup import escape, tag
 from colonnade.study import PartyConfig, Study
+from colonnade.study.record import RunRecord
+from colonnade.wire.watch import stopped_by
 from tests.support.studies import check_words, edit
 
 PARTIES = ("bank", "shop", "clinic")
@@ -76,11 +85,6 @@ OTHER_RULES = [
         '[align.keys.who]\ncase = "fold"\naccents = "strip"\n\n[align.keys.birth]\nkind = "date"\n\n[committee]',
     ),
 ]
-FUZZY = [
-    (OT, 'similarity = 0.9\nmode = "fuzzy" '),
-    ('[parties.clinic]\nschema = "schemas/clinic.toml"\n', ""),
-    (', "clinic"]', ', "coordinator"]'),
-]
 
 
 @pytest.mark.parametrize(
@@ -88,7 +92,11 @@ FUZZY = [
     [
         ([(OT, f"pad_to = 5_000\n{OT}")], ["for lists padded to 5,000: about"]),
         (
-            FUZZY,
+            [
+                (OT, 'similarity = 0.9\nmode = "fuzzy" '),
+                ('[parties.clinic]\nschema = "schemas/clinic.toml"\n', ""),
+                (', "clinic"]', ', "coordinator"]'),
+            ],
             [
                 "mode fuzzy: first the parties pair the people whose keys are similar, 0.9 of 1 or more",
                 "weaker than the exact modes: the coordinator compares Bloom filters",
@@ -122,8 +130,6 @@ def test_a_party_sees_what_alignment_tells_before_it_is_asked(colonnade, study, 
     shown, _, refused = said.partition("colonnade: ")
     told = ("bank in 'three-organisations': this is what it costs", "ALIGNMENT, mode helper")
     check_words(shown, *told, "who pool what they see can try out every key")
-    for leak in Study.load(study).aligning.leakage:
-        assert set(f"{leak.who} {leak.learns} {leak.beyond}".split()) <= set(shown.split())
     assert "certificate" in refused
 
 
@@ -199,8 +205,8 @@ def test_each_party_sees_its_own_keys_on_its_own_screen_and_nowhere_else(colonna
     words = {name: ["party", study, folder / name / "party.toml", "--out", out / name] for name in PARTIES}
     words["coordinator"] = ["coordinator", study, "--key", key, "--out", out, "--json"]
     children = {}
-    for name, given in words.items():
-        command = [sys.executable, "-m", "colonnade", *map(str, given)]
+    for name, typed in words.items():
+        command = [sys.executable, "-m", "colonnade", *map(str, typed)]
         where = {"stdout": subprocess.PIPE, "stderr": far if name == "bank" else subprocess.PIPE}
         children[name] = subprocess.Popen(command, stdin=subprocess.DEVNULL, text=True, **where)
     try:
@@ -233,9 +239,9 @@ def test_each_party_sees_its_own_keys_on_its_own_screen_and_nowhere_else(colonna
 def test_programs_and_logs_get_the_number_of_examples_at_most(capsys, told_as_json):
     error = AlignmentError("nobody is common")
     error.examples = ("name 'anna'", "name 'bob'")
-    speak_json(told_as_json)
-    about(Path("my studies/STUDY.toml"), Path("bank/party.toml"))
-    assert complain(error) == StudyError.exit_code
+    output.speak_json(told_as_json)
+    output.about(Path("my studies/STUDY.toml"), Path("bank/party.toml"))
+    assert output.complain(error) == StudyError.exit_code
     out, err = capsys.readouterr()
     assert "anna" not in out + err
     if told_as_json:
@@ -244,3 +250,83 @@ def test_programs_and_logs_get_the_number_of_examples_at_most(capsys, told_as_js
         assert (facts["examples"], facts["try"]) == (2, asked)
     else:
         assert err == f"colonnade: nobody is common\n{hint(repr('my studies/STUDY.toml'), 'bank/party.toml')}"
+
+
+# --- what others wrote
+
+
+CODES = "\x1b[2J\x1b]0;owned\x07\u202eevil\u2066\r\ncolonnade: all is well\x9b31m\u2028\x08\x00"
+
+
+def plain(text: str) -> bool:
+    """Whether a terminal shows the text as it is, and on one line."""
+    return all(c.isprintable() or unicodedata.category(c) == "Zs" for c in text)
+
+
+@given(st.text(st.characters(exclude_categories=())), st.integers(0, 40))
+def test_harmless_text_can_be_seen_and_is_short(text, longest):
+    assert harmless_lines("one\ntwo\x1b[2J") == "one\ntwo\N{REPLACEMENT CHARACTER}[2J"
+    found = harmless(text, longest)
+    assert plain(found)
+    assert len(found) <= max(longest, len(" [...]"))
+    found.encode()  # also where a half of a surrogate pair was
+    assert (found == text) == (plain(text) and len(text) <= longest)
+    assert all(a in (b, "\N{REPLACEMENT CHARACTER}") for a, b in zip(visible(text), text, strict=True))
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_an_error_with_the_words_of_another(capfd, as_json):
+    output.speak_json(as_json)
+    code = output.complain(StudyError(f"the study names {CODES}" + CODES * 100_000))
+    out, err = capfd.readouterr()
+    said = json.loads(out)["message"] if as_json else err.removesuffix("\n")
+    assert code == StudyError.exit_code
+    assert plain(said)
+    assert len(said) < 2100
+    assert len((out + err).splitlines()) == 1, "no line that somebody else made up"
+
+
+def test_a_peers_reason_is_one_plain_sentence_and_the_record_holds_no_codes(tmp_path):
+    error = stopped_by("shop", CODES * 1000)
+    assert isinstance(error, PeerStopped)
+    assert plain(str(error))
+    assert str(error).startswith("shop stopped the study: \N{REPLACEMENT CHARACTER}[2J")
+    assert len(str(error)) < 1000
+    record = RunRecord(tmp_path / "run", participant="bank", study="s", digest="00")
+    record.note("heard", reason=CODES * 100_000, among={"names": [CODES], CODES: 1.5}, count=7)
+    record.fail("PeerStopped", CODES * 100_000, 23)
+    lines = (tmp_path / "run" / "events.jsonl").read_text("utf-8").splitlines()
+    heard, failed = map(json.loads, lines)
+    assert heard["count"] == 7
+    assert plain("".join([heard["reason"], *heard["among"], *heard["among"]["names"], failed["message"]]))
+    assert max(map(len, lines)) < 30_000
+    assert plain(json.loads((tmp_path / "run" / "run.json").read_text("utf-8"))["message"])
+
+
+def test_a_model_whose_schema_has_a_category_of_escape_codes(tmp_path, capfd):
+    content = json.loads((Path(__file__).parents[1] / "fixtures" / "models" / "pca.json").read_text("utf-8"))
+    content["schemas"]["shop"] = content["schemas"]["shop"].replace('"gold"', json.dumps(CODES))
+    names = content["learned"]["feature_names_in"]
+    content["learned"]["feature_names_in"] = [name.replace("gold", CODES) for name in names]
+    path = tmp_path / "model.json"
+    path.write_text(json.dumps(content), "utf-8")
+    foreign = Estimator.load(path)
+    assert any(CODES in line for line in foreign.summary()), "the model itself keeps the name"
+    output.say("\n".join([*show.summary(foreign), "x" * 3_000_000]))
+    *shown, long = capfd.readouterr().out.splitlines()
+    assert len(long) < 5000
+    assert len(shown) == len(foreign.summary()), "it starts no line of its own"
+    assert all(map(plain, shown))
+    for markup in (escape(CODES), tag("p", CODES, title=CODES), foreign._repr_html_(), notebook.escape(CODES)):
+        assert not set(markup) & set("\x1b\x07\u202e\u2066\x9b\x08\x00\u2028")
+    assert len(escape("x" * 3_000_000)) < 5000
+
+
+def test_a_schema_that_is_wrong_and_long(colonnade, tmp_path):
+    value = json.dumps(CODES * 2_000)
+    (tmp_path / "s.toml").write_text(f'[columns.c]\ntype = "category"\nvalues = [{value}, {value}]\n', "utf-8")
+    (tmp_path / "t.csv").write_text("person_id,c\n1,a\n", "utf-8")
+    said = colonnade("schema", "check", tmp_path / "t.csv", tmp_path / "s.toml", code=10)
+    check_words(said, "values lists", "...")
+    assert len(said) < 2100
+    assert plain(said.removesuffix("\n"))
