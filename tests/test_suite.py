@@ -8,7 +8,7 @@ import threading
 from types import SimpleNamespace
 
 from colonnade.randomness import Stream, new_key
-from tests.support import summary
+from tests.conftest import _left_out, _times
 
 KEYS = "from colonnade.randomness import new_key; print(new_key().hex())"
 
@@ -39,7 +39,7 @@ def report(name: str, seconds: float = 0.0, said: object = None) -> SimpleNamesp
 
 def test_times_are_told_in_four_lines() -> None:
     ran = [report(f"tests/kinds/glm/test_glm.py::test_{number}", number) for number in range(30)]
-    first, folders, slowest, tests = summary.times([*ran, report("tests/wire/test_hub.py::test_hub", 100.0)])
+    first, folders, slowest, tests = _times([*ran, report("tests/wire/test_hub.py::test_hub", 100.0)])
     assert first.startswith("31 tests took 535 s")
     assert folders == "kinds/glm 435 s, wire 100 s"
     assert slowest == "the slowest 20 took 480 s:"
@@ -49,4 +49,4 @@ def test_times_are_told_in_four_lines() -> None:
 def test_what_was_left_out_is_told_once_with_the_command_that_installs_it() -> None:
     missing = ("tests/x.py", 1, "Skipped: could not import 'ray.util': No module named 'ray'")
     skipped = [report("a", said=missing), report("b", said=missing), report("c", said=("", 2, "Skipped: no data"))]
-    assert summary.left_out(skipped) == ["2 left out: no ray: make system installs it", "1 left out: no data"]
+    assert _left_out(skipped) == ["2 left out: no ray: make system installs it", "1 left out: no data"]
