@@ -20,7 +20,7 @@ from research.mutation.sampling import SEED, sample
 HERE = Path(__file__).parent
 MUTANTS, REACH, BASELINE = HERE / "mutants.json", HERE / "reach.json.gz", HERE / "baseline.csv"
 RESULTS = ("killed", "timeout", "survived", "unreached", "gone")
-SUITE = ("--numprocesses", "2", "--dist", "loadfile", "--no-loadscope-reorder", "-p", "no:cacheprovider")
+SUITE = ("-m", "not slow", *"--numprocesses 2 --dist loadfile --no-loadscope-reorder -p no:cacheprovider".split())
 
 
 def say(words: str) -> None:

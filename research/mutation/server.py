@@ -80,6 +80,8 @@ def _child(request: dict[str, Any], answer: Path, log: Path, folder: Path) -> No
         "no:cacheprovider",
         "-p",
         "no:xdist",
+        "-m",
+        "not slow",
         f"--basetemp={folder / 'tmp'}",
         *request["words"],
         *files,
