@@ -20,7 +20,11 @@ from research.mutation.sampling import SEED, sample
 HERE = Path(__file__).parent
 MUTANTS, REACH, BASELINE = HERE / "mutants.json", HERE / "reach.json.gz", HERE / "baseline.csv"
 RESULTS = ("killed", "timeout", "survived", "unreached", "gone")
-SUITE = ("-m", "not slow", *"--numprocesses 2 --dist loadfile --no-loadscope-reorder -p no:cacheprovider".split())
+SUITE = (
+    "-m",
+    "not slow",
+    *["--numprocesses", "2", "--dist", "loadfile", "--no-loadscope-reorder", "-p", "no:cacheprovider"],
+)
 
 
 def say(words: str) -> None:
