@@ -31,6 +31,7 @@ from colonnade.privacy import (
     accountant,
     views,
 )
+from colonnade.privacy.accountant import Pure
 from colonnade.privacy.events import check_sources
 from colonnade.privacy.routes.laplace import _above, _enclosed, generalised_laplace_epsilon
 from colonnade.privacy.routes.losses import LossDistribution, _Side
@@ -599,3 +600,61 @@ def test_post_processing_is_free_only_for_those_who_received_its_source(tmp_path
     assert [row.epsilon for row in alone.rows] == [row.epsilon for row in both.rows]
     published = Statement.of([replace(sealed, audience=()), PostProcessing("eigenvectors")], THREE, 1e-5)
     assert both.epsilon("analyst") == 0 < published.epsilon("analyst")
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(st.integers(1, 30), min_size=3, max_size=8),
+    st.integers(0, 7),
+    st.integers(1, 5),
+    st.floats(-1, 2),
+)
+def test_moving_mass_up_only_adds(raw: list[int], place: int, up: int, epsilon: float) -> None:
+    mass = np.array([*raw, 0, 0, 0, 0, 0], dtype=np.float64) / sum(raw)
+    moved = mass.copy()
+    place %= len(raw)
+    moved[place] -= mass[place] / 2
+    moved[place + up] += mass[place] / 2
+    other = np.array([0.2, 0.5, 0.3])
+    losses = 0.3 * np.arange(-3, len(mass) - 1)
+    before, after = (delta_of(losses, np.convolve(law, other), epsilon) for law in (mass, moved))
+    assert after >= before - 1e-15
+
+
+def test_one_dimension_dominates_a_vector_in_any_direction() -> None:
+    """The kernel of the page, on the moments that fix a Gaussian: mean along the shift, unit covariance."""
+    m, shift = 1.3, np.array([0.3, -0.5, 0.4])
+    size = float(np.linalg.norm(shift))
+    along, ratio = shift / size, size / m
+    embed = np.outer(along, [ratio, math.sqrt(1 - ratio**2)])
+    covariance = embed @ embed.T + np.eye(3) - np.outer(along, along)
+    assert np.allclose(embed @ [m, 0], shift)
+    assert np.allclose(covariance, np.eye(3))
+
+
+@pytest.mark.parametrize("size", [1 << 4, 1 << 9, 1 << 12])
+def test_one_transform_is_within_its_bound(size: int) -> None:
+    mass = 1 / np.arange(1.0, size + 1) ** 1.5
+    mass /= mass.sum()
+    with flint.ctx.workprec(200):
+        true = flint.acb.dft([flint.acb(float(x)) for x in mass])
+        found = np.fft.fft(mass)
+        worst = max(float(abs(flint.acb(complex(a)) - b)) for a, b in zip(found, true, strict=True))
+    assert worst <= 6 * UNIT * math.log2(size) * mass.sum()
+
+
+@pytest.mark.parametrize("pure", [0.1, 1.0, 3.0])
+def test_the_curve_of_a_pure_epsilon_is_that_of_two_coins(pure: float) -> None:
+    heads = math.exp(pure) / (1 + math.exp(pure))
+    for at in (0.0, pure / 3, pure, pure + 1):
+        exact = max(0.0, heads - math.exp(at) * (1 - heads))
+        assert Pure(pure).deltas(np.array([at]))[0] == pytest.approx(exact, rel=1e-9, abs=1e-9)
+        if exact > 0:
+            assert Pure(pure).epsilon(exact) == pytest.approx(at, abs=1e-9)
+
+
+def test_the_norm_that_counts_for_vectors_is_the_first() -> None:
+    one, shifts = [laplace(3.0, shift, 30) for shift in (0, 1, 2)], (1, 2)
+    p = np.outer(one[0], one[0])
+    q = np.outer(one[shifts[0]], one[shifts[1]])
+    assert float(np.abs(np.log(p / q)).max()) == pytest.approx(sum(shifts) / 3.0, rel=1e-12)

@@ -68,7 +68,10 @@ FIGURES = (
         Links(
             ("pure-epsilon#two-mechanisms", "pure-epsilon#the-extreme-pair|Theorem"),
             ("colonnade.privacy.accountant:Pure",),
-            ("tests/privacy/test_sampling.py::test_the_curve_of_a_pure_release_is_that_of_randomised_response",),
+            (
+                "tests/privacy/test_sampling.py::test_the_curve_of_a_pure_release_is_that_of_randomised_response",
+                "tests/privacy/test_theory.py::test_the_curve_of_a_pure_epsilon_is_that_of_two_coins",
+            ),
             besides=(
                 "tests/privacy/test_theory.py::test_binary_randomised_response_is_the_extreme_pair",
                 "tests/privacy/test_theory.py::test_pure_epsilons_add_up",
