@@ -199,7 +199,7 @@ class FederationError(ColonnadeError):
 
 
 class EngineError(ColonnadeError):
-    """The workers of a party cannot be started, or something cannot be sent to them."""
+    """Workers of a party cannot be started or sent something, or a library that computes cannot be used."""
 
     exit_code = 27
 

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from colonnade.study import Study
 
 _LIBRARIES = (
-    *("grpc.aio", "flint", "scipy.special", "pyarrow.csv", "cryptography.x509", "encodings.idna", "nacl.bindings"),
+    *("grpc.aio", "flint", "nacl.bindings"),
+    *("scipy.special", "pyarrow.csv", "cryptography.x509", "encodings.idna"),
 )
 _PARTICIPANT = (
     *("cli.approve", "cli.publish", "cli.show", "study.alignment.store", "study.run"),

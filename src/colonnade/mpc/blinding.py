@@ -16,12 +16,12 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import accumulate
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import EngineError, ProtocolError
+from colonnade.lazy import Later
 from colonnade.randomness import Stream
 
 POINT_BYTES = 32
@@ -34,6 +34,7 @@ Points = NDArray[np.uint8]
 FIELD = 2**255 - 19
 ORDER = 2**252 + 27742317777372353535851937790883648493
 _DOMAIN = b"colonnade keys to curve25519, version 2:"
+flint = Later("flint")
 _PIECE = 128  # operations that a thread does at a time
 _BESIDE = bytes.fromhex("95" + 31 * "99")
 """The base point of Ed25519 plus the point of order two: on the curve, and not in the subgroup."""
@@ -141,7 +142,7 @@ def _no_element(source: str | None) -> ProtocolError:
 def _on_twist(point: bytes) -> bool:
     """Whether no point of the curve has this coordinate: u^3 + 486662 u^2 + u is no square."""
     u = int.from_bytes(point, "little")
-    return bool(_integer()((u * u + 486662 * u + 1) * u % FIELD).jacobi(FIELD) < 0)
+    return bool(flint.fmpz((u * u + 486662 * u + 1) * u % FIELD).jacobi(FIELD) < 0)
 
 
 def _canonical(points: Points) -> NDArray[np.bool_]:
@@ -201,19 +202,12 @@ def _pool() -> ThreadPoolExecutor:
 
 
 @cache
-def _integer() -> Any:
-    import flint
-
-    return flint.fmpz
-
-
-@cache
 def sodium() -> ModuleType:
     """libsodium, which every operation on points goes through; not loaded before it is needed."""
     from nacl import bindings
 
-    whole = bindings.has_crypto_core_ed25519 and bindings.has_crypto_scalarmult_ed25519
-    if not whole or bindings.crypto_core_ed25519_is_valid_point(_BESIDE):  # CVE-2025-69277
+    lacking = not (bindings.has_crypto_core_ed25519 and bindings.has_crypto_scalarmult_ed25519)
+    if lacking or bindings.crypto_core_ed25519_is_valid_point(_BESIDE):  # CVE-2025-69277
         raise EngineError(
             "the libsodium that PyNaCl uses here cannot tell which points are in the group: install PyNaCl 1.6.2 or "
             "later from its wheel [EN030]"

@@ -14,7 +14,7 @@ from scipy.stats.contingency import association, crosstab
 
 import colonnade
 from colonnade.errors import DataError
-from colonnade.kinds.synthesis.attack import advantage_at_most, area_and_deviation, attacks, closeness
+from colonnade.kinds.synthesis.attack import area_and_deviation, attacks, closeness
 from colonnade.kinds.synthesis.comparable import BINS, comparable
 from colonnade.kinds.synthesis.distances import (
     MOST_SETS,
@@ -202,13 +202,6 @@ def test_the_deviation_of_an_area_is_that_of_repetitions() -> None:
     areas, deviations = np.array(found).T
     assert deviations.mean() == pytest.approx(areas.std(), rel=0.12)
     assert areas.mean() == pytest.approx(0.638, abs=0.01)
-
-
-def test_the_largest_advantage_is_that_of_randomised_response() -> None:
-    assert advantage_at_most(math.log(3), 0) == pytest.approx(0.75 - 0.25)
-    assert advantage_at_most(0, 0.1) == pytest.approx(0.1)
-    assert advantage_at_most(1000, 0) == 1
-    refused(DataError, "DA089", advantage_at_most, -1, 0)
 
 
 def test_the_whole_evaluation_is_plain_and_readable() -> None:

@@ -68,13 +68,6 @@ class Attack:
     """Some points of the curve: false and true positive rates."""
 
 
-def advantage_at_most(epsilon: float, delta: float) -> float:
-    """The largest advantage that any attack can have under an (epsilon, delta) promise about replacing one person."""
-    if epsilon < 0 or not 0 <= delta <= 1:
-        raise DataError("epsilon must not be negative, and delta must be from 0 to 1 [DA089]")
-    return math.tanh(epsilon / 2) + 2 * delta / (math.exp(epsilon) + 1) if epsilon < 700 else 1.0
-
-
 def closeness(common: Comparable, real: Side, synthetic: Side, held_out: Side) -> Closeness:
     """Compare the distances from made-up people to people learned from and to people held out."""
     draw = np.random.default_rng(1)  # which people are looked at

@@ -14,7 +14,7 @@ import pytest
 from colonnade.errors import DataError, PrivacyError, StudyError
 from colonnade.kinds.split.adaptive import programs as adaptive
 from colonnade.kinds.split.adaptive.clusters import FuzzyMeans, SoftLabels, memberships, spread
-from colonnade.kinds.split.adaptive.divergence import contrast, different, divergence, divergence_pulls
+from colonnade.kinds.split.adaptive.losses import contrast, different, divergence, divergence_pulls
 from colonnade.kinds.split.adaptive.rescaling import Pairs, clip_rows, local_sensitivity, stretch
 from colonnade.kinds.split.adaptive.sides import PassiveSide, shaped
 from colonnade.kinds.split.adaptive.steps import Steps

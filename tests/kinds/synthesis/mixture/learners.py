@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from colonnade.kinds.synthesis.mixture import programs
+from colonnade.kinds.synthesis.mixture.clipping import NORM_BITS, ROOT_BITS, Joint, _norm
 from colonnade.kinds.synthesis.mixture.learner import Linear
 from colonnade.kinds.synthesis.mixture.task import Mixture, Part
 from tests.support import protocols as kit
@@ -98,3 +101,18 @@ def dealt_in(
 ) -> dict[str, tuple[Array, Array]]:
     """What the owners deal of a batch, at the learner's present parameters."""
     return {name: programs.evaluated(learner, task, name, tables[name][batch]) for name in task.owners}
+
+
+def clipping_error(
+    weights: NDArray[np.int64], squares: Sequence[NDArray[np.int64]], units: NDArray[np.float64], joint: Joint
+) -> NDArray[np.float64]:
+    """By how many units clipped responsibilities may differ from those in the clear; unclipped ones do by ``units``."""
+    factor = (sum(squares) + (1 << NORM_BITS)) / 2.0**NORM_BITS
+    norm = _norm(weights, squares, joint)
+    r, apart, last = weights / 2.0**joint.bits, units / 2.0**joint.bits, 2.0**-joint.bits
+    moved = ((2 * np.abs(r) * apart + apart**2 + (2 * joint.ulps + 2) * last) * factor).sum(axis=1, keepdims=True)
+    moved += (2 * joint.ulps + 2) * 2.0**-ROOT_BITS
+    ratio = np.minimum(1.0, joint.clip / np.sqrt(norm))
+    root = 2.0**-ROOT_BITS * (2 + joint.ulps * math.sqrt(joint.most / 2.0**ROOT_BITS))
+    change = ratio * (moved / np.maximum(norm - moved, 2.0**-ROOT_BITS) + root) + 2.0**-ROOT_BITS
+    return np.asarray(units + np.abs(weights) * change + joint.ulps + 1)

@@ -19,7 +19,6 @@ from colonnade.audit import games, registry
 from colonnade.audit.verdict import judge
 from colonnade.errors import CapacityError, ColonnadeError, PrivacyError, ProtocolError, StudyError
 from colonnade.kinds.synthesis.mixture import programs, seat
-from colonnade.kinds.synthesis.mixture.clipping import clipping_error
 from colonnade.kinds.synthesis.mixture.responsibilities import error, in_the_clear
 from colonnade.kinds.synthesis.mixture.sizes import OVERFLOW
 from colonnade.kinds.synthesis.mixture.started import StartedMixture
@@ -38,7 +37,7 @@ from colonnade.tables.places import Places
 from colonnade.testing.seeded import seeded
 from colonnade.wire import codec
 from tests.kinds.synthesis.mixture import learners, starts
-from tests.kinds.synthesis.mixture.learners import Flags, dealt_in, flags, mixture_task
+from tests.kinds.synthesis.mixture.learners import Flags, clipping_error, dealt_in, flags, mixture_task
 from tests.kinds.synthesis.mixture.starts import started_task
 from tests.support import protocols as kit
 from tests.support.errors import raises, refused

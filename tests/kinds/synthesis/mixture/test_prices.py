@@ -18,7 +18,6 @@ from colonnade.kinds.synthesis.mixture.clipping import (
     Joint,
     clipped_in_the_clear,
     clipped_on_shares,
-    clipping_error,
 )
 from colonnade.kinds.synthesis.mixture.integers import bounded, densities, shrinking, whole_slopes, whole_statistics
 from colonnade.kinds.synthesis.mixture.learner import Linear
@@ -32,7 +31,7 @@ from colonnade.privacy.events import views
 from colonnade.privacy.routes.gaussian import gaussian_epsilon, gaussian_mu
 from colonnade.wire import Room
 from research.bounds import noise_ratio
-from tests.kinds.synthesis.mixture.learners import mixture_task
+from tests.kinds.synthesis.mixture.learners import clipping_error, mixture_task
 from tests.support.errors import refused
 from tests.support.vectors import VECTORS
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import DataError
 from colonnade.kinds.split.adaptive.clusters import FuzzyMeans
-from colonnade.kinds.split.adaptive.divergence import contrast_pulls, different, divergence_pulls
+from colonnade.kinds.split.adaptive.losses import contrast_pulls, different, divergence_pulls
 from colonnade.kinds.split.adaptive.rescaling import Pairs, back_through_clip, clip_rows, sensitivity_pulls, stretch
 from colonnade.kinds.split.adaptive.steps import Steps
 from colonnade.kinds.split.adaptive.task import Adaptive, Sender

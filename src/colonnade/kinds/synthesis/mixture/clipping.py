@@ -141,19 +141,6 @@ def clipped_in_the_clear(weights: Whole, squares: Sequence[Whole], joint: Joint)
     return np.rint(weights * np.minimum(1.0, joint.clip / np.sqrt(_norm(weights, squares, joint)))).astype(np.int64)
 
 
-def clipping_error(weights: Whole, squares: Sequence[Whole], units: Array, joint: Joint) -> Array:
-    """By how many units clipped responsibilities may differ from those in the clear; unclipped ones do by ``units``."""
-    factor = (sum(squares) + (1 << NORM_BITS)) / 2.0**NORM_BITS
-    norm = _norm(weights, squares, joint)
-    r, apart, last = weights / 2.0**joint.bits, units / 2.0**joint.bits, 2.0**-joint.bits
-    moved = ((2 * np.abs(r) * apart + apart**2 + (2 * joint.ulps + 2) * last) * factor).sum(axis=1, keepdims=True)
-    moved += (2 * joint.ulps + 2) * 2.0**-ROOT_BITS
-    ratio = np.minimum(1.0, joint.clip / np.sqrt(norm))
-    root = 2.0**-ROOT_BITS * (2 + joint.ulps * math.sqrt(joint.most / 2.0**ROOT_BITS))
-    change = ratio * (moved / np.maximum(norm - moved, 2.0**-ROOT_BITS) + root) + 2.0**-ROOT_BITS
-    return np.asarray(units + np.abs(weights) * change + joint.ulps + 1)
-
-
 def _norm(weights: Whole, squares: Sequence[Whole], joint: Joint) -> Array:
     factor = (sum(squares) + (1 << NORM_BITS)) / 2.0**NORM_BITS
     exact = np.einsum("nk,nk->n", (weights / 2.0**joint.bits) ** 2, factor)[:, None]

@@ -25,14 +25,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.kinds.tables.marginals.integers import Matrix, OwnColumns, noise_share
-from colonnade.kinds.tables.marginals.layout import ONES
 from colonnade.kinds.tables.marginals.published import NoisyMarginals
-from colonnade.kinds.tables.marginals.seat import Seat
+from colonnade.kinds.tables.marginals.seat import HiddenSeat, Seat
 from colonnade.kinds.tables.marginals.task import Marginals
-from colonnade.mpc import Shares, beside
+from colonnade.mpc import Shares
 from colonnade.mpc.verify.inputs import InputProofs
 from colonnade.protocols.moments.checked import window_ends
-from colonnade.protocols.moments.hidden import held_by_all
 from colonnade.protocols.roles import Coordinator, Owner, Role
 from colonnade.protocols.rounds import Rounds
 from colonnade.protocols.rows import Rows, agree_on_rows, block_sizes, check_places, compare_rows
@@ -177,33 +175,3 @@ def _close(me: Role, task: Marginals, seat: Seat | None, window: Sequence[Matrix
             )
     if seat:
         seat.close()
-
-
-class HiddenSeat(Seat):
-    """The work of a committee member where it is hidden whose rows count."""
-
-    def received(self, rows: int, mine: Shares | None) -> dict[int, Shares]:
-        """The coordinates that every owner dealt, by its number; the bits are kept for :meth:`make`."""
-        dealt, bits = self.task.layout.dealt, []
-        sources = {ONES: self.ones(rows)}
-        for number, owner in enumerate(self.task.owners):
-            width = dealt[number].width if number in dealt else 0
-            shares = self.dealt_by(owner, (rows, width + 1), mine)
-            sources[number] = shares.columns(slice(0, width))
-            bits.append(shares.columns(slice(width, None)))
-        self._bits = beside(*bits)
-        return sources
-
-    def make(self, sources: dict[int, Shares]) -> Shares:
-        """Every left factor times whether a row counts, in the order of the layout: none, columns, with the label."""
-        hand, made = self.hand, self.task.layout.made.names
-        with self.me.meter.phase("match"):
-            flag = held_by_all(hand, self._bits)
-        with self.me.meter.phase("mask"):
-            factors = []
-            if alone := [self.column(sources, name[0]) for name in made if len(name) == 1]:
-                factors.append((alone, flag))
-            if paired := [name for name in made if len(name) == 2]:
-                label = self.products(([self.column(sources, paired[0][1])], flag))
-                factors.append(([self.column(sources, name[0]) for name in paired], label))
-            return beside(flag, self.products(*factors)) if factors else flag
