@@ -737,12 +737,11 @@ def test_a_disk_that_cannot_be_written_for_a_while_ends_no_agent(
     bank: Working, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     bank.hub.answers.set()
+    monkeypatch.setattr(standing_file, "_BUSY_SECONDS", 1.0)
     with bank.agent() as agent:
         with closing(sqlite3.connect(bank.folder / "agent.db", timeout=60, isolation_level=None)) as other:
             other.execute("BEGIN EXCLUSIVE")  # as a disk that is full: nothing can be written
-            with monkeypatch.context() as impatient:  # not longer, or the agent's own uses would be in each other's way
-                impatient.setattr(standing_file, "_BUSY_SECONDS", 0.01)
-                bank.hub.say(bank.study.id, "open")
-                until(lambda: "cannot go on now" in caplog.text and "nothing can be fetched or told now" in caplog.text)
+            bank.hub.say(bank.study.id, "open")
+            until(lambda: "cannot go on now" in caplog.text and "nothing can be fetched or told now" in caplog.text)
             other.execute("ROLLBACK")
         until(lambda: agent.office.known([bank.study.id]))
