@@ -36,8 +36,8 @@ PYTHONS ?= python3.11 python3.12 python3.13
 demo: $(LEAN)  ## three organisations, one private PCA, a report with pictures
 	$(BIN)/colonnade demo --out runs/demo
 
-test: $(READY)  ## the quick suite: what guards correctness and privacy (ONLY=glm: one kind and what depends on it)
-	$(CHOOSE) $(BIN)/pytest $(ABREAST) $$chosen
+test: $(READY)  ## the quick suite: what guards correctness and privacy (ONLY=glm: one kind; SEED=2: other draws)
+	$(CHOOSE) $(if $(SEED),COLONNADE_TEST_SEED=$(SEED)) $(BIN)/pytest $(if $(SEED),--hypothesis-seed=$(SEED)) $(ABREAST) $$chosen
 
 system: $(WHOLE) .venv-moto/.ready  ## processes, terminals, kills, clusters, browsers, notebooks, servers of tables
 	$(CHOOSE) $(BIN)/pytest -m 'system and not slow' $(ABREAST) $$chosen
@@ -127,9 +127,9 @@ $(WHOLE): $(READY) requirements/system.txt
 
 # Servers that speak S3 and Google's protocol, for the tests. By themselves: what they are made of needs older packages
 # than ours. Where they cannot be had, their tests are skipped.
-.venv-moto/.ready: Makefile
+.venv-moto/.ready: requirements/servers.txt
 	$(PYTHON) -m venv .venv-moto
-	.venv-moto/bin/pip install --quiet "moto[s3]>=5" flask flask-cors gcp-storage-emulator && touch $@ || true
+	.venv-moto/bin/pip install --quiet --require-hashes --requirement requirements/servers.txt && touch $@ || true
 
 # Builds the site. By itself: nothing of it is needed to run or to test.
 .venv-docs/.ready: tools/site/requirements.txt

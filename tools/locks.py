@@ -8,14 +8,17 @@
 ``core.txt`` is what the wheel needs, and what builds it. ``test.txt`` has what lint and the quick suite need besides,
 ``system.txt`` also what clusters and notebooks need; each holds all of the one before. They are good for every Python
 and platform that a package has files for. ``torch.txt`` has torch alone, and is installed without what its files for
-accelerators ask for: that would be gigabytes.
+accelerators ask for: that would be gigabytes. ``servers.txt`` (made from ``servers.in``) has the servers of object
+stores that tests start, in an environment of their own.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import re
 import subprocess
+import tempfile
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,20 +47,26 @@ def write(upgrade: bool) -> None:
     FOLDER.mkdir(exist_ok=True)
     options = ["--universal", "--python-version", "3.11", "--generate-hashes", "--no-header", "--no-annotate"]
     options += ["--no-emit-index-url", "--no-emit-find-links", "--quiet", *(["--upgrade"] if upgrade else [])]
+    _compile(["requirements/servers.in", *options], "servers")
     before: list[str] = []
     for lock, (groups, extras) in reversed(LOCKS.items()):  # the largest decides: all others are parts of it
         asked = [word for group in groups for word in ("--group", group)]
         asked += [word for extra in extras for word in ("--extra", extra)]
         more = FOLDER / "more.in"
         more.write_text("\n".join(TORCH_NEEDS if lock != "core" else ()))
-        command = ["uv", "pip", "compile", "pyproject.toml", str(more), *asked, *options, *before]
         try:
-            subprocess.run([*command, "--output-file", str(path_of(lock))], check=True, cwd=ROOT)  # noqa: S603
-        except FileNotFoundError:
-            raise SystemExit("locks are made by uv, which is not installed: pip install uv") from None
+            _compile(["pyproject.toml", str(more), *asked, *options, *before], lock)
         finally:
             more.unlink()
         before = ["--constraint", str(path_of(lock))]
+
+
+def _compile(words: list[str], lock: str) -> None:
+    command = ["uv", "pip", "compile", *words, "--output-file", str(path_of(lock))]
+    try:
+        subprocess.run(command, check=True, cwd=ROOT)  # noqa: S603
+    except FileNotFoundError:
+        raise SystemExit("locks are made by uv, which is not installed: pip install uv") from None
 
 
 def path_of(lock: str) -> Path:
@@ -98,11 +107,11 @@ def problems() -> Iterator[str]:
 
 def wheels() -> None:
     """Ask the index, for every Python and platform, for a wheel of everything in the core; nothing is installed."""
-    for python in PYTHONS:
-        for platform in PLATFORMS:
-            command = ["uv", "pip", "install", "--dry-run", "--quiet", "--only-binary", ":all:", "--require-hashes"]
-            command += ["--python-version", python, "--python-platform", platform, "--target", "no-such-folder"]
-            subprocess.run([*command, "--requirement", str(path_of("core"))], check=True, cwd=ROOT)  # noqa: S603
+    for python, platform in itertools.product(PYTHONS, PLATFORMS):
+        command = ["uv", "pip", "install", "--dry-run", "--quiet", "--only-binary", ":all:", "--require-hashes"]
+        command += ["--python-version", python, "--python-platform", platform, "--requirement", str(path_of("core"))]
+        with tempfile.TemporaryDirectory() as empty:
+            subprocess.run([*command, "--target", empty], check=True, cwd=ROOT)  # noqa: S603
 
 
 def main() -> None:

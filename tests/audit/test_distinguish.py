@@ -91,7 +91,9 @@ def test_the_lower_bound_of_a_pure_mechanism_comes_close_and_stays_below():
     p, q = rng.laplace(size=400_000), rng.laplace(size=400_000) + 1
     assert 0.95 < epsilon_lower_bound(p, q, 1e-5) < 1.0
     for other, caught in ((q, False), (q + 0.3, True)):
-        assert profile_audit(laplace, p, other).caught == caught
+        result = profile_audit(laplace, p, other)
+        assert result.caught == caught
+        assert result.epsilon_lower_bound == epsilon_lower_bound(p, other, result.delta)
 
 
 def test_exact_values_are_told_apart_even_beyond_the_precision_of_floats():

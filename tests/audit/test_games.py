@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import runpy
 import shutil
+import sys
 import warnings
 from dataclasses import replace
 from fractions import Fraction
@@ -278,7 +279,10 @@ def test_without_a_name_it_lists_the_games(colonnade):
     assert found == [(row.name, row.summary) for row in subjects()]
 
 
-def test_a_correct_mechanism_holds_and_its_twins_are_caught(colonnade, tmp_path):
+def test_a_correct_mechanism_holds_and_its_twins_are_caught(colonnade, monkeypatch, tmp_path):
+    monkeypatch.setattr(registry, "_TWINS", [])
+    for module in (twins_module, breaking, *parts("twins").values()):  # loaded anew, and nobody is warned of them
+        monkeypatch.delitem(sys.modules, module.__name__)
     text = colonnade("audit", "randomised-response", "--twins", *FEW, "--out", "found")
     assert "randomised-response/shop " in text
     assert (text.count("holds"), text.count("caught")) == (2, 1)

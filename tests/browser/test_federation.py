@@ -43,7 +43,7 @@ def browser() -> Iterator[Browser]:
     program = os.environ.get("CHROMIUM") or shutil.which("chromium")
     if program is None:
         pytest.skip("no browser: `apt install chromium`, or name a Chromium in CHROMIUM")
-    play = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install 'colonnade[dev]'")
+    play = pytest.importorskip("playwright.sync_api")
     from tests.browser.people import FLAGS
 
     with play.sync_playwright() as running:

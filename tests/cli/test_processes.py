@@ -384,8 +384,8 @@ def test_a_reader_that_is_gone_is_told_by_the_exit_status() -> None:
 
 @system
 def test_a_demonstration_in_a_terminal_goes_on_in_the_browser_and_ends_with_ctrl_c(tmp_path: Path) -> None:
-    httpx = pytest.importorskip("httpx", reason="no httpx: pip install 'colonnade[dev]'")
-    pytest.importorskip("uvicorn", reason="no console: pip install 'colonnade[console]'")
+    httpx = pytest.importorskip("httpx")
+    pytest.importorskip("uvicorn")
     screen, end = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "colonnade", "demo", "--rows", "300", "--out", "demo"],

@@ -14,7 +14,7 @@ import pytest
 from tools.pages import ROOT
 
 pytestmark = pytest.mark.system
-nbformat = pytest.importorskip("nbformat", reason="no notebooks: make system installs them")
+nbformat = pytest.importorskip("nbformat")
 FOLDER = ROOT / "docs" / "notebooks"
 TOOL = ROOT / "tools" / "notebooks.py"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))

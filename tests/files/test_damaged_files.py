@@ -246,7 +246,7 @@ def use_kept(path: Path) -> None:
 
 def encoder(spec: dict[str, Any], folder: Path) -> Path:
     if spec["kind"] == "mlp":
-        pytest.importorskip("torch", reason="networks need torch")
+        pytest.importorskip("torch")
     save_encoder(encoder_from(spec, 24, seed=1), folder / "encoder.npz")
     return folder / "encoder.npz"
 

@@ -6,8 +6,10 @@ import json
 import os
 import socket
 import sqlite3
+import time
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -245,7 +247,7 @@ def test_the_log_waits_for_another_process_and_not_for_ever(tmp_path, monkeypatc
                 pauses.append(seconds)
                 other.execute("ROLLBACK")
 
-            monkeypatch.setattr(ahead.time, "sleep", pause)
+            monkeypatch.setattr(ahead, "time", SimpleNamespace(monotonic=time.monotonic, sleep=pause))
             assert opened(file) == file
             assert other.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     assert len(pauses) == 2, "SQLite itself does not wait here, whatever the timeout of the connection"

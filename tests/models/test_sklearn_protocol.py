@@ -184,8 +184,10 @@ def test_a_federation_shows_who_takes_part_and_nothing_of_their_tables():
         *("right-b", "2", "committee court.1, left_a, right-b; threshold 1"),
     ]
     apart = aligned({name: party._source for name, party in odd().parties.items()}, odd().roster.schemas, "id")
-    assert "aligned" in shown(apart)
-    assert "60" not in " ".join(shown(apart))
+    for words in ("aligned", "aligned, hidden"):
+        assert words in shown(apart)
+        assert "60" not in " ".join(shown(apart))
+        apart.align(on="id", mode="helper", hidden=True)
 
 
 # --- pictures: bars, intervals and colours are those of the estimates, and nothing else is read

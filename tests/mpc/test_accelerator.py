@@ -27,7 +27,7 @@ FIND = "from colonnade.mpc import accelerator; print(accelerator.find())"
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 
 
-with_torch = pytest.mark.skipif(not HAS_TORCH, reason="torch is not installed here")
+with_torch = pytest.mark.skipif(not HAS_TORCH, reason="could not import 'torch'")
 
 
 @pytest.fixture(scope="module", params=["cpu", "auto"])
@@ -36,7 +36,7 @@ def device(request: pytest.FixtureRequest) -> Accelerator:
         patch.setenv(SETTING, request.param)
         found = choice.find()
     if found is None:
-        pytest.skip("there is no GPU with fast float64 here" if HAS_TORCH else "torch is not installed here")
+        pytest.skip("there is no GPU with fast float64 here" if HAS_TORCH else "could not import 'torch'")
     return found
 
 

@@ -72,7 +72,7 @@ def test_any_threshold_shares_are_uniform_whatever_the_secret(size, threshold):
         shares = complete(system, np.full((1, draws), secret), streams, others)
         shares |= {node: system.uniform((draws,), Stream(seed)) for node, seed in seeds.items()}
         for group in list(combinations(nodes, min(threshold, 2)))[:8]:
-            assert pvalue(group) > 1e-5, (secret, group)
+            assert pvalue(group) > 1e-9, (secret, group)
         assert np.all(interpolate(system, shares, threshold) == secret)
         assert threshold > 1 or pvalue((1, 3)) < 1e-12
 
@@ -89,9 +89,9 @@ def test_what_is_opened_of_a_product_and_what_lowering_sends_is_uniform(play, se
 
     shares = play(make(3, 1, (11,)), seat)
     pair = shares["n0"][0] * 11 + shares["n1"][0]
-    assert stats.chisquare(np.bincount(pair, minlength=121)).pvalue > 1e-5
+    assert stats.chisquare(np.bincount(pair, minlength=121)).pvalue > 1e-9
     for _, lowered in shares.values():
-        assert stats.chisquare(np.bincount(lowered, minlength=11)).pvalue > 1e-5
+        assert stats.chisquare(np.bincount(lowered, minlength=11)).pvalue > 1e-9
 
 
 def test_corrupted_spare_shares_and_too_few_of_them_open_nothing():
@@ -295,7 +295,7 @@ def test_whoever_lacks_one_key_sees_uniform_shares(monkeypatch, size, threshold,
     cells = np.zeros(draws, dtype=int)
     for seat in unknown[:threshold]:
         cells = cells * prime + zero[committee.point(seat)][0].astype(int) + prime // 2
-    assert stats.chisquare(np.bincount(cells, minlength=prime**threshold)).pvalue > 1e-6
+    assert stats.chisquare(np.bincount(cells, minlength=prime**threshold)).pvalue > 1e-9
 
 
 def test_the_coins_of_the_seats_are_agreed_upon(play):
@@ -386,7 +386,7 @@ def test_several_drawn_shares_few_numbers_and_rows_that_are_not_contiguous(size)
 
 
 def uniform(values):
-    return stats.chisquare(np.bincount(values[0].astype(int) + 5, minlength=11)).pvalue > 1e-5
+    return stats.chisquare(np.bincount(values[0].astype(int) + 5, minlength=11)).pvalue > 1e-9
 
 
 @pytest.mark.parametrize("secret", [0.0, 4.0, -5.0])

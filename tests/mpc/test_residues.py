@@ -152,7 +152,7 @@ def test_uniform_residues_are_uniform_and_equal_for_equal_seeds(stream):
         np.histogram(large, np.linspace(-PRIMES[0] / 2, PRIMES[0] / 2, 65))[0],
         np.bincount(large.astype(int) % 16, minlength=16),
     ):
-        assert stats.chisquare(counts).pvalue > 1e-7
+        assert stats.chisquare(counts).pvalue > 1e-9
     draws = [ResidueSystem(PRIMES[:3]).uniform((1000, 37), Stream(bytes(32))) for _ in range(2)]
     assert np.array_equal(*draws)
 

@@ -17,6 +17,7 @@ from colonnade.privacy.noise.laws import Polya
 from colonnade.privacy.noise.response import _below, odds_for, randomised_response
 from colonnade.privacy.noise.strips import sample
 from colonnade.randomness import Stream
+from research.bounds import share_of
 from tests.support.errors import refused
 from tests.support.vectors import VECTORS
 
@@ -168,6 +169,15 @@ def test_edges(sampler, stream: Stream) -> None:
         assert not sampler(tiny, 1000, stream).any()
     refused(ValueError, "VA117", sampler, -1, 3, stream)
     refused(CapacityError, "CA008", sampler, 10**40, 3, stream)
+
+
+def test_what_survives_a_coalition_has_the_whole_variance(stream: Stream) -> None:
+    share = share_of(Fraction(10**10), owners=5, colluding=2)
+    for left, whole in ((3, True), (2, False)):
+        known = fit_normal(discrete_gaussian(share, (left, 200_000), stream).sum(axis=0), 1e5)
+        assert known > PASS if whole else known < FAIL
+    for wrong in ((12, 2, 2), (12, 0), (12, True), (-1, 3)):
+        refused(PrivacyError, (), share_of, *wrong)
 
 
 def test_a_stream_decides_the_noise_and_one_part_is_the_whole(stream: Stream) -> None:

@@ -229,7 +229,7 @@ def test_rows_are_scaled_together_and_without_noise_it_is_gradient_descent_on_th
 
 def test_real_ciphertexts_come_to_the_plain_steps_and_say_nothing_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same numbers become other ciphertexts each time, and the arbiter sees masked gradients only."""
-    pytest.importorskip("phe", reason="the benchmark's packages are not installed (extra: bench)")
+    pytest.importorskip("phe")
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
     import paillier
 

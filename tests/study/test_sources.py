@@ -92,7 +92,7 @@ def written(folder, data):
 
 def test_a_study_of_a_database_an_object_store_and_a_warehouse(trial, bank_db, store):
     """Three organisations, none with a file: the tables are those of the files, and no record holds a password."""
-    duckdb = pytest.importorskip("duckdb", reason="no DuckDB: pip install 'colonnade[duckdb]'")
+    duckdb = pytest.importorskip("duckdb")
     study = trial(rows=300)
     configs = {name: study.folder / name / "party.toml" for name in study.parties}
     schemas = {name: study.study().roster.schemas[name] for name in study.parties}
@@ -328,7 +328,7 @@ def test_the_store_of_azure(monkeypatch):
 
 
 def test_frames_of_polars(monkeypatch):
-    pl = pytest.importorskip("polars", reason="no polars: pip install polars")
+    pl = pytest.importorskip("polars")
     frame = pl.from_arrow(people()).with_columns(pl.col("city").cast(pl.Categorical))
     assert same(read_table(frame, SCHEMA), people())
     monkeypatch.setattr(reading, "_LARGE", 1000)

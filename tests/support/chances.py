@@ -1,10 +1,12 @@
 """The tests that could fail by bad luck, and how likely that is in one run of the suite.
 
 Everything that is drawn in the process of the tests is the same in every run (``tests/support/repeatable.py``), and
-hypothesis tries the same examples in every run; such a test fails always or never. What is left are numbers that are
-made of noise drawn by other processes, which ask the operating system as they do in users' hands. Each such assertion
-is listed here with a bound on its chance of a false alarm: deviations are those of the known law of the noise, or were
-measured over repeated runs, and the bound is that of a normal law, ten times as large to be on the safe side.
+hypothesis tries the same examples in every run; such a test fails always or never. (``make test SEED=2`` draws other
+keys and examples; then each test of a law has a chance of its own, of 1e-9 where it looks at a p-value.) What is left
+are numbers that are made of noise drawn by other processes, which ask the operating system as they do in users' hands.
+Each such assertion is listed here with a bound on its chance of a false alarm: deviations are those of the known law of
+the noise, or were measured over repeated runs, and the bound is that of a normal law, ten times as large to be on the
+safe side.
 """
 
 from __future__ import annotations

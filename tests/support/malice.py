@@ -137,17 +137,20 @@ def changes(kind: str, fields: Mapping[str, Any]) -> Iterator[Change]:
             )
 
 
+_ANYTHING: tuple[tuple[str, Any], ...] = (
+    ("None", None), ("true", True), ("false", False), ("-1", -1), ("0", 0), ("3 billion", 3_000_000_000),
+    ("2^63", 1 << 63), ("-2^900", -(1 << 900)), ("1.5", 1.5), ("NaN", float("nan")), ("infinite", float("inf")),
+    ("no text", ""), ("escape codes", ESCAPES), ("a long text", ESCAPES * 10_000), ("no bytes", b""),
+    ("31 bytes", bytes(31)), ("33 bytes", bytes(33)), ("3 MB", bytes(3 << 20)), ("an empty list", []),
+    ("a list", [1, "a", None]), ("a long list", [0] * 20_000), ("an empty dict", {}), ("a dict", {"a": {}}),
+    ("a number in an array", np.array(3)), ("an empty array", np.zeros(0)), ("many axes", np.zeros((1,) * 8)),
+    ("no rows of a million", np.zeros((0, 1 << 20))), ("a million zeros", np.zeros(1 << 20, np.int64)),
+)  # fmt: skip
+
+
 def instead_of(value: Any) -> Iterator[tuple[str, Any]]:
     """Other values for a field: of other types, and of the same type but another size or range."""
-    yield from (
-        ("None", None), ("true", True), ("false", False), ("-1", -1), ("0", 0), ("3 billion", 3_000_000_000),
-        ("2^63", 1 << 63), ("-2^900", -(1 << 900)), ("1.5", 1.5), ("NaN", float("nan")), ("infinite", float("inf")),
-        ("no text", ""), ("escape codes", ESCAPES), ("a long text", ESCAPES * 10_000), ("no bytes", b""),
-        ("31 bytes", bytes(31)), ("33 bytes", bytes(33)), ("3 MB", bytes(3 << 20)), ("an empty list", []),
-        ("a list", [1, "a", None]), ("a long list", [0] * 100_000), ("an empty dict", {}), ("a dict", {"a": {}}),
-        ("a number in an array", np.array(3)), ("an empty array", np.zeros(0)), ("many axes", np.zeros((1,) * 8)),
-        ("no rows of a million", np.zeros((0, 1 << 20))), ("a million zeros", np.zeros(1 << 20, np.int64)),
-    )  # fmt: skip
+    yield from _ANYTHING
     if isinstance(value, np.ndarray):
         yield from _arrays(value)
     elif isinstance(value, bytes):

@@ -2,7 +2,8 @@
 
 ``colonnade.randomness`` asks the operating system for keys, and so it does in users' hands. While the tests run, the
 keys in this process come from the name of the test, the name of the thread and how many keys that thread has had in
-that test. Participants have threads of their own names (``named`` gives one), so what is drawn does not depend on who
+that test, and from ``COLONNADE_TEST_SEED`` where it is set (``make test SEED=2``): with other keys everything must hold
+as well. Participants have threads of their own names (``named`` gives one), so what is drawn does not depend on who
 is faster. Threads without a name share their keys as they come; no test says anything about numbers made of those.
 Other processes that a test starts draw from the operating system as always: what is said about their numbers must hold
 but for a chance that the test states (``tests/support/chances.py``).
@@ -22,6 +23,7 @@ from typing import TypeVar
 import colonnade.randomness
 
 T = TypeVar("T")
+SEED = os.environ.get("COLONNADE_TEST_SEED", "")
 _UNNAMED = re.compile(r"^Thread.*")
 _lock = threading.Lock()
 _drawn: Counter[tuple[str, str]] = Counter()
@@ -33,7 +35,7 @@ def _bytes(count: int) -> bytes:
     with _lock:
         _drawn[test, thread] += 1
         number = _drawn[test, thread]
-    return hashlib.shake_256(f"{test} {thread} {number}".encode()).digest(count)
+    return hashlib.shake_256(f"{SEED}{test} {thread} {number}".encode()).digest(count)
 
 
 def repeat() -> None:

@@ -35,7 +35,7 @@ def _postgresql_programs() -> Path:
 @contextmanager
 def postgresql() -> Iterator[str]:
     """A new database of its own; gives its address, with a password."""
-    pytest.importorskip("adbc_driver_postgresql", reason="no driver for PostgreSQL: pip install 'colonnade[sql]'")
+    pytest.importorskip("adbc_driver_postgresql")
     programs = _postgresql_programs()
     folder = Path(tempfile.mkdtemp(prefix="colonnade-pg-"))  # a test's own folder is closed to other users
     user = {"user": ORDINARY} if os.geteuid() == 0 else {}  # the server refuses to run as root

@@ -315,7 +315,7 @@ def test_no_more_than_a_few_batches_are_in_memory() -> None:
 
 
 def test_errors_of_what_holds_rows_are_a_sentence_without_data() -> None:
-    duckdb = pytest.importorskip("duckdb", reason="no DuckDB: pip install 'colonnade[duckdb]'")
+    duckdb = pytest.importorskip("duckdb")
 
     def batches() -> Iterator[Any]:
         yield people(1).to_batches()[0]
@@ -516,7 +516,7 @@ def test_names_with_any_sign_and_wide_tables(tmp_path: Path) -> None:
 @pytest.fixture
 def ducks(tmp_path: Path) -> Callable[[str], Query]:
     """Queries of a file of DuckDB with 20,000 rows in one table and three in another."""
-    duckdb = pytest.importorskip("duckdb", reason="no DuckDB: pip install 'colonnade[duckdb]'")
+    duckdb = pytest.importorskip("duckdb")
     with duckdb.connect(str(tmp_path / "x.duckdb")) as made:
         made.execute("create table t as select 'p' || i as person_id, i % 90 as age from range(20000) r(i)")
         made.execute("create table people as select * from t limit 3")

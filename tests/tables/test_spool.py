@@ -260,7 +260,7 @@ PEOPLE = pa.table(
 
 @pytest.mark.parametrize("duplicates", ["first", "drop", "refuse"])
 def test_sources(tmp_path: Path, duplicates: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    duckdb = pytest.importorskip("duckdb", reason="DuckDB is not installed")
+    duckdb = pytest.importorskip("duckdb")
     with duckdb.connect(str(tmp_path / "people.db")) as made:
         made.register("people", PEOPLE)
         made.execute("create table kept as select * from people")

@@ -20,7 +20,7 @@ import grpc
 import numpy as np
 import pytest
 
-from colonnade.errors import ConnectError, IdentityError, ProtocolError
+from colonnade.errors import ConnectError, IdentityError, PeerLost, ProtocolError
 from colonnade.wire import (
     Caller,
     Certificate,
@@ -160,6 +160,44 @@ def test_a_read_ends_with_its_call_and_an_answer_that_never_comes_is_not_waited_
             refused(ConnectError, "CN022", line.await_roster, 0.05)
 
 
+@pytest.mark.parametrize("times", [3, pytest.param(3000, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
+def test_a_dial_ends_whenever_the_hub_stops(people: Any, monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+    moments, brief = np.random.default_rng(8), {"connect_timeout": 0.2, "reconnect_grace": 0.2, "timeout": 1.0}
+    for _ in range(times):
+        hub = Hub(people.coordinator, people.pins).start()
+        stopping = threading.Timer(float(moments.uniform(0.0, 0.008)), hub.stop)
+
+        def probed(*args: Any, stopping: threading.Timer = stopping) -> None:
+            probe(*args)
+            if stopping.ident is None:
+                stopping.start()
+
+        monkeypatch.setattr(hub_carrier, "probe", probed)
+        with pytest.raises((ConnectError, PeerLost)), dial(hub.address, people.bank, people.pins, **brief) as bank:
+            bank.channel("shop").recv("word")
+        stopping.join(SECONDS)
+        hub.stop()
+
+
+def test_a_dial_ends_although_the_hub_falls_silent_after_the_probe(
+    people: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent, go_on = threading.Event(), threading.Event()
+    with Hub(people.coordinator, people.pins) as hub:
+
+        def probe_then_freeze(*args: Any) -> None:
+            if not silent.is_set():
+                probe(*args)
+                hub._loop.call_soon_threadsafe(lambda: (silent.set(), go_on.wait()))
+                silent.wait(SECONDS)
+
+        monkeypatch.setattr(hub_carrier, "probe", probe_then_freeze)
+        try:
+            refused(ConnectError, "CN022", dial, hub.address, people.bank, people.pins, connect_timeout=0.2)
+        finally:
+            go_on.set()
+
+
 # --- rooms and questions
 
 
@@ -281,7 +319,7 @@ def test_the_certificate_that_the_hub_shows_is_renewed(
 ) -> None:
     def shown() -> str:
         host, port = standing.address.split(":")
-        return ssl.get_server_certificate((host, int(port)), timeout=20)
+        return ssl.get_server_certificate((host, int(port)), timeout=SECONDS)
 
     first = shown()
     assert shown() == first
@@ -402,7 +440,7 @@ def test_members_are_told_at_the_port_of_the_hub_and_this_machine_in_the_clear(
     with grpc.insecure_channel(f"127.0.0.1:{hub.health_port}") as channel:
         assert asked(channel).status == SERVING
         with pytest.raises(grpc.RpcError) as nothing:
-            list(channel.stream_stream("/colonnade.Test/Echo")(iter([b""]), timeout=20))
+            list(channel.stream_stream("/colonnade.Test/Echo")(iter([b""]), timeout=SECONDS))
         assert nothing.value.code() is grpc.StatusCode.UNIMPLEMENTED
         watched = asked(channel, way="Watch")
         assert next(watched).status == SERVING
@@ -433,8 +471,9 @@ V4, V6 = socket.AF_INET, socket.AF_INET6
 
 
 def test_a_connection_that_says_nothing_is_closed_and_a_participant_stays(people: Any) -> None:
-    with Hub(people.coordinator, people.pins, handshake=0.3) as hub:
+    with Hub(people.coordinator, people.pins) as hub:
         bank, shop = join(hub, "bank"), join(hub, "shop")
+        hub._door._handshake = 0.3
         connection = hub._rooms.open[""].connections["bank"]
         for guest in hub._door._open:  # none of its messages waits for the receipt of another
             assert guest.outer.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

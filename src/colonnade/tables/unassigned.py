@@ -2,7 +2,7 @@
 
 A later Python may know a letter, a mark or a capital there, and two machines would then write the same text in two
 ways. So no rule for text touches these characters. Those with an entry keep their normal forms and their small letters
-in all later versions, by Unicode's policies on stability. ``tests/tables/test_text_rules.py`` holds the table against
+in all later versions, by Unicode's policies on stability. ``tests/tables/test_keys.py`` holds the table against
 the Python that runs it.
 """
 

@@ -285,7 +285,7 @@ def ask(task, parts, questions, gates=None, alter=None):
             return standing.asker(me, parts[me.name], session, asked)
         return standing.dealer(me, parts[me.name], session, (gates or {}).get(me.name, everybody))
 
-    room = Room((*task.owners, COORDINATOR), timeout=20)
+    room = Room((*task.owners, COORDINATOR), timeout=60)
 
     def part(name):
         try:

@@ -235,7 +235,7 @@ def test_what_does_not_fit_is_refused() -> None:
         refused(StudyError, "ST377", fit_pgm, (2,), 10.0, [])
 
 
-@pytest.mark.skipif(find_spec("mbi") is None, reason="private-pgm (package mbi) is not installed")
+@pytest.mark.skipif(find_spec("mbi") is None, reason="could not import 'mbi'")
 @pytest.mark.filterwarnings("ignore")
 def test_private_pgm_fits_the_pairs_it_is_given() -> None:
     codes = people(SIZES, ROWS, 1)

@@ -426,7 +426,7 @@ def test_products_are_opened_under_a_whole_sharing_of_zero(size, threshold, prim
         assert not any(found[0]), "0 at 0"
         assert not any(map(any, found[degree + 1 :])), "of this degree"
         for coefficient in found[1 : degree + 1]:
-            assert stats.kstest(np.array(coefficient) / prime, "uniform").pvalue > 1e-6
+            assert stats.kstest(np.array(coefficient) / prime, "uniform").pvalue > 1e-9
 
 
 def coefficients(rows, points, prime):
@@ -491,4 +491,4 @@ def test_what_a_seat_hears_does_not_depend_on_the_coin(play):
         assert min(cell.sum() for cell in cells) > count / 10
         for values in numbers:
             for cell in cells:
-                assert stats.kstest((values[cell] % prime + 0.5) / prime, "uniform").pvalue > 1e-6
+                assert stats.kstest((values[cell] % prime + 0.5) / prime, "uniform").pvalue > 1e-9

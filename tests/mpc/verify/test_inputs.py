@@ -510,7 +510,7 @@ def test_signs_are_zero_half_of_the_times_and_as_often_one_as_minus_one(stream):
     found = signs(stream, 50, 4001)
     assert found.shape == (50, 4001)
     counts = [int((found == value).sum()) for value in (-1, 0, 1)]
-    assert stats.chisquare(counts, np.array([1, 2, 1]) / 4 * found.size).pvalue > 1e-5
+    assert stats.chisquare(counts, np.array([1, 2, 1]) / 4 * found.size).pvalue > 1e-9
 
 
 # --- sums of four squares

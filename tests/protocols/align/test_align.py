@@ -472,7 +472,7 @@ def flipped(array):
 
 UNFIT = "a sent 'sums' that do not fit"
 OTHERS = [
-    ("dh", "blinded", {"points": np.full((2, 32), 255, np.uint8)}, ""),
+    ("dh", "blinded", {"points": np.full((2, 32), 255, np.uint8)}, "[MS001]"),
     ("dh", "blinded twice", {"points": np.zeros((3, 32), np.uint8)}, ""),
     ("dh", "list", {"size": 1 << 29}, ""),
     ("dh", "list", {"size": 3}, ""),

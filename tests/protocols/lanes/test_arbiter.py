@@ -283,6 +283,7 @@ def test_a_person_has_one_partition_whatever_else_is_on_the_list() -> None:
     assert np.all(np.abs(np.bincount(whole, minlength=64) - 1000) < 7 * math.sqrt(1000)), "they are spread evenly"
     assert 700 < np.count_nonzero(whole == other) < 1300, "and differently under another key"
     assert Partitions(1, KEY).of([b"a", b"b"]).tolist() == [0, 0]
+    assert "key" not in repr(spread)
 
 
 def mac(value: bytes) -> bytes:

@@ -34,7 +34,7 @@ MEMORY = 500 * 10**6
 def engine(request, forks):
     """Two workers, for all tests here: what one test ends, it replaces."""
     if request.param == "ray" and importlib.util.find_spec("ray") is None:
-        pytest.skip("Ray is not installed: pip install colonnade[ray]")
+        pytest.skip("could not import 'ray'")
     found = Processes(MEMORY, forks) if request.param == "processes" else OnRay(LOCAL, MEMORY, PATIENCE)
     with found:
         found.start(COUNTER, (40,), 2)

@@ -24,7 +24,7 @@ from tests.wire.conftest import Wire
 
 from .test_engines import COUNTER, PATIENCE, ends
 
-pytest.importorskip("ray", reason="Ray is not installed: pip install colonnade[ray]")
+pytest.importorskip("ray")
 
 
 def on_cluster(test):
