@@ -18,8 +18,11 @@ export OMP_NUM_THREADS := 1
 # The suite starts hundreds of processes: each module is compiled once, not by every one of them.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Two workers, each with whole files: what a file sets up once is set up once. tests/conftest.py says which come first.
-ABREAST := --numprocesses 2 --dist loadfile --no-loadscope-reorder
+# Each worker has whole files: what a file sets up once is set up once. tests/conftest.py says which come first. The quick
+# suite has three workers for two cores, as some tests wait; those of make system start processes of their own.
+ABREAST = --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+WORKERS := 2
+test: WORKERS := 3
 
 # `make test ONLY=glm`: the tests of one kind or folder, and of what depends on it.
 CHOOSE = $(if $(ONLY),chosen=$$($(BIN)/python tools/only.py $(ONLY)) &&)

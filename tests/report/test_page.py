@@ -31,6 +31,7 @@ from colonnade.privacy.rows import rounded_up
 from colonnade.privacy.statement import Statement
 from colonnade.protocols.align import Aligning
 from colonnade.report import words, write_report
+from colonnade.report.canvas import extent
 from colonnade.report.glossary import WORDS, linked
 from colonnade.report.markup import Html
 from colonnade.report.section import Section
@@ -105,6 +106,7 @@ def test_it_says_in_plain_words_who_is_promised_what():
 
 
 def test_charts_hold_the_numbers():
+    assert extent("ill!") < extent("same") < extent("MOWN"), "letters have the room that they need"
     page, model = Page(whole()), fitted()
     strongest = f"{np.abs(model.components_).max():.2f}"
     ratios = (f"{100 * ratio:.1f} %" for ratio in model.explained_variance_ratio_)

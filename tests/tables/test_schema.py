@@ -310,6 +310,7 @@ def test_draft_is_refused_until_reviewed(tmp_path: Path) -> None:
     assert columns["city"] == {"type": "category", "values": ["A", "B"], "drafted": True}
     assert columns["smoker"] == {"type": "flag"}
     assert "whole" not in columns["ratio"]
+    assert "[table]" not in text, "nobody writes commas there"
     for said in ("# Left out: person_id (every cell differs", "# Left out: empty (no cell is filled"):
         assert said in text
     refused(SchemaError, ("'income', 'city'", "delete the line `drafted = true`"), Schema.from_toml, text)
