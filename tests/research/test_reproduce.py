@@ -380,6 +380,7 @@ def test_twenty_releases_are_not_one() -> None:
     assert tables.frozen_epsilon("Adult", 20) == pytest.approx(136.11, abs=0.05)
 
 
+@pytest.mark.slow
 def test_networks_of_two_parties_learn_as_one_network_does(adult) -> None:
     assert list(adult.schemas[cases.ACTIVE].columns) == ["high-income"]
     whole = published.centralised(adult, 3, epochs=15)
@@ -410,6 +411,7 @@ def test_heads_of_ours_beat_the_majority_and_noised_people_are_noisier(adult: ca
     assert published.right(ours.scores(committee, adult.test), adult.test) > 0.77
 
 
+@pytest.mark.slow
 def test_a_network_that_knows_people_by_heart_is_found_out_and_a_committee_is_not(adult: cases.Case) -> None:
     heart = threats.membership(Way.UNPROTECTED, adult, 40, 8, 80, 1)
     told = threats.membership(Way.COMMITTEE, adult, 40, 8, 1, 1)
