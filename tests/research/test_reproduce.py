@@ -398,6 +398,7 @@ def test_what_is_shown_has_noise_and_another_seed_other_noise(adult: cases.Case)
     assert (first - other).std() == pytest.approx(math.sqrt(2) * deviation, rel=0.1)
 
 
+@pytest.mark.slow
 def test_heads_of_ours_beat_the_majority_and_noised_people_are_noisier(adult: cases.Case) -> None:
     model = ours.told(adult, 5)
     deviations = ours.query_deviations(model)
@@ -501,6 +502,7 @@ def test_three_parties_hold_all_columns_and_codes_fit_their_sizes(name: str, dat
     assert (of.codes.max(axis=0) < of.sizes).all()
 
 
+@pytest.mark.slow
 def test_edges_do_not_depend_on_the_rows_and_real_people_teach_more_than_shuffled_ones(data_dir: Path) -> None:
     few, of = (bench("adult", data_dir, rows=rows) for rows in (200, 1500))
     assert few.sizes == of.sizes
@@ -530,6 +532,7 @@ def test_lines_are_kept_in_files_and_not_made_again(tmp_path: Path, data_dir: Pa
     assert {row.mean for row in rows if row.measure == "AUC"} == {0.9}
 
 
+@pytest.mark.slow
 def test_tables_of_peers_are_decoded_and_scored(tmp_path: Path, data_dir: Path) -> None:
     command.coded("acs-income", tmp_path, data_dir)
     codes = np.loadtxt(tmp_path / "acs-income.csv", delimiter=",", skiprows=1, dtype=np.int64)[:3000]

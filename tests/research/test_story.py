@@ -88,6 +88,7 @@ def small():
     return load_dataset("population", rows=1500, layout=layout)
 
 
+@pytest.mark.slow
 def test_the_figures_can_be_made_again_in_small(small):
     rows = list(measure("people", small, range(1), epsilons=(3.0,)))
     assert {row.how for row in rows} == EVERYTHING

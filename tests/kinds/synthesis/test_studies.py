@@ -114,6 +114,7 @@ def test_a_start_is_agreed_on(place):
     assert unsaid.task.agreement == none.task.agreement != marginals.task.agreement
 
 
+@pytest.mark.system
 def test_a_mixture_over_tls_gives_everybody_the_same_table(place):
     study = place.study("mixture", f'{MIXTURE}start = "marginals"\n', "[budget]\nepsilon = { analyst = 2.0 }\n")
     brief = preflight(study).details.brief

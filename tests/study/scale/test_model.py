@@ -212,6 +212,7 @@ TINY = measure.Sizes(table=300, joint=2048, ids=300, draws=1 << 10, messages=2, 
 SAVED = Measured(BUILT_IN.constants, "2026-11-01T10:00:00+00:00", 8, "x86_64, 8 processors", "0.1.0")
 
 
+@pytest.mark.system
 def test_everything_is_measured_on_this_machine_and_read_as_it_was_written(tmp_path, monkeypatch):
     monkeypatch.setattr(measure, "carry", lambda *given: Carried(**{one.name: 2.0**-10 for one in fields(Carried)}))
     steps: list[tuple[str, int, int]] = []
