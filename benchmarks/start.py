@@ -106,6 +106,7 @@ def agents(tree: Path = TREE) -> Measured:
 
     The processor time is that of the hub, the agents and everything that they started, in between.
     """
+    sys.path.insert(0, str(TREE))
     kit = importlib.import_module("tests.support.standing")  # it starts the package that this process imports
     os.environ["PYTHONPATH"] = kit._PATH = os.pathsep.join((str(tree / "src"), str(TREE)))
     with tempfile.TemporaryDirectory() as place, kit.standing(Path(place), cap=300.0) as federation:

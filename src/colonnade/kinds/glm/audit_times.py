@@ -7,6 +7,7 @@ figure covers them.
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -42,12 +43,15 @@ def steps_of(work: Callable[[], object]) -> int:
         nonlocal steps
         steps += event in ("call", "c_call") and frame.f_code.co_filename.startswith(_HOME)
 
-    before = sys.getprofile()
+    before, collects = sys.getprofile(), gc.isenabled()
+    gc.disable()  # or what others left behind may be removed meanwhile, and counted
     sys.setprofile(called)
     try:
         work()
     finally:
         sys.setprofile(before)
+        if collects:
+            gc.enable()
     return steps
 
 
