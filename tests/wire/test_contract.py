@@ -250,7 +250,7 @@ def test_a_restarted_participant_does_not_slip_in(hub_world: Any) -> None:
 
 def test_a_peer_that_never_joins(world: Any) -> None:
     bank = world.join("bank")
-    world.join("shop")
+    says(world.join("shop"), bank)
     refused(PeerLost, ("PE016", "coordinator", "has", "0.3"), bank.wait_for_peers, timeout=0.3)
 
 
