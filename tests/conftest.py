@@ -116,7 +116,6 @@ gc.disable()  # nothing that collection makes goes away
 
 def pytest_collection_finish() -> None:
     """From here on tests run, as everything else does, with the collector of dead objects."""
-    gc.freeze()
     gc.enable()
 
 

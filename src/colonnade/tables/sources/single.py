@@ -96,12 +96,9 @@ class Sheet(Source):
         try:
             reading.check_regular(self._path)
         except reading.Unreadable as error:
-            said = (
-                "there is no such file; check the path [DA245]"
-                if error.missing
-                else f"the file cannot be read: {error}"
-            )
-            raise DataError(f"{self.name}: {said} [DA246]") from None
+            if error.missing:
+                raise DataError(f"{self.name}: there is no such file; check the path [DA245]") from None
+            raise DataError(f"{self.name}: the file cannot be read: {error} [DA246]") from None
         header, *rows = self._cells()
         names = [_text(cell, self._decimal) for cell in header]
         columns = [[_text(cell, self._decimal) for cell in column] for column in zip(*rows, strict=True)] or [
