@@ -212,8 +212,9 @@ def _check_regular(path: Path, name: str) -> None:
     try:
         reading.check_regular(path)
     except reading.Unreadable as error:
-        said = "there is no such file; check the path [DA160]" if error.missing else f"the file cannot be read: {error}"
-        raise DataError(f"{name}: {said} [DA161]") from None
+        if error.missing:
+            raise DataError(f"{name}: there is no such file; check the path [DA160]") from None
+        raise DataError(f"{name}: the file cannot be read: {error} [DA161]") from None
 
 
 def _first_bytes(path: At) -> bytes:
