@@ -74,7 +74,7 @@ def _try(address: str, identity: Guest, hub: Certificate, timeout: float) -> dat
         raise ConnectError(
             f"nothing listens at {address}; check that the coordinator is running and the port is right [CN026]"
         ) from None
-    except ConnectionResetError:
+    except (ConnectionError, ssl.SSLEOFError):  # which of the two it is depends on how far the handshake had come
         raise ConnectError(f"whatever listens at {address} hangs up; {_IS_IT_THE_HUB} [CN027]") from None
     except OSError as error:
         raise ConnectError(f"{address} cannot be reached: {error.strerror or error} [CN028]") from None
@@ -95,7 +95,7 @@ def _shake_hands(plain: socket.socket, address: str, identity: Guest, hub: Certi
             # The server checks the client only after the client has finished its part of the handshake.
             return None if sealed.recv(1) else since
     except ssl.SSLEOFError:
-        raise ConnectError(f"whatever listens at {address} hangs up; {_IS_IT_THE_HUB} [CN029]") from None
+        raise
     except ssl.SSLCertVerificationError as error:
         raise out_of_date(hub.name, error) or IdentityError(
             f"whoever answers at {address} is not {hub.name} as the study names it "
