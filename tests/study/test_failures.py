@@ -226,16 +226,28 @@ def test_a_result_that_cannot_be_saved_says_so_and_stays_spent(trial):
     assert (study.out("shop") / "model.json").exists()
 
 
+def slow_line(study):
+    """A line from the parties to the coordinator, so slow that nobody is done before all have begun; where it ends."""
+    behind = free_port()
+    wire = Wire(behind)
+    wire.rate = 100_000.0
+    study.edit("STUDY.toml", r'^address = ".*"', f'address = "127.0.0.1:{wire.port}"')
+    return wire, f"127.0.0.1:{behind}"
+
+
 def test_a_record_with_gaps_does_not_cost_the_result(trial):
     study = trial(rows=5_000, match=False)
-    study.start_all(threads=True)
+    wire, listen = slow_line(study)
+    study.start_all(threads=True, listen=listen)
     study.until("bank", "first share")
     record = study.out("bank") / "run.json"
     while not record.is_dir():  # the run may write it again at any moment
         record.unlink(missing_ok=True)
         with contextlib.suppress(FileExistsError):
             record.mkdir()
+    wire.rate = None
     ended = study.ends()
+    wire.close()
     check_ended(ended, ["bank"], [errors.StorageError], "its record has gaps")
     assert (study.out("bank") / "model.json").stat().st_size > 0
     study.check_states("committed", names=["bank"])
@@ -244,14 +256,15 @@ def test_a_record_with_gaps_does_not_cost_the_result(trial):
 
 @pytest.mark.parametrize("mended", [True, False], ids=["for a moment", "for good"])
 def test_lines_that_are_cut(trial, mended):
-    study, behind = trial(rows=20_000, reconnect=5 if mended else 0.5, match=False), free_port()
-    wire = Wire(behind)
-    study.edit("STUDY.toml", r'^address = ".*"', f'address = "127.0.0.1:{wire.port}"')
-    study.start("coordinator", listen=f"127.0.0.1:{behind}", threads=True)
+    study = trial(rows=20_000, reconnect=5 if mended else 0.5, match=False)
+    wire, listen = slow_line(study)
+    study.start("coordinator", listen=listen, threads=True)
     study.until("coordinator", "listening")
     study.start(*study.parties, threads=True)
-    study.until("bank", "first share")
+    for name in study.parties:
+        study.until(name, "first share")
     wire.cut()
+    wire.rate = None
     if mended:
         wire.restore()
         study.end_well()
@@ -331,14 +344,17 @@ def test_a_coordinator_that_does_not_dial(trial):
 @pytest.mark.parametrize("killed", ["bank", pytest.param("coordinator", marks=system)])
 def test_a_participant_killed_half_way(trial, killed):
     study = trial(rows=20_000, match=False, reconnect=1.5)
+    wire, listen = slow_line(study)
     if killed == "bank":
-        study.start_bank_last()
+        study.start_bank_last(listen)
     else:
-        study.start("coordinator")
+        study.start("coordinator", listen=listen)
         study.start(*study.parties, threads=True)
-    study.until("bank", "first share")
+    for name in study.parties:
+        study.until(name, "first share")
     study.children[killed].send_signal(signal.SIGKILL)
     ended, others = study.ends(), [name for name in EVERYBODY if name != killed]
+    wire.close()
     assert ended[killed].code == -signal.SIGKILL
     check_ended(ended, others, [*LOST, errors.ConnectError] if killed == "coordinator" else LOST, killed)
     assert {study.run_json(name)["status"] for name in others} == {"failed"}
@@ -349,10 +365,12 @@ def test_a_participant_killed_half_way(trial, killed):
 @system
 def test_an_interrupted_party_tells_the_others(trial):
     study = trial(rows=20_000, match=False)
-    study.start_bank_last()
+    wire, listen = slow_line(study)
+    study.start_bank_last(listen)
     study.until("bank", "first share")
     study.children["bank"].send_signal(signal.SIGTERM)
     ended = study.ends()
+    wire.close()
     assert ended["bank"].code == study.run_json("bank")["exit_code"] == 130
     check_ended(ended, OTHERS, [errors.PeerStopped])
     for name in OTHERS:  # when its operator stops it just before a share leaves, that is a refusal like any other

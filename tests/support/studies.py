@@ -282,10 +282,10 @@ class Trial:
     def start_all(self, **kwargs: Any) -> None:
         self.start("coordinator", *self.parties, **kwargs)
 
-    def start_bank_last(self, **kwargs: Any) -> None:
+    def start_bank_last(self, listen: str | None = None, **kwargs: Any) -> None:
         """The bank joins when everyone else is there, in threads."""
         others = ("coordinator", *self.parties[1:])
-        self.start(*others, threads=True)
+        self.start(*others, listen=listen, threads=True)
         for name in others:
             self.until(name, "connected")
         self.start("bank", **kwargs)
