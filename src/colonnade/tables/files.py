@@ -187,7 +187,7 @@ def _stored(metadata: Any, columns: set[str]) -> int:
 def _readable(path: At, name: str) -> Iterator[bool]:
     """Give whether a file is Parquet; an error while it is read becomes a :class:`DataError` that shows no cell."""
     if isinstance(path, Path):
-        _check_regular(path, name)
+        check_regular(path, name)
     try:
         start = _first_bytes(path)
         if not start:
@@ -206,7 +206,8 @@ def _readable(path: At, name: str) -> Iterator[bool]:
         raise DataError(f"{name}: the file cannot be read: {why} [DA158]") from None
 
 
-def _check_regular(path: Path, name: str) -> None:
+def check_regular(path: Path, name: str) -> None:
+    """Refuse what is no file that can be read."""
     if path.is_dir():
         raise DataError(f"{name}: this is a folder; name the CSV or Parquet file in it [DA159]")
     try:

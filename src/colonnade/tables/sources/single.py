@@ -8,7 +8,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from colonnade.disk import reading
 from colonnade.errors import DataError
 from colonnade.tables import files
 from colonnade.tables.arrow import pa
@@ -93,12 +92,7 @@ class Sheet(Source):
 
     @cached_property
     def _table(self) -> pa.Table:
-        try:
-            reading.check_regular(self._path)
-        except reading.Unreadable as error:
-            if error.missing:
-                raise DataError(f"{self.name}: there is no such file; check the path [DA245]") from None
-            raise DataError(f"{self.name}: the file cannot be read: {error} [DA246]") from None
+        files.check_regular(self._path, self.name)
         header, *rows = self._cells()
         names = [_text(cell, self._decimal) for cell in header]
         columns = [[_text(cell, self._decimal) for cell in column] for column in zip(*rows, strict=True)] or [
