@@ -314,12 +314,3 @@ def test_text_of_others_is_printed_through_one_function() -> None:
     assert shown | {"wire/watch.py", "wire/due.py", "wire/hub_carrier.py", "protocols/rows.py"} <= {
         path.relative_to(SOURCE).as_posix() for path in MODULES if "harmless" in imported(path)
     }
-
-
-def test_every_module_has_its_place_in_the_page() -> None:
-    text = text_of("explanation/modules*.md")
-    chapters = dict(re.findall(r"^## `(\w+)/`\n(.*?)(?=^## |^# |\Z)", text, re.MULTILINE | re.DOTALL))
-    for path in MODULES:
-        own = path.relative_to(SOURCE)
-        if path.name != "__init__.py" and len(own.parts) > 1 and own.parts[0] not in ("cli", "kinds"):
-            assert f"`{path.stem}`" in chapters[own.parts[0]], own
