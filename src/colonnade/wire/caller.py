@@ -9,15 +9,12 @@ from typing import Any, NoReturn, Self
 
 from colonnade.errors import ColonnadeError, ConnectError, IdentityError, ProtocolError
 from colonnade.harmless import harmless
-from colonnade.lazy import Later
 from colonnade.wire import envelope
-from colonnade.wire.hub_carrier import open_channel
+from colonnade.wire.hub_carrier import grpc, open_channel
 from colonnade.wire.hub_probe import probe
 from colonnade.wire.identity import Certificate, Guest
 from colonnade.wire.services import pieces
 from colonnade.wire.watch import Limits
-
-grpc: Any = Later("grpc")
 
 _DAY = 24 * 3600.0
 _MOST = 1 << 27

@@ -5,13 +5,12 @@ from __future__ import annotations
 import struct
 import threading
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from colonnade.errors import ColonnadeError
 from colonnade.wire import codec
-from colonnade.wire.carrier import Introductions
 from colonnade.wire.counters import Counters
 from colonnade.wire.due import check_size, message_in
 from colonnade.wire.identity import Certificate, Identity
@@ -20,6 +19,9 @@ from colonnade.wire.post import Post
 from colonnade.wire.tls import TlsSession
 from colonnade.wire.values import MAX_FRAME
 from colonnade.wire.watch import PROGRESS
+
+if TYPE_CHECKING:
+    from colonnade.wire.links import LinkCarrier
 
 _LENGTH = struct.Struct("<Q")
 _RECORD = 1 << 14
@@ -39,7 +41,7 @@ class Channel:
         counters: Counters,
         window: int,
         topic: bytes,
-        introductions: Introductions | None = None,
+        introductions: LinkCarrier | None = None,
     ) -> None:
         self.peer = peer.name
         self._topic, self._introductions = topic, introductions

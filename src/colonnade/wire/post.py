@@ -209,17 +209,17 @@ class Post:
             self._watch.closed = True
             self._lock.notify_all()
 
-    # Called by the carrier; see Receiver
+    # Called by the carrier; see :class:`Carrier`
 
     def carrier_up(self, present: Mapping[str, int]) -> None:
-        """The carrier is connected."""
+        """The carrier is connected; these participants are present, each with its incarnation."""
         with self._lock:
             for name in self._watch.carrier_up(present):
                 self._resume(name)
             self._lock.notify_all()
 
     def carrier_down(self, reason: str) -> None:
-        """The connection broke, and the carrier tries to connect again."""
+        """The connection broke, and the carrier tries to connect again; may be called again with a better reason."""
         with self._lock:
             self._watch.carrier_down(reason)
 
@@ -229,7 +229,7 @@ class Post:
             self._watch.fail(error)
 
     def peer_here(self, name: str, incarnation: int) -> None:
-        """A participant connected."""
+        """A participant connected, perhaps again: packets that it has not acknowledged may be lost."""
         with self._lock:
             if self._watch.here(name, incarnation):
                 self._resume(name)
@@ -240,7 +240,7 @@ class Post:
             self._watch.gone(name)
 
     def way_changed(self, name: str) -> None:
-        """Packets to a participant go another way from now on."""
+        """Packets to a participant go another way from now on; those that it has not acknowledged may be lost."""
         with self._lock:
             standing = self._watch.peers[name]
             if standing.incarnation is not None and not standing.departed and not self._watch.closed:
@@ -252,7 +252,7 @@ class Post:
             return self._watch.waited(name)
 
     def packet(self, name: str, data: bytes | memoryview) -> None:
-        """A packet arrived."""
+        """A packet arrived; packets arrive in the order in which the peer's carrier got them."""
         if name not in self._boxes:
             return
         try:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,9 @@ from colonnade.mpc.common import CommonKeys, groups
 from colonnade.mpc.shamir import differing
 from colonnade.randomness import Stream
 from colonnade.received import received
+
+if TYPE_CHECKING:
+    from colonnade.mpc.verify.bits import BitClaims
 
 Words = NDArray[np.uint64]
 """Public bits: an array (bits, words)."""
@@ -221,13 +224,6 @@ class _Reduction:
     received: list[str]
 
 
-class Claimed(Protocol):
-    """Where a seat claims that it computed ANDs as it should, if the seats check each other's work."""
-
-    def product(self, left: Planes, right: Planes, result: Planes) -> None:
-        """Claim that the result is the elementwise product."""
-
-
 class BitHand:
     """What one seat does with shared bits; :attr:`claims` is set where the seats check each other's work."""
 
@@ -237,7 +233,7 @@ class BitHand:
         self.links = links
         self._others = [seat for seat in committee.seats if seat != name]
         self._reductions: dict[int, _Reduction] = {}
-        self.claims: Claimed | None = None
+        self.claims: BitClaims | None = None
 
     def group_bits(self, known: Sequence[Words], count: int) -> list[BitShares]:
         """For every group, this seat's shares of the words that the members of the group know; nothing is sent.

@@ -23,8 +23,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from colonnade.errors import ProtocolError
 from colonnade.mpc.digests import digests
 from colonnade.mpc.keyvalue import WORDS, Answers, Words, cells_for, stored
-from colonnade.mpc.oblivious.code import ROW_WORDS, WIDTH, Bits, Coder
-from colonnade.mpc.oblivious.matrices import Pieces, columns_of, rows_of
+from colonnade.mpc.oblivious.code import ROW_WORDS, WIDTH, Coder
+from colonnade.mpc.oblivious.matrices import Bits, Pieces, columns_of, rows_of
 from colonnade.randomness import Stream, new_key
 
 CHALLENGES = 4

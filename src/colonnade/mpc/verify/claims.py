@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +18,11 @@ from numpy.typing import NDArray
 from colonnade.errors import NO_RESULT, ShareError
 from colonnade.mpc.residues import Residues, ResidueSystem
 from colonnade.mpc.shares import Shares
-from colonnade.mpc.verify.folding import Checking, Question, dots, folded, repetitions
+from colonnade.mpc.verify.folding import Question, dots, folded, repetitions
 from colonnade.randomness import Stream
+
+if TYPE_CHECKING:
+    from colonnade.mpc.hand import Hand
 
 MOST_HELD = 192 << 20
 """Settle when claims hold more bytes than this."""
@@ -125,7 +128,7 @@ class _Elementwise:
 class Claims:
     """The claims of one seat that are not settled yet."""
 
-    def __init__(self, hand: Checking) -> None:
+    def __init__(self, hand: Hand) -> None:
         self._hand, self._system = hand, hand.system
         self._products: list[Claim] = []
         self._asked: list[Question] = []

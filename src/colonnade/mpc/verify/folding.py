@@ -13,15 +13,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.mpc.committee import Committee
 from colonnade.mpc.residues import PRIMES, Residues, ResidueSystem, reduce
-from colonnade.mpc.shares import Shares
 from colonnade.randomness import Stream
+
+if TYPE_CHECKING:
+    from colonnade.mpc.hand import Hand
 
 PARTS = 64
 """Into how many parts long vectors are cut: more parts take fewer rounds and more arithmetic."""
@@ -74,37 +75,6 @@ def repetitions(length: int, losses: int = 0, times: int = 1) -> int:
     return count
 
 
-class Checking(Protocol):
-    """What checks need of a seat's :class:`~colonnade.mpc.hand.Hand`."""
-
-    committee: Committee
-    system: ResidueSystem
-
-    def coin(self) -> Stream:
-        """Public coins."""
-
-    def agree(self) -> None:
-        """Wait until all seats have received what they wait for, and have seen the same."""
-
-    def random(self, shape: tuple[int, ...]) -> Shares:
-        """Shares of uniform random numbers."""
-
-    def zero(self, shape: tuple[int, ...], degree: int) -> Shares:
-        """A random sharing of zero."""
-
-    def multiply(self, left: Shares, right: Shares) -> Shares:
-        """The elementwise product, of the sum of the degrees."""
-
-    def add(self, terms: Sequence[Shares]) -> Shares:
-        """The sum."""
-
-    def lower_residues(self, values: Residues, degree: int) -> Residues:
-        """Residues at the degree of an input."""
-
-    def open_residues(self, values: Residues, degree: int | None = None) -> Residues:
-        """Residues, opened to all seats."""
-
-
 @dataclass(frozen=True)
 class Question:
     """Shares of vectors (primes, repetitions, length), and of the numbers (primes, repetitions) they should give.
@@ -138,7 +108,7 @@ class Question:
         return cls(left, right, product)
 
 
-def folded(hand: Checking, question: Question) -> tuple[Residues, list[Residues]]:
+def folded(hand: Hand, question: Question) -> tuple[Residues, list[Residues]]:
     """This seat's shares of H(z) - a(z) b(z) at the end, for each prime and repetition: zero if the claim is true.
 
     Also gives what was lowered on the way: where seats are spare, the claim counts only if all of it is consistent.
@@ -152,7 +122,7 @@ def folded(hand: Checking, question: Question) -> tuple[Residues, list[Residues]
     return hand.system.reduce(question.product - opened[:, 0] * opened[:, -1]), lowered
 
 
-def _fold(hand: Checking, question: Question, parts: int, kept: list[Residues], *, hidden: bool = False) -> Question:
+def _fold(hand: Hand, question: Question, parts: int, kept: list[Residues], *, hidden: bool = False) -> Question:
     """A question about vectors that are ``parts`` times shorter; with ``hidden``, they tell nothing when opened."""
     system, t = hand.system, hand.committee.threshold
     sides = [_cut(values, parts) for values in question.sides]
