@@ -12,7 +12,7 @@ For comparisons all seats need the lowest bits of c, and are told these.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from math import prod
 
@@ -41,15 +41,32 @@ class Uncut:
     factors: tuple[Residues, ...]
     shape: tuple[int, ...]
     degree: int
-    cut: int
-    bits: int
-    """No number has more bits."""
+    fraction: int
+    bound: int
+    kept: int
+    """How many fractional bits the result has; if more than there are now, nothing is cut off."""
     claim: Claim
+    """Claims the product of the factors."""
+
+    @property
+    def values(self) -> Residues:
+        """The numbers, not reduced modulo the primes."""
+        return self.factors[0] * self.factors[1] if len(self.factors) > 1 else self.factors[0]
 
     @cached_property
     def count(self) -> int:
         """How many numbers there are."""
         return prod(self.shape)
+
+    @property
+    def cut(self) -> int:
+        """How many bits are cut off."""
+        return self.fraction - self.kept
+
+    @cached_property
+    def bits(self) -> int:
+        """No number has more bits."""
+        return max(self.bound.bit_length(), self.cut)
 
     def flat(self) -> Uncut:
         """The same numbers in one row; factors of different shapes are multiplied first."""
@@ -57,13 +74,13 @@ class Uncut:
         if len(shape) == 1 and all(factor.ndim == 2 and factor.shape[1:] == shape for factor in factors):
             return self
         if len(factors) > 1 and factors[0].shape != factors[1].shape:
-            factors = (factors[0] * factors[1],)
+            factors = (self.values,)
         rows = tuple(factor.reshape(len(factor), -1) for factor in factors)
 
         def claimed(product: Shares) -> None:
             self.claim(Shares(product.values.reshape(len(product.values), *shape), product.degree))
 
-        return Uncut(rows, (self.count,), self.degree, self.cut, self.bits, claimed)
+        return replace(self, factors=rows, shape=(self.count,), claim=claimed)
 
 
 @dataclass(frozen=True)
@@ -143,8 +160,7 @@ class Cutter:
         """All numbers under their masks, in one row."""
         rows = []
         for number, mask in masked:
-            total = number.factors[0] * number.factors[1] if len(number.factors) > 1 else number.factors[0].copy()
-            total += mask.whole.values
+            total = number.values + mask.whole.values
             total += self.system.constant_array(self._offset(number), total.shape)
             rows.append(self.system.reduce(total))
         return Shares(np.concatenate(rows, axis=1) if len(rows) > 1 else rows[0], degree)
