@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from time import monotonic
 from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 from colonnade.errors import ColonnadeError, ConnectError, IdentityError, ProtocolError
 from colonnade.harmless import harmless
@@ -50,7 +50,7 @@ class Caller:
                     raise ProtocolError(f"the hub at {self._address} sent an answer of more than {most} bytes [MS051]")
                 parts.append(part)
         except grpc.RpcError as error:
-            self._explain(error, channel, timeout)
+            raise self._reason(error, channel, timeout) from None
         except ValueError:  # another thread has closed the channel
             raise ConnectError(f"the connection to {self._address} was closed [CN011]") from None
         return b"".join(parts)
@@ -78,11 +78,8 @@ class Caller:
                     former.close()
             return self._channel
 
-    def _explain(self, error: Any, channel: Any, timeout: float) -> NoReturn:
-        """Raise the error that says why a question was not answered."""
-        raise self._reason(error, channel, timeout) from None
-
     def _reason(self, error: Any, channel: Any, timeout: float) -> ColonnadeError:
+        """The error that says why a question was not answered."""
         status, said = error.code(), harmless(error.details() or "")
         if status in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED):
             return IdentityError(f"the hub at {self._address} refuses: {said} [ID011]")

@@ -306,7 +306,7 @@ class Post(Watch):
 
     def _fewer(self, before: int) -> bool:
         for name, boxes in self._boxes.items():
-            if not boxes.outbox.settled and self._is_present(name):
+            if boxes.outbox.unsettled and self._is_present(name):
                 self._ask(name)
         return self._missing() < before
 

@@ -279,46 +279,15 @@ class FixedPoint:
         """1 if left < right, else 0, for each two numbers: exact, with the rounds and bytes of :meth:`negative`."""
         return self.negative(self.subtract(left, right))
 
-    def bits(self, number: Fixed) -> Fixed:
-        """The bits of numbers that are not negative, in a new first axis, the lowest bit first: exact.
-
-        ceil(log2 b) + 2 rounds; at most (n - 1) k residues and about b log2(b) shared bits to each of n - 1 - t seats.
-        """
-        return in_parts(number, self._bits, PART)
-
-    def _bits(self, number: Fixed) -> Fixed:
-        bits = max(1, number.bound.bit_length())
-        opened, mask = self._opened_under_bits(number, bits, 0)
-        found = self.as_numbers(circuits.bits_of_difference(self.masks.bits, opened, mask))
-        return found.reshape(bits, *number.shape)
-
     def lengths(self, number: Fixed) -> BitShares:
         """For numbers x >= 0 of up to b bits: row j of the shared bits tells whether x is below 2^j, for each j < b.
 
-        Exact, ceil(log2 b) + 1 rounds, with the bytes of :meth:`bit_length`.
+        Exact, ceil(log2 b) + 1 rounds; at most (n - 1) k residues, and about 2 b log2(b) shared bits to each of
+        n - 1 - t seats.
         """
         bits = max(1, number.bound.bit_length())
         opened, mask = self._opened_under_bits(number, bits, 0)
         return circuits.lengths(self.masks.bits, opened, mask)
-
-    def bit_length(self, number: Fixed) -> Fixed:
-        """The number of bits of each number, which must not be negative: exact.
-
-        ceil(log2 b) + 2 rounds; at most (n - 1) k residues, and about 2 b log2(b) shared bits to each of n - 1 - t
-        seats.
-        """
-        return in_parts(number, self._bit_length, PART)
-
-    def _bit_length(self, number: Fixed) -> Fixed:
-        below = self.as_numbers(self.lengths(number))
-        counted = self.total(below, 0)
-        found = self.line(counted, -1, below.shape[0])
-        return replace(found, bound=below.shape[0]).reshape(*number.shape)
-
-    def random_bits(self, shape: tuple[int, ...]) -> Fixed:
-        """Uniform random bits that nobody knows, as integers; can be made ahead of time (:meth:`Masks.coins`)."""
-        coins = self.masks.coins(1, prod(shape))
-        return Fixed(coins.numbers, 0, 1)[0].reshape(*shape)
 
     def as_numbers(self, bits: BitShares) -> Fixed:
         """Shared bits as shared integers of shape (bits, count): exact, 1 round, n - 1 shared bits for each bit."""

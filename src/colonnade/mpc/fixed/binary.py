@@ -264,10 +264,6 @@ class BitHand:
         planes[0] ^= words
         return BitShares(planes, shares.degree, shares.count)
 
-    def mask(self, shares: BitShares, words: Words) -> BitShares:
-        """The product with public bits; nothing is sent."""
-        return BitShares(shares.planes & words, shares.degree, shares.count)
-
     def multiply(self, left: BitShares, right: BitShares) -> BitShares:
         """The product; nothing is sent, and the degrees are added."""
         if left.count != right.count:
@@ -306,7 +302,7 @@ class BitHand:
         for stream in plan.drawn:
             total ^= stream.uint64(planes.shape)
         for dealer in plan.received:
-            total ^= received(self.links[dealer], dealer, vocabulary.bits(planes.shape))["words"]
+            total ^= received(self.links[dealer], dealer, vocabulary.bits("bits", planes.shape))["words"]
         return total
 
     def _deal(self, planes: Planes, plan: _Reduction) -> Planes:
@@ -364,7 +360,7 @@ class BitHand:
             self.links[seat].send("opening", words=planes)
         found = {self.committee.point(self.name): planes}
         for seat in self._others:
-            words = received(self.links[seat], seat, vocabulary.opening_of_bits(planes.shape))["words"]
+            words = received(self.links[seat], seat, vocabulary.bits("opening", planes.shape))["words"]
             found[self.committee.point(seat)] = words
         opened = self.field.interpolate(found, shares.degree, self.committee.seats, veiled=veiled)
         if shares.count % WORD:

@@ -1,4 +1,4 @@
-"""Circuits on shared bits: sums, comparison, bit length and the bits of a difference.
+"""Circuits on shared bits: sums, comparison and bit length.
 
 A secret number is opened under a mask whose bits are shared, so one input of a circuit is public: ``public`` are the
 words of opened numbers p, and ``secret`` are shares of the bits of masks s. Neighbouring stretches of bits are joined
@@ -234,19 +234,6 @@ def top_bit_of_difference(hand: BitHand, public: Words, secret: BitShares) -> Bi
     """
     top = hand.flip(secret[-1:], public[-1:])
     return hand.xor(top, below(hand, public[:-1], secret[:-1])) if secret.bits > 1 else top
-
-
-def bits_of_difference(hand: BitHand, public: Words, secret: BitShares) -> BitShares:
-    """All bits of (public - secret) modulo 2^bits.
-
-    ceil(log2(bits - 1)) rounds; about 2/3 bits log2(bits) ANDs (64 for 24 bits, 106 for 32).
-    """
-    different = hand.flip(secret, public)
-    if secret.bits == 1:
-        return different
-    planes = different.planes.copy()
-    planes[:, 1:] ^= _borrows(hand, public[:-1], different[:-1], tuple(range(secret.bits - 1)))
-    return BitShares(planes, different.degree, different.count)
 
 
 def lengths(hand: BitHand, public: Words, secret: BitShares) -> BitShares:

@@ -96,6 +96,9 @@ class _Block:
         return int(self.part.stop - self.part.start)
 
 
+_Step = Callable[[_Block], None]
+
+
 def in_blocks(committee: Committee, count: int) -> bool:
     """Whether so many numbers are cut in blocks, which takes one round more and fewer bytes."""
     return _few_read(committee) and count * len(committee.system.primes) > FEW
@@ -210,17 +213,22 @@ class Cutter:
 
     def _in_blocks(self, masked: Sequence[tuple[Uncut, Mask]], degree: int) -> list[Residues]:
         """The results, which take the place of the masks: these are used once, and new memory costs more than sums."""
-        for wave in _waves(self._blocks([number.count for number, _ in masked])):
-            for block in wave:
-                if block.king != self.hand.name:
-                    self._send_masked(block, *masked[block.array], degree)
-            for block in wave:
-                if block.king == self.hand.name:
-                    self._open(block, *masked[block.array], degree)
-            for block in wave:
-                if block.king != self.hand.name:
-                    self._hear(block, *masked[block.array], degree)
+        self._in_waves(
+            [number.count for number, _ in masked],
+            lambda block: self._send_masked(block, *masked[block.array], degree),
+            lambda block: self._open(block, *masked[block.array], degree),
+            lambda block: self._hear(block, *masked[block.array], degree),
+        )
         return [mask.high.values for _, mask in masked]
+
+    def _in_waves(self, counts: Sequence[int], send: _Step, open_own: _Step, hear: _Step) -> None:
+        """Send the blocks that others open, open one's own, and hear of the others', some blocks at a time."""
+        for wave in _waves(self._blocks(counts)):
+            own = [block for block in wave if block.king == self.hand.name]
+            others = [block for block in wave if block.king != self.hand.name]
+            for step, blocks in ((send, others), (open_own, own), (hear, others)):
+                for block in blocks:
+                    step(block)
 
     def low_words(self, masked: Shares, bits: int) -> NDArray[np.uint64]:
         """The lowest bits of numbers that a mask hides, at the degree of inputs, for all seats: one round.
@@ -231,23 +239,23 @@ class Cutter:
         if not in_blocks(self.hand.committee, masked.shape[0]):
             return system.low_word(self.hand.open_among_seats(masked)) & low
         found = np.empty(masked.shape, dtype=np.uint64)
-        for wave in _waves(self._blocks([masked.shape[0]])):
-            for block in wave:
-                if block.king != self.hand.name:
-                    self.hand.send_opening(_part(masked, block), [block.king])
-            for block in wave:
-                if block.king == self.hand.name:
-                    opened = self.hand.open_to_readers(_part(masked, block), (block.king,))
-                    assert opened is not None  # noqa: S101 - this seat is the reader
-                    found[block.part] = system.low_word(opened) & low
-                    words = found[block.part].astype(vocabulary.word_for(bits))
-                    for seat in self.hand.committee.seats:
-                        if seat != block.king:
-                            self.hand.links[seat].send("low-words", words=words)
-            for block in wave:
-                if block.king != self.hand.name:
-                    due = vocabulary.low_words(block.size, bits)
-                    found[block.part] = received(self.hand.links[block.king], block.king, due)["words"]
+
+        def open_own(block: _Block) -> None:
+            opened = self.hand.open_to_readers(_part(masked, block), (block.king,))
+            assert opened is not None  # noqa: S101 - this seat is the reader
+            found[block.part] = system.low_word(opened) & low
+            words = found[block.part].astype(vocabulary.word_for(bits))
+            for seat in self.hand.committee.seats:
+                if seat != block.king:
+                    self.hand.links[seat].send("low-words", words=words)
+
+        def hear(block: _Block) -> None:
+            due = vocabulary.low_words(block.size, bits)
+            found[block.part] = received(self.hand.links[block.king], block.king, due)["words"]
+
+        self._in_waves(
+            masked.shape[:1], lambda block: self.hand.send_opening(_part(masked, block), [block.king]), open_own, hear
+        )
         return found
 
     def _blocks(self, counts: Sequence[int]) -> list[_Block]:
@@ -311,7 +319,7 @@ class Cutter:
 
     def _told(self, block: _Block) -> dict[int, tuple[str, Words]]:
         """The shares of all other seats, by their points."""
-        due, committee = vocabulary.opening((block.size,), len(self.system.primes)), self.hand.committee
+        due, committee = vocabulary.residues("opening", (block.size,), len(self.system.primes)), self.hand.committee
         others = [seat for seat in committee.seats if seat != self.hand.name]
         return {committee.point(seat): (seat, received(self.hand.links[seat], seat, due)["words"]) for seat in others}
 
@@ -321,7 +329,7 @@ class Cutter:
             own = mask.high.values[:, block.part]
             np.negative(own, out=own)
             return
-        due = vocabulary.quotients((block.size,), len(self.system.primes))
+        due = vocabulary.residues("quotients", (block.size,), len(self.system.primes))
         words = received(self.hand.links[block.king], block.king, due)["words"]
         packed = self._packed(block, number, mask, degree)
         if packed is None:

@@ -306,7 +306,7 @@ class Masks:
             hand.links[to].send("share", words=pack(values, system))
 
         def receive(sender: str, shape: tuple[int, ...]) -> Residues:
-            due = vocabulary.share(shape, len(system.primes))
+            due = vocabulary.residues("share", shape, len(system.primes))
             return unpack(received(hand.links[sender], sender, due)["words"], shape, system, sender)
 
         def hear() -> None:

@@ -191,7 +191,7 @@ class BitClaims:
                 if name in seeded:
                     total ^= _draw(common.pair_stream(dealer, name), values.size)
                 else:
-                    total ^= received(links[dealer], dealer, vocabulary.bits(values.shape))["words"] & MASK
+                    total ^= received(links[dealer], dealer, vocabulary.bits("bits", values.shape))["words"] & MASK
                 continue
             weights = field.weights(tuple(self._point(seat) for seat in dealers), 0)
             secret = field.multiply(values, weights[place])
@@ -214,7 +214,7 @@ class BitClaims:
             self._hand.links[seat].send("opening", words=values)
         found = {name: values}
         for seat in others:
-            due = vocabulary.opening_of_bits(values.shape)
+            due = vocabulary.bits("opening", values.shape)
             found[seat] = received(self._hand.links[seat], seat, due)["words"] & MASK
         base, further = committee.seats[: committee.threshold + 1], committee.seats[committee.threshold + 1 :]
         points, shares = tuple(self._point(seat) for seat in base), [found[seat] for seat in base]

@@ -32,10 +32,10 @@ import numpy as np
 
 from colonnade.errors import NO_RESULT, ShareError
 from colonnade.mpc.hand import Hand
-from colonnade.mpc.residues import Integers, Residues, ResidueSystem, centred, inverse
+from colonnade.mpc.residues import Integers, Residues, ResidueSystem
 from colonnade.mpc.shares import Shares
 from colonnade.mpc.verify.claims import Claims
-from colonnade.mpc.verify.identities import Affine, Points
+from colonnade.mpc.verify.identities import Points
 from colonnade.mpc.verify.prover import Prover
 from colonnade.mpc.verify.ranges import BIT_FOLD, COMBINED, FOLDS, Ranges
 from colonnade.mpc.verify.window import Coins, Signs, Window, signs
@@ -70,7 +70,10 @@ class Verifier:
             part = combined[:, :, start : start + block.shape[1]].transpose(0, 2, 1)
             total[:, :, : ranges.columns] += system.inner(part, block)
         if window.read is not None:
-            self._read(total, system.reduce(combined.sum(axis=2)), window.read)
+            ones = system.reduce(combined.sum(axis=2))
+            for index, prime in enumerate(system.primes):
+                part = total[index, :, : ranges.columns]
+                part[...] = window.read.read(prime, part, ones[index])
         if self.slack is not None:
             chosen = combined if window.chosen is None else combined[:, :, window.chosen]
             total[:, :, ranges.columns :] = system.inner(chosen.transpose(0, 2, 1), self.slack)
@@ -79,15 +82,6 @@ class Verifier:
         said = system.inner(places.transpose(0, 2, 1), self.bits)
         half = system.reduce(factors.sum(axis=2)) * system.constant(1 << (ranges.bits - 1), 3)[:, :, 0]
         return Shares(system.reduce(said - system.reduce(half)[..., None] - system.reduce(total)), self.degree)
-
-    def _read(self, total: Residues, ones: Residues, read: Affine) -> None:
-        """Sums of x as sums of u."""
-        for index, prime in enumerate(self.system.primes):
-            offsets = np.array([centred(offset, prime) for offset in read.offsets], dtype=np.float64)
-            scales = np.array([inverse(scale % prime, prime) for scale in read.scales], dtype=np.float64)
-            part, one = total[index, :, : len(scales)], ResidueSystem((prime,))
-            shift = one.reduce((ones[index][:, None] * offsets)[None])
-            part[...] = one.reduce(one.reduce(part[None] - shift) * scales)[0]
 
     def fold(self, second: Shares) -> Shares:
         """Fold the rows at the first point; what must be zero then."""
@@ -103,7 +97,7 @@ class Verifier:
         """Claim what is left of all equations."""
         window = self.window
         rows = window.equations.folded_again(self.left, points)
-        self._claim(claims, window.equations.sides(rows), window.equations.known_again(self.second, points))
+        self._claim(claims, window.equations.sides(rows), window.equations.at(self.second, points))
         flat = self.bits.reshape(len(self.system.primes), -1, 1)
         bits = window.bits.folded([[flat]], bit_points, None)
         self._claim(claims, window.bits.sides(bits), window.bits.known(self.of_bits, bit_points))
