@@ -69,11 +69,11 @@ class Fixed:
 class FixedPoint:
     """The arithmetic of one seat; results have ``fraction`` fractional bits if no other number is asked for."""
 
-    def __init__(self, hand: Hand, fraction: int) -> None:
+    def __init__(self, engine: Hand, fraction: int) -> None:
         if not 1 <= fraction <= LONGEST // 2:
             raise ValueError(f"the number of fractional bits lies between 1 and {LONGEST // 2} [VA083]")
-        self.hand, self.system, self.fraction = hand, hand.system, fraction
-        self.masks = Masks(hand)
+        self.hand, self.system, self.fraction = engine, engine.system, fraction
+        self.masks = Masks(engine)
         self._cutter = Cutter(self.masks)
         self.distance = 0.0
         """How much all masks so far can have told: the statistical distance from openings that tell nothing."""

@@ -62,9 +62,6 @@ class Listed:
         for start in range(0, len(self.rows), 64 * PIECE):
             yield _coded(self.rows[start : start + 64 * PIECE])
 
-    def __repr__(self) -> str:
-        return "Listed(...)"
-
 
 class Asker:
     """Whoever asks one holder for the values of a list; ``keys`` are both keys of every transfer."""
@@ -116,9 +113,6 @@ class Asker:
             found[64 * start : 64 * (start + count)] = rows_of(piece, ROW_WORDS)
         return found
 
-    def __repr__(self) -> str:
-        return "Asker(...)"
-
 
 class Holder:
     """Whoever has the key of the function: the secret bits, and what it was sent for a list of ``size`` keys."""
@@ -169,9 +163,6 @@ class Holder:
             found = answers(hashes[:, :WORDS])
             found ^= coder(hashes[:, WORDS:])
             yield _values(self._context, hashes, found)
-
-    def __repr__(self) -> str:
-        return "Holder(...)"
 
 
 def context_of(run: bytes, asker: str, holder: str) -> bytes:

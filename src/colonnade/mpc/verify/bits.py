@@ -42,10 +42,10 @@ class BitClaims:
     ``coin`` gives a public stream that is the same at all seats and that nobody could foresee.
     """
 
-    def __init__(self, hand: BitHand, coin: Callable[[], Stream]) -> None:
-        self._hand, self._coin, self._committee = hand, coin, hand.committee
+    def __init__(self, engine: BitHand, coin: Callable[[], Stream]) -> None:
+        self._hand, self._coin, self._committee = engine, coin, engine.committee
         self._claims: list[tuple[Planes, Planes, Planes]] = []
-        self._small = field.embedding(hand.field.m)
+        self._small = field.embedding(engine.field.m)
         self.held = 0
         """Bytes that claims hold; the same at all seats."""
 
