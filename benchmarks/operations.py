@@ -33,11 +33,8 @@ OPERATIONS: Mapping[str, tuple[str, Operation]] = {
         lambda e, x: e.inner(x.reshape(1, -1), x.reshape(1, -1)[:, :1]),
     ),
     "`multiply` of integers": ("exact", lambda e, x: e.multiply(_whole(e, x), _whole(e, x), fraction=0)),
-    "`random_bits`": ("exact", lambda e, x: e.random_bits(x.shape)),
     "`below`, `negative`": ("exact", lambda e, x: e.negative(x)),
-    "`bits`": ("exact", lambda e, x: e.bits(x)),
-    "`bit_length`": ("exact", lambda e, x: e.bit_length(x)),
-    "`maximum`": ("exact", lambda e, x: functions.maximum(e, x, x)),
+    "`normalising_powers`": ("exact", functions.normalising_powers),
     "`reciprocal`": ("a share of 2^-f and `ulps` units", functions.reciprocal),
     "`inverse_sqrt`": ("a share of 2^-f and `ulps` units", functions.inverse_sqrt),
 }

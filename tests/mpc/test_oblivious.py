@@ -218,7 +218,7 @@ def test_both_sides_find_the_same_values_at_keys_of_the_list_and_nowhere_else(mo
     asked = challenge()
     holder.check(asked, *asker.sums(asked), "bank")
     secrets = (asker, holder, Listed([], Stream.fresh()), Blind.fresh(Stream.fresh()), Blinds.fresh(3, Stream.fresh()))
-    assert [repr(one) for one in secrets] == ["Asker(...)", "Holder(...)", "Listed(...)", "Blind(...)", "Blinds(...)"]
+    assert all(repr(one) == object.__repr__(one) for one in secrets)  # which shows nothing that they hold
     ours, theirs = valued(asker.values()), valued(holder.values(people(*range(size + 50))))
     assert ours == theirs[:size]
     assert len(set(theirs)) == size + 50

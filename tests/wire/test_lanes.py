@@ -11,7 +11,6 @@ import pickle
 import socket
 import ssl
 import stat
-import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -43,6 +42,7 @@ from colonnade.wire import (
     strangers,
     workers,
 )
+from colonnade.wire.codec import decode, encode
 from colonnade.wire.direct import Direct
 from colonnade.wire.hub_carrier import open_channel
 from colonnade.wire.identity import ConnectionCertificate, load_key
@@ -520,16 +520,17 @@ def test_what_is_cut_has_more_or_asks_for_another_certificate_is_refused(bank: A
     for raw in (b"", bank.raw[:-1], bank.raw + b"\0", bank.keys.request, bank.raw + bytes(MOST_BYTES), bank.raw[1:]):
         refused(IdentityError, "ID050", check_introduction, raw, bank.base, TOPIC)
     for raw in (b"", bank.keys.request[:-1], bank.keys.request + b"\0", bank.raw):
-        refused(IdentityError, "ID056", introduce, bank.identity, raw, TOPIC, soon())
-    own = Introduction.read(bank.raw, "bank")
-    late = workers._joined(own.worker.der, own.connection, struct.pack("<Q", 1 << 63), own.signature)
-    refused(IdentityError, "ID052", check_introduction, workers._INTRODUCTION + late, bank.base, TOPIC)
+        refused(IdentityError, "ID050", introduce, bank.identity, raw, TOPIC, soon())
+    kind, fields = decode(bank.raw)
+    for changed in ({"until": 1 << 63}, {"until": -1}, {"signature": b""}, {"worker": ""}, {"further": 0}):
+        refused(IdentityError, "ID050", check_introduction, encode([kind, fields | changed]), bank.base, TOPIC)
     bodies = [b"nonsense", certificates.request("bank", certificates.connection_key())[:-1] + b"\1"]
     for key in (ec.generate_private_key(ec.SECP384R1()), rsa.generate_private_key(65537, 2048)):
         builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([]))
         bodies.append(builder.sign(key, SHA256()).public_bytes(Encoding.DER))
     for body in bodies:
-        request = workers._REQUEST + workers._joined(bank.keys.certificate.der, body)
+        kind, fields = decode(bank.keys.request)
+        request = encode([kind, fields | {"connection": body}])
         refused(IdentityError, "ID059", introduce, bank.identity, request, TOPIC, soon())
 
 

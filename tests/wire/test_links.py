@@ -197,14 +197,14 @@ def test_who_leaves_while_a_line_to_the_hub_is_down_is_not_missed(link_world: Li
     time.sleep(0.1)
     link_world.restore(who)
     leaving.result(SECONDS)
-    until(lambda: all(end._post._watch.peers["shop"].departed for end in (bank, coordinator)))
+    until(lambda: all(end._post.peers["shop"].departed for end in (bank, coordinator)))
 
 
 def test_nobody_waits_for_a_hub_that_has_left(link_world: LinkWorld) -> None:
     bank, coordinator, shop = link_world.all_join(reconnect_grace=1000.0)
     link_world.linked()
     link_world.go(coordinator.close).result(SECONDS)
-    until(lambda: all(end._post._watch.peers["coordinator"].departed for end in (bank, shop)))
+    until(lambda: all(end._post.peers["coordinator"].departed for end in (bank, shop)))
     for name in ("bank", "shop"):
         link_world.cut(name)
     until(lambda: not bank.here and not shop.here)

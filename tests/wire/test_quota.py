@@ -396,11 +396,11 @@ def drip(bank: Endpoint, shop: Endpoint, what: str, number: int) -> None:
     elif what == "empty data":
         shop._post.dispatch("bank", b"")
     elif what == "a connection that breaks again and again":
-        incarnation = bank._post._watch.peers["shop"].incarnation
+        incarnation = bank._post.peers["shop"].incarnation
         bank._post.peer_gone("shop")
         bank._post.peer_here("shop", incarnation)
     else:
-        with shop._post._lock:
+        with shop._post.changed:
             shop._post._send("bank", Kind.ASK if what == "questions" else Kind.ACK)
 
 
@@ -464,22 +464,22 @@ def test_time_starts_anew_with_progress_and_stands_still_while_a_connection_is_b
     monkeypatch.setattr("colonnade.wire.watch.monotonic", lambda: now)
     watch = Watch("bank", ["shop"], Limits(timeout=10.0))
     with watch.changed:
-        watch.here("shop", 1)
+        watch._joins("shop", 1)
         assert watch._patience_ends("shop", 100.0, giving=False) == 110.0
         now = 105.0
-        watch.took("shop", PROGRESS - 1)
+        watch._took("shop", PROGRESS - 1)
         assert watch._patience_ends("shop", 100.0, giving=False) == 110.0
-        watch.took("shop", 1)
+        watch._took("shop", 1)
         assert watch._patience_ends("shop", 100.0, giving=False) == 115.0
         now = 107.0
-        watch.gave("shop", PROGRESS)
+        watch._gave("shop", PROGRESS)
         assert watch._patience_ends("shop", 100.0, giving=False) == 115.0
         assert watch._patience_ends("shop", 100.0, giving=True) == 117.0
-        watch.gone("shop")
+        watch.peer_gone("shop")
         now = 109.0
         watch.carrier_down("cut")
         now = 112.0
-        watch.carrier_up({"shop": 1})
+        watch._reached({"shop": 1})
         assert watch._patience_ends("shop", 100.0, giving=False) == 120.0
 
 

@@ -55,9 +55,6 @@ class Blind:
         """Every point times the scalar; points that a peer sent, the ``source``, are checked, and an error names it."""
         return _products([_for_x25519(self._scalar)] * len(points), points, source)
 
-    def __repr__(self) -> str:
-        return "Blind(...)"
-
 
 class Blinds:
     """A secret scalar of its own for each of several group elements; the inverses show the elements again."""
@@ -91,9 +88,6 @@ class Blinds:
     def on(self, points: Points, source: str | None = None) -> Points:
         """Every point times its own scalar; points of a ``source`` are checked as above."""
         return _products([_for_x25519(scalar) for scalar in self._scalars], points, source)
-
-    def __repr__(self) -> str:
-        return "Blinds(...)"
 
 
 def scalar(stream: Stream) -> bytes:

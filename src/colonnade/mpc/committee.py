@@ -9,16 +9,14 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from colonnade.mpc.residues import ResidueSystem
+from colonnade.received import Source
 
 
-class Link(Protocol):
+class Link(Source, Protocol):
     """What the committee needs of a channel to one peer."""
 
     def send(self, kind: str, **fields: Any) -> None:
         """Send one message to the peer."""
-
-    def recv(self, kind: str, most: int) -> dict[str, Any]:
-        """The fields of the next message, which must be of this kind and of at most so many bytes."""
 
 
 @dataclass(frozen=True)

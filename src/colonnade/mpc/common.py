@@ -124,19 +124,12 @@ class CommonKeys:
         threshold = self.committee.threshold
         if not threshold < degree <= 2 * threshold:
             raise ValueError(f"no sharing of zero of degree {degree} without messages [VA082]")
-        point = self.committee.point(self.name)
-        powers = [point**power for power in range(1, degree - threshold + 1)]
-        if seen is not None and len(powers) * prod(shape) * len(self.system.primes) <= FEW:
-            return self._few_zeros(shape, len(powers), self._read(seen))
-
-        def parts() -> Iterator[Residues]:
-            for stream in self._read(seen):
-                out = self.system.uniform(shape, stream) * powers[0]
-                for power in powers[1:]:
-                    out += self.system.uniform(shape, stream) * power
-                yield self.system.reduce(out)
-
-        return self.share_of_sum(parts())
+        count, streams = degree - threshold, self._read(seen)
+        if seen is not None and count * prod(shape) * len(self.system.primes) <= FEW:
+            return self._few_zeros(shape, count, streams)
+        target = np.zeros((len(self.system.primes), prod(shape)))
+        self._add_zeros(target, count, streams)
+        return self.system.reduce(target).reshape(len(target), *shape)
 
     def add_zero(self, target: Residues, degree: int) -> None:
         """Add this seat's share in a sharing of zero as :meth:`zero` makes it, for one row of numbers; not reduced.
@@ -144,9 +137,10 @@ class CommonKeys:
         The array has two axes, primes and numbers. Products are below 2^42, and a seat has at most 20 groups and 3
         powers: they sum up to less than 2^48.
         """
-        for factors, (_, stream) in zip(
-            self._zero_factors(degree - self.committee.threshold), self.streams, strict=True
-        ):
+        self._add_zeros(target, degree - self.committee.threshold, self._read(None))
+
+    def _add_zeros(self, target: Residues, powers: int, streams: Sequence[Stream]) -> None:
+        for factors, stream in zip(self._zero_factors(powers), streams, strict=True):
             for factor in factors.T:
                 target += self.system.uniform(target.shape[1:], stream) * factor[:, None]
 

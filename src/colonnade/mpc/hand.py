@@ -224,7 +224,7 @@ class Hand:
         if drawn:
             seed = received(link, dealer, vocabulary.seed(due))["seed"]
             return Shares(self.system.uniform(due, Stream(seed)), degree)
-        words = received(link, dealer, vocabulary.share(due, len(self.system.primes)))["words"]
+        words = received(link, dealer, vocabulary.residues("share", due, len(self.system.primes)))["words"]
         return Shares(unpack(words, shape, self.system, dealer), degree)
 
     def inner(self, left: Shares, right: Shares) -> Shares:
@@ -360,7 +360,7 @@ class Hand:
     def _gathered(self, shape: Sequence[int], degree: int, own: Shares | None) -> dict[str, Residues]:
         """The shares of all seats except those that are lost."""
         shares: dict[str, Residues] = {}
-        due = vocabulary.opening(tuple(shape), len(self.system.primes))
+        due = vocabulary.residues("opening", tuple(shape), len(self.system.primes))
         for seat in self.committee.seats:
             if seat == self.name and own is not None:
                 shares[seat] = own.values

@@ -39,26 +39,14 @@ AGREE = Message("agree", digest=Octets(KEY_BYTES), lost=_LOST)
 
 
 @lru_cache(_REMEMBERED)
-def share(shape: tuple[int, ...], primes: int) -> Message:
-    """A seat's share of an array."""
-    return Message("share", words=packed(shape, primes))
+def residues(kind: str, shape: tuple[int, ...], primes: int) -> Message:
+    """Residues of an array: a seat's "share", its share in an "opening", or "quotients" of opened numbers."""
+    return Message(kind, words=packed(shape, primes))
 
 
 def seed(shape: tuple[int, ...]) -> Message:
     """The seed from which a seat draws its share of an array."""
     return Message("share", shape=Items(*(Whole(side, side) for side in shape)), seed=Octets(KEY_BYTES))
-
-
-@lru_cache(_REMEMBERED)
-def opening(shape: tuple[int, ...], primes: int) -> Message:
-    """A seat's share of an array that is opened."""
-    return Message("opening", words=packed(shape, primes))
-
-
-@lru_cache(_REMEMBERED)
-def quotients(shape: tuple[int, ...], primes: int) -> Message:
-    """Opened numbers without their lowest bits, for seats that did not open them."""
-    return Message("quotients", words=packed(shape, primes))
 
 
 @lru_cache(_REMEMBERED)
@@ -84,12 +72,6 @@ def opened_wide(shape: tuple[int, ...], longest: int) -> Message:
 
 
 @lru_cache(_REMEMBERED)
-def bits(shape: tuple[int, ...]) -> Message:
-    """A seat's share of bits."""
-    return Message("bits", words=Array(np.uint64, shape))
-
-
-@lru_cache(_REMEMBERED)
-def opening_of_bits(shape: tuple[int, ...]) -> Message:
-    """A seat's share of bits that are opened."""
-    return Message("opening", words=Array(np.uint64, shape))
+def bits(kind: str, shape: tuple[int, ...]) -> Message:
+    """A seat's share of "bits", or its share in an "opening" of bits."""
+    return Message(kind, words=Array(np.uint64, shape))

@@ -1,9 +1,19 @@
-"""Sockets that listen at every address that a name has on this machine."""
+"""Addresses, and sockets that listen at every one that a name has on this machine."""
 
 from __future__ import annotations
 
 import errno
 import socket
+
+from colonnade.errors import ConnectError
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Host and port of ``host:port``."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit() or int(port) > 65535:
+        raise ConnectError(f"{address!r} is not an address: write host:port [CN024]")
+    return host.strip("[]"), int(port)
 
 
 def at_all_addresses(host: str, port: int, backlog: int) -> list[socket.socket]:

@@ -5,19 +5,16 @@ from __future__ import annotations
 import threading
 from time import monotonic
 from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 from colonnade.errors import ColonnadeError, ConnectError, IdentityError, ProtocolError
 from colonnade.harmless import harmless
-from colonnade.lazy import Later
 from colonnade.wire import envelope
-from colonnade.wire.hub_carrier import open_channel
+from colonnade.wire.hub_carrier import grpc, open_channel
 from colonnade.wire.hub_probe import probe
 from colonnade.wire.identity import Certificate, Guest
 from colonnade.wire.services import pieces
 from colonnade.wire.watch import Limits
-
-grpc: Any = Later("grpc")
 
 _DAY = 24 * 3600.0
 _MOST = 1 << 27
@@ -53,7 +50,7 @@ class Caller:
                     raise ProtocolError(f"the hub at {self._address} sent an answer of more than {most} bytes [MS051]")
                 parts.append(part)
         except grpc.RpcError as error:
-            self._explain(error, channel, timeout)
+            raise self._reason(error, channel, timeout) from None
         except ValueError:  # another thread has closed the channel
             raise ConnectError(f"the connection to {self._address} was closed [CN011]") from None
         return b"".join(parts)
@@ -81,11 +78,8 @@ class Caller:
                     former.close()
             return self._channel
 
-    def _explain(self, error: Any, channel: Any, timeout: float) -> NoReturn:
-        """Raise the error that says why a question was not answered."""
-        raise self._reason(error, channel, timeout) from None
-
     def _reason(self, error: Any, channel: Any, timeout: float) -> ColonnadeError:
+        """The error that says why a question was not answered."""
         status, said = error.code(), harmless(error.details() or "")
         if status in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED):
             return IdentityError(f"the hub at {self._address} refuses: {said} [ID011]")

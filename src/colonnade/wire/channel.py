@@ -5,14 +5,13 @@ from __future__ import annotations
 import struct
 import threading
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from colonnade.errors import ColonnadeError
 from colonnade.wire import codec
-from colonnade.wire.carrier import Introductions
-from colonnade.wire.counters import Counters
+from colonnade.wire.counters import Counters, Timed
 from colonnade.wire.due import check_size, message_in
 from colonnade.wire.identity import Certificate, Identity
 from colonnade.wire.packet import MAX_PACKET
@@ -20,6 +19,9 @@ from colonnade.wire.post import Post
 from colonnade.wire.tls import TlsSession
 from colonnade.wire.values import MAX_FRAME
 from colonnade.wire.watch import PROGRESS
+
+if TYPE_CHECKING:
+    from colonnade.wire.links import LinkCarrier
 
 _LENGTH = struct.Struct("<Q")
 _RECORD = 1 << 14
@@ -39,7 +41,7 @@ class Channel:
         counters: Counters,
         window: int,
         topic: bytes,
-        introductions: Introductions | None = None,
+        introductions: LinkCarrier | None = None,
     ) -> None:
         self.peer = peer.name
         self._topic, self._introductions = topic, introductions
@@ -48,7 +50,9 @@ class Channel:
         self._piece = min(_MAX_PIECE, max(window // 4, 1024))
         self._tls = threading.Lock()
         self._session: TlsSession | None = None
-        self._opened = self._ready = False
+        self._opened = False
+        self.is_ready = False
+        """Whether the session is ready: each side has accepted the other."""
         self._start = threading.Lock()
         # A record may hold several small messages; those that were not returned yet wait here.
         self._record: memoryview | None = None
@@ -61,7 +65,7 @@ class Channel:
         size = sum(map(len, parts))
         for pieces in [parts] if size <= self._piece else _cut(parts, self._piece):
             self._post.wait_for_room(self.peer, sum(map(len, pieces)))
-            with self._tls, self._traffic.timed(), _Guard(self, session):
+            with self._tls, Timed(self._traffic), _Guard(self, session):
                 # Small pieces are copied sooner than the lock is taken twice.
                 head = self._post.head(self.peer) if size > _RECORD else None
                 self._post.dispatch(self.peer, session.seal(pieces, head.data if head else b""), head)
@@ -91,17 +95,12 @@ class Channel:
         else:
             self._post.dispatch(self.peer, b"")  # an empty packet, so that the peer opens the session
 
-    @property
-    def is_ready(self) -> bool:
-        """Whether the session is ready: each side has accepted the other."""
-        return self._ready
-
     def advance(self) -> None:
         """Continue the handshake. Runs in the carrier's thread, so that no computation delays it."""
         if self.is_ready:
             return
         try:
-            with self._tls, self._traffic.timed():
+            with self._tls, Timed(self._traffic):
                 self._step()
         except ColonnadeError as error:
             self._post.spoil(self.peer, error)
@@ -119,9 +118,9 @@ class Channel:
                 session.feed(packet)
                 session.advance()
             # Once, whichever threads come here: what is offered is dialled.
-            if session.ready and not self._ready and self._introductions:
+            if session.ready and not self.is_ready and self._introductions:
                 self._introductions.offered(self.peer, session.heard)
-            self._ready = session.ready
+            self.is_ready = session.ready
         finally:
             # Also after an error: the TLS alert tells the peer the reason.
             if sealed := session.drain():
@@ -172,7 +171,7 @@ class Channel:
     def _receive(self, session: TlsSession, target: memoryview | None, since: float) -> int:
         """Unseal the next bytes into ``target`` and return how many; without a target, keep one record for later."""
         packet = None if session.has_bytes else self._post.take(self.peer, since)
-        with self._tls, self._traffic.timed(), _Guard(self, session):
+        with self._tls, Timed(self._traffic), _Guard(self, session):
             if packet is not None:
                 session.feed(packet)
             if target is not None:

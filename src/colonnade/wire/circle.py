@@ -102,7 +102,7 @@ class Connection:
     ) -> None:
         self.name, self.incarnation = name, incarnation
         self.account = account or Account(name, UNLIMITED)
-        self._stall, self._queue_bytes = stall, min(queue, self.account.queue)
+        self._stall, self._queue_bytes = stall, min(queue, self.account.limits.queue)
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._waiting: deque[bytes] = deque()
         self._bytes = 0

@@ -16,7 +16,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import ProtocolError
-from colonnade.wire.values import ALIGN, ARRAY, DICT, DTYPE_CODES, INLINE, LIST, MAGIC, MAX_FRAME, STR, Reader, Writer
+from colonnade.wire.values import (
+    ALIGN,
+    ARRAY,
+    DICT,
+    DTYPE_CODES,
+    INLINE,
+    LIST,
+    MAGIC,
+    MAX_FRAME,
+    STR,
+    U16,
+    U32,
+    Reader,
+    Writer,
+)
 
 
 def encode(value: Any) -> bytes:
@@ -97,7 +111,6 @@ _HEADS: dict[bytes, _Head] = {}
 _MOST_HEADS, _LONGEST_HEAD = 256, 256
 _BEGINNING = MAGIC + bytes((LIST, 2, 0, 0, 0, STR))
 _MIDDLE = bytes((DICT, 1, 0, 0, 0))
-_U32, _U16 = struct.Struct("<I"), struct.Struct("<H")
 
 
 def _one_array(kind: str, name: str, array: NDArray[Any]) -> list[bytes | memoryview]:
@@ -132,10 +145,10 @@ def _length_of_head(view: memoryview) -> int:
     try:
         if not start.startswith(_BEGINNING):
             return 0
-        middle = len(_BEGINNING) + 4 + _U32.unpack_from(start, len(_BEGINNING))[0]
+        middle = len(_BEGINNING) + 4 + U32.unpack_from(start, len(_BEGINNING))[0]
         if not start.startswith(_MIDDLE, middle):
             return 0
-        at = middle + len(_MIDDLE) + 2 + _U16.unpack_from(start, middle + len(_MIDDLE))[0]
+        at = middle + len(_MIDDLE) + 2 + U16.unpack_from(start, middle + len(_MIDDLE))[0]
         end: int = at + 3 + 8 * start[at + 2]
     except (struct.error, IndexError):
         return 0

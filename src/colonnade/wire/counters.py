@@ -22,10 +22,6 @@ class Traffic:
     cpu_seconds: float = 0.0
     """CPU time of the TLS work, in all threads."""
 
-    def timed(self) -> Timed:
-        """A ``with`` block whose CPU time is added to these counts."""
-        return Timed(self)
-
 
 class Timed:
     """A ``with`` block whose CPU time is added to the counts; small, because there is one for every message."""

@@ -19,8 +19,7 @@ from functools import partial
 from typing import Any
 
 from colonnade.errors import ConnectError
-from colonnade.wire.bound import at_all_addresses
-from colonnade.wire.hub_probe import split_address
+from colonnade.wire.bound import at_all_addresses, split_address
 from colonnade.wire.passage import Mover, Side
 from colonnade.wire.quota import CALL, Bucket
 from colonnade.wire.strangers import EACH, Crowd, Stranger, begins_tls, neighbourhood, places_for_strangers

@@ -6,7 +6,7 @@ from typing import Any
 
 from colonnade.errors import ProtocolError
 from colonnade.harmless import harmless
-from colonnade.wire import codec
+from colonnade.wire.codec import decode
 from colonnade.wire.values import MAX_FRAME
 
 _LONGEST_KIND = 40
@@ -21,7 +21,7 @@ def check_size(size: int, kind: str, peer: str, most: int) -> None:
 def message_in(frame: bytes | memoryview, kind: str, peer: str) -> dict[str, Any]:
     """The fields of the message in a frame from this peer, which must be of this kind."""
     try:
-        value = codec.decode(frame)
+        value = decode(frame)
     except ProtocolError as error:
         raise ProtocolError(f"{peer} sent something else than the message {kind!r}: {error} [MS056]") from None
     if type(value) is not list or len(value) != 2 or type(value[0]) is not str or type(value[1]) is not dict:

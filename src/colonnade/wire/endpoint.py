@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from colonnade.errors import CANNOT_GO_ON, IdentityError, ProtocolError
-from colonnade.wire.carrier import Carrier, Introductions
+from colonnade.wire.carrier import Carrier
 from colonnade.wire.channel import Channel
 from colonnade.wire.counters import Counters
 from colonnade.wire.direct import Way
 from colonnade.wire.identity import Certificate, Identity
 from colonnade.wire.post import Post
 from colonnade.wire.watch import Limits
+
+if TYPE_CHECKING:
+    from colonnade.wire.links import LinkCarrier
 
 
 class Endpoint:
@@ -30,7 +33,7 @@ class Endpoint:
         carrier: Carrier,
         limits: Limits,
         topic: bytes = b"",
-        introductions: Introductions | None = None,
+        introductions: LinkCarrier | None = None,
         relay: str = "",
     ) -> None:
         """``relay`` is the participant that runs the hub, if one does."""

@@ -9,14 +9,10 @@ from ipaddress import ip_address
 from typing import Any
 
 from colonnade.errors import ConnectError
-from colonnade.lazy import Later
 from colonnade.wire import envelope
-from colonnade.wire.hub_probe import split_address
+from colonnade.wire.bound import split_address
+from colonnade.wire.services import MOST_STREAMS, STOP_SECONDS, grpc
 
-grpc: Any = Later("grpc")
-
-_STOP_SECONDS = 1.0
-_MOST_STREAMS = 8
 _MOST_CONNECTIONS = 16
 
 
@@ -62,7 +58,7 @@ class Health:
         self._server = grpc.aio.server(
             options=[
                 ("grpc.so_reuseport", 0),
-                ("grpc.max_concurrent_streams", _MOST_STREAMS),
+                ("grpc.max_concurrent_streams", MOST_STREAMS),
                 ("grpc.max_allowed_incoming_connections", _MOST_CONNECTIONS),
                 ("grpc.max_receive_message_length", 1 << 12),
             ]
@@ -79,7 +75,7 @@ class Health:
     async def ending(self) -> None:
         """Say that the hub serves no longer; whoever watches and does not read is not waited for."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._answers.enter_graceful_shutdown(), _STOP_SECONDS)
+            await asyncio.wait_for(self._answers.enter_graceful_shutdown(), STOP_SECONDS)
 
     async def stop(self) -> None:
         """Answer no longer."""

@@ -17,7 +17,6 @@ from functools import partial
 from typing import Any, Self, TypeVar
 
 from colonnade.errors import ConnectError, IdentityError
-from colonnade.lazy import Later
 from colonnade.wire import envelope
 from colonnade.wire.circle import Circle, Connection
 from colonnade.wire.door import LOOPBACK, Door
@@ -27,18 +26,14 @@ from colonnade.wire.lanes import is_lane
 from colonnade.wire.quota import CALL, JOIN, REFUSAL, UNLIMITED, Account, HubLimits, Place, Refusal
 from colonnade.wire.register import Register
 from colonnade.wire.rooms import LaneLimits, Rooms
-from colonnade.wire.services import Service, answered, question, reply
+from colonnade.wire.services import MOST_STREAMS, STOP_SECONDS, Service, answered, grpc, question, reply
 from colonnade.wire.strangers import places_for_lanes, places_for_strangers
 from colonnade.wire.turns import Turns
 from colonnade.wire.watch import Limits
 
-grpc: Any = Later("grpc")
-
 T = TypeVar("T")
 
-_STOP_SECONDS = 1.0
 _PAUSE = 0.05
-_MOST_STREAMS = 8  # of one connection; a participant needs one
 
 
 def grpc_options(heartbeat: float) -> list[tuple[str, int]]:
@@ -250,7 +245,7 @@ class Hub:
         options = [
             *grpc_options(self._heartbeat),
             ("grpc.so_reuseport", 0),
-            ("grpc.max_concurrent_streams", _MOST_STREAMS),
+            ("grpc.max_concurrent_streams", MOST_STREAMS),
             ("grpc.server_handshake_timeout_ms", int(self._handshake * 1000)),
             ("grpc.max_allowed_incoming_connections", places_for_strangers(everybody) + 2 * everybody),
         ]
@@ -294,14 +289,14 @@ class Hub:
         while self._rooms.occupied and self._loop.time() < until:
             await asyncio.sleep(_PAUSE)
         self._door.shut()
-        await self._server.stop(min(_STOP_SECONDS, self._closing) if self._rooms.occupied else 0)
+        await self._server.stop(min(STOP_SECONDS, self._closing) if self._rooms.occupied else 0)
         await self._door.close()
         if self._health is not None:
             await self._health.stop()
         # gRPC returns before its handlers have ended, and the loop must stay open until then.
         handlers = asyncio.all_tasks() - {asyncio.current_task()}
         if handlers:
-            await asyncio.wait(handlers, timeout=_STOP_SECONDS)
+            await asyncio.wait(handlers, timeout=STOP_SECONDS)
 
     def _end_loop(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)

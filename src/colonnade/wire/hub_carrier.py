@@ -13,12 +13,13 @@ from colonnade.errors import ConnectError, IdentityError, ProtocolError
 from colonnade.harmless import harmless
 from colonnade.lazy import Later
 from colonnade.wire import envelope
-from colonnade.wire.carrier import Receiver, failing_loudly
+from colonnade.wire.carrier import failing_loudly
 from colonnade.wire.direct import Direct, Told
 from colonnade.wire.endpoint import Endpoint, peers_of
 from colonnade.wire.hub import grpc_options
 from colonnade.wire.hub_probe import probe
 from colonnade.wire.identity import Certificate, Guest, Identity
+from colonnade.wire.post import Post
 from colonnade.wire.watch import Limits
 
 grpc: Any = Later("grpc")
@@ -93,7 +94,7 @@ class _HubCarrier:
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def open(self, receiver: Receiver, incarnation: int) -> None:
+    def open(self, receiver: Post, incarnation: int) -> None:
         self._incarnation = incarnation
         line = self._connect_patiently()
         self._thread = threading.Thread(
@@ -149,7 +150,7 @@ class _HubCarrier:
             raise
         return line
 
-    def _stay_connected(self, receiver: Receiver, line: _Line | None) -> None:
+    def _stay_connected(self, receiver: Post, line: _Line | None) -> None:
         with failing_loudly(receiver):
             while line is not None:
                 self._line = line
@@ -163,7 +164,7 @@ class _HubCarrier:
                     receiver.carrier_down(reason)
                     line = self._reconnect(receiver)
 
-    def _listen(self, receiver: Receiver, line: _Line) -> str | None:
+    def _listen(self, receiver: Post, line: _Line) -> str | None:
         """Give messages to the receiver until the line breaks; returns the reason, or None if it must not reconnect."""
         try:
             receiver.carrier_up(line.roster)
@@ -179,7 +180,7 @@ class _HubCarrier:
                 return None
         return f"the connection to {self._address} broke"
 
-    def _reconnect(self, receiver: Receiver) -> _Line | None:
+    def _reconnect(self, receiver: Post) -> _Line | None:
         for pause in _pauses():
             if self._closing.wait(pause):
                 return None
@@ -287,7 +288,7 @@ def _senseless(hub: str, error: ProtocolError) -> ProtocolError:
     return ProtocolError(f"the hub of {hub} sent something that has no meaning: {error} [MS068]")
 
 
-def _pass_on(message: bytes, own: str, receiver: Receiver) -> None:
+def _pass_on(message: bytes, own: str, receiver: Post) -> None:
     kind = message[0] if message else None
     if kind == envelope.PACKET:
         sender, addressee, start = envelope.names(message)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from time import sleep
 
 from colonnade.errors import ColonnadeError, ConnectError, IdentityError
+from colonnade.wire.bound import split_address
 from colonnade.wire.identity import Certificate, Guest, certificates, load_key
 from colonnade.wire.tls import clock, out_of_date
 
@@ -17,14 +18,6 @@ _IS_IT_THE_HUB = (
     "between ends TLS itself"
 )
 _REFUSALS = ("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED")
-
-
-def split_address(address: str) -> tuple[str, int]:
-    """Host and port of ``host:port``."""
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdigit() or int(port) > 65535:
-        raise ConnectError(f"{address!r} is not an address: write host:port [CN024]")
-    return host.strip("[]"), int(port)
 
 
 def probe(address: str, identity: Guest, hub: Certificate, timeout: float) -> None:

@@ -16,12 +16,13 @@ from dataclasses import replace
 from time import monotonic
 
 from colonnade.errors import ColonnadeError, ProtocolError
-from colonnade.wire.carrier import Carrier, Receiver, failing_loudly
+from colonnade.wire.carrier import Carrier, failing_loudly
 from colonnade.wire.direct import DIRECTLY, Direct, Told, Way, told_address
 from colonnade.wire.link import BrokenError, Link, dial
 from colonnade.wire.listener import Listener
 from colonnade.wire.offer import Offer
 from colonnade.wire.packet import Kind
+from colonnade.wire.post import Post
 from colonnade.wire.watch import Limits
 
 _PAUSES = (1.0, 5.0, 30.0)
@@ -52,13 +53,13 @@ class LinkCarrier:
         self._dialled: set[str] = set()
         self._closing = threading.Event()
         self._readers: dict[Link, threading.Thread] = {}
-        self._receiver: Receiver | None = None
+        self._receiver: Post | None = None
         self._listener: Listener | None = None
         self._address = ""
         self._offers: dict[str, Offer] = {}
         self._bell: socket.socket | None = None
 
-    def open(self, receiver: Receiver, incarnation: int) -> None:
+    def open(self, receiver: Post, incarnation: int) -> None:
         """Listen, if that is wanted and possible, and connect to the hub."""
         self._receiver = receiver
         if self._direct.listen is not None:
@@ -258,7 +259,7 @@ class LinkCarrier:
         if news and not self._closing.is_set() and peer not in self._links:
             self._tell(peer, f"through the hub, because {address} was not reached: {reason}")
 
-    def _keep(self, receiver: Receiver, bell: socket.socket) -> None:
+    def _keep(self, receiver: Post, bell: socket.socket) -> None:
         """Let peers in, give signs of life, and cut connections on which none come."""
         beat = self._limits.heartbeat
         listener = self._listener

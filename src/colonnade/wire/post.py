@@ -45,7 +45,7 @@ class Head(NamedTuple):
     data: bytes
 
 
-class Post:
+class Post(Watch):
     """Sends and receives all packets of one endpoint."""
 
     def __init__(
@@ -59,10 +59,9 @@ class Post:
         arrived: Callable[[str], None],
         relay: str = "",
     ) -> None:
-        self._identity, self._certificates, self._carrier, self._limits = identity, peers, carrier, limits
+        super().__init__(identity.name, peers, limits)
+        self._identity, self._certificates, self._carrier = identity, peers, carrier
         self._incarnation, self._counters, self._arrived = incarnation, counters, arrived
-        self._watch = Watch(identity.name, peers, limits)
-        self._lock = self._watch.changed
         self._boxes = {name: _Boxes(Outbox(limits.window), Inbox(limits)) for name in peers}
         self._prefixes = {name: carrier.prefix(name) for name in peers}
         self._relay = relay
@@ -73,14 +72,14 @@ class Post:
 
     def head(self, name: str) -> Head:
         """What stands before the next piece of the sealed stream, if that is the next one to be dispatched."""
-        with self._lock:
+        with self.changed:
             sequence = self._boxes[name].outbox.next_sequence
             return Head(sequence, self._pack(name, Kind.DATA, sequence=sequence))
 
     def dispatch(self, name: str, sealed: bytes, head: Head | None = None) -> None:
         """Number a piece of the sealed stream, keep it, and send it; its ``head`` stands before it, if it has one."""
-        with self._lock:
-            if self._watch.peers[name].departed:
+        with self.changed:
+            if self.peers[name].departed:
                 return
             boxes = self._boxes[name]
             boxes.used = True
@@ -93,16 +92,16 @@ class Post:
 
     def wait_for_room(self, name: str, size: int) -> None:
         """Wait until the peer can take ``size`` more bytes."""
-        standing, outbox = self._watch.peers[name], self._boxes[name].outbox
+        standing, outbox = self.peers[name], self._boxes[name].outbox
         # The lock is not needed: only this sender can use up the room.
         if standing.departed or outbox.has_room(size):
             self.check(name)
             return
-        with self._lock:
+        with self.changed:
             self._blocked += 1
             try:
                 self._grant_all()
-                self._watch.wait_for_peer(
+                self._wait_for_peer(
                     name,
                     lambda: standing.departed or outbox.has_room(size) or self._ask(name),
                     "taken nothing",
@@ -114,33 +113,31 @@ class Post:
             finally:
                 self._blocked -= 1
 
-    def clock(self, name: str) -> float:
-        """The time now, as it counts for this peer."""
-        return self._watch.clock(name)
-
     def take(self, name: str, since: float) -> memoryview:
         """The next packet from a peer; waits for it; the time counts from ``since`` on its clock."""
-        standing, inbox = self._watch.peers[name], self._boxes[name].inbox
-        with self._lock:
-            if not inbox or not self._watch.is_calm(name):
-                self._watch.wait_for_peer(name, lambda: bool(inbox) or standing.departed, "sent nothing", since)
+        standing, inbox = self.peers[name], self._boxes[name].inbox
+        with self.changed:
+            if inbox:
+                self.check(name)
+            else:
+                self._wait_for_peer(name, lambda: bool(inbox) or standing.departed, "sent nothing", since)
             body = self._take(name)
             if body is None:
-                raise self._watch.left(name)
+                raise self._left(name)
         return body
 
     def take_if_any(self, name: str) -> memoryview | None:
         """The next packet from a peer, or None if none has arrived."""
-        with self._lock:
+        with self.changed:
             return self._take(name)
 
     def wait_until_open(self, name: str, is_open: Callable[[], bool]) -> None:
         """Wait until the session with a peer is ready."""
-        standing = self._watch.peers[name]
-        with self._lock:
-            self._watch.wait_for_peer(name, lambda: is_open() or standing.departed, "not opened a session")
+        standing = self.peers[name]
+        with self.changed:
+            self._wait_for_peer(name, lambda: is_open() or standing.departed, "not opened a session")
             if not is_open():
-                raise self._watch.left(name)
+                raise self._left(name)
 
     def wait_for_all(self, names: Iterable[str], is_open: Callable[[str], bool], timeout: float) -> None:
         """Wait until all these peers are present and their sessions are ready."""
@@ -148,116 +145,63 @@ class Post:
 
         def done() -> bool:
             for name in missing:
-                self._watch.check(name)
-            missing[:] = [name for name in missing if not (self._watch.is_present(name) and is_open(name))]
+                self._check(name)
+            missing[:] = [name for name in missing if not (self._is_present(name) and is_open(name))]
             return not missing
 
-        with self._lock:
-            self._watch.wait(done, timeout, lambda: not_joined(missing, timeout))
-
-    def check(self, name: str) -> None:
-        """Raise the error that ends the study or the channel of this peer, if there is one."""
-        if not self._watch.is_calm(name):
-            with self._lock:
-                self._watch.check(name)
-
-    def wake(self) -> None:
-        """Wake all waiting threads, so that they check their conditions again."""
-        with self._lock:
-            self._lock.notify_all()
-
-    def spoil(self, name: str, error: ColonnadeError) -> None:
-        """Make every later call on this peer's channel raise the error."""
-        with self._lock:
-            self._watch.spoil(name, error)
-
-    def tolerate(self, names: Iterable[str]) -> None:
-        """Mark these peers as spare: their loss does not end the study."""
-        with self._lock:
-            self._watch.tolerate(names)
-
-    @property
-    def lost(self) -> tuple[str, ...]:
-        """The spare peers that are lost, in alphabetical order."""
-        with self._lock:
-            return tuple(sorted(self._watch.lost))
-
-    @property
-    def here(self) -> tuple[str, ...]:
-        """The peers that are connected now, in alphabetical order."""
-        with self._lock:
-            return tuple(sorted(filter(self._watch.is_present, self._watch.peers)))
+        with self.changed:
+            self._wait_until(done, timeout, lambda: not_joined(missing, timeout))
 
     def stop(self, reason: str) -> None:
         """End the study here, and tell all peers the reason."""
-        with self._lock:
-            if self._watch.closed or self._stopped is not None:
+        with self.changed:
+            if self.closed or self._stopped is not None:
                 return
             self._stopped = reason
-            self._watch.fail(stopped_by(self._identity.name, reason))
+            self.carrier_failed(stopped_by(self._identity.name, reason))
             self._notify_present(Kind.STOP, reason)
 
     def leave(self) -> None:
         """Wait until everything has arrived and all can be told goodbye, and tell them. Raises no error."""
-        with self._lock:
-            if self._watch.closed:
+        with self.changed:
+            if self.closed:
                 return
             with suppress(ColonnadeError):  # a peer that misses something reports it on its own side
                 self._flush()
             if self._stopped is None:
                 self._notify_present(Kind.BYE, "")
-            self._watch.closed = True
-            self._lock.notify_all()
+            self.closed = True
+            self.changed.notify_all()
 
-    # Called by the carrier; see Receiver
+    # Called by the carrier; see :class:`Carrier`
 
     def carrier_up(self, present: Mapping[str, int]) -> None:
-        """The carrier is connected."""
-        with self._lock:
-            for name in self._watch.carrier_up(present):
+        """The carrier is connected; these participants are present, each with its incarnation."""
+        with self.changed:
+            for name in self._reached(present):
                 self._resume(name)
-            self._lock.notify_all()
-
-    def carrier_down(self, reason: str) -> None:
-        """The connection broke, and the carrier tries to connect again."""
-        with self._lock:
-            self._watch.carrier_down(reason)
-
-    def carrier_failed(self, error: ColonnadeError) -> None:
-        """The connection broke and will not be restored."""
-        with self._lock:
-            self._watch.fail(error)
+            self.changed.notify_all()
 
     def peer_here(self, name: str, incarnation: int) -> None:
-        """A participant connected."""
-        with self._lock:
-            if self._watch.here(name, incarnation):
+        """A participant connected, perhaps again: packets that it has not acknowledged may be lost."""
+        with self.changed:
+            if self._joins(name, incarnation):
                 self._resume(name)
-
-    def peer_gone(self, name: str) -> None:
-        """A participant's connection broke."""
-        with self._lock:
-            self._watch.gone(name)
 
     def way_changed(self, name: str) -> None:
-        """Packets to a participant go another way from now on."""
-        with self._lock:
-            standing = self._watch.peers[name]
-            if standing.incarnation is not None and not standing.departed and not self._watch.closed:
+        """Packets to a participant go another way from now on; those that it has not acknowledged may be lost."""
+        with self.changed:
+            standing = self.peers[name]
+            if standing.incarnation is not None and not standing.departed and not self.closed:
                 self._resume(name)
 
-    def waited(self, name: str) -> float:
-        """For how many seconds this participant has waited for a peer without progress."""
-        with self._lock:
-            return self._watch.waited(name)
-
     def packet(self, name: str, data: bytes | memoryview) -> None:
-        """A packet arrived."""
+        """A packet arrived; packets arrive in the order in which the peer's carrier got them."""
         if name not in self._boxes:
             return
         try:
             packet = unpack(data)
-            with self._lock:
+            with self.changed:
                 self._counters.peers[name].sealed_received += len(data)
                 fresh = self._receive(name, packet)
         except FloodError as flood:
@@ -271,10 +215,10 @@ class Post:
 
     def _shut_out(self, name: str, flood: FloodError) -> None:
         """End the study: a peer fills this participant's memory."""
-        with self._lock:
+        with self.changed:
             self._boxes[name].shut = True
             self._boxes[name].inbox.clear()
-            self._watch.fail(
+            self.carrier_failed(
                 ProtocolError(
                     f"{name} sends more than this participant gave it room for ({flood}); the "
                     "study cannot go on [MS086]"
@@ -285,10 +229,10 @@ class Post:
 
     def _receive(self, name: str, packet: Packet) -> bool:
         """Process a packet; returns whether it has new data."""
-        boxes, standing = self._boxes[name], self._watch.peers[name]
+        boxes, standing = self._boxes[name], self.peers[name]
         if boxes.shut:
             return False
-        if name in self._watch.lost:
+        if name in self._lost:
             self._turn_away(name, packet)
             return False
         if packet.incarnation != standing.incarnation:
@@ -296,12 +240,12 @@ class Post:
         untaken = boxes.outbox.waiting
         if boxes.outbox.acknowledge(packet.acknowledged, packet.taken):
             boxes.asked = False
-            self._watch.took(name, untaken - boxes.outbox.waiting)
+            self._took(name, untaken - boxes.outbox.waiting)
         fresh = False
         if packet.kind is Kind.DATA:
             boxes.used = True
             if fresh := boxes.inbox.add(packet):
-                self._watch.gave(name, len(packet.body))
+                self._gave(name, len(packet.body))
             if self._blocked:
                 boxes.inbox.grant()
         elif packet.kind is Kind.ASK:
@@ -309,9 +253,9 @@ class Post:
         elif packet.kind in (Kind.STOP, Kind.BYE, Kind.AWAY):
             self._heed(name, packet)
         if boxes.last is not None and boxes.inbox.arrived >= boxes.last and not standing.departed:
-            self._watch.departed(name)
+            self._departed(name)
         self._report_if_due(name)
-        self._lock.notify_all()
+        self.changed.notify_all()
         return fresh
 
     def _heed(self, name: str, packet: Packet) -> None:
@@ -324,8 +268,8 @@ class Post:
             # It may overtake packets that take another way; one that does not say how many there are has none left.
             self._boxes[name].last = packet.sequence
             return
-        self._watch.fail(stopped_by(name, reason))
-        self._watch.departed(name)
+        self.carrier_failed(stopped_by(name, reason))
+        self._departed(name)
 
     def _turn_away(self, name: str, packet: Packet) -> None:
         """Tell a lost peer that it cannot take part again, restarted or not: it has missed too much."""
@@ -358,21 +302,21 @@ class Post:
             boxes.asked = False
         while before := self._missing():
             rest = min(limit, end - monotonic())
-            self._watch.wait(partial(self._fewer, before), rest, lambda: PeerLost("not everything has arrived [PE010]"))
+            self._wait_until(partial(self._fewer, before), rest, lambda: PeerLost("not everything has arrived [PE010]"))
 
     def _fewer(self, before: int) -> bool:
         for name, boxes in self._boxes.items():
-            if not boxes.outbox.settled and self._watch.is_present(name):
+            if boxes.outbox.unsettled and self._is_present(name):
                 self._ask(name)
         return self._missing() < before
 
     def _missing(self) -> int:
         """How many packets have not arrived at peers that can still get them, and how many peers cannot be told now."""
-        relay = self._watch.peers.get(self._relay)
+        relay = self.peers.get(self._relay)
         over = relay is not None and relay.departed  # what it relays is over with it
         return sum(
-            self._boxes[name].outbox.unsettled + (not over and not self._watch.is_present(name))
-            for name, standing in self._watch.peers.items()
+            self._boxes[name].outbox.unsettled + (not over and not self._is_present(name))
+            for name, standing in self.peers.items()
             if standing.incarnation is not None and not standing.departed and standing.error is None
         )
 
@@ -387,7 +331,7 @@ class Post:
             self._report_if_due(name)
 
     def _report_if_due(self, name: str) -> None:
-        if self._boxes[name].inbox.report_due and not self._watch.peers[name].departed:
+        if self._boxes[name].inbox.report_due and not self.peers[name].departed:
             self._send(name, Kind.ACK)
 
     def _ask(self, name: str) -> bool:
@@ -399,11 +343,11 @@ class Post:
 
     def _notify_present(self, kind: Kind, reason: str) -> None:
         for name in self._boxes:
-            if self._watch.is_present(name):
+            if self._is_present(name):
                 self._notify(name, kind, reason)
 
     def _notify(self, name: str, kind: Kind, reason: str) -> None:
-        incarnations = (self._incarnation, self._watch.peers[name].incarnation or 0)
+        incarnations = (self._incarnation, self.peers[name].incarnation or 0)
         notice = Notice(kind, self._identity.name, name, incarnations)
         last = self._boxes[name].outbox.next_sequence if kind is Kind.BYE else 0
         self._send(name, kind, notice.seal(self._identity, reason), last)

@@ -96,7 +96,7 @@ class Account(Tenant):
     """What one identity has at the hub now."""
 
     def __init__(self, name: str, limits: HubLimits) -> None:
-        self.name, self._limits = name, limits
+        self.name, self.limits = name, limits
         self.places = Counter[Place]()
         """Connections in rooms, of each kind."""
         self.calls: set[asyncio.Task[Any]] = set()
@@ -105,11 +105,6 @@ class Account(Tenant):
         self._share = Bucket(limits.bytes_per_second, _BURST * limits.bytes_per_second)
         self.line = Bucket(_CEILING * limits.bytes_per_second, _HEADROOM)
         """For all bytes of its connections, whatever they mean."""
-
-    @property
-    def queue(self) -> int:
-        """Bytes that may wait for one of its connections."""
-        return self._limits.queue
 
     async def pay(self, amount: int) -> None:
         """Wait until its share allows for so much more."""
@@ -120,7 +115,7 @@ class Account(Tenant):
 
     def check_rooms(self, named: int) -> None:
         """Refuse one more room to somebody who is named in so many."""
-        if named >= self._limits.rooms:
+        if named >= self.limits.rooms:
             raise ConnectError(
                 f"{self.name} is in {named} rooms of this hub already, as many as one member may be; wait until one "
                 "of its studies has ended [CN033]"
@@ -129,7 +124,7 @@ class Account(Tenant):
     @contextmanager
     def place(self, kind: Place, *, instead: bool) -> Iterator[None]:
         """A connection in a room, for as long as this lasts; ``instead`` of one that is about to end."""
-        held, most = self.places[kind], self._limits.lanes if kind == "lane" else self._limits.connections
+        held, most = self.places[kind], self.limits.lanes if kind == "lane" else self.limits.connections
         if held - instead >= most:
             what = "connections in lanes" if kind == "lane" else "connections"
             raise Refusal(
@@ -145,7 +140,7 @@ class Account(Tenant):
     @contextmanager
     def call(self) -> Iterator[None]:
         """A question that is being answered, for as long as this lasts."""
-        if len(self.calls) >= self._limits.calls:
+        if len(self.calls) >= self.limits.calls:
             raise Refusal(
                 f"{self.name} asks {len(self.calls)} questions at the same time already, as many as one member may; "
                 "wait for an answer first [CN035]"
@@ -169,7 +164,7 @@ class Account(Tenant):
 
     def hold(self, size: int) -> None:
         """Keep so many more bytes, or refuse them."""
-        if self._held + size > self._limits.memory // 2:
+        if self._held + size > self.limits.memory // 2:
             raise Refusal(
                 f"the questions of {self.name} and their answers take more memory than one member may have at this "
                 "hub; ask one after the other [CN036]"

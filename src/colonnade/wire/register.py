@@ -8,12 +8,10 @@ from time import monotonic
 from typing import Any
 
 from colonnade.errors import IdentityError
-from colonnade.lazy import Later
 from colonnade.wire import envelope
 from colonnade.wire.identity import CONNECTION_DAYS, Certificate, Identity, certificates
 from colonnade.wire.lanes import is_lane
-
-grpc: Any = Later("grpc")
+from colonnade.wire.services import grpc
 
 _RENEWAL = CONNECTION_DAYS * 24 * 3600 / 2
 

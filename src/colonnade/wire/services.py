@@ -14,6 +14,8 @@ from colonnade.wire.quota import Memory, Refusal
 
 grpc: Any = Later("grpc")
 
+STOP_SECONDS = 1.0
+MOST_STREAMS = 8  # of one connection; a participant needs one
 PIECE = 1 << 20
 """Questions and answers travel in pieces, so that a long one needs no larger messages than the circles."""
 _log = logging.getLogger(__name__)

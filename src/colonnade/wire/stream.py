@@ -39,17 +39,13 @@ class Outbox:
         self._sent: deque[_Sent] = deque()
         self._first = 0
         self._arrived = 0
-        self._waiting = 0
+        self.waiting = 0
+        """The bytes that the peer has not taken."""
 
     @property
     def next_sequence(self) -> int:
         """The number of the next packet."""
         return self._first + len(self._sent)
-
-    @property
-    def settled(self) -> bool:
-        """Whether everything sent has arrived."""
-        return self.unsettled == 0
 
     @property
     def unsettled(self) -> int:
@@ -58,17 +54,12 @@ class Outbox:
 
     def has_room(self, size: int) -> bool:
         """Whether ``size`` more bytes fit the window; if nothing waits, any size fits."""
-        return self._waiting == 0 or self._waiting + size + _KEEPING <= self._window
+        return self.waiting == 0 or self.waiting + size + _KEEPING <= self._window
 
     def add(self, data: bytes) -> None:
         """Keep a packet until it is acknowledged."""
         self._sent.append(_Sent(len(data) + _KEEPING, data))
-        self._waiting += self._sent[-1].cost
-
-    @property
-    def waiting(self) -> int:
-        """The bytes that the peer has not taken."""
-        return self._waiting
+        self.waiting += self._sent[-1].cost
 
     def acknowledge(self, arrived: int, taken: int) -> bool:
         """Note how many packets arrived and were taken; returns whether this is new."""
@@ -79,7 +70,7 @@ class Outbox:
             self._sent[self._arrived - self._first].data = None
             self._arrived += 1
         while self._first < min(taken, self._arrived):
-            self._waiting -= self._sent.popleft().cost
+            self.waiting -= self._sent.popleft().cost
             self._first += 1
         return before != (self._arrived, self._first)
 
@@ -97,7 +88,8 @@ class Inbox:
         self._held = 0
         self._beyond = 0
         """The part of it for which the peer was not told that it may send more."""
-        self._arrived = 0
+        self.arrived = 0
+        """How many packets have arrived."""
         self._taken = 0
         self._asked = False
         self._unreported_bytes = 0
@@ -106,19 +98,14 @@ class Inbox:
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
-    @property
-    def arrived(self) -> int:
-        """How many packets have arrived."""
-        return self._arrived
-
     def add(self, packet: Packet) -> bool:
         """Keep a packet if it is the next one; returns False if it came before, or if one before it is missing."""
-        if packet.sequence != self._arrived:
+        if packet.sequence != self.arrived:
             return False
         cost = len(packet.body) + _KEEPING
         if self._beyond + cost > self._window or self._held + cost > self._backlog:
             raise FloodError("too much of it would wait unread [MS092]")
-        self._arrived += 1
+        self.arrived += 1
         self._held += cost
         self._beyond += cost
         self._waiting.append(packet.body)
@@ -131,7 +118,7 @@ class Inbox:
         body = self._waiting.popleft()
         self._held -= len(body) + _KEEPING
         self._unreported_bytes += len(body)
-        taken = self._arrived - len(self._waiting)
+        taken = self.arrived - len(self._waiting)
         if taken > self._taken:
             self._taken = taken
             self._beyond -= len(body) + _KEEPING
@@ -153,18 +140,18 @@ class Inbox:
         read later would wait for each other.
         """
         if self._held + self._window <= self._backlog:
-            self._taken = self._arrived
+            self._taken = self.arrived
             self._beyond = 0
 
     @property
     def report_due(self) -> bool:
         """Whether the peer should be told the counts now."""
-        news = self._last_report != (self._arrived, self._taken)
+        news = self._last_report != (self.arrived, self._taken)
         return self._unreported_bytes >= REPORT_EVERY or (self._asked and news)
 
     def report(self) -> tuple[int, int]:
         """How many packets arrived and how many were taken, for the header of the next packet to send."""
-        counts = (self._arrived, self._taken)
+        counts = (self.arrived, self._taken)
         if counts != self._last_report:
             self._last_report, self._asked = counts, False
         self._unreported_bytes = 0

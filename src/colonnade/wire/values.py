@@ -25,7 +25,7 @@ _ZEROS = bytes(ALIGN)
 INLINE = 1 << 12
 """Smaller pieces are copied together; larger ones are not copied."""
 
-_U8, _U16, _U32, _F64 = struct.Struct("<B"), struct.Struct("<H"), struct.Struct("<I"), struct.Struct("<d")
+_U8, U16, U32, _F64 = struct.Struct("<B"), struct.Struct("<H"), struct.Struct("<I"), struct.Struct("<d")
 _NONE, _TRUE, _FALSE, _INT, _FLOAT, STR, _BYTES, LIST, DICT, ARRAY = b"NTFIDSBLMA"
 
 _SCALARS = (np.bool_, np.integer, np.floating)
@@ -69,9 +69,9 @@ class Writer:
 
     def one_field(self, kind: str, name: str) -> None:
         """Write a message with one field, up to the value of this field."""
-        self._small += bytes((LIST, *_U32.pack(2)))
+        self._small += bytes((LIST, *U32.pack(2)))
         self.value(kind, 1)
-        self._small += bytes((DICT, *_U32.pack(1)))
+        self._small += bytes((DICT, *U32.pack(1)))
         self._key(name)
 
     def _none(self, _: None, __: int) -> None:
@@ -85,7 +85,7 @@ class Writer:
         if len(raw) > MAX_INT_BYTES:
             raise ProtocolError(f"an integer in a message has at most {MAX_INT_BYTES} bytes [MS098]")
         self._small.append(_INT)
-        self._sized(raw, _U16)
+        self._sized(raw, U16)
 
     def _float(self, value: float, _: int) -> None:
         self._small.append(_FLOAT)
@@ -93,11 +93,11 @@ class Writer:
 
     def _str(self, value: str, _: int) -> None:
         self._small.append(STR)
-        self._sized(_utf8(value), _U32)
+        self._sized(_utf8(value), U32)
 
     def _bytes(self, value: bytes | bytearray | memoryview, _: int) -> None:
         self._small.append(_BYTES)
-        self._sized(value, _U32)
+        self._sized(value, U32)
 
     def _list(self, items: list[Any], depth: int) -> None:
         self._small.append(LIST)
@@ -118,7 +118,7 @@ class Writer:
         raw = _utf8(key)
         if len(raw) > 0xFFFF:
             raise ProtocolError("a key in a message is too long [MS100]")
-        self._sized(raw, _U16)
+        self._sized(raw, U16)
 
     def _array(self, array: NDArray[Any], _: int) -> None:
         # A masked array would also send the values that its mask hides.
@@ -201,7 +201,7 @@ class Reader:
         return read(self, depth)
 
     def _int(self, _: int) -> int:
-        raw = self._take(self._number(_U16))
+        raw = self._take(self._number(U16))
         value = int.from_bytes(raw, "little", signed=True)
         if len(raw) > MAX_INT_BYTES or len(raw) != _int_size(value):
             raise ProtocolError("a frame holds an integer that is too long [MS109]")
@@ -211,18 +211,18 @@ class Reader:
         return float(self._number(_F64))
 
     def _str(self, _: int) -> str:
-        return self._text(_U32)
+        return self._text(U32)
 
     def _bytes(self, _: int) -> bytes:
-        return bytes(self._take(self._number(_U32)))
+        return bytes(self._take(self._number(U32)))
 
     def _list(self, depth: int) -> list[Any]:
-        return [self.value(depth + 1) for _ in range(self._number(_U32))]
+        return [self.value(depth + 1) for _ in range(self._number(U32))]
 
     def _dict(self, depth: int) -> dict[str, Any]:
         items: dict[str, Any] = {}
-        for _ in range(self._number(_U32)):
-            key = self._text(_U16)
+        for _ in range(self._number(U32)):
+            key = self._text(U16)
             if key in items:
                 raise ProtocolError("a frame holds the same key twice [MS110]")
             items[key] = self.value(depth + 1)
@@ -292,7 +292,7 @@ def _array_head(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
 def _count(length: int) -> bytes:
     if length > MAX_VALUES:
         raise ProtocolError(f"a message holds at most {MAX_VALUES} values; send bulk data as arrays [MS118]")
-    return _U32.pack(length)
+    return U32.pack(length)
 
 
 def _int_size(value: int) -> int:

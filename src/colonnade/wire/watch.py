@@ -65,7 +65,10 @@ class Standing:
 
 
 class Watch:
-    """The state of an endpoint and its lock ``changed``, which the caller of every method must hold."""
+    """The state of an endpoint and its lock ``changed``, which may be taken again by whoever holds it.
+
+    It is held for a short time only, and never during TLS work.
+    """
 
     def __init__(self, name: str, peers: Iterable[str], limits: Limits) -> None:
         self._name, self._limits = name, limits
@@ -76,30 +79,96 @@ class Watch:
         self._down: tuple[float, str] | None = None
         self._waits: list[tuple[str, float, bool]] = []  # for whom threads wait, since when, and whether they send
         self._spare: set[str] = set()
-        self.lost: dict[str, PeerLost] = {}
-        """Spare peers that are lost, each with the reason."""
+        self._lost: dict[str, PeerLost] = {}  # spare peers, each with the reason
         self.closed = False
 
-    # What happened
+    # Called from outside, by any thread
 
-    def carrier_up(self, present: Mapping[str, int]) -> list[str]:
+    def clock(self, name: str) -> float:
+        """The time that counts when a peer is waited for; while it could not be reached, the clock stood still."""
+        return monotonic() - self.peers[name].excused
+
+    def check(self, name: str) -> None:
+        """Raise the error that ends the study or the channel of this peer, if there is one."""
+        if self.closed or self._failure or self._absent or self._down or self.peers[name].error:
+            with self.changed:
+                self._check(name)
+
+    def wake(self) -> None:
+        """Wake all waiting threads, so that they check their conditions again."""
+        with self.changed:
+            self.changed.notify_all()
+
+    def spoil(self, name: str, error: ColonnadeError) -> None:
+        """Make every later call on this peer's channel raise the error."""
+        with self.changed:
+            self.peers[name].error = self.peers[name].error or error
+            self.changed.notify_all()
+
+    def tolerate(self, names: Iterable[str]) -> None:
+        """Mark these peers as spare: if one is lost, only calls that need more from it fail."""
+        with self.changed:
+            self._spare.update(names)
+
+    @property
+    def lost(self) -> tuple[str, ...]:
+        """The spare peers that are lost, in alphabetical order."""
+        with self.changed:
+            return tuple(sorted(self._lost))
+
+    @property
+    def here(self) -> tuple[str, ...]:
+        """The peers that are connected now, in alphabetical order."""
+        with self.changed:
+            return tuple(sorted(filter(self._is_present, self.peers)))
+
+    def carrier_down(self, reason: str) -> None:
+        """The connection broke, and the carrier tries to connect again; may be called again with a better reason.
+
+        Until it is connected, nothing is known about any peer.
+        """
+        with self.changed:
+            self._down = (self._down[0] if self._down else monotonic(), reason)
+            for name in tuple(self._absent):
+                self._excuse(name)
+            self.changed.notify_all()
+
+    def carrier_failed(self, error: ColonnadeError) -> None:
+        """The connection broke and will not be restored: every later call raises this error, or the first of several.
+
+        So it is with whatever else ends the study.
+        """
+        with self.changed:
+            self._failure = self._failure or error
+            self.changed.notify_all()
+
+    def peer_gone(self, name: str) -> None:
+        """A participant's connection broke."""
+        with self.changed:
+            peer = self.peers.get(name)
+            if peer and peer.incarnation is not None and not peer.departed and name not in self._absent:
+                self._absent[name] = monotonic()
+                self.changed.notify_all()
+
+    def waited(self, name: str) -> float:
+        """For how many seconds a thread has waited for this peer without progress."""
+        with self.changed:
+            now, waits = self.clock(name), [wait for wait in self._waits if wait[0] == name]
+            return max((now - self._moved(*wait) for wait in waits), default=0.0)
+
+    # The caller holds the lock: what happened
+
+    def _reached(self, present: Mapping[str, int]) -> list[str]:
         """The hub is reached and these peers are present; returns those to which packets must be sent again."""
         if self._down:
             for peer in self.peers.values():
                 peer.excused += monotonic() - self._down[0]
         self._down = None
         for name in self.peers.keys() - present.keys():
-            self.gone(name)
-        return [name for name in present if self.here(name, present[name])]
+            self.peer_gone(name)
+        return [name for name in present if self._joins(name, present[name])]
 
-    def carrier_down(self, reason: str) -> None:
-        """The hub cannot be reached; until it can, nothing is known about any peer."""
-        self._down = (self._down[0] if self._down else monotonic(), reason)
-        for name in tuple(self._absent):
-            self._excuse(name)
-        self.changed.notify_all()
-
-    def here(self, name: str, incarnation: int) -> bool:
+    def _joins(self, name: str, incarnation: int) -> bool:
         """A participant connected; returns whether it is a peer that takes part."""
         peer = self.peers.get(name)
         if peer is None or peer.departed:
@@ -113,70 +182,40 @@ class Watch:
         self.changed.notify_all()
         return True
 
-    def gone(self, name: str) -> None:
-        """A participant's connection broke."""
-        peer = self.peers.get(name)
-        if peer and peer.incarnation is not None and not peer.departed and name not in self._absent:
-            self._absent[name] = monotonic()
-            self.changed.notify_all()
-
     def _excuse(self, name: str) -> None:
         """The time for which a peer was absent does not count; coming back is no progress, and starts nothing anew."""
         if name in self._absent:
             self.peers[name].excused += monotonic() - self._absent.pop(name)
 
-    def took(self, name: str, size: int) -> None:
+    def _took(self, name: str, size: int) -> None:
         """A participant has taken so many more of the bytes that were sent to it."""
         peer = self.peers[name]
         peer.taken += size
         if peer.taken >= PROGRESS:
             peer.taken, peer.took_at = 0, self.clock(name)
 
-    def gave(self, name: str, size: int) -> None:
+    def _gave(self, name: str, size: int) -> None:
         """A participant has sent so many new bytes."""
         peer = self.peers[name]
         peer.given += size
         if peer.given >= PROGRESS:
             peer.given, peer.gave_at = 0, self.clock(name)
 
-    def departed(self, name: str) -> None:
+    def _departed(self, name: str) -> None:
         """A participant has finished: from now on it may be absent."""
         self.peers[name].departed = True
         self._absent.pop(name, None)
         self.changed.notify_all()
 
-    def tolerate(self, names: Iterable[str]) -> None:
-        """Mark these peers as spare: if one is lost, only calls that need more from it fail."""
-        self._spare.update(names)
+    # The caller holds the lock: questions
 
-    def fail(self, error: ColonnadeError) -> None:
-        """Make every later call raise this error, or the first one if there are several."""
-        self._failure = self._failure or error
-        self.changed.notify_all()
-
-    def spoil(self, name: str, error: ColonnadeError) -> None:
-        """Make every later call that concerns this peer raise this error."""
-        self.peers[name].error = self.peers[name].error or error
-        self.changed.notify_all()
-
-    # Questions
-
-    def clock(self, name: str) -> float:
-        """The time that counts when a peer is waited for; while it could not be reached, the clock stood still."""
-        return monotonic() - self.peers[name].excused
-
-    def is_present(self, name: str) -> bool:
+    def _is_present(self, name: str) -> bool:
         """Whether packets can be sent to a peer now."""
         peer = self.peers[name]
         known = peer.incarnation is not None and not peer.departed
         return known and name not in self._absent and self._down is None
 
-    def is_calm(self, name: str) -> bool:
-        """Whether there is certainly no error to raise; for this and ``clock`` the lock is not needed."""
-        trouble = self.closed or self._failure or self._absent or self._down or self.peers[name].error
-        return not trouble
-
-    def check(self, name: str | None = None) -> None:
+    def _check(self, name: str | None = None) -> None:
         """Raise the error that ends the study, or the one of this peer, if there is one."""
         if self.closed:
             raise ProtocolError(f"the endpoint of {self._name} is closed [MS121]")
@@ -186,12 +225,12 @@ class Watch:
         if error is not None:
             raise_anew(error)
 
-    def wait(self, done: Callable[[], bool], timeout: float, late: Callable[[], ColonnadeError]) -> None:
+    def _wait_until(self, done: Callable[[], bool], timeout: float, late: Callable[[], ColonnadeError]) -> None:
         """Wait until ``done`` is true; raise the error ``late`` after ``timeout`` seconds."""
         end = monotonic() + timeout
         self._wait(done, None, lambda: end, late)
 
-    def wait_for_peer(
+    def _wait_for_peer(
         self, name: str, done: Callable[[], bool], idle: str, since: float | None = None, *, giving: bool = False
     ) -> None:
         """Wait until ``done`` is true, as long as the peer makes progress; ``idle`` tells what it failed to do.
@@ -205,13 +244,6 @@ class Watch:
         finally:
             self._waits.remove((name, start, giving))
 
-    def waited(self, name: str) -> float:
-        """For how many seconds a thread has waited for this peer without progress."""
-        now = self.clock(name)
-        return max(
-            (now - self._moved(name, start, giving) for who, start, giving in self._waits if who == name), default=0
-        )
-
     def _wait(
         self,
         done: Callable[[], bool],
@@ -220,7 +252,7 @@ class Watch:
         late: Callable[[], ColonnadeError],
     ) -> None:
         while True:
-            self.check(name)
+            self._check(name)
             if done():
                 return
             now, end = monotonic(), deadline()
@@ -231,7 +263,7 @@ class Watch:
 
     def _patience_ends(self, name: str, start: float, giving: bool) -> float:
         peer = self.peers[name]
-        if self.is_present(name) or peer.incarnation is None:
+        if self._is_present(name) or peer.incarnation is None:
             return self._moved(name, start, giving) + peer.excused + self._limits.timeout
         return _NEVER  # its connection broke: ``reconnect_grace`` limits the wait
 
@@ -250,7 +282,7 @@ class Watch:
         """Note as lost all peers, and the hub, that have been away for too long."""
         grace, now = self._limits.reconnect_grace, monotonic()
         if self._down and now >= self._down[0] + grace:
-            self.fail(ConnectError(f"the hub could not be reached for {grace:g} s: {self._down[1]} [CN046]"))
+            self.carrier_failed(ConnectError(f"the hub could not be reached for {grace:g} s: {self._down[1]} [CN046]"))
         for since, name in sorted((since, name) for name, since in self._absent.items()):
             if now >= since + grace:
                 self._lose(
@@ -260,10 +292,10 @@ class Watch:
     def _lose(self, name: str, error: PeerLost) -> None:
         """End the study, or continue without the peer if it is spare."""
         if name not in self._spare:
-            self.fail(error)
+            self.carrier_failed(error)
             return
-        self.lost[name] = marked_spare(error, name)
-        self.departed(name)
+        self._lost[name] = marked_spare(error, name)
+        self._departed(name)
 
     def _silent(self, name: str, idle: str) -> PeerLost:
         error = silent_peer(name, idle, self._limits.timeout, joined=self.peers[name].incarnation is not None)
@@ -271,14 +303,14 @@ class Watch:
             self._lose(name, error)
         return error
 
-    def left(self, name: str) -> PeerLost:
+    def _left(self, name: str) -> PeerLost:
         """The error to raise if more is expected from a peer that is no longer present."""
-        if name not in self.lost:
+        if name not in self._lost:
             error = PeerLost(f"{name} has left the study, and more was expected from it [PE015]")
             if name not in self._spare:
                 return error
             self._lose(name, error)
-        return marked_spare(PeerLost(*self.lost[name].args), name)
+        return marked_spare(PeerLost(*self._lost[name].args), name)
 
 
 def not_joined(names: Collection[str], timeout: float) -> PeerLost:

@@ -9,14 +9,16 @@ whoever passes introductions on need not be trusted.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from colonnade.errors import IdentityError
+from colonnade.errors import IdentityError, ProtocolError
+from colonnade.received import Blob, Message, Octets, Whole
+from colonnade.wire.codec import encode
+from colonnade.wire.due import check_size, message_in
 from colonnade.wire.endpoint import Endpoint
 from colonnade.wire.hub_carrier import dial
 from colonnade.wire.identity import Certificate, ConnectionCertificate, Identity, certificates
@@ -29,9 +31,16 @@ LONGEST = timedelta(hours=48)
 """For how long a worker can be introduced at most; it can be introduced again."""
 MOST_BYTES = 1 << 13
 """The most bytes of a request and of an introduction."""
-_REQUEST, _INTRODUCTION = b"colonnade worker request 1\0", b"colonnade worker introduction 1\0"
-_LENGTH, _UNTIL = struct.Struct("<H"), struct.Struct("<Q")
-_SIGNATURE_BYTES = 64
+_LAST = int(datetime(9999, 12, 31, tzinfo=UTC).timestamp())
+_REQUEST = Message("worker-request", worker=Blob(MOST_BYTES), connection=Blob(MOST_BYTES))
+_INTRODUCTION = Message(
+    "worker-introduction",
+    worker=Blob(MOST_BYTES),
+    connection=Blob(MOST_BYTES),
+    until=Whole(0, _LAST),
+    signature=Octets(64),
+)
+_SIGNED = b"colonnade worker introduction 2\0"
 
 
 class WorkerKeys:
@@ -40,7 +49,7 @@ class WorkerKeys:
     def __init__(self, identity: Identity, key: EllipticCurvePrivateKey) -> None:
         self._identity, self._key = identity, key
         asked = certificates.request(identity.name, key)
-        self.request = _REQUEST + _joined(identity.certificate.der, asked)
+        self.request = encode([_REQUEST.kind, {"worker": identity.certificate.der, "connection": asked}])
         """What the head is asked to sign; public."""
 
     @classmethod
@@ -153,22 +162,15 @@ class Introduction:
     def read(cls, raw: bytes, name: str) -> Introduction:
         """The parts of an introduction in the name of this party; nothing is believed yet."""
         what = f"the introduction of a worker of {name}"
-        head, parts = raw[: len(_INTRODUCTION)], _parted(raw[len(_INTRODUCTION) :], 4)
-        if len(raw) > MOST_BYTES or head != _INTRODUCTION or parts is None:
-            raise IdentityError(f"{what} cannot be read [ID050]")
-        worker, connection, until, signature = parts
-        if len(until) != _UNTIL.size or len(signature) != _SIGNATURE_BYTES:
-            raise IdentityError(f"{what} cannot be read [ID051]")
-        try:
-            moment = datetime.fromtimestamp(_UNTIL.unpack(until)[0], UTC)
-        except (ValueError, OverflowError, OSError):
-            raise IdentityError(f"{what} cannot be read [ID052]") from None
-        return cls(Certificate.from_der(worker, what), connection, moment, signature)
+        fields = _read(raw, _INTRODUCTION, what)
+        until = datetime.fromtimestamp(fields["until"], UTC)
+        worker = Certificate.from_der(fields["worker"], what)
+        return cls(worker, fields["connection"], until, fields["signature"])
 
     def to_bytes(self) -> bytes:
         """The introduction as it is sent."""
-        until = _UNTIL.pack(round(self.until.timestamp()))
-        return _INTRODUCTION + _joined(self.worker.der, self.connection, until, self.signature)
+        fields = {"worker": self.worker.der, "connection": self.connection, "signature": self.signature}
+        return encode([_INTRODUCTION.kind, fields | {"until": round(self.until.timestamp())}])
 
     def check(self, base: Certificate, topic: bytes, now: datetime | None = None) -> Certificate:
         """The worker's certificate; an error unless the pinned identity signed it, for this study and this time."""
@@ -201,16 +203,14 @@ def introduce(identity: Identity, request: bytes, topic: bytes, until: datetime)
             f"a worker of {name} can be introduced for at most {hours} hours, and not for the past [ID055]"
         )
     what = f"the request of a worker of {name}"
-    head, parts = request[: len(_REQUEST)], _parted(request[len(_REQUEST) :], 2)
-    if len(request) > MOST_BYTES or head != _REQUEST or parts is None:
-        raise IdentityError(f"{what} cannot be read [ID056]")
-    worker = Certificate.from_der(parts[0], what)
+    fields = _read(request, _REQUEST, what)
+    worker = Certificate.from_der(fields["worker"], what)
     if worker.name != name:
         raise IdentityError(f"{what} is in the name of {worker.name} [ID057]")
     if worker.key_fingerprint == identity.certificate.key_fingerprint:
         raise IdentityError(f"{what} has the key of {name} itself, and a worker must have its own [ID058]")
     try:
-        connection = identity.issue_for_worker(parts[1], until)
+        connection = identity.issue_for_worker(fields["connection"], until)
     except ValueError:
         raise IdentityError(f"{what} asks for no certificate that a worker can have [ID059]") from None
     signature = identity.sign(_statement(worker, connection, topic, until))
@@ -225,8 +225,7 @@ def check_introduction(raw: bytes, base: Certificate, topic: bytes, now: datetim
 def _statement(worker: Certificate, connection: bytes, topic: bytes, until: datetime) -> bytes:
     """What is signed: for which purpose, in which study, whose worker, which, with what connection, until when."""
     study, own, shown = (sha256(part).digest() for part in (topic, worker.der, connection))
-    moment = _UNTIL.pack(round(until.timestamp()))
-    return _INTRODUCTION + _joined(study, worker.name.encode("ascii"), own, shown, moment)
+    return _SIGNED + encode([study, worker.name, own, shown, round(until.timestamp())])
 
 
 def _check_until(name: str, until: datetime, now: datetime) -> None:
@@ -239,20 +238,12 @@ def _check_until(name: str, until: datetime, now: datetime) -> None:
         raise IdentityError(f"the introduction of a worker of {name} is good for longer than any may be [ID061]")
 
 
-def _joined(*parts: bytes) -> bytes:
-    return b"".join(piece for part in parts for piece in (_LENGTH.pack(len(part)), part))
-
-
-def _parted(data: bytes, count: int) -> list[bytes] | None:
-    """Exactly so many parts and nothing more; None if the bytes are something else."""
-    parts: list[bytes] = []
-    at = 0
-    while at < len(data) and len(parts) < count:
-        if at + _LENGTH.size > len(data):
-            return None
-        start = at + _LENGTH.size
-        at = start + _LENGTH.unpack_from(data, at)[0]
-        if at > len(data):
-            return None
-        parts.append(data[start:at])
-    return parts if len(parts) == count and at == len(data) else None
+def _read(raw: bytes, due: Message, what: str) -> dict[str, Any]:
+    """The fields of a request or an introduction; nothing in them is believed yet."""
+    try:
+        check_size(len(raw), due.kind, what, MOST_BYTES)
+        fields = message_in(raw, due.kind, what)
+        due.check(fields, what)
+    except ProtocolError:
+        raise IdentityError(f"{what} cannot be read [ID050]") from None
+    return fields

@@ -36,10 +36,6 @@ def whole(engine, *numbers):
     return [engine.from_shares(number.shares, number.bound, 0) for number in numbers]
 
 
-def bits_of(values):
-    return [[value >> place & 1 for value in values] for place in range(30)]
-
-
 OPERATIONS = {
     "products": (lambda e, x, y, p: e.multiply(x, y), lambda x, y, p: x * y * UNIT, 1),
     "several products": (
@@ -65,11 +61,13 @@ OPERATIONS = {
     ),
     "truncations": (lambda e, x, y, p: e.truncate(x, 5), lambda x, y, p: x * Fraction(1, 2**15), 1),
     "comparisons": (lambda e, x, y, p: e.below(x, y), lambda x, y, p: x < y, 0),
-    "bits": (lambda e, x, y, p: e.bits(p), lambda x, y, p: bits_of(p), 0),
-    "bit lengths": (lambda e, x, y, p: e.bit_length(p), lambda x, y, p: [value.bit_length() for value in p], 0),
-    "the largest": (lambda e, x, y, p: functions.largest(e, x, 0).reshape(1), lambda x, y, p: [max(x)], 0),
+    "bit lengths": (
+        lambda e, x, y, p: functions.normalising_powers(e, p),
+        lambda x, y, p: [1 << 30 - value.bit_length() if value else 0 for value in p],
+        0,
+    ),
 }  # fmt: skip
-BITWISE = {"comparisons", "bits", "bit lengths", "the largest"}
+BITWISE = {"comparisons", "bit lengths"}
 
 
 def check(play, name, left, right, committee=None):
@@ -123,10 +121,8 @@ NOTHING = {
     "products over no rows": (lambda e, x: e.inner(x.reshape(0, 2), x.reshape(0, 3)), (2, 3)),
     "truncations": (lambda e, x: e.truncate(x, 5), (0,)),
     "comparisons": (lambda e, x: e.below(x, x), (0,)),
-    "bit lengths": (lambda e, x: e.bit_length(x), (0,)),
     "reciprocals": (functions.reciprocal, (0,)),
     "roots": (lambda e, x: functions.inverse_sqrt(e, x.reshape(3, 0)), (3, 0)),
-    "the largest": (lambda e, x: functions.largest(e, x.reshape(7, 0), 0), (0,)),
 }
 
 
@@ -302,8 +298,6 @@ def test_who_knows_the_result_and_the_keys_of_a_seat_knows_its_rounding(play):
 def test_many_numbers_are_taken_in_parts(play, monkeypatch):
     values = (np.arange(1, 25) << 16).reshape(2, 12)
     due = {
-        "bits": (lambda e, x: e.bits(x), values >> np.arange(30).reshape(-1, 1, 1) & 1, 0),
-        "length": (lambda e, x: e.bit_length(x), np.vectorize(lambda value: int(value).bit_length())(values), 0),
         "negative": (lambda e, x: e.negative(x), values < 0, 0),
         "reciprocal": (functions.reciprocal, 2.0**40 / values, 20),
         "root": (functions.inverse_sqrt, 2.0**30 / np.sqrt(values), 20),
@@ -314,8 +308,7 @@ def test_many_numbers_are_taken_in_parts(play, monkeypatch):
         monkeypatch.setattr(module, "MANY", 7)
     for name, (operation, exact, error) in due.items():
         found, _, engine = compute(play, operation, values)
-        of_every_bit = name in ("bits", "length", "powers")
-        assert {key[2] for key in engine.masks.used} == ({5, 4} if of_every_bit else {7, 3})
+        assert {key[2] for key in engine.masks.used} == ({5, 4} if name == "powers" else {7, 3})
         assert np.abs(found - exact).max() <= error, name
 
 
@@ -327,16 +320,12 @@ WATCHED = {
     "integers": lambda e, x: e.multiply(x, e.from_shares(x.shares, x.bound, 0), fraction=20),
     "truncation": lambda e, x: e.truncate(x, 5),
     "comparison": lambda e, x: e.negative(x),
-    "bits": lambda e, x: e.bits(x),
-    "length": lambda e, x: e.bit_length(x),
+    "powers": functions.normalising_powers,
     "reciprocal": functions.reciprocal,
     "inverse root": functions.inverse_sqrt,
-    "maximum": lambda e, x: functions.maximum(e, x, e.shift(x, 5)),
-    "largest": lambda e, x: functions.largest(e, x.reshape(2, -1), 0),
-    "random bits": lambda e, x: e.add(x, e.random_bits(x.shape)),
     "inner product": lambda e, x: e.inner(x.reshape(2, -1), x.reshape(2, -1)[:, :2]),
 }
-WITH_BITS = {"comparison", "bits", "length", "reciprocal", "inverse root", "maximum", "largest"}
+WITH_BITS = {"comparison", "powers", "reciprocal", "inverse root"}
 IN_BLOCKS = ("product", "truncation", "comparison")
 
 

@@ -34,7 +34,6 @@ OPENED_BY_CHECKS = {
     ("hand.py", "def open_residues("): 1,
     ("verify/claims.py", "open_residues("): 2,  # Lemmas 11 and 12
     ("verify/folding.py", "open_residues("): 1,  # Theorem 13
-    ("verify/folding.py", "def open_residues("): 1,
     ("verify/inputs.py", "open_residues("): 1,  # Lemma 16
     ("verify/bits.py", "_open("): 3,  # Theorem 13 and Lemmas 11 and 12, for bits
     ("verify/bits.py", "def _open("): 1,

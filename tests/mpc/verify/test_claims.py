@@ -222,7 +222,7 @@ class HoldsBack(Claims):
         hand.random(shape)
         drawn = system.uniform(tuple(shape), hand.common.pair_stream("n0", "n1"))  # n1 waits for nothing of this
         first, second = (hand._received(seat, shape).values for seat in ("n1", "n2"))
-        due = vocabulary.opening(tuple(shape), len(system.primes))
+        due = vocabulary.residues("opening", tuple(shape), len(system.primes))
         opened = unpack(received(hand.links["n1"], "n1", due)["words"], shape, system, "n1")
         parts, own = [], []
         for index, prime in enumerate(system.primes):

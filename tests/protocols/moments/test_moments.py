@@ -180,7 +180,7 @@ class DealsNoiseLate(Hand):
 
     def send_opening(self, shares, to):
         if self.name == "o0" and hasattr(self, "drawn"):
-            received(self.links["o1"], "o1", vocabulary.opening(shares.shape, len(self.system.primes)))
+            received(self.links["o1"], "o1", vocabulary.residues("opening", shares.shape, len(self.system.primes)))
             raise AssertionError("it has seen the release before it dealt its noise")
         super().send_opening(shares, to)
 

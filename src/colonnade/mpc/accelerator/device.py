@@ -17,11 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.mpc.accelerator.memory import Memory
+from colonnade.mpc.accelerator.memory import Memory, Tensor
 
 Residues = NDArray[np.float64]
-Tensor = Any
-"""A tensor on the device. torch may not be installed, so its types cannot be used here."""
 Fold = Callable[[Tensor, int, Tensor, bool], None]
 """Reduces products modulo a prime and adds them to a total, or sets it; it may overwrite the products."""
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
 Tensor = Any
+"""A tensor on the device. torch may not be installed, so its types cannot be used here."""
 Bytes = NDArray[np.uint8]
 
 _BUFFER = 1 << 24

@@ -66,35 +66,14 @@ class Fixed:
         return replace(self, shares=Shares(values, self.shares.degree))
 
 
-@dataclass(frozen=True)
-class Raw:
-    """A number as :class:`Fixed` has it, or a product that is not yet computed: its two factors."""
-
-    factors: tuple[Residues, ...]
-    shape: tuple[int, ...]
-    degree: int
-    fraction: int
-    bound: int
-
-    @property
-    def values(self) -> Residues:
-        """The number, not reduced modulo the primes."""
-        return self.factors[0] * self.factors[1] if len(self.factors) > 1 else self.factors[0]
-
-    @staticmethod
-    def of(number: Fixed) -> Raw:
-        """A number that is computed."""
-        return Raw((number.shares.values,), number.shape, number.shares.degree, number.fraction, number.bound)
-
-
 class FixedPoint:
     """The arithmetic of one seat; results have ``fraction`` fractional bits if no other number is asked for."""
 
-    def __init__(self, hand: Hand, fraction: int) -> None:
+    def __init__(self, engine: Hand, fraction: int) -> None:
         if not 1 <= fraction <= LONGEST // 2:
             raise ValueError(f"the number of fractional bits lies between 1 and {LONGEST // 2} [VA083]")
-        self.hand, self.system, self.fraction = hand, hand.system, fraction
-        self.masks = Masks(hand)
+        self.hand, self.system, self.fraction = engine, engine.system, fraction
+        self.masks = Masks(engine)
         self._cutter = Cutter(self.masks)
         self.distance = 0.0
         """How much all masks so far can have told: the statistical distance from openings that tell nothing."""
@@ -184,30 +163,38 @@ class FixedPoint:
     ) -> list[Fixed]:
         """The elementwise product of each pair: 1 round, or 2 if only some are truncated; see :meth:`multiply`."""
         known = [left.bound * right.bound for left, right in pairs] if bounds is None else bounds
-        raw = [self._raw(*pair, bound) for pair, bound in zip(pairs, known, strict=True)]
-        return self._truncated(raw, fraction, [self._claim(*pair) for pair in pairs])
+        return self._truncated([self._raw(*pair, bound, fraction) for pair, bound in zip(pairs, known, strict=True)])
 
     def product(self, left: Fixed, right: Fixed) -> Fixed:
         """The elementwise product, not truncated and of twice the degree; nothing is sent.
 
         Where seats check each other's work, one round lowers the degree, so that the product can be claimed.
         """
-        raw = self._raw(left, right)
+        raw = self._raw(left, right, left.bound * right.bound)
         multiply = self.hand.product if self.hand.active else self.hand.multiply
         return Fixed(multiply(left.shares, right.shares), raw.fraction, raw.bound)
 
-    def _claim(self, left: Fixed, right: Fixed) -> Claim:
-        return lambda product: self.hand.claims.elementwise(left.shares, right.shares, product)
-
-    def _raw(self, left: Fixed, right: Fixed, bound: int | None = None) -> Raw:
-        """A product that the next operation computes."""
-        self._refuse_degree(left.shares.degree + right.shares.degree)
-        bound = left.bound * right.bound if bound is None else bound
-        degree = left.shares.degree + right.shares.degree
+    def _raw(self, left: Fixed, right: Fixed, bound: int, kept: int | None = None) -> Uncut:
+        """A product that the next operation computes, with so many fractional bits."""
+        degree, factors = left.shares.degree + right.shares.degree, (left.shares, right.shares)
+        self._refuse_degree(degree)
         self._room_for(bound, "a product")
         same = left.shape == right.shape
         shape = left.shape if same else np.broadcast_shapes(left.shape, right.shape)
-        return Raw((left.shares.values, right.shares.values), shape, degree, left.fraction + right.fraction, bound)
+        return Uncut(
+            tuple(factor.values for factor in factors),
+            shape,
+            degree,
+            left.fraction + right.fraction,
+            bound,
+            self.fraction if kept is None else kept,
+            lambda product: self.hand.claims.elementwise(*factors, product),
+        )
+
+    def _computed(self, number: Fixed, kept: int | None, claim: Claim) -> Uncut:
+        """A number that is computed, with so many fractional bits."""
+        shares, kept = number.shares, self.fraction if kept is None else kept
+        return Uncut((shares.values,), number.shape, shares.degree, number.fraction, number.bound, kept, claim)
 
     def inner(self, left: Fixed, right: Fixed, *, fraction: int | None = None) -> Fixed:
         """Left' right of two matrices with the same rows: 1 round; bytes and error are those of one product."""
@@ -215,7 +202,7 @@ class FixedPoint:
         bound = left.shape[0] * left.bound * right.bound
         found = self._fits(Fixed(shares, left.fraction + right.fraction, bound), "a product of matrices")
         claim: Claim = lambda p: self.hand.claims.inner([left.shares], [right.shares], p)  # noqa: E731
-        return self._truncated([Raw.of(found)], fraction, [claim])[0]
+        return self._truncated([self._computed(found, fraction, claim)])[0]
 
     def truncate(self, number: Fixed, fraction: int) -> Fixed:
         """The number with fewer fractional bits, with the rounds, bytes and error of a product."""
@@ -226,25 +213,22 @@ class FixedPoint:
 
         Many numbers take 2 rounds and fewer bytes (:mod:`colonnade.mpc.fixed.cutting`).
         """
-        return self._truncated([Raw.of(number) for number in numbers], fraction, [self._unclaimed] * len(numbers))
+        return self._truncated([self._computed(number, fraction, self._unclaimed) for number in numbers])
 
     def _unclaimed(self, product: Shares) -> None:
         raise ValueError(
             "seats that check each other truncate products only with their factors: use multiply or inner [VA084]"
         )
 
-    def _truncated(self, numbers: Sequence[Raw], fraction: int | None, claims: Sequence[Claim]) -> list[Fixed]:
-        """As :meth:`truncate_all`; ``claims`` are made about those numbers that are products."""
-        fraction = self.fraction if fraction is None else fraction
-        both = list(zip(numbers, claims, strict=True))
-        long = [one for one in both if one[0].fraction > fraction]
-        short = [one for one in both if one[0].fraction <= fraction]
-        cut, widened = iter(self._cut(long, fraction) if long else ()), iter(self._widened(short, fraction))
-        return [next(cut if number.fraction > fraction else widened) for number in numbers]
+    def _truncated(self, numbers: Sequence[Uncut]) -> list[Fixed]:
+        """As :meth:`truncate_all`; claims are made about those numbers that are products."""
+        long, short = [one for one in numbers if one.cut > 0], [one for one in numbers if one.cut <= 0]
+        cut, widened = iter(self._cut(long) if long else ()), iter(self._widened(short))
+        return [next(cut if number.cut > 0 else widened) for number in numbers]
 
-    def _widened(self, numbers: Sequence[tuple[Raw, Claim]], fraction: int) -> list[Fixed]:
+    def _widened(self, numbers: Sequence[Uncut]) -> list[Fixed]:
         """The numbers with more fractional bits and with degree ``threshold``; one round lowers all degrees."""
-        high = [n for n, _ in numbers if n.degree > self.hand.committee.threshold]
+        high = [n for n in numbers if n.degree > self.hand.committee.threshold]
         flat = [n.values.reshape(len(self.system.primes), -1) for n in high]
         if high:
             joined = self.system.reduce(np.concatenate(flat, axis=1))
@@ -252,32 +236,27 @@ class FixedPoint:
             ends = np.cumsum([part.shape[1] for part in flat])[:-1]
             lowered = iter(np.split(values, ends, axis=1))
         found = []
-        for raw, claim in numbers:
+        for raw in numbers:
             shares = Shares(raw.values, raw.degree)
             if raw.degree > self.hand.committee.threshold:
                 shares = Shares(
                     next(lowered).reshape(len(self.system.primes), *raw.shape), self.hand.committee.threshold
                 )
                 if self.hand.active:
-                    claim(shares)
+                    raw.claim(shares)
             number = Fixed(shares, raw.fraction, raw.bound)
-            more = fraction - number.fraction
-            found.append(replace(self.scale(number, 1 << more), fraction=fraction) if more else number)
+            found.append(replace(self.scale(number, 1 << -raw.cut), fraction=raw.kept) if raw.cut else number)
         return found
 
-    def _cut(self, numbers: Sequence[tuple[Raw, Claim]], fraction: int) -> list[Fixed]:
+    def _cut(self, numbers: Sequence[Uncut]) -> list[Fixed]:
         """The numbers without their last fractional bits; all of them are opened together under masks."""
-        self._refuse_degree(max(number.degree for number, _ in numbers))
+        self._refuse_degree(max(number.degree for number in numbers))
         self.settle()
-        uncut = []
-        for number, claim in numbers:
-            cut = number.fraction - fraction
-            bits = max(number.bound.bit_length(), cut)
-            self._hide(bits, prod(number.shape), cut, "what is truncated")
-            uncut.append(Uncut(number.factors, number.shape, number.degree, cut, bits, claim))
+        for number in numbers:
+            self._hide(number.bits, number.count, number.cut, "what is truncated")
         return [
-            Fixed(shares, fraction, (number.bound >> one.cut) + int(self.ulps) + 1)
-            for shares, (number, _), one in zip(self._cutter.cut(uncut), numbers, uncut, strict=True)
+            Fixed(shares, number.kept, (number.bound >> number.cut) + int(self.ulps) + 1)
+            for shares, number in zip(self._cutter.cut(numbers), numbers, strict=True)
         ]
 
     # Bits
@@ -300,46 +279,15 @@ class FixedPoint:
         """1 if left < right, else 0, for each two numbers: exact, with the rounds and bytes of :meth:`negative`."""
         return self.negative(self.subtract(left, right))
 
-    def bits(self, number: Fixed) -> Fixed:
-        """The bits of numbers that are not negative, in a new first axis, the lowest bit first: exact.
-
-        ceil(log2 b) + 2 rounds; at most (n - 1) k residues and about b log2(b) shared bits to each of n - 1 - t seats.
-        """
-        return in_parts(number, self._bits, PART)
-
-    def _bits(self, number: Fixed) -> Fixed:
-        bits = max(1, number.bound.bit_length())
-        opened, mask = self._opened_under_bits(number, bits, 0)
-        found = self.as_numbers(circuits.bits_of_difference(self.masks.bits, opened, mask))
-        return found.reshape(bits, *number.shape)
-
     def lengths(self, number: Fixed) -> BitShares:
         """For numbers x >= 0 of up to b bits: row j of the shared bits tells whether x is below 2^j, for each j < b.
 
-        Exact, ceil(log2 b) + 1 rounds, with the bytes of :meth:`bit_length`.
+        Exact, ceil(log2 b) + 1 rounds; at most (n - 1) k residues, and about 2 b log2(b) shared bits to each of
+        n - 1 - t seats.
         """
         bits = max(1, number.bound.bit_length())
         opened, mask = self._opened_under_bits(number, bits, 0)
         return circuits.lengths(self.masks.bits, opened, mask)
-
-    def bit_length(self, number: Fixed) -> Fixed:
-        """The number of bits of each number, which must not be negative: exact.
-
-        ceil(log2 b) + 2 rounds; at most (n - 1) k residues, and about 2 b log2(b) shared bits to each of n - 1 - t
-        seats.
-        """
-        return in_parts(number, self._bit_length, PART)
-
-    def _bit_length(self, number: Fixed) -> Fixed:
-        below = self.as_numbers(self.lengths(number))
-        counted = self.total(below, 0)
-        found = self.line(counted, -1, below.shape[0])
-        return replace(found, bound=below.shape[0]).reshape(*number.shape)
-
-    def random_bits(self, shape: tuple[int, ...]) -> Fixed:
-        """Uniform random bits that nobody knows, as integers; can be made ahead of time (:meth:`Masks.coins`)."""
-        coins = self.masks.coins(1, prod(shape))
-        return Fixed(coins.numbers, 0, 1)[0].reshape(*shape)
 
     def as_numbers(self, bits: BitShares) -> Fixed:
         """Shared bits as shared integers of shape (bits, count): exact, 1 round, n - 1 shared bits for each bit."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,9 @@ from colonnade.mpc.common import CommonKeys, groups
 from colonnade.mpc.shamir import differing
 from colonnade.randomness import Stream
 from colonnade.received import received
+
+if TYPE_CHECKING:
+    from colonnade.mpc.verify.bits import BitClaims
 
 Words = NDArray[np.uint64]
 """Public bits: an array (bits, words)."""
@@ -221,13 +224,6 @@ class _Reduction:
     received: list[str]
 
 
-class Claimed(Protocol):
-    """Where a seat claims that it computed ANDs as it should, if the seats check each other's work."""
-
-    def product(self, left: Planes, right: Planes, result: Planes) -> None:
-        """Claim that the result is the elementwise product."""
-
-
 class BitHand:
     """What one seat does with shared bits; :attr:`claims` is set where the seats check each other's work."""
 
@@ -237,7 +233,7 @@ class BitHand:
         self.links = links
         self._others = [seat for seat in committee.seats if seat != name]
         self._reductions: dict[int, _Reduction] = {}
-        self.claims: Claimed | None = None
+        self.claims: BitClaims | None = None
 
     def group_bits(self, known: Sequence[Words], count: int) -> list[BitShares]:
         """For every group, this seat's shares of the words that the members of the group know; nothing is sent.
@@ -267,10 +263,6 @@ class BitHand:
         planes = shares.planes.copy()
         planes[0] ^= words
         return BitShares(planes, shares.degree, shares.count)
-
-    def mask(self, shares: BitShares, words: Words) -> BitShares:
-        """The product with public bits; nothing is sent."""
-        return BitShares(shares.planes & words, shares.degree, shares.count)
 
     def multiply(self, left: BitShares, right: BitShares) -> BitShares:
         """The product; nothing is sent, and the degrees are added."""
@@ -310,7 +302,7 @@ class BitHand:
         for stream in plan.drawn:
             total ^= stream.uint64(planes.shape)
         for dealer in plan.received:
-            total ^= received(self.links[dealer], dealer, vocabulary.bits(planes.shape))["words"]
+            total ^= received(self.links[dealer], dealer, vocabulary.bits("bits", planes.shape))["words"]
         return total
 
     def _deal(self, planes: Planes, plan: _Reduction) -> Planes:
@@ -368,7 +360,7 @@ class BitHand:
             self.links[seat].send("opening", words=planes)
         found = {self.committee.point(self.name): planes}
         for seat in self._others:
-            words = received(self.links[seat], seat, vocabulary.opening_of_bits(planes.shape))["words"]
+            words = received(self.links[seat], seat, vocabulary.bits("opening", planes.shape))["words"]
             found[self.committee.point(seat)] = words
         opened = self.field.interpolate(found, shares.degree, self.committee.seats, veiled=veiled)
         if shares.count % WORD:

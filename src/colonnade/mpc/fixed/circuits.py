@@ -1,4 +1,4 @@
-"""Circuits on shared bits: sums, comparison, bit length and the bits of a difference.
+"""Circuits on shared bits: sums, comparison and bit length.
 
 A secret number is opened under a mask whose bits are shared, so one input of a circuit is public: ``public`` are the
 words of opened numbers p, and ``secret`` are shares of the bits of masks s. Neighbouring stretches of bits are joined
@@ -169,14 +169,14 @@ def _all(kinds: Iterable[str], bits: int) -> list[Row]:
     return [(kind, j) for kind in kinds for j in range(bits)]
 
 
-def _run(hand: BitHand, network: Network, state: Planes) -> Planes:
-    degree = 2 * hand.committee.threshold
+def _run(engine: BitHand, network: Network, state: Planes) -> Planes:
+    degree = 2 * engine.committee.threshold
     for level in network.levels:
         left, right = state.take(level.left, axis=1), state.take(level.right, axis=1)
-        if hand.claims is None:
-            lowered = hand.lower_planes(_added(hand.field.multiply(left, right), level), degree)
+        if engine.claims is None:
+            lowered = engine.lower_planes(_added(engine.field.multiply(left, right), level), degree)
         else:  # each product is claimed by itself, and claims keep what they are given
-            lowered = _added(hand.product_planes(left, right, degree).copy(), level)
+            lowered = _added(engine.product_planes(left, right, degree).copy(), level)
         if level.added.size:
             lowered[:, : level.added.size] ^= state.take(level.added, axis=1)
         if level.kept.size:
@@ -194,18 +194,18 @@ def _added(products: Planes, level: _Level) -> Planes:
     return products[:, :made]
 
 
-def _pairs(hand: BitHand, different: BitShares) -> tuple[Planes, Planes, Planes]:
+def _pairs(engine: BitHand, different: BitShares) -> tuple[Planes, Planes, Planes]:
     """The first level: the lower and the upper bit of each pair of neighbours, and their product."""
     paired = different.bits - different.bits % 2
     lower, upper = different[0:paired:2], different[1:paired:2]
-    return lower.planes, upper.planes, hand.and_(lower, upper).planes if paired else lower.planes
+    return lower.planes, upper.planes, engine.and_(lower, upper).planes if paired else lower.planes
 
 
-def _borrows(hand: BitHand, public: Words, different: BitShares, results: tuple[int, ...]) -> Planes:
+def _borrows(engine: BitHand, public: Words, different: BitShares, results: tuple[int, ...]) -> Planes:
     """For each j in ``results``: whether public < secret in the bits up to j."""
     bits, d = different.bits, different.planes
     zero = ~public
-    lower, upper, both = _pairs(hand, different)
+    lower, upper, both = _pairs(engine, different)
     state = np.empty((len(d), 2, *d.shape[1:]), dtype=np.uint64)
     less, equal = state[:, 0], state[:, 1]
     np.bitwise_and(d, zero, out=less)
@@ -214,50 +214,37 @@ def _borrows(hand: BitHand, public: Words, different: BitShares, results: tuple[
     less[:, 1::2] ^= equal[:, 1::2] & zero[0 : bits - bits % 2 : 2]
     equal[:, 1::2] ^= upper
     np.invert(equal[0], out=equal[0])
-    return _run(hand, borrow_network(bits, 2, results), state.reshape(len(d), 2 * bits, -1))
+    return _run(engine, borrow_network(bits, 2, results), state.reshape(len(d), 2 * bits, -1))
 
 
-def below(hand: BitHand, public: Words, secret: BitShares) -> BitShares:
+def below(engine: BitHand, public: Words, secret: BitShares) -> BitShares:
     """One bit for each number: whether public < secret.
 
     ceil(log2 bits) rounds; about 1.5 ANDs for each bit (30 for 24 bits, 42 for 32): one to join two bits, and two to
     join two stretches, or one if it is the lowest stretch.
     """
-    planes = _borrows(hand, public, hand.flip(secret, public), (secret.bits - 1,))
+    planes = _borrows(engine, public, engine.flip(secret, public), (secret.bits - 1,))
     return BitShares(planes, secret.degree, secret.count)
 
 
-def top_bit_of_difference(hand: BitHand, public: Words, secret: BitShares) -> BitShares:
+def top_bit_of_difference(engine: BitHand, public: Words, secret: BitShares) -> BitShares:
     """The top bit of (public - secret) modulo 2^bits.
 
     As many rounds and ANDs as :func:`below` with one bit less; none for a single bit.
     """
-    top = hand.flip(secret[-1:], public[-1:])
-    return hand.xor(top, below(hand, public[:-1], secret[:-1])) if secret.bits > 1 else top
+    top = engine.flip(secret[-1:], public[-1:])
+    return engine.xor(top, below(engine, public[:-1], secret[:-1])) if secret.bits > 1 else top
 
 
-def bits_of_difference(hand: BitHand, public: Words, secret: BitShares) -> BitShares:
-    """All bits of (public - secret) modulo 2^bits.
-
-    ceil(log2(bits - 1)) rounds; about 2/3 bits log2(bits) ANDs (64 for 24 bits, 106 for 32).
-    """
-    different = hand.flip(secret, public)
-    if secret.bits == 1:
-        return different
-    planes = different.planes.copy()
-    planes[:, 1:] ^= _borrows(hand, public[:-1], different[:-1], tuple(range(secret.bits - 1)))
-    return BitShares(planes, different.degree, different.count)
-
-
-def lengths(hand: BitHand, public: Words, secret: BitShares) -> BitShares:
+def lengths(engine: BitHand, public: Words, secret: BitShares) -> BitShares:
     """As many bits as the numbers have; bit j tells whether (public - secret) modulo 2^bits is below 2^j.
 
     The sum of these bits is the number of leading zeros. ceil(log2 bits) rounds; about 2 bits log2(bits) ANDs (212 for
     24 bits, 320 for 32).
     """
-    bits, different = secret.bits, hand.flip(secret, public)
+    bits, different = secret.bits, engine.flip(secret, public)
     d, zero, even = different.planes, ~public, bits - bits % 2
-    lower, upper, both = _pairs(hand, different)
+    lower, upper, both = _pairs(engine, different)
     state = np.empty((len(d), 5, *d.shape[1:]), dtype=np.uint64)
     Y, Z, dY, dZ, G = state.swapaxes(0, 1)
     zero_low, zero_high = zero[0:even:2], zero[1:even:2]
@@ -274,11 +261,11 @@ def lengths(hand: BitHand, public: Words, secret: BitShares) -> BitShares:
     if bits > even:
         Y[:, -1], dY[:, -1], dZ[:, -1] = d[:, -1], 0, G[:, -1]
     np.invert(state[0, 0:3:2], out=state[0, 0:3:2])
-    planes = _run(hand, length_network(bits), state.reshape(len(d), 5 * bits, -1))
+    planes = _run(engine, length_network(bits), state.reshape(len(d), 5 * bits, -1))
     return BitShares(planes, secret.degree, secret.count)
 
 
-def add(hand: BitHand, numbers: Sequence[BitShares], *, fast: bool = False) -> BitShares:
+def add(engine: BitHand, numbers: Sequence[BitShares], *, fast: bool = False) -> BitShares:
     """The sum modulo 2^bits.
 
     One round turns three numbers into two with the same sum, with ``bits - 1`` ANDs, until two are left: 1 round for 3
@@ -287,44 +274,44 @@ def add(hand: BitHand, numbers: Sequence[BitShares], *, fast: bool = False) -> B
     """
     rest = list(numbers)
     while len(rest) > 2:
-        rest = _carry_save(hand, rest)
+        rest = _carry_save(engine, rest)
     if len(rest) == 1:
         return rest[0]
-    return _sum_at_once(hand, *rest) if fast else _sum_bit_by_bit(hand, *rest)
+    return _sum_at_once(engine, *rest) if fast else _sum_bit_by_bit(engine, *rest)
 
 
-def _carry_save(hand: BitHand, numbers: Sequence[BitShares]) -> list[BitShares]:
+def _carry_save(engine: BitHand, numbers: Sequence[BitShares]) -> list[BitShares]:
     """Replace each three numbers by two with the same sum: the XORs of their bits, and the carries."""
     threes, one = len(numbers) // 3, numbers[0]
     a, b, c = (BitShares.stack(numbers[i : 3 * threes : 3]) for i in range(3))
-    left, right = hand.xor(a, c), hand.xor(b, c)
+    left, right = engine.xor(a, c), engine.xor(b, c)
     m, words, bits = len(c.planes), c.planes.shape[2], one.bits
     low = np.flatnonzero(np.arange(threes * bits) % bits != bits - 1)
-    majority = hand.and_(left.take(low), right.take(low)).planes ^ c.planes.take(low, axis=1)
+    majority = engine.and_(left.take(low), right.take(low)).planes ^ c.planes.take(low, axis=1)
     carries = np.zeros((m, threes, bits, words), dtype=np.uint64)
     carries[:, :, 1:] = majority.reshape(m, threes, bits - 1, words)
-    sums = hand.xor(left, b).planes.reshape(carries.shape)
+    sums = engine.xor(left, b).planes.reshape(carries.shape)
     out = [BitShares(part[:, i], one.degree, one.count) for part in (sums, carries) for i in range(threes)]
     return out + list(numbers[3 * threes :])
 
 
-def _sum_bit_by_bit(hand: BitHand, a: BitShares, b: BitShares) -> BitShares:
+def _sum_bit_by_bit(engine: BitHand, a: BitShares, b: BitShares) -> BitShares:
     planes = a.planes ^ b.planes
     carry = a[0:0]
     for j in range(1, a.bits):
         left, right = a[j - 1 : j], b[j - 1 : j]
         if j == 1:
-            carry = hand.and_(left, right)
+            carry = engine.and_(left, right)
         else:
-            carry = hand.xor(hand.and_(hand.xor(left, carry), hand.xor(right, carry)), carry)
+            carry = engine.xor(engine.and_(engine.xor(left, carry), engine.xor(right, carry)), carry)
         planes[:, j : j + 1] ^= carry.planes
     return BitShares(planes, a.degree, a.count)
 
 
-def _sum_at_once(hand: BitHand, a: BitShares, b: BitShares) -> BitShares:
+def _sum_at_once(engine: BitHand, a: BitShares, b: BitShares) -> BitShares:
     """A carry starts if both bits are 1, and is passed on if one of them is: the same network as for borrows."""
     planes, bits = a.planes ^ b.planes, a.bits - 1
     if bits:
-        state = np.concatenate((hand.and_(a[:-1], b[:-1]).planes, planes[:, :-1]), axis=1)
-        planes[:, 1:] ^= _run(hand, borrow_network(bits, 1, tuple(range(bits))), state)
+        state = np.concatenate((engine.and_(a[:-1], b[:-1]).planes, planes[:, :-1]), axis=1)
+        planes[:, 1:] ^= _run(engine, borrow_network(bits, 1, tuple(range(bits))), state)
     return BitShares(planes, a.degree, a.count)

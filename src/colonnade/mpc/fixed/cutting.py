@@ -12,7 +12,7 @@ For comparisons all seats need the lowest bits of c, and are told these.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from math import prod
 
@@ -41,15 +41,32 @@ class Uncut:
     factors: tuple[Residues, ...]
     shape: tuple[int, ...]
     degree: int
-    cut: int
-    bits: int
-    """No number has more bits."""
+    fraction: int
+    bound: int
+    kept: int
+    """How many fractional bits the result has; if more than there are now, nothing is cut off."""
     claim: Claim
+    """Claims the product of the factors."""
+
+    @property
+    def values(self) -> Residues:
+        """The numbers, not reduced modulo the primes."""
+        return self.factors[0] * self.factors[1] if len(self.factors) > 1 else self.factors[0]
 
     @cached_property
     def count(self) -> int:
         """How many numbers there are."""
         return prod(self.shape)
+
+    @property
+    def cut(self) -> int:
+        """How many bits are cut off."""
+        return self.fraction - self.kept
+
+    @cached_property
+    def bits(self) -> int:
+        """No number has more bits."""
+        return max(self.bound.bit_length(), self.cut)
 
     def flat(self) -> Uncut:
         """The same numbers in one row; factors of different shapes are multiplied first."""
@@ -57,13 +74,13 @@ class Uncut:
         if len(shape) == 1 and all(factor.ndim == 2 and factor.shape[1:] == shape for factor in factors):
             return self
         if len(factors) > 1 and factors[0].shape != factors[1].shape:
-            factors = (factors[0] * factors[1],)
+            factors = (self.values,)
         rows = tuple(factor.reshape(len(factor), -1) for factor in factors)
 
         def claimed(product: Shares) -> None:
             self.claim(Shares(product.values.reshape(len(product.values), *shape), product.degree))
 
-        return Uncut(rows, (self.count,), self.degree, self.cut, self.bits, claimed)
+        return replace(self, factors=rows, shape=(self.count,), claim=claimed)
 
 
 @dataclass(frozen=True)
@@ -77,6 +94,9 @@ class _Block:
     @property
     def size(self) -> int:
         return int(self.part.stop - self.part.start)
+
+
+_Step = Callable[[_Block], None]
 
 
 def in_blocks(committee: Committee, count: int) -> bool:
@@ -143,8 +163,7 @@ class Cutter:
         """All numbers under their masks, in one row."""
         rows = []
         for number, mask in masked:
-            total = number.factors[0] * number.factors[1] if len(number.factors) > 1 else number.factors[0].copy()
-            total += mask.whole.values
+            total = number.values + mask.whole.values
             total += self.system.constant_array(self._offset(number), total.shape)
             rows.append(self.system.reduce(total))
         return Shares(np.concatenate(rows, axis=1) if len(rows) > 1 else rows[0], degree)
@@ -194,17 +213,22 @@ class Cutter:
 
     def _in_blocks(self, masked: Sequence[tuple[Uncut, Mask]], degree: int) -> list[Residues]:
         """The results, which take the place of the masks: these are used once, and new memory costs more than sums."""
-        for wave in _waves(self._blocks([number.count for number, _ in masked])):
-            for block in wave:
-                if block.king != self.hand.name:
-                    self._send_masked(block, *masked[block.array], degree)
-            for block in wave:
-                if block.king == self.hand.name:
-                    self._open(block, *masked[block.array], degree)
-            for block in wave:
-                if block.king != self.hand.name:
-                    self._hear(block, *masked[block.array], degree)
+        self._in_waves(
+            [number.count for number, _ in masked],
+            lambda block: self._send_masked(block, *masked[block.array], degree),
+            lambda block: self._open(block, *masked[block.array], degree),
+            lambda block: self._hear(block, *masked[block.array], degree),
+        )
         return [mask.high.values for _, mask in masked]
+
+    def _in_waves(self, counts: Sequence[int], send: _Step, open_own: _Step, hear: _Step) -> None:
+        """Send the blocks that others open, open one's own, and hear of the others', some blocks at a time."""
+        for wave in _waves(self._blocks(counts)):
+            own = [block for block in wave if block.king == self.hand.name]
+            others = [block for block in wave if block.king != self.hand.name]
+            for step, blocks in ((send, others), (open_own, own), (hear, others)):
+                for block in blocks:
+                    step(block)
 
     def low_words(self, masked: Shares, bits: int) -> NDArray[np.uint64]:
         """The lowest bits of numbers that a mask hides, at the degree of inputs, for all seats: one round.
@@ -215,23 +239,23 @@ class Cutter:
         if not in_blocks(self.hand.committee, masked.shape[0]):
             return system.low_word(self.hand.open_among_seats(masked)) & low
         found = np.empty(masked.shape, dtype=np.uint64)
-        for wave in _waves(self._blocks([masked.shape[0]])):
-            for block in wave:
-                if block.king != self.hand.name:
-                    self.hand.send_opening(_part(masked, block), [block.king])
-            for block in wave:
-                if block.king == self.hand.name:
-                    opened = self.hand.open_to_readers(_part(masked, block), (block.king,))
-                    assert opened is not None  # noqa: S101 - this seat is the reader
-                    found[block.part] = system.low_word(opened) & low
-                    words = found[block.part].astype(vocabulary.word_for(bits))
-                    for seat in self.hand.committee.seats:
-                        if seat != block.king:
-                            self.hand.links[seat].send("low-words", words=words)
-            for block in wave:
-                if block.king != self.hand.name:
-                    due = vocabulary.low_words(block.size, bits)
-                    found[block.part] = received(self.hand.links[block.king], block.king, due)["words"]
+
+        def open_own(block: _Block) -> None:
+            opened = self.hand.open_to_readers(_part(masked, block), (block.king,))
+            assert opened is not None  # noqa: S101 - this seat is the reader
+            found[block.part] = system.low_word(opened) & low
+            words = found[block.part].astype(vocabulary.word_for(bits))
+            for seat in self.hand.committee.seats:
+                if seat != block.king:
+                    self.hand.links[seat].send("low-words", words=words)
+
+        def hear(block: _Block) -> None:
+            due = vocabulary.low_words(block.size, bits)
+            found[block.part] = received(self.hand.links[block.king], block.king, due)["words"]
+
+        self._in_waves(
+            masked.shape[:1], lambda block: self.hand.send_opening(_part(masked, block), [block.king]), open_own, hear
+        )
         return found
 
     def _blocks(self, counts: Sequence[int]) -> list[_Block]:
@@ -295,7 +319,7 @@ class Cutter:
 
     def _told(self, block: _Block) -> dict[int, tuple[str, Words]]:
         """The shares of all other seats, by their points."""
-        due, committee = vocabulary.opening((block.size,), len(self.system.primes)), self.hand.committee
+        due, committee = vocabulary.residues("opening", (block.size,), len(self.system.primes)), self.hand.committee
         others = [seat for seat in committee.seats if seat != self.hand.name]
         return {committee.point(seat): (seat, received(self.hand.links[seat], seat, due)["words"]) for seat in others}
 
@@ -305,7 +329,7 @@ class Cutter:
             own = mask.high.values[:, block.part]
             np.negative(own, out=own)
             return
-        due = vocabulary.quotients((block.size,), len(self.system.primes))
+        due = vocabulary.residues("quotients", (block.size,), len(self.system.primes))
         words = received(self.hand.links[block.king], block.king, due)["words"]
         packed = self._packed(block, number, mask, degree)
         if packed is None:

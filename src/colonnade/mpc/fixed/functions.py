@@ -1,4 +1,4 @@
-"""Functions of shared fixed-point numbers: reciprocals, inverse square roots, maxima.
+"""Functions of shared fixed-point numbers: reciprocals and inverse square roots.
 
 A number is first multiplied by a secret power of two, found from its bit length, so that it is near 1. A polynomial of
 low degree gives a first approximation q of the reciprocal of B. If e is 1 - q B, then q (1 + d + e) has the error
@@ -95,30 +95,10 @@ def _inverse_sqrt(engine: FixedPoint, number: Fixed) -> Fixed:
     return engine.multiply(power, root, bound=3 << (bits // 2 + precision))
 
 
-def maximum(engine: FixedPoint, left: Fixed, right: Fixed) -> Fixed:
-    """The larger of each two numbers: exact, with the rounds and bytes of a comparison and a product."""
-    left, right = engine.aligned(left, right)
-    difference = engine.subtract(right, left)
-    chosen = engine.multiply(engine.below(left, right), difference, fraction=difference.fraction)
-    return replace(engine.add(left, chosen), bound=max(left.bound, right.bound))
-
-
-def largest(engine: FixedPoint, number: Fixed, axis: int) -> Fixed:
-    """The largest number along an axis: exact; takes log2 of its length maxima, one after the other."""
-    values = np.moveaxis(number.shares.values, axis % len(number.shape) + 1, 1)
-    rest = replace(number, shares=Shares(values, number.shares.degree))
-    while (size := rest.shape[0]) > 1:
-        half = size // 2
-        upper = maximum(engine, rest[:half], rest[half : 2 * half])
-        joined = np.concatenate([upper.shares.values, rest[2 * half :].shares.values], axis=1)
-        rest = replace(upper, shares=Shares(joined, upper.shares.degree))
-    return rest[0]
-
-
 def normalising_powers(engine: FixedPoint, number: Fixed) -> Fixed:
     """For numbers x > 0 of up to b bits, 2^s with x 2^s in [2^(b-1), 2^b); 0 for x = 0; not for negative numbers.
 
-    Exact, ceil(log2 b) + 2 rounds, with the bytes of a bit length.
+    Exact, ceil(log2 b) + 2 rounds, with the bytes of :meth:`FixedPoint.lengths` and one shared bit more for each.
     """
     return in_parts(number, lambda part: _normalising(engine, part), PART)
 

@@ -103,10 +103,10 @@ class _Limbs:
 class Masks:
     """The masks of one seat. What was not made ahead is made when it is needed; all seats ask in the same order."""
 
-    def __init__(self, hand: Hand) -> None:
-        self.hand, self.system = hand, hand.system
-        self.bits = BitHand(hand.name, hand.committee, hand.links, hand.common)
-        self.claims = BitClaims(self.bits, hand.coin) if hand.active else None
+    def __init__(self, engine: Hand) -> None:
+        self.hand, self.system = engine, engine.system
+        self.bits = BitHand(engine.name, engine.committee, engine.links, engine.common)
+        self.claims = BitClaims(self.bits, engine.coin) if engine.active else None
         """What is claimed of shared bits, where seats check each other's work."""
         self.bits.claims = self.claims
         self.used: Counter[Key] = Counter()
@@ -295,19 +295,19 @@ class Masks:
         the second adds v. So they have two summands of u + v - 2 u v. Of its own, each of them lets the first seat draw
         a random part and tells the other the rest. Then every part is known to two seats, and these are shares.
         """
-        hand, system, common = self.hand, self.system, self.hand.common
-        first, second, third = hand.committee.seats
-        own = known[0] ^ known[1] if hand.name == first else known[1]
+        engine, system, common = self.hand, self.system, self.hand.common
+        first, second, third = engine.committee.seats
+        own = known[0] ^ known[1] if engine.name == first else known[1]
         out = np.empty((len(system.primes), bits, count))
         weights = [weight.reshape(-1, 1, 1) for weight in common.weights]
         unheard: deque[Residues] = deque()
 
         def send(to: str, values: Residues) -> None:
-            hand.links[to].send("share", words=pack(values, system))
+            engine.links[to].send("share", words=pack(values, system))
 
         def receive(sender: str, shape: tuple[int, ...]) -> Residues:
-            due = vocabulary.share(shape, len(system.primes))
-            return unpack(received(hand.links[sender], sender, due)["words"], shape, system, sender)
+            due = vocabulary.residues("share", shape, len(system.primes))
+            return unpack(received(engine.links[sender], sender, due)["words"], shape, system, sender)
 
         def hear() -> None:
             target = unheard.popleft()
@@ -318,12 +318,12 @@ class Masks:
             target = out[:, rows, columns]
             shape = target.shape[1:]
             bit = unpacked(own[rows, columns.start // WORD : words_for(columns.stop)], shape[1])
-            if hand.name == first:
+            if engine.name == first:
                 send(second, system.reduce(bit - system.uniform(shape, common.pair_stream(first, third))))
                 np.multiply(system.uniform(shape, common.pair_stream(second, first)), weights[0], out=target)
                 target += system.uniform(shape, common.pair_stream(third, first)) * weights[1]
                 system.reduce(target)
-            elif hand.name == second:
+            elif engine.name == second:
                 veil = system.uniform(shape, common.pair_stream(second, first))
                 part = receive(first, shape)
                 part *= 1.0 - 2.0 * bit
@@ -366,10 +366,10 @@ class Masks:
 
     def _pairwise_xor(self, shares: list[Shares]) -> list[Shares]:
         """Half as many numbers: x + y - 2 x y for each pair x, y, which is their XOR; one round."""
-        hand, half = self.hand, len(shares) // 2
+        engine, half = self.hand, len(shares) // 2
         left = np.stack([s.values for s in shares[:half]], axis=1)
         right = np.stack([s.values for s in shares[half : 2 * half]], axis=1)
-        product = hand.product(self._shares(left), self._shares(right))
+        product = engine.product(self._shares(left), self._shares(right))
         total = self.system.reduce(left + right - 2.0 * product.values)
         return [self._shares(total[:, i]) for i in range(half)] + shares[2 * half :]
 

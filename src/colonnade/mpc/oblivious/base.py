@@ -49,9 +49,6 @@ class Offer:
             ) from None
         return list(zip(found[::2], found[1::2], strict=True))
 
-    def __repr__(self) -> str:
-        return "Offer(...)"
-
 
 class Choice:
     """The other side: it chose a bit for each key."""
@@ -90,9 +87,6 @@ class Choice:
             raise ProtocolError(
                 f"{source} sent something else than an element of the group in 'offer' [MS005]"
             ) from None
-
-    def __repr__(self) -> str:
-        return "Choice(...)"
 
 
 def _hashed(context: bytes, place: int, index: int, point: bytes) -> bytes:

@@ -11,12 +11,9 @@ from functools import cache
 from itertools import accumulate
 
 import numpy as np
-from numpy.typing import NDArray
 
+from colonnade.mpc.oblivious.matrices import Bits
 from colonnade.mpc.subsets import Subsets
-
-Bits = NDArray[np.uint64]
-"""Bits in words of 64, the lowest first."""
 
 MESSAGE, WIDTH, DISTANCE = 128, 624, 128
 ROW_WORDS = 10

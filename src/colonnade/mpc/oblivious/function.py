@@ -23,8 +23,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from colonnade.errors import ProtocolError
 from colonnade.mpc.digests import digests
 from colonnade.mpc.keyvalue import WORDS, Answers, Words, cells_for, stored
-from colonnade.mpc.oblivious.code import ROW_WORDS, WIDTH, Bits, Coder
-from colonnade.mpc.oblivious.matrices import Pieces, columns_of, rows_of
+from colonnade.mpc.oblivious.code import ROW_WORDS, WIDTH, Coder
+from colonnade.mpc.oblivious.matrices import Bits, Pieces, columns_of, rows_of
 from colonnade.randomness import Stream, new_key
 
 CHALLENGES = 4
@@ -61,9 +61,6 @@ class Listed:
         """The columns of the list as words of the code, some words of each at a time."""
         for start in range(0, len(self.rows), 64 * PIECE):
             yield _coded(self.rows[start : start + 64 * PIECE])
-
-    def __repr__(self) -> str:
-        return "Listed(...)"
 
 
 class Asker:
@@ -116,9 +113,6 @@ class Asker:
             found[64 * start : 64 * (start + count)] = rows_of(piece, ROW_WORDS)
         return found
 
-    def __repr__(self) -> str:
-        return "Asker(...)"
-
 
 class Holder:
     """Whoever has the key of the function: the secret bits, and what it was sent for a list of ``size`` keys."""
@@ -169,9 +163,6 @@ class Holder:
             found = answers(hashes[:, :WORDS])
             found ^= coder(hashes[:, WORDS:])
             yield _values(self._context, hashes, found)
-
-    def __repr__(self) -> str:
-        return "Holder(...)"
 
 
 def context_of(run: bytes, asker: str, holder: str) -> bytes:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
-from colonnade.mpc.oblivious.code import Bits
+Bits = NDArray[np.uint64]
+"""Bits in words of 64, the lowest first."""
 
 _WORD = 64
 _AT_ONCE = 1 << 8  # words of a column that are turned at a time, so that they stay near the processor

@@ -42,10 +42,10 @@ class BitClaims:
     ``coin`` gives a public stream that is the same at all seats and that nobody could foresee.
     """
 
-    def __init__(self, hand: BitHand, coin: Callable[[], Stream]) -> None:
-        self._hand, self._coin, self._committee = hand, coin, hand.committee
+    def __init__(self, engine: BitHand, coin: Callable[[], Stream]) -> None:
+        self._hand, self._coin, self._committee = engine, coin, engine.committee
         self._claims: list[tuple[Planes, Planes, Planes]] = []
-        self._small = field.embedding(hand.field.m)
+        self._small = field.embedding(engine.field.m)
         self.held = 0
         """Bytes that claims hold; the same at all seats."""
 
@@ -191,7 +191,7 @@ class BitClaims:
                 if name in seeded:
                     total ^= _draw(common.pair_stream(dealer, name), values.size)
                 else:
-                    total ^= received(links[dealer], dealer, vocabulary.bits(values.shape))["words"] & MASK
+                    total ^= received(links[dealer], dealer, vocabulary.bits("bits", values.shape))["words"] & MASK
                 continue
             weights = field.weights(tuple(self._point(seat) for seat in dealers), 0)
             secret = field.multiply(values, weights[place])
@@ -214,7 +214,7 @@ class BitClaims:
             self._hand.links[seat].send("opening", words=values)
         found = {name: values}
         for seat in others:
-            due = vocabulary.opening_of_bits(values.shape)
+            due = vocabulary.bits("opening", values.shape)
             found[seat] = received(self._hand.links[seat], seat, due)["words"] & MASK
         base, further = committee.seats[: committee.threshold + 1], committee.seats[committee.threshold + 1 :]
         points, shares = tuple(self._point(seat) for seat in base), [found[seat] for seat in base]

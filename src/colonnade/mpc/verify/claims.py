@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +18,11 @@ from numpy.typing import NDArray
 from colonnade.errors import NO_RESULT, ShareError
 from colonnade.mpc.residues import Residues, ResidueSystem
 from colonnade.mpc.shares import Shares
-from colonnade.mpc.verify.folding import Checking, Question, dots, folded, repetitions
+from colonnade.mpc.verify.folding import Question, dots, folded, repetitions
 from colonnade.randomness import Stream
+
+if TYPE_CHECKING:
+    from colonnade.mpc.hand import Hand
 
 MOST_HELD = 192 << 20
 """Settle when claims hold more bytes than this."""
@@ -125,8 +128,8 @@ class _Elementwise:
 class Claims:
     """The claims of one seat that are not settled yet."""
 
-    def __init__(self, hand: Checking) -> None:
-        self._hand, self._system = hand, hand.system
+    def __init__(self, engine: Hand) -> None:
+        self._hand, self._system = engine, engine.system
         self._products: list[Claim] = []
         self._asked: list[Question] = []
         self._zeros: list[Held] = []
@@ -238,12 +241,12 @@ class Claims:
             self._settle()
 
     def _settle(self) -> None:
-        hand, system, asked = self._hand, self._system, list(self._asked)
-        repeated = asked[0].left.shape[1] if asked else repetitions(max(1, self._length), hand.committee.losses)
+        engine, system, asked = self._hand, self._system, list(self._asked)
+        repeated = asked[0].left.shape[1] if asked else repetitions(max(1, self._length), engine.committee.losses)
         tests: list[Residues] = []
         lowered: list[Residues] = []
         if self._products or self._zeros or self._dealt:
-            coin = hand.coin()
+            coin = engine.coin()
             if self._dealt:
                 self._check_consistent([self._dealt[name] for name in sorted(self._dealt)], coin, repeated)
             if self._zeros:
@@ -251,7 +254,7 @@ class Claims:
                 tests.append(system.reduce(np.sum(combined, axis=0)))
             asked += [claim.asked(system, coin, repeated) for claim in self._products]
         if asked:
-            test, lowered = folded(hand, Question.joined(system, asked))
+            test, lowered = folded(engine, Question.joined(system, asked))
             tests.append(test)
         if tests:
             self._test_zero(np.stack(tests, axis=1), lowered, repeated)
@@ -284,15 +287,15 @@ class Claims:
 
         Their degree is lowered before: whoever adds something does so before it knows the secret.
         """
-        hand, t = self._hand, self._hand.committee.threshold
-        product = hand.multiply(hand.random(values.shape[1:]), Shares(values, t))
-        tested = hand.lower_residues(product.values, 2 * t)
+        engine, t = self._hand, self._hand.committee.threshold
+        product = engine.multiply(engine.random(values.shape[1:]), Shares(values, t))
+        tested = engine.lower_residues(product.values, 2 * t)
         # Nobody opens before all have received: whoever still holds a part back would know what to send.
-        if lowered and hand.committee.spare:
-            self._check_consistent(lowered, hand.coin(), repeated)
+        if lowered and engine.committee.spare:
+            self._check_consistent(lowered, engine.coin(), repeated)
         else:
-            hand.agree()
-        if hand.open_residues(tested).any():
+            engine.agree()
+        if engine.open_residues(tested).any():
             raise ShareError(
                 "a check of products of shares failed, as a seat computed or sent something else or an owner dealt "
                 f"numbers that it may not deal: {NO_RESULT} [SH015]"

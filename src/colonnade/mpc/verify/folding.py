@@ -13,15 +13,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.mpc.committee import Committee
 from colonnade.mpc.residues import PRIMES, Residues, ResidueSystem, reduce
-from colonnade.mpc.shares import Shares
 from colonnade.randomness import Stream
+
+if TYPE_CHECKING:
+    from colonnade.mpc.hand import Hand
 
 PARTS = 64
 """Into how many parts long vectors are cut: more parts take fewer rounds and more arithmetic."""
@@ -74,37 +75,6 @@ def repetitions(length: int, losses: int = 0, times: int = 1) -> int:
     return count
 
 
-class Checking(Protocol):
-    """What checks need of a seat's :class:`~colonnade.mpc.hand.Hand`."""
-
-    committee: Committee
-    system: ResidueSystem
-
-    def coin(self) -> Stream:
-        """Public coins."""
-
-    def agree(self) -> None:
-        """Wait until all seats have received what they wait for, and have seen the same."""
-
-    def random(self, shape: tuple[int, ...]) -> Shares:
-        """Shares of uniform random numbers."""
-
-    def zero(self, shape: tuple[int, ...], degree: int) -> Shares:
-        """A random sharing of zero."""
-
-    def multiply(self, left: Shares, right: Shares) -> Shares:
-        """The elementwise product, of the sum of the degrees."""
-
-    def add(self, terms: Sequence[Shares]) -> Shares:
-        """The sum."""
-
-    def lower_residues(self, values: Residues, degree: int) -> Residues:
-        """Residues at the degree of an input."""
-
-    def open_residues(self, values: Residues, degree: int | None = None) -> Residues:
-        """Residues, opened to all seats."""
-
-
 @dataclass(frozen=True)
 class Question:
     """Shares of vectors (primes, repetitions, length), and of the numbers (primes, repetitions) they should give.
@@ -138,7 +108,7 @@ class Question:
         return cls(left, right, product)
 
 
-def folded(hand: Checking, question: Question) -> tuple[Residues, list[Residues]]:
+def folded(engine: Hand, question: Question) -> tuple[Residues, list[Residues]]:
     """This seat's shares of H(z) - a(z) b(z) at the end, for each prime and repetition: zero if the claim is true.
 
     Also gives what was lowered on the way: where seats are spare, the claim counts only if all of it is consistent.
@@ -146,20 +116,20 @@ def folded(hand: Checking, question: Question) -> tuple[Residues, list[Residues]
     *first, last = steps(question.left.shape[2])
     lowered: list[Residues] = []
     for parts in first:
-        question = _fold(hand, question, parts, lowered)
-    question = _fold(hand, question, last, lowered, hidden=True)
-    opened = hand.open_residues(np.stack([side[:, :, 0] for side in question.sides], axis=1))
-    return hand.system.reduce(question.product - opened[:, 0] * opened[:, -1]), lowered
+        question = _fold(engine, question, parts, lowered)
+    question = _fold(engine, question, last, lowered, hidden=True)
+    opened = engine.open_residues(np.stack([side[:, :, 0] for side in question.sides], axis=1))
+    return engine.system.reduce(question.product - opened[:, 0] * opened[:, -1]), lowered
 
 
-def _fold(hand: Checking, question: Question, parts: int, kept: list[Residues], *, hidden: bool = False) -> Question:
+def _fold(engine: Hand, question: Question, parts: int, kept: list[Residues], *, hidden: bool = False) -> Question:
     """A question about vectors that are ``parts`` times shorter; with ``hidden``, they tell nothing when opened."""
-    system, t = hand.system, hand.committee.threshold
+    system, t = engine.system, engine.committee.threshold
     sides = [_cut(values, parts) for values in question.sides]
     start, (_, repeated, count, size) = 1, sides[0].shape
     if hidden:
         start, count = 0, count + 1
-        sides = [np.concatenate([hand.random((repeated, 1, size)).values, side], axis=2) for side in sides]
+        sides = [np.concatenate([engine.random((repeated, 1, size)).values, side], axis=2) for side in sides]
     known = tuple(range(start, start + count))
     later = tuple(range(known[-1] + 1, known[-1] + count))
     ahead = lagrange(system.primes, known, later)[:, None]
@@ -169,12 +139,12 @@ def _fold(hand: Checking, question: Question, parts: int, kept: list[Residues], 
         values.append(dots(system, further[0], further[-1]))
     # The value at ``parts`` follows from the product, which is the sum of the values at 1 to ``parts``.
     found = np.concatenate([values[0][:, :, :-1], *values[1:]], axis=2)
-    lowered = hand.lower_residues(found, 2 * t) if found.shape[2] else found
+    lowered = engine.lower_residues(found, 2 * t) if found.shape[2] else found
     kept.append(lowered)
     among = lowered[:, :, 1 - start : count - 1]
     rest = system.reduce(question.product - among.sum(axis=2))[:, :, None]
     all_values = np.concatenate([lowered[:, :, : count - 1], rest, lowered[:, :, count - 1 :]], axis=2)
-    points = random_points(hand.coin(), system, repeated, later[-1] if later else known[-1])
+    points = random_points(engine.coin(), system, repeated, later[-1] if later else known[-1])
     here = lagrange_at(system.primes, known, points)
     there = lagrange_at(system.primes, (*known, *later), points)
     new = [system.reduce(np.matmul(here[:, :, None], side))[:, :, 0] for side in sides]

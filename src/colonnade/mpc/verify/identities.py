@@ -41,6 +41,15 @@ class Affine:
     scales: tuple[int, ...]
     offsets: tuple[int, ...]
 
+    def read(self, prime: int, combined: Residues, ones: Residues) -> Residues:
+        """Combinations of x modulo a prime as the same combinations of u; ``ones`` are the sums of their factors."""
+        one = ResidueSystem((prime,))
+        offsets = np.array([centred(offset, prime) for offset in self.offsets], dtype=np.float64)
+        scales = np.array([inverse(scale % prime, prime) for scale in self.scales], dtype=np.float64)
+        less = one.reduce(combined[None] - one.reduce((ones[..., None] * offsets)[None]))
+        found: Residues = one.reduce(less * scales)[0]
+        return found
+
 
 class RowEquations:
     """The equations of the rows of one owner in one window, on either side.
@@ -231,11 +240,8 @@ class RowEquations:
         ones = self.system.reduce(np.matmul(factors, real.T))  # (primes, repetitions, groups)
         width = len(read.scales)
         for index, prime in enumerate(self.system.primes):
-            offsets = np.array([centred(offset, prime) for offset in read.offsets], dtype=np.float64)
-            scales = np.array([inverse(scale % prime, prime) for scale in read.scales], dtype=np.float64)
-            part, one = out[index, :, :, :width], ResidueSystem((prime,))
-            less = one.reduce(part[None] - one.reduce((ones[index][..., None] * offsets)[None]))
-            part[...] = one.reduce(less * scales)[0]
+            part = out[index, :, :, :width]
+            part[...] = read.read(prime, part, ones[index])
 
     def folded_again(self, rows: Residues, points: Points) -> Residues:
         """What is left after the second fold: (primes, repetitions, left, width)."""
@@ -257,13 +263,10 @@ class RowEquations:
         due = system.reduce(system.reduce(self.gamma * target[:, None].astype(np.float64)).sum(axis=2))
         real = np.concatenate([_real(size, m) for size in self.sizes])
         public = system.reduce(_dot(system, self.alpha, real) * due[..., None])
-        return self._at(np.concatenate([public, dealt], axis=2), points)
+        return self.at(np.concatenate([public, dealt], axis=2), points)
 
-    def known_again(self, dealt: Residues, points: Points) -> Residues:
-        """The shares of the second H at the points, from those dealt at 1 to 2m - 1."""
-        return self._at(dealt, points)
-
-    def _at(self, values: Residues, points: Points) -> Residues:
+    def at(self, values: Residues, points: Points) -> Residues:
+        """The shares of H at the points, from those of its values at 1, 2 and so on."""
         factors = _factors(self.system.primes, values.shape[2], points.tobytes())
         return self.system.reduce((values * factors).sum(axis=2))
 

@@ -6,9 +6,9 @@ holds shares calls :meth:`InputProofs.window`, and seats settle their claims bef
 
     ranges = {owner: Ranges.fitting([within(columns, norm_squared)], rows_at_most) for owner in owners}
     system = ResidueSystem.for_bound(max(bound, *(each.required_bound for each in ranges.values())))
-    proofs = InputProofs(hand, ranges)
+    proofs = InputProofs(engine, ranges)
     proofs.window(sizes, own=blocks_of_integers, dealt={owner: blocks_of_shares for owner in owners})
-    hand.claims.settle()
+    engine.claims.settle()
 
 ``own`` is None where a participant deals nothing, ``dealt`` where it has no seat. A window takes three coins, and four
 if proofs are covert:
@@ -32,10 +32,10 @@ import numpy as np
 
 from colonnade.errors import NO_RESULT, ShareError
 from colonnade.mpc.hand import Hand
-from colonnade.mpc.residues import Integers, Residues, ResidueSystem, centred, inverse
+from colonnade.mpc.residues import Integers, Residues, ResidueSystem
 from colonnade.mpc.shares import Shares
 from colonnade.mpc.verify.claims import Claims
-from colonnade.mpc.verify.identities import Affine, Points
+from colonnade.mpc.verify.identities import Points
 from colonnade.mpc.verify.prover import Prover
 from colonnade.mpc.verify.ranges import BIT_FOLD, COMBINED, FOLDS, Ranges
 from colonnade.mpc.verify.window import Coins, Signs, Window, signs
@@ -70,7 +70,10 @@ class Verifier:
             part = combined[:, :, start : start + block.shape[1]].transpose(0, 2, 1)
             total[:, :, : ranges.columns] += system.inner(part, block)
         if window.read is not None:
-            self._read(total, system.reduce(combined.sum(axis=2)), window.read)
+            ones = system.reduce(combined.sum(axis=2))
+            for index, prime in enumerate(system.primes):
+                part = total[index, :, : ranges.columns]
+                part[...] = window.read.read(prime, part, ones[index])
         if self.slack is not None:
             chosen = combined if window.chosen is None else combined[:, :, window.chosen]
             total[:, :, ranges.columns :] = system.inner(chosen.transpose(0, 2, 1), self.slack)
@@ -79,15 +82,6 @@ class Verifier:
         said = system.inner(places.transpose(0, 2, 1), self.bits)
         half = system.reduce(factors.sum(axis=2)) * system.constant(1 << (ranges.bits - 1), 3)[:, :, 0]
         return Shares(system.reduce(said - system.reduce(half)[..., None] - system.reduce(total)), self.degree)
-
-    def _read(self, total: Residues, ones: Residues, read: Affine) -> None:
-        """Sums of x as sums of u."""
-        for index, prime in enumerate(self.system.primes):
-            offsets = np.array([centred(offset, prime) for offset in read.offsets], dtype=np.float64)
-            scales = np.array([inverse(scale % prime, prime) for scale in read.scales], dtype=np.float64)
-            part, one = total[index, :, : len(scales)], ResidueSystem((prime,))
-            shift = one.reduce((ones[index][:, None] * offsets)[None])
-            part[...] = one.reduce(one.reduce(part[None] - shift) * scales)[0]
 
     def fold(self, second: Shares) -> Shares:
         """Fold the rows at the first point; what must be zero then."""
@@ -103,7 +97,7 @@ class Verifier:
         """Claim what is left of all equations."""
         window = self.window
         rows = window.equations.folded_again(self.left, points)
-        self._claim(claims, window.equations.sides(rows), window.equations.known_again(self.second, points))
+        self._claim(claims, window.equations.sides(rows), window.equations.at(self.second, points))
         flat = self.bits.reshape(len(self.system.primes), -1, 1)
         bits = window.bits.folded([[flat]], bit_points, None)
         self._claim(claims, window.bits.sides(bits), window.bits.known(self.of_bits, bit_points))
@@ -117,8 +111,8 @@ class Verifier:
 class InputProofs:
     """The proofs of all owners in one task; every participant that deals or has a seat holds one."""
 
-    def __init__(self, hand: Hand, ranges: Mapping[str, Ranges]) -> None:
-        self.hand, self.ranges = hand, ranges
+    def __init__(self, engine: Hand, ranges: Mapping[str, Ranges]) -> None:
+        self.hand, self.ranges = engine, ranges
         self.prover = Prover
 
     def window(
@@ -129,14 +123,14 @@ class InputProofs:
         dealt: Mapping[str, Sequence[Shares]] | None = None,
     ) -> None:
         """Prove and verify one window; its rows were dealt before in blocks of these sizes."""
-        hand, system = self.hand, self.hand.system
+        engine, system = self.hand, self.hand.system
         covert = any(ranges.covert for ranges in self.ranges.values())
         sampled = self._coins() if covert else None
         windows = {
             owner: Window(system, ranges, sizes, sampled if ranges.covert else None)
             for owner, ranges in self.ranges.items()
         }
-        prover = None if own is None else self.prover(windows[hand.name], own)
+        prover = None if own is None else self.prover(windows[engine.name], own)
         slack = self._dealt("squares", windows, prover, lambda me: me.slack)
         masks = self._dealt("masks", windows, prover, lambda me: me.masks())
 
@@ -159,7 +153,7 @@ class InputProofs:
                 held[owner].takes(bits[owner], first[owner])
             self._check_sums(held, coins, drawn)
             for owner, verifier in held.items():
-                hand.claims.zero(verifier.fold(second[owner]))
+                engine.claims.zero(verifier.fold(second[owner]))
 
         coins = self._coins()
         for owner, verifier in held.items():
@@ -167,20 +161,20 @@ class InputProofs:
             points, bit_points = (
                 equations.point(coins.of(name), fold) for name, fold in (("point", FOLDS[1]), ("bits", BIT_FOLD))
             )
-            verifier.claim(hand.claims, points, bit_points)
+            verifier.claim(engine.claims, points, bit_points)
 
     def _check_sums(self, held: Mapping[str, Verifier], coins: Coins, drawn: Signs) -> None:
         """Claim that bits add up to the sums of rows, and see that no bit is large."""
-        hand, system = self.hand, self.hand.system
+        engine, system = self.hand, self.hand.system
         factors = system.uniform((COMBINED, len(drawn)), coins.of("sums"))
         combined: dict[int, Residues] = {}
         for verifier in held.values():
             count = verifier.window.ranges.projections
             if count not in combined:
                 combined[count] = _times(system, factors[:, :, :count], drawn[:count])
-            hand.claims.zero(verifier.added_up(factors[:, :, :count], combined[count]))
+            engine.claims.zero(verifier.added_up(factors[:, :, :count], combined[count]))
         hidden = _sums_of_bits(list(held.values()), coins.of("signs of bits"))
-        opened = system.join(hand.open_residues(np.concatenate(hidden, axis=1)), system.modulus // 2)
+        opened = system.join(engine.open_residues(np.concatenate(hidden, axis=1)), system.modulus // 2)
         for owner, verifier in held.items():
             count = verifier.window.ranges.projections
             mine, opened = opened[:count], opened[count:]
@@ -193,10 +187,10 @@ class InputProofs:
 
     def _coins(self) -> Coins:
         """Coins for seats and owners; owners without a seat hear them from all seats."""
-        hand = self.hand
-        if not hand.seated:
-            return Coins(hand.hear_coin())
-        return Coins(hand.coin([owner for owner in self.ranges if owner not in hand.committee.seats]))
+        engine = self.hand
+        if not engine.seated:
+            return Coins(engine.hear_coin())
+        return Coins(engine.coin([owner for owner in self.ranges if owner not in engine.committee.seats]))
 
     def _dealt(
         self,
@@ -206,14 +200,14 @@ class InputProofs:
         make: Callable[[Prover], Integers | None],
     ) -> dict[str, Shares]:
         """Deal one's own numbers and take those of all owners; empty without a seat."""
-        hand = self.hand
+        engine = self.hand
         mine = None if prover is None else make(prover)
-        own = None if mine is None else hand.deal(mine)
-        if not hand.seated:
+        own = None if mine is None else engine.deal(mine)
+        if not engine.seated:
             return {}
         shapes = {owner: window.shapes[what] for owner, window in windows.items() if what in window.shapes}
         return {
-            owner: own if owner == hand.name and own is not None else hand.receive(owner, shape)
+            owner: own if owner == engine.name and own is not None else engine.receive(owner, shape)
             for owner, shape in shapes.items()
         }
 

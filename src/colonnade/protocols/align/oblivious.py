@@ -15,7 +15,6 @@ from itertools import chain
 
 from colonnade.mpc.keyvalue import Words
 from colonnade.mpc.oblivious.base import Choice, Offer
-from colonnade.mpc.oblivious.code import Bits
 from colonnade.mpc.oblivious.function import (
     CHALLENGE_BYTES,
     CHALLENGES,
@@ -27,6 +26,7 @@ from colonnade.mpc.oblivious.function import (
     new_secret,
     pieces,
 )
+from colonnade.mpc.oblivious.matrices import Bits
 from colonnade.protocols.align import vocabulary
 from colonnade.protocols.align.lists import Step, Steps, fits
 from colonnade.protocols.align.tags import ReportedSteps, Tags, sizes_of
