@@ -21,21 +21,20 @@ from hypothesis import given, settings, strategies as st
 
 from colonnade.errors import BudgetError, LedgerError
 from colonnade.privacy import Adjacency, Budget, Ledger, Observer, Trust, accountant, ledger as book, parse_budgets
-from colonnade.privacy.events import (
-    DiscreteGaussianRelease,
-    DiscreteLaplaceRelease,
-    Event,
-    PoissonSampled,
-    RandomisedResponse,
-    Repeated,
-    SkellamRelease,
-    view,
-)
+from colonnade.privacy.events import Event, view
 from colonnade.privacy.ledger.caps import Period
 from colonnade.privacy.ledger.costs import _HIDDEN, _SECRET, costs, keeps
 from colonnade.privacy.ledger.groups import Across, Sight, seen_by, seen_by_anybody
 from colonnade.privacy.ledger.people import Told
 from colonnade.privacy.ledger.sums import BLOCK, NEWEST, Sums
+from colonnade.privacy.releases import (
+    DiscreteGaussianRelease,
+    DiscreteLaplaceRelease,
+    PoissonSampled,
+    RandomisedResponse,
+    Repeated,
+    SkellamRelease,
+)
 from tests.support.errors import refused
 from tests.support.ledgers import DELTA, Clock, altered, keys, release
 

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from colonnade.errors import PrivacyError
 from colonnade.lazy import Later
-from colonnade.privacy.events import Event, View, alike, views
+from colonnade.privacy.events import Event, alike, views
 from colonnade.privacy.observers import Budget, Observer, Trust
+from colonnade.privacy.releases import View
 from colonnade.privacy.rows import rounded_up
 
 if TYPE_CHECKING:
