@@ -43,7 +43,7 @@ from colonnade.privacy.ledger.file import (
     times,
 )
 from colonnade.privacy.ledger.people import NOBODY_KNOWN, People, Told, read_told
-from colonnade.privacy.ledger.sums import Dated, Kept, Sums
+from colonnade.privacy.ledger.sums import Sums
 from colonnade.privacy.ledger.without import refuse
 from colonnade.privacy.observers import Budget, Observer, Trust, parse_budgets
 
@@ -132,14 +132,11 @@ class Ledger:
         with self._file.writing() as base:
             now = self._clock()
             self._check_early(base, early, now)
-            sums, kept = self._check(base, study, told, caps, periods, now, mend=True)
+            sums = self._check(base, study, told, caps, periods, now)
             at = _written(now)
             written = json.dumps([event.to_dict() for event in events])
             number = add(base, study, digest, at, written, trust.to_json(), told.people.to_json())
-            if kept.complete:
-                sums.add(number, now, told, kept.needed)
-            else:
-                sums.rebuild(_told(base), kept.needed)
+            sums.store(number, told)
         return Entry(number, study, digest, at, "reserved", told.events, trust, told.people)
 
     def check(
@@ -164,26 +161,17 @@ class Ledger:
         caps: Sequence[Budget],
         periods: Sequence[Period],
         now: datetime,
-        *,
-        mend: bool = False,
-    ) -> tuple[Sums, Kept]:
+    ) -> Sums:
         """Raise an error if a study does not keep every cap: by sums of before, or if they do not show it, by all."""
         if not told.events:
             raise LedgerError(f"study {study!r} asks for a reservation without any event [LE002]")
         check_sources(told.events)
-        sums = Sums(base)
-        kept = sums.ask(told, caps, periods, self._owner, now)
-        if kept.surely and sums.older is not None:
-            self._file.check_chain_after(base, sums.change, sums.end)
-        else:
-            self._file.check_chain(base)
-        if mend and sums.stored and not kept.surely and not kept.complete:
-            # To make the sums anew takes far less than to compose everything for everybody.
-            sums.rebuild(_told(base), kept.needed)
-            kept = sums.ask(told, caps, periods, self._owner, now)
-        if not kept.surely:
-            refuse(study, told, caps, periods, _spendings(base, now), self._owner, now)
-        return sums, kept
+        self._file.check_chain(base)
+        with _readable():
+            sums = Sums(base, now)
+            if not sums.keep(told, caps, periods, self._owner, now):
+                refuse(study, told, caps, periods, _spendings(base, now), self._owner, now)
+        return sums
 
     def check_early(self, early: EarlyEnds) -> None:
         """Refuse what :meth:`reserve` would refuse now because of studies that ended early, and write nothing."""
@@ -324,12 +312,12 @@ class Ledger:
         With ``head``, a hash noted earlier, also that the ledger still holds everything up to there.
         """
         self._file.verify(head)
-        with self._file.reading() as base:
-            wrong = Sums(base).first_wrong(_told(base))
+        with self._file.reading() as base, _readable():
+            _entries(base)
+            wrong = Sums(base, self._clock()).first_wrong()
         if wrong is not None:
             raise LedgerError(
-                f"{self.path} was altered: the sums up to entry {wrong.last} do not follow from it; "
-                "restore a copy [LE004]"
+                f"{self.path} was altered: the sums of entry {wrong} do not follow from it; restore a copy [LE004]"
             )
 
     def _advance(self, entry: Entry, state: str) -> Entry:
@@ -376,13 +364,6 @@ def _is_ahead(base: sqlite3.Connection, now: datetime) -> bool:
     found = times(base, last_before(base, now))
     late, after = limits.ahead([(read_time(number, created), released) for number, created, released in found], now)
     return late and after is None
-
-
-def _told(base: sqlite3.Connection) -> list[Dated]:
-    """Every entry with its time and, if it counts, what it told."""
-    entries = _entries(base)
-    dated = zip(_read_dates(entries), entries, strict=True)
-    return [(entry.id, when, None if released else entry.told) for (when, released), entry in dated]
 
 
 def _dated(base: sqlite3.Connection, now: datetime) -> list[tuple[datetime, Entry]]:
