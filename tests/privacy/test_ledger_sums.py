@@ -152,7 +152,7 @@ def test_sums_and_everything_composed_anew_agree_on_where_a_cap_ends(ledger: Led
 def test_sums_are_made_anew_before_anything_is_composed_anew(
     ledger: Ledger, parsed: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(book.limits, "refusals", None)
+    monkeypatch.setattr(book.Accounts, "refusals", None)
     old = ledger.entries()[1]
     parsed.clear()
     ledger.release(old)

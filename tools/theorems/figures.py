@@ -434,8 +434,8 @@ FIGURES = (
             ("across-studies#which-groups", "across-studies#sums-of-what-was-composed-before"),
             (
                 "colonnade.privacy.ledger:Ledger.left",
-                "colonnade.privacy.ledger.caps:remainders",
-                "colonnade.privacy.ledger.caps:refusals",
+                "colonnade.privacy.ledger.caps:Accounts.remainders",
+                "colonnade.privacy.ledger.caps:Accounts.refusals",
                 "colonnade.privacy.ledger.costs:keeps",
             ),
             (

@@ -93,13 +93,12 @@ def additive_games(
 
 
 for _law in laws():  # every observer: up to a coalition of two of five, or one of three of whom any two hide a number
-    if _law.norm == "l2":
-        _what, _plan, _observers = "number with {} noise in five", _calibrated, (ANALYST, COORDINATOR, BANK, PAIR)
-    else:
-        _what, _plan = "coefficient with {} noise in three", _cross_coefficient
-        _observers = (ANALYST, COORDINATOR, BANK)
-    _enter = register(_law.name, f"a {_what.format(_law.title)} shares", partial(_plan, _law))
-    _enter(partial(additive_games, _law.name, _observers))
+    _in_five = _law.norm == "l2"
+    _what, _shares, _plan = (
+        ("number", "five", _calibrated) if _in_five else ("coefficient", "three", _cross_coefficient)
+    )
+    _enter = register(_law.name, f"a {_what} with {_law.title} noise in {_shares} shares", partial(_plan, _law))
+    _enter(partial(additive_games, _law.name, (ANALYST, COORDINATOR, BANK, *[PAIR] * _in_five)))
 
 
 def _labels() -> Mechanism[RandomisedResponse]:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 from colonnade.errors import PrivacyError
 from colonnade.privacy.observers import Adjacency
-from colonnade.privacy.sensitivity import float_up
+from colonnade.privacy.sensitivity.exact import checked_whole, float_up
 
 VERSION = 2
 """Written into every event. Version 1 lacks the fields that have a default here, and is still read."""
@@ -81,9 +81,7 @@ class _Release(_Written):
         return sum((size for _, size in self.shares), Fraction(0))
 
     def _whole(self, label: str, least: int = 0) -> None:
-        value = getattr(self, label)
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise PrivacyError(f"{label} of release {self.name!r} must be a whole number, not {value!r} [PR071]")
+        checked_whole(getattr(self, label), f"{label} of release {self.name!r}", least)
 
     def _refined(self, others: Others) -> None:
         if any(isinstance(n, bool) or not isinstance(n, int) or n < 0 for _, *numbers in others for n in numbers):
@@ -211,8 +209,7 @@ class RandomisedResponse(_Written):
         object.__setattr__(self, "odds", Fraction(self.odds))
         if self.odds < 1:
             raise PrivacyError(f"the odds of {self.name!r} must be at least 1 [PR078]")
-        if isinstance(self.categories, bool) or not isinstance(self.categories, int) or self.categories < 2:
-            raise PrivacyError(f"{self.name!r} needs at least two categories [PR079]")
+        checked_whole(self.categories, f"the number of categories of {self.name!r}", 2)
 
     @property
     def epsilon(self) -> float:
@@ -283,8 +280,7 @@ class Repeated(_Around):
     def __post_init__(self) -> None:
         if not isinstance(self.event, AdditiveRelease | RandomisedResponse | PoissonSampled):
             raise PrivacyError("only a release, or a sampled one, can be repeated [PR082]")
-        if isinstance(self.times, bool) or not isinstance(self.times, int) or self.times < 1:
-            raise PrivacyError(f"{self.event.name!r} must be repeated a positive whole number of times [PR083]")
+        checked_whole(self.times, f"how often {self.event.name!r} is repeated", 1)
 
 
 @dataclass(frozen=True)

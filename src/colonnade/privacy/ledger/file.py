@@ -356,14 +356,13 @@ def arrangements(base: sqlite3.Connection) -> list[tuple[str, str | None]]:
     return [(texts_only(row[:-1])[1], row[-1]) for row in base.execute(query)]
 
 
-def times(base: sqlite3.Connection, after: int = 0) -> list[tuple[int, str, bool]]:
-    """Every entry that follows one: its number, its time, and whether it was released."""
+def times(base: sqlite3.Connection) -> list[tuple[int, str, bool]]:
+    """Every entry: its number, its time, and whether it was released."""
     return [
         (number, created, state is not None)
         for number, created, state in base.execute(
             "SELECT e.id, e.created, c.state FROM entries e "
-            "LEFT JOIN changes c ON c.entry = e.id AND c.state = 'released' WHERE e.id > ? ORDER BY e.id",
-            (after,),
+            "LEFT JOIN changes c ON c.entry = e.id AND c.state = 'released' ORDER BY e.id"
         )
     ]
 
