@@ -44,7 +44,7 @@ def from_dict(value: Mapping[str, Any]) -> Event:
             f"privacy event of version {_said(value.get('version'))}; this code reads 1 to {VERSION} [PR027]"
         )
     kind = value.get("kind")
-    known: dict[Any, Any] = _KINDS | {kind: law.made for kind, law in kinds().items()}
+    known = kinds_of_events()
     if not isinstance(kind, str) or kind not in known:
         raise PrivacyError(f"unknown privacy event {_said(kind)}: its cost cannot be accounted for [PR028]")
     make = known[kind]
@@ -61,6 +61,11 @@ def from_dict(value: Mapping[str, Any]) -> Event:
         raise PrivacyError(reading.short(str(error))) from None
     except (KeyError, TypeError, ValueError, ArithmeticError, RecursionError) as error:
         raise PrivacyError(f"privacy event of kind {kind!r} is incomplete or malformed [PR030]") from error
+
+
+def kinds_of_events() -> dict[str, Any]:
+    """The class of every kind of event, with those of the laws of noise."""
+    return {kind: law.made for kind, law in kinds().items()} | _KINDS
 
 
 def from_json(text: str) -> Event:
