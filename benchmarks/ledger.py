@@ -62,7 +62,7 @@ def reserve(ledger: Ledger, number: int) -> Entry:
 
 
 def fill(path: Path, size: int) -> None:
-    """A ledger with so many entries, and the sums that reservations one by one would have left."""
+    """A ledger with so many entries, and the costs that reservations one by one would have left."""
     ledger = Ledger(path, owner="bank")
     with ledger._file.writing() as base:
         for number in range(size - 1):

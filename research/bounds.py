@@ -14,9 +14,9 @@ from colonnade.errors import PrivacyError
 from colonnade.kinds.glm.sensitivity_exchange import Exchange
 from colonnade.kinds.regression.sensitivity import Program, score_bound
 from colonnade.kinds.split.sensitivity import embeddings_mu_squared
+from colonnade.privacy.additive import skellam_terms
 from colonnade.privacy.observers import check_delta
 from colonnade.privacy.routes.gaussian import HAIR, log_gaussian_delta
-from colonnade.privacy.routes.renyi import _skellam_terms
 from colonnade.privacy.sensitivity.exact import Exact, Real, Sensitivity, checked_whole, float_up, rational, root_up
 from colonnade.privacy.sensitivity.moments import moments_sensitivity
 from colonnade.privacy.sensitivity.norms import Rounding, _conditional_square, _party_square
@@ -110,7 +110,7 @@ def skellam_rdp(alpha: int, mu: float | Fraction, d1: float, d2: float) -> float
     """Renyi divergence of order ``alpha`` of Sk(mu), variance 2 mu, for integer shifts of norms d1, d2."""
     if isinstance(alpha, bool) or alpha != int(alpha) or alpha < 2:
         raise PrivacyError(f"the Skellam bound holds for whole orders from 2 on, not {alpha} [PR140]")
-    first, low, extra, flat = _skellam_terms(Fraction(mu), Fraction(d1), Fraction(d2) ** 2)
+    first, low, extra, flat = skellam_terms(Fraction(mu), Fraction(d1), Fraction(d2) ** 2)
     return alpha * first + min((2 * alpha - 1) * low + extra, flat)
 
 

@@ -17,14 +17,15 @@ import pytest
 from scipy.stats import binom
 
 from colonnade.audit import MOST_SAMPLES, Game, games, profile_audit, register_twin, registry, subjects, twins
-from colonnade.audit.samplers import LaplaceShares, Opening
+from colonnade.audit.samplers import Opening
 from colonnade.audit.verdict import Verdict, judge
 from colonnade.errors import StorageError, StudyError
 from colonnade.kinds import PCA
 from colonnade.kinds.pca.audit_moments import pca_games
 from colonnade.models import Roster
 from colonnade.models.registry import parts
-from colonnade.privacy import Observer, accountant, parse_budgets, views
+from colonnade.privacy import DiscreteLaplaceRelease, Observer, accountant, parse_budgets, views
+from colonnade.privacy.additive import law_of
 from colonnade.protocols.moments import integers as moments, programs, task as tasks
 from colonnade.tables import Schema, number
 from tests.support.errors import refused
@@ -114,8 +115,10 @@ def test_noise_below_the_reach_is_seen():
     for subject, role in (("skellam", "analyst"), ("discrete-laplace", "party")):
         game = next(game for game in games_of(subject) if game.role == role)
         part, sampler = Fraction(0.9 * played(game).result.reach).limit_denominator(100), game.sampler
-        if isinstance(sampler.law, LaplaceShares):
-            quieter = replace(sampler, law=LaplaceShares(part * sampler.law.scale))
+        (event,) = game.events
+        if isinstance(event, DiscreteLaplaceRelease):
+            law = law_of(event.kind).sampler_of(replace(event, scale=part * event.scale))
+            quieter = replace(sampler, law=law)
         else:
             quieter = replace(sampler, shares=tuple((owner, part**2 * size) for owner, size in sampler.shares))
         assert played(replace(game, sampler=quieter)).result.caught

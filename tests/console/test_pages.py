@@ -29,8 +29,8 @@ from colonnade.console.pages.failures import explained
 from colonnade.console.people import KeyAge
 from colonnade.errors import ConnectError, DataError
 from colonnade.models import Estimator
+from colonnade.privacy import NonPrivate, SkellamRelease
 from colonnade.privacy.beliefs import afterwards, log_odds
-from colonnade.privacy.events import NonPrivate, SkellamRelease
 from colonnade.privacy.largest import Largest
 from colonnade.privacy.observers import Trust
 from colonnade.privacy.rows import rounded_up

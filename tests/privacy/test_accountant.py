@@ -17,7 +17,7 @@ from scipy.special import ive
 from scipy.stats import norm
 
 from colonnade.errors import PrivacyError
-from colonnade.privacy import Adjacency, Budget, Observer, Sensitivity, Statement, Trust, accountant as acc
+from colonnade.privacy import Adjacency, Budget, Observer, Sensitivity, Statement, Trust, accountant as acc, additive
 from colonnade.privacy.additive import AdditiveNoise
 from colonnade.privacy.events import PURE, Event, View, views
 from colonnade.privacy.ledger.costs import costs, keeps
@@ -30,7 +30,7 @@ from colonnade.privacy.releases import (
     Repeated,
     SkellamRelease,
 )
-from colonnade.privacy.routes import gaussian, renyi, transfer
+from colonnade.privacy.routes import gaussian, renyi
 from colonnade.privacy.routes.coins import participations
 from colonnade.privacy.routes.gaussian import gaussian_epsilon
 from colonnade.privacy.routes.losses import MOST_ROUNDS, LossDistribution
@@ -76,10 +76,10 @@ def summed(variances):
     ("found", "name", "cases"),
     [
         (lambda c: skellam_rdp(c["alpha"], c["mu"], c["d1"], c["d2"]), "tau", VECTORS["sqm"]["skellam_rdp"]),
-        (lambda c: transfer.kappa(c["mu"], c["z"]), "kappa", VECTORS["gaussian_transfer"]["kappa"]),
+        (lambda c: additive.kappa(c["mu"], c["z"]), "kappa", VECTORS["gaussian_transfer"]["kappa"]),
         (lambda c: gaussian.gaussian_mu(c["eps"], c["delta"]), "mu", VECTORS["hdp_fm_afe"]["analytic_gauss"]),
         (lambda c: gaussian_epsilon(c["mu"], c["delta"]), "eps", VECTORS["hdp_fm_afe"]["gdp_eps"]),
-        (lambda c: renyi.shared_gaussian_gap(c["sigma2_share"], c["P"]), "tau", VECTORS["dpvi"]["ddg_tau"]),
+        (lambda c: additive.shared_gaussian_gap(c["sigma2_share"], c["P"]), "tau", VECTORS["dpvi"]["ddg_tau"]),
         (lambda c: zcdp_epsilon(c["rho"], c["delta"]), "eps", VECTORS["extra"]["zcdp_eps"]),
     ],
     ids=["skellam", "kappa", "mu", "epsilon", "gap", "zcdp"],
@@ -148,9 +148,9 @@ def test_sums_of_discrete_gaussians_are_as_near_as_proven(variances: tuple[float
     near = np.exp(-(wide**2) / (2 * sum(variances)))
     inside = np.abs(wide) <= 5 * math.sqrt(sum(variances))
     gaps = np.abs(np.log(total[inside] / (near / near.sum())[inside]))
-    assert 0 < gaps.max() <= renyi.shared_gaussian_gap(min(variances), len(variances)) / 2
+    assert 0 < gaps.max() <= additive.shared_gaussian_gap(min(variances), len(variances)) / 2
     exact = 10 * sum(math.exp(-2 * math.pi**2 * 0.3 * k / (k + 1)) for k in range(1, 500))
-    assert exact <= renyi.shared_gaussian_gap(0.3, 500) <= exact * 1.1, "of many shares too"
+    assert exact <= additive.shared_gaussian_gap(0.3, 500) <= exact * 1.1, "of many shares too"
 
 
 @pytest.mark.parametrize(("share", "parts", "shift"), [(0.25, 2, 1), (0.3, 4, 2), (1.0, 3, 1)])
@@ -255,7 +255,7 @@ def test_lemma_t_on_exact_probabilities(mu: int, z: int) -> None:
             root = flint.arb(2).sqrt() * s
             cell = (((k - half) / root).erfc() - ((k + half) / root).erfc()) / 2
             gap = abs((noise / cell).log())
-            assert gap < transfer.kappa(mu, z), (k, gap)
+            assert gap < additive.kappa(mu, z), (k, gap)
     finally:
         flint.ctx.prec = before
 

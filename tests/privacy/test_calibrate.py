@@ -90,7 +90,7 @@ def test_what_cannot_be_met_is_refused_with_the_reason() -> None:
     for said, made, budgets, owners in (
         ("PR020", lambda mu: replace(make(mu), tail=1e-9), [Budget("analyst", 1.0, 1e-7)], 3),
         ("PR023", make, [], 3),
-        ("PR019", make, [analyst], 0),
+        ("PR089", make, [analyst], 0),
         (["PR024", "bank+shop", "2", "3"], make, [Budget("bank+shop", 1.0, 1e-5)], 3),
         ("PR024", lambda _: NonPrivate("it leaked"), [analyst], 3),
         (["PR024", "bank"], lambda s: laplace(s, weight=Fraction(1, 3)), [Budget("party", 0.5, 1e-9)], 1),

@@ -116,9 +116,9 @@ def test_what_does_not_fit_or_makes_no_sense_is_refused(stream) -> None:
         *((CapacityError, "CA009", grid.quantise, value) for value in (2.0**32, -(2.0**32), 1e308)),
         (CapacityError, "CA010", grid.release, [0.0], 2.0**28, stream),
         *((PrivacyError, "PR042", Grid, bits) for bits in (-1, 61, True, 3.0)),
-        *((PrivacyError, "PR044", grid.sensitivity_squared, wrong, 3) for wrong in (-1, math.nan, math.inf)),
-        *((PrivacyError, "PR044", grid.variance, wrong) for wrong in (-1, math.nan, math.inf)),
-        *((PrivacyError, "PR043", grid.sensitivity_l1, 1, count) for count in (-1, True, 2.0)),
+        *((PrivacyError, "PR090", grid.sensitivity_squared, wrong, 3) for wrong in (-1, math.nan, math.inf)),
+        *((PrivacyError, "PR090", grid.variance, wrong) for wrong in (-1, math.nan, math.inf)),
+        *((PrivacyError, "PR089", grid.sensitivity_l1, 1, count) for count in (-1, True, 2.0)),
         (PrivacyError, "PR048", round_rows, one, "up", 1, stream),
     ):
         refused(error, code, call, *words)

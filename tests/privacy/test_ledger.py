@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from functools import partial
 from itertools import combinations
@@ -27,11 +27,10 @@ from colonnade.privacy import (
     parse_budgets,
     views,
 )
-from colonnade.privacy.ledger.caps import Period, ahead, dates, with_others
+from colonnade.privacy.ledger.caps import Accounts, Period, ahead, dates, with_others
 from colonnade.privacy.ledger.file import add, append
 from colonnade.privacy.ledger.groups import ALL_OTHERS, Sight
 from colonnade.privacy.ledger.people import People, Told
-from colonnade.privacy.ledger.without import check_without_ledger
 from tests.support.errors import refused
 from tests.support.ledgers import DELTA, EVENT, FREE, START, TRUST, Clock, cap, cost, keys, release
 
@@ -125,8 +124,12 @@ def test_an_analyst_who_knows_the_number_of_rows_of_one_study_is_held_to_replaci
 
 
 def test_asking_first_writes_nothing_with_or_without_a_ledger(ledger: Ledger) -> None:
+    def check_new(study, events, trust, caps):
+        new = Accounts((), "", datetime.now(UTC))
+        new.refuse(study, new.told(events, trust, None), caps, ())
+
     said = set()
-    for check in (ledger.check, check_without_ledger):
+    for check in (ledger.check, check_new):
         check("s", [EVENT], TRUST, cap("analyst", cost() * 1.01))
         said.add(refused(BudgetError, "BU002", "analyst", check, "s", [EVENT], TRUST, cap("analyst", cost() / 2)))
     assert len(said) == 1

@@ -351,11 +351,11 @@ def test_below_is_uniform(bound: int, stream: Stream) -> None:
 
 def test_wrong_arguments_are_refused(stream: Stream) -> None:
     for error, code, call, *words in (
-        *((PrivacyError, "PR041", discrete_laplace_share, 9, parts, 3) for parts in (0, -1, True, 2.0)),
+        *((PrivacyError, "PR089", discrete_laplace_share, 9, parts, 3) for parts in (0, -1, True, 2.0)),
         (DataError, "DA107", randomised_response, [0.0, 1.0], 3, Fraction(2)),
         (PrivacyError, "PR047", randomised_response, [0, 1], 3, Fraction(1, 2)),
         (CapacityError, "CA012", randomised_response, [0, 1], 3, Fraction((1 << 70) + 1, 1 << 60)),
-        *((PrivacyError, "PR046", randomised_response, [0], many, Fraction(2)) for many in (1, 0, True, 2.0)),
+        *((PrivacyError, "PR089", randomised_response, [0], many, Fraction(2)) for many in (1, 0, True, 2.0)),
     ):
         refused(error, code, call, *words, stream)
     for labels in ([0, 3], [-1, 0], np.array([2**63], dtype=np.uint64)):

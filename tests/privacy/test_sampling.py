@@ -18,10 +18,10 @@ from mpmath import mp, mpf
 from scipy.stats import binom
 
 from colonnade.privacy import Adjacency, accountant as acc
+from colonnade.privacy.additive import kappa
 from colonnade.privacy.events import PURE, View
 from colonnade.privacy.routes import renyi
 from colonnade.privacy.routes.coins import GaussianMixture, participations
-from colonnade.privacy.routes.transfer import kappa
 from research.bounds import skellam_rdp
 from tests.support.vectors import VECTORS
 
@@ -105,7 +105,7 @@ def test_logistic_regression_by_transfer() -> None:
     bound = acc.epsilon([_regression(mu, d2, math.sqrt(800) * d2, **rounds)], 1e-5)
     assert bound.route == "privacy loss distribution"
     assert bound.epsilon == pytest.approx(case["eps_with_slack"], rel=1e-3)
-    assert kappa(mu) * 800 * case["R"] == pytest.approx(case["kappaN"], rel=1e-9)
+    assert kappa(mu, 12.0) * 800 * case["R"] == pytest.approx(case["kappaN"], rel=1e-9)
     client = _regression(mu * 800 / 801, 2 * d2, 2 * math.sqrt(800) * d2, **rounds, coins_known=True)
     assert acc.epsilon([client], 1e-5).epsilon == pytest.approx(case["eps_client_coins_mixture"], rel=1e-6)
 

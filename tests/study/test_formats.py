@@ -114,7 +114,8 @@ def _statement():
 def event(folder):
     """What every event of a kind has; what it may lack is not part of the form."""
     return {
-        name: sorted({field.name for field in fields(kind)} - kind.may_lack) for name, kind in events._KINDS.items()
+        name: sorted({field.name for field in fields(kind)} - kind.may_lack)
+        for name, kind in events.kinds_of_events().items()
     }
 
 

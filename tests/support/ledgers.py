@@ -7,8 +7,9 @@ from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
+from colonnade.privacy import SkellamRelease
 from colonnade.privacy.accountant import epsilon
-from colonnade.privacy.events import Event, SkellamRelease, views
+from colonnade.privacy.events import Event, views
 from colonnade.privacy.observers import Budget, Observer, Trust
 
 DELTA = 1e-5

@@ -8,7 +8,7 @@ import numpy as np
 
 from colonnade.kinds import PCA
 from colonnade.models.registry import section_of
-from colonnade.privacy.events import SkellamRelease
+from colonnade.privacy import SkellamRelease
 from colonnade.privacy.observers import COORDINATOR, Trust
 from colonnade.privacy.statement import Statement
 from colonnade.report import render

@@ -127,7 +127,7 @@ FIGURES = (
                 "pure-epsilon#together-with-an-ε-δ-mechanism|Proposition",
             ),
             (
-                "colonnade.privacy.routes.transfer:closeness",
+                "colonnade.privacy.additive:kappa",
                 "colonnade.privacy.routes.gaussian:gaussian_epsilon",
                 "colonnade.privacy.accountant:Shifted",
             ),
@@ -434,8 +434,8 @@ FIGURES = (
             ("across-studies#which-groups", "across-studies#sums-of-what-was-composed-before"),
             (
                 "colonnade.privacy.ledger:Ledger.left",
-                "colonnade.privacy.ledger.caps:remainders",
-                "colonnade.privacy.ledger.caps:refusals",
+                "colonnade.privacy.ledger.caps:Accounts.remainders",
+                "colonnade.privacy.ledger.caps:Accounts.refusals",
                 "colonnade.privacy.ledger.costs:keeps",
             ),
             (
@@ -524,7 +524,7 @@ PRINTED = (
     Printed("colonnade.privacy.calibrate:Binding.to_dict", "the same in a record", ("budget",)),
     Printed("colonnade.privacy.calibrate:Binding.limited", "the largest epsilon of a sampler", ("sampler",)),
     Printed("colonnade.privacy.accountant:_above_ceiling", "why no epsilon is finite", ("sampler",)),
-    Printed("colonnade.privacy.events:_laplace", "what one number would cost at least", ("laplace",)),
+    Printed("colonnade.privacy.additive:DiscreteLaplace.seen", "what one number would cost at least", ("laplace",)),
     Printed("colonnade.privacy.ledger.caps:_sentence", "why a cap refuses a study", ("caps", "rounding")),
     # terminal
     Printed("colonnade.cli.show:binding", "preflight: who decides the noise", ("budget", "rounding")),

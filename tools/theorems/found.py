@@ -23,6 +23,7 @@ from colonnade.audit import registry as audits
 from colonnade.errors import ColonnadeError
 from colonnade.kinds.split.embeddings.task import Embeddings, NewEmbeddings
 from colonnade.models import registry
+from colonnade.privacy.additive import kinds
 from colonnade.privacy.events import Event, innermost
 from colonnade.privacy.releases import NonPrivate, PoissonSampled, Repeated
 from colonnade.privacy.rows import as_html, as_text
@@ -203,7 +204,7 @@ def made_in(sources: dict[str, ast.Module]) -> set[str]:
     for module, tree in sources.items():
         if module.startswith(f"{audits.__package__}."):
             continue
-        events = _imported(tree, get_args(Event))
+        events = _imported(tree, (*get_args(Event), *(law.made for law in kinds().values())))
         for where, node in _calls(module, tree):
             if isinstance(node, ast.Call) and _makes(node, events):
                 found.add(where)
@@ -216,7 +217,11 @@ def _makes(call: ast.Call, events: set[str]) -> bool:
         return made.id in events or made.id == "told_event"
     # The release of a ledger takes an entry, that of a run what it opens; those of noise take a theorem.
     starred = any(isinstance(given, ast.Starred) for given in call.args)
-    return isinstance(made, ast.Attribute) and made.attr == "release" and (starred or "theorem" in _keywords(call))
+    return (
+        isinstance(made, ast.Attribute)
+        and made.attr in ("release", "made")
+        and (starred or "theorem" in _keywords(call))
+    )
 
 
 def _keywords(call: ast.Call) -> set[str]:

@@ -5,23 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Generic, TypeVar
 
 from colonnade.audit.registry import Game, Sampler, register
-from colonnade.audit.samplers import Batches, Labels, LaplaceShares, Law, OnGrid, Opening, Rounds
-from colonnade.privacy import Observer, Trust, least_noise, parse_budgets
-from colonnade.privacy.additive import AdditiveRelease
+from colonnade.audit.samplers import Batches, Labels, OnGrid, Opening, Rounds
+from colonnade.privacy import Observer, Sensitivity, Trust, least_noise, parse_budgets
+from colonnade.privacy.additive import CLOSEST, AdditiveNoise, law_named, law_of, laws
 from colonnade.privacy.events import Event, innermost
-from colonnade.privacy.noise import TAIL, discrete_gaussian, skellam
+from colonnade.privacy.noise import TAIL
 from colonnade.privacy.noise.grid import Grid
 from colonnade.privacy.noise.response import odds_for
 from colonnade.privacy.releases import (
-    DiscreteGaussianRelease,
-    DiscreteLaplaceRelease,
+    AdditiveRelease,
     PoissonSampled,
     RandomisedResponse,
     Repeated,
-    SkellamRelease,
 )
 
 _THREE = Trust(("bank", "shop", "clinic"), ("bank", "shop", "clinic"), 1)
@@ -34,7 +33,6 @@ BANK, SHOP, PAIR = Observer.party("bank"), Observer.party("shop"), Observer.coal
 
 
 Released = TypeVar("Released", bound=Event, covariant=True)
-Additive = SkellamRelease | DiscreteGaussianRelease
 
 
 @dataclass(frozen=True)
@@ -49,9 +47,9 @@ class Mechanism(Generic[Released]):
         return Game(subject, observer, story, (self.event,), self.trust, sampler, part)
 
 
-def _additive(kind: type[Additive], trust: Trust, noise: int | Fraction) -> Additive:
-    return kind(
-        name=f"one number with {kind.kind} noise",
+def _additive(law: type[AdditiveNoise], trust: Trust, noise: int | Fraction) -> AdditiveRelease:
+    event: AdditiveRelease = law.made(
+        name=f"one number with {law.made.kind} noise",
         shares=tuple((owner, Fraction(noise) / len(trust.owners)) for owner in trust.owners),
         dimension=1,
         l1=_STEP,
@@ -60,17 +58,28 @@ def _additive(kind: type[Additive], trust: Trust, noise: int | Fraction) -> Addi
         replace_l2_squared=4 * _STEP**2,
         tail=float(TAIL),
     )
+    return event
 
 
-def _calibrated(kind: type[Additive], trust: Trust) -> Mechanism[Additive]:
+def _calibrated(law: type[AdditiveNoise]) -> Mechanism[AdditiveRelease]:
     """Noise for epsilon 1 at delta 1e-5 against the analyst."""
-    budgets = parse_budgets({"analyst": 1.0}, 1e-5, trust)
-    noise = least_noise(lambda total: _additive(kind, trust, total), trust, budgets, owners=len(trust.owners))
-    return Mechanism(_additive(kind, trust, noise), trust)
+    budgets = parse_budgets({"analyst": 1.0}, 1e-5, _FIVE)
+    noise = least_noise(lambda total: _additive(law, _FIVE, total), _FIVE, budgets, owners=len(_FIVE.owners))
+    return Mechanism(_additive(law, _FIVE, noise), _FIVE)
+
+
+def _cross_coefficient(law: type[AdditiveNoise]) -> Mechanism[AdditiveRelease]:
+    """The coefficient -2xy of least squares with one feature: epsilon 1 when a person is replaced.
+
+    Each of three owners adds half a variable, so that any two of them make a whole one.
+    """
+    moved = Sensitivity(2 * 64**2, 0, 4 * 64**2, 0)
+    noise = AdditiveNoise(law.name, 4 * 64**2, _THREE.owners, known=1)
+    return Mechanism(noise.release("the coefficient of xy", 1, moved, theorem=""), _THREE)
 
 
 def additive_games(
-    subject: str, mechanism: Mechanism[AdditiveRelease], law: Law, observers: Sequence[Observer]
+    subject: str, observers: Sequence[Observer], mechanism: Mechanism[AdditiveRelease]
 ) -> Iterator[Game]:
     """For the analyst, a person is added or not; for everyone else, a person has one extreme value or the other."""
     event = mechanism.event
@@ -79,49 +88,17 @@ def additive_games(
         values = (0, event.l1) if alone else (-(event.replace_l1 // 2), event.replace_l1 // 2)
         story = "nobody or one person; the opened number" if alone else "one extreme or the other; the opened number"
         known = " without its own noise" if set(observer.names) & {owner for owner, _ in event.shares} else ""
-        sampler = Opening(values, event.shares, law, observer.names)
+        sampler = Opening(values, event.shares, law_of(event.kind).sampler_of(event), observer.names)
         yield mechanism.game(subject, observer, story + known, sampler)
 
 
-@register("skellam", "a number with Skellam noise in five shares", lambda: _calibrated(SkellamRelease, _FIVE))
-def skellam_games(mechanism: Mechanism[SkellamRelease]) -> Iterator[Game]:
-    """Every observer, up to a coalition of two of five."""
-    return additive_games("skellam", mechanism, skellam, (ANALYST, COORDINATOR, BANK, PAIR))
-
-
-@register(
-    "discrete-gaussian",
-    "a number with discrete Gaussian noise in five shares",
-    lambda: _calibrated(DiscreteGaussianRelease, _FIVE),
-)
-def discrete_gaussian_games(mechanism: Mechanism[DiscreteGaussianRelease]) -> Iterator[Game]:
-    """Every observer, up to a coalition of two of five."""
-    return additive_games("discrete-gaussian", mechanism, discrete_gaussian, (ANALYST, COORDINATOR, BANK, PAIR))
-
-
-def _cross_coefficient() -> Mechanism[DiscreteLaplaceRelease]:
-    """The coefficient -2xy of least squares with one feature: epsilon 1 when a person is replaced.
-
-    Each of three owners adds half a Laplace variable, so that any two of them make a whole one.
-    """
-    gamma = 64
-    event = DiscreteLaplaceRelease(
-        name="the coefficient of xy",
-        scale=Fraction(4 * gamma**2),
-        shares=tuple((owner, Fraction(1, 2)) for owner in _THREE.owners),
-        dimension=1,
-        l1=2 * gamma**2,
-        replace_l1=4 * gamma**2,
-        tail=float(TAIL),
+for _law in laws():  # every observer: up to a coalition of two of five, or one of three of whom any two hide a number
+    _in_five = _law.norm == "l2"
+    _what, _shares, _plan = (
+        ("number", "five", _calibrated) if _in_five else ("coefficient", "three", _cross_coefficient)
     )
-    return Mechanism(event, _THREE)
-
-
-@register("discrete-laplace", "a coefficient with discrete Laplace noise in three shares", _cross_coefficient)
-def discrete_laplace_games(mechanism: Mechanism[DiscreteLaplaceRelease]) -> Iterator[Game]:
-    """Of (1, 1) and (-1, 1) only -2xy differs, by the whole sensitivity."""
-    law = LaplaceShares(mechanism.event.scale)
-    return additive_games("discrete-laplace", mechanism, law, (ANALYST, COORDINATOR, BANK))
+    _enter = register(_law.name, f"a {_what} with {_law.title} noise in {_shares} shares", partial(_plan, _law))
+    _enter(partial(additive_games, _law.name, (ANALYST, COORDINATOR, BANK, *[PAIR] * _in_five)))
 
 
 def _labels() -> Mechanism[RandomisedResponse]:
@@ -140,9 +117,9 @@ _GRID = Grid()
 _CLIP, _DEVIATION = 1.5, 6.0  # not a whole number, which noise on whole numbers would not hide
 
 
-def _on_grid() -> Mechanism[DiscreteGaussianRelease]:
+def _on_grid() -> Mechanism[AdditiveRelease]:
     single, double = (_GRID.sensitivity_squared(reach, 1) for reach in (_CLIP, 2 * _CLIP))
-    event = DiscreteGaussianRelease(
+    event = law_named(CLOSEST).made(
         name="a real number on a grid",
         shares=(("bank", _GRID.variance(_DEVIATION)),),
         dimension=1,
@@ -156,7 +133,7 @@ def _on_grid() -> Mechanism[DiscreteGaussianRelease]:
 
 
 @register("grid", "a real number released on a fine grid", _on_grid)
-def grid_games(mechanism: Mechanism[DiscreteGaussianRelease]) -> Iterator[Game]:
+def grid_games(mechanism: Mechanism[AdditiveRelease]) -> Iterator[Game]:
     """Games about the number, and about its fractional part, which must tell nothing either."""
     for part, fraction in (("", False), ("fraction", True)):
         look = "the fractional part of the released number" if fraction else "the released number"
@@ -170,7 +147,7 @@ _TIMES = 20
 
 
 def _repeated() -> Mechanism[Repeated]:
-    once = _additive(DiscreteGaussianRelease, _THREE, 80 * _STEP**2)
+    once = _additive(law_named(CLOSEST), _THREE, 80 * _STEP**2)
     return Mechanism(Repeated(event=once, times=_TIMES), _THREE)
 
 
@@ -178,9 +155,9 @@ def _repeated() -> Mechanism[Repeated]:
 def rounds_games(mechanism: Mechanism[Repeated]) -> Iterator[Game]:
     """The sum over all rounds, in which the person is the same and the noise is fresh."""
     event, release = mechanism.event, innermost(mechanism.event)
-    assert isinstance(release, DiscreteGaussianRelease)  # noqa: S101 - for the type checker
+    assert isinstance(release, AdditiveRelease)  # noqa: S101 - for the type checker
     for observer, values in ((ANALYST, (0, _STEP)), (BANK, (-_STEP, _STEP))):
-        once = Opening(values, release.shares, discrete_gaussian, observer.names)
+        once = Opening(values, release.shares, law_of(release.kind).sample, observer.names)
         story = f"{values[0]} or {values[1]} in {event.times} rounds; the sum"
         yield mechanism.game("rounds", observer, story, Rounds(once, event.times))
 
@@ -189,7 +166,7 @@ _BATCHES = 12
 
 
 def _sampled() -> Mechanism[Repeated]:
-    once = _additive(DiscreteGaussianRelease, _THREE, 4 * _STEP**2)
+    once = _additive(law_named(CLOSEST), _THREE, 4 * _STEP**2)
     sampled = PoissonSampled(event=once, rate=Fraction(1, 8), coins=_THREE.owners)
     return Mechanism(Repeated(event=sampled, times=_BATCHES), _THREE)
 
@@ -198,11 +175,11 @@ def _sampled() -> Mechanism[Repeated]:
 def poisson_sampled_games(mechanism: Mechanism[Repeated]) -> Iterator[Game]:
     """The analyst does not know the coins; a party knows in which rounds a person was."""
     event, sampled, release = mechanism.event, mechanism.event.event, innermost(mechanism.event)
-    assert isinstance(sampled, PoissonSampled) and isinstance(release, DiscreteGaussianRelease)  # noqa: S101, PT018
+    assert isinstance(sampled, PoissonSampled) and isinstance(release, AdditiveRelease)  # noqa: S101, PT018
     for observer, values in ((ANALYST, (0, _STEP)), (BANK, (-_STEP, _STEP))):
         known = bool(set(observer.names) & set(sampled.coins))
         unknown = sum(size for owner, size in release.shares if owner not in observer.names)
-        once = Opening(values, release.shares, discrete_gaussian, observer.names)
+        once = Opening(values, release.shares, law_of(release.kind).sample, observer.names)
         sampler = Batches(once, sampled.rate, event.times, known, float(unknown))
         coins = "known coins" if known else "secret coins"
         story = f"{values[0]} or {values[1]} in {event.times} batches, {coins}; the likelihood ratio"

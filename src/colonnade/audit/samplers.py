@@ -14,8 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import PrivacyError
-from colonnade.privacy.noise import discrete_laplace, discrete_laplace_share
 from colonnade.privacy.noise.grid import Grid
 from colonnade.privacy.noise.response import randomised_response
 from colonnade.randomness import Stream
@@ -44,21 +42,6 @@ class Opening:
             if owner not in self.known:
                 total += self.law(size, count, stream)
         return total
-
-
-@dataclass(frozen=True)
-class LaplaceShares:
-    """Shares of discrete Laplace noise: k shares of weight 1/k add up to a whole variable."""
-
-    scale: Fraction
-
-    def __call__(self, weight: Fraction, count: int, stream: Stream) -> NDArray[np.int64]:
-        """Draw ``count`` shares of this weight."""
-        if weight.numerator != 1:
-            raise PrivacyError("a share of Laplace noise has a weight of one over a whole number [PR011]")
-        if weight == 1:
-            return discrete_laplace(self.scale, count, stream)
-        return discrete_laplace_share(self.scale, weight.denominator, count, stream)
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,7 @@ from colonnade.disk import reading
 from colonnade.errors import BudgetError, LedgerError, PrivacyError, StudyError
 from colonnade.privacy import Adjacency, Budget, Entry, Event, Ledger, Observer, Trust, parse_budgets
 from colonnade.privacy.events import check_sources
-from colonnade.privacy.ledger import caps as limits
-from colonnade.privacy.ledger.caps import Left, Spending
+from colonnade.privacy.ledger.caps import Accounts, Left, Spending
 from colonnade.privacy.ledger.groups import MOST_NAMED, Across, Sight
 from colonnade.privacy.ledger.people import Told
 from colonnade.privacy.observers import COORDINATOR, OTHERS, check_delta
@@ -123,7 +122,8 @@ class Charges:
         sight = Sight(told)
         rows = tuple(_row(sight, who, self.delta) for who in _shown(sight)) if told else ()
         now = datetime.now(UTC)
-        left = limits.remainders(self._limits, (), [Spending(now, each) for each in told], "", now) if told else ()
+        stored = [Spending(now, each) for each in told]
+        left = Accounts(stored, "", now).remainders(self._limits, ()) if told else ()
         return Total(rows, len(told), self.delta, tuple(each for each in left if each.epsilon < _NO_LIMIT), sight)
 
     def check(self, name: str, events: Sequence[Event], trust: Trust) -> None:
@@ -191,7 +191,7 @@ class Charges:
         check_sources(new.events)
         now = datetime.now(UTC)
         stored = [Spending(now, each) for each in self.told]
-        if problems := limits.refusals(self._limits, (), stored, new, "", now):
+        if problems := Accounts(stored, "", now).refusals(self._limits, (), new):
             raise BudgetError(f"{name} is over the caps of this federation: {'; '.join(problems)} [BU001]")
 
 

@@ -7,7 +7,7 @@ from colonnade.lazy import exports
 if TYPE_CHECKING:
     from colonnade.privacy.accountant import delta as delta, epsilon as epsilon, profile as profile
     from colonnade.privacy.calibrate import least_noise as least_noise
-    from colonnade.privacy.events import Event as Event, View as View, view as view, views as views
+    from colonnade.privacy.events import Event as Event, view as view, views as views
     from colonnade.privacy.ledger import Entry as Entry, Ledger as Ledger
     from colonnade.privacy.observers import (
         Adjacency as Adjacency,
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         PostProcessing as PostProcessing,
         Repeated as Repeated,
         SkellamRelease as SkellamRelease,
+        View as View,
     )
     from colonnade.privacy.sensitivity import Sensitivity as Sensitivity
     from colonnade.privacy.statement import Statement as Statement
@@ -33,11 +34,11 @@ __all__, __getattr__, __dir__ = exports(
     {
         "accountant": "delta epsilon profile",
         "calibrate": "least_noise",
-        "events": "Event View view views",
+        "events": "Event view views",
         "ledger": "Entry Ledger",
         "observers": "Adjacency Budget Observer Trust parse_budgets",
         "releases": "DiscreteGaussianRelease DiscreteLaplaceRelease NonPrivate "
-        "PoissonSampled PostProcessing Repeated SkellamRelease",
+        "PoissonSampled PostProcessing Repeated SkellamRelease View",
         "sensitivity": "Sensitivity",
         "statement": "Statement",
     },

@@ -26,9 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import PrivacyError
-from colonnade.privacy.events import NOTHING, PURE, View
+from colonnade.privacy.additive import kinds
 from colonnade.privacy.observers import Adjacency, check_delta
-from colonnade.privacy.releases import DiscreteGaussianRelease, GaussianRelease, NonPrivate, SkellamRelease
+from colonnade.privacy.releases import NOTHING, PURE, NonPrivate, View
 from colonnade.privacy.routes.coins import GaussianMixture, RenyiMixture
 from colonnade.privacy.routes.gaussian import HAIR
 from colonnade.privacy.routes.losses import LossDistribution
@@ -38,14 +38,7 @@ from colonnade.privacy.routes.transfer import EXACT, Closeness, closeness, gauss
 
 Array = NDArray[np.float64]
 
-_KNOWN = (
-    SkellamRelease.kind,
-    DiscreteGaussianRelease.kind,
-    GaussianRelease.kind,
-    PURE,
-    NOTHING,
-    NonPrivate.kind,
-)
+_KNOWN = (PURE, NOTHING, NonPrivate.kind)
 _LARGEST_EXPONENT = 700.0
 _NOTHING_TO_WIN = 1e-9
 
@@ -130,13 +123,9 @@ def _direct(views: Sequence[View]) -> Iterator[Route]:
 
 
 def _renyi(views: Sequence[View], sampler: float, lost: float, secret: bool) -> Iterator[Route]:
-    kinds = {view.kind for view in views}
-    cited = []
-    if SkellamRelease.kind in kinds:
-        cited.append("skellam-renyi")
-    if kinds & {DiscreteGaussianRelease.kind, GaussianRelease.kind}:
-        cited.append("discrete-gaussian-renyi")
-    cited += ["pure-epsilon"] if PURE in kinds else []
+    there = {view.kind for view in views}
+    cited = list(dict.fromkeys(law.renyi_theorem for kind, law in kinds().items() if kind in there))
+    cited += ["pure-epsilon"] if PURE in there else []
     cited += ["poisson-sampling"] if secret else []
     known = [view for view in views if view.rate < 1 and view.coins_known]
     cited += ["known-coins"] if known else []
@@ -376,7 +365,7 @@ def _refusal(views: Sequence[View]) -> str | None:
     for seen in views:
         if not isinstance(seen, View):
             raise PrivacyError(f"the accountant reads views, not {type(seen).__name__} [PR015]")
-        if seen.kind not in _KNOWN:
+        if seen.kind not in (*_KNOWN, *kinds()):
             raise PrivacyError(f"unknown mechanism {seen.kind!r}: its cost cannot be accounted for [PR016]")
     if len({seen.adjacency for seen in views}) > 1:
         raise PrivacyError("views under different neighbouring relations cannot be added up [PR017]")

@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from colonnade.errors import PrivacyError
 from colonnade.lazy import Later
-from colonnade.privacy.events import Event, View, alike, views
+from colonnade.privacy.events import Event, alike, views
 from colonnade.privacy.observers import Budget, Observer, Trust
+from colonnade.privacy.releases import View
 from colonnade.privacy.rows import rounded_up
+from colonnade.privacy.sensitivity.exact import checked_whole
 
 if TYPE_CHECKING:
     from colonnade.privacy import accountant as accountant
@@ -130,8 +132,7 @@ def least_noise(make_event: Make, trust: Trust, budgets: Sequence[Budget], *, ow
     in 10^9. If the figures use privacy loss distributions, which take long to evaluate, shares have 20 digits, a part
     in 10^6. The next smaller such share was checked to cost too much.
     """
-    if isinstance(owners, bool) or not isinstance(owners, int) or owners < 1:
-        raise PrivacyError(f"the noise is split among a positive number of owners, not {owners!r} [PR019]")
+    checked_whole(owners, "the number of owners among whom the noise is split", 1)
     search = _Search(lambda units: make_event(units * owners), trust, budgets)
     search.refuse_hopeless(1)
     if search.holds(1):

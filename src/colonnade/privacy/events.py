@@ -4,45 +4,35 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from fractions import Fraction
 from types import UnionType
 from typing import Any
 
 from colonnade.disk import reading
 from colonnade.errors import PrivacyError
+from colonnade.privacy.additive import kinds, law_of
 from colonnade.privacy.observers import COORDINATOR, Adjacency, Alike, Observer, Trust
 from colonnade.privacy.releases import (
+    NOTHING,
+    PURE,
     VERSION,
-    DiscreteGaussianRelease,
-    DiscreteLaplaceRelease,
-    GaussianRelease,
+    AdditiveRelease,
     NonPrivate,
     PoissonSampled,
     PostProcessing,
     RandomisedResponse,
     Repeated,
-    SkellamRelease,
+    View,
 )
-from colonnade.privacy.sensitivity import float_up
 
-Event = (
-    SkellamRelease
-    | DiscreteGaussianRelease
-    | GaussianRelease
-    | DiscreteLaplaceRelease
-    | RandomisedResponse
-    | PoissonSampled
-    | Repeated
-    | PostProcessing
-    | NonPrivate
-)
-_KINDS: dict[str, Any] = {kind.kind: kind for kind in Event.__args__}
+Event = AdditiveRelease | RandomisedResponse | PoissonSampled | Repeated | PostProcessing | NonPrivate
+_KINDS: dict[str, Any] = {
+    each.kind: each for each in (RandomisedResponse, PoissonSampled, Repeated, PostProcessing, NonPrivate)
+}
 _NEW_IN_2 = frozenset({"audience", "about", "others"})
 _EXACT = re.compile(r"-?[0-9]{1,1000}(/[0-9]{1,1000})?")
 _MOST = 2**63
-PURE = "pure"
-NOTHING = "nothing"
 
 
 def from_dict(value: Mapping[str, Any]) -> Event:
@@ -54,21 +44,28 @@ def from_dict(value: Mapping[str, Any]) -> Event:
             f"privacy event of version {_said(value.get('version'))}; this code reads 1 to {VERSION} [PR027]"
         )
     kind = value.get("kind")
-    if not isinstance(kind, str) or kind not in _KINDS:
+    known = kinds_of_events()
+    if not isinstance(kind, str) or kind not in known:
         raise PrivacyError(f"unknown privacy event {_said(kind)}: its cost cannot be accounted for [PR028]")
-    make: Callable[..., Event] = _KINDS[kind]
-    labels = {field.name for field in fields(_KINDS[kind])}
+    make = known[kind]
+    labels = {field.name for field in fields(make)}
     if strange := sorted(set(value) - labels - {"version", "kind"}):
         raise PrivacyError(
             f"privacy event of kind {kind!r} has a field this code does not know: {_said(strange[0])} [PR029]"
         )
-    needed = (labels - _NEW_IN_2 if value["version"] == 1 else labels) - (_KINDS[kind].may_lack - set(value))
+    needed = (labels - _NEW_IN_2 if value["version"] == 1 else labels) - (make.may_lack - set(value))
     try:
-        return make(**{label: _READERS[label](value[label]) for label in needed})
+        found: Event = make(**{label: _READERS[label](value[label]) for label in needed})
+        return found
     except PrivacyError as error:
         raise PrivacyError(reading.short(str(error))) from None
     except (KeyError, TypeError, ValueError, ArithmeticError, RecursionError) as error:
         raise PrivacyError(f"privacy event of kind {kind!r} is incomplete or malformed [PR030]") from error
+
+
+def kinds_of_events() -> dict[str, Any]:
+    """The class of every kind of event, with those of the laws of noise."""
+    return {kind: law.made for kind, law in kinds().items()} | _KINDS
 
 
 def from_json(text: str) -> Event:
@@ -79,102 +76,44 @@ def from_json(text: str) -> Event:
         raise PrivacyError(f"a privacy event is not valid JSON: {error} [PR031]") from None
 
 
-def _typed(value: Any, kinds: type | UnionType, what: str) -> Any:
-    if isinstance(value, bool) or not isinstance(value, kinds):
-        raise TypeError(f"{what} is expected [VA107]")
-    return value
-
-
 def _said(value: Any) -> str:
     return reading.short(repr(value), 80)
 
 
-def _fraction(value: Any) -> Fraction:
+def _typed(value: Any, kinds: type | UnionType) -> Any:
+    if isinstance(value, bool) or not isinstance(value, kinds):
+        raise TypeError("a field of an event has a value of another type [VA107]")
+    return value
+
+
+def _exact(value: Any) -> int | Fraction:
     # Python reads 1e999999999 as well, and would write out all of its digits.
-    if not _EXACT.fullmatch(str(_typed(value, int | str, "an exact number"))):
+    if not _EXACT.fullmatch(str(_typed(value, int | str))):
         raise ValueError("an exact number is whole or a fraction, with a limited number of digits [VA108]")
-    return Fraction(value)
+    number = Fraction(value)
+    return int(number) if number.denominator == 1 else number
 
 
 def _whole(value: Any) -> int:
-    if abs(found := int(_typed(value, int, "a whole number"))) > _MOST:
+    if abs(found := int(_typed(value, int))) > _MOST:
         raise ValueError("a whole number is too large [VA109]")
     return found
 
 
-def _exact(value: Any) -> int | Fraction:
-    number = _fraction(value)
-    return int(number) if number.denominator == 1 else number
-
-
 def _text(value: Any) -> str:
-    return str(_typed(value, str, "text"))
-
-
-def _names(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list | tuple):
-        raise TypeError("names come as a list [VA110]")
-    return tuple(_text(name) for name in value)
+    return str(_typed(value, str))
 
 
 _READERS: dict[str, Callable[[Any], Any]] = {
-    **dict.fromkeys(("l1", "l2_squared", "replace_l1", "replace_l2_squared"), _exact),
+    **dict.fromkeys(("l1", "l2_squared", "replace_l1", "replace_l2_squared", "scale", "odds", "rate"), _exact),
     **dict.fromkeys(("dimension", "times", "categories"), _whole),
-    **dict.fromkeys(("scale", "odds", "rate"), _fraction),
-    **dict.fromkeys(("audience", "about", "coins"), _names),
+    **dict.fromkeys(("audience", "about", "coins"), lambda value: tuple(map(_text, _typed(value, list | tuple)))),
     **dict.fromkeys(("name", "holder", "reason", "theorem", "unproven"), _text),
-    "shares": lambda value: tuple((_text(owner), _fraction(size)) for owner, size in value),
+    **dict.fromkeys(("tail", "lost"), lambda value: float(_typed(value, int | float))),
+    "shares": lambda value: tuple((_text(owner), _exact(size)) for owner, size in value),
     "others": lambda value: tuple((_text(owner), _exact(l1), _exact(square)) for owner, l1, square in value),
-    **dict.fromkeys(("tail", "lost"), lambda value: float(_typed(value, int | float, "a number"))),
     "event": from_dict,
 }
-
-
-@dataclass(frozen=True)
-class View:
-    """One event as one observer sees it; with a ``reason``, nothing is hidden from that observer.
-
-    ``noise`` is the sum of the shares that are drawn and that the observer does not know, made of ``parts`` shares of
-    which the least is ``smallest``. ``l1`` and ``l2_squared`` are for the observer's own relation, the ``single``
-    ones for adding or removing a row. The release is made ``times`` times, each over a batch of ``rate``. ``pure`` is
-    the epsilon of one release without delta. ``lost`` is what each adds to delta, whatever epsilon is.
-    """
-
-    kind: str
-    adjacency: Adjacency
-    noise: Fraction = Fraction(0)
-    parts: int = 0
-    smallest: Fraction = Fraction(0)
-    dimension: int = 0
-    l1: int | Fraction = 0
-    l2_squared: int | Fraction = 0
-    single_l1: int | Fraction = 0
-    single_l2_squared: int | Fraction = 0
-    tail: float = 0.0
-    theorem: str = ""
-    unproven: str = ""
-    reason: str = ""
-    times: int = 1
-    rate: Fraction = Fraction(1)
-    coins_known: bool = False
-    pure: float = 0.0
-    single_pure: float = 0.0
-    lost: float = 0.0
-
-    @property
-    def draws(self) -> int:
-        """How many samples the unknown noise is made of."""
-        return self.dimension * self.parts * self.times
-
-    @property
-    def secret_batch(self) -> bool:
-        """Whether the observer cannot know who was in the batch."""
-        return self.rate < 1 and not self.coins_known
-
-    @property
-    def empty(self) -> bool:
-        """Whether the observer learns nothing from it, whatever the noise."""
-        return not (self.l1 or self.l2_squared or self.pure or self.reason)
 
 
 def view(
@@ -240,7 +179,7 @@ def _response(event: RandomisedResponse, adjacency: Adjacency) -> View:
 
 
 def _noisy(
-    event: SkellamRelease | DiscreteGaussianRelease | GaussianRelease | DiscreteLaplaceRelease,
+    event: AdditiveRelease,
     observer: Observer,
     adjacency: Adjacency,
     owners: Sequence[str],
@@ -280,23 +219,7 @@ def _noisy(
         unproven=event.unproven,
     )
     known = str(observer) if len(unknown) == len(drawn) else ""
-    return _laplace(event, seen, known) if isinstance(event, DiscreteLaplaceRelease) else seen
-
-
-def _laplace(event: DiscreteLaplaceRelease, seen: View, known_to: str) -> View:
-    """One whole discrete Laplace variable must be among the unknown noise (docs/theory/laplace-shares.md)."""
-    if seen.noise >= 1 or not seen.l1:
-        pure, single = (float_up(Fraction(l1) / event.scale) for l1 in (seen.l1, seen.single_l1))
-        return replace(seen, kind=PURE, pure=pure, single_pure=single)
-    from colonnade.privacy.routes.laplace import generalised_laplace_epsilon  # it needs flint, most events do not
-
-    least = generalised_laplace_epsilon(float(seen.noise), float(event.scale), int(seen.l1))
-    known = f"{known_to} knows so much" if known_to else "so much is known or missing"
-    reason = (
-        f"{known} of the Laplace noise that less than one whole variable is left; "
-        f"even one number that moves by the whole sensitivity costs epsilon {least:.3g}, and many small moves cost more"
-    )
-    return View(NonPrivate.kind, seen.adjacency, reason=reason)
+    return law_of(event.kind).seen(event, seen, known)
 
 
 def views(events: Iterable[Event], observer: Observer, trust: Trust, missing: int | None = None) -> tuple[View, ...]:

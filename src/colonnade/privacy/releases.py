@@ -15,11 +15,14 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 from colonnade.errors import PrivacyError
-from colonnade.privacy.sensitivity import float_up
+from colonnade.privacy.observers import Adjacency
+from colonnade.privacy.sensitivity.exact import checked_whole, float_up
 
 VERSION = 2
 """Written into every event. Version 1 lacks the fields that have a default here, and is still read."""
 
+PURE = "pure"
+NOTHING = "nothing"
 Names = tuple[str, ...]
 Shares = tuple[tuple[str, Fraction], ...]
 Others = tuple[tuple[str, int, int], ...]
@@ -78,9 +81,7 @@ class _Release(_Written):
         return sum((size for _, size in self.shares), Fraction(0))
 
     def _whole(self, label: str, least: int = 0) -> None:
-        value = getattr(self, label)
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise PrivacyError(f"{label} of release {self.name!r} must be a whole number, not {value!r} [PR071]")
+        checked_whole(getattr(self, label), f"{label} of release {self.name!r}", least)
 
     def _refined(self, others: Others) -> None:
         if any(isinstance(n, bool) or not isinstance(n, int) or n < 0 for _, *numbers in others for n in numbers):
@@ -95,7 +96,7 @@ class _Release(_Written):
 
 
 @dataclass(frozen=True)
-class _SquaredRelease(_Release):
+class SquaredRelease(_Release):
     """Noise whose price depends on the L2 norm of the change; ``others`` refines the replace relation.
 
     ``others`` lists, for some owners, L1 and squared L2 bounds of the change when only the columns that this
@@ -135,19 +136,19 @@ class _SquaredRelease(_Release):
             )
 
 
-class SkellamRelease(_SquaredRelease):
+class SkellamRelease(SquaredRelease):
     """Shares ``mu`` of Skellam noise: Pois(mu) - Pois(mu), whose variance is 2 mu."""
 
     kind = "skellam"
 
 
-class DiscreteGaussianRelease(_SquaredRelease):
+class DiscreteGaussianRelease(SquaredRelease):
     """Shares ``sigma^2`` of discrete Gaussian noise (the variance parameter, not half of it)."""
 
     kind = "discrete_gaussian"
 
 
-class GaussianRelease(_SquaredRelease):
+class GaussianRelease(SquaredRelease):
     """Shares of continuous (or rounded) Gaussian noise, by variance; sensitivities may be fractions."""
 
     kind = "gaussian"
@@ -208,8 +209,7 @@ class RandomisedResponse(_Written):
         object.__setattr__(self, "odds", Fraction(self.odds))
         if self.odds < 1:
             raise PrivacyError(f"the odds of {self.name!r} must be at least 1 [PR078]")
-        if isinstance(self.categories, bool) or not isinstance(self.categories, int) or self.categories < 2:
-            raise PrivacyError(f"{self.name!r} needs at least two categories [PR079]")
+        checked_whole(self.categories, f"the number of categories of {self.name!r}", 2)
 
     @property
     def epsilon(self) -> float:
@@ -223,7 +223,8 @@ class RandomisedResponse(_Written):
         yield from super().marks()
 
 
-_Noisy = SkellamRelease | DiscreteGaussianRelease | GaussianRelease | DiscreteLaplaceRelease
+AdditiveRelease = SquaredRelease | DiscreteLaplaceRelease
+"""Numbers with noise that owners add; of which law says the class, and its ``kind``."""
 
 
 class _Around(_Written):
@@ -245,14 +246,14 @@ class _Around(_Written):
 class PoissonSampled(_Around):
     """A release over a batch that each person joins with probability ``rate``; ``coins`` names who knows the batch."""
 
-    event: _Noisy
+    event: AdditiveRelease
     rate: Fraction
     coins: Names = ()
     kind: ClassVar[str] = "poisson_sampled"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rate", Fraction(self.rate))
-        if not isinstance(self.event, _Noisy):
+        if not isinstance(self.event, AdditiveRelease):
             raise PrivacyError(
                 "a sampled batch needs one noisy release; put Repeated around the sample, not inside [PR080]"
             )
@@ -272,15 +273,14 @@ class Repeated(_Around):
     With fixed disjoint batches, ``times`` is the number of epochs, for any number of batches.
     """
 
-    event: _Noisy | RandomisedResponse | PoissonSampled
+    event: AdditiveRelease | RandomisedResponse | PoissonSampled
     times: int
     kind: ClassVar[str] = "repeated"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.event, _Noisy | RandomisedResponse | PoissonSampled):
+        if not isinstance(self.event, AdditiveRelease | RandomisedResponse | PoissonSampled):
             raise PrivacyError("only a release, or a sampled one, can be repeated [PR082]")
-        if isinstance(self.times, bool) or not isinstance(self.times, int) or self.times < 1:
-            raise PrivacyError(f"{self.event.name!r} must be repeated a positive whole number of times [PR083]")
+        checked_whole(self.times, f"how often {self.event.name!r} is repeated", 1)
 
 
 @dataclass(frozen=True)
@@ -320,3 +320,50 @@ def _plain(label: str, value: Any) -> Any:
     if label == "others":
         return [[owner, str(l1), str(l2_squared)] for owner, l1, l2_squared in value]
     return list(value) if isinstance(value, tuple) else value
+
+
+@dataclass(frozen=True)
+class View:
+    """One event as one observer sees it; with a ``reason``, nothing is hidden from that observer.
+
+    ``noise`` is the sum of the shares that are drawn and that the observer does not know, made of ``parts`` shares of
+    which the least is ``smallest``. ``l1`` and ``l2_squared`` are for the observer's own relation, the ``single``
+    ones for adding or removing a row. The release is made ``times`` times, each over a batch of ``rate``. ``pure`` is
+    the epsilon of one release without delta. ``lost`` is what each adds to delta, whatever epsilon is.
+    """
+
+    kind: str
+    adjacency: Adjacency
+    noise: Fraction = Fraction(0)
+    parts: int = 0
+    smallest: Fraction = Fraction(0)
+    dimension: int = 0
+    l1: int | Fraction = 0
+    l2_squared: int | Fraction = 0
+    single_l1: int | Fraction = 0
+    single_l2_squared: int | Fraction = 0
+    tail: float = 0.0
+    theorem: str = ""
+    unproven: str = ""
+    reason: str = ""
+    times: int = 1
+    rate: Fraction = Fraction(1)
+    coins_known: bool = False
+    pure: float = 0.0
+    single_pure: float = 0.0
+    lost: float = 0.0
+
+    @property
+    def draws(self) -> int:
+        """How many samples the unknown noise is made of."""
+        return self.dimension * self.parts * self.times
+
+    @property
+    def secret_batch(self) -> bool:
+        """Whether the observer cannot know who was in the batch."""
+        return self.rate < 1 and not self.coins_known
+
+    @property
+    def empty(self) -> bool:
+        """Whether the observer learns nothing from it, whatever the noise."""
+        return not (self.l1 or self.l2_squared or self.pure or self.reason)

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from colonnade.disk import reading
 from colonnade.errors import PrivacyError
 from colonnade.lazy import Later
-from colonnade.privacy.events import Event, View, alike, from_dict, innermost, views
+from colonnade.privacy.events import Event, alike, from_dict, innermost, views
 from colonnade.privacy.observers import COORDINATOR, Adjacency, Inputs, Observer, Trust, check_delta
-from colonnade.privacy.releases import NonPrivate, PoissonSampled, Repeated
+from colonnade.privacy.releases import NonPrivate, PoissonSampled, Repeated, View
 from colonnade.privacy.rows import MISSING, NO_GUARANTEE, PROVEN, PUBLISHED, Row, as_html, as_text
 
 if TYPE_CHECKING:

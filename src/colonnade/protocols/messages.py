@@ -11,7 +11,7 @@ from typing import ClassVar, Self
 from colonnade.errors import CapacityError, StudyError
 from colonnade.mpc import Committee, ResidueSystem
 from colonnade.privacy import Budget, Event, Sensitivity
-from colonnade.privacy.additive import AdditiveNoise
+from colonnade.privacy.additive import CLOSEST, AdditiveNoise
 from colonnade.privacy.calibrate import with_least_noise
 from colonnade.privacy.events import audience_of
 from colonnade.privacy.noise.grid import Grid
@@ -34,7 +34,7 @@ class OverMessages(Task, Adjustable):
     rows_key: ClassVar[str]
     """The key of a study file that states the number of rows."""
     why_no_rows = "the noise in messages of study {study} hardly depends on its rows: ask --epsilon [ST491]"
-    law = "discrete-gaussian"
+    law = CLOSEST
     why_not_lanes = "has no committee that adds its people up"
 
     @property
@@ -151,4 +151,4 @@ def told_event(
 
 def own_noise(owner: str, variance: int) -> AdditiveNoise:
     """Noise that an owner draws alone."""
-    return AdditiveNoise("discrete-gaussian", variance, (owner,))
+    return AdditiveNoise(CLOSEST, variance, (owner,))

@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from colonnade.privacy.additive import laws
 from colonnade.report.markup import Html, join, tag
 
-WORDS: dict[str, str] = {
+_GENERAL = {
     "adaptive": "A noise, or a batch, that follows from what was opened before.",
     "agreement": "The squared correlation of one party's scores with what its columns really add; 1 is perfect.",
     "alignment": "Finding the people whom all parties hold, by keys that nobody else can read.",
@@ -21,8 +22,6 @@ WORDS: dict[str, str] = {
     "coordinator": "Relays sealed messages between the parties and publishes the result; it holds no columns.",
     "delta": "A small chance that is added to what epsilon allows.",
     "digest": "A short number that changes with every letter of a study; equal digests mean equal studies.",
-    "discrete-gaussian": "Whole-number noise with the bell shape of a Gaussian.",
-    "discrete-laplace": "Whole-number noise that falls off by the same factor with each step; it needs no delta.",
     "embedding": "A few numbers that stand for a party's columns of one person, computed by its encoder.",
     "encoded column": "A column as the computation sees it: a number between public bounds, or one for each category.",
     "encoder": "The function by which a party turns its columns into an embedding.",
@@ -47,15 +46,14 @@ WORDS: dict[str, str] = {
     "round": "A wait for a message after having sent one; it costs at least the time to a peer and back.",
     "sealed": "Encrypted from participant to participant, so that the coordinator relays what it cannot read.",
     "shares": "Random-looking parts of a number; with too few of them nobody learns anything about it.",
-    "skellam": "Whole-number noise: the difference of two Poisson numbers. Shares of it add up to more of it.",
-    "skellam-renyi": "The theorem that bounds what Skellam noise lets through, by Rényi divergences.",
     "sqm": "Many rounds of noisy gradients on random batches, by which a logistic regression learns.",
     "stretch": "A factor that undoes what the ridge shrank predictions by, between 1 and 2.",
     "subspace-iteration": "The theorem that products with few directions, asked in rounds, cost one release.",
     "threshold": "How many members of the committee may pool their shares and still learn nothing from them.",
     "total variation": "The largest difference in how likely anything is under two laws; 0 is the same law.",
 }
-"""Each word, and its line."""
+WORDS: dict[str, str] = dict(sorted([*_GENERAL.items(), *(each for law in laws() for each in law.words)]))
+"""Each word, and its line; those about noise are their laws'."""
 
 _SILENT = ("svg", "a", "h1", "h2", "h3", "code", "pre", "nav", "title", "style")
 _TAGS = re.compile(r"(<[^>]*>)")

@@ -15,9 +15,8 @@ from colonnade.errors import DataError, PolicyError, PrivacyError, StudyError
 from colonnade.models.base import Estimator
 from colonnade.privacy import Budget, Event, Ledger, NonPrivate, PostProcessing, Statement, parse_budgets
 from colonnade.privacy.events import audience_of
-from colonnade.privacy.ledger.caps import Foreseen, Left, Period, remainders, watched
+from colonnade.privacy.ledger.caps import Accounts, Foreseen, Left, Period, watched
 from colonnade.privacy.ledger.early import EarlyEnds
-from colonnade.privacy.ledger.without import check_without_ledger, foreseen_without_ledger
 from colonnade.privacy.observers import OTHERS
 from colonnade.study.given import bring
 from colonnade.study.party_file import AgentPart, Approval, CapPart, PartyFile
@@ -253,14 +252,20 @@ class PartyConfig:
         if self.ledger.exists():
             self.book().check(*asked)
         else:
-            check_without_ledger(*asked, owner=self.name)
+            name, events, trust, caps, periods, keys = asked
+            self._new().refuse(name, self._new().told(events, trust, keys), caps, periods)
 
     def foreseen(self, study: Study, attempts: int) -> tuple[Foreseen, ...]:
         """What would be left of each cap after a study that may take so many attempts; no ledger is made."""
         asked = (self.charged(study), study.trust, self.caps, self.periods, study.keys(), attempts)
         if self.ledger.exists():
             return self.book().foreseen(*asked)
-        return foreseen_without_ledger(*asked, owner=self.name)
+        events, trust, caps, periods, keys, _ = asked
+        return self._new().foreseen(caps, periods, self._new().told(events, trust, keys), attempts)
+
+    def _new(self) -> Accounts:
+        """The accounts of a party that has no ledger yet."""
+        return Accounts((), self.name, datetime.now(UTC))
 
     def book(self) -> Ledger:
         """The party's ledger, made if there is none."""
@@ -270,7 +275,7 @@ class PartyConfig:
         """What is left of each cap for each observer; no ledger is made where there is none."""
         if self.ledger.exists():
             return self.book().left(self.caps, self.periods)
-        return remainders(self.caps, self.periods, (), self.name, datetime.now(UTC))
+        return self._new().remainders(self.caps, self.periods)
 
     def note_time(self) -> bool:
         """Call :meth:`Ledger.note_time` where it matters: if there are periods and a ledger."""

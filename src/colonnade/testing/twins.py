@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.audit import Game, register_twin
-from colonnade.audit.samplers import Labels, LaplaceShares, OnGrid, Opening, Shares
+from colonnade.audit.samplers import Labels, OnGrid, Opening, Shares
 from colonnade.models import registry
-from colonnade.privacy.noise import discrete_gaussian
-from colonnade.privacy.releases import DiscreteGaussianRelease, Repeated, SkellamRelease
+from colonnade.privacy.additive import CLOSEST, law_named, law_of, laws
+from colonnade.privacy.releases import Repeated, SquaredRelease
 from colonnade.randomness import Stream
 from colonnade.testing.broken import (
     COINS,
@@ -32,9 +32,6 @@ from colonnade.testing.broken import (
     secret_coins,
 )
 
-Additive = TypeVar("Additive", SkellamRelease, DiscreteGaussianRelease)
-
-
 # --- what is drawn
 
 
@@ -46,10 +43,10 @@ def _half_variance(sampler: Opening) -> Opening:
     return replace(sampler, shares=tuple((owner, size / 2) for owner, size in sampler.shares))
 
 
-def _half_scale(sampler: Opening) -> Opening:
-    if not isinstance(sampler.law, LaplaceShares):
-        raise TypeError("half a scale is for Laplace noise [VA257]")
-    return replace(sampler, law=LaplaceShares(sampler.law.scale / 2))
+def _half_scale(game: Game) -> Game:
+    event: Any = game.events[0]
+    law = law_of(event.kind).sampler_of(replace(event, scale=event.scale / 2))
+    return in_sampler(Opening, lambda sampler: replace(sampler, law=law))(game)
 
 
 @dataclass(frozen=True)
@@ -65,14 +62,14 @@ class _IntegerNoise(OnGrid):
     """A real number with noise on the integers only."""
 
     def __call__(self, neighbour: int, count: int, stream: Stream) -> NDArray[np.float64]:
-        noise = discrete_gaussian(Fraction(self.deviation) ** 2, count, stream)
+        noise = law_named(CLOSEST).sample(Fraction(self.deviation) ** 2, count, stream)
         return self.look(np.asarray(self.values[neighbour] + noise, dtype=np.float64))
 
 
 # --- what is claimed
 
 
-def _single_sensitivity(event: Additive) -> Additive:
+def _single_sensitivity(event: SquaredRelease) -> SquaredRelease:
     """Replacing a person is charged like adding one."""
     return replace(event, replace_l1=event.l1, replace_l2_squared=event.l2_squared)
 
@@ -80,21 +77,20 @@ def _single_sensitivity(event: Additive) -> Additive:
 # --- the twins
 
 ONCE = "sensitivity C instead of 2C for a"
-register_twin("skellam", "analyst", HALF, in_sampler(Opening, _half_variance))
-register_twin("skellam", "analyst", ONE_OWNER, _with_shares(lambda shares: shares[:1]))
-register_twin("skellam", "party", TO_PARTY, as_analyst)
-register_twin("skellam", "party", f"{ONCE} party", in_event(SkellamRelease, _single_sensitivity))
-
-register_twin("discrete-gaussian", "analyst", HALF, in_sampler(Opening, _half_variance))
-register_twin("discrete-gaussian", "coalition", TO_COALITION, as_analyst)
-GAUSSIAN_ONCE = in_event(DiscreteGaussianRelease, _single_sensitivity)
-register_twin("discrete-gaussian", "coalition", f"{ONCE} coalition", GAUSSIAN_ONCE)
-
+CHARGED_ONCE = in_event(SquaredRelease, _single_sensitivity)
 TWO_HALVES = _with_shares(lambda shares: (("bank", Fraction(1, 2)), ("shop", Fraction(1, 2))))
 EXACT = _with_shares(lambda shares: ())
-register_twin("discrete-laplace", "party", "half the scale", in_sampler(Opening, _half_scale))
-register_twin("discrete-laplace", "party", "half a variable from each of two parties, one of them looking", TWO_HALVES)
-register_twin("discrete-laplace", "party", "the exact sum shown to a party", EXACT)
+for _law in laws():
+    if _law.norm == "l2":
+        register_twin(_law.name, "analyst", HALF, in_sampler(Opening, _half_variance))
+        register_twin(_law.name, "analyst", ONE_OWNER, _with_shares(lambda shares: shares[:1]))
+        for _who, _shown in (("party", TO_PARTY), ("coalition", TO_COALITION)):
+            register_twin(_law.name, _who, _shown, as_analyst)
+            register_twin(_law.name, _who, f"{ONCE} {_who}", CHARGED_ONCE)
+    else:
+        register_twin(_law.name, "party", "half the scale", _half_scale)
+        register_twin(_law.name, "party", "half a variable from each of two parties, one of them looking", TWO_HALVES)
+        register_twin(_law.name, "party", "the exact sum shown to a party", EXACT)
 
 TRUE_LABELS = in_sampler(Labels, lambda s: _TrueLabels(s.labels, s.categories, s.odds))
 INTEGER_NOISE = in_sampler(OnGrid, lambda s: _IntegerNoise(s.values, s.grid, s.deviation, s.fraction))

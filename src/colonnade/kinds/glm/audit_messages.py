@@ -25,7 +25,7 @@ from colonnade.kinds.glm.kept_scores import answers as exchange_ask
 from colonnade.kinds.glm.kept_scores.task import KeptScoresTask, Sender
 from colonnade.kinds.glm.losses.labels import Family, family_for
 from colonnade.privacy import Observer, Trust, parse_budgets
-from colonnade.privacy.noise import discrete_gaussian
+from colonnade.privacy.additive import CLOSEST, law_named
 from colonnade.protocols.rows import Block
 from colonnade.randomness import Stream
 from colonnade.tables import flag
@@ -107,7 +107,7 @@ class Transcript:
         """Log-likelihood ratios of ``count`` runs, up to a constant."""
 
         def draw(name: str, variance: int, size: int) -> Integers:
-            return discrete_gaussian(Fraction(variance), (size,), stream)
+            return law_named(CLOSEST).sample(Fraction(variance), (size,), stream)
 
         total = np.zeros(count)
         for part in self.parts:

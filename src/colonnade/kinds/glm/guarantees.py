@@ -10,8 +10,9 @@ from functools import lru_cache
 from itertools import zip_longest
 from typing import Any
 
-from colonnade.privacy import DiscreteGaussianRelease, Event, Observer, Statement, epsilon, views
+from colonnade.privacy import Event, Observer, Statement, epsilon, views
 from colonnade.privacy.events import innermost
+from colonnade.privacy.releases import SquaredRelease
 from colonnade.privacy.rows import NO_GUARANTEE, PROVEN, rounded_up
 
 JOINT = "post-processing"
@@ -135,7 +136,7 @@ def _published(events: Sequence[Event], statement: Statement) -> float:
 
 
 def _open_to_all(event: Event) -> Event:
-    return replace(event, audience=()) if isinstance(event, DiscreteGaussianRelease) else event
+    return replace(event, audience=()) if isinstance(event, SquaredRelease) else event
 
 
 def _cells(row: Guarantee) -> tuple[str, ...]:

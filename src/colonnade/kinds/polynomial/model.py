@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from colonnade.models.roster import Roster
 from colonnade.models.saved import Saved, count, numbers, texts
 from colonnade.pictures.look import Sheet
 from colonnade.privacy import parse_budgets
+from colonnade.privacy.additive import USUAL, NormalLaw
 from colonnade.privacy.noise.rounding import RoundingMode
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.protocols.rows import Rows
@@ -68,7 +69,7 @@ class PolynomialSum(Saved[Polynomials, NoisySums]):
     delta: float = 1e-5
     gamma: Annotated[int, at_least(2)] | None = None
     rounding: RoundingMode = "stochastic"
-    noise: Literal["skellam", "discrete-gaussian"] = "skellam"
+    noise: NormalLaw = USUAL
     rows_at_most: RowsAtMost = 2**24
 
     def __post_init__(self) -> None:
@@ -166,7 +167,7 @@ def polynomial_sum(
     delta: float = 1e-5,
     gamma: int | None = None,
     rounding: RoundingMode = "stochastic",
-    noise: Literal["skellam", "discrete-gaussian"] = "skellam",
+    noise: NormalLaw = USUAL,
     rows_at_most: int = 2**24,
 ) -> PolynomialSum:
     """The sums of these expressions over all people of a federation, as a fitted :class:`PolynomialSum`."""

@@ -203,7 +203,7 @@ class Regression(LinearModel[Task, Published]):
         for law in NORMAL_LAWS:
             if law == self.noise:
                 return law
-        hint = '; Laplace noise is method="functional"' if self.noise == "discrete-laplace" else ""
+        hint = '; Laplace noise is method="functional"' if self.noise == LAPLACE else ""
         raise StudyError(f"noise must be one of {', '.join(NORMAL_LAWS)}, not {self.noise!r}{hint} [ST185]")
 
     def check_common(self) -> None:

@@ -15,6 +15,7 @@ from colonnade.kinds.regression.base import Published, Regression, Ridge
 from colonnade.models.newcomers import Given, Matrix, People
 from colonnade.models.parameters import EpsilonByParty, Label, RowsAtMost, at_least
 from colonnade.models.roster import Roster
+from colonnade.privacy.additive import LAPLACE, USUAL, NormalLaw
 from colonnade.protocols.moments.published import NoisyMoments
 from colonnade.protocols.moments.task import Moments
 from colonnade.tables import Column, Number, decode_number
@@ -52,7 +53,7 @@ class LinearRegression(Regression):
     delta: float = 1e-5
     label: Label = None
     method: Literal["one-shot", "functional"] = "one-shot"
-    noise: Literal["skellam", "discrete-gaussian"] = "skellam"
+    noise: NormalLaw = USUAL
     ridge: Ridge = "auto"
     epsilon_by_party: EpsilonByParty = None
     intercept: bool = True
@@ -70,7 +71,7 @@ class LinearRegression(Regression):
                 f"method of a linear regression must be one of {', '.join(METHODS)}, not {self.method!r} [ST194]"
             )
         law = self.normal_law()
-        return self.plan_moments(roster, "discrete-laplace" if self.method == "functional" else law, self.gamma)
+        return self.plan_moments(roster, LAPLACE if self.method == "functional" else law, self.gamma)
 
     def check_label(self, declared: Column) -> None:
         """Raise an error unless the label is a number."""

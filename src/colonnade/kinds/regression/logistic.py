@@ -33,6 +33,7 @@ from colonnade.models.parameters import (
 from colonnade.models.predicting import Deciding, Threshold, check_threshold, shares_of
 from colonnade.models.roster import Roster
 from colonnade.models.saved import numbers
+from colonnade.privacy.additive import LAPLACE, USUAL, NormalLaw
 from colonnade.protocols.moments.published import NoisyMoments
 from colonnade.protocols.moments.task import Moments
 from colonnade.tables import Category, Column, Number
@@ -87,7 +88,7 @@ class LogisticRegression(Deciding[Task, Published], Regression):
     label: Label = None
     method: Literal["auto", "one-shot", "functional", "sqm"] = "auto"
     rows: Count | None = None
-    noise: Literal["skellam", "discrete-gaussian"] = "skellam"
+    noise: NormalLaw = USUAL
     ridge: Ridge = "auto"
     epsilon_by_party: EpsilonByParty = None
     expansion: Literal[1, 3] = 1
@@ -142,9 +143,7 @@ class LogisticRegression(Deciding[Task, Published], Regression):
         law = self.normal_law()
         if method == "sqm":
             return self._plan_gradients(roster)
-        return self.plan_moments(
-            roster, "discrete-laplace" if method == "functional" else law, self.gamma or _MOMENTS_GAMMA
-        )
+        return self.plan_moments(roster, LAPLACE if method == "functional" else law, self.gamma or _MOMENTS_GAMMA)
 
     def _plan_gradients(self, roster: Roster) -> Gradients:
         """Rounds of noisy gradients; rows are scaled to norm 1 by a public number."""

@@ -26,7 +26,7 @@ from colonnade.kinds.split.private_training import PrivateTraining, draw
 from colonnade.models import Roster
 from colonnade.privacy import Observer, parse_budgets
 from colonnade.privacy.events import innermost
-from colonnade.privacy.releases import DiscreteGaussianRelease
+from colonnade.privacy.releases import SquaredRelease
 from colonnade.protocols.messages import NOISE_UNIT
 from colonnade.protocols.moments import integers
 from colonnade.protocols.moments.charged import ChargedMoments
@@ -265,7 +265,7 @@ def _plan_of(task: ChargedMoments) -> PrivateTraining:
     """The training that a task is charged for."""
     (event,) = task.charged
     once = innermost(event)
-    assert isinstance(once, DiscreteGaussianRelease)  # noqa: S101 - for the type checker
+    assert isinstance(once, SquaredRelease)  # noqa: S101 - for the type checker
     ((owner, variance),) = once.shares
     draft = PrivateTraining(owner, rows=1, parameters=once.dimension, epochs=getattr(event, "times", 1))
     plan = replace(draft, noise=int(variance * NOISE_UNIT // draft.square))

@@ -19,8 +19,8 @@ from colonnade.kinds.split.embeddings.learner import Learner, Matrix, Places
 from colonnade.kinds.split.embeddings.task import GRADIENT_BITS
 from colonnade.kinds.split.embeddings.updates import noised_sum
 from colonnade.privacy import Budget, Event, Sensitivity, Trust
+from colonnade.privacy.additive import CLOSEST, law_named
 from colonnade.privacy.calibrate import with_least_noise
-from colonnade.privacy.noise import discrete_gaussian
 from colonnade.privacy.releases import Repeated
 from colonnade.protocols.messages import NOISE_UNIT, own_noise
 from colonnade.randomness import Stream
@@ -139,7 +139,7 @@ def train(
 
 def draw(plan: PrivateTraining, count: int, stream: Stream) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
     """The noise of one sum; audits attack this function."""
-    return discrete_gaussian(Fraction(plan.variance), (count,), stream)
+    return law_named(CLOSEST).sample(Fraction(plan.variance), (count,), stream)
 
 
 def _refuse_slopes_that_mix_people(learner: Learner, slopes_of: SlopesOf, rows: int) -> None:

@@ -14,6 +14,7 @@ from colonnade.kinds.synthesis import mixing
 from colonnade.kinds.synthesis.intervals import FEWEST
 from colonnade.kinds.synthesis.pgm import check_works
 from colonnade.models.parameters import check_whole
+from colonnade.privacy.additive import NORMAL_LAWS
 from colonnade.tables.bins import MAX_BINS
 
 FEWEST_TABLES = FEWEST + 1
@@ -30,7 +31,7 @@ _LIMITS = {
 _CHOICES: dict[str, tuple[str, ...]] = {
     "method": ("marginals", "mixture"),
     "model": ("products", "tree", "pgm"),
-    "noise": ("skellam", "discrete-gaussian"),
+    "noise": NORMAL_LAWS,
     "start": ("none", "marginals"),
     "inference": ("expectation", "variational"),
     "sampling": ("poisson", "disjoint"),

@@ -64,7 +64,7 @@ from colonnade.models.planner import Details
 from colonnade.models.roster import Roster
 from colonnade.pictures.look import Sheet
 from colonnade.privacy import Statement, parse_budgets
-from colonnade.privacy.additive import NormalLaw
+from colonnade.privacy.additive import USUAL, NormalLaw
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.protocols.rows import Rows
 from colonnade.protocols.sums import Additive
@@ -132,7 +132,7 @@ class Synthesizer(Estimator[Task, Published]):
     size: Count | None = None
     tables: Count = 1
     impossible: Annotated[Sequence[str], InFile(tuple[str, ...], ())] = ()
-    noise: NormalLaw = "skellam"
+    noise: NormalLaw = USUAL
     rows_at_most: RowsAtMost = 2**24
     rows: Count | None = None
     start: beginning.Start = "none"

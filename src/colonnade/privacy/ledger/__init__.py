@@ -23,9 +23,9 @@ from colonnade.disk import reading
 from colonnade.errors import LedgerError, PolicyError, PrivacyError
 from colonnade.privacy.events import Event, check_sources
 from colonnade.privacy.ledger import caps as limits
-from colonnade.privacy.ledger.caps import Foreseen, Left, Period, Spending, since
+from colonnade.privacy.ledger.caps import Accounts, Foreseen, Left, Period, Spending, since
 from colonnade.privacy.ledger.chain import Change, lines
-from colonnade.privacy.ledger.early import EarlyEnds, ended_early, last_before, read_time
+from colonnade.privacy.ledger.early import EarlyEnds, ended_early, read_time
 from colonnade.privacy.ledger.file import (
     ALLOWED,
     LedgerFile,
@@ -43,8 +43,7 @@ from colonnade.privacy.ledger.file import (
     times,
 )
 from colonnade.privacy.ledger.people import NOBODY_KNOWN, People, Told, read_told
-from colonnade.privacy.ledger.sums import Dated, Kept, Sums
-from colonnade.privacy.ledger.without import refuse
+from colonnade.privacy.ledger.sums import Sums
 from colonnade.privacy.observers import Budget, Observer, Trust, parse_budgets
 
 
@@ -132,14 +131,11 @@ class Ledger:
         with self._file.writing() as base:
             now = self._clock()
             self._check_early(base, early, now)
-            sums, kept = self._check(base, study, told, caps, periods, now, mend=True)
+            sums = self._check(base, study, told, caps, periods, now)
             at = _written(now)
             written = json.dumps([event.to_dict() for event in events])
             number = add(base, study, digest, at, written, trust.to_json(), told.people.to_json())
-            if kept.complete:
-                sums.add(number, now, told, kept.needed)
-            else:
-                sums.rebuild(_told(base), kept.needed)
+            sums.store(number, told)
         return Entry(number, study, digest, at, "reserved", told.events, trust, told.people)
 
     def check(
@@ -164,26 +160,17 @@ class Ledger:
         caps: Sequence[Budget],
         periods: Sequence[Period],
         now: datetime,
-        *,
-        mend: bool = False,
-    ) -> tuple[Sums, Kept]:
+    ) -> Sums:
         """Raise an error if a study does not keep every cap: by sums of before, or if they do not show it, by all."""
         if not told.events:
             raise LedgerError(f"study {study!r} asks for a reservation without any event [LE002]")
         check_sources(told.events)
-        sums = Sums(base)
-        kept = sums.ask(told, caps, periods, self._owner, now)
-        if kept.surely and sums.older is not None:
-            self._file.check_chain_after(base, sums.change, sums.end)
-        else:
-            self._file.check_chain(base)
-        if mend and sums.stored and not kept.surely and not kept.complete:
-            # To make the sums anew takes far less than to compose everything for everybody.
-            sums.rebuild(_told(base), kept.needed)
-            kept = sums.ask(told, caps, periods, self._owner, now)
-        if not kept.surely:
-            refuse(study, told, caps, periods, _spendings(base, now), self._owner, now)
-        return sums, kept
+        self._file.check_chain(base)
+        with _readable():
+            sums = Sums(base, now)
+            if not sums.keep(told, caps, periods, self._owner, now):
+                _accounts(base, self._owner, now).refuse(study, told, caps, periods)
+        return sums
 
     def check_early(self, early: EarlyEnds) -> None:
         """Refuse what :meth:`reserve` would refuse now because of studies that ended early, and write nothing."""
@@ -229,23 +216,26 @@ class Ledger:
             append(base, number, "released", _written(now))
         return True
 
+    @contextmanager
+    def _accounts(self) -> Iterator[Accounts]:
+        """What the studies told that count, as they are in the file at one moment."""
+        with self._file.reading() as base:
+            yield _accounts(base, self._owner, self._clock())
+
     def spent(self, observer: Observer, delta: float, *, days: float | None = None) -> float:
         """What an observer has learned from all counted studies together, or from those of the last days."""
-        with self._file.reading() as base:
-            now = self._clock()
-            return limits.spent(observer, delta, days, _spendings(base, now), self._owner, now)
+        with self._accounts() as accounts:
+            return accounts.spent(observer, delta, days)
 
     def totals(self, delta: float, *, days: float | None = None) -> dict[str, float]:
         """What everybody whom this ledger has met has learned, alone, in groups within the thresholds, and together."""
-        with self._file.reading() as base:
-            now = self._clock()
-            found = limits.totals(delta, days, _spendings(base, now), self._owner, now)
-        return {label: bound.epsilon for label, bound in found.items()}
+        with self._accounts() as accounts:
+            return accounts.totals(delta, days)
 
     def course(self, delta: float, most: int = 24) -> tuple[list[datetime], dict[str, list[float]]]:
         """At most so many moments, the last that of the last study, and what each observer alone knew by then."""
-        with self._file.reading() as base:
-            return limits.course(delta, _spendings(base, self._clock()), self._owner, most)
+        with self._accounts() as accounts:
+            return accounts.course(delta, most)
 
     def plot(self, ax: Any = None, *, delta: float = 1e-5, caps: float | Mapping[str, float] | None = None) -> Any:
         """Draw what each observer learned over time, and return the matplotlib ``Figure``; ``caps`` are drawn as lines.
@@ -263,9 +253,8 @@ class Ledger:
 
     def left(self, caps: Sequence[Budget], periods: Sequence[Period] = ()) -> tuple[Left, ...]:
         """What is left of each cap for each observer: first the caps for all time, then those of periods."""
-        with self._file.reading() as base:
-            now = self._clock()
-            return limits.remainders(caps, periods, _spendings(base, now), self._owner, now)
+        with self._accounts() as accounts:
+            return accounts.remainders(caps, periods)
 
     def foreseen(
         self,
@@ -277,10 +266,8 @@ class Ledger:
         attempts: int,
     ) -> tuple[Foreseen, ...]:
         """What each cap would leave after a study that may take so many attempts; nothing is written."""
-        with self._file.reading() as base:
-            now = self._clock()
-            told = Told(tuple(events), trust, People.of(self._owner, keys, trust))
-            return limits.foreseen(caps, periods, _spendings(base, now), told, attempts, self._owner, now)
+        with self._accounts() as accounts:
+            return accounts.foreseen(caps, periods, accounts.told(events, trust, keys), attempts)
 
     def met(self) -> set[str]:
         """The labels of everybody whom this ledger has met, and every name they used."""
@@ -324,12 +311,12 @@ class Ledger:
         With ``head``, a hash noted earlier, also that the ledger still holds everything up to there.
         """
         self._file.verify(head)
-        with self._file.reading() as base:
-            wrong = Sums(base).first_wrong(_told(base))
+        with self._file.reading() as base, _readable():
+            _entries(base)
+            wrong = Sums(base, self._clock()).first_wrong()
         if wrong is not None:
             raise LedgerError(
-                f"{self.path} was altered: the sums up to entry {wrong.last} do not follow from it; "
-                "restore a copy [LE004]"
+                f"{self.path} was altered: the sums of entry {wrong} do not follow from it; restore a copy [LE004]"
             )
 
     def _advance(self, entry: Entry, state: str) -> Entry:
@@ -373,16 +360,8 @@ def _read_dates(entries: Sequence[Entry]) -> list[tuple[datetime, bool]]:
 
 
 def _is_ahead(base: sqlite3.Connection, now: datetime) -> bool:
-    found = times(base, last_before(base, now))
-    late, after = limits.ahead([(read_time(number, created), released) for number, created, released in found], now)
+    late, after = limits.ahead([(read_time(number, created), out) for number, created, out in times(base)], now)
     return late and after is None
-
-
-def _told(base: sqlite3.Connection) -> list[Dated]:
-    """Every entry with its time and, if it counts, what it told."""
-    entries = _entries(base)
-    dated = zip(_read_dates(entries), entries, strict=True)
-    return [(entry.id, when, None if released else entry.told) for (when, released), entry in dated]
 
 
 def _dated(base: sqlite3.Connection, now: datetime) -> list[tuple[datetime, Entry]]:
@@ -391,10 +370,10 @@ def _dated(base: sqlite3.Connection, now: datetime) -> list[tuple[datetime, Entr
     return list(zip(limits.dates(_read_dates(entries), now), entries, strict=True))
 
 
-def _spendings(base: sqlite3.Connection, now: datetime) -> list[Spending]:
+def _accounts(base: sqlite3.Connection, owner: str, now: datetime) -> Accounts:
     """What counts, the oldest first: every entry that was not released."""
     found = [Spending(when, entry.told) for when, entry in _dated(base, now) if entry.state != "released"]
-    return sorted(found, key=lambda spending: spending.when)
+    return Accounts(sorted(found, key=lambda spending: spending.when), owner, now)
 
 
 def _written(moment: datetime) -> str:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
-from colonnade.errors import PrivacyError
-from colonnade.privacy import accountant
+from colonnade.errors import BudgetError, PrivacyError
+from colonnade.privacy.events import Event, check_sources
 from colonnade.privacy.ledger.groups import ANALYST, Across, Sight
-from colonnade.privacy.ledger.people import Told
-from colonnade.privacy.observers import COORDINATOR, EVERYONE, OTHERS, Budget, Observer
+from colonnade.privacy.ledger.people import People, Told
+from colonnade.privacy.observers import COORDINATOR, EVERYONE, OTHERS, Budget, Observer, Trust
 from colonnade.privacy.rows import rounded_up
 
 MOST_DAYS = 36525.0
@@ -121,102 +122,10 @@ def dates(stored: Sequence[tuple[datetime, bool]], now: datetime) -> list[dateti
     return found
 
 
-def spent(
-    observer: Observer, delta: float, days: float | None, stored: Sequence[Spending], owner: str, now: datetime
-) -> float:
-    """What an observer has learned in all, or from what was reserved in the last days."""
-    sight = Sight([spending.told for spending in stored], owner)
-    counted = Limit(Budget(OTHERS, 1.0, delta), days).counted(stored, now)
-    return sight.total(sight.named(observer), delta, counted).epsilon
-
-
-def totals(
-    delta: float, days: float | None, stored: Sequence[Spending], owner: str, now: datetime
-) -> dict[str, accountant.Bound]:
-    """What everybody who has a row has learned, alone and in groups within the thresholds."""
-    sight = Sight([spending.told for spending in stored], owner)
-    counted = Limit(Budget(OTHERS, 1.0, delta), days).counted(stored, now)
-    return {who.label: sight.total(who, delta, counted) for who in sight.standard()}
-
-
-def course(
-    delta: float, stored: Sequence[Spending], owner: str, most: int
-) -> tuple[list[datetime], dict[str, list[float]]]:
-    """At most so many moments, and what everybody alone, and all others together, had learned by then."""
-    counts = sorted({round(k * len(stored) / most) for k in range(1, most + 1)} - {0})
-    sight = Sight([spending.told for spending in stored], owner)
-    alone = [who for who in sight.standard() if "+" not in who.label]
-    found = {who.label: [sight.total(who, delta, range(count)).epsilon for count in counts] for who in alone}
-    return [stored[count - 1].when for count in counts], found
-
-
 def labels(studies: Sequence[Told], owner: str) -> set[str]:
     """The labels of everybody who took part in these studies, and every name they used."""
     known = Sight(studies, owner).everybody.somebodies
     return {who.label for who in known} | {name for told in studies for name in told.names}
-
-
-def refusals(
-    caps: Sequence[Budget],
-    periods: Sequence[Period],
-    stored: Sequence[Spending],
-    new: Told,
-    owner: str,
-    now: datetime,
-) -> list[str]:
-    """One sentence for each observer whose cap the new study would exceed, the one furthest over first."""
-    sight, last = Sight([*(spending.told for spending in stored), new], owner), len(stored)
-    found: dict[str, float] = {}
-    for limit in limits(caps, periods):
-        before = limit.counted(stored, now)
-        for who in sight.capped(limit.cap):
-            if who.tokens is not None and all(seen.empty for seen in sight.views(last, who)):
-                continue  # it is told nothing, and held to no other relation than before
-            after = sight.total(who, limit.cap.delta, [*before, last])
-            if after.epsilon > limit.cap.epsilon:
-                why = [after.reason] if after.reason else []
-                why += [_patience(limit, sight, stored, before, who)] if limit.days is not None else []
-                found[_sentence(limit, sight, before, who, why)] = after.epsilon / limit.cap.epsilon
-    shown = sorted(found, key=lambda text: -found[text])
-    return shown if len(shown) <= _SHOWN else [*shown[:_SHOWN], f"{len(shown) - _SHOWN} more observers"]
-
-
-def remainders(
-    caps: Sequence[Budget], periods: Sequence[Period], stored: Sequence[Spending], owner: str, now: datetime
-) -> tuple[Left, ...]:
-    """What every cap leaves, observer by observer."""
-    sight = Sight([spending.told for spending in stored], owner)
-    found: dict[Left, None] = {}
-    for limit in limits(caps, periods):
-        cap, counted = limit.cap, limit.counted(stored, now)
-        for who in sight.capped(cap) if stored or cap.named else ():
-            figure = sight.total(who, cap.delta, counted).epsilon
-            found[Left(who.label, cap.epsilon, cap.delta, limit.days, figure)] = None
-        if not stored and not cap.named:
-            found[Left(cap.selector, cap.epsilon, cap.delta, limit.days, 0.0)] = None
-    return tuple(found)
-
-
-def foreseen(
-    caps: Sequence[Budget],
-    periods: Sequence[Period],
-    stored: Sequence[Spending],
-    new: Told,
-    attempts: int,
-    owner: str,
-    now: datetime,
-) -> tuple[Foreseen, ...]:
-    """What every cap would leave after a new study, observer by observer."""
-    sight, count = Sight([*(spending.told for spending in stored), *[new] * attempts], owner), len(stored)
-    found: dict[Foreseen, None] = {}
-    for limit in limits(caps, periods):
-        cap, before = limit.cap, limit.counted(stored, now)
-        for who in sight.capped(cap):
-            spent, after, most = (
-                sight.total(who, cap.delta, [*before, *range(count, count + runs)]).epsilon for runs in (0, 1, attempts)
-            )
-            found[Foreseen(Left(who.label, cap.epsilon, cap.delta, limit.days, spent), after, most)] = None
-    return tuple(found)
 
 
 def watched(caps: Sequence[Budget]) -> tuple[Budget, ...]:
@@ -278,3 +187,89 @@ def _patience(limit: Limit, sight: Sight, stored: Sequence[Spending], before: Se
         low, high = (low, middle) if fits(middle) else (middle, high)
     moment = stored[before[high - 1]].when + timedelta(days=limit.days or 0.0, minutes=1, microseconds=-1)
     return f"enough will have aged out on {moment:%Y-%m-%d} at {moment:%H:%M} UTC"
+
+
+class Accounts:
+    """What a party's studies told so far, the oldest first, and what that leaves of its caps."""
+
+    def __init__(self, stored: Sequence[Spending], owner: str, now: datetime) -> None:
+        self._stored, self._owner, self._now = stored, owner, now
+
+    def told(self, events: Sequence[Event], trust: Trust, keys: Mapping[str, str] | None) -> Told:
+        """What a study would tell; without keys, names are taken for them."""
+        return Told(tuple(events), trust, People.of(self._owner, keys or {}, trust))
+
+    def _sight(self, *new: Told) -> Sight:
+        return Sight([*(spending.told for spending in self._stored), *new], self._owner)
+
+    def spent(self, observer: Observer, delta: float, days: float | None) -> float:
+        """What an observer has learned in all, or from what was reserved in the last days."""
+        sight = self._sight()
+        return sight.total(sight.named(observer), delta, self._within(days)).epsilon
+
+    def totals(self, delta: float, days: float | None) -> dict[str, float]:
+        """What everybody who has a row has learned, alone and in groups within the thresholds."""
+        sight, counted = self._sight(), self._within(days)
+        return {who.label: sight.total(who, delta, counted).epsilon for who in sight.standard()}
+
+    def _within(self, days: float | None) -> list[int]:
+        return Limit(Budget(OTHERS, 1.0, 0.5), days).counted(self._stored, self._now)
+
+    def course(self, delta: float, most: int) -> tuple[list[datetime], dict[str, list[float]]]:
+        """At most so many moments, and what everybody alone, and all others together, had learned by then."""
+        counts = sorted({round(k * len(self._stored) / most) for k in range(1, most + 1)} - {0})
+        sight = self._sight()
+        alone = [who for who in sight.standard() if "+" not in who.label]
+        found = {who.label: [sight.total(who, delta, range(count)).epsilon for count in counts] for who in alone}
+        return [self._stored[count - 1].when for count in counts], found
+
+    def refuse(self, study: str, new: Told, caps: Sequence[Budget], periods: Sequence[Period]) -> None:
+        """Raise an error if a study does not keep every cap."""
+        check_sources(new.events)
+        if problems := self.refusals(caps, periods, new):
+            raise BudgetError(f"study {study!r} is over budget: {'; '.join(problems)} [BU002]")
+
+    def refusals(self, caps: Sequence[Budget], periods: Sequence[Period], new: Told) -> list[str]:
+        """One sentence for each observer whose cap the new study would exceed, the one furthest over first."""
+        sight, last = self._sight(new), len(self._stored)
+        found: dict[str, float] = {}
+        for limit in limits(caps, periods):
+            before = limit.counted(self._stored, self._now)
+            for who in sight.capped(limit.cap):
+                if who.tokens is not None and all(seen.empty for seen in sight.views(last, who)):
+                    continue  # it is told nothing, and held to no other relation than before
+                after = sight.total(who, limit.cap.delta, [*before, last])
+                if after.epsilon > limit.cap.epsilon:
+                    why = [after.reason] if after.reason else []
+                    why += [_patience(limit, sight, self._stored, before, who)] if limit.days is not None else []
+                    found[_sentence(limit, sight, before, who, why)] = after.epsilon / limit.cap.epsilon
+        shown = sorted(found, key=lambda text: -found[text])
+        return shown if len(shown) <= _SHOWN else [*shown[:_SHOWN], f"{len(shown) - _SHOWN} more observers"]
+
+    def remainders(self, caps: Sequence[Budget], periods: Sequence[Period]) -> tuple[Left, ...]:
+        """What every cap leaves, observer by observer."""
+        found: dict[Left, None] = {}
+        sight = self._sight()
+        for limit in limits(caps, periods):
+            if self._stored or limit.cap.named:
+                found |= dict.fromkeys(left for (left,) in self._left_after(limit, sight))
+            else:
+                found[Left(limit.cap.selector, limit.cap.epsilon, limit.cap.delta, limit.days, 0.0)] = None
+        return tuple(found)
+
+    def foreseen(
+        self, caps: Sequence[Budget], periods: Sequence[Period], new: Told, attempts: int
+    ) -> tuple[Foreseen, ...]:
+        """What every cap would leave after a new study, observer by observer."""
+        sight = self._sight(*[new] * attempts)
+        found = (each for limit in limits(caps, periods) for each in self._left_after(limit, sight, 1, attempts))
+        return tuple(dict.fromkeys(Foreseen(*each) for each in found))
+
+    def _left_after(self, limit: Limit, sight: Sight, *runs: int) -> Iterator[tuple[Any, ...]]:
+        """For everybody whom a cap speaks of what is left, then what would be spent after so many new studies."""
+        cap, count, before = limit.cap, len(self._stored), limit.counted(self._stored, self._now)
+        for who in sight.capped(cap):
+            now, *later = (
+                sight.total(who, cap.delta, [*before, *range(count, count + each)]).epsilon for each in (0, *runs)
+            )
+            yield Left(who.label, cap.epsilon, cap.delta, limit.days, now), *later

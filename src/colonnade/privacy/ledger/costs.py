@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.privacy.accountant import Profile, Pure, Shifted, Twice, single
-from colonnade.privacy.events import PURE, View
 from colonnade.privacy.observers import Adjacency, Budget
-from colonnade.privacy.releases import NonPrivate
+from colonnade.privacy.releases import PURE, NonPrivate, View
 from colonnade.privacy.routes.coins import GaussianMixture
 from colonnade.privacy.routes.renyi import ORDERS, Renyi, view_rdp
 from colonnade.privacy.routes.transfer import MOST_CLOSENESS, REACHES, Closeness, closeness_of, gaussian_square

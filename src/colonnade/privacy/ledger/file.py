@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from itertools import groupby, pairwise
@@ -46,7 +46,6 @@ _HISTORIES = {
     SCHEMA_VERSION: _HISTORY.format(hash="h.hash", people="p.known", rest=f"{_HASHES} {_KEYS}", which=""),
 }
 _ONE = _HISTORY.format(hash="NULL", people="p.known", rest=_KEYS, which="WHERE c.id = ?")
-_LATER = _HISTORY.format(hash="h.hash", people="p.known", rest=f"{_HASHES} {_KEYS}", which="WHERE c.id > ?")
 
 
 _KEPT = threading.local()
@@ -205,29 +204,13 @@ class LedgerFile:
     def check_chain(self, base: sqlite3.Connection) -> None:
         """Refuse a file that holds more or less than the tables and guards of ours, or whose chain is broken."""
         self.check_guards(base)
-        self._check_lines(changes(base), GENESIS)
-        self._check_lone(base, 0)
-
-    def check_chain_after(self, base: sqlite3.Connection, change: int, entry: int) -> None:
-        """The same, but of the chain only what follows a change, and of the entries only those that follow an entry."""
-        self.check_guards(base)
-        found = base.execute("SELECT hash FROM chain WHERE change = ?", (change,)).fetchone()
-        self._check_lines((Change(*row) for row in base.execute(_LATER, (change,))), found[0] if found else GENESIS)
-        self._check_lone(base, entry)
-
-    def _check_lines(self, history: Iterable[Change], previous: str) -> None:
-        broken = first_break(history, previous)
-        if broken is not None:
+        if (broken := first_break(changes(base))) is not None:
             raise LedgerError(
                 f"{self.path} was altered: the chain breaks at entry {broken.entry} ({broken.state}); "
                 "restore a copy [LE018]"
             )
-
-    def _check_lone(self, base: sqlite3.Connection, after: int) -> None:
         lone = base.execute(
-            "SELECT min(id) FROM entries WHERE (id > ? OR id < 1) AND id NOT IN "
-            "(SELECT entry FROM changes WHERE state = 'reserved' AND (entry > ? OR entry < 1))",
-            (after, after),
+            "SELECT min(id) FROM entries WHERE id NOT IN (SELECT entry FROM changes WHERE state = 'reserved')"
         ).fetchone()[0]
         if lone is not None:
             raise LedgerError(f"{self.path} was altered: entry {lone} was never reserved; restore a copy [LE019]")
@@ -373,14 +356,13 @@ def arrangements(base: sqlite3.Connection) -> list[tuple[str, str | None]]:
     return [(texts_only(row[:-1])[1], row[-1]) for row in base.execute(query)]
 
 
-def times(base: sqlite3.Connection, after: int = 0) -> list[tuple[int, str, bool]]:
-    """Every entry that follows one: its number, its time, and whether it was released."""
+def times(base: sqlite3.Connection) -> list[tuple[int, str, bool]]:
+    """Every entry: its number, its time, and whether it was released."""
     return [
         (number, created, state is not None)
         for number, created, state in base.execute(
             "SELECT e.id, e.created, c.state FROM entries e "
-            "LEFT JOIN changes c ON c.entry = e.id AND c.state = 'released' WHERE e.id > ? ORDER BY e.id",
-            (after,),
+            "LEFT JOIN changes c ON c.entry = e.id AND c.state = 'released' ORDER BY e.id"
         )
     ]
 

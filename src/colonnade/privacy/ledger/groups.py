@@ -10,10 +10,10 @@ from itertools import combinations
 
 from colonnade.errors import PrivacyError
 from colonnade.privacy import accountant
-from colonnade.privacy.events import NOTHING, Event, View, alike, innermost, view
+from colonnade.privacy.events import Event, alike, innermost, view
 from colonnade.privacy.ledger.people import Everybody, Somebody, Token, Told, as_observer
 from colonnade.privacy.observers import EVERYONE, OTHERS, Adjacency, Budget, Observer, Trust
-from colonnade.privacy.releases import NonPrivate, RandomisedResponse
+from colonnade.privacy.releases import NOTHING, NonPrivate, RandomisedResponse, View
 
 _VIEWS = 1 << 13
 MOST_NAMED = 8

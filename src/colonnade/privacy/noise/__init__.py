@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import CapacityError, PrivacyError
+from colonnade.errors import CapacityError
 from colonnade.lazy import Later
+from colonnade.privacy.sensitivity.exact import checked_whole
 from colonnade.randomness import Stream
 
 if TYPE_CHECKING:
@@ -62,8 +63,7 @@ def discrete_laplace_share(scale: Fraction | int, parts: int, shape: Shape, stre
     it.
     """
     exact = _checked(scale, "scale", _LARGEST_SCALE)
-    if isinstance(parts, bool) or not isinstance(parts, int) or parts < 1:
-        raise PrivacyError("a discrete Laplace draw is split into a positive whole number of parts [PR041]")
+    checked_whole(parts, "the number of parts of a discrete Laplace draw", 1)
     if parts == 1 or exact == 0:
         return discrete_laplace(exact, shape, stream)
     law = _laws.Polya(exact, parts)

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from colonnade.errors import CapacityError, DataError, PrivacyError
 from colonnade.privacy.noise import discrete_gaussian
-from colonnade.privacy.sensitivity import root_up
+from colonnade.privacy.sensitivity.exact import checked_whole, rational, root_up
 from colonnade.randomness import Stream
 
 Real = Fraction | float | int
@@ -77,7 +77,7 @@ class Grid:
 
     def variance(self, deviation: Real) -> Fraction:
         """The variance, in steps squared, of noise whose standard deviation is ``deviation``."""
-        return (_exact(deviation, "a standard deviation") / self.step) ** 2
+        return (rational(deviation, "a standard deviation") / self.step) ** 2
 
     def release(self, values: ArrayLike, deviation: Real, stream: Stream) -> NDArray[np.int64]:
         """Grid points of the values plus exact discrete Gaussian noise, in steps."""
@@ -87,12 +87,5 @@ class Grid:
         return points + discrete_gaussian(variance, points.shape, stream)
 
     def _steps(self, distance: Real, count: int) -> Fraction:
-        if isinstance(count, bool) or not isinstance(count, int) or count < 0:
-            raise PrivacyError("how many numbers are released is a whole number, not negative [PR043]")
-        return _exact(distance, "a sensitivity") * (1 + FLOAT_SLACK) / self.step
-
-
-def _exact(value: Real, name: str) -> Fraction:
-    if not (math.isfinite(value) and value >= 0):
-        raise PrivacyError(f"{name} must be a finite number, not negative [PR044]")
-    return Fraction(value)
+        checked_whole(count, "how many numbers are released")
+        return rational(distance, "a sensitivity") * (1 + FLOAT_SLACK) / self.step

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from colonnade.errors import CapacityError, DataError, PrivacyError
+from colonnade.privacy.sensitivity.exact import checked_whole
 from colonnade.randomness import Stream
 
 ODDS_BITS = 32
@@ -44,8 +45,7 @@ def odds_for(epsilon: float) -> Fraction:
 
 def randomised_response(labels: ArrayLike, categories: int, odds: Fraction, stream: Stream) -> NDArray[np.int64]:
     """Keep each label with probability ``odds / (odds + categories - 1)``, or else draw another one uniformly."""
-    if isinstance(categories, bool) or not isinstance(categories, int) or categories < 2:
-        raise PrivacyError("randomised response needs a whole number of categories, at least 2 [PR046]")
+    checked_whole(categories, "the number of categories", 2)
     given = np.asarray(labels)
     if given.dtype.kind not in "iub":
         raise DataError("labels for randomised response must be whole numbers; encode them as 0, 1, 2, ... [DA107]")

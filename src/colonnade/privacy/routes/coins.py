@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.privacy.events import View
+from colonnade.privacy.releases import View
 from colonnade.privacy.routes import special
 from colonnade.privacy.routes.gaussian import HAIR, gaussian_epsilon, last_good, log_gaussian_deltas
 from colonnade.privacy.routes.renyi import log_deltas, release_rdp, view_rdp

@@ -62,21 +62,7 @@ def log_gaussian_deltas(mus: Array, epsilon: Array | float) -> Array:
 
 def log_gaussian_delta(mu: float, epsilon: float) -> float:
     """Logarithm of the exact delta at ``epsilon`` of the Gaussian mechanism of sensitivity ``mu`` deviations."""
-    mu, epsilon = float(mu), float(epsilon)  # numpy's own numbers would warn, and come back as such
-    if not 1e-100 < mu < 1e100 or not 0 <= epsilon < 1e50:
-        return float(log_gaussian_deltas(np.array([mu]), epsilon)[0])
-    # Solving for epsilon asks this hundreds of times; the same operations on one pair need no masks. The sum over
-    # the nodes has the shape that it has there, so that every bit is the same.
-    low, high = epsilon / mu - mu / 2, epsilon / mu + mu / 2
-    density = -(low * low) / 2 - math.log(2 * math.pi) / 2
-    if low > 1e6:
-        return density
-    if mu < 0.5:
-        points = (low + high) / 2 + mu / 2 * _NODES[None, :]
-        return density + float(np.log(mu / 2 * (_mills_drop(points) @ _WEIGHTS))[0])
-    if low > 0:
-        return density + float(np.log(_mills(np.array([low])) - _mills(np.array([high])))[0])
-    return float(np.log(special.ndtr(-low) - np.exp(density) * float(_mills(np.array([high]))[0])))
+    return float(log_gaussian_deltas(np.array([mu]), epsilon)[0])
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.privacy.events import PURE, View
-from colonnade.privacy.releases import GaussianRelease, SkellamRelease
+from colonnade.privacy.additive import law_of
+from colonnade.privacy.releases import PURE, View
 from colonnade.privacy.routes import special
 from colonnade.privacy.routes.gaussian import HAIR
 
@@ -28,38 +27,7 @@ ORDERS: Array = np.array(
 """Whole orders; up to 256 without a gap, because the bound for a sample of order a uses all orders below a."""
 
 
-def ratio(numerator: Fraction | int, denominator: Fraction | int) -> float:
-    """A quotient as a float; infinite where a float cannot hold it."""
-    if numerator == 0:
-        return 0.0
-    if denominator == 0:
-        return math.inf
-    try:
-        return float(Fraction(numerator) / Fraction(denominator))
-    except OverflowError:
-        return math.inf
-
-
 # --- one release
-
-
-def _skellam_terms(mu: Fraction, d1: Fraction, d2_squared: Fraction) -> tuple[float, float, float, float]:
-    return (
-        ratio(d2_squared, 4 * mu),
-        ratio(d2_squared, 16 * mu * mu),
-        ratio(6 * d1, 16 * mu * mu),
-        ratio(3 * d1, 4 * mu),
-    )
-
-
-def shared_gaussian_gap(smallest: float, parts: int) -> float:
-    """How far log-probabilities of ``parts`` summed discrete Gaussians stray from one of the total variance."""
-    if parts > 1 and smallest < 0.25:
-        return math.inf
-    exponent = -2 * math.pi**2 * smallest
-    # The summands fall with k; from the 65th on each is counted as large as the 65th.
-    head = sum(math.exp(exponent * k / (k + 1)) for k in range(1, min(parts, 65)))
-    return 10 * (head + max(0, parts - 65) * math.exp(exponent * 65 / 66))
 
 
 def pure_rdp(epsilon: float, orders: Array = ORDERS) -> Array:
@@ -75,26 +43,7 @@ def release_rdp(view: View) -> Array:
     """One release to everybody, at every order of :data:`ORDERS`."""
     if view.kind == PURE:
         return pure_rdp(view.pure)
-    if view.kind == SkellamRelease.kind:
-        first, low, extra, flat = _skellam_terms(view.noise, Fraction(view.l1), Fraction(view.l2_squared))
-        return np.asarray(ORDERS * first + np.minimum((2 * ORDERS - 1) * low + extra, flat))
-    square = ratio(Fraction(view.l2_squared), view.noise)
-    gap = 0.0 if view.kind == GaussianRelease.kind else shared_gaussian_gap(_least_share(view), view.parts)
-    if gap == 0 or math.isinf(gap):
-        return np.asarray(ORDERS * square / 2 + gap)
-    return _summed_rdp(square, math.sqrt(ratio(Fraction(view.l1) ** 2, view.noise)), gap, view.dimension)
-
-
-def _summed_rdp(square: float, l1: float, gap: float, dimension: int) -> Array:
-    """Summed discrete Gaussians: Theorems 2 and 3, lengths in standard deviations of the sum."""
-    apart = ORDERS * square / 2 + gap * dimension
-    each = ORDERS / 2 * (square + 2 * l1 * gap + gap * gap * dimension)
-    whole = ORDERS / 2 * (math.sqrt(square) + math.sqrt(dimension) * gap) ** 2
-    return np.asarray(np.minimum(apart, np.minimum(each, whole)) * (1 + HAIR))
-
-
-def _least_share(view: View) -> float:
-    return float(min(view.smallest, Fraction(10**6)))  # the gap only shrinks with larger shares
+    return law_of(view.kind).renyi(view, ORDERS)
 
 
 # --- batches

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Literal
 
 from colonnade.errors import PrivacyError
-from colonnade.privacy.sensitivity.exact import root_up
+from colonnade.privacy.sensitivity.exact import checked_whole, rational, root_up
 
 Rounding = Literal["stochastic", "nearest", "toward_zero", "exact"]
 # How far rounding may push one coordinate away from zero.
@@ -26,15 +26,11 @@ _MODES = {"toward-zero": "toward_zero"}
 
 
 def _check(gamma: int, clip: float, width: int, rounding: str) -> Fraction:
-    if isinstance(gamma, bool) or not isinstance(gamma, int) or gamma < 1:
-        raise PrivacyError(f"the scale gamma must be a positive whole number, not {gamma!r} [PR097]")
-    if not (math.isfinite(clip) and clip >= 0):
-        raise PrivacyError(f"a clip must be a finite number, not negative: {clip!r} [PR098]")
-    if isinstance(width, bool) or not isinstance(width, int) or width < 0:
-        raise PrivacyError(f"a width is a number of columns, not {width!r} [PR099]")
+    checked_whole(gamma, "the scale gamma", 1)
+    checked_whole(width, "a number of columns")
     if rounding not in _PUSH:
         raise PrivacyError(f"unknown rounding {rounding!r}; choose from {', '.join(_PUSH)} [PR100]")
-    return gamma * Fraction(clip)
+    return gamma * rational(clip, "a clip")
 
 
 def _party_square(gamma: int, clip: float, width: int, rounding: Rounding) -> Fraction:

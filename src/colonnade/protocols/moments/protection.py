@@ -14,8 +14,9 @@ from fractions import Fraction
 from math import ceil
 
 from colonnade.errors import StudyError
-from colonnade.privacy import Budget, DiscreteLaplaceRelease, Event, Observer, epsilon, least_noise, views
+from colonnade.privacy import Budget, Event, Observer, epsilon, least_noise, views
 from colonnade.privacy.observers import check_epsilon
+from colonnade.privacy.releases import SquaredRelease
 from colonnade.protocols.moments.task import Moments
 from colonnade.protocols.roles import COORDINATOR
 
@@ -80,7 +81,7 @@ def _about(task: Moments, owner: str) -> list[Sequence[Event]]:
 
 def _normal(task: Moments, owner: str) -> list[Event]:
     event = task.event
-    assert not isinstance(event, DiscreteLaplaceRelease)  # noqa: S101 - for the type checker
+    assert isinstance(event, SquaredRelease)  # noqa: S101 - for the type checker
     l1, l2_squared = task.limits.changed([owner])
     return [replace(event, replace_l1=l1, replace_l2_squared=l2_squared, others=())]
 

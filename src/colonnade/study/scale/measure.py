@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from colonnade.privacy import Trust
-from colonnade.privacy.noise import discrete_gaussian
+from colonnade.privacy.additive import CLOSEST, law_named
 from colonnade.protocols import align
 from colonnade.protocols.align import Aligning
 from colonnade.protocols.lanes.partitions import Partitions
@@ -245,8 +246,9 @@ def _in_threads(task: Playable, program: Callable[[Any], Any], *, aligns: bool =
 
 def _drawing(sizes: Sizes) -> Mapping[str, float]:
     stream = Stream.fresh()
-    discrete_gaussian(1 << 40, 1, stream)  # tables that are made once
-    taken = _least(3, lambda: discrete_gaussian(1 << 40, sizes.draws, stream))
+    variance, draw = Fraction(1 << 40), law_named(CLOSEST).sample
+    draw(variance, 1, stream)  # tables that are made once
+    taken = _least(3, lambda: draw(variance, sizes.draws, stream))
     return {"draw": max(taken / sizes.draws, _LEAST)}
 
 

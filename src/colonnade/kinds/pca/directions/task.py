@@ -18,7 +18,7 @@ from colonnade.errors import CapacityError, PrivacyError
 from colonnade.kinds.pca.sensitivity import changed_products_sensitivity, products_sensitivity
 from colonnade.mpc.verify.ranges import Ranges, within
 from colonnade.privacy import Event, Sensitivity, Trust
-from colonnade.privacy.additive import NormalLaw
+from colonnade.privacy.additive import CLOSEST, NormalLaw
 from colonnade.privacy.sensitivity import rounded_norm_squared
 from colonnade.protocols.cost import Cells
 from colonnade.protocols.on_shares import InRounds
@@ -55,7 +55,7 @@ class Directions(JointRows, InRounds):
     rounds: int
     noise: int
     center: bool = True
-    law: NormalLaw = "discrete-gaussian"
+    law: NormalLaw = CLOSEST
     reach: int = 4096
     block_rows: int = 8192
     labels: tuple[int, ...] = ()
