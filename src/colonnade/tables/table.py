@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from colonnade.errors import DataError
 from colonnade.tables.arrow import pa, pc
 from colonnade.tables.cells import Cells
-from colonnade.tables.dates import source_of
-from colonnade.tables.encode import Matrix, Misfits, Report, encode_column, encode_columns, place_of
+from colonnade.tables.encode import Matrix, Misfits, Report, encode_columns, place_of
 from colonnade.tables.ids import Ids, sorted_positions
 from colonnade.tables.keys import Keys
 from colonnade.tables.places import Places
@@ -129,11 +128,11 @@ class Table:
         self.schema.require([name])
         declared = self.schema.columns[name]
         out = np.zeros((self.rows, len(declared.parts)))
-        read = source_of(name, declared)
+        read = declared.source(name)
         for start, cells in _numbered(self._cells.select([read]), max(1, _BLOCK_CELLS // len(declared.parts))):
             stop = start + cells.num_rows
             place = place_of(self.source, read, self._numbers(start, stop), self.misfits, self.schema.text.decimal)
-            encode_column(cells[read], declared, place, out[start:stop])
+            declared.encode(cells[read], place, out[start:stop])
         return out
 
     def select(self, columns: Iterable[str]) -> Table:
