@@ -98,18 +98,6 @@ class Table:
         self._report = total
         return total
 
-    def keyed(self, rows: int) -> Iterator[tuple[NDArray[np.int64], list[bytes], pa.LargeStringArray, pa.Table]]:
-        """The rows that have a key: their numbers in the file, keys, ids and cells, out of so many rows at a time."""
-        if self.keys is None:
-            raise ValueError("a table without keys has no rows by key [VA249]")
-        for start, cells in _numbered(self._cells, rows):
-            first, last = np.searchsorted(self.keys.rows, [start, start + cells.num_rows])
-            places = self.keys.rows[first:last] - start
-            numbers = self._numbers(start, start + cells.num_rows)[places]
-            within = pa.array(places)
-            ids = self._ids.slice(start, cells.num_rows).take(within)
-            yield numbers, self.keys.values[first:last], ids, cells.take(within)
-
     def blocks(self, rows: int | None = None) -> Iterator[Matrix]:
         """Encoded row blocks, in order; by default of about 32 MB each."""
         return (matrix for matrix, _ in self._encoded(rows))

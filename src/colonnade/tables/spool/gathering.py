@@ -1,4 +1,4 @@
-"""From a party's file, or a table that was read, to partitions.
+"""From a party's file to partitions.
 
 A large table is read once. :func:`gather` checks and types its cells, normalises its keys, copies both to a private
 folder, and looks for keys that are repeated. When it is known how people are spread over partitions, the copy is split.
@@ -25,13 +25,11 @@ from colonnade.tables.schema import Schema
 from colonnade.tables.sources.contract import Source
 from colonnade.tables.sources.opening import opened
 from colonnade.tables.spool.chores import Chore, Hands, all_done, nobody
-from colonnade.tables.spool.copying import Copied, Copy, Reading, block_rows, copied_rows, forget, together
+from colonnade.tables.spool.copying import Copied, Copy, Reading, copied_rows, forget
 from colonnade.tables.spool.fingerprints import Fingerprints
-from colonnade.tables.spool.partitions import About, PartitionOf, Spool, finished, run_bytes, write, write_run
+from colonnade.tables.spool.partitions import About, PartitionOf, Spool, finished, run_bytes, write_run
 from colonnade.tables.spool.repeated import Repeated, dropped_name, dropped_rows, seeking, starts
 from colonnade.tables.spool.room import Room
-from colonnade.tables.table import Table
-from colonnade.tables.typed import Typing
 
 
 class Gathered:
@@ -157,26 +155,6 @@ def _copied(folder: Path, source: Source, reading: Reading, hands: Hands) -> lis
     found: list[Copied] = all_done([Copy(folder, reading, *each[::-1]) for each in enumerate(pieces)], hands)
     source.refuse_changes()
     return found
-
-
-def split(table: Table, partition_of: PartitionOf, count: int, folder: str | Path) -> Spool:
-    """Spread the rows of a table that have a key over partitions, in a private folder inside ``folder``."""
-    if table.keys is None:
-        raise ValueError("a table without keys has no partitions [VA244]")
-    about = About(table.source, table.schema.digest, table.misfits, table.keys.names)
-    room = Room(Path(folder))
-    try:
-        return write(room, _of_table(table), partition_of, count, about, table.schema)
-    except BaseException:
-        room.remove()
-        raise
-
-
-def _of_table(table: Table) -> Iterator[pa.RecordBatch]:
-    typing = Typing(table.schema)
-    for numbers, keys, ids, cells in table.keyed(block_rows(table.schema)):
-        typed, _ = typing.typed(cells, source=table.source, numbers=numbers, misfits=table.misfits)
-        yield together(numbers - 1, pa.array(keys, pa.large_binary()), ids, typed)
 
 
 @dataclass(frozen=True)
