@@ -68,7 +68,7 @@ class Grade(Column):
     def decode(self, encoded: Any, place: parse.Place, stream: Any) -> Any:
         return self.cells(self.codes(encoded))
 
-    def meaning(self) -> str:
+    def describe_values(self) -> str:
         return f"a grade from {self.grades[0]} to {self.grades[-1]}"
 
     def to_onnx(self, graph: Any, name: str) -> Any:

@@ -306,7 +306,7 @@ def test_bars_of_many_values_and_of_numbers_at_random(written: Callable[..., Pat
 
 
 def test_what_a_schema_says_is_one_line() -> None:
-    told = {name: column.says() for name, column in SURVEYED.columns.items() if name != "since.month"}
+    told = {name: column.summary() for name, column in SURVEYED.columns.items() if name != "since.month"}
     assert told == {
         "age": "number from 0 to 100; a missing cell counts as middle",
         "rooms": "whole number from 1 to 5; a missing cell has a place of its own",

@@ -136,7 +136,7 @@ def _public(study: Study, config: PartyConfig) -> dict[str, Any]:
         "trial": study.content.trial,
         "columns": list(schemas[config.name].names),
         "others": {name: len(schema.names) for name, schema in schemas.items() if name != config.name},
-        "says": {name: column.says() for name, column in islice(schemas[config.name].columns.items(), _MOST_SAID)},
+        "says": {name: column.summary() for name, column in islice(schemas[config.name].columns.items(), _MOST_SAID)},
         "odds": rises(study.statement),
         "statement": study.statement.to_dict(),
         "text": str(study.statement),

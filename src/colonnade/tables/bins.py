@@ -45,14 +45,14 @@ class Bins:
 
     def density(self, masses: NDArray[np.float64] | None) -> Density:
         """How numbers lie within bins of these masses, on the scale on which the column is encoded evenly."""
-        edges = self.column.bend(self._own)
+        edges = self.column.apply_transform(self._own)
         if masses is None:
             return Density.uniform(edges)
         return Density.of(edges, masses, apart=self._widths <= (1 if self.column.whole else 0))
 
     def draw(self, places: NDArray[np.int64], density: Density, uniform: Matrix) -> Matrix:
         """A number in each of these bins, in the column's own units: the density's, at a uniform number."""
-        drawn = self.column.unbend(density.draw(places, uniform))
+        drawn = self.column.invert_transform(density.draw(places, uniform))
         values = np.clip(drawn, self.column.low, self.column.high)
         if self.column.whole:
             values = np.rint(values)
@@ -101,8 +101,8 @@ class Bins:
         """The least number of each bin, or one in its middle where a bin of a single value comes before it."""
         if self.column.whole:
             return self._own[:-1] + 0.5
-        ends = self.column.bend(self._own)
-        middle = self.column.unbend((ends[:-1] + ends[1:]) / 2)
+        ends = self.column.apply_transform(self._own)
+        middle = self.column.invert_transform((ends[:-1] + ends[1:]) / 2)
         after_single = np.concatenate([[False], self._widths[:-1] == 0])
         return np.where(after_single, middle, self._own[:-1])
 
@@ -116,13 +116,13 @@ def _equal_edges(column: Quantity, bins: int) -> Edges:
     """Edges of bins that are equally wide on the encoded scale; whole numbers get at most one bin each."""
     _check_count(bins)
     if not column.whole:
-        between = column.unbend(np.linspace(*column.ends, bins + 1)[1:-1])
+        between = column.invert_transform(np.linspace(*column.ends, bins + 1)[1:-1])
         return (column.low, *np.clip(between, column.low, column.high).tolist(), column.high)
     first, beyond = column.low, column.high + 1
     if beyond - first <= bins:
         return tuple((np.arange(first, beyond + 1) - 0.5).tolist())
     start, end = (math.log1p(first), math.log1p(beyond)) if column.transform == "log1p" else (first, beyond)
-    between = column.unbend(np.linspace(start, end, bins + 1)[1:-1])
+    between = column.invert_transform(np.linspace(start, end, bins + 1)[1:-1])
     # Logarithms are rounded differently on different machines; a cut that is meant to be a whole number stays it.
     between -= _ROUNDING * np.maximum(np.abs(between), 1.0)
     lowest = np.unique(np.clip(np.ceil(between), first + 1, column.high))

@@ -146,12 +146,12 @@ class Column(ABC):
             return int(missing.sum()), clipped, 0
         return int((missing & ~place.unfit).sum()), clipped, int(place.unfit.sum())
 
-    def numbers_at_hand(self, cells: Any) -> NDArray[Any] | None:
+    def numeric_values(self, cells: Any) -> NDArray[Any] | None:
         """The values as an array, if they are numbers that many columns can be encoded from together."""
         return None
 
     @property
-    def spelling(self) -> Hashable:
+    def reading_key(self) -> Hashable:
         """What decides how text is read: columns of one spelling read the same from the same cells."""
         return self
 
@@ -206,12 +206,12 @@ class Column(ABC):
         marked = [(1, Fraction(middle))] if self.may_be_missing else []
         return [[(1, Fraction(1.0 - middle)), *marked]]
 
-    def score_ends(self, weights: Sequence[Fraction], shrinks: bool) -> tuple[Fraction, Fraction]:
+    def score_bounds(self, weights: Sequence[Fraction], shrinks: bool) -> tuple[Fraction, Fraction]:
         """The least and the largest weighted sum of one cell's encoding; ``shrinks`` where rows are scaled down."""
         reached = [*weights, Fraction(0)]
         return min(reached), max(reached)
 
-    def even_moments(self, weights: Matrix) -> tuple[Matrix, Matrix]:
+    def uniform_moments(self, weights: Matrix) -> tuple[Matrix, Matrix]:
         """Mean and variance of a weighted sum of the encoding, where every value is equally likely."""
         count = len(self.classes)
         return weights[0] / 2, np.square(weights[0]) * ((count + 1) / (12 * (count - 1)))
@@ -221,10 +221,10 @@ class Column(ABC):
     def constant(self, name: str, text: str) -> Any:
         """The value that a text means where cells are compared with it; an error, with the column's name, if none."""
         if text not in self.labels:
-            raise SchemaError(f"{name!r} is a {self.kind}, which is {self.meaning()} and not {text!r} [SC063]")
+            raise SchemaError(f"{name!r} is a {self.kind}, which is {self.describe_values()} and not {text!r} [SC063]")
         return self.classes[self.labels.index(text)]
 
-    def some_cell_meets(self, compared: Iterable[tuple[str, Any]]) -> bool:
+    def can_satisfy(self, compared: Iterable[tuple[str, Any]]) -> bool:
         """Whether a cell can meet all of these comparisons, each an operator and a constant."""
         wanted = list(compared)
         return any(all((cell == value) == (operator == "=") for operator, value in wanted) for cell in self.classes)
@@ -232,12 +232,12 @@ class Column(ABC):
     # --- in words
 
     @abstractmethod
-    def meaning(self) -> str:
+    def describe_values(self) -> str:
         """What the schema says of a cell that is there, in a few words."""
 
-    def says(self) -> str:
+    def summary(self) -> str:
         """What the schema says of the column, in one line."""
-        return f"{self.meaning()}; {self._if_missing()}"
+        return f"{self.describe_values()}; {self._if_missing()}"
 
     def describe(self) -> dict[str, Any]:
         """What the column of a made-up table holds, as plain values."""
@@ -370,7 +370,7 @@ class Number(Quantity, Column):
             return {"low": self.low, "high": self.high}.get(self.missing)
         return self.missing
 
-    def numbers_at_hand(self, cells: Any) -> NDArray[Any] | None:
+    def numeric_values(self, cells: Any) -> NDArray[Any] | None:
         """The values, if they are numbers in one chunk and none is null."""
         return parse.ready_numbers(cells)
 
@@ -403,12 +403,12 @@ class Number(Quantity, Column):
         """The middle of the encoded range; of a number and its mark one is zero, and stays so for an L1 norm."""
         return 0.0 if self.signed or (self.may_be_missing and norm == "l1") else 0.5
 
-    def score_ends(self, weights: Sequence[Fraction], shrinks: bool) -> tuple[Fraction, Fraction]:
+    def score_bounds(self, weights: Sequence[Fraction], shrinks: bool) -> tuple[Fraction, Fraction]:
         """The least and the largest part of a score; a second weight is for a missing cell alone."""
         reached = [weights[0], -weights[0] if self.signed else Fraction(0), *weights[1:]]
         return min(reached), max(reached)
 
-    def even_moments(self, weights: Matrix) -> tuple[Matrix, Matrix]:
+    def uniform_moments(self, weights: Matrix) -> tuple[Matrix, Matrix]:
         """Mean and variance where numbers are spread evenly over their range."""
         first = weights[0]
         return (np.zeros_like(first), np.square(first) / 3) if self.signed else (first / 2, np.square(first) / 12)
@@ -421,7 +421,7 @@ class Number(Quantity, Column):
             raise SchemaError(f"{value:g} lies outside the bounds of {name!r}, {self.low:g} and {self.high:g} [SC061]")
         return value + 0.0
 
-    def some_cell_meets(self, compared: Iterable[tuple[str, Any]]) -> bool:
+    def can_satisfy(self, compared: Iterable[tuple[str, Any]]) -> bool:
         """Whether a number within the bounds meets all comparisons."""
         below, above, apart = self.high, self.low, set[float]()
         open_below = open_above = False
@@ -441,7 +441,7 @@ class Number(Quantity, Column):
             return not (open_below or open_above) and above not in apart
         return above < below
 
-    def meaning(self) -> str:
+    def describe_values(self) -> str:
         """The bounds, the unit and the transform."""
         text = f"{'whole number' if self.whole else 'number'} from {self.low:g} to {self.high:g}"
         text += f" {self.unit}" if self.unit else ""
@@ -639,12 +639,12 @@ class Category(Column):
         chosen = [(1, Fraction(1.0 - middle)), (size - 1, off)]
         return [chosen, [(size, off)]] if self.may_be_missing else [chosen]
 
-    def score_ends(self, weights: Sequence[Fraction], shrinks: bool) -> tuple[Fraction, Fraction]:
+    def score_bounds(self, weights: Sequence[Fraction], shrinks: bool) -> tuple[Fraction, Fraction]:
         """The least and the largest weight; zero too, where there may be no value or less than a whole one."""
         reached = [*weights, *([Fraction(0)] if shrinks or self.may_be_missing else [])]
         return min(reached), max(reached)
 
-    def even_moments(self, weights: Matrix) -> tuple[Matrix, Matrix]:
+    def uniform_moments(self, weights: Matrix) -> tuple[Matrix, Matrix]:
         """Mean and variance of the weights."""
         return weights.mean(axis=0), weights.var(axis=0)
 
@@ -654,7 +654,7 @@ class Category(Column):
             raise SchemaError(f"{name!r} has no value {text!r}{suggestion(text, self.values)} [SC062]")
         return text
 
-    def meaning(self) -> str:
+    def describe_values(self) -> str:
         """The first of the values."""
         more = len(self.values) - _SHOWN_VALUES
         return f"one of {', '.join(self.values[:_SHOWN_VALUES])}" + (f" and {more} more" if more > 0 else "")
@@ -717,7 +717,7 @@ class Flag(Column):
         """True where the number is above one half, or above a draw."""
         return pa.array(encoded[:, 0] > _threshold(encoded, stream))
 
-    def meaning(self) -> str:
+    def describe_values(self) -> str:
         """Both values."""
         return "true or false"
 

@@ -57,7 +57,7 @@ class _Dated:
     column: str
 
     @property
-    def spelling(self) -> Hashable:
+    def reading_key(self) -> Hashable:
         """The format: all parts of a date are read from the same days."""
         return ("date", self.format)
 
@@ -119,7 +119,7 @@ class Days(_Dated, Number):
         days, missing = days_of(cells, self.format, place)
         return (days - np.datetime64(self.first, "D").astype(np.int64)).astype(np.float64), missing
 
-    def numbers_at_hand(self, cells: Any) -> None:
+    def numeric_values(self, cells: Any) -> None:
         """No number is a day."""
         return
 
@@ -136,7 +136,7 @@ class Days(_Dated, Number):
             )
         return day
 
-    def meaning(self) -> str:
+    def describe_values(self) -> str:
         """The first and the last day."""
         return f"days from {self.first} to {self.text_of(self.high)}"
 

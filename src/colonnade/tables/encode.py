@@ -146,7 +146,7 @@ def _encode_together(columns: Mapping[str, Any], schema: Schema, by_column: Matr
     ready = [
         (name, declared.quantity, cells)
         for name, declared in schema.columns.items()
-        if declared.quantity and (cells := declared.numbers_at_hand(columns[declared.source(name)])) is not None
+        if declared.quantity and (cells := declared.numeric_values(columns[declared.source(name)])) is not None
     ]
     for start in range(0, len(ready), at_once):
         names, declared, cells = zip(*ready[start : start + at_once], strict=True)

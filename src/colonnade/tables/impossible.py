@@ -85,7 +85,7 @@ class Rule:
         said = [(one.operator, one.value) for one in self.comparisons if one.name == name]
         if ("=", None) in said:
             return all(each == ("=", None) for each in said)
-        return column.some_cell_meets((operator, value) for operator, value in said if value is not None)
+        return column.can_satisfy((operator, value) for operator, value in said if value is not None)
 
     def renamed(self, names: Mapping[str, str]) -> Rule:
         """The same rule where columns have other names."""

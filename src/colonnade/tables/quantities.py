@@ -61,18 +61,18 @@ class Quantity:
         """Whether it is encoded to [-1, 1], and not to [0, 1]."""
         return self.scale == "signed"
 
-    def bend(self, values: Matrix) -> Matrix:
+    def apply_transform(self, values: Matrix) -> Matrix:
         """Values in their own units on the scale on which they are encoded evenly."""
         return np.log1p(values) if self.transform == "log1p" else values
 
-    def unbend(self, values: Matrix) -> Matrix:
+    def invert_transform(self, values: Matrix) -> Matrix:
         """Values of that scale in their own units."""
         return np.expm1(values) if self.transform == "log1p" else values
 
     def share_of(self, values: Matrix) -> Matrix:
         """How far values lie from the lower to the upper bound on that scale: from 0 to 1, also beyond the bounds."""
         start, end = self.ends
-        return np.clip((self.bend(values) - start) / (end - start), 0.0, 1.0)
+        return np.clip((self.apply_transform(values) - start) / (end - start), 0.0, 1.0)
 
     def from_share(self, share: Matrix) -> Matrix:
         """The encoded numbers of shares of the range."""
@@ -89,7 +89,7 @@ class Quantity:
     def decode_values(self, encoded: Matrix) -> Matrix:
         """Encoded values back in their units; values beyond the encoded range lie beyond the bounds."""
         start, end = self.ends
-        return self.unbend(start + self.to_share(encoded) * (end - start))
+        return self.invert_transform(start + self.to_share(encoded) * (end - start))
 
     def value_of(self, given: object) -> float:
         """A value as a person writes it, as the number that is encoded; a day, for example, is written as one."""

@@ -109,5 +109,5 @@ class _Seen:
     def found(self) -> Surveyed:
         labels, ends, bars = self.column.label_bars(self.counts, BARS)
         counts = (self.missing, self.clipped, self.unknown)
-        says = self.column.says()
+        says = self.column.summary()
         return Surveyed(self.name, self.source, says, *counts, labels, ends, tuple(int(bar) for bar in bars))

@@ -31,7 +31,7 @@ class Typing:
         self._parsed = {
             column: first[column]
             for column, each in self._read.items()
-            if len({declared.spelling for declared in each.values()}) == 1
+            if len({declared.reading_key for declared in each.values()}) == 1
         }
 
     def typed(

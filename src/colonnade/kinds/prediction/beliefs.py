@@ -59,7 +59,7 @@ def guessed(columns: Mapping[str, Column], weights: Mapping[str, Vector], classe
     """
     mean, variance = np.zeros(classes), np.zeros(classes)
     for name, column in columns.items():
-        middle, spread = column.even_moments(np.array([weights[f"{name}{part}"] for part in column.parts]))
+        middle, spread = column.uniform_moments(np.array([weights[f"{name}{part}"] for part in column.parts]))
         mean, variance = mean + middle, variance + spread
     return Law(mean, variance, GUESSED)
 

@@ -22,7 +22,7 @@ def part_of(scorer: Scorer, party: str, gamma: int) -> Part:
         low = high = Fraction(0)
         for name, column in schema.columns.items() if schema else ():
             exact = [Fraction(weights[place[f"{party}.{name}{part}"]]) for part in column.parts]
-            least, most = column.score_ends(exact, shrinks)
+            least, most = column.score_bounds(exact, shrinks)
             low, high = low + least, high + most
         ends.append((low, high))
     return Part(

@@ -6,7 +6,7 @@ keys, in the order of *buckets*, so that equal keys of all pieces are found with
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.tables.arrow import pa
-from colonnade.tables.encode import Misfits, Report
+from colonnade.tables.encode import Report
 from colonnade.tables.ids import called
-from colonnade.tables.keys import KeyColumn, KeyPlan, normalised
+from colonnade.tables.keys import normalised
+from colonnade.tables.reading import TableRequest
 from colonnade.tables.schema import Schema
 from colonnade.tables.sources.contract import Source
 from colonnade.tables.spool.fingerprints import Fingerprints, Numbers
@@ -34,19 +35,6 @@ _RUN_KEYS = 1 << 20
 _KEY = np.dtype("<u8")
 _SHIFT = 48
 _NUMBERS = 3  # of a key: those of its fingerprint, and that of its row
-
-
-@dataclass(frozen=True)
-class Reading:
-    """How a party's table is read: what errors call it, and what its columns are."""
-
-    said: str
-    schema: Schema
-    plan: KeyPlan
-    held: Mapping[str, KeyColumn]
-    calling: tuple[str, ...]
-    columns: tuple[str, ...]
-    misfits: Misfits
 
 
 @dataclass(frozen=True)
@@ -68,7 +56,7 @@ class Copy:
     """The chore: copy this piece."""
 
     folder: Path
-    reading: Reading
+    reading: TableRequest
     source: Source
     number: int = 0
     first: int = 0
@@ -150,6 +138,7 @@ class _Copying:
     def _made(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         asked, before = self._reading, self.report.rows
         numbers = np.arange(self._first + before + 1, self._first + before + batch.num_rows + 1)
+        assert asked.plan is not None  # noqa: S101 - for the type checker; only tables with keys are spread
         keys, rows = normalised(batch, asked.plan, asked.held, numbers, asked.said, asked.misfits)
         ids = called({column: batch[column] for column in asked.calling}, asked.said)
         cells, found = self._typing.checked(batch, source=asked.said, numbers=numbers, misfits=asked.misfits)

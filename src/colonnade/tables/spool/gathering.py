@@ -20,12 +20,12 @@ from colonnade.tables.arrow import pa
 from colonnade.tables.encode import Misfits, Report
 from colonnade.tables.formats import TextFormat
 from colonnade.tables.keys import KeyColumn, KeyPlan, all_repeated, no_key, refuse_repeated
-from colonnade.tables.reading import Asked
+from colonnade.tables.reading import TableRequest
 from colonnade.tables.schema import Schema
 from colonnade.tables.sources.contract import Source
 from colonnade.tables.sources.opening import opened
 from colonnade.tables.spool.chores import Chore, Hands, all_done, nobody
-from colonnade.tables.spool.copying import Copied, Copy, Reading, copied_rows, forget
+from colonnade.tables.spool.copying import Copied, Copy, copied_rows, forget
 from colonnade.tables.spool.fingerprints import Fingerprints
 from colonnade.tables.spool.partitions import About, PartitionOf, Spool, finished, run_bytes, write_run
 from colonnade.tables.spool.repeated import Repeated, dropped_name, dropped_rows, seeking, starts
@@ -114,17 +114,23 @@ def gather(
     about keys that are repeated or missing in all rows. The private folder is made inside ``folder``, and is removed
     after an error; a room is left to whoever made it, as hands may still be at work there.
     """
-    asked = Asked.of(source, schema, id, name, keys, columns, TextFormat(separator, encoding, decimal))
-    found = opened(source, asked.said, asked.wanted.text)
-    wanted = files.chosen(found.columns(), asked.said, asked.wanted.choose)
+    asked = TableRequest.of(
+        source,
+        schema,
+        id,
+        name,
+        columns=columns,
+        keys=keys,
+        text=TextFormat(separator, encoding, decimal),
+        misfits=misfits,
+    )
+    found = opened(source, asked.said, asked.schema.text)
+    files.chosen(found.columns(), asked.said, asked.choose)
     own = not isinstance(folder, Room)
     room = folder if isinstance(folder, Room) else Room(Path(folder))
     try:
-        reading = Reading(
-            asked.said, asked.schema, keys, dict(asked.held), tuple(asked.calling), tuple(wanted), misfits
-        )
         Fingerprints.begin(room.path)
-        pieces = _copied(room.path, found, reading, hands)
+        pieces = _copied(room.path, found, asked, hands)
         if not sum(piece.rows for piece in pieces):
             raise DataError(f"{asked.said}: the table has no rows [DA261]")
         keyed = sum(piece.keys for piece in pieces)
@@ -146,7 +152,7 @@ def gather(
         raise
 
 
-def _copied(folder: Path, source: Source, reading: Reading, hands: Hands) -> list[Copied]:
+def _copied(folder: Path, source: Source, reading: TableRequest, hands: Hands) -> list[Copied]:
     """All rows, read once; who reads a piece sees to it that its files stay the same, and we see to all of them."""
     pieces = source.pieces(reading.columns)
     if len(pieces) < 2:
