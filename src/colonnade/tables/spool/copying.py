@@ -22,6 +22,7 @@ from colonnade.tables.keys import normalised
 from colonnade.tables.reading import TableRequest
 from colonnade.tables.schema import Schema
 from colonnade.tables.sources.contract import Source
+from colonnade.tables.spool.chores import Chore
 from colonnade.tables.spool.fingerprints import Fingerprints, Numbers
 from colonnade.tables.spool.partitions import ID, KEY, ROW, readable
 from colonnade.tables.spool.room import whole
@@ -52,7 +53,7 @@ class Copied:
 
 
 @dataclass(frozen=True)
-class Copy:
+class Copy(Chore):
     """The chore: copy this piece."""
 
     folder: Path
@@ -62,7 +63,7 @@ class Copy:
     first: int = 0
     """How many rows come before it, for errors."""
 
-    def after(self, before: Sequence[Copied]) -> Copy:
+    def after(self, before: Sequence[Any]) -> Copy:
         """The same, with the numbers that its rows have in the whole table."""
         return replace(self, first=sum(piece.rows for piece in before))
 
