@@ -219,15 +219,14 @@ def worker(folder: Path, rows: int) -> dict[str, Any]:
 
 def warmed() -> None:
     """Import all that is needed, by doing all of it with a few rows."""
-    from colonnade.tables import read_table
-    from colonnade.tables.spool import split
+    from colonnade.tables.spool import gather
 
     with tempfile.TemporaryDirectory(prefix="colonnade-bench-") as folder:
         for kind in KINDS:
             write(kind, Path(folder), 10)
             whole(kind, Path(folder), 10)
-        table = read_table(Path(folder) / "table.csv", schema(), keys=plan())
-        made = split(table, lambda keys: np.zeros(len(keys), np.int64), 1, folder)
+        gathered = gather(Path(folder) / "table.csv", schema(), plan(), folder)
+        made = gathered.split(lambda keys: np.zeros(len(keys), np.int64), 1)
         worker(made.folder, 10)
         made.remove()
 

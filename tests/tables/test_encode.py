@@ -19,14 +19,12 @@ from colonnade.tables import (
     Table,
     category,
     decode,
-    decode_number,
     encode_columns,
     flag,
     number,
     read_table,
 )
 from colonnade.tables.centred import Centred, Norm
-from colonnade.tables.encode import encode_column
 from colonnade.tables.parse import Place
 from colonnade.testing.seeded import seeded
 from tests.support import strategies
@@ -209,7 +207,7 @@ def test_columns_encoded_together_are_what_each_is_alone(data: st.DataObject) ->
     assert (matrix.shape, report.rows) == ((rows, schema.encoded_width), rows)
     for name, column in columns.items():
         alone = np.zeros((rows, len(column.parts)))
-        missing, clipped, misfits = encode_column(cells[name], column, Place("table", name, range(1, rows + 1)), alone)
+        missing, clipped, misfits = column.encode(cells[name], Place("table", name, range(1, rows + 1)), alone)
         np.testing.assert_array_equal(matrix[:, schema.places[name]], alone)
         assert (report.missing.get(name, 0), report.clipped.get(name, 0), 0) == (missing, clipped, misfits)
 
@@ -421,7 +419,7 @@ def test_decoding_undoes_encoding(drawn: list[Any], rows: int, sampled: bool, da
         cells_left = [cell for cell in expected if cell is not None]
         assert found[name].drop_null().to_pylist() == pytest.approx(cells_left, rel=1e-9, abs=slack)
         if not column.whole and None not in expected:
-            numbers = decode_number(matrix[:, schema.places[name]][:, 0], column)
+            numbers = column.decode_values(matrix[:, schema.places[name]][:, 0])
             assert numbers.tolist() == pytest.approx(expected, rel=1e-9, abs=slack)
     again, report = encode_columns(found, schema)
     np.testing.assert_allclose(again, matrix, atol=1e-6)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import unicodedata
 from datetime import date, datetime
@@ -155,13 +154,12 @@ BAD_NUMBERS: list[tuple[list[Any], str]] = [
 
 
 BAD_DATES: list[tuple[Any, str | None, str]] = [
-    (["1990-02-01", "1990-02-30"], None, "bank: column 'k', row 2: the cell is not a date written as %Y-%m-%d"),
-    (["01.02.1990"], None, "row 1: the cell is not a date"),
-    (["Do, 7 Mär 1990"], "%a, %d %b %Y", "row 1: the cell is not a date"),
-    (["1990-02-01"], "%d.%m.%Y", "row 1: the cell is not a date written as %d.%m.%Y"),
-    (["1990-02-01 00:00", "1990-02-01 07:35"], "%Y-%m-%d %H:%M", "row 2: the date has a time of day"),
-    ([datetime(1990, 2, 1), datetime(1990, 2, 1, 7, 35, 19)], None, "row 2: the date has a time of day"),
-    (pa.array([10**15], pa.timestamp("s")), None, "row 1: the year is not within"),
+    (["1990-02-01", "1990-02-30"], None, "bank: column 'k', row 2: the cell is not a date as format = \"%Y-%m-%d\""),
+    (["01.02.1990"], None, "row 1: the date is not written as"),
+    (["1990-02-01"], "%d.%m.%Y", 'row 1: the date is not written as format = "%d.%m.%Y"'),
+    (["1990-02-01 07:35"], None, "row 1: the cell has a time of day"),
+    ([datetime(1990, 2, 1), datetime(1990, 2, 1, 7, 35, 19)], None, "row 2: the cell has a time of day"),
+    (pa.array([86_400 * 10**10], pa.timestamp("s")), None, "row 1: the year is not within"),
     ([19900201], None, "holds int64 cells"),
 ]
 
@@ -182,7 +180,7 @@ def test_wrong_numbers_and_dates(kind: Any, cells: Any, format: str | None, said
         *(("number", cells, None) for cells, said in BAD_NUMBERS if "holds bool" not in said),
         ("date", ["1990-02-01", "last May"], None),
         ("date", ["01.02.1990", "31.02.1990"], "%d.%m.%Y"),
-        ("date", ["1990-02-01 00:00", "1990-02-01 08:30"], "%Y-%m-%d %H:%M"),
+        ("date", ["1990-02-01", "1990-02-01 08:30"], None),
         ("date", pa.array([datetime(1990, 2, 1), datetime(1990, 2, 1, 8)], pa.timestamp("s")), None),
         ("date", pa.array([0, 86_400 * 10**7], pa.timestamp("s")), None),
     ],
@@ -194,7 +192,7 @@ def test_a_part_that_cannot_be_read_counts_as_missing_where_misfits_are_mapped(
     plan, columns = KeyPlan((Key("k", kind=kind),)), {"k": KeyColumn("k", format)}
     refused(
         DataError,
-        "DA172|DA184|DA186|DA187|DA188|DA189",
+        "DA141|DA143|DA145|DA172|DA184|DA188",
         read_table,
         source,
         SCHEMA,
@@ -217,17 +215,14 @@ def test_dates() -> None:
     assert one(key, here) == ["1990-02-01"]
     assert one(key, ["1990-02-01", " 1990-2-1\xa0", "", None, "NA"]) == ["1990-02-01", "1990-02-01", None, None, None]
     assert one(key, ["01.02.1990", "1.2.1990"], "%d.%m.%Y") == ["1990-02-01"] * 2
-    assert one(key, ["19900201 00:00"], "%Y%m%d %H:%M") == ["1990-02-01"]
+    assert one(key, ["19900201"], "%Y%m%d") == one(key, ["1990年02月01日"], "%Y年%m月%d日") == ["1990-02-01"]
     assert one(key, pa.nulls(2)) == [None, None]
-    # Names of months are English in any language.
-    assert one(key, ["Thu, 29 Feb 2024", "THURSDAY, 7 march 2024"], "%a, %d %b %Y") == ["2024-02-29", "2024-03-07"]
-    assert one(key, ["07MAY2024"], "%d%B%Y") == one(key, ["2024年05月07日"], "%Y年%m月%d日") == ["2024-05-07"]
 
 
 @settings(deadline=None, max_examples=50)
 @given(
     st.lists(st.dates(), min_size=1, max_size=10),
-    st.sampled_from(["%Y-%m-%d", "%d.%m.%Y", "%m/%d/%Y", "%Y%m%d", "%d %b %Y"]),
+    st.sampled_from(["%Y-%m-%d", "%d.%m.%Y", "%m/%d/%Y", "%Y%m%d"]),
 )
 def test_dates_are_what_they_were(days: list[date], format: str) -> None:
     key = Key("k", kind="date")
@@ -244,8 +239,8 @@ def test_declarations_that_make_no_sense() -> None:
     refused(StudyError, ("ST608", "k"), KeyPlan, (Key("k"), Key("k", kind="date")))
     refused(StudyError, "ST609", KeyPlan, (Key("k"),), "keep")
     refused(DataError, "DA176", KeyColumn, "")
-    for no_whole_date in ("%d.%m.%y", "%d.%m.", "%Y", "%Y-%d", "date", "%", "%Q-%Y-%m-%d", ""):
-        refused(DataError, "DA177", KeyColumn, "k", no_whole_date)
+    for no_whole_date in ("%d.%m.%y", "%d.%m.", "%Y", "%Y-%d", "date", "%", "%Q-%Y-%m-%d", "%d %b %Y", ""):
+        refused(DataError, "SC046", KeyColumn, "k", no_whole_date)
 
 
 def test_where_the_parts_of_a_key_are() -> None:
@@ -386,28 +381,3 @@ def test_texts_with_later_characters_end_as_in_unicode_14() -> None:
     assert one(Key("k", blanks="keep"), texts) == [unicodedata.normalize("NFC", text) for text in texts]
     folded = Key("k", unicode="NFKC", case="fold", blanks="keep")
     assert one(folded, texts) == [unicodedata.normalize("NFKC", text).casefold() for text in texts]
-
-
-FOREIGN = """
-import _strptime, calendar, numpy as np, pyarrow as pa
-from colonnade.tables import Key, KeyColumn
-from colonnade.tables.parse import Place
-
-class Foreign(_strptime.LocaleTime):  # what Python reads off a machine that is set to another language
-    def __init__(self):
-        super().__init__()
-        self.a_month = ["", *(f"m{n:02}x" for n in range(1, 13))]
-        self.a_weekday = [f"t{n}x" for n in range(7)]
-
-_strptime.LocaleTime = Foreign
-_strptime._TimeRE_cache = _strptime.TimeRE(Foreign())
-place = Place("bank", "k", np.arange(1, 2), np.zeros(1, dtype=bool))
-KeyColumn("k", "%a %d %b %Y")
-print(Key("k", kind="date").normalise(pa.array(["Thu 29 Feb 2024"]), place, "%a %d %b %Y").to_pylist())
-"""
-
-
-@pytest.mark.system
-def test_dates_do_not_depend_on_the_language_of_the_machine() -> None:
-    ended = subprocess.run([sys.executable, "-c", FOREIGN], capture_output=True, text=True, timeout=300)
-    assert ended.stdout == "['2024-02-29']\n", ended.stderr

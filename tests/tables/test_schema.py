@@ -557,4 +557,4 @@ def test_rules_about_dates_and_a_column_that_knows_its_days() -> None:
         refused(SchemaError, said, Schema, columns, impossible=[rule])
     (column,) = Date(FIRST, LAST).columns("at").values()
     assert isinstance(column, Days)
-    assert column.day_of(column.number_of(datetime.date(2020, 2, 29))) == "2020-02-29"
+    assert column.text_of(column.value_of(datetime.date(2020, 2, 29))) == "2020-02-29"

@@ -262,7 +262,7 @@ def test_a_copy_holds_the_rows_in_a_file_without_a_name(tmp_path: Path, monkeypa
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     batches = people().to_batches(max_chunksize=50)
     source = opened(batches[0].schema.empty_table())
-    kept = Kept("t", iter(batches), people().schema)
+    kept = Kept("t", iter(batches))
     assert not list(tmp_path.iterdir())
     found = pa.Table.from_batches(list(kept.batches(["city", "age"])))
     assert found.equals(people().select(["city", "age"]))

@@ -49,7 +49,7 @@ from colonnade.tables.sources import pieces
 from colonnade.tables.sources.opening import opened
 from colonnade.tables.sources.pieces import Part, Piece, Stretch
 from colonnade.tables.sources.stored import StoredFile
-from colonnade.tables.spool import Spool, copying, gather, partitions, repeated, room, split
+from colonnade.tables.spool import Spool, copying, gather, partitions, repeated, room
 from colonnade.tables.spool.chores import Chore, Hands
 from colonnade.tables.spool.fingerprints import Fingerprints
 from tests.support.errors import check_said, raises, refused
@@ -136,9 +136,6 @@ def check_same(
         assert counted == (whole.rows, len(whole.keys), whole.keys.missing, whole.keys.repeated)
         check_parts(found.split(spread.of, spread.count), whole, spread)
         found.remove()
-        again = split(whole, spread.of, spread.count, folder)
-        check_parts(again, whole, spread)
-        again.remove()
     assert not list(folder.glob(".colonnade*"))
     return not isinstance(found, str)
 
@@ -341,12 +338,12 @@ def test_nobody_has_a_key(tmp_path: Path) -> None:
     spool.remove()
 
 
-@pytest.fixture
-def whole() -> Table:
-    return read_table(in_texts(40, 8), SCHEMA, keys=PLAN)
+def split(partition_of: Any, count: int, folder: Path) -> Spool:
+    """Forty people in partitions."""
+    return gather(in_texts(40, 8), SCHEMA, PLAN, folder).split(partition_of, count)
 
 
-def test_the_folder_is_private_and_goes_away(tmp_path: Path, whole: Table) -> None:
+def test_the_folder_is_private_and_goes_away(tmp_path: Path) -> None:
     parent = tmp_path / "made" / "for it"
     before = os.umask(0)
     try:
@@ -356,7 +353,7 @@ def test_the_folder_is_private_and_goes_away(tmp_path: Path, whole: Table) -> No
         os.umask(before)
     assert {stat.S_IMODE(path.stat().st_mode) for path in (parent.parent, parent, spool.folder)} == {0o700}
     assert {stat.S_IMODE(file.stat().st_mode) for file in spool.folder.iterdir()} == {0o600}
-    other = split(whole, SPREAD.of, 4, parent)
+    other = split(SPREAD.of, 4, parent)
     assert spool.folder.exists()  # another spool deletes none that is in use
     assert other.folder != spool.folder
     if (child := os.fork()) == 0:  # a child that ends leaves its parent's folder alone
@@ -421,11 +418,10 @@ def test_a_full_disk_is_a_sentence_that_names_the_folder(
 
 
 def test_partitions_that_are_none_are_refused_and_so_are_folders_that_hold_something_else(
-    tmp_path: Path, whole: Table
+    tmp_path: Path,
 ) -> None:
     for spread, count in ((Partitions(8, ANY_KEY), 2), (SPREAD, 0), (SPREAD, 1 << 17)):
-        refused(ValueError, "VA247|VA248", split, whole, spread.of, count, tmp_path)
-    refused(ValueError, "VA244", split, read_table(in_texts(9, 1), SCHEMA), SPREAD.of, 4, tmp_path)
+        refused(ValueError, "VA247|VA248", split, spread.of, count, tmp_path)
     assert list(tmp_path.iterdir()) == []
     refused(DataError, "DA262", Spool.open, tmp_path, SCHEMA)
     for text in ("[]", '{"format": "colonnade spool 1"}', "x"):
@@ -433,7 +429,7 @@ def test_partitions_that_are_none_are_refused_and_so_are_folders_that_hold_somet
         refused(DataError, "DA262|VA245", Spool.open, tmp_path, SCHEMA)
     inside = tmp_path / "spool.json" / "inside"  # which cannot be made
     refused(DataError, ("DA266", tmp_path), gather, in_texts(9, 1), SCHEMA, PLAN, inside)
-    spool = split(whole, SPREAD.of, 4, tmp_path)
+    spool = split(SPREAD.of, 4, tmp_path)
     refused(DataError, "DA263", Spool.open, spool.folder, SCHEMA.without(["age"]))
     refused(IndexError, (), spool.partition, 4)
     part = spool.partition(1)
@@ -445,14 +441,12 @@ def test_partitions_that_are_none_are_refused_and_so_are_folders_that_hold_somet
     refused(DataError, "DA264", spool.partition, 0)
 
 
-def test_large_partitions_stay_on_disk_and_many_take_few_files(
-    tmp_path: Path, whole: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    spool = split(whole, Partitions(partitions.MOST, ANY_KEY).of, partitions.MOST, tmp_path)
+def test_large_partitions_stay_on_disk_and_many_take_few_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spool = split(Partitions(partitions.MOST, ANY_KEY).of, partitions.MOST, tmp_path)
     assert (len(list(spool.folder.iterdir())), spool.lengths.sum()) == (3, 40)
     last = int(np.flatnonzero(spool.lengths)[-1])
     assert spool.partition(last).rows == spool.lengths[last]
-    spool = split(whole, SPREAD.of, 4, tmp_path)
+    spool = split(SPREAD.of, 4, tmp_path)
     assert isinstance(spool.partition(0)._cells, InMemory)
     monkeypatch.setattr(partitions, "_LARGE", 100)
     part = spool.partition(0)

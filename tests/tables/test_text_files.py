@@ -20,7 +20,7 @@ from colonnade.tables import draft_schema, files
 from colonnade.tables.formats import TextFormat
 from colonnade.tables.sources.opening import opened as source_of
 from colonnade.tables.stream import TextStream
-from colonnade.tables.survey import BARS, Survey, says, survey
+from colonnade.tables.survey import BARS, Survey, survey
 from tests.support.errors import refused
 from tests.support.tables import put
 
@@ -306,7 +306,7 @@ def test_bars_of_many_values_and_of_numbers_at_random(written: Callable[..., Pat
 
 
 def test_what_a_schema_says_is_one_line() -> None:
-    told = {name: says(column) for name, column in SURVEYED.columns.items() if name != "since.month"}
+    told = {name: column.summary() for name, column in SURVEYED.columns.items() if name != "since.month"}
     assert told == {
         "age": "number from 0 to 100; a missing cell counts as middle",
         "rooms": "whole number from 1 to 5; a missing cell has a place of its own",

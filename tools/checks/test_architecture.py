@@ -234,6 +234,39 @@ def test_upper_floors_do_not_ask_what_kind_they_have() -> None:
                 assert not named & (classes - {"object"}), f"{path}: {found[0]}"
 
 
+COLUMN_TYPES = {"Number", "Category", "Flag", "Days", "Calendar", "Date"}
+
+
+def tells_columns_apart(node: ast.AST) -> bool:
+    """Whether code asks which type a column has: by its class, or by the word of its type."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("isinstance", "issubclass"):
+        return any(isinstance(each, ast.Name) and each.id in COLUMN_TYPES for each in ast.walk(node.args[1]))
+    if isinstance(node, ast.MatchClass):
+        return isinstance(node.cls, ast.Name) and node.cls.id in COLUMN_TYPES
+    if not isinstance(node, ast.Compare):
+        return False
+    sides = [node.left, *node.comparators]
+    if any(isinstance(side, ast.Call) and ast.unparse(side.func) == "type" for side in sides):
+        return any(isinstance(each, ast.Name) and each.id in COLUMN_TYPES for side in sides for each in ast.walk(side))
+    # Parts of a key have kinds too, which are numbers and dates.
+    asked = [side for side in sides if isinstance(side, ast.Attribute) and side.attr == "kind"]
+    words = {each.value for side in sides for each in ast.walk(side) if isinstance(each, ast.Constant)}
+    columns = any(ast.unparse(side.value) not in ("key", "self", "exponent", "token") for side in asked)
+    return columns and bool(words & {"number", "category", "flag", "date"})
+
+
+def test_columns_are_asked_and_not_told_apart() -> None:
+    """A column owns what it does (``tables/columns.py``), so that a new type of column is one class and one row."""
+    found = {
+        path.relative_to(SOURCE).as_posix()
+        for path in MODULES
+        if any(map(tells_columns_apart, ast.walk(ast.parse(path.read_text(encoding="utf-8")))))
+    }
+    assert len(found) <= 5, f"these ask which type a column has: {sorted(found)}"
+    assert tells_columns_apart(ast.parse("isinstance(column, Number | Flag)", mode="eval").body)
+    assert tells_columns_apart(ast.parse('column.kind == "date"', mode="eval").body)
+
+
 def test_every_place_where_something_leaves_the_shares_is_known() -> None:
     found = set()
     for path in MODULES:

@@ -14,8 +14,7 @@ from colonnade.models import registry
 from colonnade.tables import parse
 from colonnade.tables.arrow import pa, pc
 from colonnade.tables.columns import Category
-from colonnade.tables.dates import ISO_DATE
-from colonnade.tables.days import days_of, fitting_formats
+from colonnade.tables.days import ISO_DATE, days_of, fitting_formats
 from colonnade.tables.files import read_columns
 from colonnade.tables.wording import listed
 
@@ -117,7 +116,7 @@ def _typed(cells: Any, like: Any, place: parse.Place) -> Any:
         days, missing = days_of(cells, _format(parse.plain(cells)), place)
         return pa.array(days.astype("M8[D]"), mask=missing | unfit)
     known = _values(like, place)
-    found, missing = parse.codes(cells, known, place)
+    found, missing = parse.codes(cells, known.values, place)
     texts = np.array([*known.values, _OTHER], dtype=object)
     return pa.array(texts[found], mask=missing)
 

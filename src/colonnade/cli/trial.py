@@ -224,7 +224,7 @@ def _kind(kind: str | None, label: str | None, drafts: Sequence[Draft]) -> str:
         known = schemas[owner].names
         hint = suggestion(column, known) or f"; those drafted are {listed(known)}"
         raise StudyError(f"--label: {owner} has no column {column!r} in its draft{hint} [ST057]")
-    numeric = schemas[owner].columns[column].kind == "number"
+    numeric = schemas[owner].columns[column].quantity is not None
     return kind or ("linear" if numeric else "logistic")
 
 

@@ -105,23 +105,28 @@ def sync_folder(folder: Path) -> None:
 
 @contextmanager
 def workshop(place: Path) -> Iterator[Path]:
-    """A private folder beside a place, in which a file is made that will be put there; it is gone at the end.
+    """A private folder beside a place, in which a file is made that will be put there; it is gone at the end."""
+    with ExitStack() as held:
+        room = private_folder(place, held)
+        try:
+            yield room
+        finally:
+            shutil.rmtree(room, ignore_errors=True)
 
-    It is locked as long as it is used, so that :func:`sweep` can tell it from one that a killed process left. The lock
-    is on the folder: closing a file in it would also release the locks that SQLite has on that file.
+
+def private_folder(place: Path, held: ExitStack) -> Path:
+    """A new folder beside a place, with a random name, that only this user can open.
+
+    It is locked until ``held`` is closed, so that :func:`sweep` can tell it from one that a killed process left. The
+    lock is on the folder: closing a file in it would also release the locks that SQLite has on that file.
     """
     while True:
         room = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=_NEW, dir=place.parent))  # its mode is 0700
-        with ExitStack() as held:
-            with suppress(FileNotFoundError):
-                held.enter_context(locked(room))
-            if not room.exists():
-                continue  # it was swept before it was locked
-            try:
-                yield room
-            finally:
-                shutil.rmtree(room, ignore_errors=True)
-            return
+        with suppress(FileNotFoundError):
+            held.enter_context(locked(room))
+        if room.exists():
+            return room
+        held.close()  # it was swept before it was locked
 
 
 def sweep(place: Path) -> None:

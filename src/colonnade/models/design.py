@@ -18,11 +18,10 @@ from numpy.typing import NDArray
 from colonnade.errors import StudyError
 from colonnade.protocols.moments.task import Block, Moments
 from colonnade.protocols.rows import Rows
-from colonnade.tables import Category, Column, Number, Schema, Table
+from colonnade.tables import Column, Schema, Table
 from colonnade.tables.centred import Centred, Norm
-from colonnade.tables.columns import NOWHERE
-from colonnade.tables.dates import source_of
 from colonnade.tables.places import Places
+from colonnade.tables.quantities import Quantity
 from colonnade.tables.wording import full_suggestion, listed, suggestion
 
 Matrix = NDArray[np.float64]
@@ -84,10 +83,10 @@ class Design:
         if sum(len(schema.columns) for schema in schemas.values()) < 2:
             raise StudyError("there is no column but the label; a regression needs at least one feature [ST190]")
         declared = schemas[owner].columns[column]
-        if isinstance(declared, Category) and (len(declared.values) < 2 or declared.missing == NOWHERE):
+        if declared.quantity is None and (len(declared.classes) < 2 or declared.may_be_missing):
             raise StudyError(f"label {label!r} needs at least two values and one of them for everybody [ST191]")
         _refuse_other_parts(schemas[owner], column, label)
-        if isinstance(declared, Number) and declared.missing == NOWHERE:
+        if declared.quantity and declared.may_be_missing:
             raise StudyError(f'label {label!r} needs a number for everybody: it cannot have missing = "none" [ST192]')
         return cls(schemas, owner, column, norm)
 
@@ -95,6 +94,13 @@ class Design:
     def declared(self) -> Column:
         """The label's column."""
         return self.schemas[self.owner].columns[self.column]
+
+    @property
+    def quantity(self) -> Quantity:
+        """What the label measures; a fit of numbers refuses a label that measures nothing."""
+        found = self.declared.quantity
+        assert found is not None  # noqa: S101 - for the type checker; check_label made sure
+        return found
 
     def centred(self, party: str) -> Centred:
         """How a party's columns are centred."""
@@ -117,7 +123,7 @@ class Design:
             scaled = self.norm == "l1" and schema.clip < schema.max_norm
             for name, column in schema.columns.items():
                 if name != centred.label:
-                    whole = isinstance(column, Category) and column.missing != NOWHERE and not scaled
+                    whole = column.one_hot and not column.may_be_missing and not scaled
                     found.append((len(column.parts), whole))
         return found
 
@@ -185,8 +191,8 @@ class Design:
 
 def _refuse_other_parts(schema: Schema, column: str, label: str | None) -> None:
     """Raise if a label is read from the same date as a feature, which would give it away."""
-    source = source_of(column, schema.columns[column])
-    others = [name for name, other in schema.columns.items() if name != column and source_of(name, other) == source]
+    source = schema.columns[column].source(column)
+    others = [name for name, other in schema.columns.items() if name != column and other.source(name) == source]
     if others:
         raise StudyError(
             f"label {label!r} is read from the same dates as {listed(others)}; leave these columns out [ST193]"

@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.tables.columns import NOWHERE, Number
-from colonnade.tables.dates import Calendar, Days
 from colonnade.tables.schema import Schema
 
 FORMAT = "colonnade regression 1"
@@ -31,18 +29,8 @@ HOW = {
 
 def rarer_rules(schemas: Iterable[Schema]) -> str:
     """What else there is to say of how these schemas encode columns, with a blank before it; mostly nothing."""
-    every = [column for schema in schemas for column in schema.columns.values()]
-    columns = [column for column in every if isinstance(column, Number)]
-    said = ""
-    if any(isinstance(column, Days) for column in columns):
-        said += " A date as days is a number: the days since its day from, which range to its day until."
-    if any(isinstance(column, Calendar) for column in every):
-        said += " The month or the weekday of a date is a category of their English names."
-    if any(column.missing == NOWHERE for column in columns):
-        said += ' Where a number with missing = "none" is missing, it is 0 and its column NAME=missing is 1, else 0.'
-    if any(column.whole and not isinstance(column, Days) for column in columns):
-        said += " A whole number is rounded first."
-    return said
+    columns = (column for schema in schemas for column in schema.columns.values())
+    return "".join(f" {note}" for note in dict.fromkeys(note for column in columns for note in column.notes))
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from colonnade.models.predicting import Deciding, Predicting
 from colonnade.models.saved import finite, numbers, plain
 from colonnade.pictures.look import Sheet
 from colonnade.privacy.rows import rounded_up
-from colonnade.tables import Number, Schema
+from colonnade.tables import Schema
 from colonnade.tables.centred import Centred, Norm
 from colonnade.tables.encode import Misfits
 
@@ -241,8 +241,7 @@ class LinearModel(Predicting[RunTask, Result]):
             limit = self.limit() if len(classes) == 2 else None
             classes_scored(graph, scores, classes, limit, self.shares_ if wanted == "balanced" else None)
             return
-        declared = self.design_.declared
-        numbers_scored(graph, scores, logarithmic=isinstance(declared, Number) and declared.transform != "none")
+        numbers_scored(graph, scores, logarithmic=self._logarithmic)
 
     def to_sklearn(self) -> Any:
         """A fitted scikit-learn estimator that predicts the same from encoded matrices."""
@@ -250,9 +249,12 @@ class LinearModel(Predicting[RunTask, Result]):
         weights, classes = self.weights, getattr(self, "classes_", None)
         if classes is not None:
             return export.classifier(weights, classes)
-        declared = self.design_.declared
-        logarithmic = isinstance(declared, Number) and declared.transform != "none"
-        return export.regressor(weights, self.ridge_, logarithmic=logarithmic)
+        return export.regressor(weights, self.ridge_, logarithmic=self._logarithmic)
+
+    @property
+    def _logarithmic(self) -> bool:
+        quantity = self.design_.declared.quantity
+        return quantity is not None and quantity.transform != "none"
 
     @property
     def weights(self) -> export.Weights:

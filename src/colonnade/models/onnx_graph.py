@@ -15,16 +15,12 @@ from numpy.typing import NDArray
 
 from colonnade.errors import StudyError
 from colonnade.lazy import Later
-from colonnade.tables import Category, Column, Number, Schema
+from colonnade.tables import Schema
 from colonnade.tables.centred import Centred
-from colonnade.tables.columns import NOWHERE, REFUSE
-from colonnade.tables.dates import Calendar, Days, source_of
 
 onnx: Any = Later("onnx")
 
 _OPSET, _LEARNING_OPSET, _FORMAT = 17, 3, 8  # old enough for every runtime of the last years
-_DAYS_BEFORE_1970 = 719_468  # since the first of March of the year 0
-_BEFORE_THURSDAY = 3  # 1970-01-01 was one
 
 
 def needs_onnx() -> None:
@@ -77,6 +73,14 @@ class Graph:
         """Truth values or whole numbers as doubles."""
         return self.add("Cast", value, to=onnx.TensorProto.DOUBLE)
 
+    def whole(self, value: str) -> str:
+        """Doubles as whole numbers of 64 bits."""
+        return self.add("Cast", value, to=onnx.TensorProto.INT64)
+
+    def one_hot(self, places: str, size: int) -> str:
+        """For each place a row of so many doubles, of which the one at this place is 1."""
+        return self.double(self.add("Equal", places, self.constant(np.arange(size, dtype=np.int64))))
+
     def output(self, value: str, name: str, shape: Sequence[str | int], kind: str = "DOUBLE") -> None:
         """Give a value out under this name."""
         self._nodes.append(onnx.helper.make_node("Identity", [value], [name]))
@@ -98,7 +102,7 @@ class Graph:
 
 def encoded(graph: Graph, party: str, schema: Schema) -> str:
     """The encoded columns of one party's schema, side by side, before rows are clipped."""
-    parts = [_column(graph, f"{party}.{source_of(name, each)}", each) for name, each in schema.columns.items()]
+    parts = [each.to_onnx(graph, f"{party}.{each.source(name)}") for name, each in schema.columns.items()]
     return graph.add("Concat", *parts, axis=1) if len(parts) > 1 else parts[0]
 
 
@@ -128,93 +132,3 @@ def chosen(graph: Graph, places: str, classes: NDArray[Any]) -> tuple[str, str]:
     """The classes at these places, and of which type they are."""
     truths = classes.dtype.kind == "b"
     return graph.add("Gather", graph.constant(classes), places, axis=0), "BOOL" if truths else "STRING"
-
-
-def _column(graph: Graph, name: str, declared: Column) -> str:
-    if isinstance(declared, Calendar):
-        return _one_hot(graph, _calendar(graph, graph.input(name, text=False), declared), len(declared.values))
-    if isinstance(declared, Category):
-        places = range(len(declared.values))
-        found = graph.add(
-            "LabelEncoder",
-            graph.input(name, text=True),
-            domain="ai.onnx.ml",
-            keys_strings=list(declared.values),
-            values_int64s=list(places),
-            default_int64=_stand_in(declared),
-        )
-        return _one_hot(graph, found, len(places))
-    if isinstance(declared, Number):
-        return _number(graph, graph.input(name, text=False), declared)
-    known = graph.input(name, text=False)
-    truth = graph.of("Equal", known, 1.0)
-    if declared.missing is True:
-        neither = graph.add("Not", graph.add("Or", truth, graph.of("Equal", known, 0.0)))
-        truth = graph.add("Or", truth, neither)
-    return graph.double(truth)
-
-
-def _stand_in(declared: Category) -> int:
-    """The place of what a cell becomes that is none of the values; beyond the last one if it becomes none."""
-    if declared.missing not in (REFUSE, NOWHERE):
-        return declared.values.index(declared.missing)
-    return 0 if declared.missing == REFUSE and len(declared.values) == 1 else len(declared.values)
-
-
-def _one_hot(graph: Graph, places: str, size: int) -> str:
-    return graph.double(graph.add("Equal", places, graph.constant(np.arange(size, dtype=np.int64))))
-
-
-def _number(graph: Graph, value: str, declared: Number) -> str:
-    gone = graph.add("Or", graph.add("IsNaN", value), graph.add("IsInf", value))
-    filled = graph.add("Where", gone, graph.constant(declared.low), value)
-    if isinstance(declared, Days):
-        first = float(np.datetime64(declared.first, "D").astype(np.int64))
-        filled = graph.add("Where", gone, graph.constant(declared.low), graph.of("Sub", value, first))
-    within = graph.of("Clip", filled, declared.low, declared.high)
-    within = graph.add("Round", within) if declared.whole else within
-    if isinstance(declared.missing, float) or declared.missing == "high":
-        becomes = declared.missing if isinstance(declared.missing, float) else declared.high
-        within = graph.add("Where", gone, graph.constant(becomes), within)
-    start, end = declared.ends
-    bent = graph.add("Log", graph.of("Add", within, 1.0)) if declared.transform == "log1p" else within
-    share = graph.of("Clip", graph.of("Div", graph.of("Sub", bent, start), end - start), 0.0, 1.0)
-    scaled = graph.of("Sub", graph.of("Mul", share, 2.0), 1.0) if declared.scale == "signed" else share
-    if declared.missing in ("middle", REFUSE, NOWHERE):
-        middle = 0.5 if declared.scale == "unit" and declared.missing != NOWHERE else 0.0
-        scaled = graph.add("Where", gone, graph.constant(middle), scaled)
-    return graph.add("Concat", scaled, graph.double(gone), axis=1) if declared.missing == NOWHERE else scaled
-
-
-def _calendar(graph: Graph, days: str, declared: Calendar) -> str:
-    """The place of the month or of the weekday of a day, as a whole number."""
-    gone = graph.add("Or", graph.add("IsNaN", days), graph.add("IsInf", days))
-    known = graph.add("Where", gone, graph.constant(0.0), days)
-    found = _weekday(graph, known) if declared.part == "weekday" else _month(graph, known)
-    placed = graph.add("Where", gone, graph.constant(float(_stand_in(declared))), found)
-    return graph.add("Cast", placed, to=onnx.TensorProto.INT64)
-
-
-def _weekday(graph: Graph, days: str) -> str:
-    return _remainder(graph, graph.of("Add", days, _BEFORE_THURSDAY), 7)
-
-
-def _month(graph: Graph, days: str) -> str:
-    """The month, by whole years that begin in March, of which 400 have always the same length."""
-
-    def whole(value: str, by: float) -> str:
-        return graph.add("Floor", graph.of("Div", value, by))
-
-    day = _remainder(graph, graph.of("Add", days, _DAYS_BEFORE_1970), 146_097)
-    shifted = graph.add("Sub", day, whole(day, 1460))
-    shifted = graph.add("Add", shifted, whole(day, 36_524))
-    year = whole(graph.add("Sub", shifted, whole(day, 146_096)), 365)
-    before = graph.add("Add", graph.of("Mul", year, 365), whole(year, 4))
-    of_year = graph.add("Sub", day, graph.add("Sub", before, whole(year, 100)))
-    month = whole(graph.of("Add", graph.of("Mul", of_year, 5), 2), 153)
-    return _remainder(graph, graph.of("Add", month, 2), 12)
-
-
-def _remainder(graph: Graph, value: str, by: float) -> str:
-    times = graph.add("Floor", graph.of("Div", value, by))
-    return graph.add("Sub", value, graph.of("Mul", times, by))

@@ -16,7 +16,6 @@ from colonnade.models.newcomers import Given, Matrix, People, SamePeople, gather
 from colonnade.models.parameters import Checked
 from colonnade.models.predicted import by_class
 from colonnade.models.saved import Saved
-from colonnade.tables import Category
 from colonnade.tables.arrow import pa
 from colonnade.tables.wording import listed
 
@@ -136,8 +135,7 @@ class Deciding(Predicting[RunTask, Result]):
         """The classes, in the order of their chances."""
         if not hasattr(self, "schemas_"):
             raise AttributeError("classes_")
-        declared = self.design_.declared
-        return np.array(declared.values) if isinstance(declared, Category) else np.array([False, True])
+        return np.array(self.design_.declared.classes)
 
     @property
     def threshold_(self) -> float:

@@ -25,7 +25,6 @@ from colonnade.study.policy import PartyConfig
 from colonnade.study.preflight import Preflight, outlook, preflight
 from colonnade.study.repeats import Earlier, asks, refusal
 from colonnade.study.spec import Study
-from colonnade.tables.survey import says
 
 SECONDS = 600.0
 _LOOK_SECONDS = 0.05
@@ -137,7 +136,7 @@ def _public(study: Study, config: PartyConfig) -> dict[str, Any]:
         "trial": study.content.trial,
         "columns": list(schemas[config.name].names),
         "others": {name: len(schema.names) for name, schema in schemas.items() if name != config.name},
-        "says": {name: says(column) for name, column in islice(schemas[config.name].columns.items(), _MOST_SAID)},
+        "says": {name: column.summary() for name, column in islice(schemas[config.name].columns.items(), _MOST_SAID)},
         "odds": rises(study.statement),
         "statement": study.statement.to_dict(),
         "text": str(study.statement),

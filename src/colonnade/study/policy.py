@@ -22,7 +22,6 @@ from colonnade.study.given import bring
 from colonnade.study.party_file import AgentPart, Approval, CapPart, PartyFile
 from colonnade.study.spec import Study, first_problem, read_toml
 from colonnade.tables import Schema, Table, read_table
-from colonnade.tables.dates import source_of
 from colonnade.tables.formats import TextFormat, in_toml
 from colonnade.tables.keys import KeyColumn, KeyPlan, key_columns
 from colonnade.tables.sources.contract import Source
@@ -326,7 +325,7 @@ class PartyConfig:
         allowed = self.content.policy.columns
         called: dict[str, list[str]] = {}
         for name, column in study.roster.schemas[self.name].columns.items():
-            called.setdefault(source_of(name, column), []).append(name)
+            called.setdefault(column.source(name), []).append(name)
         beyond = [
             source if names == [source] else f"{source} (called {', '.join(names)})"
             for source, names in called.items()

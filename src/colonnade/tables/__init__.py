@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     )
     from colonnade.tables.dataset import Dataset as Dataset
     from colonnade.tables.dates import Calendar as Calendar, Days as Days, date as date
-    from colonnade.tables.decode import decode_number as decode_number
     from colonnade.tables.draft import draft_schema as draft_schema
     from colonnade.tables.encode import Report as Report, encode_columns as encode_columns
     from colonnade.tables.impossible import Rule as Rule, violations as violations
@@ -57,7 +56,6 @@ __all__, __getattr__, __dir__ = exports(
         "columns": "Category Column Flag Number category flag number",
         "dataset": "Dataset",
         "dates": "Calendar Days date",
-        "decode": "decode_number",
         "draft": "draft_schema",
         "encode": "Report encode_columns",
         "impossible": "Rule violations",

@@ -16,10 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import SchemaError
-from colonnade.tables.columns import Number
-from colonnade.tables.dates import Days, as_day
 from colonnade.tables.densities import Density
-from colonnade.tables.encode import Matrix, encode_number
+from colonnade.tables.quantities import Matrix, Quantity
 
 MAX_BINS = 10_000
 _ROUNDING = 1e-13
@@ -31,11 +29,11 @@ Edges = tuple[float, ...]
 class Bins:
     """The bins of a number column between these edges."""
 
-    column: Number
+    column: Quantity
     edges: Edges
 
     def __post_init__(self) -> None:
-        if not np.array_equal(self.of(encode_number(self._least, self.column)), np.arange(len(self))):
+        if not np.array_equal(self.of(self.column.encode_values(self._least)), np.arange(len(self))):
             raise SchemaError("the edges are too close to each other for 64-bit numbers; use fewer bins [SC004]")
 
     def __len__(self) -> int:
@@ -47,19 +45,19 @@ class Bins:
 
     def density(self, masses: NDArray[np.float64] | None) -> Density:
         """How numbers lie within bins of these masses, on the scale on which the column is encoded evenly."""
-        edges = bent(self._own, self.column)
+        edges = self.column.apply_transform(self._own)
         if masses is None:
             return Density.uniform(edges)
         return Density.of(edges, masses, apart=self._widths <= (1 if self.column.whole else 0))
 
     def draw(self, places: NDArray[np.int64], density: Density, uniform: Matrix) -> Matrix:
         """A number in each of these bins, in the column's own units: the density's, at a uniform number."""
-        drawn = unbent(density.draw(places, uniform), self.column)
+        drawn = self.column.invert_transform(density.draw(places, uniform))
         values = np.clip(drawn, self.column.low, self.column.high)
         if self.column.whole:
             values = np.rint(values)
         # Rounding may carry a number that was drawn next to an edge across it.
-        strayed = (self.of(encode_number(values, self.column)) != places) | (self._widths[places] == 0)
+        strayed = (self.of(self.column.encode_values(values)) != places) | (self._widths[places] == 0)
         return np.where(strayed, self._least[places], values)
 
     @property
@@ -78,11 +76,8 @@ class Bins:
         """Each bin in words."""
         pairs = list(pairwise(self.edges))
         if self.column.whole:
-            ends = [(low + 0.5, high - 0.5) for low, high in pairs]
-            if isinstance(self.column, Days):
-                days = [(self.column.day_of(low), self.column.day_of(high)) for low, high in ends]
-                return tuple(low if low == high else f"{low} to {high}" for low, high in days)
-            return tuple(f"{low:.15g}" if low == high else f"{low:.15g} to {high:.15g}" for low, high in ends)
+            ends = [(self.column.text_of(low + 0.5, 15), self.column.text_of(high - 0.5, 15)) for low, high in pairs]
+            return tuple(low if low == high else f"{low} to {high}" for low, high in ends)
         said = [f"{low:.6g}" if low == high else f"{low:.6g} to below {high:.6g}" for low, high in pairs]
         low, high = pairs[-1]
         return (*said[:-1], f"{low:.6g}" if low == high else f"{low:.6g} to {high:.6g}")
@@ -98,7 +93,7 @@ class Bins:
     @cached_property
     def _cuts(self) -> NDArray[np.float64]:
         """The least encoded number of each bin but the first."""
-        found = encode_number(self._own[1:-1], self.column)
+        found = self.column.encode_values(self._own[1:-1])
         return np.where(self._widths[:-1] == 0, np.nextafter(found, np.inf), found)
 
     @cached_property
@@ -106,34 +101,39 @@ class Bins:
         """The least number of each bin, or one in its middle where a bin of a single value comes before it."""
         if self.column.whole:
             return self._own[:-1] + 0.5
-        ends = bent(self._own, self.column)
-        middle = unbent((ends[:-1] + ends[1:]) / 2, self.column)
+        ends = self.column.apply_transform(self._own)
+        middle = self.column.invert_transform((ends[:-1] + ends[1:]) / 2)
         after_single = np.concatenate([[False], self._widths[:-1] == 0])
         return np.where(after_single, middle, self._own[:-1])
 
 
-def equal_edges(column: Number, bins: int) -> Edges:
+def bins_of(column: Quantity, asked: int | Sequence[float] | Sequence[str]) -> Bins:
+    """So many bins, or those between these edges."""
+    return Bins(column, _equal_edges(column, asked) if isinstance(asked, int) else _given_edges(column, asked))
+
+
+def _equal_edges(column: Quantity, bins: int) -> Edges:
     """Edges of bins that are equally wide on the encoded scale; whole numbers get at most one bin each."""
     _check_count(bins)
     if not column.whole:
-        between = unbent(np.linspace(*column.ends, bins + 1)[1:-1], column)
+        between = column.invert_transform(np.linspace(*column.ends, bins + 1)[1:-1])
         return (column.low, *np.clip(between, column.low, column.high).tolist(), column.high)
     first, beyond = column.low, column.high + 1
     if beyond - first <= bins:
         return tuple((np.arange(first, beyond + 1) - 0.5).tolist())
     start, end = (math.log1p(first), math.log1p(beyond)) if column.transform == "log1p" else (first, beyond)
-    between = unbent(np.linspace(start, end, bins + 1)[1:-1], column)
+    between = column.invert_transform(np.linspace(start, end, bins + 1)[1:-1])
     # Logarithms are rounded differently on different machines; a cut that is meant to be a whole number stays it.
     between -= _ROUNDING * np.maximum(np.abs(between), 1.0)
     lowest = np.unique(np.clip(np.ceil(between), first + 1, column.high))
     return tuple((np.array([first, *lowest.tolist(), beyond]) - 0.5).tolist())
 
 
-def given_edges(column: Number, edges: Sequence[float] | Sequence[str]) -> Edges:
+def _given_edges(column: Quantity, edges: Sequence[float] | Sequence[str]) -> Edges:
     """The edges that somebody chose, as they cut the column's range; its bounds are edges without being named."""
     if isinstance(edges, str) or not isinstance(edges, Sequence) or not edges:
         raise SchemaError(f"bins must be a number of bins or a list of edges, not {edges!r} [SC005]")
-    numbers = [_real(edge) if isinstance(edge, int | float) else _since(column, edge) for edge in edges]
+    numbers = [column.value_of(edge) for edge in edges]
     for left, right in pairwise(numbers):
         if right < left:
             raise SchemaError(f"the edge {right:g} comes after {left:g}; list the edges in ascending order [SC006]")
@@ -153,17 +153,7 @@ def given_edges(column: Number, edges: Sequence[float] | Sequence[str]) -> Edges
     return _between_whole(column, within) if column.whole else tuple(within)
 
 
-def bent(values: NDArray[np.float64], column: Number) -> NDArray[np.float64]:
-    """Values in the column's own units on the scale on which they are encoded evenly."""
-    return np.log1p(values) if column.transform == "log1p" else values
-
-
-def unbent(values: NDArray[np.float64], column: Number) -> NDArray[np.float64]:
-    """Values of that scale in the column's own units."""
-    return np.expm1(values) if column.transform == "log1p" else values
-
-
-def _between_whole(column: Number, edges: Sequence[float]) -> Edges:
+def _between_whole(column: Quantity, edges: Sequence[float]) -> Edges:
     """For each bin the place halfway below its lowest whole number, and at last the one above all."""
     lowest = [math.ceil(edge) + (place > 0 and edges[place - 1] == edge) for place, edge in enumerate(edges)]
     lowest[-1] = int(column.high) + 1
@@ -175,13 +165,3 @@ def _between_whole(column: Number, edges: Sequence[float]) -> Edges:
 def _check_count(bins: object) -> None:
     if isinstance(bins, bool) or not isinstance(bins, int) or not 1 <= bins <= MAX_BINS:
         raise SchemaError(f"the number of bins must be a whole number from 1 to {MAX_BINS}, not {bins!r} [SC010]")
-
-
-def _since(column: Number, edge: object) -> float:
-    return column.number_of(as_day("an edge of a bin", edge)) if isinstance(column, Days) else _real(edge)
-
-
-def _real(edge: object) -> float:
-    if isinstance(edge, bool) or not isinstance(edge, int | float) or not math.isfinite(edge):
-        raise SchemaError(f"an edge of a bin must be a finite number, not {edge!r} [SC011]")
-    return float(edge)

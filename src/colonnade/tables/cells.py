@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Protocol
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,19 +18,6 @@ from colonnade.tables.sources.contract import Source
 from colonnade.tables.spill import Spill
 
 Order = NDArray[np.int64]
-
-
-class Cells(Protocol):
-    """Columns with rows in some order."""
-
-    def select(self, columns: Sequence[str]) -> Cells:
-        """Some of the columns."""
-
-    def ordered(self, order: Order) -> Cells:
-        """The rows at these positions of the file or frame, in this order."""
-
-    def blocks(self, rows: int) -> Iterator[pa.Table]:
-        """The cells in blocks of ``rows`` rows; the last block may have fewer."""
 
 
 class InMemory:
@@ -76,6 +63,10 @@ class OnDisk:
         """The cells in blocks of ``rows`` rows; only a few blocks are in memory at a time."""
         source = self._file if self._copy is None else self._copy
         return regrouped(source.batches(self._columns), rows)
+
+
+Cells: TypeAlias = InMemory | OnDisk
+"""Columns with rows in some order."""
 
 
 class _Ordered:

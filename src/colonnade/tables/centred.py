@@ -12,19 +12,17 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import isqrt, nextafter
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError, SchemaError
-from colonnade.tables.columns import NOWHERE, Category, Column, Number
-from colonnade.tables.encode import Matrix, as_label, scale_down
+from colonnade.tables.columns import Column, Norm as Norm
+from colonnade.tables.encode import Matrix, scale_down
 from colonnade.tables.places import Places
 from colonnade.tables.schema import Schema
 from colonnade.tables.table import Table
 
-Norm = Literal["l2", "l1"]
 _BLOCK_ROWS = 8192
 
 
@@ -67,7 +65,7 @@ class Centred:
     def middle(self) -> NDArray[np.float64]:
         """What is subtracted from each encoded column."""
         columns = (*self._features, *self._labels)
-        return np.array([_middle(column, self.norm) for _, column in columns for _ in column.parts])
+        return np.array([column.middle(self.norm) for _, column in columns for _ in column.parts])
 
     @property
     def clip(self) -> float:
@@ -99,7 +97,7 @@ class Centred:
         """The encoded label, not centred: one row for each person, in the table's order."""
         if self.label is None:
             raise SchemaError("this party holds no label; name one of its columns [SC013]")
-        return as_label(self._checked(table).column(self.label), self.schema.columns[self.label])
+        return self.schema.columns[self.label].as_label(self._checked(table).column(self.label))
 
     def centre(self, features: Matrix) -> Matrix:
         """Encoded, unclipped features minus their middles, scaled down to the schema's clip if it states one."""
@@ -156,7 +154,7 @@ class CentredRows:
         for block in kept.blocks(rows):
             parts = [self.centred.centre(block[:, order[:features]])]
             if self.with_label and label is not None:
-                labels = as_label(block[:, order[features:]], self.centred.schema.columns[label])
+                labels = self.centred.schema.columns[label].as_label(block[:, order[features:]])
                 parts.append(labels - self.centred.middle[features:])
             yield np.ascontiguousarray(np.hstack(parts))
 
@@ -171,30 +169,9 @@ class CentredRows:
         return np.array([places[name] for name in self.centred.names], dtype=np.int64)
 
 
-def _middle(column: Column, norm: Norm) -> float:
-    if isinstance(column, Category):
-        return 1 / len(column.values) if norm == "l2" else 0.0
-    if isinstance(column, Number) and column.missing == NOWHERE and norm == "l1":
-        return 0.0  # of a number and its mark one is zero, and stays so when both are rounded
-    return 0.0 if isinstance(column, Number) and column.scale == "signed" else 0.5
-
-
-def _longest(column: Column, norm: Norm) -> list[list[tuple[int, Fraction]]]:
-    """The longest encodings of a column: for each, how many entries have which size, as an exact fraction."""
-    middle = _middle(column, norm)
-    if not isinstance(column, Category):
-        # Of a number and the mark of a missing one, one is as long as it can be and the other as far from its middle
-        # as 0 is: both cases have the same sizes.
-        marked = [(1, Fraction(middle))] if column.missing == NOWHERE else []
-        return [[(1, Fraction(1.0 - middle)), *marked]]
-    size, off = len(column.values), Fraction(middle)
-    chosen = [(1, Fraction(1.0 - middle)), (size - 1, off)]
-    return [chosen, [(size, off)]] if column.missing == NOWHERE else [chosen]
-
-
 def _largest(column: Column, norm: Norm, power: int) -> Fraction:
     """The largest sum of this power of the sizes of a column's entries: of squares, or the L1 norm."""
-    return max(sum((count * size**power for count, size in row), Fraction(0)) for row in _longest(column, norm))
+    return max(sum((count * size**power for count, size in row), Fraction(0)) for row in column.longest(norm))
 
 
 def _root_up(square: Fraction) -> float:

@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 
 from colonnade.errors import DataError, SchemaError
 from colonnade.tables.arrow import pa
-from colonnade.tables.bins import Bins, equal_edges, given_edges
-from colonnade.tables.columns import NOWHERE, Category, Column, Number
-from colonnade.tables.decode import category_cells, largest, number_cells, uniform
+from colonnade.tables.bins import Bins
+from colonnade.tables.columns import Codes, Column, uniform
 from colonnade.tables.encode import Matrix
 from colonnade.tables.places import Places
 from colonnade.tables.schema import Schema
@@ -35,7 +34,6 @@ MISSING_LABEL = "(missing)"
 _BLOCK_ROWS = 1 << 15
 
 Binning = int | Mapping[str, int | Sequence[float] | Sequence[str]]
-Codes = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -54,11 +52,8 @@ class ColumnCoding:
     @cached_property
     def labels(self) -> tuple[str, ...]:
         """A text for each code."""
-        if isinstance(self.column, Category):
-            found = self.column.values
-        else:
-            found = ("false", "true") if self.bins is None else self.bins.labels()
-        return (*found, MISSING_LABEL) if self._may_miss else found
+        found = self.column.labels if self.bins is None else self.bins.labels()
+        return (*found, MISSING_LABEL) if self.column.may_be_missing else found
 
     @property
     def edges(self) -> tuple[float, ...] | None:
@@ -68,20 +63,14 @@ class ColumnCoding:
     @property
     def missing(self) -> int | None:
         """The code of a missing cell, where there is one: the last."""
-        return self.size - 1 if self._may_miss else None
-
-    @property
-    def _may_miss(self) -> bool:
-        return self.column.missing == NOWHERE
+        return self.size - 1 if self.column.may_be_missing else None
 
     def codes(self, encoded: Matrix) -> Codes:
         """The code of each cell, from what the column is encoded to: an array (rows, parts)."""
-        if self.bins is not None:
-            found = self.bins.of(encoded[:, 0])
-            return np.where(encoded[:, 1] > 0.5, self.size - 1, found) if self._may_miss else found
-        if isinstance(self.column, Category):
-            return largest(encoded, self._may_miss)
-        return (encoded[:, 0] > 0.5).astype(np.int64)
+        if self.bins is None:
+            return self.column.codes(encoded)
+        found = self.bins.of(encoded[:, 0])
+        return found if self.missing is None else np.where(encoded[:, 1] > 0.5, self.missing, found)
 
     def cells(self, codes: Codes, stream: Stream, masses: NDArray[np.float64] | None = None) -> Any:
         """An Arrow column of cells with these codes; numbers are drawn within their bins.
@@ -89,14 +78,12 @@ class ColumnCoding:
         ``masses`` are the probabilities of all codes. With them the numbers of neighbouring bins have one continuous
         density; without them they are uniform within each bin, on the scale on which the column is encoded evenly.
         """
-        if isinstance(self.column, Category):
-            return category_cells(codes, self.column)
-        if not isinstance(self.column, Number) or self.bins is None:
-            return pa.array(codes > 0)
-        absent = codes == self.missing if self._may_miss else None
+        if self.bins is None:
+            return self.column.cells(codes)
+        absent = None if self.missing is None else codes == self.missing
         places = codes if absent is None else np.where(absent, 0, codes)
         density = self.bins.density(None if masses is None else self._checked(masses)[: len(self.bins)])
-        return number_cells(self.bins.draw(places, density, uniform(stream, len(codes))), self.column, absent)
+        return self.column.cells(self.bins.draw(places, density, uniform(stream, len(codes))), absent)
 
     def _checked(self, masses: NDArray[np.float64]) -> NDArray[np.float64]:
         found = np.asarray(masses, dtype=np.float64)
@@ -231,15 +218,7 @@ def decode_codes(
 
 
 def _coded(name: str, column: Column, chosen: Mapping[str, Any], default: int) -> ColumnCoding:
-    if not isinstance(column, Number):
-        if name in chosen:
-            raise SchemaError(
-                f"bins of column {name!r}: it is a {column.kind}, and only numbers have bins; delete them [SC015]"
-            )
-        return ColumnCoding(name, column)
-    asked = chosen.get(name, default)
     try:
-        edges = equal_edges(column, asked) if isinstance(asked, int) else given_edges(column, asked)
-        return ColumnCoding(name, column, Bins(column, edges))
+        return ColumnCoding(name, column, column.bins(chosen.get(name), default))
     except SchemaError as error:
         raise SchemaError(f"bins of column {name!r}: {error} [SC016]") from None

@@ -9,17 +9,23 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from colonnade.errors import SchemaError
+from colonnade.tables.arrow import pa
 from colonnade.tables.columns import NOWHERE, REFUSE, Category, Column, Field, Number
+from colonnade.tables.days import ISO_DATE, check_format, days_of
+from colonnade.tables.parse import Mask, Place, is_text
+from colonnade.tables.quantities import Matrix
 
 Part = Literal["days", "month", "weekday"]
 Day: TypeAlias = datetime.date
 
-ISO_DATE = "%Y-%m-%d"
 MONTHS = (
     "January",
     "February",
@@ -37,12 +43,42 @@ MONTHS = (
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _NAMES = {"month": MONTHS, "weekday": WEEKDAYS}
 _PARTS = ("days", "month", "weekday")
-_DIRECTIVE = re.compile("%(.)", re.DOTALL)
+_DAYS_BEFORE_1970 = 719_468  # since the first of March of the year 0
+_BEFORE_THURSDAY = 3  # 1970-01-01 was one
 _ISO = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
+class _Dated:
+    """What columns of dates have in common: they are read from text of one format."""
+
+    __slots__ = ()
+
+    format: str
+    column: str
+
+    @property
+    def reading_key(self) -> Hashable:
+        """The format: all parts of a date are read from the same days."""
+        return ("date", self.format)
+
+    def parse_text(self, cells: Any, place: Place) -> Any:
+        """Days that are written as text; those that have a type keep it."""
+        if not is_text(cells.type):
+            return cells
+        days, missing = days_of(cells, self.format, place)
+        return pa.array(days.astype(np.int32), mask=place.without_value(missing)).cast(pa.date32())
+
+    def restore(self, parsed: Any) -> Any:
+        """Days, as they are."""
+        return parsed
+
+    def _of_file(self) -> dict[str, Field]:
+        found: dict[str, Field] = {} if self.format == ISO_DATE else {"format": self.format}
+        return found | ({"column": self.column} if self.column else {})
+
+
 @dataclass(frozen=True, slots=True)
-class Days(Number):
+class Days(_Dated, Number):
     """The days of a date since a public first day; see :func:`date`."""
 
     first: str = "1970-01-01"
@@ -50,25 +86,77 @@ class Days(Number):
     column: str = ""
 
     kind = "date"
+    example = '"none"'
+    part = "days"
 
-    def number_of(self, day: Day) -> float:
+    def value_of(self, given: object) -> float:
         """A day as the number that the column holds."""
-        return float((day - Day.fromisoformat(self.first)).days)
+        if isinstance(given, int | float):
+            return Number.value_of(self, given)
+        return float((as_day("an edge of a bin", given) - Day.fromisoformat(self.first)).days)
 
-    def day_of(self, number: float) -> str:
+    def text_of(self, value: float, digits: int = 6) -> str:
         """The day of a number within the bounds, as yyyy-mm-dd."""
-        return (Day.fromisoformat(self.first) + datetime.timedelta(days=round(number))).isoformat()
+        return (Day.fromisoformat(self.first) + datetime.timedelta(days=round(value))).isoformat()
+
+    def short_text_of(self, value: float) -> str:
+        """The month of a day."""
+        return self.text_of(value)[:7]
 
     def fields(self) -> dict[str, Field]:
         """The column as plain values, in the order they are written to a file."""
-        found: dict[str, Field] = {"type": self.kind, "from": self.first, "until": self.day_of(self.high), "as": "days"}
+        found: dict[str, Field] = {"type": self.kind} | self._ends | {"as": "days"}
         if self.missing != REFUSE:
-            found["missing"] = self.missing if isinstance(self.missing, str) else self.day_of(self.missing)
-        return found | _of_file(self.format, self.column)
+            found["missing"] = self._stand_in_text()
+        return found | self._of_file()
+
+    def decoded(self) -> Days:
+        """The same days, written as they are in tables of ours."""
+        return replace(self, format=ISO_DATE, column="")
+
+    def read(self, cells: Any, place: Place) -> tuple[Matrix, Mask]:
+        """The days since the first one, and the mask of missing cells."""
+        days, missing = days_of(cells, self.format, place)
+        return (days - np.datetime64(self.first, "D").astype(np.int64)).astype(np.float64), missing
+
+    def numeric_values(self, cells: Any) -> None:
+        """No number is a day."""
+        return
+
+    def cells(self, values: Any, missing: Mask | None = None) -> Any:
+        """An Arrow array of days."""
+        return pa.array(np.datetime64(self.first, "D") + np.rint(values).astype("m8[D]"), mask=missing)
+
+    def constant(self, name: str, text: str) -> Any:
+        """The day that a text means, within the bounds."""
+        day = as_day(f"what {name!r} is compared with", text)
+        if not 0 <= self.value_of(day) <= self.high:
+            raise SchemaError(
+                f"{day} lies outside the days of {name!r}, {self.first} to {self.text_of(self.high)} [SC059]"
+            )
+        return day
+
+    def describe_values(self) -> str:
+        """The first and the last day."""
+        return f"days from {self.first} to {self.text_of(self.high)}"
+
+    def describe(self) -> dict[str, Any]:
+        """The first and the last day."""
+        return {"type": "date", **self._ends}
+
+    def _notes_of_unit(self) -> list[str]:
+        return ["A date as days is a number: the days since its day from, which range to its day until."]
+
+    @property
+    def _ends(self) -> dict[str, Field]:
+        return {"from": self.first, "until": self.text_of(self.high)}
+
+    def _onnx_value(self, graph: Any, value: str) -> Any:
+        return graph.of("Sub", value, float(np.datetime64(self.first, "D").astype(np.int64)))
 
 
 @dataclass(frozen=True, slots=True)
-class Calendar(Category):
+class Calendar(_Dated, Category):
     """The month or the weekday of a date; see :func:`date`."""
 
     part: Part = "month"
@@ -82,7 +170,32 @@ class Calendar(Category):
         found: dict[str, Field] = {"type": self.kind, "as": self.part}
         if self.missing != REFUSE:
             found["missing"] = self.missing
-        return found | _of_file(self.format, self.column)
+        return found | self._of_file()
+
+    def decoded(self) -> Category:
+        """The names of months or weekdays, as they are in tables of ours."""
+        return Category(self.values, self.missing)
+
+    def read(self, cells: Any, place: Place) -> tuple[NDArray[np.int64], Mask]:
+        """The month or the weekday of each cell, counted from 0, and the mask of missing ones."""
+        days, missing = days_of(cells, self.format, place)
+        if self.part == "weekday":
+            return (days + _BEFORE_THURSDAY) % 7, missing
+        return days.view("M8[D]").astype("M8[M]").astype(np.int64) % 12, missing
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """How dates become names."""
+        return ("The month or the weekday of a date is a category of their English names.",)
+
+    def to_onnx(self, graph: Any, name: str) -> Any:
+        """The encoding of days since 1970-01-01."""
+        days = graph.input(name, text=False)
+        gone = graph.add("Or", graph.add("IsNaN", days), graph.add("IsInf", days))
+        known = graph.add("Where", gone, graph.constant(0.0), days)
+        found = (_weekday if self.part == "weekday" else _month)(graph, known)
+        placed = graph.add("Where", gone, graph.constant(float(self.stand_in)), found)
+        return graph.one_hot(graph.whole(placed), len(self.values))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +247,9 @@ class Date:
                 raise SchemaError(f"missing ({stand_in}) must lie between from and until [SC043]")
             missing = stand_in if isinstance(stand_in, str) else float((stand_in - first).days)
             span, unit = float((last - first).days), f"days since {first}"
-            return Days(0.0, span, unit, "signed", "none", missing, True, first.isoformat(), self.format, column)
+            return Days(
+                0.0, span, unit, whole=True, missing=missing, first=first.isoformat(), format=self.format, column=column
+            )
         names = _NAMES[part]
         if stand_in == "middle" and isinstance(self.first, Day) and isinstance(self.last, Day):
             stand_in = self.first + (self.last - self.first) // 2
@@ -178,50 +293,6 @@ def date(
     return Date(first, last, parts, format, missing, column)
 
 
-def source_of(name: str, column: Column) -> str:
-    """The column of a party's file that a column of its schema is read from."""
-    return getattr(column, "column", "") or name
-
-
-def section_of(name: str, column: Column) -> str:
-    """The name of the date that a column was made of, where a date has several; otherwise the column's own."""
-    part = "days" if isinstance(column, Days) else column.part if isinstance(column, Calendar) else None
-    return name if part is None else name.removesuffix(f".{part}")
-
-
-def decoded_column(column: Column) -> Column:
-    """How the cells of a table made from encoded rows are read again: dates, and the names of months and weekdays."""
-    if isinstance(column, Days):
-        return replace(column, format=ISO_DATE, column="")
-    return Category(column.values, column.missing) if isinstance(column, Calendar) else column
-
-
-def check_format(format: object) -> None:
-    """Raise unless a format has year, month and day once each, in digits, so that every machine reads it alike."""
-    if not isinstance(format, str):
-        raise SchemaError(f"format must be a text such as {ISO_DATE!r}, not {format!r} [SC045]")
-    found = _DIRECTIVE.findall(format)
-    if sorted(found) != ["Y", "d", "m"] or re.search(r"[0-9%]", _DIRECTIVE.sub("", format)):
-        raise SchemaError(
-            f"format = {format!r} cannot be read: it has %Y, %m and %d once each and signs between them, such as "
-            '"%d.%m.%Y"; names of months, years of two digits and times of day are not read [SC046]'
-        )
-
-
-def format_pattern(format: str) -> str:
-    """A regular expression for texts in a format, with the groups ``Y``, ``m`` and ``d``."""
-    crowded = re.search("%.%", format) is not None
-    digits = {"Y": "{4}", "m": "{2}" if crowded else "{1,2}", "d": "{2}" if crowded else "{1,2}"}
-    parts = re.split("%(.)", format)
-    written = [f"(?P<{part}>[0-9]{digits[part]})" if place % 2 else re.escape(part) for place, part in enumerate(parts)]
-    return "^" + "".join(written) + "$"
-
-
-def _of_file(format: str, column: str) -> dict[str, Field]:
-    found: dict[str, Field] = {} if format == ISO_DATE else {"format": format}
-    return found | ({"column": column} if column else {})
-
-
 def as_day(what: str, value: object) -> Day:
     """A day that is given as one or written yyyy-mm-dd; ``what`` names it in the error."""
     if isinstance(value, Day) and not isinstance(value, datetime.datetime):
@@ -232,3 +303,28 @@ def as_day(what: str, value: object) -> Day:
         except ValueError:
             pass
     raise SchemaError(f'{what} must be a day such as "2015-01-31", not {value!r} [SC047]')
+
+
+def _weekday(graph: Any, days: Any) -> Any:
+    return _remainder(graph, graph.of("Add", days, _BEFORE_THURSDAY), 7)
+
+
+def _month(graph: Any, days: Any) -> Any:
+    """The month, by whole years that begin in March, of which 400 have always the same length."""
+
+    def whole(value: Any, by: float) -> Any:
+        return graph.add("Floor", graph.of("Div", value, by))
+
+    day = _remainder(graph, graph.of("Add", days, _DAYS_BEFORE_1970), 146_097)
+    shifted = graph.add("Sub", day, whole(day, 1460))
+    shifted = graph.add("Add", shifted, whole(day, 36_524))
+    year = whole(graph.add("Sub", shifted, whole(day, 146_096)), 365)
+    before = graph.add("Add", graph.of("Mul", year, 365), whole(year, 4))
+    of_year = graph.add("Sub", day, graph.add("Sub", before, whole(year, 100)))
+    month = whole(graph.of("Add", graph.of("Mul", of_year, 5), 2), 153)
+    return _remainder(graph, graph.of("Add", month, 2), 12)
+
+
+def _remainder(graph: Any, value: Any, by: float) -> Any:
+    times = graph.add("Floor", graph.of("Div", value, by))
+    return graph.add("Sub", value, graph.of("Mul", times, by))

@@ -2,43 +2,46 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import DataError
+from colonnade.errors import DataError, SchemaError
 from colonnade.tables.arrow import pa, pc
-from colonnade.tables.dates import ISO_DATE, Calendar, Days, format_pattern
 from colonnade.tables.parse import Mask, Place, is_text, missing_cells, plain
 
+ISO_DATE = "%Y-%m-%d"
 FORMATS = (ISO_DATE, "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%Y/%m/%d", "%Y.%m.%d")
 """The formats that are recognised in files."""
 TIMED = r"^[0-9]{1,4}[-./][0-9]{1,2}[-./][0-9]{1,4}[T ]+[0-9]{1,2}:"
 
 _STEPS_A_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # of the years 1 to 9999, counted from 1970-01-01
-_THURSDAY = 3  # 1970-01-01
+_DIRECTIVE = re.compile("%(.)", re.DOTALL)
 _TIME_OF_DAY = "the cell has a time of day; keep the date alone [DA141]"
 
 
-def days_since(column: Any, declared: Days, place: Place) -> tuple[NDArray[np.float64], Mask]:
-    """The days of each cell since the column's first day, and the mask of missing ones."""
-    days, missing = days_of(column, declared.format, place)
-    return (days - np.datetime64(declared.first, "D").astype(np.int64)).astype(np.float64), missing
+def check_format(format: object) -> None:
+    """Raise unless a format has year, month and day once each, in digits, so that every machine reads it alike."""
+    if not isinstance(format, str):
+        raise SchemaError(f"format must be a text such as {ISO_DATE!r}, not {format!r} [SC045]")
+    found = _DIRECTIVE.findall(format)
+    if sorted(found) != ["Y", "d", "m"] or re.search(r"[0-9%]", _DIRECTIVE.sub("", format)):
+        raise SchemaError(
+            f"format = {format!r} cannot be read: it has %Y, %m and %d once each and signs between them, such as "
+            '"%d.%m.%Y"; names of months, years of two digits and times of day are not read [SC046]'
+        )
 
 
-def calendar_codes(column: Any, declared: Calendar, place: Place) -> tuple[NDArray[np.int64], Mask]:
-    """The month or the weekday of each cell, counted from 0, and the mask of missing ones.
-
-    Those hold -1, and so do the cells that fit nothing.
-    """
-    days, missing = days_of(column, declared.format, place)
-    found = days.view("M8[D]").astype("M8[M]").astype(np.int64) % 12
-    if declared.part == "weekday":
-        found = (days + _THURSDAY) % 7
-    found[missing if place.unfit is None else missing | place.unfit] = -1
-    return found, missing
+def format_pattern(format: str) -> str:
+    """A regular expression for texts in a format, with the groups ``Y``, ``m`` and ``d``."""
+    crowded = re.search("%.%", format) is not None
+    digits = {"Y": "{4}", "m": "{2}" if crowded else "{1,2}", "d": "{2}" if crowded else "{1,2}"}
+    parts = re.split("%(.)", format)
+    written = [f"(?P<{part}>[0-9]{digits[part]})" if place % 2 else re.escape(part) for place, part in enumerate(parts)]
+    return "^" + "".join(written) + "$"
 
 
 def days_of(column: Any, format: str, place: Place) -> tuple[NDArray[np.int64], Mask]:

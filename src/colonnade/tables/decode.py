@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from colonnade.errors import DataError
 from colonnade.tables.arrow import pa
-from colonnade.tables.columns import NOWHERE, Category, Column, Number
-from colonnade.tables.dates import Days
-from colonnade.tables.encode import Matrix
 from colonnade.tables.parse import Place
+from colonnade.tables.quantities import Matrix
 from colonnade.tables.schema import Schema
 from colonnade.tables.wording import listed
 
@@ -39,15 +37,9 @@ def decode(schema: Schema, encoded: ArrayLike | Mapping[str, ArrayLike], *, stre
     scaling down of a row that was longer than ``schema.clip``. ``schema.with_clip(None)`` encodes without the last.
     """
     cells = {name: _finite(part, name) for name, part in _by_column(schema, encoded).items()}
-    return pa.table({name: _decoded(part, schema.columns[name], name, stream) for name, part in cells.items()})
-
-
-def decode_number(encoded: Matrix, declared: Number) -> Matrix:
-    """Encoded values of a number column back in its units; values beyond the encoded range lie beyond the bounds."""
-    start, end = declared.ends
-    share = (encoded + 1) / 2 if declared.scale == "signed" else encoded
-    between = start + share * (end - start)
-    return np.expm1(between) if declared.transform == "log1p" else between
+    return pa.table(
+        {name: schema.columns[name].decode(part, _place(part, name), stream) for name, part in cells.items()}
+    )
 
 
 def _by_column(schema: Schema, encoded: ArrayLike | Mapping[str, ArrayLike]) -> dict[str, Matrix]:
@@ -79,70 +71,6 @@ def _finite(part: Matrix, name: str) -> Matrix:
         strange = np.asarray(~np.isfinite(part).all(axis=1))
         raise _place(part, name).fail(strange, "the encoded number is not finite [DA149]")
     return part
-
-
-def _decoded(part: Matrix, declared: Column, name: str, stream: Stream | None) -> Any:
-    if isinstance(declared, Number):
-        lowest = -1.0 if declared.scale == "signed" else 0.0
-        values = decode_number(np.clip(part[:, 0], lowest, 1.0), declared)
-        missing = part[:, 1] > _threshold(part, stream) if declared.missing == NOWHERE else None
-        return number_cells(np.clip(values, declared.low, declared.high, out=values), declared, missing)
-    if isinstance(declared, Category):
-        nowhere = declared.missing == NOWHERE
-        codes = largest(part, nowhere) if stream is None else _drawn(part, nowhere, name, stream)
-        return category_cells(codes, declared)
-    return pa.array(part[:, 0] > _threshold(part, stream))
-
-
-def number_cells(values: Matrix, declared: Number, missing: NDArray[np.bool_] | None = None) -> Any:
-    """An Arrow column of numbers within their bounds, rounded to int64 if they are whole; null where ``missing``.
-
-    The numbers of a column of days become dates.
-    """
-    if isinstance(declared, Days):
-        return pa.array(np.datetime64(declared.first, "D") + np.rint(values).astype("m8[D]"), mask=missing)
-    cells = np.rint(values).astype(np.int64) if declared.whole else values
-    return pa.array(cells, mask=missing)
-
-
-def category_cells(codes: NDArray[np.int64], declared: Category) -> Any:
-    """An Arrow column of the values at these positions; null where the position is the number of values."""
-    places = codes.astype(np.int32)
-    return pa.DictionaryArray.from_arrays(
-        pa.array(places, mask=places == len(declared.values)), pa.array(declared.values)
-    )
-
-
-def _threshold(part: Matrix, stream: Stream | None) -> float | Matrix:
-    """What a chance must lie above to come true: one half, or a draw for each row."""
-    return 0.5 if stream is None else uniform(stream, len(part))
-
-
-def largest(part: Matrix, nowhere: bool) -> NDArray[np.int64]:
-    """For each row the position of the largest number, and the number of values where the cell is missing."""
-    codes: NDArray[np.int64] = part.argmax(axis=1)
-    if nowhere:
-        zero = np.flatnonzero(part[np.arange(len(part)), codes] == 0)  # few rows, so that few are looked at again
-        codes[zero[~part[zero].any(axis=1)]] = part.shape[1]
-    return codes
-
-
-def _drawn(part: Matrix, nowhere: bool, name: str, stream: Stream) -> NDArray[np.int64]:
-    """For each row a position drawn by weight, and the number of values where the cell is missing."""
-    with np.errstate(over="ignore"):  # an infinite sum is refused below
-        sums = np.cumsum(np.maximum(part, 0.0), axis=1)
-    total = np.maximum(sums[:, -1], 1.0) if nowhere else sums[:, -1]
-    unusable = ~((total > 0) & (total < np.inf))
-    if unusable.any():
-        raise _place(part, name).fail(unusable, "the weights of the values must have a positive and finite sum [DA150]")
-    # Below the total even where the product is rounded up to it; so no value of weight zero is ever drawn.
-    mark = np.minimum(uniform(stream, len(part)) * total, np.nextafter(total, 0.0))
-    return np.asarray((sums <= mark[:, None]).sum(axis=1), dtype=np.int64)
-
-
-def uniform(stream: Stream, count: int) -> NDArray[np.float64]:
-    """Numbers from 0 on and below 1, in steps of 2**-53."""
-    return (stream.uint64(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def _place(part: Matrix, name: str) -> Place:

@@ -13,9 +13,9 @@ import numpy as np
 from colonnade.errors import DataError
 from colonnade.tables import files, parse, toml
 from colonnade.tables.arrow import pa, pc
-from colonnade.tables.columns import MAX_WHOLE, Field
-from colonnade.tables.dates import ISO_DATE
-from colonnade.tables.days import days_of, fitting_formats
+from colonnade.tables.columns import Field
+from colonnade.tables.days import ISO_DATE, days_of, fitting_formats
+from colonnade.tables.quantities import MAX_WHOLE
 from colonnade.tables.sources.opening import first_rows, likely_format, name_of, opened
 
 _MOST_VALUES = 50

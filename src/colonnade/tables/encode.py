@@ -19,14 +19,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.tables import parse
-from colonnade.tables.columns import NOWHERE, REFUSE, Category, Column, Number
-from colonnade.tables.dates import Calendar, Days, source_of
-from colonnade.tables.days import calendar_codes, days_since
-from colonnade.tables.parse import Mask, Place
+from colonnade.tables.parse import Place
+from colonnade.tables.quantities import Matrix as Matrix, Quantity
 from colonnade.tables.schema import Schema
 
-Matrix = NDArray[np.float64]
 Misfits = Literal["map", "refuse"]
 _GRID = 2.0**20
 _TOGETHER = 1 << 16  # cells of number columns that are encoded at a time: they stay in the cache
@@ -99,8 +95,8 @@ def encode_columns(
             lost, cut, odd = 0, together[name], 0
         else:
             declared = schema.columns[name]
-            where = place_of(source, source_of(name, declared), numbered, misfits, schema.text.decimal)
-            lost, cut, odd = encode_column(columns[where.column], declared, where, matrix[:, place])
+            where = place_of(source, declared.source(name), numbered, misfits, schema.text.decimal)
+            lost, cut, odd = declared.encode(columns[where.column], where, matrix[:, place])
         for counts, count in ((missing, lost), (clipped, cut), (unfit, odd)):
             if count:
                 counts[name] = count
@@ -112,42 +108,6 @@ def place_of(source: str, column: str, rows: NDArray[np.int64], misfits: Misfits
     """Where the cells of a column come from; misfits are noted there if they are to be mapped."""
     unfit = np.zeros(len(rows), dtype=bool) if misfits == "map" else None
     return Place(source, column, rows, unfit, decimal or ".")
-
-
-def encode_column(column: Any, declared: Column, place: Place, out: Matrix) -> tuple[int, int, int]:
-    """Write one column's encoding into ``out``, which holds zeros; return the missing, clipped and misfit counts."""
-    if isinstance(declared, Number):
-        return _encode_number(column, declared, place, out)
-    if isinstance(declared, Category):
-        if isinstance(declared, Calendar):
-            positions, missing = calendar_codes(column, declared, place)
-        else:
-            positions, missing = parse.codes(column, declared, place)
-        gone, lost, odd = _gone(missing, declared, place)
-        if declared.missing not in (REFUSE, NOWHERE):
-            positions[gone] = declared.values.index(declared.missing)
-        elif declared.missing == REFUSE and len(declared.values) == 1:
-            positions[gone] = 0  # bounds on a centred row rest on it: without it the only value would be off
-        known = np.flatnonzero(positions >= 0)
-        out[known, positions[known]] = 1.0
-        return lost, 0, odd
-    truths, missing = parse.truths(column, place)
-    gone, lost, odd = _gone(missing, declared, place)
-    truths[gone] = declared.missing is True
-    out[:, 0] = truths
-    return lost, 0, odd
-
-
-def as_label(encoded: Matrix, declared: Column) -> Matrix:
-    """The encoding of a column that serves as a label: a category that lists none of its cells' values has the first.
-
-    Only where misfits are mapped are there such cells, unless the schema says ``missing = "none"``, which stays.
-    """
-    if not isinstance(declared, Category) or declared.missing == NOWHERE:
-        return encoded
-    settled = encoded.copy()
-    settled[~encoded.any(axis=1), 0] = 1.0
-    return settled
 
 
 def shorten(matrix: Matrix, schema: Schema) -> int:
@@ -174,36 +134,6 @@ def scale_down(matrix: Matrix, clip: float) -> int:
     return len(long)
 
 
-def _encode_number(column: Any, declared: Number, place: Place, out: Matrix) -> tuple[int, int, int]:
-    if isinstance(declared, Days):
-        values, missing = days_since(column, declared, place)
-    else:
-        values, missing = parse.numbers(column, place)
-    gone, lost, odd = _gone(missing, declared, place)
-    outside = ((values < declared.low) | (values > declared.high)) & ~gone
-    np.clip(values, declared.low, declared.high, out=values)
-    if declared.whole:
-        np.rint(values, out=values)
-    if isinstance(declared.missing, float):
-        values[gone] = declared.missing
-    elif declared.missing in ("low", "high"):
-        values[gone] = declared.low if declared.missing == "low" else declared.high
-    out[:, 0] = encode_number(values, declared)
-    if declared.missing in ("middle", REFUSE):
-        out[gone, 0] = 0.0 if declared.scale == "signed" else 0.5
-    if declared.missing == NOWHERE:
-        out[gone] = (0.0, 1.0)
-    return lost, int(outside.sum()), odd
-
-
-def encode_number(values: Matrix, declared: Number) -> Matrix:
-    """Values within the bounds of a number column as they are encoded; those beyond get the nearest bound's."""
-    start, end = declared.ends
-    bent = np.log1p(values) if declared.transform == "log1p" else values
-    share = np.clip((bent - start) / (end - start), 0.0, 1.0)
-    return 2 * share - 1 if declared.scale == "signed" else share
-
-
 def _encode_together(columns: Mapping[str, Any], schema: Schema, by_column: Matrix) -> dict[str, int]:
     """Encode the number columns without a missing or infinite cell, many at a time; return their clipped counts.
 
@@ -213,10 +143,11 @@ def _encode_together(columns: Mapping[str, Any], schema: Schema, by_column: Matr
     at_once = _TOGETHER // max(1, by_column.shape[1])
     if at_once < 2:
         return done
-    plain = ((name, declared) for name, declared in schema.columns.items() if not isinstance(declared, Days))
-    numbers = [(name, declared) for name, declared in plain if isinstance(declared, Number)]
-    held = [(name, declared, parse.ready_numbers(columns[name])) for name, declared in numbers]
-    ready = [(name, declared, cells) for name, declared, cells in held if cells is not None]
+    ready = [
+        (name, declared.quantity, cells)
+        for name, declared in schema.columns.items()
+        if declared.quantity and (cells := declared.numeric_values(columns[declared.source(name)])) is not None
+    ]
     for start in range(0, len(ready), at_once):
         names, declared, cells = zip(*ready[start : start + at_once], strict=True)
         values = np.stack(cells, dtype=np.float64, casting="unsafe")
@@ -227,7 +158,7 @@ def _encode_together(columns: Mapping[str, Any], schema: Schema, by_column: Matr
     return done
 
 
-def _encode_numbers(values: Matrix, declared: Sequence[Number]) -> NDArray[np.int64]:
+def _encode_numbers(values: Matrix, declared: Sequence[Quantity]) -> NDArray[np.int64]:
     """Encode columns, given as the rows of ``values``, in place; return each one's number of cells out of bounds."""
     low, high = (np.array([getattr(column, end) for column in declared])[:, None] for end in ("low", "high"))
     outside: NDArray[np.int64] = ((values < low) | (values > high)).sum(axis=1)
@@ -240,21 +171,9 @@ def _encode_numbers(values: Matrix, declared: Sequence[Number]) -> NDArray[np.in
         values[bent] = np.log1p(values[bent])
     start, end = np.array([column.ends for column in declared]).T[:, :, None]
     np.clip((values - start) / (end - start), 0.0, 1.0, out=values)
-    signed = [column.scale == "signed" for column in declared]
+    signed = [column.signed for column in declared]
     values[signed] = 2 * values[signed] - 1
     return outside
-
-
-def _gone(missing: Mask, declared: Column, place: Place) -> tuple[Mask, int, int]:
-    """The cells without a value of their own, how many of them are missing by the schema's rule, and the misfits."""
-    if declared.missing == REFUSE:
-        example = {"number": '"middle"', "category": '"none"', "flag": "false", "date": '"none"'}[declared.kind]
-        place.refuse(
-            missing, f"the cell is missing; fill it or let the schema say what it becomes (missing = {example}) [DA152]"
-        )
-    if place.unfit is None:
-        return missing, int(missing.sum()), 0
-    return missing | place.unfit, int((missing & ~place.unfit).sum()), int(place.unfit.sum())
 
 
 def _summed(left: Mapping[str, int], right: Mapping[str, int]) -> dict[str, int]:

@@ -9,7 +9,6 @@ with the word ``and``, stand in quotes.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,8 +20,8 @@ from numpy.typing import NDArray
 from colonnade.errors import SchemaError
 from colonnade.tables import parse
 from colonnade.tables.arrow import pa, pc
-from colonnade.tables.columns import NOWHERE, Category, Column, Number
-from colonnade.tables.dates import Day, Days, as_day
+from colonnade.tables.columns import Column
+from colonnade.tables.dates import Day
 from colonnade.tables.wording import suggestion
 
 MAX_RULES = 1000
@@ -59,10 +58,6 @@ class Comparison:
             found = pc.fill_null(getattr(pc, _OPERATORS[self.operator])(cells, value), False)
         return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.bool_)
 
-    def number(self, column: Column) -> float:
-        """The value as a number column holds it: of a day, the days since the column's first."""
-        return column.number_of(self.value) if isinstance(column, Days) else float(self.value)  # type: ignore[arg-type]
-
     def __str__(self) -> str:
         return f"{_written(self.name)} {self.operator} {_value_written(self.value)}"
 
@@ -87,15 +82,10 @@ class Rule:
 
     def can_be_met(self, name: str, column: Column) -> bool:
         """Whether some cell of a column meets all that the rule says about it."""
-        about = [one for one in self.comparisons if one.name == name]
-        said = [(one.operator, one.value) for one in about]
+        said = [(one.operator, one.value) for one in self.comparisons if one.name == name]
         if ("=", None) in said:
             return all(each == ("=", None) for each in said)
-        if isinstance(column, Number):
-            return _some_number(column, [(one.operator, one.number(column)) for one in about if one.value is not None])
-        valued = [(operator, value) for operator, value in said if value is not None]
-        cells = column.values if isinstance(column, Category) else (False, True)
-        return any(all((cell == value) == (operator == "=") for operator, value in valued) for cell in cells)
+        return column.can_satisfy((operator, value) for operator, value in said if value is not None)
 
     def renamed(self, names: Mapping[str, str]) -> Rule:
         """The same rule where columns have other names."""
@@ -103,26 +93,6 @@ class Rule:
 
     def __str__(self) -> str:
         return " and ".join(map(str, self.comparisons))
-
-
-def _some_number(column: Number, said: Iterable[tuple[str, Any]]) -> bool:
-    """Whether a number within the bounds of its column meets all comparisons."""
-    below, above, apart = column.high, column.low, set[float]()
-    open_below = open_above = False
-    for operator, value in said:
-        if operator == "!=":
-            apart.add(value)
-        if operator in ("=", "<", "<=") and (value < below or (value == below and operator == "<")):
-            below, open_below = value, operator == "<"
-        if operator in ("=", ">", ">=") and (value > above or (value == above and operator == ">")):
-            above, open_above = value, operator == ">"
-    if column.whole:
-        lowest = math.floor(above) + 1 if open_above else math.ceil(above)
-        highest = math.ceil(below) - 1 if open_below else math.floor(below)
-        return highest - lowest + 1 > sum(lowest <= value <= highest and value.is_integer() for value in apart)
-    if above == below:
-        return not (open_below or open_above) and above not in apart
-    return above < below
 
 
 def violations(rules: Iterable[Rule], table: pa.Table) -> Mask:
@@ -169,43 +139,18 @@ def _comparison(name: str, operator: str, value: str, columns: Mapping[str, Colu
     if name not in columns:
         raise SchemaError(f"there is no column {name!r}{suggestion(name, columns)} [SC056]")
     column = columns[name]
-    if not isinstance(column, Number) and operator not in ("=", "!="):
+    if column.quantity is None and operator not in ("=", "!="):
         raise SchemaError(
             f"{name!r} is a {column.kind}, which can only be compared by = and !=, not by {operator} [SC057]"
         )
-    if value == _MISSING and not (isinstance(column, Category) and said in column.values):
-        if column.missing != NOWHERE or operator not in ("=", "!="):
+    if value == _MISSING and said not in column.labels:
+        if not column.may_be_missing or operator not in ("=", "!="):
             raise SchemaError(
                 'only a column with missing = "none" can be compared with missing, by = or !=; '
                 f"{name!r} cannot here [SC058]"
             )
         return Comparison(name, operator, None)
-    return Comparison(name, operator, _checked(name, said, column))
-
-
-def _checked(name: str, said: str, column: Column) -> Value:
-    if isinstance(column, Days):
-        day = as_day(f"what {name!r} is compared with", said)
-        if not 0 <= column.number_of(day) <= column.high:
-            raise SchemaError(
-                f"{day} lies outside the days of {name!r}, {column.first} to {column.day_of(column.high)} [SC059]"
-            )
-        return day
-    if isinstance(column, Number):
-        if not re.fullmatch(parse.NUMERAL, said) or not math.isfinite(value := float(said)):
-            raise SchemaError(f"{name!r} is a number and cannot be compared with {said!r} [SC060]")
-        if not column.low <= value <= column.high:
-            raise SchemaError(
-                f"{value:g} lies outside the bounds of {name!r}, {column.low:g} and {column.high:g} [SC061]"
-            )
-        return value + 0.0
-    if isinstance(column, Category):
-        if said not in column.values:
-            raise SchemaError(f"{name!r} has no value {said!r}{suggestion(said, column.values)} [SC062]")
-        return said
-    if said not in ("true", "false"):
-        raise SchemaError(f"{name!r} is a flag, which is true or false and not {said!r} [SC063]")
-    return said == "true"
+    return Comparison(name, operator, column.constant(name, said))
 
 
 def _unquoted(text: str) -> str:

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import SchemaError, StudyError
-from colonnade.tables.coding import Codes, Coding, ColumnCoding, joint_names
-from colonnade.tables.columns import Category, Column, Number
-from colonnade.tables.dates import Days
+from colonnade.tables.coding import Coding, ColumnCoding, joint_names
+from colonnade.tables.columns import Codes, Column
 from colonnade.tables.impossible import Comparison, Rule, read_rules
 from colonnade.tables.schema import Schema
 
@@ -106,25 +105,12 @@ def dictionary(codings: Mapping[str, Coding], *, counted: bool = True) -> list[d
             "name": next(names),
             "party": party,
             "column": column.name,
-            **_described(column.column),
+            **column.column.describe(),
             **(_counted(column) if counted else {"missing": _NONE}),
         }
         for party, coding in codings.items()
         for column in coding.columns
     ]
-
-
-def _described(column: Column) -> dict[str, Any]:
-    if isinstance(column, Days):
-        return {"type": "date", "from": column.first, "until": column.day_of(column.high)}
-    if isinstance(column, Number):
-        kind = int if column.whole else float
-        unit = {"unit": column.unit} if column.unit else {}
-        bounds = {"low": kind(column.low), "high": kind(column.high)}
-        return {"type": "whole number" if column.whole else "number", **unit, **bounds}
-    if isinstance(column, Category):
-        return {"type": "category", "values": list(column.values)}
-    return {"type": "flag", "values": [False, True]}
 
 
 def _counted(coded: ColumnCoding) -> dict[str, Any]:
@@ -140,15 +126,11 @@ def _certain(comparison: Comparison, coded: ColumnCoding) -> Mask:
         found[coded.missing] = True
         return found if comparison.operator == "=" else ~found
     if coded.bins is None:
-        # The labels of categories are their values, and those of flags are written as rules write them.
-        said = comparison.value if isinstance(comparison.value, str) else str(comparison.value).lower()
-        found = np.array([label == said for label in coded.labels])
-        found = found if comparison.operator == "=" else ~found
-        if coded.missing is not None:
-            found[coded.missing] = False
+        same = np.array([each == comparison.value for each in coded.column.classes])
+        found[: len(same)] = same if comparison.operator == "=" else ~same
         return found
     least, most = coded.bins.extremes
-    value = comparison.number(coded.column)
+    value = coded.bins.column.value_of(comparison.value)
     met = {
         "=": (least == value) & (most == value),
         "!=": (least > value) | (most < value),

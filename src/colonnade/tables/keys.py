@@ -14,9 +14,10 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import DataError, StudyError
+from colonnade.errors import DataError, SchemaError, StudyError
 from colonnade.tables import normal
 from colonnade.tables.arrow import pa, pc
+from colonnade.tables.days import ISO_DATE, check_format
 from colonnade.tables.encode import Misfits, place_of
 from colonnade.tables.normal import Accents, Blanks, Case, Form, TextRules
 from colonnade.tables.parse import Place, plain
@@ -86,8 +87,7 @@ _RULES: dict[str, tuple[str, ...]] = {
 class KeyColumn:
     """Where a party holds one part of the key; private to it.
 
-    ``format`` is for dates written as text, as ``datetime.strptime`` takes it: ``"%d.%m.%Y"``. Without it they are read
-    as yyyy-mm-dd.
+    ``format`` is for dates written as text, as a schema has it: ``"%d.%m.%Y"``. Without it they are read as yyyy-mm-dd.
     """
 
     column: str
@@ -96,11 +96,10 @@ class KeyColumn:
     def __post_init__(self) -> None:
         if not isinstance(self.column, str) or not self.column:
             raise DataError("a part of the key needs the name of a column [DA176]")
-        if self.format is not None and not (isinstance(self.format, str) and normal.whole_date_format(self.format)):
-            raise DataError(
-                f"column {self.column!r}: the format {self.format!r} does not read a whole date; it needs the day, the "
-                "month and the year with four digits, as in %d.%m.%Y [DA177]"
-            )
+        try:
+            check_format(ISO_DATE if self.format is None else self.format)
+        except SchemaError as error:
+            raise DataError(f"column {self.column!r}: {error} [DA177]") from None
 
 
 @dataclass(frozen=True)

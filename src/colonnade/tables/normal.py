@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 from decimal import Decimal
 from functools import partial
 from typing import Any, Literal
@@ -21,6 +20,7 @@ import numpy as np
 
 from colonnade.errors import DataError
 from colonnade.tables.arrow import pa, pc
+from colonnade.tables.days import ISO_DATE, days_of
 from colonnade.tables.ids import as_text
 from colonnade.tables.parse import MISSING_WORDS, NUMERAL, Mask, Place, is_text
 from colonnade.tables.unassigned import between_unassigned, has_unassigned
@@ -30,7 +30,6 @@ Blanks = Literal["keep", "trim", "collapse", "remove"]
 Form = Literal["keep", "NFC", "NFKC"]
 Accents = Literal["keep", "strip"]
 
-ISO_DATE = "%Y-%m-%d"
 BLANKS = "\t\n\v\f\r \x85\xa0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) + "\u2028\u2029\u202f\u205f\u3000"
 """The characters with the Unicode property White_Space; Python's and Arrow's own lists differ a little."""
 
@@ -38,15 +37,6 @@ _RUN = f"[{BLANKS}]+"
 _RUNS = re.compile(_RUN)
 _MOST_PASSES = 8
 _LONGEST_NUMBER = 400
-_STEPS_A_DAY = {
-    "date32[day]": 1,
-    "date64[ms]": 86_400_000,
-    "s": 86_400,
-    "ms": 86_400_000,
-    "us": 86_400_000_000,
-    "ns": 86_400_000_000_000,
-}
-_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # of the years 1 to 9999, counted from 1970-01-01
 
 
 @dataclass(frozen=True)
@@ -99,50 +89,20 @@ def dates(array: Any, place: Place, format: str | None) -> Any:
     """Days as yyyy-mm-dd, from columns of dates, of timestamps at midnight, or of text in the given format."""
     kind = array.type
     if is_text(kind):
-        return _read_dates(_trimmed(array, place), place, format or ISO_DATE)
-    if pa.types.is_null(kind):
-        return array.cast(pa.large_string())
-    if not (pa.types.is_date(kind) or pa.types.is_timestamp(kind)):
+        array = _trimmed(array, place)
+    elif pa.types.is_timestamp(kind) and kind.tz is not None:
+        array = pc.local_timestamp(array)
+    elif not (pa.types.is_temporal(kind) or pa.types.is_null(kind)):
         raise DataError(
             f"{place.source}: the key column {place.column!r} holds {kind} cells; store dates or text [DA185]"
         )
-    if pa.types.is_timestamp(kind) and kind.tz is not None:
-        array = pc.local_timestamp(array)
-    steps = _STEPS_A_DAY[kind.unit if pa.types.is_timestamp(kind) else str(kind)]
-    whole = array.cast(pa.int32()).cast(pa.int64()) if pa.types.is_date32(kind) else array.cast(pa.int64())
-    days, time = np.divmod(np.array(pc.fill_null(whole, 0), dtype=np.int64), steps)
-    outside = (days < _FIRST_DAY) | (days > _LAST_DAY)
-    place.refuse(outside, "the year is not within 1 to 9999; correct the date or leave the cell empty [DA186]")
-    place.refuse(time > 0, _TIME_OF_DAY)
-    absent = _truths(array.is_null(), absent=True) | outside
-    return pa.array(days.astype(np.int32), mask=absent).cast(pa.date32()).cast(pa.large_string())
-
-
-def whole_date_format(format: str) -> bool:
-    """Whether a date format keeps year, month and day; a year of two digits does not, as its century is lost."""
-    digits = _in_digits(format)
-    found = _DIRECTIVES.findall(digits)
-    if not {"%Y", "%G"}.intersection(found) or {"%c", "%x", "%X"}.intersection(found):  # these depend on the language
-        return False
-    try:
-        return all(datetime.strptime(day.strftime(digits), digits) == day for day in _SAMPLE_DAYS)
-    except (ValueError, re.error):
-        return False
+    days, missing = days_of(array, format or ISO_DATE, place)
+    return pa.array(days.astype(np.int32), mask=place.without_value(missing)).cast(pa.date32()).cast(pa.large_string())
 
 
 _Change = Callable[[str], str]
 
 _FORMS: dict[str, _Change] = {form: partial(unicodedata.normalize, form) for form in ("NFC", "NFD", "NFKC")}
-_TIME_OF_DAY = "the date has a time of day; keep the day alone, because parties may cut times off differently [DA187]"
-_DIRECTIVES = re.compile("%.", re.DOTALL)
-_FIRST_HALF = ("january", "february", "march", "april", "may", "june")
-_MONTHS = (*_FIRST_HALF, "july", "august", "september", "october", "november", "december")
-_WEEKDAYS = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
-_MONTH_DIGITS = {name[:end]: f"{number:02}" for number, name in enumerate(_MONTHS, 1) for end in (3, None)}
-_WEEKDAY_DIGITS = {name[:end]: str(number) for number, name in enumerate(_WEEKDAYS) for end in (3, None)}
-_NAMED = {"%B": ("%m", _MONTH_DIGITS), "%A": ("%w", _WEEKDAY_DIGITS)}
-_NAMED |= {"%b": _NAMED["%B"], "%h": _NAMED["%B"], "%a": _NAMED["%A"]}
-_SAMPLE_DAYS = (datetime(1950, 11, 23), datetime(2031, 2, 8))
 _SHORTER = (
     (r"^\+", ""),
     (r"^(-?)0+([0-9])", r"\1\2"),
@@ -222,52 +182,6 @@ def _written_out(cells: Any, exponents: Mask, place: Place) -> Any:
         bad[exponents] = np.array(written.is_null(), dtype=bool)
         place.refuse(bad, f"the number has more than {_LONGEST_NUMBER} digits; correct it [DA188]")
     return written
-
-
-def _read_dates(cells: Any, place: Place, format: str) -> Any:
-    clocks: set[str] = set()
-    digits, names = _in_digits(format), _names_in(format)
-
-    def change(value: str) -> str | None:
-        try:
-            read = datetime.strptime(_without_names(value, names), digits)
-        except ValueError:
-            return None
-        if has_unassigned(value):  # digits to a later Python
-            return None
-        if read != datetime(read.year, read.month, read.day):
-            clocks.add(value)
-        return read.date().isoformat()
-
-    found = _each_once(cells, change)
-    bad = _truths(found.is_null(), absent=True) & _truths(cells.is_valid(), absent=False)
-    place.refuse(
-        bad,
-        f"the cell is not a date written as {format}; correct it, or state the format in which "
-        "dates are written [DA189]",
-    )
-    place.refuse(_truths(pc.is_in(cells, pa.array(sorted(clocks), pa.large_string())), absent=False), _TIME_OF_DAY)
-    return found
-
-
-def _in_digits(format: str) -> str:
-    """A date format with digits in the place of names, because Python reads names in the language of the machine."""
-    return _DIRECTIVES.sub(lambda found: _NAMED[found[0]][0] if found[0] in _NAMED else found[0], format)
-
-
-def _names_in(format: str) -> dict[str, str]:
-    """The English names of months and days that dates of a format hold, and the digits of each."""
-    found: dict[str, str] = {}
-    for directive in _DIRECTIVES.findall(format):
-        found |= _NAMED[directive][1] if directive in _NAMED else {}
-    return found
-
-
-def _without_names(value: str, names: Mapping[str, str]) -> str:
-    if not names:
-        return value
-    either = "|".join(sorted(names, key=len, reverse=True))
-    return re.sub(f"(?ia:{either})", lambda found: names[found[0].lower()], value)
 
 
 def _valid(cells: Any, place: Place) -> Any:

@@ -6,6 +6,7 @@ error that names its place, or is noted there so that the encoder maps it; no me
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,6 @@ from numpy.typing import NDArray
 
 from colonnade.errors import DataError
 from colonnade.tables.arrow import pa, pc
-from colonnade.tables.columns import Category
 from colonnade.tables.formats import advice
 from colonnade.tables.wording import row_numbers
 
@@ -47,6 +47,10 @@ class Place:
         if self.unfit is None:
             raise self.fail(bad, what)
         np.logical_or(self.unfit, bad, out=self.unfit)
+
+    def without_value(self, missing: Mask) -> Mask:
+        """The cells that are missing or were noted as fitting nothing."""
+        return missing if self.unfit is None else missing | self.unfit
 
     def fail(self, bad: Mask, what: str) -> DataError:
         """The error for the cells marked ``bad``."""
@@ -104,15 +108,15 @@ def ready_numbers(column: Any) -> NDArray[Any] | None:
     return values
 
 
-def codes(column: Any, declared: Category, place: Place) -> tuple[NDArray[np.int64], Mask]:
+def codes(column: Any, values: Sequence[str], place: Place) -> tuple[NDArray[np.int64], Mask]:
     """The position of each cell in the declared values, and the mask of missing ones.
 
     Those hold -1, and so do the cells that fit nothing.
     """
-    if (ready := _ready_codes(column, declared)) is not None:
+    if (ready := _ready_codes(column, values)) is not None:
         return ready, ready < 0
     array = _labels(plain(column), place)
-    found = pc.index_in(array, pa.array(declared.values, pa.large_string()), skip_nulls=True)
+    found = pc.index_in(array, pa.array(values, pa.large_string()), skip_nulls=True)
     positions = np.array(pc.fill_null(found, -1).to_numpy(zero_copy_only=False), dtype=np.int64)
     missing = missing_cells(array) & (positions < 0)  # a word such as NA may be a declared value
     place.refuse(
@@ -123,23 +127,22 @@ def codes(column: Any, declared: Category, place: Place) -> tuple[NDArray[np.int
     return positions, missing
 
 
-def code_type(declared: Category) -> Any:
-    """The smallest type that holds the codes of a column."""
-    count = len(declared.values)
+def code_type(count: int) -> Any:
+    """The smallest type that holds so many codes."""
     return pa.int8() if count <= 1 << 7 else pa.int16() if count <= 1 << 15 else pa.int32()
 
 
-def with_values(codes: Any, declared: Category) -> Any:
+def with_values(codes: Any, values: Sequence[str]) -> Any:
     """Codes, null where a cell is missing, as cells whose dictionary is the declared values; they are not searched."""
-    return pa.DictionaryArray.from_arrays(codes, pa.array(declared.values, pa.large_string()))
+    return pa.DictionaryArray.from_arrays(codes, pa.array(values, pa.large_string()))
 
 
-def _ready_codes(column: Any, declared: Category) -> NDArray[np.int64] | None:
+def _ready_codes(column: Any, values: Sequence[str]) -> NDArray[np.int64] | None:
     """The codes of cells whose dictionary is the declared values, -1 where they are missing, otherwise ``None``."""
     array = column.chunk(0) if isinstance(column, pa.ChunkedArray) and column.num_chunks == 1 else column
-    if not isinstance(array, pa.DictionaryArray) or len(array.dictionary) != len(declared.values):
+    if not isinstance(array, pa.DictionaryArray) or len(array.dictionary) != len(values):
         return None
-    if array.dictionary.type != pa.large_string() or array.dictionary.to_pylist() != list(declared.values):
+    if array.dictionary.type != pa.large_string() or array.dictionary.to_pylist() != list(values):
         return None
     return np.array(pc.fill_null(array.indices, -1).to_numpy(zero_copy_only=False), dtype=np.int64)
 

@@ -6,7 +6,7 @@ others. A column of 1 and 0 says which slots have a row; it is sent only as secr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -64,41 +64,34 @@ class Spread:
         """Blocks of slots: the row of each slot, or zeros, and a vector that is 1 for each slot with a row, else 0."""
         if rows < 1:
             raise ValueError("a block has at least one slot [VA240]")
-        slots, feed = self.places.slots, _Feed(self.rows.blocks(rows))
+        slots, taken = self.places.slots, _in_turn(self.rows.blocks(rows))
+        next(taken)
         for start in range(0, self.places.size, rows):
             stop = min(start + rows, self.places.size)
             first, last = np.searchsorted(slots, [start, stop])
             block, present = np.zeros((stop - start, self.width)), np.zeros(stop - start)
             present[slots[first:last] - start] = 1.0
-            feed.pour(block, slots[first:last] - start)
+            done = first
+            while done < last:
+                part = taken.send(int(last - done))
+                if not len(part):
+                    raise ValueError("there are fewer rows than places [VA242]")
+                block[slots[done : done + len(part)] - start] = part
+                done += len(part)
             yield block, present
-        if feed.left():
+        if len(taken.send(1)):
             raise ValueError("there are more rows than places [VA241]")
 
 
-class _Feed:
-    """Gives rows out of blocks, any number at a time; it holds one block."""
-
-    def __init__(self, blocks: Iterator[Matrix]) -> None:
-        self._blocks = blocks
-        self._held = next(blocks, None)
-        self._used = 0
-
-    def pour(self, into: Matrix, where: NDArray[np.int64]) -> None:
-        """Copy the next rows to these positions."""
-        done = 0
-        while done < len(where):
-            if not self.left():
-                raise ValueError("there are fewer rows than places [VA242]")
-            assert self._held is not None  # noqa: S101 - for the type checker; something is left
-            count = min(len(where) - done, len(self._held) - self._used)
-            into[where[done : done + count]] = self._held[self._used : self._used + count]
-            self._used += count
-            done += count
-
-    def left(self) -> bool:
-        """Whether there is another row."""
-        while self._held is not None and self._used == len(self._held):
-            self._held = None  # before the next one is made, so that two are never in memory
-            self._held, self._used = next(self._blocks, None), 0
-        return self._held is not None
+def _in_turn(blocks: Iterator[Matrix]) -> Generator[Matrix, int, None]:
+    """Rows out of blocks, at most as many as are sent for, and none at the end; one block is held."""
+    wanted = yield np.empty((0, 0))
+    for block in blocks:
+        used = 0
+        while used < len(block):
+            part = block[used : used + wanted]
+            used += len(part)
+            wanted = yield part
+        del block, part  # before the next one is made, so that two are never in memory
+    while True:
+        yield np.empty((0, 0))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,6 @@ from colonnade.tables.ids import called, checked_ids
 from colonnade.tables.keys import KeyColumn, KeyPlan, collect_keys, key_columns
 from colonnade.tables.parse import Place
 from colonnade.tables.schema import Schema
-from colonnade.tables.sources.contract import Source
 from colonnade.tables.sources.opening import name_of, opened, settled
 from colonnade.tables.table import Table
 
@@ -65,9 +64,9 @@ def read_table(
     ``separator``, ``encoding`` and ``decimal`` say how a CSV file is written, if not as the schema says, or else with
     commas, in UTF-8 and with decimal points.
     """
-    asked = Asked.of(source, schema, id, name, keys, columns, TextFormat(separator, encoding, decimal))
+    asked = TableRequest.of(source, schema, id, name, keys, columns, TextFormat(separator, encoding, decimal), misfits)
+    named, cells = _read(source, asked, on_disk)
     said, declared = asked.said, asked.schema
-    named, cells = _read(source, said, asked.wanted, on_disk)
     if keys is not None:
         found = collect_keys(named, keys, asked.held, said, misfits)
         ids = called({column: named[column] for column in asked.calling}, said)
@@ -81,29 +80,15 @@ def read_table(
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What to read from a source: the columns that identify a row, those of the schema, and a check of both."""
-
-    naming: Sequence[str]
-    cells: Sequence[str]
-    check: Callable[[Sequence[str]], None]
-    text: TextFormat
-
-    def choose(self, there: Sequence[str]) -> Sequence[str]:
-        """All columns to read, of those that are there."""
-        self.check(there)
-        return list(dict.fromkeys([*self.naming, *self.cells]))
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What a party's table is to be read as: how errors call it, its schema, its key's columns, and what names rows."""
+class TableRequest:
+    """What a party's table is to be read as: how errors call it, its schema, its ids, its key's columns."""
 
     said: str
     schema: Schema
+    id: str | None
+    plan: KeyPlan | None
     held: Mapping[str, KeyColumn]
-    calling: Sequence[str]
-    wanted: Wanted
+    misfits: Misfits
 
     @classmethod
     def of(
@@ -115,48 +100,62 @@ class Asked:
         keys: KeyPlan | None,
         columns: Mapping[str, KeyColumn] | None,
         text: TextFormat,
-    ) -> Asked:
+        misfits: Misfits,
+    ) -> TableRequest:
         """From what :func:`read_table` takes; nothing is read yet."""
         declared = (schema if isinstance(schema, Schema) else Schema.load(schema)).written(text)
         said = name or name_of(source)
-        naming = [] if id is None else [id]
-        _refuse_shared(declared, naming, said, "id")
+        _refuse_shared(declared, [] if id is None else [id], said, "id")
         held = {} if keys is None else dict(key_columns(keys.keys, {}, id, said) if columns is None else columns)
-        parts = [] if keys is None else list(dict.fromkeys(held[key.name].column for key in keys.keys))
-        _refuse_shared(declared, parts, said, "key")
+        found = cls(said, declared, id, keys, held, misfits)
+        _refuse_shared(declared, found.parts, said, "key")
+        return found
 
-        def check(there: Sequence[str]) -> None:
-            files.need(naming, there, f"{said}: the id", taken=[*parts, *declared.sources])
-            files.need(parts, there, f"{said}: the key", taken=[*naming, *declared.sources], advice=_OWN_COLUMNS)
-            files.need(declared.sources, there, said)
+    @property
+    def parts(self) -> list[str]:
+        """The columns of the key."""
+        return [] if self.plan is None else list(dict.fromkeys(self.held[key.name].column for key in self.plan.keys))
 
-        # Without an id column any other one tells how many rows there are.
-        wanted = Wanted([*naming, *parts] or declared.sources[:1], declared.sources, check, declared.text)
-        return cls(said, declared, held, naming or parts, wanted)
+    @property
+    def calling(self) -> list[str]:
+        """The columns that name a row: that of the ids, or else those of the key."""
+        return self.parts if self.id is None else [self.id]
+
+    @property
+    def naming(self) -> list[str]:
+        """The columns that identify a row; without any, another one tells how many rows there are."""
+        return list(dict.fromkeys([*self.calling, *self.parts])) or list(self.schema.sources[:1])
+
+    @property
+    def columns(self) -> list[str]:
+        """All columns to read."""
+        return list(dict.fromkeys([*self.naming, *self.schema.sources]))
+
+    def choose(self, there: Sequence[str]) -> Sequence[str]:
+        """The same, if they are among those that are there."""
+        ids = [] if self.id is None else [self.id]
+        files.need(ids, there, f"{self.said}: the id", taken=[*self.parts, *self.schema.sources])
+        key = f"{self.said}: the key"
+        files.need(self.parts, there, key, taken=[*ids, *self.schema.sources], advice=_OWN_COLUMNS)
+        files.need(self.schema.sources, there, self.said)
+        return self.columns
 
 
-def _read(given: Any, said: str, wanted: Wanted, on_disk: bool | None) -> tuple[pa.Table, Cells]:
+def _read(given: Any, asked: TableRequest, on_disk: bool | None) -> tuple[pa.Table, Cells]:
     """The columns that identify a row, in memory, and the cells of the schema's columns."""
     cells: Cells
-    most = {None: _LARGE, True: 0, False: None}[on_disk]
-    source = settled(opened(given, said, wanted.text), said, wanted.choose, most=most)
-    if on_disk is not False and not source.held and _stays(source, said, wanted, on_disk):
+    said, most = asked.said, {None: _LARGE, True: 0, False: None}[on_disk]
+    source = settled(opened(given, said, asked.schema.text), said, asked.choose, most=most)
+    if on_disk is not False and not source.held and (on_disk or source.size(asked.choose) > _LARGE):
+        files.chosen(source.columns(), said, asked.choose)
         source.look()
-        named, cells = source.read(list(dict.fromkeys(wanted.naming))), OnDisk(source, wanted.cells)
+        named, cells = source.read(asked.naming), OnDisk(source, asked.schema.sources)
     else:
-        named = source.whole(lambda there: files.chosen(there, said, wanted.choose))
-        cells = InMemory(named.select(list(wanted.cells)).combine_chunks())
+        named = source.whole(lambda there: files.chosen(there, said, asked.choose))
+        cells = InMemory(named.select(list(asked.schema.sources)).combine_chunks())
     if not named.num_rows:
         raise DataError(f"{said}: the table has no rows [DA202]")
     return named, cells
-
-
-def _stays(source: Source, said: str, wanted: Wanted, on_disk: bool | None) -> bool:
-    """Whether rows are left where they lie; then the columns are checked, and else when they are read."""
-    if not on_disk and source.size(wanted.choose) <= _LARGE:
-        return False
-    files.chosen(source.columns(), said, wanted.choose)
-    return True
 
 
 def _refuse_shared(declared: Schema, columns: Sequence[str], said: str, what: str) -> None:

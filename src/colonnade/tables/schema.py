@@ -15,8 +15,8 @@ from typing import Any
 from colonnade.disk import reading, writing
 from colonnade.errors import SchemaError, StorageError
 from colonnade.tables import toml
-from colonnade.tables.columns import Category, Column, Flag, Number
-from colonnade.tables.dates import Date, Declared, decoded_column, section_of, source_of
+from colonnade.tables.columns import Column
+from colonnade.tables.dates import Date, Declared
 from colonnade.tables.formats import TextFormat
 from colonnade.tables.impossible import read_rules
 from colonnade.tables.wording import suggestion
@@ -52,6 +52,9 @@ class Schema:
         encoding: str | None = None,
         decimal: str | None = None,
     ) -> None:
+        for name, declared in columns.items():
+            if not isinstance(declared, Column | Date):
+                raise SchemaError(f"column {name!r}: make it with number(), category(), flag() or date() [SC068]")
         self._columns = _expanded(columns)
         self.text = self._declared = TextFormat(separator, encoding, decimal)
         self._own = _AS_THE_SCHEMA_SAYS
@@ -61,11 +64,9 @@ class Schema:
             raise SchemaError("a schema needs at least one column [SC065]")
         if len(self._columns) > MAX_COLUMNS:
             raise SchemaError(f"a schema holds at most {MAX_COLUMNS} columns, not {len(self._columns)} [SC066]")
-        for name, column in self._columns.items():
+        for name in self._columns:
             if not isinstance(name, str) or not name or not name.isprintable():
                 raise SchemaError(f"{name!r} cannot name a column; use a text of printable characters [SC067]")
-            if not isinstance(column, Number | Category | Flag):
-                raise SchemaError(f"column {name!r}: make it with number(), category(), flag() or date() [SC068]")
         if len(set(self.encoded_names)) < len(self.encoded_names):
             twice = sorted(name for name in set(self.encoded_names) if self.encoded_names.count(name) > 1)
             raise SchemaError(f"two encoded columns would both be called {twice[0]!r}; rename one column [SC069]")
@@ -119,7 +120,7 @@ class Schema:
     @cached_property
     def sources(self) -> tuple[str, ...]:
         """The columns of a party's file that are read; several columns of the schema may come from one date."""
-        return tuple(dict.fromkeys(source_of(name, column) for name, column in self._columns.items()))
+        return tuple(dict.fromkeys(column.source(name) for name, column in self._columns.items()))
 
     @cached_property
     def encoded_names(self) -> tuple[str, ...]:
@@ -203,7 +204,7 @@ class Schema:
 
     def decoded(self) -> Schema:
         """The schema of a table made from encoded rows or codes: each column has its own cells there."""
-        plain = {name: decoded_column(column) for name, column in self._columns.items()}
+        plain = {name: column.decoded() for name, column in self._columns.items()}
         rules = list(map(str, self.impossible))
         return Schema(plain, clip=self._given_clip, description=self.description, impossible=rules)
 
@@ -217,7 +218,7 @@ class Schema:
         """The columns of these names, and those that become of dates of these names; raises if there is none."""
         found: set[str] = set()
         for wanted in {columns} if isinstance(columns, str) else set(columns):
-            parts = {name for name, column in self._columns.items() if section_of(name, column) == wanted}
+            parts = {name for name, column in self._columns.items() if column.section(name) == wanted}
             if wanted in self._columns or not parts:
                 self.require([wanted])
                 parts = {wanted}
@@ -246,7 +247,7 @@ def _expanded(columns: Mapping[str, Declared]) -> dict[str, Column]:
     """The columns, each date as what it is encoded to."""
     found: dict[str, Column] = {}
     for name, declared in columns.items():
-        for own, column in (declared.columns(name) if isinstance(declared, Date) else {name: declared}).items():
+        for own, column in declared.columns(name).items():
             if own in found or (own != name and own in columns):
                 raise SchemaError(f"two columns would both be called {own!r}; rename one of them [SC072]")
             found[own] = column

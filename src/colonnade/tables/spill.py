@@ -1,8 +1,7 @@
-"""A temporary copy of rows on disk, to read them in another order.
+"""Temporary copies of rows on disk: of what can be read only once, and to read rows in another order.
 
 The new order is cut into stretches that fit in memory. All rows of the source are written to one file, rows of one
-stretch beside each other; a stretch is collected and sorted when it is read. The file has no name, so it disappears
-when the process ends for any reason.
+stretch beside each other; a stretch is collected and sorted when it is read.
 """
 
 from __future__ import annotations
@@ -11,7 +10,9 @@ import errno
 import tempfile
 import weakref
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,47 @@ _MOST_STRETCHES = 128
 _PLACE = "\0place"  # no column of a schema can have this name
 
 
+class TempBatches:
+    """Record batches in a temporary file without a name: it is gone when the process ends for any reason."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        """Write all batches, which are of one schema."""
+        self.names: list[str] = []
+        self.count = 0
+        try:
+            self._file = tempfile.TemporaryFile(prefix="colonnade-")  # noqa: SIM115 - open as long as this
+            weakref.finalize(self, self._file.close)
+            self._write(batches)
+            self._file.flush()
+        except OSError as error:
+            raise no_room(error) from None
+
+    def _write(self, batches: Iterator[pa.RecordBatch]) -> None:
+        options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+        with ExitStack() as held:
+            writer = None
+            for batch in batches:
+                writer = writer or held.enter_context(
+                    pa.ipc.new_file(pa.PythonFile(self._file, "w"), batch.schema, options=options)
+                )
+                writer.write_batch(batch)
+                self.names, self.count = batch.schema.names, self.count + 1
+
+    def read(self, groups: Iterable[Sequence[int]], columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Some columns of the batches with these numbers, one group of them at a time."""
+        if not self.count:
+            return
+        # Fields come back in the order of the file, whatever order they are asked in.
+        fields = sorted(self.names.index(name) for name in columns)
+        options = pa.ipc.IpcReadOptions(included_fields=fields, use_threads=False)
+        try:
+            with pa.ipc.open_file(pa.PythonFile(self._file, "r"), options=options) as opened:
+                for group in groups:
+                    yield pa.Table.from_batches([opened.get_batch(number) for number in group]).select(list(columns))
+        except OSError as error:
+            raise not_read_back(error) from None
+
+
 class Spill:
     """A copy of some rows in another order; it reads the source once and keeps at most one stretch in memory."""
 
@@ -32,62 +74,31 @@ class Spill:
         self._rows = len(order)
         self._stretch = stretch
         self._parts: defaultdict[int, list[int]] = defaultdict(list)
-        self._columns: list[str] = []
-        self._written = 0
-        try:
-            self._file = tempfile.TemporaryFile(prefix="colonnade-")  # noqa: SIM115 - open as long as this
-            weakref.finalize(self, self._file.close)
-            self._lay_out(source, order)
-            self._file.flush()
-        except OSError as error:
-            raise no_room(error) from None
+        self._copy = TempBatches(self._laid_out(source, order))
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Some columns of all rows, in the new order."""
-        for held in self._stretches([_PLACE, *columns]):
+        groups = (self._parts[stretch] for stretch in sorted(self._parts))
+        for held in self._copy.read(groups, [_PLACE, *columns]):
             within = np.argsort(held[_PLACE].to_numpy(), kind="stable")
-            found = held.select(list(columns)).take(pa.array(within)).combine_chunks()
-            del held, within
-            yield from found.to_batches()
+            yield from held.select(list(columns)).take(pa.array(within)).combine_chunks().to_batches()
 
-    def _stretches(self, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Some columns, one stretch at a time; the rows of a stretch are in the order of the source."""
-        if not self._parts:
-            return
-        fields = [self._columns.index(name) for name in columns]
-        options = pa.ipc.IpcReadOptions(included_fields=fields, use_threads=False)
-        try:
-            with pa.ipc.open_file(pa.PythonFile(self._file, "r"), options=options) as opened:
-                for stretch in sorted(self._parts):
-                    yield pa.Table.from_batches([opened.get_batch(part) for part in self._parts[stretch]])
-        except OSError as error:
-            raise not_read_back(error) from None
-
-    def _lay_out(self, source: Iterator[pa.RecordBatch], order: NDArray[np.int64]) -> None:
+    def _laid_out(self, source: Iterator[pa.RecordBatch], order: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
+        """The rows with their places in the new order: one batch for each stretch to which some of them belong."""
         by_row = np.argsort(order, kind="stable")
-        writer = None
-        start = 0
+        start = written = 0
         for batch in source:
             first, last = np.searchsorted(order, [start, start + batch.num_rows], sorter=by_row)
             here = np.sort(by_row[first:last])
             if len(here):
                 rows = _decoded(batch.take(pa.array(order[here] - start))).append_column(_PLACE, pa.array(here))
-                if writer is None:
-                    self._columns = rows.schema.names
-                    writer = pa.ipc.new_file(pa.PythonFile(self._file, "w"), rows.schema)
-                self._write(rows, here, writer)
+                stretch = self._stretch = self._stretch or self._fitting(rows)
+                edges = [0, *(np.flatnonzero(np.diff(here // stretch)) + 1).tolist(), len(here)]
+                for low, high in pairwise(edges):
+                    self._parts[int(here[low]) // stretch].append(written)
+                    written += 1
+                    yield rows.slice(low, high - low)
             start += batch.num_rows
-        if writer is not None:
-            writer.close()
-
-    def _write(self, rows: pa.RecordBatch, places: NDArray[np.int64], writer: pa.ipc.RecordBatchFileWriter) -> None:
-        """Append rows, whose places ascend: one batch for each stretch to which some of them belong."""
-        stretch = self._stretch = self._stretch or self._fitting(rows)
-        edges = np.flatnonzero(np.diff(places // stretch)) + 1
-        for start, stop in zip([0, *edges.tolist()], [*edges.tolist(), len(places)], strict=True):
-            writer.write_batch(rows.slice(start, stop - start))
-            self._parts[int(places[start]) // stretch].append(self._written)
-            self._written += 1
 
     def _fitting(self, rows: pa.RecordBatch) -> int:
         each = max(1, int(rows.nbytes) // int(rows.num_rows))

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from colonnade.errors import DataError
 from colonnade.tables.arrow import pa, pc
 from colonnade.tables.cells import Cells
-from colonnade.tables.dates import source_of
-from colonnade.tables.encode import Matrix, Misfits, Report, encode_column, encode_columns, place_of
+from colonnade.tables.encode import Matrix, Misfits, Report, encode_columns, place_of
 from colonnade.tables.ids import Ids, sorted_positions
 from colonnade.tables.keys import Keys
 from colonnade.tables.places import Places
@@ -99,18 +98,6 @@ class Table:
         self._report = total
         return total
 
-    def keyed(self, rows: int) -> Iterator[tuple[NDArray[np.int64], list[bytes], pa.LargeStringArray, pa.Table]]:
-        """The rows that have a key: their numbers in the file, keys, ids and cells, out of so many rows at a time."""
-        if self.keys is None:
-            raise ValueError("a table without keys has no rows by key [VA249]")
-        for start, cells in _numbered(self._cells, rows):
-            first, last = np.searchsorted(self.keys.rows, [start, start + cells.num_rows])
-            places = self.keys.rows[first:last] - start
-            numbers = self._numbers(start, start + cells.num_rows)[places]
-            within = pa.array(places)
-            ids = self._ids.slice(start, cells.num_rows).take(within)
-            yield numbers, self.keys.values[first:last], ids, cells.take(within)
-
     def blocks(self, rows: int | None = None) -> Iterator[Matrix]:
         """Encoded row blocks, in order; by default of about 32 MB each."""
         return (matrix for matrix, _ in self._encoded(rows))
@@ -129,11 +116,11 @@ class Table:
         self.schema.require([name])
         declared = self.schema.columns[name]
         out = np.zeros((self.rows, len(declared.parts)))
-        read = source_of(name, declared)
+        read = declared.source(name)
         for start, cells in _numbered(self._cells.select([read]), max(1, _BLOCK_CELLS // len(declared.parts))):
             stop = start + cells.num_rows
             place = place_of(self.source, read, self._numbers(start, stop), self.misfits, self.schema.text.decimal)
-            encode_column(cells[read], declared, place, out[start:stop])
+            declared.encode(cells[read], place, out[start:stop])
         return out
 
     def select(self, columns: Iterable[str]) -> Table:

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from colonnade.errors import SchemaError
 from colonnade.tables.columns import Column, Field, category, flag, number
 from colonnade.tables.dates import Declared, date
 from colonnade.tables.formats import KEYS as TEXT_KEYS, TextFormat
+from colonnade.tables.quantities import list_words
 from colonnade.tables.wording import listed, suggestion
 
 
@@ -30,15 +32,9 @@ class Parsed:
 
 DRAFTED = "drafted"
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
-_KEYS = {
-    "number": ("low", "high", "unit", "scale", "transform", "whole", "missing"),
-    "category": ("values", "missing"),
-    "flag": ("missing",),
-    "date": ("from", "until", "as", "format", "column", "missing"),
-}
-_MAKERS: dict[str, Callable[..., Declared]] = {"number": number, "category": category, "flag": flag, "date": date}
-_NEEDED = {"number": ("low", "high"), "category": ("values",), "flag": (), "date": ()}
-_ARGUMENTS = {"from": "first", "until": "last", "as": "parts"}  # those whose keys are words of Python
+COLUMN_TYPES: dict[str, Callable[..., Declared]] = {"number": number, "category": category, "flag": flag, "date": date}
+"""What makes a column, by the word after ``type =``; the keys of its section are the parameters."""
+_KEYS = {"first": "from", "last": "until", "parts": "as"}  # those of parameters that are called otherwise
 _EXACT_INTEGERS = 2.0**53
 
 
@@ -121,15 +117,18 @@ def _column(entry: object, where: str) -> Declared:
     fields = dict(_section(entry, where))
     fields.pop(DRAFTED, None)
     kind = fields.pop("type", None)
-    if not isinstance(kind, str) or kind not in _KEYS:
-        hint = suggestion(kind, _KEYS) if isinstance(kind, str) else ""
-        raise SchemaError(f'{where}: type must be "number", "category", "flag" or "date"{hint} [SC079]')
-    _check_keys(fields, _KEYS[kind], where)
-    lacking = [name for name in _NEEDED[kind] if name not in fields]
-    if lacking:
+    if not isinstance(kind, str) or kind not in COLUMN_TYPES:
+        hint = suggestion(kind, COLUMN_TYPES) if isinstance(kind, str) else ""
+        raise SchemaError(f"{where}: type must be one of {list_words(list(COLUMN_TYPES))}{hint} [SC079]")
+    make = COLUMN_TYPES[kind]
+    keys = {_KEYS.get(name, name): parameter for name, parameter in signature(make).parameters.items()}
+    _check_keys(fields, keys, where)
+    if lacking := [
+        name for name, parameter in keys.items() if parameter.default is Parameter.empty and name not in fields
+    ]:
         raise SchemaError(f"{where}: {' and '.join(lacking)} must be given for type = {kind!r} [SC080]")
     try:
-        return _MAKERS[kind](**{_ARGUMENTS.get(name, name): value for name, value in fields.items()})
+        return make(**{keys[name].name: value for name, value in fields.items()})
     except SchemaError as error:
         raise SchemaError(f"{where}: {error} [SC081]") from None
 

@@ -30,7 +30,6 @@ from colonnade.models.pictures import parties
 from colonnade.models.predicting import Deciding
 from colonnade.models.saved import count, epsilons, facts, numbers, size, texts, word
 from colonnade.pictures.look import Sheet
-from colonnade.tables import Number, decode_number
 from colonnade.tables.centred import Centred
 
 CLASSES = ("logistic", "svm")
@@ -225,8 +224,8 @@ class FittedGLM(Deciding[Exchange, Outcome | Everyone], LinearModel[Exchange, Ou
     def true_of(self, X: People) -> NDArray[Any]:
         """The labels of people, where X has a table with the label column: classes, or numbers in their unit."""
         encoded, declared = self.label_of(X), self.design_.declared
-        if isinstance(declared, Number):
-            return decode_number(encoded[:, 0], declared)
+        if declared.quantity:
+            return declared.quantity.decode_values(encoded[:, 0])
         found: NDArray[Any] = self.classes_[encoded[:, -1].astype(np.intp)]
         return found
 

@@ -24,7 +24,6 @@ from colonnade.models import files
 from colonnade.models.design import Design
 from colonnade.models.estimates import Bars
 from colonnade.protocols.roles import COORDINATOR
-from colonnade.tables import Number
 
 Matrix = NDArray[np.float64]
 FORMAT = "colonnade kept weights 1"
@@ -51,9 +50,8 @@ def unit_of(family: Family, design: Design) -> tuple[float, float]:
     For log-odds and margins both are the same number. The score of a logarithm of a mean is 0 in the middle of its
     region. For numbers the predictor is in the label's unit (after its transform).
     """
-    declared = design.declared
-    if family.name == "linear" and isinstance(declared, Number):
-        start, end = declared.ends
+    if family.name == "linear":
+        start, end = design.quantity.ends
         return (end - start) / 2, (start + end) / 2
     return 1.0, family.centre
 

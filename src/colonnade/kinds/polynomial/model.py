@@ -28,7 +28,6 @@ from colonnade.protocols.rows import Rows
 from colonnade.protocols.sums import Additive
 from colonnade.randomness import Stream
 from colonnade.tables import Schema, Table
-from colonnade.tables.columns import Number
 
 Expression = str | Mapping[str, Any]
 """A text such as ``"bank.age * shop.visits"``, or monomials with their coefficients, ``{"bank.age^2": 0.5}``."""
@@ -256,7 +255,7 @@ def _holding(owner: str, schema: Schema, named: set[str]) -> Holding:
     signed = {
         column
         for name in sources
-        if isinstance(kind := chosen.columns[name], Number) and kind.scale == "signed"
+        if (quantity := chosen.columns[name].quantity) and quantity.signed
         for column in chosen.encoded_names[chosen.places[name]][:1]  # the mark of a missing number is 0 or 1
     }
     return Holding(owner, columns, chosen.clip, len(sources), tuple(column not in signed for column in columns))

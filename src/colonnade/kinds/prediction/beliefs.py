@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.tables.columns import Category, Column, Flag, Number
+from colonnade.tables.columns import Column
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
@@ -59,18 +59,9 @@ def guessed(columns: Mapping[str, Column], weights: Mapping[str, Vector], classe
     """
     mean, variance = np.zeros(classes), np.zeros(classes)
     for name, column in columns.items():
-        middle, spread = _even(column, np.array([weights[f"{name}{part}"] for part in column.parts]))
+        middle, spread = column.uniform_moments(np.array([weights[f"{name}{part}"] for part in column.parts]))
         mean, variance = mean + middle, variance + spread
     return Law(mean, variance, GUESSED)
-
-
-def _even(column: Column, weights: Matrix) -> tuple[Vector, Vector]:
-    if isinstance(column, Category):
-        return weights.mean(axis=0), weights.var(axis=0)
-    first = weights[0]
-    if isinstance(column, Number) and column.scale == "signed":
-        return np.zeros_like(first), np.square(first) / 3
-    return first / 2, np.square(first) / (4 if isinstance(column, Flag) else 12)
 
 
 def of_law(law: Law, rows: int) -> Belief:

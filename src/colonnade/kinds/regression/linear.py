@@ -18,7 +18,7 @@ from colonnade.models.roster import Roster
 from colonnade.privacy.additive import LAPLACE, USUAL, NormalLaw
 from colonnade.protocols.moments.published import NoisyMoments
 from colonnade.protocols.moments.task import Moments
-from colonnade.tables import Column, Number, decode_number
+from colonnade.tables import Column
 
 METHODS = ("one-shot", "functional")
 
@@ -75,7 +75,7 @@ class LinearRegression(Regression):
 
     def check_label(self, declared: Column) -> None:
         """Raise an error unless the label is a number."""
-        if not isinstance(declared, Number):
+        if declared.quantity is None:
             raise StudyError(
                 f"label {self.label!r} is a {declared.kind}, not a number; use LogisticRegression "
                 '(kind = "logistic" in a study file) [ST195]'
@@ -98,7 +98,7 @@ class LinearRegression(Regression):
     def answers(self, scores: Matrix) -> NDArray[Any]:
         """The label in its unit."""
         values: Matrix = np.asarray(scores, dtype=np.float64)[:, 0]
-        return np.expm1(values) if self._declared.transform == "log1p" else values
+        return np.expm1(values) if self.design_.quantity.transform == "log1p" else values
 
     def score(self, X: People, y: NDArray[Any] | None = None, **given: Unpack[Given]) -> float:
         """R^2, the share of the label's variance that is predicted; ``y`` only where the label is not in X."""
@@ -109,18 +109,12 @@ class LinearRegression(Regression):
 
     def true_of(self, X: People) -> NDArray[Any]:
         """The labels of people in their unit, where X has a table with the label column."""
-        return decode_number(self.label_of(X)[:, 0], self._declared)
-
-    @property
-    def _declared(self) -> Number:
-        declared = self.design_.declared
-        assert isinstance(declared, Number)  # noqa: S101 - for the type checker; check_label made sure
-        return declared
+        return self.design_.quantity.decode_values(self.label_of(X)[:, 0])
 
     def _unit(self) -> tuple[float, float]:
         """A factor and an offset: the label (after its transform) is factor times encoded label, plus offset."""
-        declared = self._declared
-        start, end = declared.ends
-        if declared.scale == "unit":
+        quantity = self.design_.quantity
+        start, end = quantity.ends
+        if not quantity.signed:
             return end - start, start
         return (end - start) / 2, (start + end) / 2

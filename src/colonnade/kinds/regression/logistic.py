@@ -36,7 +36,7 @@ from colonnade.models.saved import numbers
 from colonnade.privacy.additive import LAPLACE, USUAL, NormalLaw
 from colonnade.protocols.moments.published import NoisyMoments
 from colonnade.protocols.moments.task import Moments
-from colonnade.tables import Category, Column, Number
+from colonnade.tables import Column
 
 METHODS = ("auto", "one-shot", "functional", "sqm")
 _MOMENTS_GAMMA = 4096
@@ -213,7 +213,7 @@ class LogisticRegression(Deciding[Task, Published], Regression):
 
     def check_label(self, declared: Column) -> None:
         """Raise an error unless the label is a flag or a category."""
-        if isinstance(declared, Number):
+        if declared.quantity:
             raise StudyError(
                 f'label {self.label!r} is a number; use LinearRegression (kind = "linear" in a study file), or make '
                 "it a flag or category [ST204]"
@@ -316,4 +316,4 @@ class LogisticRegression(Deciding[Task, Published], Regression):
 
 def _columns(declared: Column) -> int:
     """The number of regressions: one for two classes, otherwise one for each class."""
-    return len(declared.values) if isinstance(declared, Category) and len(declared.values) > 2 else 1
+    return len(declared.classes) if len(declared.classes) > 2 else 1

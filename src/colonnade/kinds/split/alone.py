@@ -9,14 +9,14 @@ from colonnade.kinds.split.committee import Joint
 from colonnade.kinds.split.encoders import Encoder
 from colonnade.kinds.split.heads import Head
 from colonnade.kinds.split.labels import targets
-from colonnade.kinds.split.ways import Matrix, Model, classes_of
+from colonnade.kinds.split.ways import Matrix, Model
 from colonnade.tables import Table
 
 
 def head(model: Model, encoder: Encoder, table: Table) -> Head:
     """The head over the party's own embeddings, by the solver of the model; nothing of it is published."""
     design = model.design_
-    joint = Joint(((design.owner, encoder.width),), design.owner, classes_of(design.declared))
+    joint = Joint(((design.owner, encoder.width),), design.owner, len(design.declared.classes))
     centred = model.centred(design.owner, table)
     labels = targets(centred, table, joint.classes)
     rows = joint.rows(design.owner, centred.features(table), encoder, labels).matrix()

@@ -18,7 +18,7 @@ from colonnade.kinds.split.embeddings.task import Embeddings, Sender
 from colonnade.kinds.split.encoders import Encoder, OverRows
 from colonnade.kinds.split.given import learned, linear_over
 from colonnade.kinds.split.labels import targets
-from colonnade.kinds.split.ways import Arrays, Learned, Matrix, Model, Setting, Training, Way, classes_of
+from colonnade.kinds.split.ways import Arrays, Learned, Matrix, Model, Setting, Training, Way
 from colonnade.models.design import Design
 from colonnade.models.planner import Details
 from colonnade.models.roster import Roster
@@ -42,7 +42,7 @@ class ByEmbeddings(Way):
 
     def default_width(self, model: Model, design: Design, roster: Roster) -> int:
         """Encoders that learn reach for one point a class, which needs one dimension less than there are classes."""
-        return max(1, classes_of(design.declared) - 1) if model.training != "none" else _FROZEN_WIDTH
+        return max(1, len(design.declared.classes) - 1) if model.training != "none" else _FROZEN_WIDTH
 
     def completed(self, said: Mapping[str, Any], width: int, *, active: bool, training: str) -> dict[str, Any]:
         """An encoder that learns is by default a linear map of frozen features, which few noisy updates can teach."""

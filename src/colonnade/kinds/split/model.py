@@ -32,7 +32,7 @@ from colonnade.models.predicting import Deciding, Threshold, check_threshold
 from colonnade.protocols.moments.charged import ChargedMoments
 from colonnade.protocols.moments.task import Moments
 from colonnade.protocols.task import Task
-from colonnade.tables import Category, Column, Number, decode_number
+from colonnade.tables import Column
 
 _InFile = InFile(Annotated[dict[str, dict[str, Any]] | None, Checked(no_code)], None)
 Encoders = Annotated[Mapping[str, Any] | None, _InFile, NAMES_PARTIES]
@@ -116,13 +116,12 @@ class SplitClassifier(Deciding[Task, Learned], SplitModel):
 
     def check_label(self, declared: Column) -> None:
         """Raise an error unless the label is a flag or a category."""
-        if isinstance(declared, Number):
+        if declared.quantity:
             raise StudyError(
                 f'label {self.label!r} is a number; use SplitRegressor (kind = "split-regressor" in a study file), or '
                 "make it a flag or category [ST293]"
             )
-        classes = len(declared.values) if isinstance(declared, Category) else 2
-        check_threshold(self.threshold, classes, released=False)
+        check_threshold(self.threshold, len(declared.classes), released=False)
 
     def decision_function(self, X: People, **given: Unpack[Given]) -> Matrix:
         """Scores: of two classes how much the second leads, else a column for each class."""
@@ -179,7 +178,7 @@ class SplitRegressor(SplitModel):
 
     def check_label(self, declared: Column) -> None:
         """Raise an error unless the label is a number."""
-        if not isinstance(declared, Number):
+        if declared.quantity is None:
             raise StudyError(
                 f'label {self.label!r} is no number; use SplitClassifier (kind = "split-classifier" '
                 "in a study file) [ST294]"
@@ -187,16 +186,13 @@ class SplitRegressor(SplitModel):
 
     def answers(self, scores: Matrix) -> NDArray[Any]:
         """The label in its unit, within its bounds."""
-        declared = self.design_.declared
-        assert isinstance(declared, Number)  # noqa: S101 - for the type checker; a fit refuses anything else
-        low = -1.0 if declared.scale == "signed" else 0.0
-        return decode_number(np.clip(np.asarray(scores, dtype=np.float64)[:, 0], low, 1.0), declared)
+        quantity = self.design_.quantity
+        low = -1.0 if quantity.signed else 0.0
+        return quantity.decode_values(np.clip(np.asarray(scores, dtype=np.float64)[:, 0], low, 1.0))
 
     def true_of(self, X: People) -> NDArray[Any]:
         """The labels of people in their unit, where X has a table with the label column."""
-        declared = self.design_.declared
-        assert isinstance(declared, Number)  # noqa: S101 - for the type checker; a fit refuses anything else
-        return decode_number(self.label_of(X)[:, 0], declared)
+        return self.design_.quantity.decode_values(self.label_of(X)[:, 0])
 
     def score_of(self, true: NDArray[Any], predicted: NDArray[Any]) -> float:
         """The part of the variance that is explained, R^2."""

@@ -27,7 +27,7 @@ from colonnade.privacy import Statement
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.protocols.task import Task
 from colonnade.randomness import Stream
-from colonnade.tables import Category, Column, Number, Schema, Table
+from colonnade.tables import Schema, Table
 from colonnade.tables.centred import Centred
 
 Matrix = NDArray[np.float64]
@@ -51,7 +51,7 @@ class Setting:
     @property
     def classes(self) -> int:
         """How many classes the label has; 0 where it is a number."""
-        return classes_of(self.design.declared)
+        return len(self.design.declared.classes)
 
     @property
     def widths(self) -> dict[str, int]:
@@ -91,13 +91,6 @@ class Model(Protocol):
 
     def centred(self, party: str, table: Table) -> Centred:
         """How a party's columns are centred, with the label last where it is the party's."""
-
-
-def classes_of(declared: Column) -> int:
-    """How many classes a label has; 0 for a number."""
-    if isinstance(declared, Number):
-        return 0
-    return len(declared.values) if isinstance(declared, Category) else 2
 
 
 @dataclass(frozen=True)

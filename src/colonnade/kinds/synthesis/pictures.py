@@ -7,7 +7,6 @@ from colonnade.kinds.synthesis.shares import shares
 from colonnade.pictures.columns import Columns
 from colonnade.pictures.look import Sheet
 from colonnade.tables.coding import ColumnCoding
-from colonnade.tables.dates import Days
 
 _MOST, _ACROSS = 12, 3
 
@@ -36,8 +35,4 @@ def borders(coding: ColumnCoding) -> tuple[str, ...]:
     if coding.bins is None:
         return ()
     ends, column = [*coding.bins.extremes[0], coding.bins.column.high], coding.bins.column
-    return tuple(column.day_of(end)[:7] if isinstance(column, Days) else _short(end) for end in ends)
-
-
-def _short(value: float) -> str:
-    return f"{round(value):,}" if abs(value) >= 100 else f"{value:.3g}"
+    return tuple(map(column.short_text_of, ends))

@@ -16,7 +16,6 @@ from colonnade.models.design import columns_of, owner_of
 from colonnade.tables import Schema, Table, read_table
 from colonnade.tables.bins import Bins
 from colonnade.tables.coding import Coding, ColumnCoding, coding_of, joint_names
-from colonnade.tables.dates import Calendar, Days, source_of
 from colonnade.tables.impossible import Rule
 from colonnade.tables.joint import Box, impossible_codes
 from colonnade.tables.wording import full_suggestion, listed, suggestion
@@ -209,8 +208,8 @@ def _check_dates(schemas: Mapping[str, Schema]) -> None:
     """Refuse the month or weekday of a date whose days are there too: in a made-up table they would contradict it."""
     for party, schema in schemas.items():
         columns = schema.columns.items()
-        dated = {source_of(name, column) for name, column in columns if isinstance(column, Days)}
-        parts = [(name, source_of(name, column)) for name, column in columns if isinstance(column, Calendar)]
+        dated = {column.source(name) for name, column in columns if column.part and column.quantity}
+        parts = [(name, column.source(name)) for name, column in columns if column.part and not column.quantity]
         if twice := [name for name, source in parts if source in dated]:
             raise StudyError(
                 f"a made-up table has the date itself, from which {listed(twice)} of {party} would follow; leave them "

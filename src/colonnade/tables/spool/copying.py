@@ -6,7 +6,7 @@ keys, in the order of *buckets*, so that equal keys of all pieces are found with
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,11 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.tables.arrow import pa
-from colonnade.tables.encode import Misfits, Report
+from colonnade.tables.encode import Report
 from colonnade.tables.ids import called
-from colonnade.tables.keys import KeyColumn, KeyPlan, normalised
+from colonnade.tables.keys import normalised
+from colonnade.tables.reading import TableRequest
 from colonnade.tables.schema import Schema
 from colonnade.tables.sources.contract import Source
+from colonnade.tables.spool.chores import Chore
 from colonnade.tables.spool.fingerprints import Fingerprints, Numbers
 from colonnade.tables.spool.partitions import ID, KEY, ROW, readable
 from colonnade.tables.spool.room import whole
@@ -34,19 +36,6 @@ _RUN_KEYS = 1 << 20
 _KEY = np.dtype("<u8")
 _SHIFT = 48
 _NUMBERS = 3  # of a key: those of its fingerprint, and that of its row
-
-
-@dataclass(frozen=True)
-class Reading:
-    """How a party's table is read: what errors call it, and what its columns are."""
-
-    said: str
-    schema: Schema
-    plan: KeyPlan
-    held: Mapping[str, KeyColumn]
-    calling: tuple[str, ...]
-    columns: tuple[str, ...]
-    misfits: Misfits
 
 
 @dataclass(frozen=True)
@@ -64,17 +53,17 @@ class Copied:
 
 
 @dataclass(frozen=True)
-class Copy:
+class Copy(Chore):
     """The chore: copy this piece."""
 
     folder: Path
-    reading: Reading
+    reading: TableRequest
     source: Source
     number: int = 0
     first: int = 0
     """How many rows come before it, for errors."""
 
-    def after(self, before: Sequence[Copied]) -> Copy:
+    def after(self, before: Sequence[Any]) -> Copy:
         """The same, with the numbers that its rows have in the whole table."""
         return replace(self, first=sum(piece.rows for piece in before))
 
@@ -150,6 +139,7 @@ class _Copying:
     def _made(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         asked, before = self._reading, self.report.rows
         numbers = np.arange(self._first + before + 1, self._first + before + batch.num_rows + 1)
+        assert asked.plan is not None  # noqa: S101 - for the type checker; only tables with keys are spread
         keys, rows = normalised(batch, asked.plan, asked.held, numbers, asked.said, asked.misfits)
         ids = called({column: batch[column] for column in asked.calling}, asked.said)
         cells, found = self._typing.checked(batch, source=asked.said, numbers=numbers, misfits=asked.misfits)

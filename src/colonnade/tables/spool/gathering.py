@@ -1,4 +1,4 @@
-"""From a party's file, or a table that was read, to partitions.
+"""From a party's file to partitions.
 
 A large table is read once. :func:`gather` checks and types its cells, normalises its keys, copies both to a private
 folder, and looks for keys that are repeated. When it is known how people are spread over partitions, the copy is split.
@@ -20,18 +20,16 @@ from colonnade.tables.arrow import pa
 from colonnade.tables.encode import Misfits, Report
 from colonnade.tables.formats import TextFormat
 from colonnade.tables.keys import KeyColumn, KeyPlan, all_repeated, no_key, refuse_repeated
-from colonnade.tables.reading import Asked
+from colonnade.tables.reading import TableRequest
 from colonnade.tables.schema import Schema
 from colonnade.tables.sources.contract import Source
 from colonnade.tables.sources.opening import opened
 from colonnade.tables.spool.chores import Chore, Hands, all_done, nobody
-from colonnade.tables.spool.copying import Copied, Copy, Reading, block_rows, copied_rows, forget, together
+from colonnade.tables.spool.copying import Copied, Copy, copied_rows, forget
 from colonnade.tables.spool.fingerprints import Fingerprints
-from colonnade.tables.spool.partitions import About, PartitionOf, Spool, finished, run_bytes, write, write_run
+from colonnade.tables.spool.partitions import About, PartitionOf, Spool, finished, run_bytes, write_run
 from colonnade.tables.spool.repeated import Repeated, dropped_name, dropped_rows, seeking, starts
 from colonnade.tables.spool.room import Room
-from colonnade.tables.table import Table
-from colonnade.tables.typed import Typing
 
 
 class Gathered:
@@ -116,17 +114,23 @@ def gather(
     about keys that are repeated or missing in all rows. The private folder is made inside ``folder``, and is removed
     after an error; a room is left to whoever made it, as hands may still be at work there.
     """
-    asked = Asked.of(source, schema, id, name, keys, columns, TextFormat(separator, encoding, decimal))
-    found = opened(source, asked.said, asked.wanted.text)
-    wanted = files.chosen(found.columns(), asked.said, asked.wanted.choose)
+    asked = TableRequest.of(
+        source,
+        schema,
+        id,
+        name,
+        columns=columns,
+        keys=keys,
+        text=TextFormat(separator, encoding, decimal),
+        misfits=misfits,
+    )
+    found = opened(source, asked.said, asked.schema.text)
+    files.chosen(found.columns(), asked.said, asked.choose)
     own = not isinstance(folder, Room)
     room = folder if isinstance(folder, Room) else Room(Path(folder))
     try:
-        reading = Reading(
-            asked.said, asked.schema, keys, dict(asked.held), tuple(asked.calling), tuple(wanted), misfits
-        )
         Fingerprints.begin(room.path)
-        pieces = _copied(room.path, found, reading, hands)
+        pieces = _copied(room.path, found, asked, hands)
         if not sum(piece.rows for piece in pieces):
             raise DataError(f"{asked.said}: the table has no rows [DA261]")
         keyed = sum(piece.keys for piece in pieces)
@@ -148,7 +152,7 @@ def gather(
         raise
 
 
-def _copied(folder: Path, source: Source, reading: Reading, hands: Hands) -> list[Copied]:
+def _copied(folder: Path, source: Source, reading: TableRequest, hands: Hands) -> list[Copied]:
     """All rows, read once; who reads a piece sees to it that its files stay the same, and we see to all of them."""
     pieces = source.pieces(reading.columns)
     if len(pieces) < 2:
@@ -157,26 +161,6 @@ def _copied(folder: Path, source: Source, reading: Reading, hands: Hands) -> lis
     found: list[Copied] = all_done([Copy(folder, reading, *each[::-1]) for each in enumerate(pieces)], hands)
     source.refuse_changes()
     return found
-
-
-def split(table: Table, partition_of: PartitionOf, count: int, folder: str | Path) -> Spool:
-    """Spread the rows of a table that have a key over partitions, in a private folder inside ``folder``."""
-    if table.keys is None:
-        raise ValueError("a table without keys has no partitions [VA244]")
-    about = About(table.source, table.schema.digest, table.misfits, table.keys.names)
-    room = Room(Path(folder))
-    try:
-        return write(room, _of_table(table), partition_of, count, about, table.schema)
-    except BaseException:
-        room.remove()
-        raise
-
-
-def _of_table(table: Table) -> Iterator[pa.RecordBatch]:
-    typing = Typing(table.schema)
-    for numbers, keys, ids, cells in table.keyed(block_rows(table.schema)):
-        typed, _ = typing.typed(cells, source=table.source, numbers=numbers, misfits=table.misfits)
-        yield together(numbers - 1, pa.array(keys, pa.large_binary()), ids, typed)
 
 
 @dataclass(frozen=True)

@@ -182,18 +182,6 @@ class Spool:
         return f"<Spool of {self._about.source}: {self.count} partitions>"
 
 
-def write(
-    room: Room, batches: Iterator[pa.RecordBatch], partition_of: PartitionOf, count: int, about: About, schema: Schema
-) -> Spool:
-    """Write rows, each with its number, key, id and typed cells, to ``count`` partitions; the rows are read once."""
-    runs = 0
-    for held in _runs(batches, _RUN_BYTES):
-        write_run(room.path, runs, held, partition_of, count)
-        held.clear()
-        runs += 1
-    return finished(room, runs, count, about, schema)
-
-
 def write_run(folder: Path, number: int, held: list[pa.RecordBatch], partition_of: PartitionOf, count: int) -> None:
     """Write one run, and beside it where each partition starts; the rows are let go."""
     ordered, edges = by_partition(pa.Table.from_batches(held), partition_of, count)
@@ -239,19 +227,6 @@ def run_bytes(size: int, memory: int | None = None) -> int:
     """How many bytes one run of a table of so many has, about; ``memory`` is what a process that makes it may have."""
     longest = _USUAL_RUN if memory is None else min(_LONGEST_RUN, max(_SHORTEST_RUN, (memory - _BESIDES) // 3))
     return min(longest, max(_RUN_BYTES, size // _RUNS))
-
-
-def _runs(batches: Iterator[pa.RecordBatch], least: int) -> Iterator[list[pa.RecordBatch]]:
-    held, size = list[pa.RecordBatch](), 0
-    for batch in batches:
-        if batch.num_rows:
-            held.append(batch)
-            size += int(batch.nbytes)
-        if size >= least:
-            yield held
-            held, size = [], 0
-    if held:
-        yield held
 
 
 def by_partition(rows: pa.Table, partition_of: PartitionOf, count: int) -> tuple[pa.RecordBatch, NDArray[np.uint32]]:

@@ -7,11 +7,10 @@ import os
 import secrets
 import shutil
 import stat
-import tempfile
 import time
 import weakref
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -36,13 +35,7 @@ class Room:
             _refuse_open(place.parent)
             writing.sweep(place)
             held = ExitStack()
-            while True:
-                self.path = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".new", dir=place.parent))
-                with suppress(FileNotFoundError):
-                    held.enter_context(writing.locked(self.path))
-                if self.path.exists():
-                    break
-                held.close()  # it was swept before it was locked
+            self.path = writing.private_folder(place, held)
         self.remove = weakref.finalize(self, _remove, self.path, held, os.getpid())
 
 

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from colonnade.errors import DataError, StudyError
 from colonnade.kinds.glm.losses.families import Family, Gamma, Linear, Logistic, Poisson, Svm, Vector
-from colonnade.tables.columns import NOWHERE, Category, Column, Number
-from colonnade.tables.decode import decode_number
-from colonnade.tables.encode import Matrix
+from colonnade.tables.columns import Column
+from colonnade.tables.quantities import Matrix, Quantity
 
 __all__ = ["NAMES", "Family", "Gamma", "Linear", "Logistic", "Poisson", "Svm", "family_for", "labels_for"]
 
@@ -84,20 +83,20 @@ def labels_for(
         )
     refuse = partial(_refuse, where, np.arange(1, len(values) + 1) if rows is None else rows)
     refuse(np.any(~np.isfinite(values), axis=1), "is not a finite number")
-    if isinstance(column, Number):
-        return _numbers(family, column, values[:, 0], refuse, rounded)
-    if isinstance(column, Category):
+    if column.quantity:
+        return _numbers(family, column.quantity, values[:, 0], refuse, rounded)
+    if column.one_hot:
         refuse(values.sum(axis=1) != 1, "has none of the label's values")
     refuse((values[:, -1] != 0) & (values[:, -1] != 1), "is neither 0 nor 1")
     return 2 * values[:, -1] - 1 if family.name == "svm" else values[:, -1].copy()
 
 
-def _numbers(family: Family, column: Number, encoded: Vector, refuse: Refuse, rounded: bool) -> Vector:
-    signed = encoded if column.scale == "signed" else 2 * encoded - 1
+def _numbers(family: Family, column: Quantity, encoded: Vector, refuse: Refuse, rounded: bool) -> Vector:
+    signed = encoded if column.signed else 2 * encoded - 1
     refuse(np.abs(signed) > 1 + _ROUNDING, "lies outside the bounds of its schema")
     if family.name == "linear":
         return np.clip(signed, -1.0, 1.0)
-    values = np.clip(decode_number(encoded, column), column.low, column.high)
+    values = np.clip(column.decode_values(encoded), column.low, column.high)
     if family.name == "poisson":
         counts = np.rint(values)
         if not rounded:
@@ -172,29 +171,29 @@ NAMES = tuple(_MAKERS)
 
 
 def _two_valued(family: str, column: Column) -> None:
-    if isinstance(column, Number):
+    if column.quantity:
         raise StudyError(f"the {family} family needs a label that is a flag or a category, not a number [ST465]")
-    if isinstance(column, Category) and len(column.values) != 2:
+    if len(column.classes) != 2:
         raise StudyError(
-            f"the {family} family needs a label of 2 values, and its schema lists {len(column.values)} [ST466]"
+            f"the {family} family needs a label of 2 values, and its schema lists {len(column.classes)} [ST466]"
         )
-    if isinstance(column, Category) and column.missing == NOWHERE:
+    if column.may_be_missing:
         raise StudyError(
             f'the {family} family needs a value for every row: its label cannot have missing = "none" [ST467]'
         )
 
 
-def _number(family: str, column: Column) -> Number:
-    if not isinstance(column, Number):
+def _number(family: str, column: Column) -> Quantity:
+    if column.quantity is None:
         raise StudyError(f"the {family} family needs a label that is a number, not a {column.kind} [ST468]")
-    if column.missing == NOWHERE:
+    if column.may_be_missing:
         raise StudyError(
             f'the {family} family needs a number for every row: its label cannot have missing = "none" [ST469]'
         )
-    return column
+    return column.quantity
 
 
-def _untransformed(family: str, column: Number) -> None:
+def _untransformed(family: str, column: Quantity) -> None:
     if column.transform != "none":
         raise StudyError(
             f"the {family} family takes logarithms itself: its label cannot have "

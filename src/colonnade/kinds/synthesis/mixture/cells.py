@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.kinds.synthesis.mixture.families import INSIDE, Bernoulli, Beta, Categorical, Family, Gaussian
-from colonnade.tables.columns import Category, Column, Number
+from colonnade.tables.columns import Column
 
 Matrix = NDArray[np.float64]
 
@@ -44,15 +44,10 @@ def statistics_width(family: Family) -> int:
     return 0 if isinstance(family, Gaussian) else family.width
 
 
-def share(part: Matrix, column: Number) -> NDArray[np.float64]:
+def share(part: Matrix, column: Column) -> NDArray[np.float64]:
     """A number's place between its bounds, from 0 to 1."""
-    found = (part[:, 0] + 1) / 2 if column.scale == "signed" else part[:, 0]
-    return np.asarray(np.clip(found, 0.0, 1.0), dtype=np.float64)
-
-
-def unshare(found: NDArray[np.float64], column: Number) -> NDArray[np.float64]:
-    """The encoded number of a place between the bounds."""
-    return 2 * found - 1 if column.scale == "signed" else found
+    quantity = column.quantity
+    return np.clip(part[:, 0] if quantity is None else quantity.to_share(part[:, 0]), 0.0, 1.0)
 
 
 def read_cells(parts: list[tuple[Matrix, Column, Family]]) -> Cells:
@@ -61,10 +56,10 @@ def read_cells(parts: list[tuple[Matrix, Column, Family]]) -> Cells:
     statistics = np.zeros((count, sum(statistics_width(family) for _, _, family in parts)))
     lower, upper, base, present, start = [], [], np.zeros(count), [], 0
     for part, column, family in parts:
-        known = known_cells(part, column)
+        known = column.known(part)
         present.append(known)
         if isinstance(family, Gaussian):
-            low, high = _gaussian_cell(share(part, column), family.cells)  # type: ignore[arg-type]
+            low, high = _gaussian_cell(share(part, column), family.cells)
             lower.append(low)
             upper.append(high)
             continue
@@ -74,7 +69,7 @@ def read_cells(parts: list[tuple[Matrix, Column, Family]]) -> Cells:
         found *= known[:, None]
         if isinstance(family, Beta):
             base -= found.sum(axis=1)
-    whole = not any(may_have_no_value(part, column) for part, column, _ in parts)
+    whole = not any(column.may_lack_value for _, column, _ in parts)
     return Cells(
         statistics,
         np.column_stack(lower) if lower else np.empty((count, 0)),
@@ -84,30 +79,15 @@ def read_cells(parts: list[tuple[Matrix, Column, Family]]) -> Cells:
     )
 
 
-def may_have_no_value(part: Matrix, column: Column) -> bool:
-    """Whether cells of a column can lack a value: by its type and how many numbers encode it, never by a cell.
-
-    Any category can, also one that may not be missing: a cell that is none of its values is encoded as zeros.
-    """
-    return isinstance(column, Category) or part.shape[1] > 1
-
-
-def known_cells(part: Matrix, column: Column) -> NDArray[np.bool_]:
-    """Which cells have a value: a category that is none of its values has none, nor a number marked as missing."""
-    if not may_have_no_value(part, column):
-        return np.ones(len(part), dtype=np.bool_)
-    return np.asarray(part.max(axis=1) > 0 if isinstance(column, Category) else part[:, 1] <= 0)
-
-
 def _fill(found: Matrix, part: Matrix, column: Column, family: Family) -> None:
     if isinstance(family, Bernoulli):
         found[:, 0] = part[:, 0] > 0.5
     elif isinstance(family, Beta):
-        inside = INSIDE + (1 - 2 * INSIDE) * share(part, column)  # type: ignore[arg-type]
+        inside = INSIDE + (1 - 2 * INSIDE) * share(part, column)
         np.log(inside, out=found[:, 0])
         np.log1p(-inside, out=found[:, 1])
     elif isinstance(family, Categorical):
-        if isinstance(column, Number):
+        if column.quantity:
             codes = np.minimum((share(part, column) * family.size).astype(np.int64), family.size - 1)
         else:
             codes = part.argmax(axis=1)  # the largest: rows that were scaled down keep their values

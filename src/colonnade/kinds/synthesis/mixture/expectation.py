@@ -18,7 +18,7 @@ from scipy.special import softmax
 from colonnade.kinds.synthesis.mixture.components import LIMIT
 from colonnade.kinds.synthesis.mixture.families import INSIDE, Bernoulli, Beta, Categorical, Family, Gaussian
 from colonnade.kinds.synthesis.mixture.model import MixtureModel
-from colonnade.kinds.synthesis.mixture.statistics import OwnStatistics, may_be_missing
+from colonnade.kinds.synthesis.mixture.statistics import OwnStatistics
 from colonnade.tables.columns import Column
 
 Matrix = NDArray[np.float64]
@@ -68,15 +68,15 @@ class Expectation:
 
 def _fitted(sums: Matrix, people: NDArray[np.float64], variance: float, column: Column, family: Family) -> Matrix:
     if isinstance(family, Categorical):
-        counts = sums if may_be_missing(column) else sums + (people / family.size)[:, None]
-        present = np.maximum(counts.sum(axis=1), 1.0) if may_be_missing(column) else people
+        counts = sums if column.may_be_missing else sums + (people / family.size)[:, None]
+        present = np.maximum(counts.sum(axis=1), 1.0) if column.may_be_missing else people
         shares = simplex(shrunk(counts / present[:, None], present, variance))
         return np.log((shares * present[:, None] + 1) / (present + family.size)[:, None])
     if isinstance(family, Bernoulli):
         chance = shrunk(0.5 + sums / people[:, None], people, variance)
         chance = (np.clip(chance, 0, 1) * people[:, None] + 1) / (people[:, None] + 2)
         return np.log(chance / (1 - chance))
-    present = np.maximum(2 * sums[:, 2], 1.0) if may_be_missing(column) else people
+    present = np.maximum(2 * sums[:, 2], 1.0) if column.may_be_missing else people
     moments = shrunk(sums[:, :2] / present[:, None], present, variance)
     middle = np.clip(0.5 + moments[:, 0], _LEAST_SHARE, 1 - _LEAST_SHARE)
     spread = 0.125 + moments[:, 1] - moments[:, 0] ** 2

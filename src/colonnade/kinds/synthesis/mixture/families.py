@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from colonnade.errors import StudyError
-from colonnade.tables.columns import Category, Column, Flag, Number
+from colonnade.tables.columns import Column
 from colonnade.tables.schema import Schema
 
 INSIDE = 2.0**-8
@@ -19,7 +19,6 @@ INSIDE = 2.0**-8
 BINS = 16
 CELLS = 64
 _MOST = 4096
-_WORDS = {Number: '"beta", "bins" or "gaussian"', Category: '"categorical"', Flag: '"bernoulli"'}
 
 
 @dataclass(frozen=True)
@@ -76,20 +75,20 @@ def _family(name: str, column: Column, choice: str | None) -> Family:
     if not isinstance(choice, str | None):
         raise StudyError(f"the family of column {name!r} must be a text, not {choice!r} [ST494]")
     word, _, count = (choice or "").partition(":")
-    if isinstance(column, Number):
+    if column.quantity:
+        allowed = '"beta", "bins" or "gaussian"'
         if word in ("", "beta") and not count:
             return Beta()
         if word == "bins":
             return Categorical(_whole(name, count, BINS))
         if word == "gaussian":
             return Gaussian(_whole(name, count, CELLS))
-    elif isinstance(column, Category) and choice in (None, "categorical"):
-        return Categorical(len(column.values))
-    elif isinstance(column, Flag) and choice in (None, "bernoulli"):
-        return Bernoulli()
-    raise StudyError(
-        f"column {name!r} cannot be described by {choice!r}; a {column.kind} takes {_WORDS[type(column)]} [ST495]"
-    )
+    else:
+        alone = Categorical(len(column.classes)) if column.one_hot else Bernoulli()
+        allowed = '"categorical"' if column.one_hot else '"bernoulli"'
+        if choice in (None, allowed.strip('"')):
+            return alone
+    raise StudyError(f"column {name!r} cannot be described by {choice!r}; a {column.kind} takes {allowed} [ST495]")
 
 
 def _whole(name: str, count: str, usual: int) -> int:

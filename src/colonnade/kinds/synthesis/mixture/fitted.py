@@ -9,13 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv, ndtri, softmax
 
-from colonnade.kinds.synthesis.mixture.cells import unshare
 from colonnade.kinds.synthesis.mixture.components import LIMIT, OwnComponents
 from colonnade.kinds.synthesis.mixture.families import INSIDE, Bernoulli, Beta, Categorical, Family
 from colonnade.kinds.synthesis.mixture.inference import Posterior
 from colonnade.kinds.synthesis.mixture.model import Matrix, MixtureModel
 from colonnade.randomness import Stream
-from colonnade.tables.columns import Column, Number
+from colonnade.tables.columns import Column
 
 Codes = NDArray[np.int64]
 
@@ -87,7 +86,7 @@ def _draw(out: Matrix, parameters: Matrix, column: Column, family: Family, strea
     if isinstance(family, Categorical):
         ends = np.cumsum(softmax(parameters, axis=1), axis=1)
         codes = np.minimum((ends <= chance[:, None]).sum(axis=1), family.size - 1)
-        if not isinstance(column, Number):
+        if column.quantity is None:
             out[np.arange(len(out)), codes] = 1.0
             return
         place = (codes + uniform(stream, len(out))) / family.size
@@ -98,7 +97,7 @@ def _draw(out: Matrix, parameters: Matrix, column: Column, family: Family, strea
         spot = parameters[:, 0] + np.exp(np.clip(parameters[:, 1], -LIMIT / 2, LIMIT / 2)) * ndtri(chance)
         cell = np.clip(np.floor(spot * family.cells), 0, family.cells - 1)
         place = (cell + uniform(stream, len(out))) / family.cells
-    out[:, 0] = unshare(place, column)  # type: ignore[arg-type]  # only numbers have these families
+    out[:, 0] = column.quantity.from_share(place) if column.quantity else place
 
 
 def uniform(stream: Stream, count: int) -> NDArray[np.float64]:

@@ -18,7 +18,7 @@ from colonnade.kinds.synthesis.mixture.components import LIMIT
 from colonnade.kinds.synthesis.mixture.expectation import from_moments
 from colonnade.kinds.synthesis.mixture.families import Bernoulli, Categorical, Family
 from colonnade.kinds.synthesis.mixture.model import Matrix, MixtureModel
-from colonnade.tables.columns import Column, Number
+from colonnade.tables.columns import Column
 
 _LEAST = 1e-4  # the least chance of a code: a fit may say never, from where no step leads back
 _MERGES = 50
@@ -108,9 +108,9 @@ def _present(table: Matrix, coded: Coded) -> Matrix:
 def _parameters(chances: Matrix, column: Column, family: Family, coded: Coded) -> Matrix:
     if isinstance(family, Bernoulli):
         return np.asarray(np.log(chances[:, 1:] / chances[:, :1]))
-    if not isinstance(column, Number):
+    if column.quantity is None:
         return np.asarray(np.log(chances * chances.shape[1]))
-    edges = _shares(np.array(coded.edges), column)
+    edges = column.quantity.share_of(np.array(coded.edges))
     if isinstance(family, Categorical):
         ours = np.linspace(0, 1, family.size + 1)
         overlap = np.minimum(ours[1:, None], edges[1:]) - np.maximum(ours[:-1, None], edges[:-1])
@@ -120,9 +120,3 @@ def _parameters(chances: Matrix, column: Column, family: Family, coded: Coded) -
     middles, widths = (edges[1:] + edges[:-1]) / 2, np.diff(edges)
     mean = np.clip(chances @ middles, 0.02, 0.98)
     return from_moments(mean, chances @ (middles**2 + widths**2 / 12) - mean**2, family)
-
-
-def _shares(edges: NDArray[np.float64], column: Number) -> NDArray[np.float64]:
-    start, end = column.ends
-    placed = np.log1p(np.maximum(edges, 0.0)) if column.transform == "log1p" else edges
-    return np.clip((placed - start) / (end - start), 0.0, 1.0)

@@ -15,10 +15,10 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.kinds.synthesis.mixture.cells import known_cells, share
+from colonnade.kinds.synthesis.mixture.cells import share
 from colonnade.kinds.synthesis.mixture.components import OwnComponents
 from colonnade.kinds.synthesis.mixture.families import Bernoulli, Categorical, Family
-from colonnade.tables.columns import NOWHERE, Column, Number
+from colonnade.tables.columns import Column
 
 Matrix = NDArray[np.float64]
 
@@ -47,15 +47,15 @@ class OwnStatistics:
         found = np.zeros((len(rows), self.width))
         for name, column, family in self._columns():
             part, out = rows[:, self.own.schema.places[name]], found[:, self.places[name]]
-            known = known_cells(part, column)
+            known = column.known(part)
             if isinstance(family, Bernoulli):
                 out[:, 0] = (part[:, 0] > 0.5) - 0.5
             elif isinstance(family, Categorical):
                 out[np.arange(len(rows)), _codes(part, column, family)] = 1.0
-                if not may_be_missing(column):
+                if not column.may_be_missing:
                     out -= 1 / family.size
             else:
-                out[:, 0] = share(part, column) - 0.5  # type: ignore[arg-type]
+                out[:, 0] = share(part, column) - 0.5
                 out[:, 1] = out[:, 0] ** 2 - 0.125
                 out[:, 2:] = 0.5
             out *= known[:, None]
@@ -66,13 +66,8 @@ class OwnStatistics:
             yield name, self.own.schema.columns[name], family
 
 
-def may_be_missing(column: Column) -> bool:
-    """Whether the schema lets a cell have no value."""
-    return column.missing == NOWHERE
-
-
 def _codes(part: Matrix, column: Column, family: Categorical) -> NDArray[np.int64]:
-    if isinstance(column, Number):
+    if column.quantity:
         return np.minimum((share(part, column) * family.size).astype(np.int64), family.size - 1)
     return np.asarray(part.argmax(axis=1), dtype=np.int64)
 
@@ -80,12 +75,12 @@ def _codes(part: Matrix, column: Column, family: Categorical) -> NDArray[np.int6
 def _width(column: Column, family: Family) -> int:
     if isinstance(family, Categorical | Bernoulli):
         return family.width
-    return 3 if may_be_missing(column) else 2
+    return 3 if column.may_be_missing else 2
 
 
 def _square(column: Column, family: Family) -> Fraction:
     if isinstance(family, Bernoulli):
         return Fraction(1, 4)
     if isinstance(family, Categorical):
-        return Fraction(1) if may_be_missing(column) else 1 - Fraction(1, family.size)
-    return Fraction(1, 4) + Fraction(1, 64) + Fraction(may_be_missing(column), 4)
+        return Fraction(1) if column.may_be_missing else 1 - Fraction(1, family.size)
+    return Fraction(1, 4) + Fraction(1, 64) + Fraction(column.may_be_missing, 4)
