@@ -55,12 +55,9 @@ MASKED = {
     ("mpc/fixed/arithmetic.py", "opened = self.masks.bits.open(hidden, veiled=self.hand.active)"),
 }
 """What seats open among themselves: numbers under masks, bits under coins."""
-REVEALS = {("protocols/roles.py", "def reveal("), ("kinds/prediction/scores/standing.py", "return me.reveal(")} | {
+REVEALS = {("protocols/roles.py", "def reveal("), ("protocols/joint_sum/engine.py", "values = me.reveal(")} | {
     (f"{folder}/programs.py", "opened = me.reveal(")
-    for folder in (
-        *("protocols/moments", "kinds/tables/marginals", "kinds/regression/gradients", "kinds/synthesis/mixture"),
-        *("kinds/polynomial", "kinds/pca/directions", "kinds/prediction/scores"),
-    )
+    for folder in ("kinds/regression/gradients", "kinds/synthesis/mixture", "kinds/pca/directions")
 }
 TOLD = {("protocols/roles.py", "def tell("): 1, ("kinds/glm/exchange/programs.py", "me.tell("): 3} | {
     ("kinds/glm/kept_scores/programs.py", "me.tell("): 1,

@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import CapacityError, PrivacyError, StudyError
+from colonnade.errors import CapacityError, PrivacyError
 from colonnade.mpc.parts import SEATS
 from colonnade.mpc.verify.claims import CLAIMED_ROWS, MOST_HELD
 from colonnade.mpc.verify.ranges import FEWEST_PRIMES, WINDOW_ROWS, Ranges, two_values, within
@@ -21,9 +21,8 @@ from colonnade.privacy.additive import USUAL, AdditiveNoise, AdditiveRelease, La
 from colonnade.privacy.observers import Inputs
 from colonnade.protocols.cost import WORD, Cells
 from colonnade.protocols.moments.limits import Level, Limits, laplace_release, levels, normal_release
-from colonnade.protocols.on_shares import LARGEST_MESSAGE, OnShares
+from colonnade.protocols.on_shares import LARGEST_MESSAGE, AdjustedSum, JointSumTask
 from colonnade.protocols.rows import Block, JointRows
-from colonnade.protocols.task import Adjustable
 
 __all__ = ["Block", "Law", "Moments"]
 
@@ -31,7 +30,7 @@ PROTOCOL = "second moments 2"
 
 
 @dataclass(frozen=True)
-class Moments(JointRows, OnShares):
+class Moments(JointRows, JointSumTask):
     """The public task. All owners and the coordinator hold an equal one.
 
     ``noise`` is mu of Skellam noise, the variance of discrete Gaussian noise or the scale of discrete Laplace noise,
@@ -54,9 +53,6 @@ class Moments(JointRows, OnShares):
     hidden: bool = False
 
     noise_on = "an entry of X'X"
-    why_not_active = None
-    why_not_lanes = None
-    active_by_default = True
     proofs = ("unproven", "covert", "proven")
 
     def __post_init__(self) -> None:
@@ -146,6 +142,17 @@ class Moments(JointRows, OnShares):
     def noise_std(self) -> float:
         """Largest standard deviation of the noise on an entry of X'X, in the units of the columns."""
         return math.sqrt(self.additive.variance) / self.gamma**2
+
+    @property
+    def error_scale(self) -> Fraction:
+        """An opened entry is a product of two scaled numbers."""
+        return Fraction(self.gamma**2)
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        """How far one person can move what is released."""
+        event = self.event
+        return Sensitivity(event.l1, event.l2_squared, event.replace_l1, event.replace_l2_squared)
 
     # --- what is revealed
 
@@ -248,11 +255,6 @@ class Moments(JointRows, OnShares):
         return max(8192, min(most, MOST_HELD // (8 * FEWEST_PRIMES * self.width * (1 + self.hidden))))
 
     @property
-    def blocks_per_window(self) -> int:
-        """After how many blocks of rows."""
-        return max(1, self.rows_per_window // self.rows_per_block)
-
-    @property
     def opened_degree(self) -> int:
         """The degree of the sharing that is opened: checked products are lowered to that of an input."""
         return self.trust.threshold if self.trust.active else 2 * self.trust.threshold
@@ -271,9 +273,9 @@ class Moments(JointRows, OnShares):
         """Checked products are about a window of rows."""
         return self.rows_per_window if self.trust.active else 0
 
-    def adjustable(self, rows: int | None) -> AdjustedMoments:
+    def adjustable(self, rows: int | None) -> AdjustedSum:
         """The task with given noise, equal for all parties; scales that parties named for themselves are dropped."""
-        return AdjustedMoments(replace(self, own_noise=()), rows)
+        return AdjustedSum(replace(self, own_noise=()), rows)
 
     @property
     def message_rounds(self) -> int:
@@ -325,55 +327,3 @@ class Moments(JointRows, OnShares):
             **({"own_noise": named} if named else {}),
             **({"hidden": True} if self.hidden else {}),
         }
-
-
-@dataclass(frozen=True)
-class AdjustedMoments(Adjustable):
-    """Second moments with given noise; the error is that of an entry of X'X / rows."""
-
-    task: Moments
-    people: int | None
-
-    @property
-    def priced(self) -> Moments:
-        """The task with this noise."""
-        return self.task
-
-    @property
-    def number_of_rows(self) -> int | None:
-        """About how many people it is."""
-        return self.people
-
-    @property
-    def error(self) -> float:
-        """Standard deviation of the noise on an entry of X'X / rows."""
-        return self.task.noise_std / (self.people or 1)
-
-    @property
-    def multiplier(self) -> float:
-        """Deviation over L2 sensitivity; for Laplace noise the scale over L1 sensitivity."""
-        return self.task.additive.multiple_of(self._moved)
-
-    def with_error(self, error: float) -> AdjustedMoments:
-        """The same with the most noise whose error is not above ``error``."""
-        scale = self.task.additive.most_scale(Fraction(error) * (self.people or 1) * self.task.gamma**2)
-        if not scale:
-            raise StudyError(
-                f"noise of deviation {error:g} is finer than this study's integers: raise task.gamma [ST505]"
-            )
-        return replace(self, task=replace(self.task, noise=scale))
-
-    def with_multiplier(self, multiplier: float) -> AdjustedMoments:
-        """The same with the least noise that is not below a multiple of the sensitivity."""
-        scale = self.task.additive.least_scale(multiplier, self._moved)
-        return replace(self, task=replace(self.task, noise=scale))
-
-    @property
-    def _moved(self) -> Sensitivity:
-        """How far one person can move what is released."""
-        event = self.task.event
-        return Sensitivity(event.l1, event.l2_squared, event.replace_l1, event.replace_l2_squared)
-
-    def with_rows(self, rows: int) -> AdjustedMoments:
-        """The same about ``rows`` people."""
-        return replace(self, people=rows)

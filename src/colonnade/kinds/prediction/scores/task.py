@@ -10,7 +10,7 @@ from colonnade.errors import CapacityError, StudyError
 from colonnade.privacy import Event, NonPrivate, Sensitivity, Trust
 from colonnade.privacy.additive import USUAL, AdditiveNoise
 from colonnade.protocols.cost import WORD, Cells
-from colonnade.protocols.on_shares import LARGEST_MESSAGE, OnShares
+from colonnade.protocols.on_shares import LARGEST_MESSAGE, JointSumTask, OnShares
 
 THEOREM = "joint-prediction"
 PROTOCOL = "scores 1"
@@ -42,7 +42,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Scores(OnShares):
+class Scores(JointSumTask):
     """The public task. All owners and the coordinator hold an equal one.
 
     ``to`` receives, for each person, what the parts of all *other* owners add up to, in units of ``1 / gamma``. It
@@ -61,8 +61,9 @@ class Scores(OnShares):
 
     law = USUAL
     noise_on = "a score"
-    why_not_active = None
-    active_by_default = True
+    why_not_lanes = OnShares.why_not_lanes
+    width = 0
+    rows_per_block = JointSumTask.block_rows
     message_rounds = 8  # ready, go; salt, digests, verdict; shares; keys; opening
 
     def __post_init__(self) -> None:
@@ -120,16 +121,31 @@ class Scores(OnShares):
         """What the one opening reveals, and to whom."""
         if self.exact:
             return NonPrivate(reason=self._reason, name=EVENT, audience=(self.to,))
-        moved = [sum(widths) for widths in zip(*(part.widths for part in self.dealt), strict=True)]
-        l1, l2_squared = sum(moved), sum(width**2 for width in moved)
         return self.additive.release(
             EVENT,
             self.classes,  # of one person: all other rows are the same in both tables
-            Sensitivity(l1, l2_squared, l1, l2_squared),  # no recipient is judged by adding or removing a person
+            self.sensitivity,
             theorem=THEOREM,
             audience=(self.to,),
             about=self.dealers,
         )
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        """How far the others' columns can move one person's scores; no recipient is judged by adding or removing."""
+        moved = [sum(widths) for widths in zip(*(part.widths for part in self.dealt), strict=True)]
+        l1, l2_squared = sum(moved), sum(width**2 for width in moved)
+        return Sensitivity(l1, l2_squared, l1, l2_squared)
+
+    @property
+    def entries(self) -> int:
+        """As many numbers as may be opened."""
+        return self.rows_at_most * self.classes
+
+    @property
+    def opened_degree(self) -> int:
+        """That of an input, since nothing is multiplied."""
+        return self.trust.threshold
 
     @property
     def _reason(self) -> str:
