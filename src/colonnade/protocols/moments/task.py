@@ -23,7 +23,7 @@ from colonnade.protocols.cost import WORD, Cells
 from colonnade.protocols.moments.limits import Level, Limits, laplace_release, levels, normal_release
 from colonnade.protocols.on_shares import LARGEST_MESSAGE, OnShares
 from colonnade.protocols.rows import Block, JointRows
-from colonnade.protocols.task import Adjustable
+from colonnade.protocols.task import Adjustable, Programs
 
 __all__ = ["Block", "Law", "Moments"]
 
@@ -53,6 +53,7 @@ class Moments(JointRows, OnShares):
     block_rows: int = 8192
     hidden: bool = False
 
+    programs = Programs("colonnade.protocols.moments.programs")
     noise_on = "an entry of X'X"
     why_not_active = None
     why_not_lanes = None

@@ -15,6 +15,7 @@ from colonnade.kinds.glm.exchange.fits import AT_ONCE, NEWTON_STEPS, TRIALS, pro
 from colonnade.privacy import Event
 from colonnade.protocols.cost import BASE_MEMORY, NUMBER, SECONDS_PER_PRODUCT, Load, seconds_on_wire
 from colonnade.protocols.messages import NOISE_UNIT, told_event
+from colonnade.protocols.task import Programs
 
 PROTOCOL = "exchange 1"
 STEPS = "exchange-sensitivity"
@@ -42,6 +43,7 @@ class Exchange(Bounded):
     """
 
     rows_fixed: ClassVar[bool] = True
+    programs = Programs("colonnade.kinds.glm.exchange.programs")
     error_on = "slope"
     why_no_rounds = "has as many rounds as suit its noise"
     rows_key: ClassVar[str] = "rows"

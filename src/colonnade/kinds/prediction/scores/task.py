@@ -11,6 +11,7 @@ from colonnade.privacy import Event, NonPrivate, Sensitivity, Trust
 from colonnade.privacy.additive import USUAL, AdditiveNoise
 from colonnade.protocols.cost import WORD, Cells
 from colonnade.protocols.on_shares import LARGEST_MESSAGE, OnShares
+from colonnade.protocols.task import Programs
 
 THEOREM = "joint-prediction"
 PROTOCOL = "scores 1"
@@ -59,6 +60,7 @@ class Scores(OnShares):
     names: tuple[str, ...] = ()
     model: str = ""
 
+    programs = Programs("colonnade.kinds.prediction.scores.programs")
     law = USUAL
     noise_on = "a score"
     why_not_active = None

@@ -29,7 +29,7 @@ from colonnade.privacy import Event, Sensitivity, Trust
 from colonnade.privacy.additive import NORMAL_LAWS, USUAL, NormalLaw
 from colonnade.protocols.cost import WORD, Cells
 from colonnade.protocols.on_shares import LARGEST_MESSAGE, OnShares
-from colonnade.protocols.task import Adjustable
+from colonnade.protocols.task import Adjustable, Programs
 
 __all__ = ["Asked", "Coded", "Marginals"]
 
@@ -63,6 +63,7 @@ class Marginals(OnShares):
     label: int | None = None
     called: str = NAME
 
+    programs = Programs("colonnade.kinds.tables.marginals.programs")
     gamma = 1  # coordinates are integers already
     noise_on = "a cell of the least exact marginal, in people"
     why_not_active = None
