@@ -68,6 +68,7 @@ class Totals(JointRows, OnShares):
     noise_on = "a sum"
     message_rounds = 8
     programs = Programs(__name__)
+    games = "totals"
 
     def limit(self, block: Block) -> int:
         return rounded_norm_squared(self.gamma, [block.clip], [len(block.columns)])
@@ -263,7 +264,7 @@ def known(monkeypatch: pytest.MonkeyPatch) -> Kind:
     monkeypatch.setattr(registry, "_KNOWN", dict(registry._KNOWN))
     monkeypatch.setattr(audits, "_SUBJECTS", dict(audits._SUBJECTS))
     monkeypatch.setattr(audits, "_TWINS", list(audits._TWINS))
-    audits.register("totals", "sums of columns", example, plays=lambda task: isinstance(task, Totals))(games)
+    audits.register("totals", "sums of columns", example)(games)
     audits.register_twin("totals", "analyst", "a tenth of the noise", lambda game: replace(game, sampler=quieter))
     return registry.register(ROW)
 

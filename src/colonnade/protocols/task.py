@@ -104,6 +104,11 @@ class Priced(Revealing):
     """
 
     @property
+    def games(self) -> str:
+        """The name of the games that audit such a task; empty where there are none."""
+        return ""
+
+    @property
     def possible_proofs(self) -> tuple[Inputs, ...]:
         """The same for this very task: some bounds cannot be proven."""
         return self.proofs

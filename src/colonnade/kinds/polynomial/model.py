@@ -103,7 +103,8 @@ class PolynomialSum(Saved[Polynomials, NoisySums]):
     def simulated(self, tables: Mapping[str, Table], task: Polynomials, stream: Stream) -> NoisySums:
         """What the protocol would publish about these tables."""
         rows = {owner: _Named(tables[owner], _columns(owner, task)) for owner in task.owners}
-        return task.programs.simulate({owner: named.matrix() for owner, named in rows.items()}, task, stream)
+        found: NoisySums = task.programs.simulate({owner: one.matrix() for owner, one in rows.items()}, task, stream)
+        return found
 
     def finish(self, result: NoisySums) -> None:
         """The sums in encoded units."""

@@ -76,6 +76,7 @@ class Polynomials(OnShares):
     block_rows: int = 8192
 
     programs = Programs("colonnade.kinds.polynomial.programs")
+    games = "polynomial"
     noise_on = "a sum"
     why_not_active = None
     why_not_lanes = None

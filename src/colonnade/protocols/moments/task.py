@@ -104,6 +104,11 @@ class Moments(JointRows, OnShares):
         return Limits(self.blocks, self.gamma, self.constant, self.additive.norm, self.hidden)
 
     @property
+    def games(self) -> str:
+        """The name of the games that audit it."""
+        return "functional" if self.laplace else "pca"
+
+    @property
     def norm_squared(self) -> int:
         """The largest squared norm of a whole integer row."""
         return self.limits.norm_squared

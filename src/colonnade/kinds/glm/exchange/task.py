@@ -48,6 +48,11 @@ class Exchange(Bounded):
     why_no_rounds = "has as many rounds as suit its noise"
     rows_key: ClassVar[str] = "rows"
 
+    @property
+    def games(self) -> str:
+        """The name of the games that audit it."""
+        return f"glm-{self.method}"
+
     def __post_init__(self) -> None:
         if self.active not in self.owners or tuple(side.owner for side in self.sides) != self.owners:
             raise ValueError("every owner has one side, in order, and one of them is active [VA133]")

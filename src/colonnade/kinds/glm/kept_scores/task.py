@@ -70,6 +70,7 @@ class KeptScoresTask(OverMessages):
     names: tuple[str, ...] = ()
 
     programs = Programs("colonnade.kinds.glm.kept_scores.programs")
+    games = "glm-prediction"
     error_on = "score"
     rows_key = "rows_at_most"
     message_rounds = 7  # ready, go; salt, digests, verdict; scores

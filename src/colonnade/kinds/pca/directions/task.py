@@ -63,6 +63,7 @@ class Directions(JointRows, InRounds):
 
     released: ClassVar[str] = 'has method "power", which releases products with directions in rounds'
     programs = Programs("colonnade.kinds.pca.directions.programs")
+    games = "pca-power"
     noise_on = "an entry of X'X times a direction"
     why_not_active = None
     active_by_default = True

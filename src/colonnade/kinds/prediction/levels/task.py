@@ -64,6 +64,7 @@ class Levels(Task):
     model: str = ""
 
     programs = Programs("colonnade.kinds.prediction.levels.programs")
+    games = "prediction-levels"
     law = RESPONSE
     noise_on = "a score, as far as what is public foretells it"
     message_rounds = 7  # ready, go; salt, digests, verdict; levels

@@ -104,6 +104,11 @@ class Scores(OnShares):
         return self.noise == 0
 
     @property
+    def games(self) -> str:
+        """The name of the games that audit it."""
+        return "" if self.exact else "prediction"
+
+    @property
     def additive(self) -> AdditiveNoise:
         """The noise of all dealers on a score."""
         return AdditiveNoise(self.law, self.noise, self.dealers)

@@ -77,6 +77,7 @@ class Gradients(JointRows, InRounds):
 
     released: ClassVar[str] = 'has method "sqm", which releases gradients in rounds'
     programs = Programs("colonnade.kinds.regression.gradients.programs")
+    games = "sqm"
     noise_on = "a number of one batch's mean gradient"
     why_not_active = None
     active_by_default = True

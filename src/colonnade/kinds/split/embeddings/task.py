@@ -40,6 +40,11 @@ class Embeddings(Schedule):
     rows_key: ClassVar[str] = "rows"
 
     @property
+    def games(self) -> str:
+        """The name of the games that audit it."""
+        return "split-training" if self.training != "none" else "split-embeddings" if self.new != "clear" else ""
+
+    @property
     def everyone(self) -> tuple[str, ...]:
         """Who learns the result."""
         return (self.active,)

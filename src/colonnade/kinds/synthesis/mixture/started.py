@@ -60,6 +60,7 @@ class StartedMixture(InStages):
     noise: int
 
     programs = Programs("colonnade.kinds.synthesis.mixture.started")
+    games = "mixture"
     noise_on = Mixture.noise_on
     released: ClassVar[str] = "releases marginals, and then sums in rounds that depend on them"
 

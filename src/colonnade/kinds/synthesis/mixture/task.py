@@ -86,6 +86,7 @@ class Mixture(InRounds):
     plan: str = ""
     released: ClassVar[str] = 'has method "mixture", which releases sums in rounds'
     programs = Programs("colonnade.kinds.synthesis.mixture.programs")
+    games = "mixture"
     noise_on = "a sum of one round"
     why_not_active: ClassVar[str | None] = None
     spares_seats: ClassVar[bool] = False  # every party deals something in every round

@@ -52,6 +52,7 @@ class StagedMarginals(InStages):
     noise: int
 
     programs = Programs("colonnade.kinds.tables.marginals.stages")
+    games = "marginals"
     gamma = 1
     noise_on = Marginals.noise_on
     why_not_active = Marginals.why_not_active

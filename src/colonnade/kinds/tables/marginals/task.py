@@ -64,6 +64,7 @@ class Marginals(OnShares):
     called: str = NAME
 
     programs = Programs("colonnade.kinds.tables.marginals.programs")
+    games = "marginals"
     gamma = 1  # coordinates are integers already
     noise_on = "a cell of the least exact marginal, in people"
     why_not_active = None
