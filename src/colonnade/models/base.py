@@ -23,7 +23,6 @@ from colonnade.privacy import Event, Statement, Trust, parse_budgets
 from colonnade.privacy.calibrate import unspent
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
 from colonnade.protocols.rows import Rows
-from colonnade.protocols.sums import Additive
 from colonnade.protocols.task import Task
 from colonnade.randomness import Stream
 from colonnade.tables import Schema, Table
@@ -44,9 +43,9 @@ Result = TypeVar("Result", default=Any)
 class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
     """A model in the manner of scikit-learn whose training is a joint computation.
 
-    ``plan`` turns public parameters into a public task; ``owner`` and ``coordinator`` are the two programs that
-    carry it out; ``finish`` makes the model from the published result and costs no privacy. ``parameters_`` are the
-    parameters that the model was fitted with; they stay the same when a parameter is changed later.
+    ``plan`` turns public parameters into a public task, which has the programs that carry it out; ``owner`` and
+    ``coordinator`` call them; ``finish`` makes the model from the published result and costs no privacy.
+    ``parameters_`` are the parameters that the model was fitted with; they stay the same when one is changed later.
     """
 
     parameters_: dict[str, Any]
@@ -59,25 +58,17 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
     kept_file: ClassVar[str] = "kept.json"
     """The name of the file in a run directory that holds what a party keeps."""
 
-    @abstractmethod
     def owner(self, me: Owner, table: Table, task: RunTask) -> Any:
-        """An owner's program."""
+        """An owner's program: that of the task, for the rows of :meth:`summands`, unless a kind brings more."""
+        return task.programs.owner(me, self.summands(me.name, table, task), task)
 
-    @abstractmethod
     def coordinator(self, me: Coordinator, task: RunTask) -> Any:
-        """The coordinator's program."""
-
-    def additive(self, task: RunTask) -> Additive | None:
-        """The programs that add people up and release the sums, where the task is no more than that; see ``summands``.
-
-        Then ``owner`` and ``coordinator`` are these programs, and the people can be added up in parts. ``None``: the
-        task says why not (``why_not_lanes``).
-        """
-        return None
+        """The coordinator's program: that of the task, unless a kind brings more."""
+        return task.programs.coordinator(me, task)
 
     def summands(self, party: str, table: Table, task: RunTask) -> Rows:
-        """A party's rows as they are added up, where the task is a sum over people."""
-        raise StudyError(f"a {type(self).__name__} does not add people up [ST060]")
+        """A party's rows as they are dealt: all encoded columns, unless a kind takes others or changes them."""
+        return table.sorted_by_id()
 
     @abstractmethod
     def finish(self, result: Result) -> None:

@@ -49,6 +49,11 @@ class OnShares(Task):
         """What is opened, in all rounds together."""
 
     @property
+    def stages(self) -> tuple[Any, ...]:
+        """What is done one after the other: one task, unless the task says otherwise."""
+        return (self,)
+
+    @property
     def events(self) -> tuple[Event, ...]:
         """Everything that is revealed: one event, unless the task says otherwise."""
         return (self.event,)

@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, Literal, Self
 
 from colonnade.errors import StudyError
+from colonnade.lazy import Later
 from colonnade.mpc import Committee
 from colonnade.privacy import Trust
 from colonnade.privacy.additive import AdditiveNoise, Law
@@ -103,6 +104,11 @@ class Priced(Revealing):
     """
 
     @property
+    def games(self) -> str:
+        """The name of the games that audit such a task; empty where there are none."""
+        return ""
+
+    @property
     def possible_proofs(self) -> tuple[Inputs, ...]:
         """The same for this very task: some bounds cannot be proven."""
         return self.proofs
@@ -137,10 +143,32 @@ class Priced(Revealing):
         return None
 
 
+class Programs(Later):
+    """The module with the programs of a class of tasks, imported when one of them is first asked for.
+
+    What owners bring besides rows is the matter of the task.
+    """
+
+    owner: Callable[..., Any]
+    """An owner's program: ``owner(me, rows, task)`` where all it brings are rows."""
+    coordinator: Callable[..., Any]
+    """The coordinator's program: ``coordinator(me, task)``."""
+    simulate: Callable[..., Any]
+    """What the protocol would publish, computed in one place: ``simulate(tables, task, stream)``."""
+    reference: Callable[..., Any]
+    """The same integers in the clear, before noise, where a task is on shares."""
+    added_up: Callable[..., Any]
+    own_noise: Callable[..., Any]
+    release: Callable[..., Any]
+    """The steps of a joint sum, which lanes take one by one (``protocols/sums``)."""
+
+
 class Task(Playable, Priced):
     """A task that can be run."""
 
     noise: int
+    programs: ClassVar[Programs]
+    """What its participants run."""
     squares: ClassVar[int] = 4
     """How many numbers an owner deals beside each row where it proves the bound of the row's norm."""
     spares_seats: ClassVar[bool] = True

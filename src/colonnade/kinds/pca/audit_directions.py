@@ -102,7 +102,7 @@ def _example() -> Directions:
     return task.calibrated(parse_budgets({"analyst": 1.0}, 1e-5, task.trust))
 
 
-@register("pca-power", "products of second moments with directions, opened in rounds", _example, plays=Directions)
+@register("pca-power", "products of second moments with directions, opened in rounds", _example)
 def power_games(task: Directions) -> Iterator[Game]:
     """Every observer within the threshold, one for all who are in the same position."""
     for observer, noisy in observers(task):

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError, StudyError
 from colonnade.kinds.pca.component_errors import errors, mean_deviations, not_apart
-from colonnade.kinds.pca.directions import programs as power
 from colonnade.kinds.pca.directions.search import NoisyProducts
 from colonnade.kinds.pca.directions.task import Directions, reach_for
 from colonnade.models.estimates import Estimate
@@ -28,12 +27,8 @@ from colonnade.models.planner import Details
 from colonnade.models.roster import Roster
 from colonnade.models.saved import Saved, numbers, plain, size, texts
 from colonnade.privacy import Budget, Statement, parse_budgets
-from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.moments.published import NoisyMoments
 from colonnade.protocols.moments.task import Block, Moments
-from colonnade.protocols.roles import Coordinator, Owner
-from colonnade.protocols.rows import Rows
-from colonnade.protocols.sums import Additive
 from colonnade.randomness import Stream
 from colonnade.tables import Table
 
@@ -182,26 +177,12 @@ class PCA(Saved[Task, Published]):
         moved = operator_norm(task.noise_std / math.sqrt(2), len(task.names))  # two copies off the diagonal
         return Outlook.falling("the variance of a component, in even shares,", ENOUGH_OF_A_SHARE, moved / share, rows)
 
-    def owner(self, me: Owner, table: Table, task: Task) -> Published:
-        """An owner's program: second moments, or products with directions, are all that is computed together."""
-        rows = self.summands(me.name, table, task)
-        return moments.owner(me, rows, task) if isinstance(task, Moments) else power.owner(me, rows, task)
-
-    def coordinator(self, me: Coordinator, task: Task) -> Published:
-        """The coordinator's program."""
-        return moments.coordinator(me, task) if isinstance(task, Moments) else power.coordinator(me, task)
-
-    def additive(self, task: Task) -> Additive | None:
-        """Second moments are a sum; products with directions are one for every round."""
-        return moments if isinstance(task, Moments) else None
-
-    def summands(self, party: str, table: Table, task: Task) -> Rows:
-        """The encoded rows."""
-        return table.sorted_by_id()
-
     def simulated(self, tables: Mapping[str, Table], task: Task, stream: Stream) -> Published:
         """What the protocol would publish about these tables, whose rows are the same people in the same order."""
-        return published({name: table.matrix() for name, table in tables.items()}, task, stream)
+        found: Published = task.programs.simulate(
+            {name: table.matrix() for name, table in tables.items()}, task, stream
+        )
+        return found
 
     def finish(self, result: Published) -> None:
         """Set the components: eigenvectors of the noisy matrix, or of its products with directions."""
@@ -389,13 +370,6 @@ def signed(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     largest = rows[np.arange(len(rows)), np.abs(rows).argmax(axis=1)]
     turned: NDArray[np.float64] = rows * np.sign(largest)[:, None]
     return turned
-
-
-def published(matrices: Mapping[str, NDArray[np.float64]], task: Task, stream: Stream) -> Published:
-    """What a run would publish about these encoded rows, computed in one place; for evaluation."""
-    if isinstance(task, Moments):
-        return moments.simulate(matrices, task, stream)
-    return power.simulate(matrices, task, stream)
 
 
 def _fits(task: Task) -> bool:

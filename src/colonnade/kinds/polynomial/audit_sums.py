@@ -62,12 +62,10 @@ def _polynomial_example() -> Polynomials:
     model = PolynomialSum(
         ["bank.x * shop.x * clinic.x"], epsilon={"analyst": 1.0}, gamma=64, rounding="nearest", rows_at_most=2**20
     )
-    task = model.plan(Roster.of(schemas))
-    assert isinstance(task, Polynomials)  # noqa: S101 - for the type checker
-    return task
+    return model.plan(Roster.of(schemas))
 
 
-@register("polynomial", "sums of a polynomial, opened once", _polynomial_example, plays=Polynomials)
+@register("polynomial", "sums of a polynomial, opened once", _polynomial_example)
 def polynomial_games(task: Polynomials) -> Iterator[Game]:
     """Every observer within the threshold, one for all who are in the same position."""
 

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError, StudyError
-from colonnade.kinds.polynomial import programs as polynomial
 from colonnade.kinds.polynomial.expressions import Terms, from_coefficients, parse, written
 from colonnade.kinds.polynomial.task import Holding, NoisySums, Polynomials, frozen
 from colonnade.models.estimates import Estimate
@@ -22,9 +21,7 @@ from colonnade.models.saved import Saved, count, numbers, texts
 from colonnade.pictures.look import Sheet
 from colonnade.privacy import parse_budgets
 from colonnade.privacy.noise.rounding import RoundingMode
-from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.protocols.rows import Rows
-from colonnade.protocols.sums import Additive
 from colonnade.randomness import Stream
 from colonnade.tables import Schema, Table
 from colonnade.tables.columns import Number
@@ -99,18 +96,6 @@ class PolynomialSum(Saved[Polynomials, NoisySums]):
         """Parameters as a file holds them: the expressions as a list."""
         return super().plain_parameters(given) | {"expressions": _listed(given["expressions"])}
 
-    def owner(self, me: Owner, table: Table, task: Polynomials) -> NoisySums:
-        """An owner's program: only the columns that are named are read."""
-        return polynomial.owner(me, self.summands(me.name, table, task), task)
-
-    def coordinator(self, me: Coordinator, task: Polynomials) -> NoisySums:
-        """The coordinator's program."""
-        return polynomial.coordinator(me, task)
-
-    def additive(self, task: Polynomials) -> Additive:
-        """All of it is a sum."""
-        return polynomial
-
     def summands(self, party: str, table: Table, task: Polynomials) -> Rows:
         """The columns that are named."""
         return _Named(table.sorted_by_id(), _columns(party, task))
@@ -118,7 +103,8 @@ class PolynomialSum(Saved[Polynomials, NoisySums]):
     def simulated(self, tables: Mapping[str, Table], task: Polynomials, stream: Stream) -> NoisySums:
         """What the protocol would publish about these tables."""
         rows = {owner: _Named(tables[owner], _columns(owner, task)) for owner in task.owners}
-        return polynomial.simulate({owner: named.matrix() for owner, named in rows.items()}, task, stream)
+        found: NoisySums = task.programs.simulate({owner: one.matrix() for owner, one in rows.items()}, task, stream)
+        return found
 
     def finish(self, result: NoisySums) -> None:
         """The sums in encoded units."""

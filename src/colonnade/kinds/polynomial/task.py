@@ -27,6 +27,7 @@ from colonnade.privacy.noise.rounding import MODES, RoundingMode
 from colonnade.privacy.sensitivity.norms import enforced_norm_squared
 from colonnade.protocols.cost import WORD, Cells
 from colonnade.protocols.on_shares import LARGEST_MESSAGE, JointSumTask
+from colonnade.protocols.task import Programs
 
 THEOREM = "polynomial-sensitivity"
 PROTOCOL = "polynomial sums 1"
@@ -74,6 +75,8 @@ class Polynomials(JointSumTask):
     law: NormalLaw = USUAL
     block_rows: int = 8192
 
+    programs = Programs("colonnade.kinds.polynomial.programs")
+    games = "polynomial"
     noise_on = "a sum"
 
     def __post_init__(self) -> None:

@@ -28,7 +28,6 @@ def _scores_example() -> Scores:
     "prediction",
     "one person's joint score, opened to one party",
     _scores_example,
-    plays=lambda task: isinstance(task, Scores) and not task.exact,
 )
 def prediction_games(task: Scores) -> Iterator[Game]:
     """The party that gets the score, alone and with the coordinator: one end of the others' scores, or the other."""

@@ -126,7 +126,7 @@ def _example() -> Gradients:
     return task.calibrated(parse_budgets({"analyst": 1.0}, 1e-5, task.trust))
 
 
-@register("sqm", "gradients of batches, opened round by round", _example, plays=Gradients)
+@register("sqm", "gradients of batches, opened round by round", _example)
 def sqm_games(task: Gradients) -> Iterator[Game]:
     """For the analyst, a row or none; for owners, another label or other columns that they do not hold."""
     for observer, noisy in observers(task, lambda owner: owner == task.label_owner):

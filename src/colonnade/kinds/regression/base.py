@@ -33,7 +33,6 @@ from colonnade.protocols.moments.published import NoisyMoments
 from colonnade.protocols.moments.task import Moments
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.protocols.rows import Rows
-from colonnade.protocols.sums import Additive
 from colonnade.randomness import Stream
 from colonnade.tables import Column, Schema, Table
 from colonnade.tables.centred import Centred, Norm
@@ -90,10 +89,6 @@ class Regression(LinearModel[Task, Published]):
     def coordinator(self, me: Coordinator, task: Task) -> Published:
         """The coordinator's program."""
         return moments.coordinator(me, task) if isinstance(task, Moments) else gradients.coordinator(me, task)
-
-    def additive(self, task: Task) -> Additive | None:
-        """Second moments are a sum; gradients are one for every round."""
-        return moments if isinstance(task, Moments) else None
 
     def summands(self, party: str, table: Table, task: Task) -> Rows:
         """The encoded rows, and the label's."""

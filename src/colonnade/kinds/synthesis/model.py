@@ -67,7 +67,6 @@ from colonnade.privacy import Statement, parse_budgets
 from colonnade.privacy.additive import NormalLaw
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.protocols.rows import Rows
-from colonnade.protocols.sums import Additive
 from colonnade.randomness import Stream
 from colonnade.tables import Table
 from colonnade.tables.impossible import Rule
@@ -199,10 +198,6 @@ class Synthesizer(Estimator[Task, Published]):
         if isinstance(task, StagedMarginals):
             return stages.owner(me, rows, task)
         return marginals.owner(me, rows, task)
-
-    def additive(self, task: Task) -> Additive | None:
-        """Marginals in one stage are a sum."""
-        return marginals if isinstance(task, Marginals) else None
 
     def summands(self, party: str, table: Table, task: Task) -> Rows:
         """The codes of the columns."""

@@ -23,6 +23,7 @@ from colonnade.protocols.cost import WORD, Cells
 from colonnade.protocols.moments.limits import Level, Limits, laplace_release, levels, normal_release
 from colonnade.protocols.on_shares import LARGEST_MESSAGE, AdjustedSum, JointSumTask
 from colonnade.protocols.rows import Block, JointRows
+from colonnade.protocols.task import Programs
 
 __all__ = ["Block", "Law", "Moments"]
 
@@ -52,6 +53,7 @@ class Moments(JointRows, JointSumTask):
     block_rows: int = 8192
     hidden: bool = False
 
+    programs = Programs("colonnade.protocols.moments.programs")
     noise_on = "an entry of X'X"
     proofs = ("unproven", "covert", "proven")
 
@@ -97,6 +99,11 @@ class Moments(JointRows, JointSumTask):
     def limits(self) -> Limits:
         """What one row can hold."""
         return Limits(self.blocks, self.gamma, self.constant, self.additive.norm, self.hidden)
+
+    @property
+    def games(self) -> str:
+        """The name of the games that audit it."""
+        return "functional" if self.laplace else "pca"
 
     @property
     def norm_squared(self) -> int:

@@ -15,6 +15,7 @@ from colonnade.kinds.glm.exchange.fits import AT_ONCE, NEWTON_STEPS, TRIALS, pro
 from colonnade.privacy import Event
 from colonnade.protocols.cost import BASE_MEMORY, NUMBER, SECONDS_PER_PRODUCT, Load, seconds_on_wire
 from colonnade.protocols.messages import NOISE_UNIT, told_event
+from colonnade.protocols.task import Programs
 
 PROTOCOL = "exchange 1"
 STEPS = "exchange-sensitivity"
@@ -42,9 +43,15 @@ class Exchange(Bounded):
     """
 
     rows_fixed: ClassVar[bool] = True
+    programs = Programs("colonnade.kinds.glm.exchange.programs")
     error_on = "slope"
     why_no_rounds = "has as many rounds as suit its noise"
     rows_key: ClassVar[str] = "rows"
+
+    @property
+    def games(self) -> str:
+        """The name of the games that audit it."""
+        return f"glm-{self.method}"
 
     def __post_init__(self) -> None:
         if self.active not in self.owners or tuple(side.owner for side in self.sides) != self.owners:

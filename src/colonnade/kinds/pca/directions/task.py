@@ -24,6 +24,7 @@ from colonnade.protocols.cost import Cells
 from colonnade.protocols.on_shares import InRounds
 from colonnade.protocols.proving import ranges
 from colonnade.protocols.rows import Block, JointRows
+from colonnade.protocols.task import Programs
 
 PROTOCOL = "products with directions 1"
 NAME = "products of second moments with directions"
@@ -61,6 +62,8 @@ class Directions(JointRows, InRounds):
     labels: tuple[int, ...] = ()
 
     released: ClassVar[str] = 'has method "power", which releases products with directions in rounds'
+    programs = Programs("colonnade.kinds.pca.directions.programs")
+    games = "pca-power"
     noise_on = "an entry of X'X times a direction"
     why_not_active = None
     active_by_default = True

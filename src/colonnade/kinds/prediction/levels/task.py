@@ -15,7 +15,7 @@ from colonnade.privacy import Event, Trust
 from colonnade.privacy.noise.response import MOST_EPSILON, odds_for
 from colonnade.privacy.releases import RandomisedResponse
 from colonnade.protocols.cost import BASE_MEMORY, NUMBER, Cells, Load, seconds_on_wire, seconds_per_draw
-from colonnade.protocols.task import RESPONSE, Task
+from colonnade.protocols.task import RESPONSE, Programs, Task
 
 THEOREM = "levels-of-scores"
 PROTOCOL = "levels 1"
@@ -63,6 +63,8 @@ class Levels(Task):
     names: tuple[str, ...] = ()
     model: str = ""
 
+    programs = Programs("colonnade.kinds.prediction.levels.programs")
+    games = "prediction-levels"
     law = RESPONSE
     noise_on = "a score, as far as what is public foretells it"
     message_rounds = 7  # ready, go; salt, digests, verdict; levels

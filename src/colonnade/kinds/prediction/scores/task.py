@@ -11,6 +11,7 @@ from colonnade.privacy import Event, NonPrivate, Sensitivity, Trust
 from colonnade.privacy.additive import USUAL, AdditiveNoise
 from colonnade.protocols.cost import WORD, Cells
 from colonnade.protocols.on_shares import LARGEST_MESSAGE, JointSumTask, OnShares
+from colonnade.protocols.task import Programs
 
 THEOREM = "joint-prediction"
 PROTOCOL = "scores 1"
@@ -59,6 +60,7 @@ class Scores(JointSumTask):
     names: tuple[str, ...] = ()
     model: str = ""
 
+    programs = Programs("colonnade.kinds.prediction.scores.programs")
     law = USUAL
     noise_on = "a score"
     why_not_lanes = OnShares.why_not_lanes
@@ -101,6 +103,11 @@ class Scores(JointSumTask):
     def exact(self) -> bool:
         """Whether the scores are opened without noise."""
         return self.noise == 0
+
+    @property
+    def games(self) -> str:
+        """The name of the games that audit it."""
+        return "" if self.exact else "prediction"
 
     @property
     def additive(self) -> AdditiveNoise:

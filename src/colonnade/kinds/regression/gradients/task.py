@@ -29,6 +29,7 @@ from colonnade.protocols.cost import Cells
 from colonnade.protocols.on_shares import InRounds, who_know_batches
 from colonnade.protocols.proving import ranges
 from colonnade.protocols.rows import Block, JointRows
+from colonnade.protocols.task import Programs
 
 PROTOCOL = "batch gradients 1"
 THEOREM = "gradient-sensitivity"
@@ -75,6 +76,8 @@ class Gradients(JointRows, InRounds):
     block_rows: int = 8192
 
     released: ClassVar[str] = 'has method "sqm", which releases gradients in rounds'
+    programs = Programs("colonnade.kinds.regression.gradients.programs")
+    games = "sqm"
     noise_on = "a number of one batch's mean gradient"
     why_not_active = None
     active_by_default = True

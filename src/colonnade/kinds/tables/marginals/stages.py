@@ -29,6 +29,7 @@ from colonnade.mpc import Committee
 from colonnade.protocols.on_shares import InStages
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.protocols.rows import Rows
+from colonnade.protocols.task import Programs
 from colonnade.randomness import Stream
 from colonnade.tables.places import Places
 
@@ -50,6 +51,8 @@ class StagedMarginals(InStages):
     second: Marginals
     noise: int
 
+    programs = Programs("colonnade.kinds.tables.marginals.stages")
+    games = "marginals"
     gamma = 1
     noise_on = Marginals.noise_on
     why_not_active = Marginals.why_not_active

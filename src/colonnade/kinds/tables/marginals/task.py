@@ -28,6 +28,7 @@ from colonnade.privacy import Event, Sensitivity, Trust
 from colonnade.privacy.additive import NORMAL_LAWS, USUAL, NormalLaw
 from colonnade.protocols.cost import WORD, Cells
 from colonnade.protocols.on_shares import LARGEST_MESSAGE, AdjustedSum, JointSumTask
+from colonnade.protocols.task import Programs
 
 __all__ = ["Asked", "Coded", "Marginals"]
 
@@ -60,6 +61,8 @@ class Marginals(JointSumTask):
     label: int | None = None
     called: str = NAME
 
+    programs = Programs("colonnade.kinds.tables.marginals.programs")
+    games = "marginals"
     gamma = 1  # coordinates are integers already
     noise_on = "a cell of the least exact marginal, in people"
     proofs = ("unproven", "covert", "proven")
