@@ -34,7 +34,7 @@ from colonnade.kinds.synthesis.population import Population
 from colonnade.kinds.synthesis.shares import means, shares
 from colonnade.kinds.synthesis.tree import fit_tree
 from colonnade.kinds.tables.layout import Layout
-from colonnade.kinds.tables.marginals import integers as counts, programs as marginals
+from colonnade.kinds.tables.marginals import programs as marginals
 from colonnade.kinds.tables.marginals.published import NoisyMarginals
 from colonnade.kinds.tables.release import Release
 from colonnade.models import Roster
@@ -146,7 +146,7 @@ def cells(data: Dataset, epsilon: float, runs: int) -> dict[str, float]:
     names = layout.called(range(len(layout.free)))
     held, mean_held, widths, clear, fitted = [], [], [], [], None
     for stream, _ in zip(streams("marginals", task.noise), range(runs), strict=False):
-        noisy = exact + sum(counts.noise_share(task, stream) for _ in task.owners)
+        noisy = exact + sum(task.additive.draw((task.entries,), stream) for _ in task.owners)
         release = Release.of(NoisyMarginals(task, noisy))
         fitted = fitted or fit_tree(layout.sizes, release.count, release.parts)
         people = Population(layout, release, fitted, ())

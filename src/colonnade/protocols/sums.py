@@ -15,16 +15,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.mpc import Hand, Shares, beside
+from colonnade.mpc import Hand, Shares
 from colonnade.mpc.residues import Integers, Residues, ResidueSystem
 from colonnade.privacy import Event
 from colonnade.protocols.on_shares import JointSumTask, OnShares
-from colonnade.protocols.roles import Coordinator, Owner, Role
+from colonnade.protocols.roles import Role
 from colonnade.protocols.rows import Rows
 from colonnade.randomness import Stream
 
@@ -57,58 +57,20 @@ class Product:
         return left, right
 
 
-class Columnar(Protocol):
-    """What a step of products is given: a seat that can gather columns and multiply them."""
-
-    hand: Hand
-
-    def gather(self, sources: Mapping[int, Shares], side: Side) -> Shares:
-        """Columns side by side."""
-
-    def outer(self, sources: Mapping[int, Shares], factors: Sequence[tuple[Side, Side]], *, lowered: bool) -> Shares:
-        """Every one of some columns times every one of the columns beside them, which count fastest."""
-
-    def level(self, nodes: Shares, groups: Sequence[tuple[int, ...]], *, lowered: bool) -> Shares:
-        """The product of each group of columns."""
-
-
-class Step(ABC):
-    """Columns that the seats make of others, row by row."""
-
-    @abstractmethod
-    def make(self, seat: Columnar, sources: Mapping[int, Shares]) -> tuple[int, Shares]:
-        """The source that these columns are from now on, and a seat's shares of them."""
-
-
 @dataclass(frozen=True)
-class OuterStep(Step):
-    """Every column of one side times every column of another, for some pairs of sides; ``first`` stands before them."""
+class Step:
+    """Columns that the seats make of others, row by row: a source from then on, in which ``first`` stands before them.
+
+    With ``factors``, every column of one side is multiplied by every column of another, for some pairs of sides. With
+    ``groups``, they are the products of columns among those that are made.
+    """
 
     target: int
-    factors: tuple[tuple[Side, Side], ...]
     first: Side = ()
+    factors: tuple[tuple[Side, Side], ...] = ()
+    groups: tuple[tuple[int, ...], ...] = ()
     lowered: bool = True
-
-    def make(self, seat: Columnar, sources: Mapping[int, Shares]) -> tuple[int, Shares]:
-        """Multiply, and lower the degree of the shares unless products of three can be opened."""
-        found = [seat.gather(sources, self.first)] if self.first else []
-        if self.factors:
-            found.append(seat.outer(sources, self.factors, lowered=self.lowered))
-        return self.target, beside(*found)
-
-
-@dataclass(frozen=True)
-class LevelStep(Step):
-    """The product of each group of columns among those that are made; lowered ones are put beside these."""
-
-    target: int
-    groups: tuple[tuple[int, ...], ...]
-    lowered: bool = True
-
-    def make(self, seat: Columnar, sources: Mapping[int, Shares]) -> tuple[int, Shares]:
-        """Multiply, and lower the degree of the shares where they will be multiplied again."""
-        made = seat.level(sources[MADE], self.groups, lowered=self.lowered)
-        return self.target, beside(sources[MADE], made) if self.lowered else made
+    """Whether the degree of the shares is lowered, unless products of three can be opened."""
 
 
 @dataclass(frozen=True)
@@ -168,18 +130,17 @@ class OwnPart(ABC):
 class JointSum(ABC, Generic[AnySum]):
     """One noisy joint sum, opened once: all that a kind says of it, for one public task."""
 
+    own: Callable[[AnySum, str], OwnPart]
+    """What an owner computes alone."""
+    published: Callable[[AnySum, NDArray[np.int64]], Any]
+    """The published result, of all opened numbers."""
+
     def __init__(self, task: AnySum) -> None:
         self.task = task
 
-    # --- an owner
-
-    @abstractmethod
-    def own(self, owner: str) -> OwnPart:
-        """What an owner computes alone."""
-
-    @abstractmethod
     def noise(self, stream: Stream, count: int) -> NDArray[np.int64]:
         """One owner's noise on all opened numbers, of which there are so many."""
+        return self.task.additive.draw((count,), stream)
 
     # --- the seats
 
@@ -223,10 +184,6 @@ class JointSum(ABC, Generic[AnySum]):
         return [Opening(0, self.task.entries, ((self.task.event, slice(None)),))]
 
     @abstractmethod
-    def publish(self, opened: NDArray[np.int64]) -> Any:
-        """The published result, of all opened numbers."""
-
-    @abstractmethod
     def in_clear(self, tables: Mapping[str, Any], stream: Stream) -> NDArray[np.int64]:
         """The opened integers before noise, of tables as owners hold them; a study never calls it."""
 
@@ -244,25 +201,6 @@ class Sums:
     """What this owner added up in the clear; zeros where products of its own columns are on shares too."""
     shares: Shares | None = None
     """This seat's shares of the rest."""
-
-
-class Additive(Protocol):
-    """The programs of a joint sum, of which modules are examples: rows can be added up part by part."""
-
-    def owner(self, me: Owner, table: Any, task: Any) -> Any:
-        """An owner's program: it adds all of its rows up, and releases the sums."""
-
-    def coordinator(self, me: Coordinator, task: Any) -> Any:
-        """The coordinator's program."""
-
-    def added_up(self, me: Role, summing: Role, task: Any, table: Rows | None = None, *, part: bool = False) -> Sums:
-        """All rows, dealt, multiplied and forgotten; with ``part`` these are some of them, or none."""
-
-    def own_noise(self, me: Owner, task: Any) -> NDArray[np.int64]:
-        """What an owner adds to the sums."""
-
-    def release(self, me: Role, sums: Sums, task: Any, noise: NDArray[np.int64] | None = None) -> Any:
-        """Add every owner's noise to the sums and open them, once; ``me`` computes in the arithmetic of sums."""
 
 
 def over_sums(me: AnyRole, task: OnShares) -> AnyRole:

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from colonnade.audit.registry import Game, observers, register, two_tables
 from colonnade.audit.samplers import Weighed
-from colonnade.kinds.polynomial import integers
 from colonnade.kinds.polynomial.model import PolynomialSum
 from colonnade.kinds.polynomial.programs import reference
 from colonnade.kinds.polynomial.task import Polynomials
@@ -70,7 +69,7 @@ def polynomial_games(task: Polynomials) -> Iterator[Game]:
     """Every observer within the threshold, one for all who are in the same position."""
 
     def share(count: int, stream: Stream) -> NDArray[np.int64]:
-        return integers.noise_share(task, stream, (count,))
+        return task.additive.draw((count, task.entries), stream)
 
     for observer, noisy in observers(task):
         sampler = Weighed(_polynomial_neighbours(task, observer), share, noisy)

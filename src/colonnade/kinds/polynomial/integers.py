@@ -84,11 +84,3 @@ def combined(task: Polynomials, sums: Mapping[Monomial, int]) -> Whole:
     """The sums of polynomials from the sums of their monomials; monomials that are not given count as 0."""
     totals = [sum(a * sums.get(m, 0) for m, a in output.items()) for output in task.program.outputs]
     return np.array([(total + 2**63) % 2**64 - 2**63 for total in totals], dtype=np.int64)
-
-
-def noise_share(task: Polynomials, stream: Stream, runs: tuple[int, ...] = ()) -> Whole:
-    """One owner's noise on every sum: Sk(mu/P), or a discrete Gaussian of variance sigma^2/P.
-
-    Audits attack this function, with many ``runs`` at once.
-    """
-    return task.additive.draw((*runs, len(task.polynomials)), stream)

@@ -17,24 +17,19 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.kinds.polynomial.integers import OwnColumns, Whole, combined, evaluate, noise_share
+from colonnade.kinds.polynomial.integers import OwnColumns, Whole, combined, evaluate
 from colonnade.kinds.polynomial.task import NoisySums, Polynomials
 from colonnade.mpc.residues import Residues, ResidueSystem
 from colonnade.protocols.joint_sum.engine import JointSumPrograms
-from colonnade.protocols.sums import BETWEEN, MADE, Circuit, JointSum, LevelStep, OuterStep, Product, Side
+from colonnade.protocols.sums import BETWEEN, MADE, Circuit, JointSum, Product, Side, Step
 from colonnade.randomness import Stream
 
 
 class MonomialsSum(JointSum[Polynomials]):
     """The joint sum: products of the owners' factors, row by row."""
 
-    def own(self, owner: str) -> OwnColumns:
-        """An owner's factors, and sums of monomials of its own columns."""
-        return OwnColumns(self.task, owner)
-
-    def noise(self, stream: Stream, count: int) -> NDArray[np.int64]:
-        """One owner's noise on all sums."""
-        return noise_share(self.task, stream)
+    own = OwnColumns
+    published = NoisySums
 
     @cached_property
     def circuit(self) -> Circuit:
@@ -49,9 +44,12 @@ class MonomialsSum(JointSum[Polynomials]):
         for last, here in self._by_last.items():
             left: Side = ((BETWEEN, tuple(place[schedule.last[index][:-1]] for index in here)),)
             products.append(Product(left, ((MADE, (last,)),)))
-        levels = (LevelStep(MADE, groups) for groups in schedule.levels)
-        steps = (OuterStep(MADE, (), first=dealt), *levels, LevelStep(BETWEEN, tuple(begun), lowered=False))
-        return Circuit(widths, tuple(products), steps)
+        steps, nodes = [Step(MADE, dealt)], sum(widths.values())
+        for groups in schedule.levels:
+            steps.append(Step(MADE, ((MADE, range(nodes)),), groups=groups))
+            nodes += len(groups)
+        steps.append(Step(BETWEEN, groups=tuple(begun), lowered=False))
+        return Circuit(widths, tuple(products), tuple(steps))
 
     @cached_property
     def _by_last(self) -> dict[int, list[int]]:
@@ -78,14 +76,10 @@ class MonomialsSum(JointSum[Polynomials]):
                 row += np.bincount(to, weights=values, minlength=row.size)
         return system.reduce(weighted)
 
-    def publish(self, opened: NDArray[np.int64]) -> NoisySums:
-        """The noisy sums."""
-        return NoisySums(self.task, opened)
-
     def in_clear(self, tables: Mapping[str, NDArray[np.float64]], stream: Stream) -> Whole:
         """The same rounding and integers, computed in one place."""
         task = self.task
-        joint = np.hstack([self.own(owner).quantise(tables[owner], stream) for owner in task.owners])
+        joint = np.hstack([self.own(task, owner).quantise(tables[owner], stream) for owner in task.owners])
         monomials = {monomial for output in task.program.outputs for monomial in output}
         return combined(task, {monomial: int(evaluate(monomial, joint).sum()) for monomial in monomials})
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 
 import numpy as np
 
-from colonnade.kinds.prediction.beliefs import PUBLISHED, Belief, Law, after_levels, after_noise, guessed
+from colonnade.kinds.prediction.beliefs import PUBLISHED, Belief, Law, guessed
 from colonnade.kinds.prediction.levels import choice
 from colonnade.kinds.prediction.levels.programs import Answered
 from colonnade.kinds.prediction.levels.task import Levels, Respondent
@@ -72,20 +71,3 @@ def chosen_levels(draft: Scores, laws: Mapping[str, Law], budgets: Sequence[Budg
         if left < least:
             best, least = replace(priced, asked=asked), left
     return best
-
-
-def heard_of(result: Heard) -> Belief:
-    """What is believed of the others' parts together after what was heard."""
-    told, before = result.told, result.foreseen
-    if isinstance(told, OpenedScores):
-        sums = told.others / float(told.task.gamma)
-        if told.task.exact:
-            return Belief(sums, np.zeros_like(sums))
-        return after_noise(reduce(Belief.plus, before.values()), told.own, sums, told.task.noise_std)
-    found = dict(before)
-    for each in told.task.asked:
-        cuts = (np.array(each.cuts) - 0.5) / float(told.task.gamma)
-        found[each.owner] = after_levels(
-            before[each.owner], told.own, told.levels[each.owner], cuts, float(told.task.odds)
-        )
-    return reduce(Belief.plus, found.values())

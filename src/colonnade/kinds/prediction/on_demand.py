@@ -71,7 +71,7 @@ class ScoresOnDemand(StandingQuestion):
 
 def scores_on_demand(path: Path, model: JointPrediction, task: Any) -> ScoresOnDemand:
     """The questions of a study at this path, if they can be asked one by one; otherwise an error."""
-    if not isinstance(task, Scores):
+    if not task.one_by_one:
         raise StudyError(
             f"{path}: scores on demand are added up on shares, and levels are not: set "
             'answers = "noise" in [task], or run it once as a study of its own [ST547]'

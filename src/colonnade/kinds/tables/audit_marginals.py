@@ -46,7 +46,7 @@ class Cells:
             for _ in range(self.times(index)):
                 seen = np.full(count, self.sums[neighbour][index])
                 for _ in self.noisy:
-                    seen += integers.cell_noise(self.task, (count,), stream)
+                    seen += self.task.additive.draw((count,), stream)
                 total += self.moves[index] * seen
         return total
 

@@ -47,7 +47,7 @@ class CommitteeEngine:
     def sum_rows(self, table: Rows | None, *, part: bool = False) -> Sums:
         """All rows, dealt, multiplied and forgotten; the coordinator has no ``table``."""
         me, task = self.me, self.task
-        own = self.declared.own(me.name) if table is not None and me.name in task.dealers else None
+        own = self.declared.own(task, me.name) if table is not None and me.name in task.dealers else None
         rows = self._agree(table, own, part)
         seat = self._seat()
         if not (own or seat):
@@ -196,7 +196,7 @@ class JointSumPrograms:
         """Add every owner's noise to the sums and open them, once; ``me`` computes in the arithmetic of sums."""
         declared = self.declare(task)
         opened = self.engine(me, me, declared).release(sums, noise)
-        return None if opened is None else declared.publish(opened)
+        return None if opened is None else declared.published(task, opened)
 
     def simulate(self, tables: Mapping[str, Any], task: JointSumTask, stream: Stream) -> Any:
         """What the protocol would publish, computed in one place: the same rounding, integers and noise.
@@ -208,7 +208,7 @@ class JointSumPrograms:
         opened = declared.in_clear(tables, stream)
         for _ in task.dealers:
             opened = opened + declared.noise(stream, len(opened))
-        return declared.publish(opened)
+        return declared.published(task, opened)
 
 
 def window_ends(rows: int, task: JointSumTask) -> list[bool]:

@@ -12,7 +12,7 @@ windows, and what owners deal at the end.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from colonnade.mpc.parts import around, on_polynomial
 from colonnade.mpc.residues import Residues
 from colonnade.mpc.verify.outer import OuterProducts
 from colonnade.protocols.roles import Role
-from colonnade.protocols.sums import FLAG, ONES, JointSum, Product, Side
+from colonnade.protocols.sums import FLAG, MADE, ONES, JointSum, Product, Side, Step
 
 _AT_ONCE = 1 << 22
 """Sums whose degree is lowered at a time."""
@@ -46,8 +46,7 @@ class Seat:
         with self.me.meter.phase("receive"):
             sources = self._received(rows, mine)
         for step in self.circuit.steps:
-            target, made = step.make(self, sources)
-            sources[target] = made
+            sources[step.target] = self._make(step, sources)
         with self.me.meter.phase("multiply"):
             for start, stop in self.batches:
                 self._add(sources, start, stop)
@@ -55,7 +54,7 @@ class Seat:
     def _add(self, sources: Sources, start: int, stop: int) -> None:
         """Add some products; those of columns as they were dealt are taken at once, as each block is read once."""
         some = self.circuit.products[start:stop]
-        sides = [(self.gather(sources, one.left), self.gather(sources, one.right)) for one in some]
+        sides = [(self._gather(sources, one.left), self._gather(sources, one.right)) for one in some]
         for total, product in zip(self.sums[start:stop], self.hand.inners(sides), strict=True):
             total += product.values
             self.hand.system.reduce(total)
@@ -79,13 +78,21 @@ class Seat:
     def _dealt_by(self, owner: str, shape: tuple[int, int], mine: Shares | None) -> Shares:
         return self.me.dealt_by(owner, shape, mine)
 
-    def gather(self, sources: Mapping[int, Shares], side: Side) -> Shares:
+    def _make(self, step: Step, sources: Sources) -> Shares:
+        found = [self._gather(sources, step.first)] if step.first else []
+        if step.factors:
+            found.append(self._outer(sources, step.factors, lowered=step.lowered))
+        elif step.groups:
+            found.append(self._level(sources[MADE], step.groups, lowered=step.lowered))
+        return beside(*found)
+
+    def _gather(self, sources: Sources, side: Side) -> Shares:
         """Columns side by side."""
         return beside(*parts_of(sources, side))
 
-    def outer(self, sources: Mapping[int, Shares], factors: Sequence[tuple[Side, Side]], *, lowered: bool) -> Shares:
+    def _outer(self, sources: Sources, factors: Sequence[tuple[Side, Side]], *, lowered: bool) -> Shares:
         """Every one of some columns times every one of the columns beside them, which count fastest."""
-        pairs = [(parts_of(sources, left), self.gather(sources, right)) for left, right in factors]
+        pairs = [(parts_of(sources, left), self._gather(sources, right)) for left, right in factors]
         with self.me.meter.phase("multiply"):
             found = beside(*(self._times(columns, other) for columns, other in pairs))
         if not lowered:
@@ -109,7 +116,7 @@ class Seat:
             values *= other.values
         return Shares(self.hand.system.reduce(values), columns[0].degree + other.degree)
 
-    def level(self, nodes: Shares, groups: Sequence[tuple[int, ...]], *, lowered: bool) -> Shares:
+    def _level(self, nodes: Shares, groups: Sequence[tuple[int, ...]], *, lowered: bool) -> Shares:
         """The product of each group of columns; all get the degree of the longest product, unless it is lowered."""
         if lowered and self.hand.active:  # then groups are pairs
             left, right = (nodes.columns([group[side] for group in groups]) for side in (0, 1))
@@ -273,7 +280,7 @@ class PartedSeat(Seat):
         return Shares(on_polynomial(system, self.declared.collect(system, self.sums), point), self.task.opened_degree)
 
 
-def parts_of(sources: Mapping[int, Shares], side: Side) -> list[Shares]:
+def parts_of(sources: Sources, side: Side) -> list[Shares]:
     """Columns of several sources, without copies where they stand next to each other."""
     return [
         sources[number].columns(slice(here.start, here.stop) if isinstance(here, range) else here)

@@ -23,8 +23,8 @@ from colonnade.protocols.on_shares import OnShares
 from colonnade.protocols.roles import COORDINATOR, Progress, Role, silent
 from colonnade.protocols.rows import Rows, check_count
 from colonnade.protocols.session import Place, Played, play
-from colonnade.protocols.sums import Additive, Sums, over_sums
-from colonnade.protocols.task import Playable, Priced
+from colonnade.protocols.sums import Sums, over_sums
+from colonnade.protocols.task import Playable, Priced, Programs
 from colonnade.tables import Table
 
 
@@ -113,7 +113,7 @@ def play_lane(
     place: Place,
     laned: Laned,
     lane: Lane,
-    programs: Additive,
+    programs: Programs,
     part: Part | None = None,
     progress: Progress = silent,
     *,

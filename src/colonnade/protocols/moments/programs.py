@@ -34,7 +34,7 @@ from colonnade.protocols.joint_sum.engine import JointSumPrograms
 from colonnade.protocols.moments.integers import OwnBlock, exact_gram, noise_share
 from colonnade.protocols.moments.published import NoisyMoments
 from colonnade.protocols.moments.task import Moments
-from colonnade.protocols.sums import ALL_ONES, FLAGS, MADE, Circuit, JointSum, Opening, OuterStep, Product, Side
+from colonnade.protocols.sums import ALL_ONES, FLAGS, MADE, Circuit, JointSum, Opening, Product, Side, Step
 from colonnade.randomness import Stream
 
 _FEW_OWNERS = 8
@@ -43,9 +43,8 @@ _FEW_OWNERS = 8
 class MomentsSum(JointSum[Moments]):
     """The joint sum: products of all columns, side by side with a constant."""
 
-    def own(self, owner: str) -> OwnBlock:
-        """An owner's rounded rows, its Gram block and its sums."""
-        return OwnBlock(self.task, owner)
+    own = OwnBlock
+    published = NoisyMoments
 
     def noise(self, stream: Stream, count: int) -> NDArray[np.int64]:
         """One owner's noise on all entries."""
@@ -58,7 +57,9 @@ class MomentsSum(JointSum[Moments]):
         if task.hidden:
             columns = self._columns(slice(0, len(widths)))
             masked: Side = ((MADE, range(task.width - 1)), *FLAGS)
-            return Circuit(widths, (Product(masked, (*columns, *ALL_ONES)),), (OuterStep(MADE, ((columns, FLAGS),)),))
+            return Circuit(
+                widths, (Product(masked, (*columns, *ALL_ONES)),), (Step(MADE, factors=((columns, FLAGS),)),)
+            )
         products = tuple(Product(self._columns(left), self._columns(right)) for left, right in self._pairs)
         own = {number: width * (width + 1) // 2 + width for number, width in widths.items()}
         return Circuit(widths, products, own_windows=own if task.trust.active else None)
@@ -113,14 +114,10 @@ class MomentsSum(JointSum[Moments]):
         """The entries of each event."""
         return [Opening(0, self.task.entries, tuple(zip(self.task.opens, self.task.opened_together, strict=True)))]
 
-    def publish(self, opened: NDArray[np.int64]) -> NoisyMoments:
-        """The noisy matrix, and what follows from it."""
-        return NoisyMoments(self.task, opened)
-
     def in_clear(self, tables: Mapping[str, NDArray[np.float64]], stream: Stream) -> NDArray[np.int64]:
         """The same rounding and integers, computed in one place."""
         task = self.task
-        whole = [self.own(owner).quantise(tables[owner], stream) for owner in task.owners]
+        whole = [self.own(task, owner).quantise(tables[owner], stream) for owner in task.owners]
         joint = np.hstack([*whole, np.full((len(whole[0]), 1), float(task.constant))])
         return np.asarray(exact_gram(joint, task.norm_squared)[np.triu_indices(task.width)] * task.weights)
 

@@ -68,6 +68,8 @@ class Levels(Task):
     law = RESPONSE
     noise_on = "a score, as far as what is public foretells it"
     message_rounds = 7  # ready, go; salt, digests, verdict; levels
+    one_by_one = False
+    """Whether people can be asked about one by one, on demand."""
     released = "tells levels by randomised response"
     exact = False
 
@@ -106,6 +108,10 @@ class Levels(Task):
         """How much likelier the true level is than any other one."""
         each = min(Fraction(MOST_EPSILON), Fraction(NOISE_UNIT, self.noise) / len(self.asked))
         return odds_for(float(each))
+
+    def kept(self, asked: Respondent) -> float:
+        """How likely an owner answers its true level."""
+        return float(self.odds / (self.odds + asked.levels - 1))
 
     def event_of(self, asked: Respondent) -> Event:
         """One answer of an owner about each person."""

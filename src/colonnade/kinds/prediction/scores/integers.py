@@ -51,8 +51,3 @@ def quantise(values: NDArray[np.float64], task: Scores, name: str) -> NDArray[np
     clipped = np.clip(np.rint(values * float(task.gamma)), low, high).astype(np.int64)
     # Bounds above 2^53 may be no floats, so they are enforced on integers too.
     return np.clip(clipped, np.array(part.low, dtype=np.int64), np.array(part.high, dtype=np.int64))
-
-
-def noise_share(task: Scores, rows: int, stream: Stream) -> NDArray[np.int64]:
-    """One dealer's noise: Sk(noise / dealers) on every score."""
-    return task.additive.draw((rows, task.classes), stream)

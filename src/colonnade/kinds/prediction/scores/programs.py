@@ -14,12 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError
-from colonnade.kinds.prediction.scores.integers import OwnScores, noise_share, quantise
+from colonnade.kinds.prediction.beliefs import Belief, after_noise
+from colonnade.kinds.prediction.scores.integers import OwnScores, quantise
 from colonnade.kinds.prediction.scores.task import Scores
 from colonnade.mpc.residues import Residues, ResidueSystem
 from colonnade.protocols.joint_sum.engine import JointSumPrograms
@@ -53,19 +55,20 @@ class OpenedScores:
         total: NDArray[np.float64] = self.own + self.others / float(self.task.gamma)
         return total
 
+    def believe(self, before: Mapping[str, Belief]) -> Belief:
+        """What is believed of the others' parts together, after it was believed of each before."""
+        sums = self.others / float(self.task.gamma)
+        if self.task.exact:
+            return Belief(sums, np.zeros_like(sums))
+        return after_noise(reduce(Belief.plus, before.values()), self.own, sums, self.task.noise_std)
+
 
 class ScoresSum(JointSum[Scores]):
     """The joint sum: every person's number in each class, one after the other; nothing is multiplied."""
 
     circuit = Circuit({}, ())
 
-    def own(self, owner: str) -> OwnScores:
-        """An owner's parts, rounded."""
-        return OwnScores(self.task, owner)
-
-    def noise(self, stream: Stream, count: int) -> NDArray[np.int64]:
-        """One dealer's noise on so many numbers."""
-        return noise_share(self.task, count // self.task.classes, stream).reshape(-1)
+    own = OwnScores
 
     def collect(self, system: ResidueSystem, sums: Sequence[Residues]) -> Residues:
         """Nothing: what is opened is dealt when it is released."""
@@ -75,9 +78,9 @@ class ScoresSum(JointSum[Scores]):
         """All people at once."""
         return [Opening(0, rows * self.task.classes, ((self.task.event, slice(None)),))]
 
-    def publish(self, opened: NDArray[np.int64]) -> NDArray[np.int64]:
+    def published(self, task: Scores, opened: NDArray[np.int64]) -> NDArray[np.int64]:
         """A row for each person."""
-        return opened.reshape(-1, self.task.classes)
+        return opened.reshape(-1, task.classes)
 
     def in_clear(self, tables: Mapping[str, Parts], stream: Stream) -> NDArray[np.int64]:
         """The same integers, computed in one place."""

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import NO_RESULT, ProtocolError
 from colonnade.kinds.prediction.scores import vocabulary
-from colonnade.kinds.prediction.scores.integers import noise_share, quantise
+from colonnade.kinds.prediction.scores.integers import quantise
 from colonnade.kinds.prediction.scores.programs import OpenedScores, Parts, ScoresSum, check_parts
 from colonnade.kinds.prediction.scores.task import Scores
 from colonnade.mpc import Committee, Shares
@@ -103,7 +103,7 @@ def dealer(me: Owner, parts: Parts, standing: StandingScores, opened: Opened) ->
         told = {"number": number, "digest": digest, "refused": own.refused.astype(np.uint8), "until": own.until}
         for name in {task.to, *me.hand.committee.seats} - {me.name}:
             me.link(name).send("question-verdict", **told)
-        values = whole[places] + noise_share(task, len(places), Stream.fresh())
+        values = whole[places] + task.additive.draw((len(places), task.classes), Stream.fresh())
         values[own.refused] = 0
         mine = me.hand.deal(values.reshape(-1))
         if me.hand.seated:
@@ -171,4 +171,4 @@ def _open(me: Role, task: Scores, verdict: Verdict, mine: Shares | None) -> NDAr
     if (total := engine.add_dealt(opening, mine)) is not None:
         total.values[:, np.repeat(verdict.refused, task.classes)] = 0
     me.also_planned(task.event)
-    return declared.publish(engine.open(opening, total))
+    return declared.published(task, engine.open(opening, total))

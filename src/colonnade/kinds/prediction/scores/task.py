@@ -65,6 +65,8 @@ class Scores(JointSumTask):
     noise_on = "a score"
     why_not_lanes = OnShares.why_not_lanes
     width = 0
+    asked = ()  # nobody answers with levels
+    one_by_one = True
     rows_per_block = JointSumTask.block_rows
     message_rounds = 8  # ready, go; salt, digests, verdict; shares; keys; opening
 

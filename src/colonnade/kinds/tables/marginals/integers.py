@@ -164,13 +164,3 @@ def runs(spans: Sequence[slice]) -> list[slice]:
         else:
             found.append(span)
     return found
-
-
-def noise_share(task: Marginals, stream: Stream) -> NDArray[np.int64]:
-    """One owner's noise for all opened numbers."""
-    return cell_noise(task, (task.entries,), stream)
-
-
-def cell_noise(task: Marginals, shape: tuple[int, ...], stream: Stream) -> NDArray[np.int64]:
-    """One owner's noise for some opened numbers; audits attack this."""
-    return task.additive.draw(shape, stream)

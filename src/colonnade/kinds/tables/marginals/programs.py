@@ -26,7 +26,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.kinds.tables.marginals.integers import OwnColumns, block_cells, noise_share, runs
+from colonnade.kinds.tables.marginals.integers import OwnColumns, block_cells, runs
 from colonnade.kinds.tables.marginals.layout import Factor
 from colonnade.kinds.tables.marginals.published import NoisyMarginals
 from colonnade.kinds.tables.marginals.task import Marginals
@@ -41,9 +41,9 @@ from colonnade.protocols.sums import (
     Circuit,
     JointSum,
     Opening,
-    OuterStep,
     Product,
     Side,
+    Step,
     Whole,
 )
 from colonnade.randomness import Stream
@@ -52,13 +52,8 @@ from colonnade.randomness import Stream
 class MarginalsSum(JointSum[Marginals]):
     """The joint sum: inner products of factors, which are the asked blocks."""
 
-    def own(self, owner: str) -> OwnColumns:
-        """The coordinates of an owner's columns, and the blocks that are all its own."""
-        return OwnColumns(self.task, owner)
-
-    def noise(self, stream: Stream, count: int) -> NDArray[np.int64]:
-        """One owner's noise on all cells."""
-        return noise_share(self.task, stream)
+    own = OwnColumns
+    published = NoisyMarginals
 
     @cached_property
     def circuit(self) -> Circuit:
@@ -73,18 +68,18 @@ class MarginalsSum(JointSum[Marginals]):
         return Circuit(widths, products, self._steps, tuple(self._products_dealt(number) for number in self._paired))
 
     @property
-    def _steps(self) -> tuple[OuterStep, ...]:
+    def _steps(self) -> tuple[Step, ...]:
         """Factors that the seats make: the label times columns; and if members are hidden, all times the flag."""
         task, made = self.task, self.task.layout.made.names
         alone = tuple(part for name in made if len(name) == 1 for part in self._column(name[0]))
         paired = tuple(part for name in made if len(name) == 2 for part in self._column(name[0]))
         label = next((self._column(name[1]) for name in made if len(name) == 2), ())
         if not task.hidden:
-            return (OuterStep(MADE, ((paired, label),), lowered=task.lowered),) if made else ()
-        before = (OuterStep(BETWEEN, ((label, FLAGS),)),) if paired else ()
+            return (Step(MADE, factors=((paired, label),), lowered=task.lowered),) if made else ()
+        before = (Step(BETWEEN, factors=((label, FLAGS),)),) if paired else ()
         with_label: Side = ((BETWEEN, range(sum(len(columns) for _, columns in label))),)
         factors = [(alone, FLAGS)] * bool(alone) + [(paired, with_label)] * bool(paired)
-        return (*before, OuterStep(MADE, tuple(factors), first=FLAGS))
+        return (*before, Step(MADE, FLAGS, tuple(factors)))
 
     def _column(self, column: int) -> Side:
         return self._side(self.task.holder[column], [(column,)])
@@ -126,10 +121,6 @@ class MarginalsSum(JointSum[Marginals]):
         """As many blocks at a time as fit a message."""
         starts, whole = self.task.starts, ((self.task.event, slice(None)),)
         return [Opening(starts[part.start], starts[part.stop], whole) for part in self.task.parts]
-
-    def publish(self, opened: NDArray[np.int64]) -> NoisyMarginals:
-        """The noisy cells, and what follows from them."""
-        return NoisyMarginals(self.task, opened)
 
     def in_clear(self, tables: Mapping[str, NDArray[np.int64]], stream: Stream) -> NDArray[np.int64]:
         """The same integers, computed in one place."""

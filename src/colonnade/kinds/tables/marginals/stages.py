@@ -91,6 +91,11 @@ class StagedMarginals(InStages):
         return cls(fine, merges, first, second, second.noise)
 
     @property
+    def merged_columns(self) -> int:
+        """Of how many columns narrow bins are counted first, and merged."""
+        return sum(merge.size < column.size for merge, column in zip(self.merges, self.fine, strict=True))
+
+    @property
     def last(self) -> Marginals:
         """The task whose result it is."""
         return self.second
