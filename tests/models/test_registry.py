@@ -205,7 +205,7 @@ OTHERS = {
 def test_a_sum_has_programs_and_rows_that_are_added_up(name):
     model, programs = SUMS[name]
     task = model.plan(ROSTER)
-    assert task.programs.added_up is programs.added_up
+    assert task.programs.sum_rows is programs.sum_rows
     assert why_not(task) is None
     frame = pa.table({"person_id": ["b", "a"], "income": [1.0, 2.0], "ill": [True, False]})
     rows = model.summands("bank", read_table(frame, SCHEMAS["bank"]), task)

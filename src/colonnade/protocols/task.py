@@ -157,7 +157,7 @@ class Programs(Later):
     """What the protocol would publish, computed in one place: ``simulate(tables, task, stream)``."""
     reference: Callable[..., Any]
     """The same integers in the clear, before noise, where a task is on shares."""
-    added_up: Callable[..., Any]
+    sum_rows: Callable[..., Any]
     own_noise: Callable[..., Any]
     release: Callable[..., Any]
     """The steps of a joint sum, which lanes take one by one (``protocols/sums``)."""

@@ -86,7 +86,7 @@ class MonomialsSum(JointSum[Polynomials]):
 
 _PROGRAMS = JointSumPrograms(MonomialsSum)
 owner, coordinator, simulate = _PROGRAMS.owner, _PROGRAMS.coordinator, _PROGRAMS.simulate
-added_up, own_noise, release = _PROGRAMS.added_up, _PROGRAMS.own_noise, _PROGRAMS.release
+sum_rows, own_noise, release = _PROGRAMS.sum_rows, _PROGRAMS.own_noise, _PROGRAMS.release
 
 
 def reference(tables: Mapping[str, Whole], task: Polynomials) -> list[int]:

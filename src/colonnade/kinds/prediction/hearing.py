@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from colonnade.kinds.prediction.beliefs import PUBLISHED, Belief, Law, guessed
-from colonnade.kinds.prediction.levels import choice
+from colonnade.kinds.prediction.levels.choice import best as best_cuts
 from colonnade.kinds.prediction.levels.programs import Answered
 from colonnade.kinds.prediction.levels.task import Levels, Respondent
 from colonnade.kinds.prediction.scores.programs import OpenedScores
@@ -58,7 +58,7 @@ def chosen_levels(draft: Scores, laws: Mapping[str, Law], budgets: Sequence[Budg
         asked = tuple(Respondent(name, (0,)) for name in who)
         rough = Levels(trust, draft.to, asked, draft.gamma, draft.rows_at_most, names=draft.names, model=draft.model)
         priced = with_least_noise(rough.with_noise, trust, pure, owners=1)
-        cut = choice.best(math.log(priced.odds))
+        cut = best_cuts(math.log(priced.odds))
         asked = tuple(
             Respondent(
                 name,

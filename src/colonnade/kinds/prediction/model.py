@@ -156,13 +156,13 @@ class JointPrediction(Predicted[Scores | Levels, Heard | None, Scorer]):
     def details(self, task: Scores | Levels, statement: Statement) -> Details:
         """How levels are answered, where they are."""
         how = [
-            f"{each.owner} one of {each.levels}, the true one with probability {task.kept(each):.3f}"
-            for each in task.asked
+            f"{each.owner} one of {each.levels}, the true one with probability {kept:.3f}"
+            for each, kept in task.answered
         ]
         if not how:
             return Details()
         lines = (f"levels of each person's score, answered at random to {task.to}: {'; '.join(how)}",)
-        return Details("levels", {"levels": {each.owner: each.levels for each in task.asked}}, brief=lines)
+        return Details("levels", {"levels": {each.owner: each.levels for each, _ in task.answered}}, brief=lines)
 
     def checked(self, model: Any) -> Scorer:
         """This model, if it is a fitted one with finite public weights."""

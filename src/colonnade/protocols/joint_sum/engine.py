@@ -165,17 +165,17 @@ class JointSumPrograms:
     ) -> None:
         self.declare, self.engine = declare, engine
 
-    def owner(self, me: Owner, table: Rows, task: JointSumTask) -> Any:
+    def owner(self, me: Owner, table: Any, task: JointSumTask) -> Any:
         """An owner's program: draw noise, add rows up, release the sums."""
         noise, summing = self.own_noise(me, task, table), over_sums(me, task)
-        return self.release(summing, self.added_up(me, summing, task, table), task, noise)
+        return self.release(summing, self.sum_rows(me, summing, task, table), task, noise)
 
     def coordinator(self, me: Coordinator, task: JointSumTask) -> Any:
         """The coordinator's program: it waits for the result and, with two owners, keeps the third seat."""
         summing = over_sums(me, task)
-        return self.release(summing, self.added_up(me, summing, task), task)
+        return self.release(summing, self.sum_rows(me, summing, task), task)
 
-    def own_noise(self, me: Owner, task: JointSumTask, table: Rows | None = None) -> NDArray[np.int64] | None:
+    def own_noise(self, me: Owner, task: JointSumTask, table: Any = None) -> NDArray[np.int64] | None:
         """What an owner adds to the sums; ``None`` if it deals nothing."""
         if me.name not in task.dealers:
             return None
@@ -183,7 +183,7 @@ class JointSumPrograms:
             declared, rows = self.declare(task), 0 if table is None else len(table.ids)
             return declared.noise(Stream.fresh(), declared.openings(rows)[-1].stop)
 
-    def added_up(
+    def sum_rows(
         self, me: Role, summing: Role, task: JointSumTask, table: Rows | None = None, *, part: bool = False
     ) -> Sums:
         """All rows, dealt, multiplied and forgotten; with ``part`` these are some of the rows.

@@ -13,6 +13,7 @@ windows, and what owners deal at the end.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +32,7 @@ Sources = dict[int, Shares]
 class Seat:
     """Takes in one block of rows after the other; nothing is left of it but sums."""
 
-    def __init__(self, me: Role, wide: Role, declared: JointSum) -> None:
+    def __init__(self, me: Role, wide: Role, declared: JointSum[Any]) -> None:
         self.me, self.wide, self.declared, self.hand = me, wide, declared, me.hand
         self.task, self.circuit = declared.task, declared.circuit
         self.sums = self._no_sums()
@@ -152,7 +153,7 @@ class CheckedSeat(Seat):
     Rows are dealt to ``wide``, modulo as many primes as proofs need; ``me`` is the same participant with fewer.
     """
 
-    def __init__(self, me: Role, wide: Role, declared: JointSum) -> None:
+    def __init__(self, me: Role, wide: Role, declared: JointSum[Any]) -> None:
         super().__init__(me, wide, declared)
         self.own = self.circuit.own_windows or {}
         primes, degree = len(me.hand.system.primes), me.hand.committee.threshold
@@ -210,8 +211,8 @@ class CheckedSeat(Seat):
                     rows.settle()  # whether products of rows fail may tell something, if these are no rows
                 rows.relieve()
                 hand.claims.settle()
-        for total, product in zip(self.closed, found, strict=True):
-            total += product.values
+        for total, sums in zip(self.closed, found, strict=True):
+            total += sums.values
             hand.system.reduce(total)
         self.sums = self._no_sums()
         self._begin()

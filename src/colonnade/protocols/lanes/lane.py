@@ -126,7 +126,7 @@ def play_lane(
     def program(me: Any) -> Sums:
         rows = _aligned(me, laned, lane, part)
         summing = over_sums(me, laned.task)
-        sums = programs.added_up(me, summing, laned.task, rows, part=True)
+        sums: Sums = programs.sum_rows(me, summing, laned.task, rows, part=True)
         _settle(summing)
         return sums
 

@@ -109,9 +109,10 @@ class Levels(Task):
         each = min(Fraction(MOST_EPSILON), Fraction(NOISE_UNIT, self.noise) / len(self.asked))
         return odds_for(float(each))
 
-    def kept(self, asked: Respondent) -> float:
-        """How likely an owner answers its true level."""
-        return float(self.odds / (self.odds + asked.levels - 1))
+    @property
+    def answered(self) -> tuple[tuple[Respondent, float], ...]:
+        """Who answers with levels, and how likely its true one."""
+        return tuple((each, float(self.odds / (self.odds + each.levels - 1))) for each in self.asked)
 
     def event_of(self, asked: Respondent) -> Event:
         """One answer of an owner about each person."""

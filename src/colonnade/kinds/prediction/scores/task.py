@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from colonnade.errors import CapacityError, StudyError
 from colonnade.privacy import Event, NonPrivate, Sensitivity, Trust
@@ -65,7 +65,7 @@ class Scores(JointSumTask):
     noise_on = "a score"
     why_not_lanes = OnShares.why_not_lanes
     width = 0
-    asked = ()  # nobody answers with levels
+    answered: ClassVar[tuple[Any, ...]] = ()  # nobody answers with levels
     one_by_one = True
     rows_per_block = JointSumTask.block_rows
     message_rounds = 8  # ready, go; salt, digests, verdict; shares; keys; opening

@@ -129,7 +129,7 @@ class MarginalsSum(JointSum[Marginals]):
 
 _PROGRAMS = JointSumPrograms(MarginalsSum)
 owner, coordinator, simulate = _PROGRAMS.owner, _PROGRAMS.coordinator, _PROGRAMS.simulate
-added_up, own_noise, release = _PROGRAMS.added_up, _PROGRAMS.own_noise, _PROGRAMS.release
+sum_rows, own_noise, release = _PROGRAMS.sum_rows, _PROGRAMS.own_noise, _PROGRAMS.release
 
 
 def reference(tables: Mapping[str, NDArray[np.int64]], task: Marginals) -> NDArray[np.int64]:
