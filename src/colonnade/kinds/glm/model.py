@@ -220,16 +220,12 @@ class GLM(FittedGLM):
     def finish(self, result: Outcome | Everyone) -> None:
         """Set the released weights, and those of the kept weights that this process has."""
         design = self.design_
-        if isinstance(result, Everyone):
-            self.kept_ = dict(result.kept)
-        else:
-            self.kept_ = {} if result.kept is None else {result.kept.party: result.kept}
-        self._view = None if isinstance(result, Everyone) else self._viewed(result)
+        self.kept_, self._view = dict(result.held), self._viewed(result)
         self.feature_names_in_ = design.features
         released = result.released
         self._released = None if released is None else glm_kept.combined(released, self.family_, design)
 
-    def _viewed(self, result: Outcome) -> Assessment | None:
+    def _viewed(self, result: Outcome | Everyone) -> Assessment | None:
         if self.family_.name not in CLASSES or (found := result.in_sample) is None:
             return None
         labels, scores = found

@@ -166,10 +166,7 @@ class PCA(Saved[Task, Published]):
 
     def details(self, task: Task, statement: Statement) -> Details:
         """How many openings a wide table takes."""
-        if isinstance(task, Moments):
-            return Details()
-        line = f"{task.rounds:,} openings of products with {task.directions:,} directions each, priced as one"
-        return Details("power", {"openings": task.rounds, "directions": task.directions}, brief=(line,))
+        return Details(task.scheme, task.rounds_figures, brief=task.rounds_in_words)
 
     def outlook(self, roster: Roster, task: Task, rows: int | None) -> Outlook:
         """How far noise moves the variance along a component, against an even share of half the rows' squared norm."""
@@ -187,16 +184,11 @@ class PCA(Saved[Task, Published]):
     def finish(self, result: Published) -> None:
         """Set the components: eigenvectors of the noisy matrix, or of its products with directions."""
         task = result.task
-        if isinstance(result, NoisyMoments):
-            matrix = result.covariance if self.center else result.second_moments / result.count
-            spectrum, total = spectrum_of(matrix), float(np.trace(matrix))
-            values, vectors = leading(spectrum, self.n_components)
-        else:
-            spectrum, total = result.spectrum(), result.variance
-            values, vectors = result.components(self.n_components)
-            vectors = signed(vectors)
+        center = bool(self.center)
+        spectrum, total = result.spectrum(center=center), result.variance(center=center)
+        values, vectors = result.components(self.n_components, center=center)
         self.feature_names_in_ = list(task.names)
-        self.components_ = vectors
+        self.components_ = signed(vectors)
         self.explained_variance_ = values
         self.explained_variance_ratio_ = values / max(total, float(values.sum()), 1e-300)
         self.mean_ = result.means if self.center else np.zeros(len(task.names))
@@ -350,18 +342,7 @@ def _within(angles: Matrix | None, index: int) -> str:
 
 def top_eigenvectors(matrix: Matrix, count: int) -> tuple[Matrix, Matrix]:
     """The largest eigenvalues, never negative, and their vectors as rows with the largest entry positive."""
-    return leading(spectrum_of(matrix), count)
-
-
-def spectrum_of(matrix: Matrix) -> tuple[Matrix, Matrix]:
-    """All eigenvalues in rising order, and their vectors as columns."""
     values, vectors = np.linalg.eigh(matrix)
-    return values, vectors
-
-
-def leading(spectrum: tuple[Matrix, Matrix], count: int) -> tuple[Matrix, Matrix]:
-    """The largest of these, never negative, and their vectors as rows with the largest entry positive."""
-    values, vectors = spectrum
     return np.maximum(values[::-1][:count], 0.0), signed(vectors[:, ::-1][:, :count].T)
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Annotated, Any, Literal, Unpack
+from typing import Annotated, Any, Literal, Unpack, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -224,10 +224,10 @@ class LogisticRegression(Deciding[Task, Published], Regression):
 
     def finish(self, result: Published) -> None:
         """Set the weights: from noisy moments by least squares, or those of the last rounds."""
-        if isinstance(result, NoisyMoments):
+        if result.task.scheme is None:
             self._from_moments(result)
         else:
-            self._from_gradients(result)
+            self._from_gradients(cast("Learned", result))
 
     def _from_moments(self, result: NoisyMoments) -> None:
         """Least squares on the labels 0 and 1, as in Taylor's expansion; then a slope for probabilities.

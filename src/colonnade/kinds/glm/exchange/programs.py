@@ -53,6 +53,11 @@ class Outcome:
         return None if self.last_fit is None else self.last_fit()
 
     @property
+    def held(self) -> Mapping[str, KeptWeights]:
+        """The weights that this process has."""
+        return {} if self.kept is None else {self.kept.party: self.kept}
+
+    @property
     def in_sample(self) -> tuple[Vector, Vector] | None:
         """The active party's labels, and what its final model expects of the same people, as scores."""
         if self.side is None or self.kept is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,14 @@ class NoisyMarginals:
 
     task: Marginals
     opened: NDArray[np.int64]
+
+    merged: ClassVar[None] = None
+    """No codes were merged between two stages."""
+
+    @property
+    def second(self) -> NoisyMarginals:
+        """The last published result: this one."""
+        return self
 
     @property
     def count(self) -> float:
