@@ -80,7 +80,6 @@ class GLM(FittedGLM):
         score_clip: the largest score that is sent; what rows and weights allow, or as alternating fits choose.
         message_clip: the largest slope that counts where it is received; three deviations of its noise, or as
             alternating fits choose.
-        patience: stop when the noised slopes got no smaller for so many epochs; what is charged is the same.
         release: publish all weights with noise, at extra cost.
         family_options: ``reach``, ``clip`` or ``region`` of the family.
         threshold: of two classes the second is predicted where its chance is above this.
@@ -105,7 +104,6 @@ class GLM(FittedGLM):
     weight_bound: Positive | None = None
     score_clip: Positive | None = None
     message_clip: Positive | None = None
-    patience: Count | None = None
     release: Annotated[bool, STRICT] = False
     family_options: Annotated[Mapping[str, Any] | None, InFile(FamilyOptions | None, None)] = None
     threshold: Threshold = 0.5

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -13,7 +13,7 @@ from colonnade.errors import StudyError
 from colonnade.kinds.regression.forecast import expected
 from colonnade.kinds.regression.gradients.descent import Learned
 from colonnade.kinds.regression.gradients.task import Gradients
-from colonnade.kinds.regression.parts import PartLaw, part_laws, plain_laws, read_laws
+from colonnade.kinds.regression.parts import PartLaw, part_laws, read_laws
 from colonnade.kinds.regression.quadratic import Fitted, Reading, check_ridge
 from colonnade.models.design import Design, label_weight, split_label, weighted_rows
 from colonnade.models.linear_model import LinearModel
@@ -69,11 +69,12 @@ class Regression(LinearModel[Task, Published]):
         "clipped": size_if_any,
         "protection": epsilons,
     }
+    saved_if_known: ClassVar[Mapping[str, Callable[[Any], Any]]] = {**LinearModel.saved_if_known, "parts": read_laws}
     noise_std_: float
     count_: float | None = None
     clipped_: int | None = None
     parts_: dict[str, PartLaw] | None = None
-    """How each party's part of a score is spread; not in models of gradients, several classes, or earlier releases."""
+    """How each party's part of a score is spread; not in models of gradients or several classes."""
 
     # --- the joint computation
 
@@ -215,6 +216,8 @@ class Regression(LinearModel[Task, Published]):
     def check_restored(self) -> None:
         """Raise an error unless what was read from a file belongs together."""
         super().check_restored()
+        if self.intercept_.ndim != 1 or self.coef_.shape != (len(self.intercept_), len(self.feature_names_in_)):
+            raise ValueError("weights and names do not belong together [VA038]")
         if self.parts_ is None:
             return
         held = {party: schema for party in self.schemas_ if (schema := self._feature_schema(party)) is not None}
@@ -240,18 +243,6 @@ class Regression(LinearModel[Task, Published]):
         """What was learned, in one line."""
         columns = f"{self.n_features_in_} columns"
         return f"{self.kind} regression of {self.label_} on {columns}, by {self.method_}"
-
-    def learned(self) -> dict[str, Any]:
-        """The learned attributes as plain values; parts of scores only where something is known about them."""
-        parts = plain_laws(self.parts_)
-        return super().learned() | ({} if parts is None else {"parts": parts})
-
-    def restore(self, learned: dict[str, Any]) -> None:
-        """Set the learned attributes from plain values."""
-        super().restore(learned)
-        self.parts_ = read_laws(learned.get("parts"))
-        if self.intercept_.ndim != 1 or self.coef_.shape != (len(self.intercept_), len(self.feature_names_in_)):
-            raise ValueError("weights and names do not belong together [VA038]")
 
     def summary(self) -> list[str]:
         """The strongest weights, and what the result tells about the columns of each party."""
