@@ -29,7 +29,7 @@ from colonnade.kinds import PCA, Synthesizer
 from colonnade.kinds.pca.component_errors import errors, mean_deviations
 from colonnade.kinds.pca.directions import programs as power
 from colonnade.kinds.pca.directions.search import NoisyProducts
-from colonnade.kinds.pca.model import leading, signed, spectrum_of, top_eigenvectors
+from colonnade.kinds.pca.model import signed, top_eigenvectors
 from colonnade.kinds.synthesis.population import Population
 from colonnade.kinds.synthesis.shares import means, shares
 from colonnade.kinds.synthesis.tree import fit_tree
@@ -96,13 +96,9 @@ def components(data: Dataset, epsilon: float, runs: int, method: str = "moments"
     clear, wrong = 0, 0
     drawn = _products(parts, task, runs) if method == "power" else _moments(parts, task, runs)
     for result in drawn:
-        if isinstance(result, NoisyMoments):
-            spectrum = spectrum_of(result.covariance)
-            variances, own = leading(spectrum, KEPT)
-        else:
-            spectrum = result.spectrum()
-            variances, own = result.components(KEPT)
-            own = signed(own)
+        spectrum = result.spectrum(center=True)
+        variances, own = result.components(KEPT, center=True)
+        own = signed(own)
         bars = errors(result, spectrum, own, variances, center=True)
         exact = vectors * np.sign((own * vectors).sum(axis=1))[:, None]
         apart = np.array(bars.first) == np.array(bars.last)

@@ -370,14 +370,14 @@ FIGURES = (
         ),
     ),
     Figure(
-        "early ends",
-        "fits that may end early count as published, and steps do not tell how a fit went",
+        "lengths of fits",
+        "steps do not tell how a fit went",
         Links(
-            (_EXCHANGED, "alternating-fits#6-every-fit-ends-and-in-as-many-steps|Proposition"),
-            ("colonnade.kinds.glm.exchange.task:Exchange.seen",),
+            ("alternating-fits#6-every-fit-ends-and-in-as-many-steps|Proposition",),
+            ("colonnade.kinds.glm.exchange.fits:certified_fit",),
             (
-                "tests/kinds/glm/test_exchange.py::test_who_sees_when_messages_end_is_charged_for_them",
-                "tests/kinds/glm/test_exchange.py::test_stopping_early_follows_from_what_was_sent",
+                "tests/kinds/glm/test_exchange.py::test_a_table_takes_as_many_steps_as_its_neighbours",
+                "tests/kinds/glm/test_exchange.py::test_proven_steps_depend_on_public_bounds_alone_and_grow_with_them",
             ),
         ),
         ("time",),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -19,6 +19,7 @@ from colonnade.models import files, notebook, registry
 from colonnade.models.conventions import Conventions
 from colonnade.models.planner import Planner
 from colonnade.models.roster import Roster
+from colonnade.models.saved import plain
 from colonnade.privacy import Event, Statement, Trust, parse_budgets
 from colonnade.privacy.calibrate import unspent
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
@@ -51,6 +52,10 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
     parameters_: dict[str, Any]
     privacy_: Statement
     schemas_: dict[str, Schema]
+    saved: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
+    """Learned attributes, without the underscore at their end, and how each is read back from a file."""
+    saved_if_known: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
+    """The same for those that files leave out where they are ``None``."""
     keeps: ClassVar[str | None] = None
     """One word for what each party keeps for itself after a run; see :meth:`keep`. ``None``: nothing is kept."""
     brings: ClassVar[str | None] = None
@@ -74,13 +79,17 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
     def finish(self, result: Result) -> None:
         """Set the learned attributes from the published result alone."""
 
-    @abstractmethod
     def learned(self) -> dict[str, Any]:
         """The learned attributes as plain values."""
+        known = [name for name in self.saved_if_known if getattr(self, f"{name}_") is not None]
+        return {name: plain(getattr(self, f"{name}_")) for name in (*self.saved, *known)}
 
-    @abstractmethod
     def restore(self, learned: dict[str, Any]) -> None:
         """Set the learned attributes from plain values; arrays that were saved beside them are under ``arrays``."""
+        for name, read in self.saved.items():
+            setattr(self, f"{name}_", read(learned[name]))
+        for name, read in self.saved_if_known.items():
+            setattr(self, f"{name}_", read(learned[name]) if name in learned else None)
 
     def check_restored(self) -> None:
         """Raise an error unless what was read from a file belongs together, so that it can be used."""

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final, Literal, Self
 from colonnade.errors import StudyError
 from colonnade.lazy import Later
 from colonnade.mpc import Committee
-from colonnade.privacy import Trust
+from colonnade.privacy import Observer, Trust, epsilon, views
 from colonnade.privacy.additive import AdditiveNoise, Law
 from colonnade.privacy.events import Event
 from colonnade.privacy.observers import Inputs
@@ -54,6 +54,8 @@ class Revealing(ABC):
 class Playable(Revealing):
     """What a session needs: who takes part, on which committee, and what may be revealed."""
 
+    aligns: ClassVar[bool] = False
+    """Whether common people are looked for, so that more rules must be the same at all owners."""
     goes_on_without: ClassVar[bool] = True
     """Whether others may go on when somebody is lost whom they could do without."""
 
@@ -102,6 +104,21 @@ class Priced(Revealing):
     why_not_lanes: ClassVar[str | None] = "does not add up its people once"
     """Why people cannot be added up in lanes, as the end of a sentence that begins with the study; ``None``: they can.
     """
+
+    @property
+    def scheme(self) -> str | None:
+        """What the way is called by which it is computed; ``None`` where there is only one."""
+        return None
+
+    @property
+    def rounds_figures(self) -> dict[str, Any]:
+        """Public figures of what is opened when, where it is opened in rounds."""
+        return {}
+
+    @property
+    def rounds_in_words(self) -> tuple[str, ...]:
+        """The same in words."""
+        return ()
 
     @property
     def games(self) -> str:
@@ -208,6 +225,11 @@ class Task(Playable, Priced):
     @abstractmethod
     def message_rounds(self) -> int:
         """How often participants wait for each other, from the beginning to the end, where nobody checks anything."""
+
+    def protection(self, delta: float) -> dict[str, float]:
+        """For each party the epsilon of the published result about its columns alone: here, about a whole person."""
+        found = epsilon(views(self.events, Observer.coordinator(), self.trust), delta).epsilon
+        return dict.fromkeys(self.owners, found)
 
     @property
     def settlements(self) -> int:

@@ -227,7 +227,6 @@ def test_given_parameters_are_respected_and_others_have_defaults(people):
         ({"method": "gradient", "epochs": 1}, "ST451"),
         ({"epochs": 0}, ("ST150", "epochs")),
         ({"epochs": True}, ("ST150", "epochs")),
-        ({"patience": 1.5}, ("ST150", "patience")),
         ({"strength": 0.0}, ("ST137", "strength")),
         ({"score_clip": "1"}, ("ST137", "score_clip")),
         ({"message_clip": float("inf")}, ("ST137", "message_clip")),

@@ -80,7 +80,6 @@ class GLM(FittedGLM):
         score_clip: the largest score that is sent; what rows and weights allow, or as alternating fits choose.
         message_clip: the largest slope that counts where it is received; three deviations of its noise, or as
             alternating fits choose.
-        patience: stop when the noised slopes got no smaller for so many epochs; what is charged is the same.
         release: publish all weights with noise, at extra cost.
         family_options: ``reach``, ``clip`` or ``region`` of the family.
         threshold: of two classes the second is predicted where its chance is above this.
@@ -105,7 +104,6 @@ class GLM(FittedGLM):
     weight_bound: Positive | None = None
     score_clip: Positive | None = None
     message_clip: Positive | None = None
-    patience: Count | None = None
     release: Annotated[bool, STRICT] = False
     family_options: Annotated[Mapping[str, Any] | None, InFile(FamilyOptions | None, None)] = None
     threshold: Threshold = 0.5
@@ -220,16 +218,12 @@ class GLM(FittedGLM):
     def finish(self, result: Outcome | Everyone) -> None:
         """Set the released weights, and those of the kept weights that this process has."""
         design = self.design_
-        if isinstance(result, Everyone):
-            self.kept_ = dict(result.kept)
-        else:
-            self.kept_ = {} if result.kept is None else {result.kept.party: result.kept}
-        self._view = None if isinstance(result, Everyone) else self._viewed(result)
+        self.kept_, self._view = dict(result.held), self._viewed(result)
         self.feature_names_in_ = design.features
         released = result.released
         self._released = None if released is None else glm_kept.combined(released, self.family_, design)
 
-    def _viewed(self, result: Outcome) -> Assessment | None:
+    def _viewed(self, result: Outcome | Everyone) -> Assessment | None:
         if self.family_.name not in CLASSES or (found := result.in_sample) is None:
             return None
         labels, scores = found

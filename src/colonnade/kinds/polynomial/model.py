@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 from colonnade.errors import CapacityError, StudyError
 from colonnade.kinds.polynomial.expressions import Terms, from_coefficients, parse, written
 from colonnade.kinds.polynomial.task import Holding, NoisySums, Polynomials, frozen
+from colonnade.models.base import Estimator
 from colonnade.models.estimates import Estimate
 from colonnade.models.federation import Federation
 from colonnade.models.parameters import InFile, RowsAtMost, at_least, check_whole, not_shorter_than
 from colonnade.models.pictures import answers
 from colonnade.models.roster import Roster
-from colonnade.models.saved import Saved, count, numbers, texts
+from colonnade.models.saved import count, numbers, texts
 from colonnade.pictures.look import Sheet
 from colonnade.privacy import parse_budgets
 from colonnade.privacy.noise.rounding import RoundingMode
@@ -35,7 +36,7 @@ _ROOM = 2**60  # for sums without noise, when gamma is chosen here
 
 
 @dataclass(eq=False, repr=False)
-class PolynomialSum(Saved[Polynomials, NoisySums]):
+class PolynomialSum(Estimator[Polynomials, NoisySums]):
     """Differentially private sums over all people of polynomials in the encoded columns of all parties.
 
     Args:

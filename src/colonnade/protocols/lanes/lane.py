@@ -79,7 +79,7 @@ class LaneTask(Playable):
 
     trust: Trust
     seats: Committee
-    goes_on_without = False
+    aligns, goes_on_without = True, False
 
     @classmethod
     def of(cls, task: OnShares) -> LaneTask:
@@ -130,7 +130,7 @@ def play_lane(
         _settle(summing)
         return sums
 
-    return play(place, LaneTask.of(laned.task), program, progress, wait=wait, aligns=True)
+    return play(place, LaneTask.of(laned.task), program, progress, wait=wait)
 
 
 def is_loss(error: BaseException) -> bool:

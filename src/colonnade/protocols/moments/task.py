@@ -284,6 +284,12 @@ class Moments(JointRows, JointSumTask):
         """The task with given noise, equal for all parties; scales that parties named for themselves are dropped."""
         return AdjustedSum(replace(self, own_noise=()), rows)
 
+    def protection(self, delta: float) -> dict[str, float]:
+        """For each party the epsilon of the published result about its columns alone."""
+        from colonnade.protocols.moments.protection import protection
+
+        return protection(self, delta)
+
     @property
     def message_rounds(self) -> int:
         """How often participants wait for each other, in a study of one block of rows."""

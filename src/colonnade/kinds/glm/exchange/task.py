@@ -156,12 +156,8 @@ class Exchange(Bounded):
 
     @property
     def seen(self) -> bool:
-        """Whether messages count as published: released weights depend on them, and so does an early end.
-
-        The coordinator passes messages on and sees when they end. If ``patience`` can end them before the last epoch,
-        that time depends on what they contained.
-        """
-        return self.release or (self.patience is not None and self.patience + 1 < self.epochs)
+        """Whether messages count as published: released weights depend on them."""
+        return self.release
 
     @cached_property
     def events(self) -> tuple[Event, ...]:
@@ -279,7 +275,7 @@ class Exchange(Bounded):
             ],
             "active": self.active,
             "family": self.family.plain(),
-            "method": [self.method, self.rows, self.epochs, self.batches, self.patience],
+            "method": [self.method, self.rows, self.epochs, self.batches],
             "rates": [
                 float(value).hex()
                 for value in (self.message_clip, self.learning_rate, self.l1, self.prox_ridge, self.release_ridge)

@@ -13,9 +13,10 @@ import numpy as np
 
 from colonnade.errors import StudyError
 from colonnade.kinds.glm import preflight
+from colonnade.kinds.glm.exchange.fits import Matrix, Vector
 from colonnade.kinds.glm.exchange.last_fit import blurred
 from colonnade.kinds.glm.exchange.task import Exchange
-from colonnade.kinds.glm.fitted import FittedGLM, Vector
+from colonnade.kinds.glm.fitted import FittedGLM
 from colonnade.kinds.glm.kept import unit_of
 from colonnade.kinds.glm.kept_scores import programs as exchange_ask
 from colonnade.kinds.glm.kept_scores.answers import Weighed
@@ -23,7 +24,6 @@ from colonnade.kinds.glm.kept_scores.programs import Answers, New
 from colonnade.kinds.glm.kept_scores.task import KeptScoresTask, Sender
 from colonnade.kinds.glm.plan import senders
 from colonnade.models.federation import Federation
-from colonnade.models.newcomers import Matrix
 from colonnade.models.parameters import LIMITS_ROWS, NAMES_MODEL, InFile, at_least, at_most, check_whole
 from colonnade.models.planner import Details
 from colonnade.models.predicted import FILE_OF_MODEL, Beside, JointScores, Predicted, budgets_against, check_fitted

@@ -64,6 +64,7 @@ class Directions(JointRows, InRounds):
     released: ClassVar[str] = 'has method "power", which releases products with directions in rounds'
     programs = Programs("colonnade.kinds.pca.directions.programs")
     games = "pca-power"
+    scheme = "power"
     noise_on = "an entry of X'X times a direction"
     why_not_active = None
     active_by_default = True
@@ -96,6 +97,16 @@ class Directions(JointRows, InRounds):
                 f"{self.rounds} rounds of {self.directions} directions leave rounding no room within a reach of "
                 f"{self.reach}: raise it [PR112]"
             )
+
+    @property
+    def rounds_figures(self) -> dict[str, Any]:
+        """How many openings a wide table takes."""
+        return {"openings": self.rounds, "directions": self.directions}
+
+    @property
+    def rounds_in_words(self) -> tuple[str, ...]:
+        """The same in words."""
+        return (f"{self.rounds:,} openings of products with {self.directions:,} directions each, priced as one",)
 
     @property
     def room(self) -> float:

@@ -70,6 +70,7 @@ class Adaptive(OverMessages):
     rows_fixed: ClassVar[bool] = True
     rows_key: ClassVar[str] = "rows"
     programs = Programs("colonnade.kinds.split.adaptive.programs")
+    scheme = "published"
     error_on = "number of an embedding"
     why_no_rounds = "has as many rounds as it has batches"
 

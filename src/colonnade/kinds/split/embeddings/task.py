@@ -35,6 +35,7 @@ class Embeddings(Schedule):
 
     rows_fixed: ClassVar[bool] = True
     programs = Programs("colonnade.kinds.split.embeddings.programs")
+    scheme = "embeddings"
     error_on = "number of an embedding"
     why_no_rounds = "tells embeddings as often as its study says"
     rows_key: ClassVar[str] = "rows"
@@ -241,6 +242,11 @@ class NewEmbeddings(Embeddings):
     """Embeddings of new people, at most ``rows`` of them, by encoders that learned before and learn no more."""
 
     new: New = "noised"
+
+    @property
+    def to(self) -> str:
+        """Who is told the answers."""
+        return self.active
 
     rows_fixed: ClassVar[bool] = False
     rows_key: ClassVar[str] = "rows_at_most"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,14 @@ class NoisyMarginals:
 
     task: Marginals
     opened: NDArray[np.int64]
+
+    merged: ClassVar[None] = None
+    """No codes were merged between two stages."""
+
+    @property
+    def second(self) -> NoisyMarginals:
+        """The last published result: this one."""
+        return self
 
     @property
     def count(self) -> float:
