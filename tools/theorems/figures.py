@@ -348,7 +348,7 @@ FIGURES = (
                 "functional-sensitivity#8-one-partys-columns-and-parties-that-name-their-own-noise|Theorem",
                 "moments-sensitivity#7-only-some-columns-of-a-row-replaced|Theorem",
             ),
-            ("colonnade.protocols.moments.protection:protection",),
+            ("colonnade.protocols.moments.task:protection",),
             (
                 "tests/protocols/moments/test_laws.py::"
                 "test_laplace_protection_is_the_l1_of_the_partys_columns_over_the_scale",

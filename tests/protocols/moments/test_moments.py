@@ -21,9 +21,9 @@ from colonnade.protocols import roles
 from colonnade.protocols.joint_sum.seats import PartedSeat
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.moments.integers import OwnBlock
-from colonnade.protocols.moments.protection import protection, with_own_budgets
+from colonnade.protocols.moments.protection import with_own_budgets
 from colonnade.protocols.moments.published import NoisyMoments
-from colonnade.protocols.moments.task import Block, Moments
+from colonnade.protocols.moments.task import Block, Moments, protection
 from colonnade.protocols.roles import COORDINATOR, Owner
 from colonnade.protocols.rows import digest
 from colonnade.received import received

@@ -16,7 +16,7 @@ from colonnade.errors import CapacityError, PrivacyError
 from colonnade.mpc.parts import SEATS
 from colonnade.mpc.verify.claims import CLAIMED_ROWS, MOST_HELD
 from colonnade.mpc.verify.ranges import FEWEST_PRIMES, WINDOW_ROWS, Ranges, two_values, within
-from colonnade.privacy import Budget, Event, Sensitivity, Trust
+from colonnade.privacy import Budget, DiscreteLaplaceRelease, Event, Observer, Sensitivity, Trust, epsilon, views
 from colonnade.privacy.additive import USUAL, AdditiveNoise, AdditiveRelease, Law
 from colonnade.privacy.observers import Inputs
 from colonnade.protocols.cost import WORD, Cells
@@ -286,8 +286,6 @@ class Moments(JointRows, JointSumTask):
 
     def protection(self, delta: float) -> dict[str, float]:
         """For each party the epsilon of the published result about its columns alone."""
-        from colonnade.protocols.moments.protection import protection
-
         return protection(self, delta)
 
     @property
@@ -340,3 +338,42 @@ class Moments(JointRows, JointSumTask):
             **({"own_noise": named} if named else {}),
             **({"hidden": True} if self.hidden else {}),
         }
+
+
+def protection(task: Moments, delta: float) -> dict[str, float]:
+    """For each party the epsilon, at ``delta``, of the published result about its columns alone."""
+    found = {}
+    for owner in task.owners:
+        ways = (_seen(task, events, delta) for events in _about(task, owner))
+        found[owner] = min(ways)
+    return found
+
+
+def _about(task: Moments, owner: str) -> list[Sequence[Event]]:
+    """Several descriptions of what the release tells about one party's columns; each gives a valid epsilon."""
+    if not task.laplace:
+        return [column_events(task, owner)]
+    levels = [level for level in task.levels if task.hidden or owner in level.about]
+    by_level = [
+        replace(event, replace_l1=task.limits.replaced_l1(level, [owner]), others=(), about=())
+        for level, event in zip(task.levels, task.opens, strict=True)
+        if level in levels
+    ]
+    # All entries that change, each counted with the least noise of them.
+    at_once = replace(
+        by_level[0], replace_l1=task.limits.changed_l1([owner]), dimension=sum(event.dimension for event in by_level)
+    )
+    return [by_level, [at_once]]
+
+
+def column_events(task: Moments, owner: str) -> list[Event]:
+    """The release of Skellam or Gaussian noise, as it depends on one party's columns alone."""
+    event = task.event
+    assert not isinstance(event, DiscreteLaplaceRelease)  # noqa: S101 - for the type checker
+    l1, l2_squared = task.limits.changed([owner])
+    return [replace(event, replace_l1=l1, replace_l2_squared=l2_squared, others=())]
+
+
+def _seen(task: Moments, events: Sequence[Event], delta: float) -> float:
+    # The coordinator knows none of the noise and is held to replacing a person, which here means these columns.
+    return epsilon(views(events, Observer.coordinator(), task.trust), delta).epsilon
