@@ -31,7 +31,7 @@ from colonnade.models.roster import Roster
 from colonnade.models.scorer import check_columns, features
 from colonnade.privacy import Statement, Trust
 from colonnade.privacy.events import audience_of
-from colonnade.protocols.roles import Coordinator, Owner
+from colonnade.protocols.roles import Owner
 from colonnade.randomness import Stream
 from colonnade.tables import Table
 
@@ -127,10 +127,6 @@ class KeptScores(Predicted[KeptScoresTask, Answers | None, FittedGLM]):
         ordered, used = table.sorted_by_id(), features(self.scorer, party)
         rows, weights = self.scorer.kept_rows(party, ordered.select(used) if used else ordered)
         return New(ordered.ids, rows, weights, ordered.own_ids)
-
-    def coordinator(self, me: Coordinator, task: KeptScoresTask) -> None:
-        """The coordinator's program."""
-        exchange_ask.coordinator(me, task)
 
     def plan_for(self, people: Federation) -> KeptScoresTask:
         """The task for these people; they are counted if ``rows_at_most`` is not given."""
