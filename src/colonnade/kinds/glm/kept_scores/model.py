@@ -15,14 +15,12 @@ from colonnade.errors import StudyError
 from colonnade.kinds.glm import preflight
 from colonnade.kinds.glm.exchange.fits import Matrix, Vector
 from colonnade.kinds.glm.exchange.last_fit import blurred
-from colonnade.kinds.glm.exchange.task import Exchange
 from colonnade.kinds.glm.fitted import FittedGLM
 from colonnade.kinds.glm.kept import unit_of
 from colonnade.kinds.glm.kept_scores import programs as exchange_ask
 from colonnade.kinds.glm.kept_scores.answers import Weighed
 from colonnade.kinds.glm.kept_scores.programs import Answers, New
 from colonnade.kinds.glm.kept_scores.task import KeptScoresTask, Sender
-from colonnade.kinds.glm.plan import senders
 from colonnade.models.federation import Federation
 from colonnade.models.parameters import LIMITS_ROWS, NAMES_MODEL, InFile, at_least, at_most, check_whole
 from colonnade.models.planner import Details
@@ -218,10 +216,3 @@ class KeptScores(Predicted[KeptScoresTask, Answers | None, FittedGLM]):
             held = np.zeros((rows, 0)) if table is None else table.select(features(model, party))
             new[party] = New([], *model.kept_rows(party, held))
         return self.linear(exchange_ask.simulate(new, task, stream))
-
-
-def asking(fit: Exchange, rows: int) -> KeptScoresTask:
-    """The task of scores by the weights of a planned fit, before the noise is known."""
-    bounds = senders(fit)
-    found = tuple(Sender(owner, fit.weights(owner), **bounds[owner]) for owner in fit.passives)
-    return KeptScoresTask(fit.trust, fit.active, found, rows, names=fit.names)
