@@ -383,19 +383,6 @@ FIGURES = (
         ("time",),
     ),
     Figure(
-        "cross-validation",
-        "all fits and questions of a cross-validation together",
-        Links(
-            ("observers#composition-over-studies", "across-studies#fits-of-one-process"),
-            ("colonnade.kinds.glm.crossval:cross_validate",),
-            (
-                "tests/kinds/glm/test_glm.py::test_all_of_it_together_keeps_the_budget",
-                "tests/kinds/glm/test_glm.py::test_everything_that_was_told_is_in_the_statement",
-            ),
-            "arithmetic",
-        ),
-    ),
-    Figure(
         "frozen",
         "as published, not proven: what releases of frozen encoders would cost; no promise",
         Links(
@@ -609,7 +596,6 @@ NO_FIGURE = {
     "colonnade.cli.show:trial": _ASKED,
     "colonnade.cli.trial:prepare": _ASKED,
     "colonnade.kinds.pca.evaluation:compare": _ASKED,
-    "colonnade.kinds.glm.crossval:cross_validate": _ASKED,
     "colonnade.kinds.regression.base:Regression.budgets": _REFUSED,
     "colonnade.kinds.split.choice:": "names of parameters",
     "colonnade.privacy.noise.response:odds_for": _REFUSED,

@@ -42,7 +42,7 @@ from colonnade.models.predicted import JointScores
 from colonnade.models.predicting import Threshold, check_threshold
 from colonnade.models.roster import Roster
 from colonnade.privacy import Statement, Trust, parse_budgets
-from colonnade.protocols.roles import Coordinator, Owner
+from colonnade.protocols.roles import Owner
 from colonnade.randomness import Stream
 from colonnade.tables import Table
 from colonnade.tables.centred import Centred
@@ -170,10 +170,6 @@ class GLM(FittedGLM):
         ordered = table.sorted_by_id()
         centred, labels = self._rows(me.name, ordered, task)
         return exchange.owner(me, centred.features(ordered), labels, task)
-
-    def coordinator(self, me: Coordinator, task: Exchange) -> Outcome:
-        """The coordinator's program."""
-        return exchange.coordinator(me, task)
 
     def simulate(
         self, tables: Mapping[str, Table], roster: Roster, stream: Stream | None = None, *, task: Exchange | None = None

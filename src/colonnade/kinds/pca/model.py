@@ -24,10 +24,9 @@ from colonnade.models.estimates import Estimate
 from colonnade.models.newcomers import Given, Matrix, People, encoded_matrix, gathered, table_of
 from colonnade.models.outlook import ENOUGH_OF_A_SHARE, Outlook, operator_norm
 from colonnade.models.parameters import Count, RowsAtMost, at_least, check_whole
-from colonnade.models.planner import Details
 from colonnade.models.roster import Roster
 from colonnade.models.saved import numbers, size, texts
-from colonnade.privacy import Budget, Statement, parse_budgets
+from colonnade.privacy import Budget, parse_budgets
 from colonnade.protocols.moments.published import NoisyMoments
 from colonnade.protocols.moments.task import Block, Moments
 from colonnade.randomness import Stream
@@ -161,10 +160,6 @@ class PCA(Estimator[Task, Published]):
             reach=reach_for(width, rounds, directions),
         )
         return draft.calibrated(budgets)
-
-    def details(self, task: Task, statement: Statement) -> Details:
-        """How many openings a wide table takes."""
-        return Details(task.scheme, task.rounds_figures, brief=task.rounds_in_words)
 
     def outlook(self, roster: Roster, task: Task, rows: int | None) -> Outlook:
         """How far noise moves the variance along a component, against an even share of half the rows' squared norm."""

@@ -23,7 +23,7 @@ from colonnade.kinds.split.encoders import OverRows
 from colonnade.kinds.split.foretold import Foretold, centred
 from colonnade.models.roster import Roster
 from colonnade.privacy import Trust
-from colonnade.protocols.roles import Coordinator, Owner
+from colonnade.protocols.roles import Owner
 from colonnade.randomness import Stream
 from colonnade.tables import Table
 
@@ -107,11 +107,6 @@ def owner(me: Owner, model: SplitModel, table: Table, task: Any) -> Told | None:
         return _received(model, table, found.received, task)
     telling.owner(me, _encoding(model, me.name, table), table.ids, None, task, by_embeddings.scaling_of(model, me.name))
     return None
-
-
-def coordinator(me: Coordinator, task: Scores | NewEmbeddings) -> None:
-    """The coordinator's program."""
-    task.programs.coordinator(me, task)
 
 
 def simulate(model: SplitModel, tables: Mapping[str, Table], task: Any, stream: Stream) -> Told:
