@@ -29,12 +29,12 @@ from colonnade.kinds import PCA, Synthesizer
 from colonnade.kinds.pca.component_errors import errors, mean_deviations
 from colonnade.kinds.pca.directions import programs as power
 from colonnade.kinds.pca.directions.search import NoisyProducts
-from colonnade.kinds.pca.model import leading, signed, spectrum_of, top_eigenvectors
+from colonnade.kinds.pca.model import signed, top_eigenvectors
 from colonnade.kinds.synthesis.population import Population
 from colonnade.kinds.synthesis.shares import means, shares
 from colonnade.kinds.synthesis.tree import fit_tree
 from colonnade.kinds.tables.layout import Layout
-from colonnade.kinds.tables.marginals import integers as counts, programs as marginals
+from colonnade.kinds.tables.marginals import programs as marginals
 from colonnade.kinds.tables.marginals.published import NoisyMarginals
 from colonnade.kinds.tables.release import Release
 from colonnade.models import Roster
@@ -96,13 +96,9 @@ def components(data: Dataset, epsilon: float, runs: int, method: str = "moments"
     clear, wrong = 0, 0
     drawn = _products(parts, task, runs) if method == "power" else _moments(parts, task, runs)
     for result in drawn:
-        if isinstance(result, NoisyMoments):
-            spectrum = spectrum_of(result.covariance)
-            variances, own = leading(spectrum, KEPT)
-        else:
-            spectrum = result.spectrum()
-            variances, own = result.components(KEPT)
-            own = signed(own)
+        spectrum = result.spectrum(center=True)
+        variances, own = result.components(KEPT, center=True)
+        own = signed(own)
         bars = errors(result, spectrum, own, variances, center=True)
         exact = vectors * np.sign((own * vectors).sum(axis=1))[:, None]
         apart = np.array(bars.first) == np.array(bars.last)
@@ -146,7 +142,7 @@ def cells(data: Dataset, epsilon: float, runs: int) -> dict[str, float]:
     names = layout.called(range(len(layout.free)))
     held, mean_held, widths, clear, fitted = [], [], [], [], None
     for stream, _ in zip(streams("marginals", task.noise), range(runs), strict=False):
-        noisy = exact + sum(counts.noise_share(task, stream) for _ in task.owners)
+        noisy = exact + sum(task.additive.draw((task.entries,), stream) for _ in task.owners)
         release = Release.of(NoisyMarginals(task, noisy))
         fitted = fitted or fit_tree(layout.sizes, release.count, release.parts)
         people = Population(layout, release, fitted, ())

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.cli.lean import keep_memory
+from colonnade.protocols.joint_sum import engine
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.moments.task import Moments
 from colonnade.protocols.roles import COORDINATOR, Meter
@@ -288,22 +289,22 @@ def _everyone(job: Job) -> tuple[str, ...]:
 
 
 def _give_alignment_a_phase() -> None:
-    agree = moments.agree_on_rows
+    agree = engine.agree_on_rows
 
     def metered(me: Any, *arguments: Any, **options: Any) -> int:
         with me.meter.phase(ALIGN):
             return agree(me, *arguments, **options)
 
-    moments.agree_on_rows = metered
+    engine.agree_on_rows = metered
 
 
 def _silence_noise(*, draw: bool) -> None:
-    drawn = moments.noise_share
+    drawn = moments.MomentsSum.noise
 
-    def silent(task: Moments, stream: Stream) -> NDArray[np.int64]:
-        return 0 * drawn(task, stream) if draw else np.zeros(task.entries, dtype=np.int64)
+    def silent(declared: moments.MomentsSum, stream: Stream, count: int) -> NDArray[np.int64]:
+        return 0 * drawn(declared, stream, count) if draw else np.zeros(count, dtype=np.int64)
 
-    moments.noise_share = silent
+    moments.MomentsSum.noise = silent
 
 
 def command(

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
         SplitRegressor as SplitRegressor,
         SplitScores as SplitScores,
         Synthesizer as Synthesizer,
-        cross_validate as cross_validate,
         evaluate_synthetic as evaluate_synthetic,
         joint_scores as joint_scores,
         polynomial_sum as polynomial_sum,

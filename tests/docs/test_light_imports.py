@@ -135,7 +135,6 @@ EXPORTED = [
     "__version__",
     "assess",
     "category",
-    "cross_validate",
     "date",
     "evaluate_synthetic",
     "flag",

@@ -27,7 +27,7 @@ from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.moments.task import Moments
 from colonnade.protocols.on_shares import OnShares
 from colonnade.protocols.roles import COORDINATOR, Owner
-from colonnade.protocols.rounds import EarlyStop, NextNoise, Rounds
+from colonnade.protocols.rounds import NextNoise, Rounds
 from colonnade.protocols.session import partners
 from colonnade.protocols.task import Playable, Priced, Task, check_complete
 from colonnade.wire import encode
@@ -236,13 +236,6 @@ def test_rounds_are_reported_when_they_are_over_some_together_and_the_last_alway
     assert went("abc", 1) == (["a", "b", "c"], [("search", 1, 3), ("search", 2, 3), ("search", 3, 3)])
     assert went(range(5), 2)[1] == [("search", 2, 5), ("search", 4, 5), ("search", 5, 5)]
     assert went(range(9), 4, last=1) == ([0, 1], [("search", 2, 9)]), "none follows the round that ends them"
-
-
-def test_numbers_that_get_no_smaller_for_some_epochs_end_the_rounds_but_nothing_does_without_patience():
-    stop, never = EarlyStop(patience=2, steps=2), EarlyStop(patience=None, steps=1)
-    sizes = [3, 3, 2, 2, 2, 2, 5, 0]  # the energies of the epochs are 18, 8, 8 and 25
-    assert [stop.after(np.array([float(size)])) for size in sizes] == [False] * 7 + [True]
-    assert not any(never.after(np.ones(1)) for _ in range(20))
 
 
 # --- the contract of tasks: what is refused, what follows from the rest, what a run takes, and what events are charged

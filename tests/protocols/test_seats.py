@@ -426,8 +426,8 @@ def test_whoever_computes_or_tells_something_else_is_found(name):
 
 def one_cheats(patch: pytest.MonkeyPatch, programs: ModuleType, offset: int | None = None) -> list[kit.Array]:
     """The first owner that draws noise deals none or, with an offset, adds that; the list gets what the others drew."""
-    name = "noise_shares" if hasattr(programs, "noise_shares") else "noise_share"
-    real, turns, drawn = getattr(programs, name), count(), []
+    home, name = kit.noise_of(programs)
+    real, turns, drawn = getattr(home, name), count(), []
 
     def draw(*given: Any, **named: Any) -> kit.Array:
         noise = real(*given, **named)
@@ -436,7 +436,7 @@ def one_cheats(patch: pytest.MonkeyPatch, programs: ModuleType, offset: int | No
         drawn.append(noise)
         return noise
 
-    patch.setattr(programs, name, draw)
+    patch.setattr(home, name, draw)
     return drawn
 
 

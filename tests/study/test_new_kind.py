@@ -37,12 +37,13 @@ from colonnade.privacy.sensitivity import rounded_norm_squared
 from colonnade.protocols.cost import Cells
 from colonnade.protocols.on_shares import OnShares
 from colonnade.protocols.roles import Coordinator, Owner, Role
-from colonnade.protocols.rows import Block, JointRows, agree_on_rows, compare_rows
+from colonnade.protocols.rows import Block, JointRows, Rows, agree_on_rows, compare_rows
+from colonnade.protocols.task import Programs
 from colonnade.randomness import Stream
 from colonnade.report.markup import Html, tag
 from colonnade.report.section import Run, Section
 from colonnade.study import PartyConfig, Study, preflight, run_local
-from colonnade.tables import Schema, Table, number
+from colonnade.tables import Schema, number
 from tests.support.errors import raises
 from tests.support.federations import federation
 from tests.support.studies import check_words, edit
@@ -66,6 +67,8 @@ class Totals(JointRows, OnShares):
 
     noise_on = "a sum"
     message_rounds = 8
+    programs = Programs(__name__)
+    games = "totals"
 
     def limit(self, block: Block) -> int:
         return rounded_norm_squared(self.gamma, [block.clip], [len(block.columns)])
@@ -117,6 +120,22 @@ def noise_share(task: Totals, stream: Stream, *times: int) -> NDArray[np.int64]:
     return task.additive.draw((*times, len(task.names)), stream)
 
 
+def owner(me: Owner, held: Rows, task: Totals) -> Result:
+    """Round the rows, deal their sums with a share of the noise, and open what all of them add up to."""
+    stream = Stream.fresh()
+    agree_on_rows(me, task, held)
+    own = np.zeros(len(task.names), dtype=np.int64)
+    rows = np.vstack(list(held.blocks(8192)))
+    own[task.span(me.name)] = column_sums(rows, task.block(me.name), task, stream)
+    mine = me.hand.deal(own + noise_share(task, stream))
+    return task, _open(me, mine, task), own
+
+
+def coordinator(me: Coordinator, task: Totals) -> Result:
+    compare_rows(me, task)
+    return task, _open(me, None, task), None
+
+
 def _open(me: Role, mine: Any, task: Totals) -> NDArray[np.int64]:
     shape, total = (len(task.names),), None
     if me.hand.seated:
@@ -149,19 +168,6 @@ class ColumnTotals(Estimator[Totals, Result]):
 
     def details(self, task: Totals, statement: Statement) -> Details:
         return Details("adding up", {"totals": len(task.names)}, section=(f"TOTALS of {len(task.names)} columns",))
-
-    def owner(self, me: Owner, table: Table, task: Totals) -> Result:
-        """Round the rows, deal their sums with a share of the noise, and open what all of them add up to."""
-        held, stream = table.sorted_by_id(), Stream.fresh()
-        agree_on_rows(me, task, held)
-        own = np.zeros(len(task.names), dtype=np.int64)
-        own[task.span(me.name)] = column_sums(held.matrix(), task.block(me.name), task, stream)
-        mine = me.hand.deal(own + noise_share(task, stream))
-        return task, _open(me, mine, task), own
-
-    def coordinator(self, me: Coordinator, task: Totals) -> Result:
-        compare_rows(me, task)
-        return task, _open(me, None, task), None
 
     def finish(self, result: Result) -> None:
         task, published, self.own_ = result  # what is an owner's own nobody else sees
@@ -258,7 +264,7 @@ def known(monkeypatch: pytest.MonkeyPatch) -> Kind:
     monkeypatch.setattr(registry, "_KNOWN", dict(registry._KNOWN))
     monkeypatch.setattr(audits, "_SUBJECTS", dict(audits._SUBJECTS))
     monkeypatch.setattr(audits, "_TWINS", list(audits._TWINS))
-    audits.register("totals", "sums of columns", example, plays=lambda task: isinstance(task, Totals))(games)
+    audits.register("totals", "sums of columns", example)(games)
     audits.register_twin("totals", "analyst", "a tenth of the noise", lambda game: replace(game, sampler=quieter))
     return registry.register(ROW)
 

@@ -487,7 +487,6 @@ def read(tmp_path):
         (GLM + "batch = 0\n", ("ST595", "task.batch")),
         (GLM + "learning_rate = nan\n", ("ST595", "task.learning_rate")),
         (GLM + "message_clip = -1.0\n", ("ST595", "task.message_clip")),
-        (GLM + "patience = 0\n", ("ST595", "task.patience")),
         (GLM + "release = 1\n", ("ST595", "task.release")),
         (GLM + "rows_at_most = 5\n", ("ST595", "task.rows_at_most")),
         (GLM + "family_options = { range = 1.0 }\n", ("ST595", "task.family_options.range")),
@@ -514,11 +513,9 @@ def test_what_is_wrong_in_a_task_is_named(read, task, message):
 
 def test_every_key_of_a_model_over_messages_reaches_its_task(read):
     steps = 'method = "gradient"\npenalty = "elastic-net"\nstrength = 0.02\nl1_ratio = 0.25\nepochs = 3\nbatch = 25\n'
-    steps += (
-        "learning_rate = 0.1\nweight_bound = 2.0\nscore_clip = 1.5\nmessage_clip = 4.0\npatience = 2\nrelease = true\n"
-    )
+    steps += "learning_rate = 0.1\nweight_bound = 2.0\nscore_clip = 1.5\nmessage_clip = 4.0\nrelease = true\n"
     task = read(GLM + steps + "family_options = { reach = 2.5 }\n").task
-    assert (task.rows, task.method, task.epochs, task.batches, task.patience) == (50, "gradient", 3, 2, 2)
+    assert (task.rows, task.method, task.epochs, task.batches) == (50, "gradient", 3, 2)
     assert (task.learning_rate, task.message_clip, task.release, task.family.reach) == (0.1, 4.0, True, 2.5)
     assert (task.l1, task.prox_ridge) == (0.02 * 0.25, 0.02 * 0.75)
     assert {(side.weight_bound, side.score_clip) for side in task.sides} == {(2.0, 1.5)}

@@ -419,7 +419,6 @@ SCENES: dict[str, Callable[[], Scene]] = {
     "levels": lambda: _parts(kit.levels_task(), levels, 6),
     "exchange, alternating": lambda: _exchange("alternating"),
     "exchange, gradient": lambda: _exchange("gradient"),
-    "exchange that may stop early": lambda: _exchange("gradient", patience=1),
     "kept scores": _kept_scores,
     "adaptive embeddings": _adaptive,
     "embeddings": lambda: _embeddings(training="labels", stage=True),

@@ -42,6 +42,7 @@ from colonnade.protocols.moments.task import Moments
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.rows import Block
 from colonnade.protocols.session import Played, play
+from colonnade.protocols.sums import JointSum
 from colonnade.protocols.task import Playable
 from colonnade.tables import flag
 from colonnade.tables.keys import Key, Keys
@@ -315,19 +316,24 @@ def nearest(patch: pytest.MonkeyPatch) -> None:
 
 def no_noise(patch: pytest.MonkeyPatch) -> None:
     """Leave the noise of every protocol out."""
-    patch.setattr(moments, "noise_share", lambda task, stream: np.zeros(task.entries, np.int64))
-    patch.setattr(marginals, "noise_share", lambda task, stream: np.zeros(task.entries, np.int64))
-    patch.setattr(polynomial, "noise_share", lambda task, stream: np.zeros(len(task.polynomials), np.int64))
+    for declared in (moments.MomentsSum, marginals.MarginalsSum, polynomial.MonomialsSum):
+        patch.setattr(declared, "noise", lambda self, stream, count: np.zeros(count, np.int64))
     for programs in (directions, gradients, mixture):
         patch.setattr(programs, "noise_shares", lambda task, n, stream: np.zeros((n, task.entries), np.int64))
 
 
+def noise_of(programs: ModuleType) -> tuple[Any, str]:
+    """Where the noise of a protocol's owners is drawn: what has the function, and its name."""
+    sums = [one for one in vars(programs).values() if isinstance(one, type) and JointSum in one.__bases__]
+    return (sums[0], "noise") if sums else (programs, "noise_shares")
+
+
 def noise_drawn(patch: pytest.MonkeyPatch, programs: ModuleType) -> list[Array]:
     """The shares of noise that owners draw from now on, one after the other."""
-    name = "noise_shares" if hasattr(programs, "noise_shares") else "noise_share"
+    home, name = noise_of(programs)
     drawn: list[Array] = []
-    real = getattr(programs, name)
-    patch.setattr(programs, name, lambda *given, **named: drawn.append(real(*given, **named)) or drawn[-1])
+    real = getattr(home, name)
+    patch.setattr(home, name, lambda *given, **named: drawn.append(real(*given, **named)) or drawn[-1])
     return drawn
 
 

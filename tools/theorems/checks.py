@@ -147,8 +147,8 @@ def games_of(row: Charged) -> tuple[str, ...]:
     """The games that play a task with this event, as the registry says; none where nothing is promised."""
     if row.links.no_game:
         return ()
-    played = [task for event, task in found.emitted().items() if event.key == row.key]
-    return tuple(subject.name for subject in registry.subjects() if any(map(subject.plays, played)))
+    played = {task.games for event, task in found.emitted().items() if event.key == row.key}
+    return tuple(subject.name for subject in registry.subjects() if subject.name in played)
 
 
 # --- what the tables say must be there

@@ -348,7 +348,7 @@ FIGURES = (
                 "functional-sensitivity#8-one-partys-columns-and-parties-that-name-their-own-noise|Theorem",
                 "moments-sensitivity#7-only-some-columns-of-a-row-replaced|Theorem",
             ),
-            ("colonnade.protocols.moments.protection:protection",),
+            ("colonnade.protocols.moments.task:protection",),
             (
                 "tests/protocols/moments/test_laws.py::"
                 "test_laplace_protection_is_the_l1_of_the_partys_columns_over_the_scale",
@@ -370,30 +370,17 @@ FIGURES = (
         ),
     ),
     Figure(
-        "early ends",
-        "fits that may end early count as published, and steps do not tell how a fit went",
+        "lengths of fits",
+        "steps do not tell how a fit went",
         Links(
-            (_EXCHANGED, "alternating-fits#6-every-fit-ends-and-in-as-many-steps|Proposition"),
-            ("colonnade.kinds.glm.exchange.task:Exchange.seen",),
+            ("alternating-fits#6-every-fit-ends-and-in-as-many-steps|Proposition",),
+            ("colonnade.kinds.glm.exchange.fits:certified_fit",),
             (
-                "tests/kinds/glm/test_exchange.py::test_who_sees_when_messages_end_is_charged_for_them",
-                "tests/kinds/glm/test_exchange.py::test_stopping_early_follows_from_what_was_sent",
+                "tests/kinds/glm/test_exchange.py::test_a_table_takes_as_many_steps_as_its_neighbours",
+                "tests/kinds/glm/test_exchange.py::test_proven_steps_depend_on_public_bounds_alone_and_grow_with_them",
             ),
         ),
         ("time",),
-    ),
-    Figure(
-        "cross-validation",
-        "all fits and questions of a cross-validation together",
-        Links(
-            ("observers#composition-over-studies", "across-studies#fits-of-one-process"),
-            ("colonnade.kinds.glm.crossval:cross_validate",),
-            (
-                "tests/kinds/glm/test_glm.py::test_all_of_it_together_keeps_the_budget",
-                "tests/kinds/glm/test_glm.py::test_everything_that_was_told_is_in_the_statement",
-            ),
-            "arithmetic",
-        ),
     ),
     Figure(
         "frozen",
@@ -609,7 +596,6 @@ NO_FIGURE = {
     "colonnade.cli.show:trial": _ASKED,
     "colonnade.cli.trial:prepare": _ASKED,
     "colonnade.kinds.pca.evaluation:compare": _ASKED,
-    "colonnade.kinds.glm.crossval:cross_validate": _ASKED,
     "colonnade.kinds.regression.base:Regression.budgets": _REFUSED,
     "colonnade.kinds.split.choice:": "names of parameters",
     "colonnade.privacy.noise.response:odds_for": _REFUSED,

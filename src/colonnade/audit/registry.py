@@ -99,25 +99,21 @@ class Subject:
     summary: str
     plan: Callable[[], Any]
     build: Build
-    plays: Callable[[Any], bool]
 
 
 _SUBJECTS: dict[str, Subject] = {}
 
 
-def register(
-    name: str, summary: str, plan: Callable[[], Any], *, plays: type | Callable[[Any], bool] = lambda task: False
-) -> Callable[[Build], Build]:
-    """Enter games under a name; ``plan`` makes the task that is played when no study brings its own.
+def register(name: str, summary: str, plan: Callable[[], Any]) -> Callable[[Build], Build]:
+    """Enter games under a name, by which tasks of studies call for them (``Task.games``).
 
-    ``plays`` says which tasks of studies the games are about: a class of tasks, or a test of a task.
+    ``plan`` makes the task that is played when no study brings its own.
     """
 
     def enter(build: Build) -> Build:
         if name in _SUBJECTS:
             raise ValueError(f"games named {name!r} are registered already [VA003]")
-        about = (lambda task: isinstance(task, plays)) if isinstance(plays, type) else plays
-        _SUBJECTS[name] = Subject(name, summary, plan, build, about)
+        _SUBJECTS[name] = Subject(name, summary, plan, build)
         return build
 
     return enter
@@ -141,13 +137,12 @@ def _subjects() -> dict[str, Subject]:
 
 def subject(task: Task) -> str:
     """The name of the games about a study's task."""
-    found = next((known.name for known in _subjects().values() if known.plays(task)), None)
-    if found is None:
+    if task.games not in _subjects():
         raise StudyError(
             "there is no game about this study: an exact answer promises nothing to whoever receives it, and other "
             "kinds of task cannot be audited yet [ST014]"
         )
-    return found
+    return task.games
 
 
 def games(name: str, task: Task | None = None) -> tuple[Game, ...]:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from colonnade.lazy import exports
 
 if TYPE_CHECKING:
-    from colonnade.kinds.glm.crossval import cross_validate as cross_validate
     from colonnade.kinds.glm.guarantees import Guarantees as Guarantees
     from colonnade.kinds.glm.kept_scores.model import KeptScores as KeptScores
     from colonnade.kinds.glm.model import GLM as GLM
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     )
 
 PUBLIC = {
-    "glm.crossval": "cross_validate",
     "glm.model": "GLM",
     "pca.model": "PCA",
     "polynomial.model": "PolynomialSum polynomial_sum",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -19,11 +19,11 @@ from colonnade.models import files, notebook, registry
 from colonnade.models.conventions import Conventions
 from colonnade.models.planner import Planner
 from colonnade.models.roster import Roster
+from colonnade.models.saved import plain
 from colonnade.privacy import Event, Statement, Trust, parse_budgets
 from colonnade.privacy.calibrate import unspent
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner
 from colonnade.protocols.rows import Rows
-from colonnade.protocols.sums import Additive
 from colonnade.protocols.task import Task
 from colonnade.randomness import Stream
 from colonnade.tables import Schema, Table
@@ -44,14 +44,18 @@ Result = TypeVar("Result", default=Any)
 class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
     """A model in the manner of scikit-learn whose training is a joint computation.
 
-    ``plan`` turns public parameters into a public task; ``owner`` and ``coordinator`` are the two programs that
-    carry it out; ``finish`` makes the model from the published result and costs no privacy. ``parameters_`` are the
-    parameters that the model was fitted with; they stay the same when a parameter is changed later.
+    ``plan`` turns public parameters into a public task, which has the programs that carry it out; ``owner`` and
+    ``coordinator`` call them; ``finish`` makes the model from the published result and costs no privacy.
+    ``parameters_`` are the parameters that the model was fitted with; they stay the same when one is changed later.
     """
 
     parameters_: dict[str, Any]
     privacy_: Statement
     schemas_: dict[str, Schema]
+    saved: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
+    """Learned attributes, without the underscore at their end, and how each is read back from a file."""
+    saved_if_known: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
+    """The same for those that files leave out where they are ``None``."""
     keeps: ClassVar[str | None] = None
     """One word for what each party keeps for itself after a run; see :meth:`keep`. ``None``: nothing is kept."""
     brings: ClassVar[str | None] = None
@@ -59,37 +63,33 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
     kept_file: ClassVar[str] = "kept.json"
     """The name of the file in a run directory that holds what a party keeps."""
 
-    @abstractmethod
     def owner(self, me: Owner, table: Table, task: RunTask) -> Any:
-        """An owner's program."""
+        """An owner's program: that of the task, for the rows of :meth:`summands`, unless a kind brings more."""
+        return task.programs.owner(me, self.summands(me.name, table, task), task)
 
-    @abstractmethod
     def coordinator(self, me: Coordinator, task: RunTask) -> Any:
-        """The coordinator's program."""
-
-    def additive(self, task: RunTask) -> Additive | None:
-        """The programs that add people up and release the sums, where the task is no more than that; see ``summands``.
-
-        Then ``owner`` and ``coordinator`` are these programs, and the people can be added up in parts. ``None``: the
-        task says why not (``why_not_lanes``).
-        """
-        return None
+        """The coordinator's program: that of the task, unless a kind brings more."""
+        return task.programs.coordinator(me, task)
 
     def summands(self, party: str, table: Table, task: RunTask) -> Rows:
-        """A party's rows as they are added up, where the task is a sum over people."""
-        raise StudyError(f"a {type(self).__name__} does not add people up [ST060]")
+        """A party's rows as they are dealt: all encoded columns, unless a kind takes others or changes them."""
+        return table.sorted_by_id()
 
     @abstractmethod
     def finish(self, result: Result) -> None:
         """Set the learned attributes from the published result alone."""
 
-    @abstractmethod
     def learned(self) -> dict[str, Any]:
         """The learned attributes as plain values."""
+        known = [name for name in self.saved_if_known if getattr(self, f"{name}_") is not None]
+        return {name: plain(getattr(self, f"{name}_")) for name in (*self.saved, *known)}
 
-    @abstractmethod
     def restore(self, learned: dict[str, Any]) -> None:
         """Set the learned attributes from plain values; arrays that were saved beside them are under ``arrays``."""
+        for name, read in self.saved.items():
+            setattr(self, f"{name}_", read(learned[name]))
+        for name, read in self.saved_if_known.items():
+            setattr(self, f"{name}_", read(learned[name]) if name in learned else None)
 
     def check_restored(self) -> None:
         """Raise an error unless what was read from a file belongs together, so that it can be used."""

@@ -302,8 +302,7 @@ class Federation:
             try:
                 progress = self.progress if name == first else silent
                 place = room.place(name, partners(name, programs, task))
-                searching = isinstance(task, Aligning)
-                outcomes[name] = play(place, task, programs[name], progress, before_sharing=spend, aligns=searching)
+                outcomes[name] = play(place, task, programs[name], progress, before_sharing=spend)
             except BaseException as error:
                 outcomes[name] = error
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
@@ -58,7 +58,8 @@ class LinearModel(Predicting[RunTask, Result]):
     barred: ClassVar = tuple(
         f"{what}_{part}" for what in ("coef", "intercept") for part in ("deviations", "low", "high")
     )
-    """What noise does to the weights, as files name it; models that an earlier release saved do not have it."""
+    """What noise does to the weights, as files name it; ``None`` where it is not known."""
+    saved_if_known: ClassVar[Mapping[str, Callable[[Any], Any]]] = dict.fromkeys(barred, numbers)
 
     def fit(self, people: Federation, label: str | None = None) -> Self:
         """Learn from all parties of a federation, each in a thread; ``label`` is written ``party.column``.
@@ -88,17 +89,6 @@ class LinearModel(Predicting[RunTask, Result]):
         for what, bars in (("coef", coef), ("intercept", intercept)):
             for part in ("deviations", "low", "high"):
                 setattr(self, f"{what}_{part}_", None if bars is None else getattr(bars, part))
-
-    def learned(self) -> dict[str, Any]:
-        """The learned attributes as plain values; error bars only where they are known."""
-        known = {name: plain(value) for name in self.barred if (value := getattr(self, f"{name}_")) is not None}
-        return super().learned() | known
-
-    def restore(self, learned: dict[str, Any]) -> None:
-        """Set the learned attributes from plain values."""
-        super().restore(learned)
-        for name in self.barred:
-            setattr(self, f"{name}_", numbers(learned[name]) if name in learned else None)
 
     @property
     def label_(self) -> str | None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Vector = NDArray[np.float64]
+from colonnade.models.assessment import Vector
 
 
 def accuracy(true: NDArray[Any], predicted: NDArray[Any]) -> float:

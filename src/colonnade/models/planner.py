@@ -130,7 +130,7 @@ class Planner(ABC, Generic[AnyTask]):
 
     def details(self, task: AnyTask, statement: Statement) -> Details:
         """What a pre-flight says about this task in particular."""
-        return Details()
+        return Details(task.scheme, task.rounds_figures, brief=task.rounds_in_words)
 
     def outlook(self, roster: Roster, task: AnyTask, rows: int | None) -> Outlook | None:
         """Whether so many people are enough, from public numbers alone; ``None`` where there is no such figure."""

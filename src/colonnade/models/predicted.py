@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Generic, Self, Unpack
 
@@ -17,7 +17,7 @@ from colonnade.models.base import Estimator, Result, RunTask
 from colonnade.models.newcomers import Given
 from colonnade.models.parameters import InFile, not_shorter_than
 from colonnade.models.pictures import answers
-from colonnade.models.saved import numbers, texts
+from colonnade.models.saved import numbers, plain, texts
 from colonnade.pictures.look import Sheet
 from colonnade.privacy import Budget, Statement, Trust, parse_budgets
 from colonnade.privacy.observers import unspoken
@@ -30,8 +30,43 @@ Scored = TypeVar("Scored", default=Any)
 _LEAST = 1e-9  # a chance of 0 or 1 has no odds
 
 
+@dataclass(frozen=True, kw_only=True)
+class Beside:
+    """What stands beside the answers; each is ``None`` where it is not known, and in files of earlier releases."""
+
+    probabilities: NDArray[np.float64] | None = None
+    own_scores: NDArray[np.float64] | None = None
+    own_predictions: NDArray[Any] | None = None
+    own_probabilities: NDArray[np.float64] | None = None
+    deviations: NDArray[np.float64] | None = None
+    classes: list[Any] | None = None
+
+    def plain(self) -> dict[str, Any]:
+        """What is known, as plain values."""
+        return {name: plain(value) for name, value in vars(self).items() if value is not None}
+
+    @classmethod
+    def read(cls, learned: Mapping[str, Any], shape: tuple[int, ...]) -> Beside:
+        """The same from plain values; an error unless they belong to scores of this shape."""
+        found: dict[str, Any] = {
+            name: numbers(learned[name])
+            for name in ("probabilities", "own_scores", "own_probabilities", "deviations")
+            if name in learned
+        }
+        if "own_predictions" in learned:
+            found["own_predictions"] = _predicted(learned["own_predictions"])
+        if "classes" in learned:
+            found["classes"] = _predicted(learned["classes"]).tolist()
+        chances = (shape[0], len(found.get("classes", ())))
+        wanted = {"own_scores": shape, "deviations": shape, "own_predictions": shape[:1]}
+        wanted |= dict.fromkeys(("probabilities", "own_probabilities"), chances)
+        if any(found[name].shape != size for name, size in wanted.items() if name in found):
+            raise ValueError("the scores and what stands beside them do not belong together [VA033]")
+        return cls(**found)
+
+
 @dataclass(frozen=True)
-class JointScores:
+class JointScores(Beside):
     """What the entitled party received: for each id a row of scores and a prediction; and what they cost.
 
     Beside them stand, where they are known, the deviations of the scores, the chance of each of ``classes``, and what
@@ -42,12 +77,6 @@ class JointScores:
     scores: NDArray[np.float64]
     predictions: NDArray[Any]
     privacy_: Statement
-    probabilities: NDArray[np.float64] | None = None
-    own_scores: NDArray[np.float64] | None = None
-    own_predictions: NDArray[Any] | None = None
-    own_probabilities: NDArray[np.float64] | None = None
-    deviations: NDArray[np.float64] | None = None
-    classes: list[Any] | None = None
 
     def with_own(self, own: Mapping[str, float] | ArrayLike) -> JointScores:
         """These answers beside a model of the receiver's own, which may be any model of its own columns.
@@ -132,46 +161,6 @@ class JointScores:
         return pa.table(columns | by_class("own_score", self.own_scores, self.classes))
 
 
-@dataclass(frozen=True)
-class Beside:
-    """What stands beside the answers; each is ``None`` where it is not known, and in files of earlier releases."""
-
-    probabilities: NDArray[np.float64] | None = None
-    own_scores: NDArray[np.float64] | None = None
-    own_predictions: NDArray[Any] | None = None
-    own_probabilities: NDArray[np.float64] | None = None
-    deviations: NDArray[np.float64] | None = None
-    classes: list[Any] | None = None
-
-    def plain(self) -> dict[str, Any]:
-        """What is known, as plain values."""
-        known = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {
-            name: value.tolist() if isinstance(value, np.ndarray) else value
-            for name, value in known.items()
-            if value is not None
-        }
-
-    @classmethod
-    def read(cls, learned: Mapping[str, Any], shape: tuple[int, ...]) -> Beside:
-        """The same from plain values; an error unless they belong to scores of this shape."""
-        found: dict[str, Any] = {
-            name: numbers(learned[name])
-            for name in ("probabilities", "own_scores", "own_probabilities", "deviations")
-            if name in learned
-        }
-        if "own_predictions" in learned:
-            found["own_predictions"] = _predicted(learned["own_predictions"])
-        if "classes" in learned:
-            found["classes"] = _predicted(learned["classes"]).tolist()
-        chances = (shape[0], len(found.get("classes", ())))
-        wanted = {"own_scores": shape, "deviations": shape, "own_predictions": shape[:1]}
-        wanted |= dict.fromkeys(("probabilities", "own_probabilities"), chances)
-        if any(found[name].shape != size for name, size in wanted.items() if name in found):
-            raise ValueError("the scores and what stands beside them do not belong together [VA033]")
-        return cls(**found)
-
-
 class Predicted(Estimator[RunTask, Result], Generic[RunTask, Result, Scored]):
     """A question about new people; a party that is not entitled to the answers ends without any."""
 
@@ -216,8 +205,7 @@ class Predicted(Estimator[RunTask, Result], Generic[RunTask, Result, Scored]):
         """The answers that this party received; an error if it received none."""
         if self.ids_ is None or self.scores_ is None or self.predictions_ is None:
             raise StudyError("the scores are with the party that received them, and this is not its copy [ST164]")
-        beside = {field.name: getattr(self.beside_, field.name) for field in fields(Beside)}
-        return JointScores(self.ids_, self.scores_, self.predictions_, self.privacy_, **beside)
+        return JointScores(self.ids_, self.scores_, self.predictions_, self.privacy_, **vars(self.beside_))
 
     def predictions(self, X: Any = None, threshold: float | str | None = None, **given: Unpack[Given]) -> Any:
         """The answers as an Arrow table, see :meth:`JointScores.table`; nobody's columns are needed."""

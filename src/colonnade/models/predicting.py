@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 
 from colonnade.errors import DataError, StudyError
 from colonnade.models.assessment import Assessment, assess
-from colonnade.models.base import Result, RunTask
+from colonnade.models.base import Estimator, Result, RunTask
 from colonnade.models.design import Design, without_label
 from colonnade.models.newcomers import Given, Matrix, People, SamePeople, gathered, labels_of
 from colonnade.models.parameters import Checked
 from colonnade.models.predicted import by_class
-from colonnade.models.saved import Saved
 from colonnade.tables.arrow import pa
 from colonnade.tables.wording import listed
 
@@ -35,7 +34,7 @@ NO_SHARE = (
 _RAREST = 1e-3  # no class counts as rarer than this, whatever noise made of its share
 
 
-class Predicting(Saved[RunTask, Result]):
+class Predicting(Estimator[RunTask, Result]):
     """A model that predicts one party's column from all others."""
 
     @property

@@ -11,9 +11,9 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from colonnade.models.design import without_label
 from colonnade.models.newcomers import Matrix, gathered
-from colonnade.tables import Schema
 from colonnade.tables.centred import Centred, Norm
 from colonnade.tables.encode import Misfits
+from colonnade.tables.schema import Schema
 
 
 class RawEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types

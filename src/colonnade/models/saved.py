@@ -1,38 +1,24 @@
-"""Learned attributes that a file holds as plain values: each model names them once, with how each is read back."""
+"""Learned attributes as the plain values that a file holds, and how each is read back."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.models.base import Estimator, Result, RunTask
-
-
-class Saved(Estimator[RunTask, Result]):
-    """A model whose learned attributes are all named in ``saved``, without the underscore at their end."""
-
-    saved: ClassVar[Mapping[str, Callable[[Any], Any]]]
-
-    def learned(self) -> dict[str, Any]:
-        """The learned attributes as plain values."""
-        return {name: plain(getattr(self, f"{name}_")) for name in self.saved}
-
-    def restore(self, learned: dict[str, Any]) -> None:
-        """Set the learned attributes from plain values."""
-        for name, read in self.saved.items():
-            setattr(self, f"{name}_", read(learned[name]))
-
 
 def plain(value: Any) -> Any:
-    """A learned value as JSON holds it: arrays as lists, and ``null`` for an infinite number in a mapping."""
+    """A learned value as JSON holds it: arrays as lists, dataclasses as mappings, an infinite number as ``null``."""
     if isinstance(value, np.ndarray):
         return value.tolist()
-    return {name: finite(each) for name, each in value.items()} if isinstance(value, Mapping) else value
+    if is_dataclass(value):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    return {name: plain(each) for name, each in value.items()} if isinstance(value, Mapping) else finite(value)
 
 
 def finite(value: Any) -> Any:

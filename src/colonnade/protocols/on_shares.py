@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
-from colonnade.errors import CapacityError
+from colonnade.errors import CapacityError, StudyError
 from colonnade.mpc import Committee, ResidueSystem
-from colonnade.mpc.verify.ranges import Ranges
-from colonnade.privacy import Budget, Event, Trust
+from colonnade.mpc.verify.claims import CLAIMED_ROWS, MOST_HELD
+from colonnade.mpc.verify.ranges import FEWEST_PRIMES, WINDOW_ROWS, Ranges
+from colonnade.privacy import Budget, Event, Sensitivity, Trust
 from colonnade.privacy.additive import AdditiveNoise, Law
 from colonnade.privacy.calibrate import with_least_noise
 from colonnade.protocols.cost import WORD, Cells
-from colonnade.protocols.task import Task
+from colonnade.protocols.task import Adjustable, Task
 
 LARGEST_MESSAGE = 2**27  # bytes
+FEWEST_ROWS = 256
+"""A window of rows that are checked together has at least so many."""
 SHOWN = 38
 """Masks of one owner's proofs let through at most 2^-38 in a study, seats that are lost included."""
 
@@ -43,6 +47,16 @@ class OnShares(Task):
     @abstractmethod
     def event(self) -> Event:
         """What is opened, in all rounds together."""
+
+    @property
+    def charged(self) -> tuple[Event, ...]:
+        """What is charged besides what is opened: nothing, unless the task says otherwise."""
+        return ()
+
+    @property
+    def stages(self) -> tuple[Any, ...]:
+        """What is done one after the other: one task, unless the task says otherwise."""
+        return (self,)
 
     @property
     def events(self) -> tuple[Event, ...]:
@@ -130,6 +144,122 @@ class OnShares(Task):
             "system_bits": self.committee.system.bits,
             **({"security": self.trust.security, "inputs": self.trust.inputs} if self.trust.active else {}),
         }
+
+
+class JointSumTask(OnShares):
+    """The public task of a joint sum: what it takes, apart from what is summed (``protocols/sums``)."""
+
+    hidden: bool = False
+    """Whether nobody knows which people all owners hold, so that rows are slots of a common universe."""
+    block_rows: int = 8192
+    """At most how many rows are dealt at a time."""
+    why_not_active: ClassVar[str | None] = None
+    why_not_lanes: ClassVar[str | None] = None
+    active_by_default: ClassVar[bool] = True
+
+    @property
+    @abstractmethod
+    def entries(self) -> int:
+        """How many numbers are opened."""
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """How many numbers of a row a seat holds."""
+
+    @property
+    @abstractmethod
+    def opened_degree(self) -> int:
+        """The degree of the sharing that is opened: checked sums are lowered to that of an input."""
+
+    @property
+    @abstractmethod
+    def rows_per_block(self) -> int:
+        """How many rows are dealt at a time: as many as fit a message and the memory of a seat."""
+
+    @property
+    def in_parts(self) -> bool:
+        """Whether rows are dealt in parts, not on polynomials: by owners that have seats, to two more that follow."""
+        return False
+
+    @property
+    def dealers(self) -> tuple[str, ...]:
+        """Who deals sums and noise: all owners."""
+        return self.owners
+
+    @property
+    def rows_per_window(self) -> int:
+        """After how many rows products are claimed, where participants may deviate, and bounds of rows proven.
+
+        A proof takes many messages, so it is of as many rows as memory may hold.
+        """
+        unproven = self.trust.inputs == "unproven"
+        residues = len(self.for_sums.primes) if unproven else 2 * FEWEST_PRIMES  # as dealt, and as they are proven
+        fitting = MOST_HELD // (8 * residues * max(1, self.width))
+        return max(FEWEST_ROWS, min(CLAIMED_ROWS if unproven else WINDOW_ROWS, fitting))
+
+    @property
+    def blocks_per_window(self) -> int:
+        """After how many blocks of rows."""
+        return max(1, self.rows_per_window // self.rows_per_block)
+
+    @property
+    def error_scale(self) -> Fraction:
+        """What an error in published units is multiplied by to be one of opened integers."""
+        return Fraction(self.gamma)
+
+    @property
+    @abstractmethod
+    def sensitivity(self) -> Sensitivity:
+        """How far one person can move what is opened."""
+
+
+@dataclass(frozen=True)
+class AdjustedSum(Adjustable):
+    """A joint sum with given noise; the error is that of a published number, over the number of people."""
+
+    task: JointSumTask
+    people: int | None
+    finer: str = "task.gamma"
+    """What to raise for integers that hold finer noise."""
+
+    @property
+    def priced(self) -> JointSumTask:
+        """The task with this noise."""
+        return self.task
+
+    @property
+    def number_of_rows(self) -> int | None:
+        """About how many people it is."""
+        return self.people
+
+    @property
+    def error(self) -> float:
+        """Standard deviation of the noise on a published number, over the number of people."""
+        return self.task.noise_std / (self.people or 1)
+
+    @property
+    def multiplier(self) -> float:
+        """Deviation over L2 sensitivity; for Laplace noise the scale over L1 sensitivity."""
+        return self.task.additive.multiple_of(self.task.sensitivity)
+
+    def with_error(self, error: float) -> Self:
+        """The same with the most noise whose error is not above ``error``."""
+        scale = self.task.additive.most_scale(Fraction(error) * (self.people or 1) * self.task.error_scale)
+        if not scale:
+            raise StudyError(
+                f"noise of deviation {error:g} is finer than this study's integers: raise {self.finer} [ST505]"
+            )
+        return replace(self, task=self.task.with_noise(scale))
+
+    def with_multiplier(self, multiplier: float) -> Self:
+        """The same with the least noise that is not below a multiple of the sensitivity."""
+        scale = self.task.additive.least_scale(multiplier, self.task.sensitivity)
+        return replace(self, task=self.task.with_noise(scale))
+
+    def with_rows(self, rows: int) -> Self:
+        """The same about ``rows`` people."""
+        return replace(self, people=rows)
 
 
 class InRounds(OnShares):

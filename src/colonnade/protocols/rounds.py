@@ -98,28 +98,3 @@ class NextNoise:
             raise ProtocolError("noise was drawn for another message than the one that is sent [MS041]")
         ready, self._ready = self._ready, np.zeros(0, dtype=np.int64)
         return ready
-
-
-class EarlyStop:
-    """Decides from sent messages when to stop: when noised numbers got no smaller for ``patience`` epochs.
-
-    It uses nothing else, so the time of stopping tells no more than the messages do. But the coordinator, which passes
-    messages on, sees that time; so with patience the messages count as published.
-    """
-
-    def __init__(self, patience: int | None, steps: int) -> None:
-        self._patience, self._steps, self._taken = patience, steps, 0
-        self._best, self._since, self._energy = float("inf"), 0, 0.0
-
-    def after(self, sent: NDArray[np.float64]) -> bool:
-        """Whether to stop after these numbers; it is called for each step, and true only at the end of an epoch."""
-        if self._patience is None:
-            return False
-        self._taken += 1
-        self._energy += float(sent @ sent)
-        if self._taken % self._steps:
-            return False
-        improved = self._energy < self._best
-        self._best, self._since = min(self._best, self._energy), 0 if improved else self._since + 1
-        self._energy = 0.0
-        return self._since >= self._patience

@@ -85,7 +85,7 @@ def play(
 ) -> Played[Result]:
     """Run one role's program at this place; on failure tell the others one sentence without data.
 
-    ``aligns`` says whether the program looks for common people, so that more rules must be the same at all owners.
+    ``aligns`` says whether the program looks for common people before it does what the task says.
     ``processor`` is the clock by which its processor time is counted: by default that of this thread, since other
     participants may be threads beside it.
     """
@@ -99,7 +99,7 @@ def play(
 
     try:
         accelerator.chosen()
-        told = rules.told_by(place.name, aligns=aligns)
+        told = rules.told_by(place.name, aligns=aligns or task.aligns)
         if place.name != COORDINATOR:
             import_module("colonnade.privacy.noise.strips")  # the samplers take long to load, and nobody waits yet
             task.prepare()

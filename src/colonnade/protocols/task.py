@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, Literal, Self
 
 from colonnade.errors import StudyError
+from colonnade.lazy import Later
 from colonnade.mpc import Committee
-from colonnade.privacy import Trust
+from colonnade.privacy import Observer, Trust, epsilon, views
 from colonnade.privacy.additive import AdditiveNoise, Law
 from colonnade.privacy.events import Event
 from colonnade.privacy.observers import Inputs
@@ -53,6 +54,8 @@ class Revealing(ABC):
 class Playable(Revealing):
     """What a session needs: who takes part, on which committee, and what may be revealed."""
 
+    aligns: ClassVar[bool] = False
+    """Whether common people are looked for, so that more rules must be the same at all owners."""
     goes_on_without: ClassVar[bool] = True
     """Whether others may go on when somebody is lost whom they could do without."""
 
@@ -103,6 +106,26 @@ class Priced(Revealing):
     """
 
     @property
+    def scheme(self) -> str | None:
+        """What the way is called by which it is computed; ``None`` where there is only one."""
+        return None
+
+    @property
+    def rounds_figures(self) -> dict[str, Any]:
+        """Public figures of what is opened when, where it is opened in rounds."""
+        return {}
+
+    @property
+    def rounds_in_words(self) -> tuple[str, ...]:
+        """The same in words."""
+        return ()
+
+    @property
+    def games(self) -> str:
+        """The name of the games that audit such a task; empty where there are none."""
+        return ""
+
+    @property
     def possible_proofs(self) -> tuple[Inputs, ...]:
         """The same for this very task: some bounds cannot be proven."""
         return self.proofs
@@ -137,10 +160,32 @@ class Priced(Revealing):
         return None
 
 
+class Programs(Later):
+    """The module with the programs of a class of tasks, imported when one of them is first asked for.
+
+    What owners bring besides rows is the matter of the task.
+    """
+
+    owner: Callable[..., Any]
+    """An owner's program: ``owner(me, rows, task)`` where all it brings are rows."""
+    coordinator: Callable[..., Any]
+    """The coordinator's program: ``coordinator(me, task)``."""
+    simulate: Callable[..., Any]
+    """What the protocol would publish, computed in one place: ``simulate(tables, task, stream)``."""
+    reference: Callable[..., Any]
+    """The same integers in the clear, before noise, where a task is on shares."""
+    sum_rows: Callable[..., Any]
+    own_noise: Callable[..., Any]
+    release: Callable[..., Any]
+    """The steps of a joint sum, which lanes take one by one (``protocols/sums``)."""
+
+
 class Task(Playable, Priced):
     """A task that can be run."""
 
     noise: int
+    programs: ClassVar[Programs]
+    """What its participants run."""
     squares: ClassVar[int] = 4
     """How many numbers an owner deals beside each row where it proves the bound of the row's norm."""
     spares_seats: ClassVar[bool] = True
@@ -180,6 +225,11 @@ class Task(Playable, Priced):
     @abstractmethod
     def message_rounds(self) -> int:
         """How often participants wait for each other, from the beginning to the end, where nobody checks anything."""
+
+    def protection(self, delta: float) -> dict[str, float]:
+        """For each party the epsilon of the published result about its columns alone: here, about a whole person."""
+        found = epsilon(views(self.events, Observer.coordinator(), self.trust), delta).epsilon
+        return dict.fromkeys(self.owners, found)
 
     @property
     def settlements(self) -> int:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 
 from colonnade.errors import DataError, StudyError
-from colonnade.kinds import GLM, Guarantees
+from colonnade.kinds import GLM
 from colonnade.kinds.glm.exchange import fits, programs as exchange, sides
 from colonnade.kinds.glm.exchange.ball import BallFit
 from colonnade.kinds.glm.exchange.bounds import Side
@@ -27,7 +27,7 @@ from colonnade.kinds.glm.plan import Choices, Setting, draft, planned
 from colonnade.kinds.glm.sensitivity_exchange import Exchange as Exchanged
 from colonnade.kinds.glm.tuning import suggest
 from colonnade.models.assessment import assess
-from colonnade.privacy import Observer, Statement, Trust, epsilon, parse_budgets, views
+from colonnade.privacy import Statement, Trust, parse_budgets
 from colonnade.privacy.additive import AdditiveNoise
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.rows import Block
@@ -96,16 +96,6 @@ def test_messages_are_charged_to_other_owners_and_a_release_to_everybody_beside_
     assert 0 < everything.epsilon("bank") < everything.epsilon("analyst")
 
 
-def test_who_sees_when_messages_end_is_charged_for_them() -> None:
-    tasks = [_task("gradient", epochs=3, patience=patience) for patience in (None, 2, 1)]
-    quiet, endless, ending = (epsilon(views(t.events, Observer.coordinator(), t.trust), 1e-5).epsilon for t in tasks)
-    assert quiet == endless == 0 < ending  # patience that cannot run out costs nothing
-    said = [{row.what for row in Guarantees.of(Statement.of(t.events, t.trust, 1e-5))} for t in tasks[::2]]
-    assert "nothing is released" in said[0]
-    assert "all messages" in said[1]
-    assert not any("released" in what for what in said[1])
-
-
 def test_everybody_is_told_the_same_slopes() -> None:
     """With fresh noise for each, two parties could average it away."""
     task, names = _task(owners=("bank", "shop", "clinic")), set()
@@ -118,26 +108,6 @@ def test_everybody_is_told_the_same_slopes() -> None:
         assert len(told[0]) == task.epochs
         np.testing.assert_equal(told[0], told[1])
     assert len(names) == 2  # no two fits share a name
-
-
-def test_stopping_early_follows_from_what_was_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And everything is charged as if it had not stopped."""
-    sent: list[str] = []
-
-    def noted(name: str, variance: int, count: int) -> Array:
-        sent.append(name)
-        return _fixed(name, variance, count)
-
-    task = _task("gradient", epochs=30, patience=1, noise=1 << 14)
-    tables, labels = _data(task)
-    monkeypatch.setattr(AdditiveNoise, "draw", lambda noise, shape, _: _fixed("", noise.scale, shape[0]))
-    done = _run(task, tables, labels)
-    kept, _ = exchange.reference(tables, labels, task, noted)
-    assert all(np.array_equal(done[name].result.kept.weights, kept[name].weights) for name in task.owners)
-    assert 0 < sent.count("bank") < 30 * task.batches
-    endless = replace(task, patience=None)
-    figures = [[(e.l2_squared, e.shares, e.dimension) for e in each.events] for each in (task, endless)]
-    assert figures[0] == figures[1]
 
 
 @pytest.mark.parametrize(

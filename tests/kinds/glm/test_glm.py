@@ -1,10 +1,9 @@
-"""Models over noised messages: fits, plans, kept and released weights, what is promised, cross-validation, the page."""
+"""Models over noised messages: fits, plans, kept and released weights, what is promised, the page."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache, partial
@@ -14,8 +13,7 @@ import pytest
 
 from colonnade import Statement, category, flag, joint_scores, number
 from colonnade.errors import DataError, PrivacyError, StudyError
-from colonnade.kinds.glm import crossval, plan as glm_plan
-from colonnade.kinds.glm.crossval import cross_validate
+from colonnade.kinds.glm import plan as glm_plan
 from colonnade.kinds.glm.exchange import programs as exchange
 from colonnade.kinds.glm.exchange.task import Exchange
 from colonnade.kinds.glm.guarantees import Guarantees, protection
@@ -227,7 +225,6 @@ def test_given_parameters_are_respected_and_others_have_defaults(people):
         ({"method": "gradient", "epochs": 1}, "ST451"),
         ({"epochs": 0}, ("ST150", "epochs")),
         ({"epochs": True}, ("ST150", "epochs")),
-        ({"patience": 1.5}, ("ST150", "patience")),
         ({"strength": 0.0}, ("ST137", "strength")),
         ({"score_clip": "1"}, ("ST137", "score_clip")),
         ({"message_clip": float("inf")}, ("ST137", "message_clip")),
@@ -442,98 +439,7 @@ def test_a_simulation_is_a_fit_in_one_place(people):
     assert model.plan_ == task.facts | {"senders": glm_plan.senders(task), "fit": ""}
 
 
-# --- cross-validation
-
-
-CANDIDATES = {"one": {"epochs": 1}, "two": {"epochs": 2, "strength": 0.05}}
-
-
-@pytest.fixture(scope="module")
-def validated():
-    """A cross-validation, and how often everybody told something over all of its runs."""
-    told, plain = Counter(), Role.tell
-
-    def counted(me, to, kind, values, *, event):
-        told[event] += 1
-        plain(me, to, kind, values, event=event)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Role, "tell", counted)
-        return cross_validate(together(rows=240), CANDIDATES, label="left.y", epsilon=60.0, folds=2, metric="auc"), told
-
-
-def test_there_is_a_value_for_every_candidate_and_fold(validated):
-    found, _ = validated
-    assert [each.name for each in found.candidates] == ["one", "two"]
-    assert all(len(each.values) == 2 and all(0 <= value <= 1 for value in each.values) for each in found.candidates)
-    assert found.best.mean == max(each.mean for each in found.candidates) > 0.6
-    assert (found.runs, found.rows, found.active, found.to_dict()["best"]) == (4, 240, "left", found.best.name)
-    assert f"{found.best.mean:.4f}  best" in str(found)
-
-
-def test_everything_that_was_told_is_in_the_statement(validated):
-    found, told = validated
-    listed = Counter(found.privacy_.events)
-    assert told
-    assert set(told) <= set(listed)
-    assert all(told[event] <= 2 * listed[event] for event in told)  # once or, with two epochs, twice
-    # Two candidates, two folds: a fit of two senders, and a question with two events, each.
-    assert sum(listed.values()) == 4 * (2 + 2)
-
-
-def test_all_of_it_together_keeps_the_budget(validated):
-    found, _ = validated
-    assert 60.0 * (1 - 1e-3) <= found.privacy_.epsilon("left") <= 60.0
-    assert found.privacy_.epsilon("right") <= 60.0
-    assert found.multiplier > 2 * found.alone  # four fits and four questions share what one fit would have
-
-
-def test_folds_are_fixed_and_public_and_leave_nobody_out():
-    table = together(rows=240).tables()["left"]
-    for fold in range(3):
-        held, rest = (crossval._part(table, fold, 3, held=which) for which in (True, False))
-        assert held.ids == table.ids[fold::3]
-        assert sorted([*held.ids, *rest.ids]) == table.ids
-
-
-@pytest.mark.parametrize(
-    ("asked", "metric", "most"),
-    [
-        ({"family": "linear"}, "loss", 0.2),
-        ({"family": "logistic", "metric": "log-loss"}, "log-loss", 0.8),  # a chance of one half for everybody has 0.693
-    ],
-)
-def test_numbers_are_compared_by_their_loss_and_chances_by_their_log_loss(asked, metric, most):
-    people = together(asked["family"], 240)
-    found = cross_validate(people, {"one": {}}, label="left.y", epsilon=60.0, folds=2, epochs=1, **asked)
-    assert (found.metric, found.best.name) == (metric, "one")
-    assert 0 < found.best.mean < most
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"candidates": {}}, "ST101"),
-        ({"candidates": ["epochs"]}, "ST101"),
-        ({"candidates": {"one": 3}}, "ST102"),
-        ({"candidates": {"one": {"epoch": 3}}}, ("ST136", "epochs")),
-        ({"candidates": {"one": {"epsilon": 3.0}}}, "ST136"),
-        ({"candidates": {"one": {"release": True}}}, "ST136"),
-        ({"candidates": {"one": {"epochs": 0}}}, ("ST150", "epochs")),
-        ({"family": "linaer"}, ("ST136", "linear")),
-        ({"metric": "acuracy"}, ("ST136", "accuracy")),
-        ({"metric": "loss"}, "ST103"),
-        ({"metric": "auc", "people": together("linear", 240), "family": "linear"}, "ST105"),
-        ({"candidates": {"one": {"family": "linear"}, "two": {"family": "logistic"}}}, "ST104"),
-        ({"folds": 1}, ("ST150", "folds")),
-        ({"folds": 241}, ("ST150", "folds")),
-        ({"people": None}, "ST100"),
-    ],
-)
-def test_what_cannot_be_validated_is_refused(change, said):
-    asked = {"people": together(rows=240), "candidates": CANDIDATES, "label": "left.y", "epsilon": 1.0} | change
-    with raises(StudyError, said):
-        cross_validate(**asked)
+# --- metrics
 
 
 def test_metrics():

@@ -18,7 +18,7 @@ from colonnade.kinds.glm import plan as glm_plan
 from colonnade.kinds.glm.exchange.last_fit import corrected_fit
 from colonnade.kinds.glm.exchange.sides import KeptWeights, PassiveDescent, PassiveFit
 from colonnade.kinds.glm.kept_scores import programs as kept_scores
-from colonnade.kinds.glm.kept_scores.model import KeptScores, asking
+from colonnade.kinds.glm.kept_scores.model import KeptScores
 from colonnade.kinds.glm.kept_scores.programs import New
 from colonnade.kinds.glm.kept_scores.task import KeptScoresTask, Sender
 from colonnade.kinds.glm.model import GLM
@@ -229,9 +229,6 @@ def test_bad_questions_are_refused_before_anything_is_sent(model, known, tmp_pat
     for task, said in ((replace(asked, model="another"), "ST125"), (replace(asked, rows_at_most=100), "CA030")):
         with raises((StudyError, CapacityError), said):
             known.run(task, partial(told_by, question, task), partial(question.coordinator, task=task))
-    # A planned fit already says what a question will be.
-    fit = planned(GLM(label="left.y"), known.roster, 800, 0.2)
-    assert replace(KeptScores(model).draft(known.roster, 77), model="") == asking(fit, 77)
 
 
 # --- how sure chances are

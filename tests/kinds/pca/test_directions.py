@@ -106,7 +106,7 @@ def test_without_noise_to_speak_of_the_components_are_the_exact_ones(center):
     np.testing.assert_allclose(components @ components.T, np.eye(3), atol=1e-9)
     assert found.count == pytest.approx(300, rel=1e-3)
     np.testing.assert_allclose(found.means, joint.mean(axis=0), atol=1e-3)
-    assert found.variance == pytest.approx(np.sum(around**2) / 300, rel=1e-2)
+    assert found.variance() == pytest.approx(np.sum(around**2) / 300, rel=1e-2)
 
 
 # --- what may be asked

@@ -16,7 +16,7 @@ from colonnade.errors import CapacityError, DataError, IdentityError, PrivacyErr
 from colonnade.kinds.pca import component_errors, evaluation as baselines
 from colonnade.kinds.pca.directions.task import Directions
 from colonnade.kinds.pca.evaluation import captured_by_pca, compare
-from colonnade.kinds.pca.model import WIDE, published, top_eigenvectors
+from colonnade.kinds.pca.model import WIDE, top_eigenvectors
 from colonnade.models import Roster
 from colonnade.models.estimates import Estimate
 from colonnade.privacy import Trust
@@ -258,7 +258,7 @@ def test_few_columns_and_few_rounds_work_too(stream, count, columns, iterations,
     task = model.plan(roster)
     assert task.rounds * task.directions >= task.width or columns == 60
     assert iterations in (None, task.rounds)
-    model.finish(published(dict(zip(roster.schemas, short, strict=True)), task, stream))
+    model.finish(task.programs.simulate(dict(zip(roster.schemas, short, strict=True)), task, stream))
     assert (model.components_.shape, model.mean_.shape) == ((count, columns), (columns,))
     np.testing.assert_allclose(model.components_ @ model.components_.T, np.eye(count), atol=1e-9)
     assert model.explained_variance_.tolist() == sorted(np.maximum(0, model.explained_variance_), reverse=True)
@@ -298,7 +298,7 @@ def test_intervals_cover_what_there_is_without_noise(method, epsilon, center, ti
     values, exact = top_eigenvectors((rows - mean).T @ (rows - mean) / len(rows), 4)
     loadings, variances, angles, means, clear, mixed = [], [], [], [], [], []
     for k in range(times):
-        model.finish(published(parts, task, seeded(k)))
+        model.finish(task.programs.simulate(parts, task, seeded(k)))
         vectors = exact * np.sign((model.components_ * exact).sum(axis=1))[:, None]
         apart = np.array(model.clear)
         clear.append(apart)
@@ -328,7 +328,7 @@ def test_what_cannot_be_told_apart_is_said_and_never_clear(tmp_path):
     parts, roster = near(16)
     model = PCA(3, epsilon=2.0, rows_at_most=4000)
     task = model.plan(roster)
-    model.conclude(roster, task, published(parts, task, seeded(0)))
+    model.conclude(roster, task, task.programs.simulate(parts, task, seeded(0)))
     assert model.clear == [True, True, False]
     assert model.unclear() == ["component 3 cannot be told apart from later ones, which were not kept"]
     assert [any(loading.clear for loading in model.loadings(k).values()) for k in (1, 3)] == [True, False]

@@ -89,11 +89,11 @@ def test_wherever_the_label_is(label):
 )
 def test_the_degree_is_lowered_where_too_few_seats_could_open_products_of_three(owners, threshold, lowered, degree):
     task = marginals_task([[2]] + [[3, 4]] * (owners - 1), threshold=threshold, label=0)
-    assert (task.lowered, task.degree) == (lowered, degree)
+    assert (task.lowered, task.opened_degree) == (lowered, degree)
     tables = codes_of(task, 30)
     assert np.array_equal(without_noise(task, tables)["o1"].opened, marginals.reference(tables, task))
     pairs = marginals_task(label=None)  # which never lower a degree
-    assert (pairs.layout.made.names, pairs.lowered, pairs.degree) == ((), False, 2)
+    assert (pairs.layout.made.names, pairs.lowered, pairs.opened_degree) == ((), False, 2)
 
 
 def test_many_values_rows_and_blocks_of_rows_stay_exact():
@@ -298,7 +298,7 @@ def test_labels_of_two_and_of_three_values(seating, label, inputs):
     sizes = [[3, 2], [4], [2, 3], *([2] for _ in range(owners - 3))]
     task = active(marginals_task(sizes, seats, threshold, label, block_rows=9), inputs=inputs)
     assert task.lowered
-    assert task.degree == threshold
+    assert task.opened_degree == threshold
     tables = codes_of(task, 20)
     for result in without_noise(task, tables).values():
         assert np.array_equal(result.opened, marginals.reference(tables, task))

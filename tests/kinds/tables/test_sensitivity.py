@@ -602,5 +602,5 @@ def test_it_can_be_priced_before_it_is_run():
     assert 0.99 * adjusted.error / 2 <= half.error <= adjusted.error / 2
     assert 50.0 <= fifty.multiplier <= 50.5
     assert adjusted.with_rows(1000).error == pytest.approx(adjusted.error / 2)
-    with raises(StudyError, "ST490"):
+    with raises(StudyError, "ST505"):
         adjusted.with_error(1e-9)

@@ -80,8 +80,8 @@ class Recording:
     def __init__(self, lanes: Lanes, name: str, lane: Lane) -> None:
         self.lanes, self.who = lanes, (name, lane)
 
-    def added_up(self, *given: Any, **named: Any) -> Any:
-        found = self.lanes.results[self.who] = self.lanes.programs.added_up(*given, **named)
+    def sum_rows(self, *given: Any, **named: Any) -> Any:
+        found = self.lanes.results[self.who] = self.lanes.programs.sum_rows(*given, **named)
         return found
 
 

@@ -220,26 +220,26 @@ class Opening:
     """It would open the sums of a lane."""
 
     @staticmethod
-    def added_up(me, summing, task, table=None, *, part=False):
-        sums = moments.added_up(me, summing, task, table, part=part)
+    def sum_rows(me, summing, task, table=None, *, part=False):
+        sums = moments.sum_rows(me, summing, task, table, part=part)
         moments.release(summing, sums, task, None if table is None else np.zeros(task.entries, np.int64))
         return sums
 
 
 class Failing:
     @staticmethod
-    def added_up(me, summing, task, table=None, *, part=False):
+    def sum_rows(me, summing, task, table=None, *, part=False):
         if me.name == "o1":
             raise DataError("a cell that only this party may know of")
-        return moments.added_up(me, summing, task, table, part=part)
+        return moments.sum_rows(me, summing, task, table, part=part)
 
 
 class WrongClaims(Opening):
     """Its seats claim that sums are zero, which they are not."""
 
     @staticmethod
-    def added_up(me, summing, task, table=None, *, part=False):
-        sums = moments.added_up(me, summing, task, table, part=part)
+    def sum_rows(me, summing, task, table=None, *, part=False):
+        sums = moments.sum_rows(me, summing, task, table, part=part)
         if me.hand.seated and sums.rows:
             summing.hand.claims.zero(sums.shares)
         return sums

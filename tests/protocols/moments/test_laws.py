@@ -18,9 +18,9 @@ from colonnade.privacy.noise.strips import strips
 from colonnade.privacy.observers import most_known
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.moments.integers import OwnBlock
-from colonnade.protocols.moments.protection import protection, with_own_budgets
+from colonnade.protocols.moments.protection import with_own_budgets
 from colonnade.protocols.moments.published import NoisyMoments
-from colonnade.protocols.moments.task import Block
+from colonnade.protocols.moments.task import Block, protection
 from tests.support.errors import raises, refused
 from tests.support.protocols import (
     LAWS,

@@ -18,12 +18,12 @@ from colonnade.errors import CapacityError, ColonnadeError, PrivacyError, StudyE
 from colonnade.mpc import Hand, Shares, vocabulary
 from colonnade.privacy import Observer, Trust, epsilon, views
 from colonnade.protocols import roles
+from colonnade.protocols.joint_sum.seats import PartedSeat
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.moments.integers import OwnBlock
-from colonnade.protocols.moments.parted import PartedSeat
-from colonnade.protocols.moments.protection import protection, with_own_budgets
+from colonnade.protocols.moments.protection import with_own_budgets
 from colonnade.protocols.moments.published import NoisyMoments
-from colonnade.protocols.moments.task import Block, Moments
+from colonnade.protocols.moments.task import Block, Moments, protection
 from colonnade.protocols.roles import COORDINATOR, Owner
 from colonnade.protocols.rows import digest
 from colonnade.received import received
@@ -161,9 +161,9 @@ def test_a_seat_is_told_uniform_numbers(exact, monkeypatch):
 def test_no_seat_is_idle(exact, monkeypatch):
     """Without what one seat adds, the opened numbers are others."""
     task = make_task([2, 2, 2])
-    add = PartedSeat._add
+    add = PartedSeat._sum
     for lazy in task.owners:
-        monkeypatch.setattr(PartedSeat, "_add", lambda seat, due, lazy=lazy: seat.me.name == lazy or add(seat, due))
+        monkeypatch.setattr(PartedSeat, "_sum", lambda seat, due, lazy=lazy: seat.me.name == lazy or add(seat, due))
         refused(Exception, "SH005", execute, task, tables_of(task, 30, 1))
 
 

@@ -13,7 +13,7 @@ Reading order:
 - ``exchange/``: Algorithm 1: the task, a program for each side, the fits; ``losses/``: families and labels.
 - ``sensitivity_exchange``, ``sensitivity_alternating``: how far one person moves the messages of a whole run;
   ``guarantees``: what that promises to whom.
-- ``fitted``, ``kept``, ``export``: the fitted model and what parties keep; ``crossval``: choosing parameters.
+- ``fitted``, ``kept``, ``export``: the fitted model and what parties keep.
 - ``kept_scores/``: scores of new people by kept weights, a study of its own.
 - ``report``: how a person sees the result.
 - ``audit_messages``, ``audit_times``: the games; ``audit_twins``: the same games, broken on purpose.

@@ -239,13 +239,11 @@ def _calibrated(sides: tuple[Side, ...], **given: object) -> Exchange:
     "glm-gradient",
     "scores and slopes of gradient descent, and its weights",
     _gradient,
-    plays=lambda task: isinstance(task, Exchange) and task.method == "gradient",
 )
 @register(
     "glm-alternating",
     "scores and slopes of fits that take turns, told with noise",
     _alternating,
-    plays=lambda task: isinstance(task, Exchange) and task.method == "alternating",
 )
 def exchange_games(task: Exchange) -> Iterator[Game]:
     """The party with the label against the others' columns, and the others together against its own."""
@@ -293,7 +291,7 @@ def _asking() -> KeptScoresTask:
     return task.calibrated(parse_budgets(1.0, 1e-5, task.trust))
 
 
-@register("glm-prediction", "one person's score by weights that parties keep", _asking, plays=KeptScoresTask)
+@register("glm-prediction", "one person's score by weights that parties keep", _asking)
 def asking_games(task: KeptScoresTask) -> Iterator[Game]:
     """The party that is told: a new person's scores at one end or the other."""
     story = "a new person at one end of everybody's scores, or the other; the scores as received"

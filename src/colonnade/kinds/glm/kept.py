@@ -36,6 +36,13 @@ class Everyone:
     kept: Mapping[str, KeptWeights]
     released: Mapping[str, KeptWeights] | None
     fit: str = ""
+    in_sample: None = None
+    """Nobody holds the label of another party, so there is nothing to look at here."""
+
+    @property
+    def held(self) -> Mapping[str, KeptWeights]:
+        """The weights that this process has."""
+        return self.kept
 
     @classmethod
     def of(cls, outcomes: Mapping[str, Outcome], task: Exchange) -> Everyone:

@@ -42,7 +42,7 @@ from colonnade.models.predicted import JointScores
 from colonnade.models.predicting import Threshold, check_threshold
 from colonnade.models.roster import Roster
 from colonnade.privacy import Statement, Trust, parse_budgets
-from colonnade.protocols.roles import Coordinator, Owner
+from colonnade.protocols.roles import Owner
 from colonnade.randomness import Stream
 from colonnade.tables import Table
 from colonnade.tables.centred import Centred
@@ -80,7 +80,6 @@ class GLM(FittedGLM):
         score_clip: the largest score that is sent; what rows and weights allow, or as alternating fits choose.
         message_clip: the largest slope that counts where it is received; three deviations of its noise, or as
             alternating fits choose.
-        patience: stop when the noised slopes got no smaller for so many epochs; what is charged is the same.
         release: publish all weights with noise, at extra cost.
         family_options: ``reach``, ``clip`` or ``region`` of the family.
         threshold: of two classes the second is predicted where its chance is above this.
@@ -105,7 +104,6 @@ class GLM(FittedGLM):
     weight_bound: Positive | None = None
     score_clip: Positive | None = None
     message_clip: Positive | None = None
-    patience: Count | None = None
     release: Annotated[bool, STRICT] = False
     family_options: Annotated[Mapping[str, Any] | None, InFile(FamilyOptions | None, None)] = None
     threshold: Threshold = 0.5
@@ -173,10 +171,6 @@ class GLM(FittedGLM):
         centred, labels = self._rows(me.name, ordered, task)
         return exchange.owner(me, centred.features(ordered), labels, task)
 
-    def coordinator(self, me: Coordinator, task: Exchange) -> Outcome:
-        """The coordinator's program."""
-        return exchange.coordinator(me, task)
-
     def simulate(
         self, tables: Mapping[str, Table], roster: Roster, stream: Stream | None = None, *, task: Exchange | None = None
     ) -> Self:
@@ -220,16 +214,12 @@ class GLM(FittedGLM):
     def finish(self, result: Outcome | Everyone) -> None:
         """Set the released weights, and those of the kept weights that this process has."""
         design = self.design_
-        if isinstance(result, Everyone):
-            self.kept_ = dict(result.kept)
-        else:
-            self.kept_ = {} if result.kept is None else {result.kept.party: result.kept}
-        self._view = None if isinstance(result, Everyone) else self._viewed(result)
+        self.kept_, self._view = dict(result.held), self._viewed(result)
         self.feature_names_in_ = design.features
         released = result.released
         self._released = None if released is None else glm_kept.combined(released, self.family_, design)
 
-    def _viewed(self, result: Outcome) -> Assessment | None:
+    def _viewed(self, result: Outcome | Everyone) -> Assessment | None:
         if self.family_.name not in CLASSES or (found := result.in_sample) is None:
             return None
         labels, scores = found

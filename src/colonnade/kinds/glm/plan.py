@@ -27,7 +27,7 @@ STRENGTH = 1e-3
 _BATCH = 3200
 _REACH = 8.0  # the largest score of the active party's longest row, in typical deviations
 _ONLY_GRADIENT = ("batch", "learning_rate")
-_COUNTS = ("epochs", "batch", "patience")
+_COUNTS = ("epochs", "batch")
 _POSITIVE = ("strength", "learning_rate", "weight_bound", "score_clip", "message_clip")
 
 
@@ -57,7 +57,6 @@ class Choices:
     weight_bound: float | None
     score_clip: float | None
     message_clip: float | None
-    patience: int | None
     release: bool
 
     @classmethod
@@ -203,7 +202,6 @@ def _exchange(choices: Choices, setting: Setting, **chosen: Any) -> Exchange:
         trust=setting.trust,
         rows=setting.rows,
         method=choices.method,
-        patience=choices.patience,
         release=choices.release,
         intercept=INTERCEPT,
         **chosen,

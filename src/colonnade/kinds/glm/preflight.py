@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from colonnade.kinds.glm.exchange.bounds import Side
 from colonnade.kinds.glm.exchange.task import Exchange
 from colonnade.kinds.glm.guarantees import Guarantees
-from colonnade.kinds.glm.kept_scores.task import KeptScoresTask
 from colonnade.kinds.glm.plan import multiplier
 from colonnade.kinds.glm.tuning import suggest
 from colonnade.models.outlook import ENOUGH_OF_A_PART, Outlook, two_digits
 from colonnade.models.planner import Details
 from colonnade.privacy import Statement
+
+if TYPE_CHECKING:
+    from colonnade.kinds.glm.kept_scores.task import KeptScoresTask
 
 _MOST_PEOPLE = 2**34
 _HEADS = ("party", "sends", "noise", "ridge", "weights within", "scores within", "expected agreement")

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from colonnade.audit.neighbours import OnePerson, furthest
 from colonnade.audit.registry import Game, observers, register, two_tables
-from colonnade.kinds.pca.directions import integers
+from colonnade.kinds.pca.directions import integers as direction_integers
 from colonnade.kinds.pca.directions.search import AskedDirections
 from colonnade.kinds.pca.directions.task import Directions
 from colonnade.privacy import Trust, parse_budgets
@@ -47,10 +47,12 @@ class Products(OnePerson[Directions]):
 
     def rounded(self, owner: str, values: NDArray[np.float64], stream: Stream) -> NDArray[np.float64]:
         """One owner's integers of some rows, by the protocol's own function."""
-        return integers.quantise(values, self.task.block(owner), self.task, stream)
+        return direction_integers.quantise(values, self.task.block(owner), self.task, stream)
 
     def _noise(self, count: int, stream: Stream) -> NDArray[np.int64]:
-        return sum((integers.entry_noise(self.task, (count,), stream) for _ in self.noisy), np.zeros(count, np.int64))
+        return sum(
+            (direction_integers.entry_noise(self.task, (count,), stream) for _ in self.noisy), np.zeros(count, np.int64)
+        )
 
     @cached_property
     def directions(self) -> NDArray[np.int64]:
@@ -102,7 +104,7 @@ def _example() -> Directions:
     return task.calibrated(parse_budgets({"analyst": 1.0}, 1e-5, task.trust))
 
 
-@register("pca-power", "products of second moments with directions, opened in rounds", _example, plays=Directions)
+@register("pca-power", "products of second moments with directions, opened in rounds", _example)
 def power_games(task: Directions) -> Iterator[Game]:
     """Every observer within the threshold, one for all who are in the same position."""
     for observer, noisy in observers(task):

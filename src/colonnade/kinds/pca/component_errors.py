@@ -5,6 +5,7 @@ All of it follows from what was published and from the size of the noise, so it 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -35,14 +36,9 @@ class Noise:
     @classmethod
     def of(cls, result: NoisyMoments | NoisyProducts) -> Noise:
         """That of a release, and no less than that of rounding to the grid."""
-        if isinstance(result, NoisyMoments):
-            entry, counted = float(result.deviations[0, 0]), float(result.deviations[-1, -1])
-            largest = float(np.max(np.diag(result.matrix), initial=0.0))
-        else:
-            entry = counted = result.deviation
-            largest = result.variance * result.count
-        rounding = max(0.0, largest) / float(result.task.gamma) ** 2
-        return cls(float(np.sqrt(entry**2 + rounding)) / result.count, counted / (result.constant**2 * result.count))
+        rounding = max(0.0, result.largest) / float(result.task.gamma) ** 2
+        entry, counted = math.hypot(result.entry_deviation, math.sqrt(rounding)), float(result.sum_deviations[-1])
+        return cls(entry / result.count, counted / (result.constant**2 * result.count))
 
 
 @dataclass(frozen=True)
@@ -104,7 +100,7 @@ def errors(
 
 def mean_deviations(result: NoisyMoments | NoisyProducts) -> Matrix:
     """The deviation of each mean: a noisy sum, divided by a noisy count."""
-    summed = result.deviations[-1, :-1] if isinstance(result, NoisyMoments) else result.deviation
+    summed = result.sum_deviations[:-1]
     found: Matrix = np.hypot(summed / (result.constant * result.count), result.means * Noise.of(result).count)
     return found
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.kinds.pca.model import PCA, Task, published, top_eigenvectors
+from colonnade.kinds.pca.model import PCA, Task, top_eigenvectors
 from colonnade.models.roster import Roster
 from colonnade.privacy.noise.grid import Grid
 from colonnade.privacy.routes.gaussian import gaussian_mu
@@ -100,7 +100,8 @@ def captured_by_pca(
     stream: Stream | None = None,
 ) -> float:
     """Variance captured by one draw of the private PCA, noise and rounding included; ``task`` if it is planned."""
-    model.finish(published(tables, task or model.as_asked(roster), stream or Stream.fresh()))
+    planned = task or model.as_asked(roster)
+    model.finish(planned.programs.simulate(tables, planned, stream or Stream.fresh()))
     joint = np.hstack([tables[owner] for owner in roster.schemas])
     return variance_captured(joint, model.components_, center=model.center)
 

@@ -17,23 +17,18 @@ from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError, StudyError
 from colonnade.kinds.pca.component_errors import errors, mean_deviations, not_apart
-from colonnade.kinds.pca.directions import programs as power
 from colonnade.kinds.pca.directions.search import NoisyProducts
 from colonnade.kinds.pca.directions.task import Directions, reach_for
+from colonnade.models.base import Estimator
 from colonnade.models.estimates import Estimate
 from colonnade.models.newcomers import Given, Matrix, People, encoded_matrix, gathered, table_of
 from colonnade.models.outlook import ENOUGH_OF_A_SHARE, Outlook, operator_norm
 from colonnade.models.parameters import Count, RowsAtMost, at_least, check_whole
-from colonnade.models.planner import Details
 from colonnade.models.roster import Roster
-from colonnade.models.saved import Saved, numbers, plain, size, texts
-from colonnade.privacy import Budget, Statement, parse_budgets
-from colonnade.protocols.moments import programs as moments
+from colonnade.models.saved import numbers, size, texts
+from colonnade.privacy import Budget, parse_budgets
 from colonnade.protocols.moments.published import NoisyMoments
 from colonnade.protocols.moments.task import Block, Moments
-from colonnade.protocols.roles import Coordinator, Owner
-from colonnade.protocols.rows import Rows
-from colonnade.protocols.sums import Additive
 from colonnade.randomness import Stream
 from colonnade.tables import Table
 
@@ -53,7 +48,7 @@ Published = NoisyMoments | NoisyProducts
 
 
 @dataclass(eq=False, repr=False)
-class PCA(Saved[Task, Published]):
+class PCA(Estimator[Task, Published]):
     """Differentially private principal component analysis over vertically partitioned columns.
 
     Args:
@@ -81,8 +76,6 @@ class PCA(Saved[Task, Published]):
         "mean": numbers,
         "count": size,
         "noise_std": size,
-    }
-    saved_errors: ClassVar = {
         "components_deviations": numbers,
         "components_low": numbers,
         "components_high": numbers,
@@ -93,7 +86,6 @@ class PCA(Saved[Task, Published]):
         "angles": numbers,
         "together": numbers,
     }
-    """What noise leaves unknown; models that an earlier release saved do not have it, and it is ``None`` there."""
 
     n_components: Count = 2
     _: KW_ONLY
@@ -169,53 +161,27 @@ class PCA(Saved[Task, Published]):
         )
         return draft.calibrated(budgets)
 
-    def details(self, task: Task, statement: Statement) -> Details:
-        """How many openings a wide table takes."""
-        if isinstance(task, Moments):
-            return Details()
-        line = f"{task.rounds:,} openings of products with {task.directions:,} directions each, priced as one"
-        return Details("power", {"openings": task.rounds, "directions": task.directions}, brief=(line,))
-
     def outlook(self, roster: Roster, task: Task, rows: int | None) -> Outlook:
         """How far noise moves the variance along a component, against an even share of half the rows' squared norm."""
         share = math.fsum(block.clip**2 for block in task.blocks) / (2 * len(task.names))
         moved = operator_norm(task.noise_std / math.sqrt(2), len(task.names))  # two copies off the diagonal
         return Outlook.falling("the variance of a component, in even shares,", ENOUGH_OF_A_SHARE, moved / share, rows)
 
-    def owner(self, me: Owner, table: Table, task: Task) -> Published:
-        """An owner's program: second moments, or products with directions, are all that is computed together."""
-        rows = self.summands(me.name, table, task)
-        return moments.owner(me, rows, task) if isinstance(task, Moments) else power.owner(me, rows, task)
-
-    def coordinator(self, me: Coordinator, task: Task) -> Published:
-        """The coordinator's program."""
-        return moments.coordinator(me, task) if isinstance(task, Moments) else power.coordinator(me, task)
-
-    def additive(self, task: Task) -> Additive | None:
-        """Second moments are a sum; products with directions are one for every round."""
-        return moments if isinstance(task, Moments) else None
-
-    def summands(self, party: str, table: Table, task: Task) -> Rows:
-        """The encoded rows."""
-        return table.sorted_by_id()
-
     def simulated(self, tables: Mapping[str, Table], task: Task, stream: Stream) -> Published:
         """What the protocol would publish about these tables, whose rows are the same people in the same order."""
-        return published({name: table.matrix() for name, table in tables.items()}, task, stream)
+        found: Published = task.programs.simulate(
+            {name: table.matrix() for name, table in tables.items()}, task, stream
+        )
+        return found
 
     def finish(self, result: Published) -> None:
         """Set the components: eigenvectors of the noisy matrix, or of its products with directions."""
         task = result.task
-        if isinstance(result, NoisyMoments):
-            matrix = result.covariance if self.center else result.second_moments / result.count
-            spectrum, total = spectrum_of(matrix), float(np.trace(matrix))
-            values, vectors = leading(spectrum, self.n_components)
-        else:
-            spectrum, total = result.spectrum(), result.variance
-            values, vectors = result.components(self.n_components)
-            vectors = signed(vectors)
+        center = bool(self.center)
+        spectrum, total = result.spectrum(center=center), result.variance(center=center)
+        values, vectors = result.components(self.n_components, center=center)
         self.feature_names_in_ = list(task.names)
-        self.components_ = vectors
+        self.components_ = signed(vectors)
         self.explained_variance_ = values
         self.explained_variance_ratio_ = values / max(total, float(values.sum()), 1e-300)
         self.mean_ = result.means if self.center else np.zeros(len(task.names))
@@ -233,27 +199,15 @@ class PCA(Saved[Task, Published]):
         self.angles_ = found.angles
         self.together_ = np.array([found.first, found.last], dtype=np.float64).T
 
-    def learned(self) -> dict[str, Any]:
-        """The learned attributes as plain values, errors only if they are known."""
-        known = {name: plain(value) for name in self.saved_errors if (value := getattr(self, f"{name}_")) is not None}
-        return super().learned() | known
-
-    def restore(self, learned: dict[str, Any]) -> None:
-        """Set the learned attributes from plain values."""
-        super().restore(learned)
-        for name, read in self.saved_errors.items():
-            setattr(self, f"{name}_", read(learned[name]) if name in learned else None)
-
     def check_restored(self) -> None:
         """Raise an error unless what was read from a file belongs together."""
         names = [f"{party}.{name}" for party, schema in self.schemas_.items() for name in schema.encoded_names]
         count, width = len(self.components_), len(names)
         shapes = {"components": (count, width), "mean": (width,)}
         shapes |= dict.fromkeys(("explained_variance", "explained_variance_ratio"), (count,))
-        if self.components_deviations_ is not None:
-            shapes |= dict.fromkeys(("components_deviations", "components_low", "components_high"), (count, width))
-            ends = ("explained_variance_deviations", "explained_variance_low", "explained_variance_high", "angles")
-            shapes |= dict.fromkeys(ends, (count,)) | {"mean_deviations": (width,), "together": (count, 2)}
+        shapes |= dict.fromkeys(("components_deviations", "components_low", "components_high"), (count, width))
+        ends = ("explained_variance_deviations", "explained_variance_low", "explained_variance_high", "angles")
+        shapes |= dict.fromkeys(ends, (count,)) | {"mean_deviations": (width,), "together": (count, 2)}
         if self.feature_names_in_ != names or any(getattr(self, f"{k}_").shape != due for k, due in shapes.items()):
             raise ValueError("components and columns do not belong together [VA031]")
 
@@ -296,17 +250,14 @@ class PCA(Saved[Task, Published]):
         self._check_fitted()
         check_whole("component", component, 1, len(self.components_))
         own = self.components_[component - 1]
-        if self.components_deviations_ is None:
-            return {name: Estimate(value) for name, value in zip(self.feature_names_in_, own, strict=True)}
-        rows = (own, *(each[component - 1] for each in self._loading_errors()))
+        errors = self.components_deviations_, self.components_low_, self.components_high_
+        rows = (own, *(each[component - 1] for each in errors))
         found = zip(self.feature_names_in_, *rows, strict=True)
         return {name: Estimate(value, deviation, (low, high)) for name, value, deviation, low, high in found}
 
     def variances(self) -> list[Estimate]:
         """The variance of each component, with its deviation and its interval."""
         self._check_fitted()
-        if self.explained_variance_deviations_ is None:
-            return [Estimate(value) for value in self.explained_variance_]
         ends = (self.explained_variance_deviations_, self.explained_variance_low_, self.explained_variance_high_)
         found = zip(self.explained_variance_, *ends, strict=True)
         return [Estimate(value, deviation, (low, high)) for value, deviation, low, high in found]
@@ -314,22 +265,16 @@ class PCA(Saved[Task, Published]):
     def means(self) -> dict[str, Estimate]:
         """The mean of each column, with its deviation and its interval; zeros where no means were subtracted."""
         self._check_fitted()
-        known = self.mean_deviations_ if self.mean_deviations_ is not None else [None] * len(self.mean_)
-        found = zip(self.feature_names_in_, self.mean_, known, strict=True)
+        found = zip(self.feature_names_in_, self.mean_, self.mean_deviations_, strict=True)
         return {name: Estimate(value, deviation) for name, value, deviation in found}
 
-    def _loading_errors(self) -> tuple[Matrix, Matrix, Matrix]:
-        return self.components_deviations_, self.components_low_, self.components_high_
-
     @property
-    def clear(self) -> list[bool] | None:
-        """For each component, whether it can be told apart from all others; ``None`` if that is not known."""
-        return None if self.together_ is None else [bool(first == last) for first, last in self.together_]
+    def clear(self) -> list[bool]:
+        """For each component, whether it can be told apart from all others."""
+        return [bool(first == last) for first, last in self.together_]
 
     def unclear(self) -> list[str]:
         """Sentences about the components that cannot be told apart."""
-        if self.together_ is None:
-            return []
         spans = dict.fromkeys((int(first) + 1, int(last) + 1) for first, last in self.together_ if first != last)
         return [not_apart(first, last, len(self.components_)) for first, last in spans]
 
@@ -353,8 +298,7 @@ class PCA(Saved[Task, Published]):
         self._check_fitted()
         ratios = ", ".join(f"{ratio:.3f}" for ratio in self.explained_variance_ratio_)
         lines = [f"explained variance of the {self.n_components} components: {ratios}"]
-        if (clear := self.clear) is not None:
-            lines.append(f"{sum(clear)} of {len(clear)} components are clear of the noise")
+        lines.append(f"{sum(self.clear)} of {len(self.clear)} components are clear of the noise")
         for index in range(min(3, len(self.components_))):
             found = self.loadings(index + 1)
             strongest = sorted(found, key=lambda name: (-found[name].surely, -abs(found[name])))[:4]
@@ -363,24 +307,13 @@ class PCA(Saved[Task, Published]):
         return lines + [f"  {text}" for text in self.unclear()]
 
 
-def _within(angles: Matrix | None, index: int) -> str:
-    return "" if angles is None or angles[index] >= 90 else f" (within {math.ceil(angles[index])} degrees)"
+def _within(angles: Matrix, index: int) -> str:
+    return "" if angles[index] >= 90 else f" (within {math.ceil(angles[index])} degrees)"
 
 
 def top_eigenvectors(matrix: Matrix, count: int) -> tuple[Matrix, Matrix]:
     """The largest eigenvalues, never negative, and their vectors as rows with the largest entry positive."""
-    return leading(spectrum_of(matrix), count)
-
-
-def spectrum_of(matrix: Matrix) -> tuple[Matrix, Matrix]:
-    """All eigenvalues in rising order, and their vectors as columns."""
     values, vectors = np.linalg.eigh(matrix)
-    return values, vectors
-
-
-def leading(spectrum: tuple[Matrix, Matrix], count: int) -> tuple[Matrix, Matrix]:
-    """The largest of these, never negative, and their vectors as rows with the largest entry positive."""
-    values, vectors = spectrum
     return np.maximum(values[::-1][:count], 0.0), signed(vectors[:, ::-1][:, :count].T)
 
 
@@ -389,13 +322,6 @@ def signed(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     largest = rows[np.arange(len(rows)), np.abs(rows).argmax(axis=1)]
     turned: NDArray[np.float64] = rows * np.sign(largest)[:, None]
     return turned
-
-
-def published(matrices: Mapping[str, NDArray[np.float64]], task: Task, stream: Stream) -> Published:
-    """What a run would publish about these encoded rows, computed in one place; for evaluation."""
-    if isinstance(task, Moments):
-        return moments.simulate(matrices, task, stream)
-    return power.simulate(matrices, task, stream)
 
 
 def _fits(task: Task) -> bool:

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from colonnade.audit.registry import Game, observers, register, two_tables
 from colonnade.audit.samplers import Weighed
-from colonnade.kinds.polynomial import integers
 from colonnade.kinds.polynomial.model import PolynomialSum
 from colonnade.kinds.polynomial.programs import reference
 from colonnade.kinds.polynomial.task import Polynomials
@@ -62,17 +61,15 @@ def _polynomial_example() -> Polynomials:
     model = PolynomialSum(
         ["bank.x * shop.x * clinic.x"], epsilon={"analyst": 1.0}, gamma=64, rounding="nearest", rows_at_most=2**20
     )
-    task = model.plan(Roster.of(schemas))
-    assert isinstance(task, Polynomials)  # noqa: S101 - for the type checker
-    return task
+    return model.plan(Roster.of(schemas))
 
 
-@register("polynomial", "sums of a polynomial, opened once", _polynomial_example, plays=Polynomials)
+@register("polynomial", "sums of a polynomial, opened once", _polynomial_example)
 def polynomial_games(task: Polynomials) -> Iterator[Game]:
     """Every observer within the threshold, one for all who are in the same position."""
 
     def share(count: int, stream: Stream) -> NDArray[np.int64]:
-        return integers.noise_share(task, stream, (count,))
+        return task.additive.draw((count, task.entries), stream)
 
     for observer, noisy in observers(task):
         sampler = Weighed(_polynomial_neighbours(task, observer), share, noisy)

@@ -10,22 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError, StudyError
-from colonnade.kinds.polynomial import programs as polynomial
 from colonnade.kinds.polynomial.expressions import Terms, from_coefficients, parse, written
 from colonnade.kinds.polynomial.task import Holding, NoisySums, Polynomials, frozen
+from colonnade.models.base import Estimator
 from colonnade.models.estimates import Estimate
 from colonnade.models.federation import Federation
 from colonnade.models.parameters import InFile, RowsAtMost, at_least, check_whole, not_shorter_than
 from colonnade.models.pictures import answers
 from colonnade.models.roster import Roster
-from colonnade.models.saved import Saved, count, numbers, texts
+from colonnade.models.saved import count, numbers, texts
 from colonnade.pictures.look import Sheet
 from colonnade.privacy import parse_budgets
 from colonnade.privacy.additive import USUAL, NormalLaw
 from colonnade.privacy.noise.rounding import RoundingMode
-from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.protocols.rows import Rows
-from colonnade.protocols.sums import Additive
 from colonnade.randomness import Stream
 from colonnade.tables import Schema, Table
 
@@ -38,7 +36,7 @@ _ROOM = 2**60  # for sums without noise, when gamma is chosen here
 
 
 @dataclass(eq=False, repr=False)
-class PolynomialSum(Saved[Polynomials, NoisySums]):
+class PolynomialSum(Estimator[Polynomials, NoisySums]):
     """Differentially private sums over all people of polynomials in the encoded columns of all parties.
 
     Args:
@@ -99,18 +97,6 @@ class PolynomialSum(Saved[Polynomials, NoisySums]):
         """Parameters as a file holds them: the expressions as a list."""
         return super().plain_parameters(given) | {"expressions": _listed(given["expressions"])}
 
-    def owner(self, me: Owner, table: Table, task: Polynomials) -> NoisySums:
-        """An owner's program: only the columns that are named are read."""
-        return polynomial.owner(me, self.summands(me.name, table, task), task)
-
-    def coordinator(self, me: Coordinator, task: Polynomials) -> NoisySums:
-        """The coordinator's program."""
-        return polynomial.coordinator(me, task)
-
-    def additive(self, task: Polynomials) -> Additive:
-        """All of it is a sum."""
-        return polynomial
-
     def summands(self, party: str, table: Table, task: Polynomials) -> Rows:
         """The columns that are named."""
         return _Named(table.sorted_by_id(), _columns(party, task))
@@ -118,7 +104,8 @@ class PolynomialSum(Saved[Polynomials, NoisySums]):
     def simulated(self, tables: Mapping[str, Table], task: Polynomials, stream: Stream) -> NoisySums:
         """What the protocol would publish about these tables."""
         rows = {owner: _Named(tables[owner], _columns(owner, task)) for owner in task.owners}
-        return polynomial.simulate({owner: named.matrix() for owner, named in rows.items()}, task, stream)
+        found: NoisySums = task.programs.simulate({owner: one.matrix() for owner, one in rows.items()}, task, stream)
+        return found
 
     def finish(self, result: NoisySums) -> None:
         """The sums in encoded units."""

@@ -26,7 +26,8 @@ from colonnade.privacy.additive import NORMAL_LAWS, USUAL, NormalLaw
 from colonnade.privacy.noise.rounding import MODES, RoundingMode
 from colonnade.privacy.sensitivity.norms import enforced_norm_squared
 from colonnade.protocols.cost import WORD, Cells
-from colonnade.protocols.on_shares import LARGEST_MESSAGE, OnShares
+from colonnade.protocols.on_shares import LARGEST_MESSAGE, JointSumTask
+from colonnade.protocols.task import Programs
 
 THEOREM = "polynomial-sensitivity"
 PROTOCOL = "polynomial sums 1"
@@ -57,7 +58,7 @@ def frozen(terms: Terms) -> Polynomial:
 
 
 @dataclass(frozen=True)
-class Polynomials(OnShares):
+class Polynomials(JointSumTask):
     """The public task. All owners and the coordinator hold an equal one.
 
     ``noise`` is mu of Skellam noise or the variance of discrete Gaussian noise, all owners' shares together, on
@@ -74,10 +75,9 @@ class Polynomials(OnShares):
     law: NormalLaw = USUAL
     block_rows: int = 8192
 
+    programs = Programs("colonnade.kinds.polynomial.programs")
+    games = "polynomial"
     noise_on = "a sum"
-    why_not_active = None
-    why_not_lanes = None
-    active_by_default = True
 
     def __post_init__(self) -> None:
         if self.rounding not in MODES:
@@ -141,7 +141,17 @@ class Polynomials(OnShares):
         return schedule(self.layout.products, self.layout.dealt, at_once)
 
     @property
-    def degree(self) -> int:
+    def entries(self) -> int:
+        """How many sums there are."""
+        return len(self.polynomials)
+
+    @property
+    def width(self) -> int:
+        """How many numbers of a row a seat holds: factors, and products of them."""
+        return self.layout.dealt + sum(map(len, self.schedule.levels)) + len(self.layout.cross)
+
+    @property
+    def opened_degree(self) -> int:
         """The degree of the sharing that is opened."""
         return (1 if self.trust.active else self.schedule.longest) * self.trust.threshold
 
@@ -198,11 +208,14 @@ class Polynomials(OnShares):
     def rows_per_block(self) -> int:
         """How many rows are dealt at a time: as many as fit a message and the memory of a seat."""
         wide = max([*map(len, self.layout.factors.values()), *map(len, self.schedule.levels), 1])
-        nodes = self.layout.dealt + sum(map(len, self.schedule.levels)) + len(self.layout.cross)
         primes = len(self.committee.system.primes)
-        return max(1, min(self.block_rows, LARGEST_MESSAGE // (WORD * wide * primes), _BLOCK_CELLS // max(1, nodes)))
+        most = min(self.block_rows, self.rows_per_window) if self.trust.active else self.block_rows
+        return max(1, min(most, LARGEST_MESSAGE // (WORD * wide * primes), _BLOCK_CELLS // max(1, self.width)))
 
-    rows_at_once = rows_per_block  # a block of rows is multiplied and forgotten
+    @property
+    def rows_at_once(self) -> int:
+        """How many rows a seat holds at a time: a block is multiplied and forgotten, or kept until it is checked."""
+        return self.rows_per_block * (self.blocks_per_window if self.trust.active else 1)
 
     # --- what others want to know
 

@@ -52,7 +52,7 @@ def _example() -> Levels:
     return with_least_noise(task.with_noise, trust, parse_budgets(1.0, 1e-5, trust), owners=1)
 
 
-@register("prediction-levels", "one person's levels, told to one party", _example, plays=Levels)
+@register("prediction-levels", "one person's levels, told to one party", _example)
 def level_games(task: Levels) -> Iterator[Game]:
     """The party that is told, alone and with one of those who are asked, where somebody else is left to be asked."""
     story = "the others' parts at their lowest levels or their highest; the answers"

@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
+import numpy as np
+from numpy.typing import NDArray
+
 from colonnade.audit.registry import Game, register
 from colonnade.audit.samplers import Weighed
-from colonnade.kinds.prediction.scores import integers as scores
 from colonnade.kinds.prediction.scores.task import Part, Scores
 from colonnade.privacy import Observer, Trust, least_noise, parse_budgets
+from colonnade.randomness import Stream
+
+
+def _noise(task: Scores, count: int, stream: Stream) -> NDArray[np.int64]:
+    return task.additive.draw((count, task.classes), stream)
 
 
 def _scores_example() -> Scores:
@@ -28,7 +35,6 @@ def _scores_example() -> Scores:
     "prediction",
     "one person's joint score, opened to one party",
     _scores_example,
-    plays=lambda task: isinstance(task, Scores) and not task.exact,
 )
 def prediction_games(task: Scores) -> Iterator[Game]:
     """The party that gets the score, alone and with the coordinator: one end of the others' scores, or the other."""
@@ -38,6 +44,6 @@ def prediction_games(task: Scores) -> Iterator[Game]:
     )
     for observer in (Observer.party(task.to), Observer.coalition(task.to, "coordinator")):
         if task.trust.broken(observer) is None:
-            sampler = Weighed((values[0], values[1]), partial(scores.noise_share, task), task.dealers)
+            sampler = Weighed((values[0], values[1]), partial(_noise, task), task.dealers)
             story = "the others' columns at one end or the other; the opened score"
             yield Game("prediction", observer, story, task.events, task.trust, sampler)

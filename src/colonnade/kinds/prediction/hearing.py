@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 
 import numpy as np
 
-from colonnade.kinds.prediction.beliefs import PUBLISHED, Belief, Law, after_levels, after_noise, guessed
-from colonnade.kinds.prediction.levels import choice
+from colonnade.kinds.prediction.beliefs import PUBLISHED, Belief, Law, guessed
+from colonnade.kinds.prediction.levels.choice import best as best_cuts
 from colonnade.kinds.prediction.levels.programs import Answered
 from colonnade.kinds.prediction.levels.task import Levels, Respondent
 from colonnade.kinds.prediction.scores.programs import OpenedScores
@@ -59,7 +58,7 @@ def chosen_levels(draft: Scores, laws: Mapping[str, Law], budgets: Sequence[Budg
         asked = tuple(Respondent(name, (0,)) for name in who)
         rough = Levels(trust, draft.to, asked, draft.gamma, draft.rows_at_most, names=draft.names, model=draft.model)
         priced = with_least_noise(rough.with_noise, trust, pure, owners=1)
-        cut = choice.best(math.log(priced.odds))
+        cut = best_cuts(math.log(priced.odds))
         asked = tuple(
             Respondent(
                 name,
@@ -72,20 +71,3 @@ def chosen_levels(draft: Scores, laws: Mapping[str, Law], budgets: Sequence[Budg
         if left < least:
             best, least = replace(priced, asked=asked), left
     return best
-
-
-def heard_of(result: Heard) -> Belief:
-    """What is believed of the others' parts together after what was heard."""
-    told, before = result.told, result.foreseen
-    if isinstance(told, OpenedScores):
-        sums = told.others / float(told.task.gamma)
-        if told.task.exact:
-            return Belief(sums, np.zeros_like(sums))
-        return after_noise(reduce(Belief.plus, before.values()), told.own, sums, told.task.noise_std)
-    found = dict(before)
-    for each in told.task.asked:
-        cuts = (np.array(each.cuts) - 0.5) / float(told.task.gamma)
-        found[each.owner] = after_levels(
-            before[each.owner], told.own, told.levels[each.owner], cuts, float(told.task.odds)
-        )
-    return reduce(Belief.plus, found.values())

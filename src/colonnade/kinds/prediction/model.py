@@ -14,10 +14,8 @@ from numpy.typing import NDArray
 from colonnade.errors import PrivacyError, StudyError
 from colonnade.kinds.prediction.beliefs import Belief, Law, Matrix, flattened, of_law
 from colonnade.kinds.prediction.bounds import part_of
-from colonnade.kinds.prediction.hearing import Heard, chosen_levels, heard_of, law_of
-from colonnade.kinds.prediction.levels import programs as levels
+from colonnade.kinds.prediction.hearing import Heard, chosen_levels, law_of
 from colonnade.kinds.prediction.levels.task import Levels
-from colonnade.kinds.prediction.scores import programs as scores
 from colonnade.kinds.prediction.scores.programs import Parts
 from colonnade.kinds.prediction.scores.task import Part, Scores
 from colonnade.models.base import Estimator
@@ -30,7 +28,7 @@ from colonnade.models.roster import Roster
 from colonnade.models.scorer import Scorer, check_columns, digest, features
 from colonnade.privacy import Budget, Statement
 from colonnade.privacy.calibrate import with_least_noise
-from colonnade.protocols.roles import Coordinator, Owner
+from colonnade.protocols.roles import Owner
 from colonnade.randomness import Stream
 from colonnade.tables import Table
 
@@ -147,15 +145,8 @@ class JointPrediction(Predicted[Scores | Levels, Heard | None, Scorer]):
                 "the model is not the one that the study was planned with; use the file that all agreed on [ST180]"
             )
         parts = self.parts(me.name, table)
-        told = levels.owner(me, parts, task) if isinstance(task, Levels) else scores.owner(me, parts, task)
+        told = task.programs.owner(me, parts, task)
         return None if told is None else Heard(told, self.foreseen(table, task))
-
-    def coordinator(self, me: Coordinator, task: Scores | Levels) -> None:
-        """The coordinator's program."""
-        if isinstance(task, Levels):
-            levels.coordinator(me, task)
-        else:
-            scores.coordinator(me, task)
 
     def outcome(self, outcomes: Mapping[str, Any], task: Scores | Levels) -> Heard | None:
         """What the party ``to`` received, where all participants run in one process."""
@@ -164,15 +155,14 @@ class JointPrediction(Predicted[Scores | Levels, Heard | None, Scorer]):
 
     def details(self, task: Scores | Levels, statement: Statement) -> Details:
         """How levels are answered, where they are."""
-        if not isinstance(task, Levels):
-            return Details()
-        keep = [float(task.odds / (task.odds + each.levels - 1)) for each in task.asked]
         how = [
-            f"{each.owner} one of {each.levels}, the true one with probability {p:.3f}"
-            for each, p in zip(task.asked, keep, strict=True)
+            f"{each.owner} one of {each.levels}, the true one with probability {kept:.3f}"
+            for each, kept in task.answered
         ]
+        if not how:
+            return Details()
         lines = (f"levels of each person's score, answered at random to {task.to}: {'; '.join(how)}",)
-        return Details("levels", {"levels": {each.owner: each.levels for each in task.asked}}, brief=lines)
+        return Details("levels", {"levels": {each.owner: each.levels for each, _ in task.answered}}, brief=lines)
 
     def checked(self, model: Any) -> Scorer:
         """This model, if it is a fitted one with finite public weights."""
@@ -198,10 +188,7 @@ class JointPrediction(Predicted[Scores | Levels, Heard | None, Scorer]):
     def simulated(self, tables: Mapping[str, Table], task: Scores | Levels, stream: Stream) -> Heard:
         """What the entitled party would receive about these tables."""
         parts = {party: self.parts(party, table) for party, table in tables.items()}
-        simulate = (
-            levels.simulate(parts, task, stream) if isinstance(task, Levels) else scores.simulate(parts, task, stream)
-        )
-        return Heard(simulate, self.foreseen(tables[task.to], task))
+        return Heard(task.programs.simulate(parts, task, stream), self.foreseen(tables[task.to], task))
 
     def finish(self, result: Heard | None) -> None:
         """Weigh what was heard against what own columns foretell, if this participant received anything."""
@@ -214,7 +201,7 @@ class JointPrediction(Predicted[Scores | Levels, Heard | None, Scorer]):
     def weighed(self, result: Heard) -> tuple[Matrix, NDArray[Any], Beside]:
         """Scores, what they predict and what stands beside them, from what was heard."""
         _told, own = result.told, result.told.own + np.atleast_1d(self.scorer.intercept_)
-        before, after = reduce(Belief.plus, result.foreseen.values()), heard_of(result)
+        before, after = reduce(Belief.plus, result.foreseen.values()), result.told.believe(result.foreseen)
         found, alone = own + after.mean, own + before.mean
         predictions, chances = self._answered(found, after)
         own_predictions, own_chances = self._answered(alone, before)

@@ -15,8 +15,7 @@ from colonnade.errors import StudyError
 from colonnade.kinds.prediction.beliefs import Belief
 from colonnade.kinds.prediction.hearing import Heard
 from colonnade.kinds.prediction.model import JointPrediction
-from colonnade.kinds.prediction.scores import standing as protocol
-from colonnade.kinds.prediction.scores.standing import StandingScores
+from colonnade.kinds.prediction.scores.standing import StandingScores, asker, coordinator, dealer
 from colonnade.kinds.prediction.scores.task import Scores
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.protocols.standing import Answer, Asker, Opened, Places, Row, StandingQuestion, Weigh
@@ -58,20 +57,20 @@ class ScoresOnDemand(StandingQuestion):
 
     def asker(self, me: Owner, table: Table, asked: Asker) -> None:
         """The entitled party's program."""
-        protocol.asker(me, self.model.parts(me.name, table), self.session, asked)
+        asker(me, self.model.parts(me.name, table), self.session, asked)
 
     def dealer(self, me: Owner, table: Table, opened: Opened) -> None:
         """Another owner's program."""
-        protocol.dealer(me, self.model.parts(me.name, table), self.session, opened)
+        dealer(me, self.model.parts(me.name, table), self.session, opened)
 
     def coordinator(self, me: Coordinator) -> None:
         """The coordinator's program."""
-        protocol.coordinator(me, self.session)
+        coordinator(me, self.session)
 
 
 def scores_on_demand(path: Path, model: JointPrediction, task: Any) -> ScoresOnDemand:
     """The questions of a study at this path, if they can be asked one by one; otherwise an error."""
-    if not isinstance(task, Scores):
+    if not task.one_by_one:
         raise StudyError(
             f"{path}: scores on demand are added up on shares, and levels are not: set "
             'answers = "noise" in [task], or run it once as a study of its own [ST547]'

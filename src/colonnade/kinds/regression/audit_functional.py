@@ -97,17 +97,10 @@ def _example() -> Moments:
     schemas = {name: Schema({name[0]: number(-1, 1)}) for name in ("bank", "shop", "clinic")}
     budgets = {"analyst": 1.0, "party": 2.0}
     model = LinearRegression(epsilon=budgets, label="clinic.c", method="functional", gamma=64, rows_at_most=2**20)
-    task = model.plan(Roster.of(schemas))
-    assert isinstance(task, Moments)  # noqa: S101 - for the type checker
-    return task
+    return model.plan(Roster.of(schemas))
 
 
-@register(
-    "functional",
-    "coefficients of a regression with Laplace noise, opened once",
-    _example,
-    plays=lambda task: isinstance(task, Moments) and task.laplace,
-)
+@register("functional", "coefficients of a regression with Laplace noise, opened once", _example)
 def functional_games(task: Moments) -> Iterator[Game]:
     """Every observer within the threshold, one for all who are in the same position."""
     for observer, noisy in observers(task):

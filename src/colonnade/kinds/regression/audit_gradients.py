@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from colonnade.audit.neighbours import at_bounds
 from colonnade.audit.registry import Game, observers, register
-from colonnade.kinds.regression.gradients import integers
-from colonnade.kinds.regression.gradients.programs import reference
+from colonnade.kinds.regression.gradients import integers as gradient_integers
+from colonnade.kinds.regression.gradients.programs import reference as gradient_reference
 from colonnade.kinds.regression.gradients.task import Gradients
 from colonnade.privacy import Observer, Trust, parse_budgets
 from colonnade.protocols.batches import COIN, batches
@@ -69,7 +69,9 @@ class OpenedGradients:
         if person is None:
             return np.zeros((count, self.task.entries))
         task, rows = self.task, np.tile(at_bounds(self.task, person.turned), (count, 1))
-        parts = [integers.quantise(rows[:, task.span(block.owner)], block, task, stream) for block in task.blocks]
+        parts = [
+            gradient_integers.quantise(rows[:, task.span(block.owner)], block, task, stream) for block in task.blocks
+        ]
         whole = np.hstack([*parts, np.full((count, 1), float(task.constant))])
         return (whole[:, :, None] * self._scores(person)).reshape(count, -1)
 
@@ -85,13 +87,13 @@ class OpenedGradients:
         classes = self.task.classes
         label = np.array([[person.label]]) if classes == 1 else np.eye(classes, dtype=np.int64)[[person.label]]
         none = np.zeros((classes, 1), dtype=np.int64)
-        scores = reference(np.ones((1, 1), dtype=np.int64), label, none, self.task)
+        scores = gradient_reference(np.ones((1, 1), dtype=np.int64), label, none, self.task)
         return np.asarray(scores, dtype=np.float64)
 
     def _noise(self, count: int, stream: Stream) -> NDArray[np.float64]:
         total = np.zeros((count, self.task.entries))
         for _ in self.noisy:
-            total += integers.noise_shares(self.task, count, stream)
+            total += gradient_integers.noise_shares(self.task, count, stream)
         return total
 
     def _ratio(self, guess: NDArray[np.float64], seen: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -126,7 +128,7 @@ def _example() -> Gradients:
     return task.calibrated(parse_budgets({"analyst": 1.0}, 1e-5, task.trust))
 
 
-@register("sqm", "gradients of batches, opened round by round", _example, plays=Gradients)
+@register("sqm", "gradients of batches, opened round by round", _example)
 def sqm_games(task: Gradients) -> Iterator[Game]:
     """For the analyst, a row or none; for owners, another label or other columns that they do not hold."""
     for observer, noisy in observers(task, lambda owner: owner == task.label_owner):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -11,10 +11,9 @@ import numpy as np
 
 from colonnade.errors import StudyError
 from colonnade.kinds.regression.forecast import expected
-from colonnade.kinds.regression.gradients import programs as gradients
 from colonnade.kinds.regression.gradients.descent import Learned
 from colonnade.kinds.regression.gradients.task import Gradients
-from colonnade.kinds.regression.parts import PartLaw, part_laws, plain_laws, read_laws
+from colonnade.kinds.regression.parts import PartLaw, part_laws, read_laws
 from colonnade.kinds.regression.quadratic import Fitted, Reading, check_ridge
 from colonnade.models.design import Design, label_weight, split_label, weighted_rows
 from colonnade.models.linear_model import LinearModel
@@ -24,22 +23,21 @@ from colonnade.models.parameters import FINITE, at_least, check_whole
 from colonnade.models.planner import Details
 from colonnade.models.roster import Roster
 from colonnade.models.saved import epsilons, numbers, size, size_if_any, texts, word
-from colonnade.privacy import Observer, Statement, epsilon, parse_budgets, views
+from colonnade.privacy import Statement, parse_budgets
 from colonnade.privacy.additive import LAPLACE, NORMAL_LAWS, Law, NormalLaw
 from colonnade.privacy.observers import Budget, most_known
-from colonnade.protocols.moments import programs as moments
-from colonnade.protocols.moments.protection import protection, with_own_budgets
+from colonnade.protocols.moments.protection import with_own_budgets
 from colonnade.protocols.moments.published import NoisyMoments
 from colonnade.protocols.moments.task import Moments
-from colonnade.protocols.roles import Coordinator, Owner
+from colonnade.protocols.roles import Owner
 from colonnade.protocols.rows import Rows
-from colonnade.protocols.sums import Additive
 from colonnade.randomness import Stream
 from colonnade.tables import Column, Schema, Table
 from colonnade.tables.centred import Centred, Norm
 
 Task = Moments | Gradients
 Published = NoisyMoments | Learned
+GRADIENTS = Gradients.scheme
 PURE = 1e-30  # too small to help any accountant, and far above the distance of the samplers from their laws
 Ridge = Literal["auto"] | Annotated[float, at_least(0), FINITE]
 
@@ -71,52 +69,39 @@ class Regression(LinearModel[Task, Published]):
         "clipped": size_if_any,
         "protection": epsilons,
     }
+    saved_if_known: ClassVar[Mapping[str, Callable[[Any], Any]]] = {**LinearModel.saved_if_known, "parts": read_laws}
     noise_std_: float
     count_: float | None = None
     clipped_: int | None = None
     parts_: dict[str, PartLaw] | None = None
-    """How each party's part of a score is spread; not in models of gradients, several classes, or earlier releases."""
+    """How each party's part of a score is spread; not in models of gradients or several classes."""
 
     # --- the joint computation
 
     def owner(self, me: Owner, table: Table, task: Task) -> Published:
         """An owner's program: second moments once, or gradients round by round."""
-        if isinstance(task, Moments):
-            return moments.owner(me, self.summands(me.name, table, task), task)
-        ordered = table.sorted_by_id()
-        found, labels = self._for_gradients(me.name, ordered, task)
-        return gradients.owner(me, found.features(ordered), labels, task)
-
-    def coordinator(self, me: Coordinator, task: Task) -> Published:
-        """The coordinator's program."""
-        return moments.coordinator(me, task) if isinstance(task, Moments) else gradients.coordinator(me, task)
-
-    def additive(self, task: Task) -> Additive | None:
-        """Second moments are a sum; gradients are one for every round."""
-        return moments if isinstance(task, Moments) else None
+        found: Published = task.programs.owner(me, *self._dealt(me.name, table.sorted_by_id(), task), task)
+        return found
 
     def summands(self, party: str, table: Table, task: Task) -> Rows:
         """The encoded rows, and the label's."""
-        if not isinstance(task, Moments):
-            return super().summands(party, table, task)
-        return weighted_rows(party, table.sorted_by_id(), self.label, task)
+        return self._dealt(party, table.sorted_by_id(), task)[0]
 
     def simulated(self, tables: Mapping[str, Table], task: Task, stream: Stream) -> Published:
         """What the protocol would publish about these tables, whose rows are the same people in the same order."""
-        if isinstance(task, Moments):
-            rows = {party: weighted_rows(party, tables[party], self.label, task) for party in task.owners}
-            whole = {party: np.vstack(list(found.blocks(task.block_rows))) for party, found in rows.items()}
-            return moments.simulate(whole, task, stream)
-        parts = {party: self._for_gradients(party, tables[party], task) for party in task.owners}
-        labels = parts[task.label_owner][1]
-        assert labels is not None  # noqa: S101 - for the type checker; the label's owner has them
-        matrices = {party: found.features(tables[party]).matrix() for party, (found, _) in parts.items()}
-        return gradients.simulate(matrices, labels, task, stream)
+        dealt = {party: self._dealt(party, tables[party], task) for party in task.owners}
+        rows = {party: np.vstack(list(found.blocks(task.block_rows))) for party, (found, *_) in dealt.items()}
+        labels = [one for _, *beside in dealt.values() for one in beside if one is not None]
+        found: Published = task.programs.simulate(rows, *labels, task, stream)
+        return found
 
-    def _for_gradients(self, party: str, table: Table, task: Gradients) -> tuple[Centred, Matrix | None]:
+    def _dealt(self, party: str, table: Table, task: Any) -> tuple[Rows] | tuple[Rows, Matrix | None]:
+        """What a party deals: its rows with the label scaled, or for gradients its features, and the label as it is."""
+        if task.scheme != GRADIENTS:
+            return (weighted_rows(party, table, self.label, task),)
         owner, column = split_label(self.label, task.owners)
         found = Centred(table.schema, column if party == owner else None)
-        return found, found.labels(table)[:, -task.classes :] if party == owner else None
+        return found.features(table), found.labels(table)[:, -task.classes :] if party == owner else None
 
     def conclude(self, roster: Roster, task: Task, result: Published) -> Self:
         """Become the fitted model that a published result describes."""
@@ -129,17 +114,12 @@ class Regression(LinearModel[Task, Published]):
 
     def details(self, task: Task, statement: Statement) -> Details:
         """The method, and how many batches are opened where there are any."""
-        if isinstance(task, Moments):
-            return Details(method_of(task))
-        how = "a random batch" if task.sampling == "poisson" else "one of the fixed batches"
-        line = f"{task.rounds:,} openings, each about {how} of {task.batch:,} of {task.rows:,} people"
-        facts = {"steps": task.rounds, "sampling": task.sampling, "batch": task.batch, "people": task.rows}
-        return Details(method_of(task), facts, brief=(line,))
+        return Details(method_of(task), task.rounds_figures, brief=task.rounds_in_words)
 
     def outlook(self, roster: Roster, task: Task, rows: int | None) -> Outlook:
         """How far noise moves a predicted probability, or a number in half ranges of the label."""
         design = self.design(roster.schemas)
-        known = task.rows if isinstance(task, Gradients) else rows
+        known = task.rows_stated or rows
         columns = len(design.features)
         found = expected(method_of(task), task, design.declared, design.feature_norm, columns, known)
         of = "a predicted probability" if self.kind == "logistic" else "a prediction, in half ranges of the label,"
@@ -236,6 +216,8 @@ class Regression(LinearModel[Task, Published]):
     def check_restored(self) -> None:
         """Raise an error unless what was read from a file belongs together."""
         super().check_restored()
+        if self.intercept_.ndim != 1 or self.coef_.shape != (len(self.intercept_), len(self.feature_names_in_)):
+            raise ValueError("weights and names do not belong together [VA038]")
         if self.parts_ is None:
             return
         held = {party: schema for party in self.schemas_ if (schema := self._feature_schema(party)) is not None}
@@ -262,18 +244,6 @@ class Regression(LinearModel[Task, Published]):
         columns = f"{self.n_features_in_} columns"
         return f"{self.kind} regression of {self.label_} on {columns}, by {self.method_}"
 
-    def learned(self) -> dict[str, Any]:
-        """The learned attributes as plain values; parts of scores only where something is known about them."""
-        parts = plain_laws(self.parts_)
-        return super().learned() | ({} if parts is None else {"parts": parts})
-
-    def restore(self, learned: dict[str, Any]) -> None:
-        """Set the learned attributes from plain values."""
-        super().restore(learned)
-        self.parts_ = read_laws(learned.get("parts"))
-        if self.intercept_.ndim != 1 or self.coef_.shape != (len(self.intercept_), len(self.feature_names_in_)):
-            raise ValueError("weights and names do not belong together [VA038]")
-
     def summary(self) -> list[str]:
         """The strongest weights, and what the result tells about the columns of each party."""
         self._check_fitted()
@@ -284,9 +254,7 @@ class Regression(LinearModel[Task, Published]):
 
 def method_of(task: Task) -> str:
     """The method that a task carries out."""
-    if isinstance(task, Gradients):
-        return "sqm"
-    return "functional" if task.laplace else "one-shot"
+    return task.scheme or ("functional" if task.law == LAPLACE else "one-shot")
 
 
 def protected(task: Task, delta: float) -> dict[str, float]:
@@ -296,7 +264,4 @@ def protected(task: Task, delta: float) -> dict[str, float]:
 
 @lru_cache(maxsize=16)
 def _protected(task: Task, delta: float) -> Mapping[str, float]:
-    if isinstance(task, Moments):
-        return protection(task, delta)
-    found = epsilon(views(task.events, Observer.coordinator(), task.trust), delta).epsilon
-    return dict.fromkeys(task.owners, found)
+    return task.protection(delta)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import cast
 
 from colonnade.kinds.regression.gradients.task import Gradients
 from colonnade.models.design import label_weight
@@ -49,10 +50,10 @@ def expected(
 ) -> Forecast:
     """The forecast for a task about ``columns`` encoded features whose rows have at most this norm."""
     variance = norm * norm / (2 * columns)
-    if isinstance(task, Moments):
+    if task.scheme is None:
         error = moments_error(task, declared) * math.sqrt(columns / variance) / (rows or 1)
     else:
-        error = gradients_error(task, columns, variance)
+        error = gradients_error(cast("Gradients", task), columns, variance)
     return Forecast(method, task, error, rows)
 
 

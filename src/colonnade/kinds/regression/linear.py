@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Unpack
+from typing import Annotated, Any, Literal, Unpack, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,15 +83,15 @@ class LinearRegression(Regression):
 
     def finish(self, result: Published) -> None:
         """Least squares from the noisy moments, in the label's unit."""
-        assert isinstance(result, NoisyMoments)  # noqa: S101 - for the type checker; there is no other method
-        reading, unit, zero = self.reading(result.task), *self._unit()
+        published = cast("NoisyMoments", result)  # there is no other method
+        reading, unit, zero = self.reading(published.task), *self._unit()
         through = None if self.intercept else -zero / unit
-        found = quadratic.fit(result, reading, self.ridge, through)
+        found = quadratic.fit(published, reading, self.ridge, through)
         self.feature_names_in_ = list(reading.features)
         self.coef_ = unit * found.weights
         self.intercept_ = zero + unit * found.offsets if self.intercept else np.zeros(1)
-        self.remember(found, result, reading)
-        draws = error_bars.drawn(result, reading, self.ridge, through)
+        self.remember(found, published, reading)
+        draws = error_bars.drawn(published, reading, self.ridge, through)
         offsets = zero + unit * draws.offsets if self.intercept else np.zeros_like(draws.offsets)
         self.bar(error_bars.bars(self.coef_, unit * draws.weights), error_bars.bars(self.intercept_, offsets))
 

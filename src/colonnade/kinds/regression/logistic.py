@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Annotated, Any, Literal, Unpack
+from typing import Annotated, Any, ClassVar, Literal, Unpack, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,6 +82,7 @@ class LogisticRegression(Deciding[Task, Published], Regression):
     kind = "logistic"
     tasks = (Moments, Gradients)
     many_classes = True
+    saved_if_known: ClassVar = {**Regression.saved_if_known, "shares": numbers}
 
     epsilon: float | Mapping[str, float] | None = None
     delta: float = 1e-5
@@ -223,10 +224,10 @@ class LogisticRegression(Deciding[Task, Published], Regression):
 
     def finish(self, result: Published) -> None:
         """Set the weights: from noisy moments by least squares, or those of the last rounds."""
-        if isinstance(result, NoisyMoments):
+        if result.task.scheme is None:
             self._from_moments(result)
         else:
-            self._from_gradients(result)
+            self._from_gradients(cast("Learned", result))
 
     def _from_moments(self, result: NoisyMoments) -> None:
         """Least squares on the labels 0 and 1, as in Taylor's expansion; then a slope for probabilities.
@@ -271,14 +272,9 @@ class LogisticRegression(Deciding[Task, Published], Regression):
             Bars.normal(self.intercept_, moved),
         )
 
-    def learned(self) -> dict[str, Any]:
-        """The learned attributes as plain values; models of earlier releases have no shares."""
-        return super().learned() | ({} if self.shares_ is None else {"shares": self.shares_.tolist()})
-
-    def restore(self, learned: dict[str, Any]) -> None:
-        """Set the learned attributes from plain values."""
-        super().restore(learned)
-        self.shares_ = numbers(learned["shares"]) if "shares" in learned else None
+    def check_restored(self) -> None:
+        """Raise an error unless what was read from a file belongs together."""
+        super().check_restored()
         if self.shares_ is not None and self.shares_.shape != self.classes_.shape:
             raise ValueError("shares and classes do not belong together [VA039]")
         if len(self.coef_) != (1 if len(self.classes_) == 2 else len(self.classes_)):

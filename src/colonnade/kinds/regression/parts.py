@@ -111,27 +111,8 @@ class _Part:
         return laws
 
 
-def plain_laws(laws: Mapping[str, PartLaw] | None) -> dict[str, Any] | None:
-    """The laws as plain values."""
-    if laws is None:
-        return None
-    return {
-        party: {
-            "mean": law.mean,
-            "variance": law.variance,
-            "foretells": {
-                name: {"weights": each.weights.tolist(), "offset": each.offset, "variance": each.variance}
-                for name, each in law.foretells.items()
-            },
-        }
-        for party, law in laws.items()
-    }
-
-
-def read_laws(values: Any) -> dict[str, PartLaw] | None:
-    """The laws from plain values; ``None`` where there are none."""
-    if values is None:
-        return None
+def read_laws(values: Mapping[str, Any]) -> dict[str, PartLaw]:
+    """The laws from plain values."""
     return {
         party: PartLaw(
             number(law["mean"]),

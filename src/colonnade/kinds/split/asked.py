@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,7 @@ from colonnade.kinds.split.encoders import OverRows
 from colonnade.kinds.split.foretold import Foretold, centred
 from colonnade.models.roster import Roster
 from colonnade.privacy import Trust
-from colonnade.protocols.roles import Coordinator, Owner
+from colonnade.protocols.roles import Owner
 from colonnade.randomness import Stream
 from colonnade.tables import Table
 
@@ -93,12 +94,12 @@ def weights_of(model: SplitModel, party: str, *, exact: bool) -> Matrix:
 
 def told(task: Scores | NewEmbeddings) -> str:
     """Who is told the answers."""
-    return task.to if isinstance(task, Scores) else task.active
+    return task.to
 
 
-def owner(me: Owner, model: SplitModel, table: Table, task: Scores | NewEmbeddings) -> Told | None:
+def owner(me: Owner, model: SplitModel, table: Table, task: Any) -> Told | None:
     """An owner's program; it returns the scores at the entitled party and ``None`` at the others."""
-    if isinstance(task, Scores):
+    if task.scheme is None:
         opened = summing.owner(me, parts(model, me.name, table, task), task)
         return None if opened is None else _summed(model, table, opened)
     if me.name == task.active:
@@ -108,17 +109,9 @@ def owner(me: Owner, model: SplitModel, table: Table, task: Scores | NewEmbeddin
     return None
 
 
-def coordinator(me: Coordinator, task: Scores | NewEmbeddings) -> None:
-    """The coordinator's program."""
-    if isinstance(task, Scores):
-        summing.coordinator(me, task)
-    else:
-        telling.coordinator(me, task)
-
-
-def simulate(model: SplitModel, tables: Mapping[str, Table], task: Scores | NewEmbeddings, stream: Stream) -> Told:
+def simulate(model: SplitModel, tables: Mapping[str, Table], task: Any, stream: Stream) -> Told:
     """What the entitled party would receive, computed in one place."""
-    if isinstance(task, Scores):
+    if task.scheme is None:
         found = {party: parts(model, party, table, task) for party, table in tables.items()}
         return _summed(model, tables[task.to], summing.simulate(found, task, stream))
     over = {party: _encoding(model, party, tables[party]) for party in task.passives}

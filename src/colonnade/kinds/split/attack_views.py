@@ -15,11 +15,9 @@ from colonnade.audit.attacks.labels import Returned
 from colonnade.audit.attacks.views import NO_SLOPES, Matrix, ModelViews, seen_of
 from colonnade.errors import StudyError
 from colonnade.kinds.split import choice
-from colonnade.kinds.split.adaptive.task import Adaptive
 from colonnade.kinds.split.attack_slopes import returned_slopes, told_about_labels
 from colonnade.kinds.split.base import SplitModel
 from colonnade.kinds.split.committee import Joint
-from colonnade.kinds.split.embeddings.task import Embeddings
 from colonnade.models.roster import Roster
 from colonnade.randomness import Stream
 from colonnade.tables import Table
@@ -82,9 +80,9 @@ class SplitViews(ModelViews):
         roster = Roster(dict(model.schemas_), model.privacy_.trust)
         task = again.planned(roster, rows)
         places = np.random.default_rng(seed).permutation(rows)[:known]
-        if isinstance(task, Adaptive) and task.classes:
+        if task.scheme == "published" and task.classes:
             return returned_slopes(again, people, roster, places, stream)
-        if not isinstance(task, Embeddings) or task.training == "none":
+        if task.scheme != "embeddings" or task.training == "none":
             raise StudyError(NO_SLOPES)
         return told_about_labels(again, people, task, places, stream)
 

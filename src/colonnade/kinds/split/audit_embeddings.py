@@ -203,13 +203,11 @@ def _learning() -> Embeddings:
     "split-training",
     "updates of encoders, embeddings made by them, and labels",
     _learning,
-    plays=lambda task: isinstance(task, Embeddings) and task.training != "none",
 )
 @register(
     "split-embeddings",
     "embeddings of one person by encoders that do not learn",
     _frozen,
-    plays=lambda task: isinstance(task, Embeddings) and task.training == "none" and task.new != "clear",
 )
 def embedding_games(task: Embeddings) -> Iterator[Game]:
     """The party that is told against the others' columns; those who are told labels, against the label."""

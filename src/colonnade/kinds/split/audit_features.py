@@ -274,7 +274,7 @@ def _plan_of(task: ChargedMoments) -> PrivateTraining:
     return plan
 
 
-@register("split-moments", "moments of embeddings and labels, opened once", _example, plays=ChargedMoments)
+@register("split-moments", "moments of embeddings and labels, opened once", _example)
 def feature_games(study: Study | ChargedMoments) -> Iterator[Game]:
     """Every observer within the threshold, one for all who are in the same position.
 

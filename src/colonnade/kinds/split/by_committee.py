@@ -26,7 +26,6 @@ from colonnade.models.planner import Details
 from colonnade.models.roster import Roster
 from colonnade.pictures.look import Sheet
 from colonnade.privacy import Budget, Statement, Trust, parse_budgets
-from colonnade.protocols.moments.charged import ChargedMoments
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.randomness import Stream
 from colonnade.tables import Table
@@ -136,7 +135,7 @@ class ByCommittee(Way):
     ) -> None:
         """Train the encoder of the party with the label in place, if the task is charged for that."""
         joint = joint_of(model, task)
-        if not isinstance(task, ChargedMoments) or party != joint.label_party:
+        if not task.charged or party != joint.label_party:
             return
         if not isinstance(encoder, Trainable):
             raise StudyError(f"the encoder of {party} has nothing to learn [ST225]")
@@ -167,7 +166,7 @@ class ByCommittee(Way):
             "widths": dict(joint.widths),
             "clips": {party: committee.LENGTH for party, width in joint.widths if width},
             "classes": joint.classes,
-            "training": "own" if isinstance(task, ChargedMoments) else "none",
+            "training": "own" if task.charged else "none",
             **{name: float(value) for name, value in head.facts.items()},
         }
         public = {"weights": head.weights, "intercept": head.intercept, **joint.foretold(published, head)}

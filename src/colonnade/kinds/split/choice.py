@@ -6,11 +6,9 @@ from dataclasses import fields
 from typing import Any
 
 from colonnade.errors import StudyError
-from colonnade.kinds.split.adaptive.task import Adaptive
 from colonnade.kinds.split.as_published import AsPublished
 from colonnade.kinds.split.by_committee import ByCommittee
 from colonnade.kinds.split.by_embeddings import ByEmbeddings
-from colonnade.kinds.split.embeddings.task import Embeddings
 from colonnade.kinds.split.ways import Way
 from colonnade.protocols.task import Task
 
@@ -75,6 +73,4 @@ def named(name: str, *, committee: bool = True) -> Way:
 
 def way_of(task: Task) -> Way:
     """The way that planned a task."""
-    if isinstance(task, Adaptive):
-        return WAYS["published"]
-    return WAYS["embeddings" if isinstance(task, Embeddings) else "committee"]
+    return WAYS.get(str(task.scheme), WAYS["committee"])

@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import CapacityError, DataError, StudyError
-from colonnade.kinds.pca.directions import programs as directions
 from colonnade.kinds.pca.directions.labelled import Explored
 from colonnade.kinds.pca.directions.search import NoisyProducts
 from colonnade.kinds.pca.directions.task import Directions, reach_for
@@ -28,7 +27,6 @@ from colonnade.kinds.split.foretold import Arrays
 from colonnade.kinds.split.heads import Head, Matrix, Sums, features_of, head_from
 from colonnade.privacy import Budget, Trust
 from colonnade.privacy.additive import USUAL, NormalLaw
-from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.moments.published import NoisyMoments
 from colonnade.protocols.moments.task import Moments
 from colonnade.protocols.roles import Coordinator, Owner
@@ -310,19 +308,20 @@ class EmbeddedRows:
 
 def owner(me: Owner, rows: EmbeddedRows, task: Task) -> Published:
     """An owner's program."""
-    return moments.owner(me, rows, task) if isinstance(task, Moments) else directions.owner(me, rows, task)
+    found: Published = task.programs.owner(me, rows, task)
+    return found
 
 
 def coordinator(me: Coordinator, task: Task) -> Published:
     """The coordinator's program."""
-    return moments.coordinator(me, task) if isinstance(task, Moments) else directions.coordinator(me, task)
+    found: Published = task.programs.coordinator(me, task)
+    return found
 
 
 def simulate(rows: Mapping[str, Matrix], task: Task, stream: Stream) -> Published:
     """What would be published about these rows, computed in one place, for evaluation."""
-    return (
-        moments.simulate(rows, task, stream) if isinstance(task, Moments) else directions.simulate(rows, task, stream)
-    )
+    found: Published = task.programs.simulate(rows, task, stream)
+    return found
 
 
 def _fits(task: Task) -> bool:

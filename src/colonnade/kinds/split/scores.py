@@ -26,7 +26,7 @@ from colonnade.models.roster import Roster
 from colonnade.models.scorer import check_columns, features
 from colonnade.privacy.calibrate import with_least_noise
 from colonnade.privacy.events import audience_of
-from colonnade.protocols.roles import Coordinator, Owner
+from colonnade.protocols.roles import Owner
 from colonnade.randomness import Stream
 from colonnade.tables import Table
 
@@ -144,10 +144,6 @@ class SplitScores(Predicted[Question, Told | None, SplitModel]):
     def _own_columns(self, party: str, table: Table) -> Table:
         ordered, used = table.sorted_by_id(), features(self.scorer, party)  # type: ignore[arg-type]  # columns alone
         return ordered.select(used) if used else ordered
-
-    def coordinator(self, me: Coordinator, task: Question) -> None:
-        """The coordinator's program."""
-        asked.coordinator(me, task)
 
     def outcome(self, outcomes: Mapping[str, Any], task: Question) -> Told | None:
         """What the party that is told received, where all participants run in one process."""

@@ -134,10 +134,6 @@ class AfterMarginals:
         return np.asarray(told + self.sums(neighbour, count, stream))
 
 
-def _plays(task: object) -> bool:
-    return isinstance(task, Mixture | StartedMixture)
-
-
 def _example() -> Mixture:
     """Three owners and two components, four batches of a quarter of the people; epsilon 1 against the analyst."""
     owners = ("bank", "shop", "clinic")
@@ -155,10 +151,10 @@ def _example() -> Mixture:
     return task.calibrated(parse_budgets({"analyst": 1.0}, 1e-5, task.trust))
 
 
-@register("mixture", "sums of a mixture's rounds, opened one after the other", _example, plays=_plays)
+@register("mixture", "sums of a mixture's rounds, opened one after the other", _example)
 def mixture_games(study: Mixture | StartedMixture) -> Iterator[Game]:
     """For the analyst, a row or none; for others, a row or the opposite in columns that they do not hold."""
-    first, task = (None, study) if isinstance(study, Mixture) else study.stages
+    *before, task = study.stages
     for observer, noisy in observers(study):
         known = task.sampling != "poisson" or bool(set(observer.names) & set(task.coins))
         people: tuple[Turned | None, Turned] = (None, ())
@@ -169,7 +165,7 @@ def mixture_games(study: Mixture | StartedMixture) -> Iterator[Game]:
         coins = {"poisson": f"{'known' if known else 'secret'} coins", "disjoint": "in turn", "all": "everybody"}
         story = f"{tables}; the sums of {task.rounds} batches, {coins[task.sampling]}"
         sampler: Sampler = (sums := OpenedSums(task, people, noisy, known))
-        if first is not None:
+        for first in before:
             sampler = AfterMarginals(Cells(first, furthest(first, observer), noisy), sums)
             story += "; the marginals before"
         yield Game("mixture", observer, story, study.events, task.trust, sampler)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,6 @@ from colonnade.kinds.synthesis.given import (
 )
 from colonnade.kinds.synthesis.intervals import Interval, combine
 from colonnade.kinds.synthesis.mixed import MixedPopulation
-from colonnade.kinds.synthesis.mixture import programs as mixture, started
 from colonnade.kinds.synthesis.mixture.fitted import FittedMixture
 from colonnade.kinds.synthesis.mixture.started import StartedMixture
 from colonnade.kinds.synthesis.mixture.task import Mixture
@@ -38,7 +37,6 @@ from colonnade.kinds.synthesis.products import Products
 from colonnade.kinds.synthesis.tree import Tree
 from colonnade.kinds.tables import asking
 from colonnade.kinds.tables.layout import AskedRows, Binning, Layout, coded, plain_bins
-from colonnade.kinds.tables.marginals import programs as marginals, stages
 from colonnade.kinds.tables.marginals.published import NoisyMarginals
 from colonnade.kinds.tables.marginals.stages import Staged, StagedMarginals
 from colonnade.kinds.tables.marginals.task import Marginals
@@ -67,7 +65,6 @@ from colonnade.privacy import Statement, parse_budgets
 from colonnade.privacy.additive import USUAL, NormalLaw
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.protocols.rows import Rows
-from colonnade.protocols.sums import Additive
 from colonnade.randomness import Stream
 from colonnade.tables import Table
 from colonnade.tables.impossible import Rule
@@ -178,31 +175,35 @@ class Synthesizer(Estimator[Task, Published]):
         )
         return draft.calibrated(budgets)
 
-    def details(self, task: Task, statement: Statement) -> Details:
+    def details(self, task: Any, statement: Statement) -> Details:
         """How many marginals are asked for, or how many rounds there are."""
-        if isinstance(task, StartedMixture):
-            return beginning.details(task)
-        return mixing.details(task) if isinstance(task, Mixture) else asking.details(task)
+        if not self._mixes:
+            return asking.details(task)
+        return mixing.details(task) if self.start == "none" else beginning.details(task)
 
-    def outlook(self, roster: Roster, task: Task, rows: int | None) -> Outlook | None:
+    def outlook(self, roster: Roster, task: Any, rows: int | None) -> Outlook | None:
         """How far noise moves a marginal of two columns; no figure for a mixture that is learned in rounds."""
-        return None if isinstance(task, Mixture | StartedMixture) else asking.outlook(task, rows)
+        return None if self._mixes else asking.outlook(task, rows)
+
+    @property
+    def _mixes(self) -> bool:
+        return self.method == "mixture"
+
+    def _learning(self, task: Any) -> tuple[Any, ...]:
+        """What the programs of a mixture take besides: the learner of the rounds, or how one follows from marginals."""
+        if not self._mixes:
+            return ()
+        return (mixing.learner_of(task),) if self.start == "none" else beginning.ways(task, self.bins)
+
+    def _concluded(self, found: Any) -> Published:
+        published: Published = found.fitted if self._mixes else found
+        return published
 
     def owner(self, me: Owner, table: Table, task: Task) -> Published:
         """An owner's program: marginals are all that is computed together, or weighted sums in rounds."""
-        ordered = table.sorted_by_id()
-        if isinstance(task, Mixture):
-            return mixture.owner(me, ordered.unclipped(), task, mixing.learner_of(task)).fitted
-        rows = self.summands(me.name, table, task)
-        if isinstance(task, StartedMixture):
-            return started.owner(me, rows, ordered.unclipped(), task, *beginning.ways(task, self.bins)).fitted
-        if isinstance(task, StagedMarginals):
-            return stages.owner(me, rows, task)
-        return marginals.owner(me, rows, task)
-
-    def additive(self, task: Task) -> Additive | None:
-        """Marginals in one stage are a sum."""
-        return marginals if isinstance(task, Marginals) else None
+        encoded, codes = table.sorted_by_id().unclipped(), self.summands(me.name, table, task)
+        rows = (codes,) if not self._mixes else (encoded,) if self.start == "none" else (codes, encoded)
+        return self._concluded(task.programs.owner(me, *rows, task, *self._learning(task)))
 
     def summands(self, party: str, table: Table, task: Task) -> Rows:
         """The codes of the columns."""
@@ -211,41 +212,29 @@ class Synthesizer(Estimator[Task, Published]):
 
     def coordinator(self, me: Coordinator, task: Task) -> Published:
         """The coordinator's program."""
-        if isinstance(task, Mixture):
-            return mixture.coordinator(me, task, mixing.learner_of(task)).fitted
-        if isinstance(task, StartedMixture):
-            return started.coordinator(me, task, *beginning.ways(task, self.bins)).fitted
-        if isinstance(task, StagedMarginals):
-            return stages.coordinator(me, task)
-        return marginals.coordinator(me, task)
+        return self._concluded(task.programs.coordinator(me, task, *self._learning(task)))
 
     def simulated(self, tables: Mapping[str, Table], task: Task, stream: Stream) -> Published:
         """What the protocol would publish about these tables, whose rows are the same people in the same order."""
-        if isinstance(task, Mixture | StartedMixture):
-            rows = {party: tables[party].unclipped().matrix() for party in task.owners}
-        if isinstance(task, Mixture):
-            return mixture.simulate(rows, task, mixing.learner_of(task), stream).fitted
         layout = Layout.of({party: tables[party].schema for party in task.owners}, self.bins)
         codes = {party: layout.codes(party, tables[party]) for party in task.owners}
-        if isinstance(task, StartedMixture):
-            return started.simulate(codes, rows, task, *beginning.ways(task, self.bins), stream).fitted
-        if isinstance(task, StagedMarginals):
-            return stages.simulate(codes, task, stream)
-        return marginals.simulate(codes, task, stream)
+        encoded = {party: tables[party].unclipped().matrix() for party in task.owners} if self._mixes else {}
+        rows = (codes,) if not self._mixes else (encoded,) if self.start == "none" else (codes, encoded)
+        return self._concluded(task.programs.simulate(*rows, task, *self._learning(task), stream))
 
     # --- what was learned
 
     def finish(self, result: Published) -> None:
         """Fit a model to the release, or take over the mixture: no data and no budget."""
         layout = Layout.of(self.schemas_, self.parameters_["bins"])
-        if isinstance(result, FittedMixture):
-            self._become(self._mixed(layout, result))
+        if self.parameters_["method"] == "mixture":
+            self._become(self._mixed(layout, cast("FittedMixture", result)))
             return
-        merged = None
-        if isinstance(result, Staged):
-            merged, result = [list(new) for new in result.merged], result.second
+        found = cast("NoisyMarginals | Staged", result)
+        merged = None if found.merged is None else [list(new) for new in found.merged]
+        if merged is not None:
             layout = layout.merged(merged)
-        self._become(self._fitted(layout, Release.of(result)), merged)
+        self._become(self._fitted(layout, Release.of(found.second)), merged)
 
     def _fitted(self, layout: Layout, release: Release) -> Population:
         rules, how = self._rules(), (self.parameters_["model"], self.parameters_["components"])

@@ -105,14 +105,13 @@ def pairs(layout: Layout, focus: Sequence[Sequence[str]]) -> list[tuple[int, int
 
 def details(staged: Marginals | StagedMarginals) -> Details:
     """How many marginals are asked for."""
-    task = staged.second if isinstance(staged, StagedMarginals) else staged
+    task = staged.last
     sizes = Counter(len(block.columns) for block in task.asked)
     words = [_counted(size, count) for size, count in sorted(sizes.items())]
     line = f"one release of {', '.join(words[:-1])} and {words[-1]}: {task.entries:,} numbers, which share one price"
     facts: dict[str, Any] = {"marginals": {str(size): count for size, count in sorted(sizes.items())}}
     facts |= {"numbers": task.entries}
-    if isinstance(staged, StagedMarginals):
-        wide = sum(merge.size < column.size for merge, column in zip(staged.merges, staged.fine, strict=True))
+    if wide := staged.merged_columns:
         before = f"first, counts of the narrow bins of {wide} columns, by which they are merged; charged too"
         return Details("marginals", facts | {"stages": 2}, brief=(before, line))
     return Details("marginals", facts, brief=(line,))
@@ -124,7 +123,7 @@ def outlook(staged: Marginals | StagedMarginals, rows: int | None) -> Outlook:
     It is that of what two columns tell together and neither tells alone, on average over the pairs that are asked for;
     of single columns where no pair is. Counts that are made positive, and fitted, err less.
     """
-    task = staged.second if isinstance(staged, StagedMarginals) else staged
+    task = staged.last
     widest = max((len(block.columns) for block in task.asked if len(block.columns) < 3), default=0)
     moved = [_moved(task, block) for block in task.asked if len(block.columns) == widest]
     what = "a marginal of two columns" if widest == 2 else "a marginal"

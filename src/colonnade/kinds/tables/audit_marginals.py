@@ -46,7 +46,7 @@ class Cells:
             for _ in range(self.times(index)):
                 seen = np.full(count, self.sums[neighbour][index])
                 for _ in self.noisy:
-                    seen += integers.cell_noise(self.task, (count,), stream)
+                    seen += self.task.additive.draw((count,), stream)
                 total += self.moves[index] * seen
         return total
 
@@ -132,14 +132,10 @@ def _example() -> Marginals:
     return task.calibrated(parse_budgets({"analyst": 1.0}, 1e-5, trust))
 
 
-def _plays(task: object) -> bool:
-    return isinstance(task, Marginals | StagedMarginals)
-
-
-@register("marginals", "all marginals of everyone's coded columns, opened once", _example, plays=_plays)
+@register("marginals", "all marginals of everyone's coded columns, opened once", _example)
 def marginals_games(task: Marginals | StagedMarginals) -> Iterator[Game]:
     """Every observer within the threshold, one for all who are in the same position."""
-    stages = (task,) if isinstance(task, Marginals) else task.stages
+    stages = task.stages
     for observer, noisy in observers(task):
         # How far apart people are depends only on where their codes differ, so the same two serve for all stages.
         people = furthest(stages[-1], observer)

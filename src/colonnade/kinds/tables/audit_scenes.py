@@ -27,7 +27,7 @@ def _marginals(size: int, threshold: int, active: bool, inputs: Inputs = "unprov
     for owner in task.owners:
         own = OwnColumns(task, owner)
         own.add(own.factors_of(codes[owner].astype(float)))
-        exact = exact - np.concatenate([own.cells(part) for part in task.parts])
+        exact = exact - own.entries()
     if len(task.parts) > 1:
         raise ValueError("a scene opens everything at once [VA002]")
     return act_of(marginals, task, codes, lambda deals, _: exact + last_dealt(deals, task.owners))

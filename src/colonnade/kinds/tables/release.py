@@ -58,7 +58,7 @@ class Release:
     def of(cls, published: NoisyMarginals) -> Release:
         """What was opened, the count first."""
         count = Residual((), np.array(published.count), published.count_deviation)
-        return cls((count, *(Residual(*each) for each in published.residuals())))
+        return cls((count, *published.residuals()))
 
     @property
     def count(self) -> float:

@@ -83,6 +83,8 @@ class Aligning(Playable):
     pad_to: int | None = None
     partitions: int = 1
 
+    aligns = True
+
     def __post_init__(self) -> None:
         if self.mode not in MODES:
             raise StudyError(f"alignment has the modes {', '.join(MODES)}, not {self.mode!r} [ST421]")

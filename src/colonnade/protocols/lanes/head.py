@@ -28,7 +28,8 @@ from colonnade.protocols.lanes.partitions import Partitions, check_fits
 from colonnade.protocols.lanes.workers import Said, Workers
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner, Role
 from colonnade.protocols.rows import check_count
-from colonnade.protocols.sums import Additive, Sums, over_sums
+from colonnade.protocols.sums import Sums, over_sums
+from colonnade.protocols.task import Programs
 from colonnade.randomness import new_key
 from colonnade.received import received
 
@@ -41,7 +42,7 @@ Every cell is read and checked here. A cell that is found wrong in a lane would 
 """
 
 
-def owner(me: Owner, laned: Laned, programs: Additive, crew: Crew, split: Split, *, beat: float = BEAT) -> Any:
+def owner(me: Owner, laned: Laned, programs: Programs, crew: Crew, split: Split, *, beat: float = BEAT) -> Any:
     """An owner's program."""
     link, participants = me.link(COORDINATOR), laned.participants
     summing = over_sums(me, laned.task)
@@ -71,7 +72,7 @@ def owner(me: Owner, laned: Laned, programs: Additive, crew: Crew, split: Split,
     return _released(me, summing, laned, programs, workers)
 
 
-def coordinator(me: Coordinator, laned: Laned, programs: Additive, crew: Crew, *, beat: float = BEAT) -> Any:
+def coordinator(me: Coordinator, laned: Laned, programs: Programs, crew: Crew, *, beat: float = BEAT) -> Any:
     """The coordinator's program: it settles which lanes count, and has a worker in each of them too."""
     owners = laned.task.owners
     summing = over_sums(me, laned.task)
@@ -158,7 +159,7 @@ def _check_split(laned: Laned, held: Sequence[int]) -> None:
     check_fits(max(held), laned.aligning.listed(people))
 
 
-def _released(me: Role, summing: Role, laned: Laned, programs: Additive, workers: Workers) -> Any:
+def _released(me: Role, summing: Role, laned: Laned, programs: Programs, workers: Workers) -> Any:
     """Compare what is held, and release the sum of all lanes, once."""
     _compare(me, laned, workers.what_counts)
     sums = workers.total

@@ -23,8 +23,8 @@ from colonnade.protocols.on_shares import OnShares
 from colonnade.protocols.roles import COORDINATOR, Progress, Role, silent
 from colonnade.protocols.rows import Rows, check_count
 from colonnade.protocols.session import Place, Played, play
-from colonnade.protocols.sums import Additive, Sums, over_sums
-from colonnade.protocols.task import Playable, Priced
+from colonnade.protocols.sums import Sums, over_sums
+from colonnade.protocols.task import Playable, Priced, Programs
 from colonnade.tables import Table
 
 
@@ -79,7 +79,7 @@ class LaneTask(Playable):
 
     trust: Trust
     seats: Committee
-    goes_on_without = False
+    aligns, goes_on_without = True, False
 
     @classmethod
     def of(cls, task: OnShares) -> LaneTask:
@@ -113,7 +113,7 @@ def play_lane(
     place: Place,
     laned: Laned,
     lane: Lane,
-    programs: Additive,
+    programs: Programs,
     part: Part | None = None,
     progress: Progress = silent,
     *,
@@ -126,11 +126,11 @@ def play_lane(
     def program(me: Any) -> Sums:
         rows = _aligned(me, laned, lane, part)
         summing = over_sums(me, laned.task)
-        sums = programs.added_up(me, summing, laned.task, rows, part=True)
+        sums: Sums = programs.sum_rows(me, summing, laned.task, rows, part=True)
         _settle(summing)
         return sums
 
-    return play(place, LaneTask.of(laned.task), program, progress, wait=wait, aligns=True)
+    return play(place, LaneTask.of(laned.task), program, progress, wait=wait)
 
 
 def is_loss(error: BaseException) -> bool:

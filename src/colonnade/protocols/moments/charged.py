@@ -28,6 +28,11 @@ class ChargedMoments(Moments):
         return (*self.opens, *self.charged)
 
     @property
+    def games(self) -> str:
+        """The name of the games that audit it."""
+        return "split-moments"
+
+    @property
     def openings(self) -> Mapping[Event, int]:
         """Only the moments are opened."""
         return Counter(self.opens)

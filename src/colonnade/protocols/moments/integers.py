@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 from colonnade.privacy.noise.rounding import bounded_round
 from colonnade.protocols.moments.task import Moments
 from colonnade.protocols.rows import Rows
+from colonnade.protocols.sums import OwnPart
 from colonnade.randomness import Stream
 from colonnade.tables.places import Spread
 
 
-class OwnBlock:
+class OwnBlock(OwnPart):
     """What an owner computes alone: its rounded rows, its Gram block, its sums."""
 
     def __init__(self, task: Moments, owner: str) -> None:
@@ -49,20 +50,23 @@ class OwnBlock:
         return whole
 
     def add(self, whole: NDArray[np.float64]) -> None:
-        """Add a block of integer rows, exactly."""
+        """Add a block of integer rows, exactly; if members are hidden, nobody knows which of them count."""
+        if self.task.hidden:
+            return
         self.gram += exact_gram(whole, self.limit)
         self.sums += whole.sum(axis=0).astype(np.int64)
         self.rows += len(whole)
 
     def take_window(self) -> NDArray[np.int64]:
-        """The upper triangle of the Gram block and the sums times the constant, since the last call."""
-        upper = self.gram[np.triu_indices(len(self.gram))]
-        found = np.concatenate([upper, self.task.constant * self.sums])
+        """The upper triangle of the Gram block and the sums, since the last call."""
+        found = np.concatenate([self.gram[np.triu_indices(len(self.gram))], self.sums])
         self.gram, self.sums = np.zeros_like(self.gram), np.zeros_like(self.sums)
         return found
 
     def entries(self) -> NDArray[np.int64]:
-        """This owner's part of the released vector."""
+        """This owner's part of the released vector; where seats check, it was dealt with every window."""
+        if self.task.trust.active:
+            return np.zeros(self.task.entries, dtype=np.int64)
         width, constant = self.task.width, self.task.constant
         full = np.zeros((width, width), dtype=np.int64)
         full[self.span, self.span] = self.gram

@@ -9,99 +9,122 @@ The release holds x_i^2 + Sk(mu) on the diagonal and 2 x_i x_j + Sk(2 mu) above 
 with Sk(mu) on every entry, its two copies of each off-diagonal entry added up. Discrete Gaussian noise is used in the
 same way; discrete Laplace noise is added to each x_i x_j once.
 
-Where the owners have three seats and are not checked, they deal parts instead of shares, which takes less (``parted``).
-If nobody knows which people all owners hold, the seats compute all products (``hidden``). Where participants may
-deviate, products are checked before anything is opened (``checked``).
+Where the owners have three seats and are not checked, they deal parts instead of shares, which takes less. Where
+participants may deviate, each owner deals the products of its own columns over every window, and all seats together
+claim X'X of the rows that were dealt.
+
+If nobody knows which people all owners hold, an owner cannot add up its own products, as it does not know which of its
+rows count. The seats multiply the rows x by the flag m whether all owners hold somebody: y = m x, and with the public
+constant k as a last column add up (y, k m) (x, k)', which is m (x, k) (x, k)'. What is sent depends only on the size of
+the universe. docs/theory/hidden-members.md says what this hides, and from whom.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.mpc import Shares
-from colonnade.mpc.verify.inputs import InputProofs
-from colonnade.protocols.moments.checked import CheckedSeat, add_between, pairs_of_owners, window_ends
-from colonnade.protocols.moments.hidden import CheckedHiddenSeat, HiddenSeat
+from colonnade.mpc.residues import Residues, ResidueSystem
+from colonnade.protocols.joint_sum.engine import JointSumPrograms
 from colonnade.protocols.moments.integers import OwnBlock, exact_gram, noise_share
-from colonnade.protocols.moments.parted import PartedSeat
 from colonnade.protocols.moments.published import NoisyMoments
 from colonnade.protocols.moments.task import Moments
-from colonnade.protocols.roles import Coordinator, Owner, Role
-from colonnade.protocols.rounds import Rounds
-from colonnade.protocols.rows import Rows, agree_on_rows, block_sizes, check_places, compare_rows
-from colonnade.protocols.sums import Sums, over_sums
+from colonnade.protocols.sums import ALL_ONES, FLAGS, MADE, Circuit, JointSum, Opening, Product, Side, Step
 from colonnade.randomness import Stream
 
-
-def owner(me: Owner, table: Rows, task: Moments) -> NoisyMoments:
-    """An owner's program."""
-    noise, summing = own_noise(me, task), over_sums(me, task)
-    return release(summing, added_up(me, summing, task, table), task, noise)
+_FEW_OWNERS = 8
 
 
-def coordinator(me: Coordinator, task: Moments) -> NoisyMoments:
-    """The coordinator's program: it waits for the result and, with two owners, keeps the third seat."""
-    summing = over_sums(me, task)
-    return release(summing, added_up(me, summing, task), task)
+class MomentsSum(JointSum[Moments]):
+    """The joint sum: products of all columns, side by side with a constant."""
+
+    own = OwnBlock
+    published = NoisyMoments
+
+    def noise(self, stream: Stream, count: int) -> NDArray[np.int64]:
+        """One owner's noise on all entries."""
+        return noise_share(self.task, stream)
+
+    @cached_property
+    def circuit(self) -> Circuit:
+        """Products between owners; of all columns if members are hidden."""
+        task, widths = self.task, {n: len(block.columns) for n, block in enumerate(self.task.blocks)}
+        if task.hidden:
+            columns = self._columns(slice(0, len(widths)))
+            masked: Side = ((MADE, range(task.width - 1)), *FLAGS)
+            return Circuit(
+                widths, (Product(masked, (*columns, *ALL_ONES)),), (Step(MADE, factors=((columns, FLAGS),)),)
+            )
+        products = tuple(Product(self._columns(left), self._columns(right)) for left, right in self._pairs)
+        own = {number: width * (width + 1) // 2 + width for number, width in widths.items()}
+        return Circuit(widths, products, own_windows=own if task.trust.active else None)
+
+    @cached_property
+    def _pairs(self) -> list[tuple[slice, slice]]:
+        return pairs_of_owners(len(self.task.owners))
+
+    def _columns(self, owners: slice) -> Side:
+        """The columns of owners next to each other, side by side."""
+        blocks = list(enumerate(self.task.blocks))[owners]
+        return tuple((number, range(len(block.columns))) for number, block in blocks)
+
+    def window(self, system: ResidueSystem, sums: list[Shares], own: Sequence[Shares], rows: int) -> list[Shares]:
+        """The whole matrix: products between owners, of own columns as their owners dealt them, and the count."""
+        task = self.task
+        if task.hidden:
+            return sums
+        found = np.zeros((len(system.primes), task.width, task.width))
+        for (left, right), product in zip(self._pairs, sums, strict=True):
+            found[:, task.spans(left), task.spans(right)] = product.values
+        for block, dealt in zip(task.blocks if own else (), own, strict=True):
+            span, above = task.span(block.owner), np.triu_indices(len(block.columns))
+            found[:, above[0] + span.start, above[1] + span.start] = dealt.values[:, : len(above[0])]
+            found[:, span, -1] = dealt.values[:, len(above[0]) :]
+        found[:, -1:, -1:] = system.constant(rows, 3)
+        above = np.triu_indices(task.width, 1)
+        found[:, above[1], above[0]] = found[:, above[0], above[1]]
+        return [Shares(found, task.trust.threshold)]
+
+    @cached_property
+    def claims(self) -> Sequence[tuple[Side, Side, Sequence[int]]]:
+        """That it is X'X of all columns, the constant one among them."""
+        if self.task.hidden:
+            return super().claims
+        everything = (*self._columns(slice(0, len(self.task.blocks))), *ALL_ONES)
+        return [(everything, everything, [0])]
+
+    def collect(self, system: ResidueSystem, sums: Sequence[Residues]) -> Residues:
+        """The upper triangle, as often as the task opens each entry."""
+        task = self.task
+        if task.hidden or task.trust.active:
+            [matrix] = sums
+        else:
+            [matrix] = (one.values for one in self.window(system, [Shares(one, 0) for one in sums], (), 0))
+        rows, columns = np.triu_indices(task.width)
+        constant = np.append(np.ones(task.width - 1, dtype=object), task.constant)
+        factors = system.split(task.weights * constant[rows] * constant[columns])
+        return system.reduce(matrix[:, rows, columns] * factors)
+
+    def openings(self, rows: int) -> Sequence[Opening]:
+        """The entries of each event."""
+        return [Opening(0, self.task.entries, tuple(zip(self.task.opens, self.task.opened_together, strict=True)))]
+
+    def in_clear(self, tables: Mapping[str, NDArray[np.float64]], stream: Stream) -> NDArray[np.int64]:
+        """The same rounding and integers, computed in one place."""
+        task = self.task
+        whole = [self.own(task, owner).quantise(tables[owner], stream) for owner in task.owners]
+        joint = np.hstack([*whole, np.full((len(whole[0]), 1), float(task.constant))])
+        return np.asarray(exact_gram(joint, task.norm_squared)[np.triu_indices(task.width)] * task.weights)
 
 
-def own_noise(me: Owner, task: Moments) -> NDArray[np.int64]:
-    """What an owner adds to the sums."""
-    with me.meter.phase("noise"):
-        return noise_share(task, Stream.fresh())
-
-
-def added_up(me: Role, summing: Role, task: Moments, table: Rows | None = None, *, part: bool = False) -> Sums:
-    """All rows, dealt, multiplied and forgotten; the coordinator has no ``table``.
-
-    ``summing`` is the same participant as ``me`` in the arithmetic of sums. With ``part`` these are some of the rows.
-    """
-    own = None if table is None else OwnBlock(task, me.name)
-    rows = _agreed(me, task, table, part)
-    seat = _seat(me, summing, task)
-    if not (own or seat):
-        return Sums(rows)
-    blocks = own.blocks(table, Stream.fresh()) if own and table is not None else iter(())
-    ends, window = iter(window_ends(rows, task)), list[NDArray[np.float64]]()
-    for size in Rounds(block_sizes(rows, task.rows_per_block), me.progress, "multiply"):
-        mine = None
-        if own:
-            with me.meter.phase("encode"):
-                whole = next(blocks)
-            with me.meter.phase("deal"):
-                mine = me.hand.deal(whole, parts=True) if task.in_parts else me.hand.deal(whole)
-            if not task.hidden:
-                with me.meter.phase("own block"):
-                    own.add(whole)
-            if task.trust.active:
-                window.append(whole)
-        if seat:
-            seat.multiply(size, mine)
-        if task.trust.active and next(ends):
-            _close(me, summing, task, seat, window, own)
-            window = []
-    # Where seats check, products of own columns were dealt with every window.
-    held = None if own is None else np.zeros(task.entries, dtype=np.int64) if task.trust.active else own.entries()
-    return Sums(rows, held, seat.sums if seat else None)
-
-
-def release(me: Role, sums: Sums, task: Moments, noise: NDArray[np.int64] | None = None) -> NoisyMoments:
-    """Add every owner's noise to the sums and open them, once; ``me`` computes in the arithmetic of sums."""
-    mine = None
-    if sums.own is not None and noise is not None:
-        with me.meter.phase("deal"):
-            mine = me.hand.deal(sums.own + noise)
-    total = None
-    if sums.shares:
-        total = me.hand.add([sums.shares, *(me.dealt_by(owner, (task.entries,), mine) for owner in task.owners)])
-        if me.hand.active:
-            with me.meter.phase("check"):
-                # Proofs hold, and what was dealt last is consistent, before spare shares are compared.
-                me.hand.settle()
-    return _open(me, total, task)
+_PROGRAMS = JointSumPrograms(MomentsSum)
+owner, coordinator, simulate = _PROGRAMS.owner, _PROGRAMS.coordinator, _PROGRAMS.simulate
+sum_rows, own_noise, release = _PROGRAMS.sum_rows, _PROGRAMS.own_noise, _PROGRAMS.release
 
 
 def reference(tables: Mapping[str, NDArray[np.int64]], task: Moments) -> NDArray[np.int64]:
@@ -119,101 +142,18 @@ def reference(tables: Mapping[str, NDArray[np.int64]], task: Moments) -> NDArray
     return np.array(gram[np.triu_indices(task.width)] * task.weights, dtype=np.int64)
 
 
-def simulate(tables: Mapping[str, NDArray[np.float64]], task: Moments, stream: Stream) -> NoisyMoments:
-    """What the protocol would publish, computed in one place: the same rounding, integers and noise.
-
-    It is for evaluation on data that may be in one place; a study never calls it. The rows are those of the people whom
-    all owners hold, also if members are hidden.
-    """
-    whole = [OwnBlock(task, owner).quantise(tables[owner], stream) for owner in task.owners]
-    joint = np.hstack([*whole, np.full((len(whole[0]), 1), float(task.constant))])
-    entries = exact_gram(joint, task.norm_squared)[np.triu_indices(task.width)] * task.weights
-    for _ in task.owners:
-        entries += noise_share(task, stream)
-    return NoisyMoments(task, entries)
+def pairs_of_owners(owners: int) -> list[tuple[slice, slice]]:
+    """Every pair of owners once: single pairs if there are few owners, else few large groups."""
+    if owners > _FEW_OWNERS:
+        return list(_halves(0, owners))
+    return [(slice(i, i + 1), slice(j, j + 1)) for i, j in combinations(range(owners), 2)]
 
 
-class Seat:
-    """A committee member's work: products of shares between every two owners."""
-
-    def __init__(self, me: Role, task: Moments) -> None:
-        self.me, self.task = me, task
-        primes = len(task.committee.system.primes)
-        self.cross = np.zeros((primes, task.width, task.width))
-        self.pairs = pairs_of_owners(len(task.owners))
-
-    def multiply(self, rows: int, mine: Shares | None) -> None:
-        """Take in one block of rows of every owner and add its products between owners."""
-        hand = self.me.hand
-        with self.me.meter.phase("receive"):
-            shares = [self.me.dealt_by(block.owner, (rows, len(block.columns)), mine) for block in self.task.blocks]
-        with self.me.meter.phase("multiply"):
-            add_between(hand, shares, self.pairs, self.task, self.cross)
-
-    @property
-    def sums(self) -> Shares:
-        """Products between owners, as often as the task opens them."""
-        hand, task = self.me.hand, self.task
-        rows, columns = np.triu_indices(task.width)
-        products = Shares(self.cross[:, rows, columns], 2 * task.trust.threshold)
-        return products if task.copies == 1 else hand.scale(products, task.copies)
-
-
-AnySeat = Seat | PartedSeat | HiddenSeat | CheckedSeat | CheckedHiddenSeat
-
-
-def _agreed(me: Role, task: Moments, table: Rows | None, part: bool) -> int:
-    """The number of rows, or of slots, that all owners have."""
-    if table is None:
-        return compare_rows(me, task, hidden=task.hidden, part=part)
-    check_places(table, hidden=task.hidden)
-    return agree_on_rows(me, task, table, hidden=task.hidden, part=part)
-
-
-def _seat(me: Role, summing: Role, task: Moments) -> AnySeat | None:
-    """A seat's work; ``summing`` is the same participant as ``me`` in the arithmetic of sums."""
-    if not me.hand.seated:
-        return None
-    if task.trust.active:
-        return CheckedHiddenSeat(me, summing, task) if task.hidden else CheckedSeat(me, summing, task)
-    if task.in_parts:
-        return PartedSeat(me, task)
-    return HiddenSeat(me, task) if task.hidden else Seat(me, task)
-
-
-def _close(
-    me: Role,
-    summing: Role,
-    task: Moments,
-    seat: AnySeat | None,
-    window: Sequence[NDArray[np.float64]] = (),
-    own: OwnBlock | None = None,
-) -> None:
-    """End a window: owners prove the bounds of its rows and deal products of their own columns, seats check."""
-    checking = seat if isinstance(seat, CheckedSeat | CheckedHiddenSeat) else None
-    if task.proven:
-        sizes = [len(block) for block in window] if own else checking.sizes if checking else []
-        with me.meter.phase("prove"):
-            InputProofs(me.hand, task.proven).window(
-                sizes, own=window if own else None, dealt=checking.dealt if checking else None
-            )
-    mine = None
-    if own is not None and not task.hidden:
-        with me.meter.phase("deal"):
-            mine = summing.hand.deal(own.take_window())
-    if checking:
-        checking.close(mine)
-
-
-def _open(me: Role, total: Shares | None, task: Moments) -> NoisyMoments:
-    entries = np.zeros(task.entries, dtype=np.int64)
-    with me.meter.phase("open"):
-        for event, here in zip(task.opens, task.opened_together, strict=True):
-            part = None if total is None else Shares(total.values[:, here], total.degree)
-            opened = me.reveal(
-                part, to=task.everyone, event=event, shape=(len(here),), bound=task.bound, degree=task.opened_degree
-            )
-            entries[here] = me.entitled(opened).astype(np.int64)
-    # What is charged without being opened has shaped the columns, so it was revealed with them.
-    me.revealed.extend(event for event in task.events if event not in me.revealed)
-    return NoisyMoments(task, entries)
+def _halves(start: int, stop: int) -> Iterator[tuple[slice, slice]]:
+    """One half of the owners against the other, then the same within each half."""
+    if stop - start < 2:
+        return
+    middle = (start + stop) // 2
+    yield slice(start, middle), slice(middle, stop)
+    yield from _halves(start, middle)
+    yield from _halves(middle, stop)

@@ -1,4 +1,4 @@
-"""What published second moments tell about each party's columns alone, and noise chosen party by party.
+"""Noise chosen party by party, from what published second moments tell about each party's columns alone.
 
 The question is about people whose columns with the other parties are known to everybody: one person's columns with
 this party are replaced, and whoever sees the published result must not notice it. This costs less than what is promised
@@ -14,20 +14,10 @@ from fractions import Fraction
 from math import ceil
 
 from colonnade.errors import StudyError
-from colonnade.privacy import Budget, Event, Observer, epsilon, least_noise, views
+from colonnade.privacy import Budget, Event, least_noise
 from colonnade.privacy.observers import check_epsilon
-from colonnade.privacy.releases import SquaredRelease
-from colonnade.protocols.moments.task import Moments
+from colonnade.protocols.moments.task import Moments, column_events
 from colonnade.protocols.roles import COORDINATOR
-
-
-def protection(task: Moments, delta: float) -> dict[str, float]:
-    """For each party the epsilon, at ``delta``, of the published result about its columns alone."""
-    found = {}
-    for owner in task.owners:
-        ways = (_seen(task, events, delta) for events in _about(task, owner))
-        found[owner] = min(ways)
-    return found
 
 
 def with_own_budgets(draft: Moments, epsilons: Mapping[str, float], delta: float) -> Moments:
@@ -57,35 +47,6 @@ def _least_scale(draft: Moments, owner: str, allowed: float) -> int:
 
 def _least_noise(draft: Moments, owner: str, budget: Budget) -> int:
     def events(noise: int) -> Sequence[Event]:
-        return _normal(replace(draft, noise=noise), owner)
+        return column_events(replace(draft, noise=noise), owner)
 
     return least_noise(events, draft.trust, [budget], owners=draft.additive.parts)
-
-
-def _about(task: Moments, owner: str) -> list[Sequence[Event]]:
-    """Several descriptions of what the release tells about one party's columns; each gives a valid epsilon."""
-    if not task.laplace:
-        return [_normal(task, owner)]
-    levels = [level for level in task.levels if task.hidden or owner in level.about]
-    by_level = [
-        replace(event, replace_l1=task.limits.replaced_l1(level, [owner]), others=(), about=())
-        for level, event in zip(task.levels, task.opens, strict=True)
-        if level in levels
-    ]
-    # All entries that change, each counted with the least noise of them.
-    at_once = replace(
-        by_level[0], replace_l1=task.limits.changed_l1([owner]), dimension=sum(event.dimension for event in by_level)
-    )
-    return [by_level, [at_once]]
-
-
-def _normal(task: Moments, owner: str) -> list[Event]:
-    event = task.event
-    assert isinstance(event, SquaredRelease)  # noqa: S101 - for the type checker
-    l1, l2_squared = task.limits.changed([owner])
-    return [replace(event, replace_l1=l1, replace_l2_squared=l2_squared, others=())]
-
-
-def _seen(task: Moments, events: Sequence[Event], delta: float) -> float:
-    # The coordinator knows none of the noise and is held to replacing a person, which here means these columns.
-    return epsilon(views(events, Observer.coordinator(), task.trust), delta).epsilon

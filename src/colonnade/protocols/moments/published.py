@@ -68,6 +68,36 @@ class NoisyMoments:
         covariance: NDArray[np.float64] = self.second_moments / self.count - np.outer(self.means, self.means)
         return covariance
 
+    def spectrum(self, *, center: bool) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """All variances in rising order, and their directions as columns; around the means with ``center``."""
+        values, vectors = np.linalg.eigh(self.covariance if center else self.second_moments / self.count)
+        return values, vectors
+
+    def components(self, count: int, *, center: bool) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The largest variances, never negative, and their directions as rows."""
+        values, vectors = self.spectrum(center=center)
+        return np.maximum(values[::-1][:count], 0.0), vectors[:, ::-1][:, :count].T
+
+    def variance(self, *, center: bool) -> float:
+        """The noisy mean squared norm of a row, less that of the means with ``center``."""
+        return float(np.trace(self.covariance if center else self.second_moments / self.count))
+
+    @property
+    def entry_deviation(self) -> float:
+        """The deviation of the noise on an entry of the diagonal."""
+        return float(self.deviations[0, 0])
+
+    @property
+    def sum_deviations(self) -> NDArray[np.float64]:
+        """The deviation of the noise on each column's sum, times the constant; last that of the constant itself."""
+        found: NDArray[np.float64] = self.deviations[-1]
+        return found
+
+    @property
+    def largest(self) -> float:
+        """The largest sum of squares in one direction, as far as it is known."""
+        return float(np.max(np.diag(self.matrix), initial=0.0))
+
     def with_label(self, label: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """X'X and X'y, where y is the named column and X the others."""
         index = self.task.names.index(label)

@@ -12,18 +12,18 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import CapacityError, PrivacyError, StudyError
+from colonnade.errors import CapacityError, PrivacyError
 from colonnade.mpc.parts import SEATS
 from colonnade.mpc.verify.claims import CLAIMED_ROWS, MOST_HELD
 from colonnade.mpc.verify.ranges import FEWEST_PRIMES, WINDOW_ROWS, Ranges, two_values, within
-from colonnade.privacy import Budget, Event, Sensitivity, Trust
+from colonnade.privacy import Budget, DiscreteLaplaceRelease, Event, Observer, Sensitivity, Trust, epsilon, views
 from colonnade.privacy.additive import USUAL, AdditiveNoise, AdditiveRelease, Law
 from colonnade.privacy.observers import Inputs
 from colonnade.protocols.cost import WORD, Cells
 from colonnade.protocols.moments.limits import Level, Limits, laplace_release, levels, normal_release
-from colonnade.protocols.on_shares import LARGEST_MESSAGE, OnShares
+from colonnade.protocols.on_shares import LARGEST_MESSAGE, AdjustedSum, JointSumTask
 from colonnade.protocols.rows import Block, JointRows
-from colonnade.protocols.task import Adjustable
+from colonnade.protocols.task import Programs
 
 __all__ = ["Block", "Law", "Moments"]
 
@@ -31,7 +31,7 @@ PROTOCOL = "second moments 2"
 
 
 @dataclass(frozen=True)
-class Moments(JointRows, OnShares):
+class Moments(JointRows, JointSumTask):
     """The public task. All owners and the coordinator hold an equal one.
 
     ``noise`` is mu of Skellam noise, the variance of discrete Gaussian noise or the scale of discrete Laplace noise,
@@ -53,10 +53,8 @@ class Moments(JointRows, OnShares):
     block_rows: int = 8192
     hidden: bool = False
 
+    programs = Programs("colonnade.protocols.moments.programs")
     noise_on = "an entry of X'X"
-    why_not_active = None
-    why_not_lanes = None
-    active_by_default = True
     proofs = ("unproven", "covert", "proven")
 
     def __post_init__(self) -> None:
@@ -103,6 +101,11 @@ class Moments(JointRows, OnShares):
         return Limits(self.blocks, self.gamma, self.constant, self.additive.norm, self.hidden)
 
     @property
+    def games(self) -> str:
+        """The name of the games that audit it."""
+        return "functional" if self.laplace else "pca"
+
+    @property
     def norm_squared(self) -> int:
         """The largest squared norm of a whole integer row."""
         return self.limits.norm_squared
@@ -146,6 +149,17 @@ class Moments(JointRows, OnShares):
     def noise_std(self) -> float:
         """Largest standard deviation of the noise on an entry of X'X, in the units of the columns."""
         return math.sqrt(self.additive.variance) / self.gamma**2
+
+    @property
+    def error_scale(self) -> Fraction:
+        """An opened entry is a product of two scaled numbers."""
+        return Fraction(self.gamma**2)
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        """How far one person can move what is released."""
+        event = self.event
+        return Sensitivity(event.l1, event.l2_squared, event.replace_l1, event.replace_l2_squared)
 
     # --- what is revealed
 
@@ -248,11 +262,6 @@ class Moments(JointRows, OnShares):
         return max(8192, min(most, MOST_HELD // (8 * FEWEST_PRIMES * self.width * (1 + self.hidden))))
 
     @property
-    def blocks_per_window(self) -> int:
-        """After how many blocks of rows."""
-        return max(1, self.rows_per_window // self.rows_per_block)
-
-    @property
     def opened_degree(self) -> int:
         """The degree of the sharing that is opened: checked products are lowered to that of an input."""
         return self.trust.threshold if self.trust.active else 2 * self.trust.threshold
@@ -271,9 +280,13 @@ class Moments(JointRows, OnShares):
         """Checked products are about a window of rows."""
         return self.rows_per_window if self.trust.active else 0
 
-    def adjustable(self, rows: int | None) -> AdjustedMoments:
+    def adjustable(self, rows: int | None) -> AdjustedSum:
         """The task with given noise, equal for all parties; scales that parties named for themselves are dropped."""
-        return AdjustedMoments(replace(self, own_noise=()), rows)
+        return AdjustedSum(replace(self, own_noise=()), rows)
+
+    def protection(self, delta: float) -> dict[str, float]:
+        """For each party the epsilon of the published result about its columns alone."""
+        return protection(self, delta)
 
     @property
     def message_rounds(self) -> int:
@@ -327,53 +340,40 @@ class Moments(JointRows, OnShares):
         }
 
 
-@dataclass(frozen=True)
-class AdjustedMoments(Adjustable):
-    """Second moments with given noise; the error is that of an entry of X'X / rows."""
+def protection(task: Moments, delta: float) -> dict[str, float]:
+    """For each party the epsilon, at ``delta``, of the published result about its columns alone."""
+    found = {}
+    for owner in task.owners:
+        ways = (_seen(task, events, delta) for events in _about(task, owner))
+        found[owner] = min(ways)
+    return found
 
-    task: Moments
-    people: int | None
 
-    @property
-    def priced(self) -> Moments:
-        """The task with this noise."""
-        return self.task
+def _about(task: Moments, owner: str) -> list[Sequence[Event]]:
+    """Several descriptions of what the release tells about one party's columns; each gives a valid epsilon."""
+    if not task.laplace:
+        return [column_events(task, owner)]
+    levels = [level for level in task.levels if task.hidden or owner in level.about]
+    by_level = [
+        replace(event, replace_l1=task.limits.replaced_l1(level, [owner]), others=(), about=())
+        for level, event in zip(task.levels, task.opens, strict=True)
+        if level in levels
+    ]
+    # All entries that change, each counted with the least noise of them.
+    at_once = replace(
+        by_level[0], replace_l1=task.limits.changed_l1([owner]), dimension=sum(event.dimension for event in by_level)
+    )
+    return [by_level, [at_once]]
 
-    @property
-    def number_of_rows(self) -> int | None:
-        """About how many people it is."""
-        return self.people
 
-    @property
-    def error(self) -> float:
-        """Standard deviation of the noise on an entry of X'X / rows."""
-        return self.task.noise_std / (self.people or 1)
+def column_events(task: Moments, owner: str) -> list[Event]:
+    """The release of Skellam or Gaussian noise, as it depends on one party's columns alone."""
+    event = task.event
+    assert not isinstance(event, DiscreteLaplaceRelease)  # noqa: S101 - for the type checker
+    l1, l2_squared = task.limits.changed([owner])
+    return [replace(event, replace_l1=l1, replace_l2_squared=l2_squared, others=())]
 
-    @property
-    def multiplier(self) -> float:
-        """Deviation over L2 sensitivity; for Laplace noise the scale over L1 sensitivity."""
-        return self.task.additive.multiple_of(self._moved)
 
-    def with_error(self, error: float) -> AdjustedMoments:
-        """The same with the most noise whose error is not above ``error``."""
-        scale = self.task.additive.most_scale(Fraction(error) * (self.people or 1) * self.task.gamma**2)
-        if not scale:
-            raise StudyError(
-                f"noise of deviation {error:g} is finer than this study's integers: raise task.gamma [ST505]"
-            )
-        return replace(self, task=replace(self.task, noise=scale))
-
-    def with_multiplier(self, multiplier: float) -> AdjustedMoments:
-        """The same with the least noise that is not below a multiple of the sensitivity."""
-        scale = self.task.additive.least_scale(multiplier, self._moved)
-        return replace(self, task=replace(self.task, noise=scale))
-
-    @property
-    def _moved(self) -> Sensitivity:
-        """How far one person can move what is released."""
-        event = self.task.event
-        return Sensitivity(event.l1, event.l2_squared, event.replace_l1, event.replace_l2_squared)
-
-    def with_rows(self, rows: int) -> AdjustedMoments:
-        """The same about ``rows`` people."""
-        return replace(self, people=rows)
+def _seen(task: Moments, events: Sequence[Event], delta: float) -> float:
+    # The coordinator knows none of the noise and is held to replacing a person, which here means these columns.
+    return epsilon(views(events, Observer.coordinator(), task.trust), delta).epsilon

@@ -19,7 +19,6 @@ from colonnade.protocols.lanes.lane import Laned
 from colonnade.protocols.lanes.partitions import Partitions
 from colonnade.protocols.on_shares import OnShares
 from colonnade.protocols.roles import Coordinator, Owner
-from colonnade.protocols.sums import Additive
 from colonnade.study.alignment.play import Notes, write_down
 from colonnade.study.compute import ComputePart
 from colonnade.study.lanes.asked import AS_WRITTEN, Asked
@@ -100,13 +99,6 @@ class Head:
     def claims(self) -> int:
         """How many claims about shares were checked in lanes."""
         return self._own_crew.claims
-
-    @property
-    def _programs(self) -> Additive:
-        programs = self._model.additive(self._study.task)
-        if programs is None:
-            raise StudyError("this study cannot be done in lanes: it does not add up its people once [ST560]")
-        return programs
 
     @property
     def _beat(self) -> float:
@@ -203,7 +195,7 @@ class OwnerHead(Head):
             self._record.note("table in partitions", partitions=spread.count)
             return [int(length) for length in spool.lengths]
 
-        found = head.owner(me, self.laned, self._programs, self._own_crew, split, beat=self._beat)
+        found = head.owner(me, self.laned, self.laned.task.programs, self._own_crew, split, beat=self._beat)
         counts = {"rows": gathered.rows, "missing": gathered.missing, "repeated": gathered.repeated}
         self._write_down(self._own_crew, start, counts)
         return found
@@ -239,6 +231,6 @@ class CoordinatorHead(Head):
     def coordinator(self, me: Coordinator) -> Any:
         """The program."""
         start = time.monotonic()
-        found = head.coordinator(me, self.laned, self._programs, self._own_crew, beat=self._beat)
+        found = head.coordinator(me, self.laned, self.laned.task.programs, self._own_crew, beat=self._beat)
         self._write_down(self._own_crew, start, {})
         return found

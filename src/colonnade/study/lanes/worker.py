@@ -99,8 +99,7 @@ class _Run:
     def _played(self) -> Ended:
         duty, part = self._duty, self._part()
         told = self._commands.get()
-        programs = duty.model.additive(duty.laned.task)
-        if isinstance(told, GiveUp) or programs is None:
+        if isinstance(told, GiveUp):
             return Ended(self.lane)
         place = self._keys.join_lane(
             told.address,
@@ -120,7 +119,7 @@ class _Run:
                 place.abort(_GIVEN_UP)
                 place.close()
                 raise PeerStopped(_GIVEN_UP)
-        played = play_lane(place, duty.laned, self.lane, programs, part, wait=duty.wait)
+        played = play_lane(place, duty.laned, self.lane, duty.laned.task.programs, part, wait=duty.wait)
         return Ended(self.lane, played.result, claims=played.settled)
 
     def _part(self) -> Part | None:

@@ -57,7 +57,6 @@ class Bounded(OverMessages, JointRows):
     learning_rate: float = 0.0
     l1: float = 0.0
     prox_ridge: float = 0.0
-    patience: int | None = None
     release: bool = False
     release_ridge: float = 0.0
     intercept: float = 1.0

@@ -23,7 +23,7 @@ from colonnade.kinds.glm.exchange.task import Exchange
 from colonnade.protocols.agreement import told_alike
 from colonnade.protocols.messages import own_noise
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner, Role
-from colonnade.protocols.rounds import Draw, EarlyStop, NextNoise, Rounds
+from colonnade.protocols.rounds import Draw, NextNoise, Rounds
 from colonnade.protocols.rows import Rows, agree_on_rows, compare_rows
 from colonnade.randomness import Stream, new_key
 from colonnade.received import received
@@ -53,6 +53,11 @@ class Outcome:
         return None if self.last_fit is None else self.last_fit()
 
     @property
+    def held(self) -> Mapping[str, KeptWeights]:
+        """The weights that this process has."""
+        return {} if self.kept is None else {self.kept.party: self.kept}
+
+    @property
     def in_sample(self) -> tuple[Vector, Vector] | None:
         """The active party's labels, and what its final model expects of the same people, as scores."""
         if self.side is None or self.kept is None:
@@ -80,9 +85,8 @@ def coordinator(me: Coordinator, task: Exchange) -> Outcome:
     """The coordinator's program: it passes messages on, and learns what is released."""
     compare_rows(me, task)
     fit = _named(me, task)
-    for step in (rounds := Rounds(task.steps, me.progress, "exchange")):
-        if not _goes_on(me, task, step.number):
-            rounds.end()
+    for _ in Rounds(task.steps, me.progress, "exchange"):
+        received(me.link(task.active), task.active, vocabulary.STEP)
     if not task.release:
         return Outcome(None, None, fit)
     released = _weights_of_others(me, task) | {task.active: _unfolded(me, task)}
@@ -105,7 +109,6 @@ def reference(
     """The protocol in one place, without messages; with the same noise it gives the same numbers."""
     active = active_side(sides.with_constant(tables[task.active], task.active, task), labels, task)
     others = {name: passive_side(sides.with_constant(tables[name], name, task), name, task) for name in task.passives}
-    early_stop = EarlyStop(task.patience, task.batches)
     for step in task.steps:
         slopes = sides.noised(active.slopes(step.batch), task.active, task, draw)
         active.learn(step.answer)
@@ -114,8 +117,6 @@ def reference(
             if step.answer is not None:
                 told = sides.noised(side.scores(step.answer), name, task, draw)
                 active.hear(name, step.answer, task.grid.real(told))
-        if early_stop.after(task.grid.real(slopes)):
-            break
     kept = {task.active: active.kept()} | {name: side.kept() for name, side in others.items()}
     if not task.release:
         return kept, None
@@ -127,30 +128,25 @@ def reference(
 
 def _active(me: Owner, side: ActiveFit | ActiveDescent, task: Exchange, draw: Draw) -> Outcome:
     event, total = task.message_event(me.name), len(task.steps)
-    early_stop = EarlyStop(task.patience, task.batches)
     fit, others = new_key()[:16].hex(), (*task.passives, COORDINATOR)
     for name in others:
         me.link(name).send("fit", name=fit)
     ahead, said = NextNoise(me.name, task.message_variance(me.name), draw), sha256(fit.encode())
     ahead.prepare(_size(task.steps[0].batch, task))
-    for step in (rounds := Rounds(task.steps, me.progress, "exchange")):
+    for step in Rounds(task.steps, me.progress, "exchange"):
         with me.meter.phase("slopes"):
             slopes = sides.noised(side.slopes(step.batch), me.name, task, ahead)
         me.tell(task.passives, "slopes", slopes, event=event)
         said.update(slopes.astype("<i8").tobytes())
-        stop = early_stop.after(task.grid.real(slopes)) or step.number + 1 == total
-        for name in others:
-            me.link(name).send("step", more=not stop)
+        me.link(COORDINATOR).send("step")
         with me.meter.phase("learn"):
             side.learn(step.answer)  # while the others fit
-        if not stop:
+        if step.number + 1 < total:
             ahead.prepare(_size(task.steps[step.number + 1].batch, task))
         if step.answer is not None:
             for name in task.passives:
                 told = me.receive_told(name, "scores", _size(step.answer, task), task.bound)
                 side.hear(name, step.answer, task.grid.real(told))
-        if stop:
-            rounds.end()
     told_alike(me, task.owners, said.digest(), _SLOPES)
     if not task.release:
         return Outcome(side.kept, None, fit, side)
@@ -164,13 +160,11 @@ def _active(me: Owner, side: ActiveFit | ActiveDescent, task: Exchange, draw: Dr
 def _passive(me: Owner, side: Passive, task: Exchange, draw: Draw) -> Outcome:
     event, fit = task.message_event(me.name), _named(me, task)
     ahead, said = NextNoise(me.name, task.message_variance(me.name), draw), sha256(fit.encode())
-    for step in (rounds := Rounds(task.steps, me.progress, "exchange")):
+    for step in Rounds(task.steps, me.progress, "exchange"):
         if step.answer is not None:
             ahead.prepare(_size(step.answer, task))
         slopes = me.receive_told(task.active, "slopes", _size(step.batch, task), task.bound)
         said.update(slopes.astype("<i8").tobytes())
-        if not _goes_on(me, task, step.number):
-            rounds.end()
         with me.meter.phase("learn"):
             side.take(step.batch, task.grid.real(slopes))
         if step.answer is not None:
@@ -218,12 +212,6 @@ def _released_alike(me: Role, released: dict[str, KeptWeights], fit: str, task: 
 def _named(me: Role, task: Exchange) -> str:
     name: str = received(me.link(task.active), task.active, vocabulary.FIT)["name"]
     return name
-
-
-def _goes_on(me: Role, task: Exchange, number: int) -> bool:
-    """Whether the active party takes another step."""
-    more: bool = received(me.link(task.active), task.active, vocabulary.step(task, number))["more"]
-    return more
 
 
 def _size(batch: int, task: Exchange) -> int:

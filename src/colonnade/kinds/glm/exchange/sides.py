@@ -38,7 +38,7 @@ class KeptWeights:
 
     The active party also has ``factors``, by which it multiplies the scores of each other party, and ``expected``, the
     weights of its own row with which it predicts those scores before it receives them; ``spreads`` are the variances
-    of the true scores around that. Files of earlier releases have no spreads.
+    of the true scores around that.
     """
 
     party: str

@@ -15,6 +15,7 @@ from colonnade.kinds.glm.exchange.fits import AT_ONCE, NEWTON_STEPS, TRIALS, pro
 from colonnade.privacy import Event
 from colonnade.protocols.cost import BASE_MEMORY, NUMBER, SECONDS_PER_PRODUCT, Load, seconds_on_wire
 from colonnade.protocols.messages import NOISE_UNIT, told_event
+from colonnade.protocols.task import Programs
 
 PROTOCOL = "exchange 1"
 STEPS = "exchange-sensitivity"
@@ -42,9 +43,15 @@ class Exchange(Bounded):
     """
 
     rows_fixed: ClassVar[bool] = True
+    programs = Programs("colonnade.kinds.glm.exchange.programs")
     error_on = "slope"
     why_no_rounds = "has as many rounds as suit its noise"
     rows_key: ClassVar[str] = "rows"
+
+    @property
+    def games(self) -> str:
+        """The name of the games that audit it."""
+        return f"glm-{self.method}"
 
     def __post_init__(self) -> None:
         if self.active not in self.owners or tuple(side.owner for side in self.sides) != self.owners:
@@ -149,12 +156,8 @@ class Exchange(Bounded):
 
     @property
     def seen(self) -> bool:
-        """Whether messages count as published: released weights depend on them, and so does an early end.
-
-        The coordinator passes messages on and sees when they end. If ``patience`` can end them before the last epoch,
-        that time depends on what they contained.
-        """
-        return self.release or (self.patience is not None and self.patience + 1 < self.epochs)
+        """Whether messages count as published: released weights depend on them."""
+        return self.release
 
     @cached_property
     def events(self) -> tuple[Event, ...]:
@@ -272,7 +275,7 @@ class Exchange(Bounded):
             ],
             "active": self.active,
             "family": self.family.plain(),
-            "method": [self.method, self.rows, self.epochs, self.batches, self.patience],
+            "method": [self.method, self.rows, self.epochs, self.batches],
             "rates": [
                 float(value).hex()
                 for value in (self.message_clip, self.learning_rate, self.l1, self.prox_ridge, self.release_ridge)

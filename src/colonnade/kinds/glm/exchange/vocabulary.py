@@ -5,20 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from colonnade.kinds.glm.exchange.task import Exchange
-from colonnade.received import Array, Items, Message, Real, Text, Truth
+from colonnade.received import Array, Items, Message, Real, Text
 
 FIT = Message("fit", name=Text(32, "[0-9a-f]{32}"))
 """The random name of the fit, from the active party to everybody."""
+STEP = Message("step")
+"""The active party has sent the slopes of one more step; it shows the coordinator how far the exchange is."""
 LARGEST_WEIGHT = (1 << 63) - 1
 """Of a released weight, in steps of the grid: a fit is held by a penalty, not by a ball, so nothing less is certain."""
-
-
-def step(task: Exchange, number: int) -> Message:
-    """Whether another step follows this one; that is known unless the study may end early, after whole epochs."""
-    if number + 1 == len(task.steps):
-        return Message("step", more=Truth(only=False))
-    may_end = task.patience is not None and (number + 1) % task.batches == 0
-    return Message("step", more=Truth(only=None if may_end else True))
 
 
 def unfolded(task: Exchange) -> Message:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.kinds.glm.exchange.fits import believed
+from colonnade.kinds.glm.exchange.fits import Matrix, Vector, believed
 from colonnade.kinds.glm.exchange.last_fit import clipped_normal
 from colonnade.kinds.glm.exchange.sides import KeptWeights
 from colonnade.kinds.glm.kept_scores.task import KeptScoresTask
@@ -17,8 +17,6 @@ from colonnade.protocols.messages import own_noise
 from colonnade.protocols.rows import KnownPeople
 from colonnade.randomness import Stream
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 Integers = NDArray[np.int64]
 _LONGER = 1.5  # of the usual blur: that of rows three quarters as long as their bound
 _DOUBT = 0.1  # relative error of the usual variance of what is received

@@ -13,17 +13,15 @@ import numpy as np
 
 from colonnade.errors import StudyError
 from colonnade.kinds.glm import preflight
+from colonnade.kinds.glm.exchange.fits import Matrix, Vector
 from colonnade.kinds.glm.exchange.last_fit import blurred
-from colonnade.kinds.glm.exchange.task import Exchange
-from colonnade.kinds.glm.fitted import FittedGLM, Vector
+from colonnade.kinds.glm.fitted import FittedGLM
 from colonnade.kinds.glm.kept import unit_of
 from colonnade.kinds.glm.kept_scores import programs as exchange_ask
 from colonnade.kinds.glm.kept_scores.answers import Weighed
 from colonnade.kinds.glm.kept_scores.programs import Answers, New
 from colonnade.kinds.glm.kept_scores.task import KeptScoresTask, Sender
-from colonnade.kinds.glm.plan import senders
 from colonnade.models.federation import Federation
-from colonnade.models.newcomers import Matrix
 from colonnade.models.parameters import LIMITS_ROWS, NAMES_MODEL, InFile, at_least, at_most, check_whole
 from colonnade.models.planner import Details
 from colonnade.models.predicted import FILE_OF_MODEL, Beside, JointScores, Predicted, budgets_against, check_fitted
@@ -31,7 +29,7 @@ from colonnade.models.roster import Roster
 from colonnade.models.scorer import check_columns, features
 from colonnade.privacy import Statement, Trust
 from colonnade.privacy.events import audience_of
-from colonnade.protocols.roles import Coordinator, Owner
+from colonnade.protocols.roles import Owner
 from colonnade.randomness import Stream
 from colonnade.tables import Table
 
@@ -128,10 +126,6 @@ class KeptScores(Predicted[KeptScoresTask, Answers | None, FittedGLM]):
         rows, weights = self.scorer.kept_rows(party, ordered.select(used) if used else ordered)
         return New(ordered.ids, rows, weights, ordered.own_ids)
 
-    def coordinator(self, me: Coordinator, task: KeptScoresTask) -> None:
-        """The coordinator's program."""
-        exchange_ask.coordinator(me, task)
-
     def plan_for(self, people: Federation) -> KeptScoresTask:
         """The task for these people; they are counted if ``rows_at_most`` is not given."""
         return self.planned(people.roster, people.common_rows() if self.rows_at_most is None else self.rows_at_most)
@@ -222,10 +216,3 @@ class KeptScores(Predicted[KeptScoresTask, Answers | None, FittedGLM]):
             held = np.zeros((rows, 0)) if table is None else table.select(features(model, party))
             new[party] = New([], *model.kept_rows(party, held))
         return self.linear(exchange_ask.simulate(new, task, stream))
-
-
-def asking(fit: Exchange, rows: int) -> KeptScoresTask:
-    """The task of scores by the weights of a planned fit, before the noise is known."""
-    bounds = senders(fit)
-    found = tuple(Sender(owner, fit.weights(owner), **bounds[owner]) for owner in fit.passives)
-    return KeptScoresTask(fit.trust, fit.active, found, rows, names=fit.names)

@@ -19,6 +19,7 @@ from colonnade.kinds.glm.exchange.task import STEPS
 from colonnade.privacy import Event, Trust
 from colonnade.protocols.cost import BASE_MEMORY, NUMBER, SECONDS_PER_PRODUCT, Load, seconds_on_wire
 from colonnade.protocols.messages import NOISE_UNIT, OverMessages, told_event
+from colonnade.protocols.task import Programs
 
 PROTOCOL = "exchange-ask 1"
 _STEEPEST = 6
@@ -68,6 +69,8 @@ class KeptScoresTask(OverMessages):
     model: str = ""
     names: tuple[str, ...] = ()
 
+    programs = Programs("colonnade.kinds.glm.kept_scores.programs")
+    games = "glm-prediction"
     error_on = "score"
     rows_key = "rows_at_most"
     message_rounds = 7  # ready, go; salt, digests, verdict; scores

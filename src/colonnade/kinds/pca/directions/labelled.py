@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import ProtocolError
+from colonnade.kinds.pca.directions.search import Matrix
 from colonnade.kinds.pca.directions.task import Directions
 
-Matrix = NDArray[np.float64]
 Asked = tuple[NDArray[np.int32], ...]
 Opened = tuple[NDArray[np.int64], ...]
 _INDEPENDENT = 1e-3

@@ -117,8 +117,7 @@ class NoisyProducts:
         means: Matrix = products[:-1, 0] * basis[-1, 0] / (self.constant * self.count)
         return means
 
-    @property
-    def variance(self) -> float:
+    def variance(self, *, center: bool = True) -> float:
         """The noisy mean squared norm of a row, less that of the means if the task centres; never below zero."""
         task = self.task
         total = float(self.opened[0][-1]) / (task.total_weight * float(task.gamma) ** 2)
@@ -135,13 +134,28 @@ class NoisyProducts:
         lengths = np.linalg.norm(np.hstack(self.asked).astype(np.float64), axis=0)
         return self.task.noise_std * self.task.reach / float(np.sqrt(np.mean(lengths[lengths > 0] ** 2)))
 
-    def spectrum(self) -> tuple[Matrix, Matrix]:
+    @property
+    def entry_deviation(self) -> float:
+        """The same for an entry of the diagonal."""
+        return self.deviation
+
+    @property
+    def sum_deviations(self) -> Matrix:
+        """The same for each column's sum, times the constant, and for the constant itself."""
+        return np.full(self.task.width, self.deviation)
+
+    @property
+    def largest(self) -> float:
+        """About the largest sum of squares in one direction: that of all of them."""
+        return self.variance() * self.count
+
+    def spectrum(self, *, center: bool = True) -> tuple[Matrix, Matrix]:
         """The variances within all directions that were asked, in rising order, and the directions as columns."""
         inside, _, basis = self._centred()
         values, vectors = np.linalg.eigh(inside)
         return values / self.count, (basis @ vectors)[:-1]
 
-    def components(self, count: int) -> tuple[Matrix, Matrix]:
+    def components(self, count: int, *, center: bool = True) -> tuple[Matrix, Matrix]:
         """The largest variances, never negative, and orthonormal directions of them as rows.
 
         They are combinations of all directions that were asked and of those that would be asked next; the products of

@@ -24,6 +24,7 @@ from colonnade.protocols.cost import Cells
 from colonnade.protocols.on_shares import InRounds
 from colonnade.protocols.proving import ranges
 from colonnade.protocols.rows import Block, JointRows
+from colonnade.protocols.task import Programs
 
 PROTOCOL = "products with directions 1"
 NAME = "products of second moments with directions"
@@ -61,6 +62,9 @@ class Directions(JointRows, InRounds):
     labels: tuple[int, ...] = ()
 
     released: ClassVar[str] = 'has method "power", which releases products with directions in rounds'
+    programs = Programs("colonnade.kinds.pca.directions.programs")
+    games = "pca-power"
+    scheme = "power"
     noise_on = "an entry of X'X times a direction"
     why_not_active = None
     active_by_default = True
@@ -93,6 +97,16 @@ class Directions(JointRows, InRounds):
                 f"{self.rounds} rounds of {self.directions} directions leave rounding no room within a reach of "
                 f"{self.reach}: raise it [PR112]"
             )
+
+    @property
+    def rounds_figures(self) -> dict[str, Any]:
+        """How many openings a wide table takes."""
+        return {"openings": self.rounds, "directions": self.directions}
+
+    @property
+    def rounds_in_words(self) -> tuple[str, ...]:
+        """The same in words."""
+        return (f"{self.rounds:,} openings of products with {self.directions:,} directions each, priced as one",)
 
     @property
     def room(self) -> float:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError
+from colonnade.kinds.prediction.beliefs import Belief, after_levels
 from colonnade.kinds.prediction.levels import vocabulary
 from colonnade.kinds.prediction.levels.task import Levels, Respondent
 from colonnade.kinds.prediction.scores.programs import Parts
@@ -33,6 +35,15 @@ class Answered:
     ids: tuple[str, ...]
     levels: Mapping[str, Integers]
     own: NDArray[np.float64]
+
+    def believe(self, before: Mapping[str, Belief]) -> Belief:
+        """What is believed of the others' parts together, after it was believed of each before."""
+        found = dict(before)
+        for each in self.task.asked:
+            cuts = (np.array(each.cuts) - 0.5) / float(self.task.gamma)
+            levels, odds = self.levels[each.owner], float(self.task.odds)
+            found[each.owner] = after_levels(before[each.owner], self.own, levels, cuts, odds)
+        return reduce(Belief.plus, found.values())
 
 
 def owner(me: Owner, parts: Parts, task: Levels) -> Answered | None:

@@ -15,7 +15,7 @@ from colonnade.privacy import Event, Trust
 from colonnade.privacy.noise.response import MOST_EPSILON, odds_for
 from colonnade.privacy.releases import RandomisedResponse
 from colonnade.protocols.cost import BASE_MEMORY, NUMBER, Cells, Load, seconds_on_wire, seconds_per_draw
-from colonnade.protocols.task import RESPONSE, Task
+from colonnade.protocols.task import RESPONSE, Programs, Task
 
 THEOREM = "levels-of-scores"
 PROTOCOL = "levels 1"
@@ -63,9 +63,13 @@ class Levels(Task):
     names: tuple[str, ...] = ()
     model: str = ""
 
+    programs = Programs("colonnade.kinds.prediction.levels.programs")
+    games = "prediction-levels"
     law = RESPONSE
     noise_on = "a score, as far as what is public foretells it"
     message_rounds = 7  # ready, go; salt, digests, verdict; levels
+    one_by_one = False
+    """Whether people can be asked about one by one, on demand."""
     released = "tells levels by randomised response"
     exact = False
 
@@ -104,6 +108,11 @@ class Levels(Task):
         """How much likelier the true level is than any other one."""
         each = min(Fraction(MOST_EPSILON), Fraction(NOISE_UNIT, self.noise) / len(self.asked))
         return odds_for(float(each))
+
+    @property
+    def answered(self) -> tuple[tuple[Respondent, float], ...]:
+        """Who answers with levels, and how likely its true one."""
+        return tuple((each, float(self.odds / (self.odds + each.levels - 1))) for each in self.asked)
 
     def event_of(self, asked: Respondent) -> Event:
         """One answer of an owner about each person."""

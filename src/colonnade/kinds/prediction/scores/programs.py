@@ -14,16 +14,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError
-from colonnade.kinds.prediction.scores.integers import noise_share, quantise
+from colonnade.kinds.prediction.beliefs import Belief, after_noise
+from colonnade.kinds.prediction.scores.integers import OwnScores, quantise
 from colonnade.kinds.prediction.scores.task import Scores
-from colonnade.mpc import Shares
-from colonnade.protocols.roles import Coordinator, Owner, Role
-from colonnade.protocols.rows import KnownPeople, agree_on_rows, compare_rows
+from colonnade.mpc.residues import Residues, ResidueSystem
+from colonnade.protocols.joint_sum.engine import JointSumPrograms
+from colonnade.protocols.roles import Coordinator, Owner
+from colonnade.protocols.rows import KnownPeople
+from colonnade.protocols.sums import Circuit, JointSum, Opening
 from colonnade.randomness import Stream
 
 
@@ -51,29 +55,51 @@ class OpenedScores:
         total: NDArray[np.float64] = self.own + self.others / float(self.task.gamma)
         return total
 
+    def believe(self, before: Mapping[str, Belief]) -> Belief:
+        """What is believed of the others' parts together, after it was believed of each before."""
+        sums = self.others / float(self.task.gamma)
+        if self.task.exact:
+            return Belief(sums, np.zeros_like(sums))
+        return after_noise(reduce(Belief.plus, before.values()), self.own, sums, self.task.noise_std)
+
+
+class ScoresSum(JointSum[Scores]):
+    """The joint sum: every person's number in each class, one after the other; nothing is multiplied."""
+
+    circuit = Circuit({}, ())
+
+    own = OwnScores
+
+    def collect(self, system: ResidueSystem, sums: Sequence[Residues]) -> Residues:
+        """Nothing: what is opened is dealt when it is released."""
+        return np.zeros((len(system.primes), 0))
+
+    def openings(self, rows: int) -> Sequence[Opening]:
+        """All people at once."""
+        return [Opening(0, rows * self.task.classes, ((self.task.event, slice(None)),))]
+
+    def published(self, task: Scores, opened: NDArray[np.int64]) -> NDArray[np.int64]:
+        """A row for each person."""
+        return opened.reshape(-1, task.classes)
+
+    def in_clear(self, tables: Mapping[str, Parts], stream: Stream) -> NDArray[np.int64]:
+        """The same integers, computed in one place."""
+        return reference({name: tables[name].values for name in self.task.dealers}, self.task).reshape(-1)
+
+
+_PROGRAMS = JointSumPrograms(ScoresSum)
+
 
 def owner(me: Owner, parts: Parts, task: Scores) -> OpenedScores | None:
     """An owner's program; it returns the scores at the entitled party and ``None`` at the others."""
-    if parts.values.shape != (len(parts.ids), task.classes):
-        raise DataError(f"the scores of {me.name} must have {task.classes} numbers for each of its rows [DA132]")
-    whole = None
-    if me.name in task.dealers:
-        with me.meter.phase("encode"):
-            whole = quantise(parts.values, task, me.name)
-        with me.meter.phase("noise"):
-            whole += noise_share(task, len(whole), Stream.fresh())
-    rows = agree_on_rows(me, task, parts)
-    mine = None
-    if whole is not None:
-        with me.meter.phase("deal"):
-            mine = me.hand.deal(whole)
-    opened = _open(me, rows, mine, task)
+    check_parts(me, parts, task)
+    opened = _PROGRAMS.owner(me, parts, task)
     return None if opened is None else OpenedScores(task, parts.called, opened, parts.values)
 
 
 def coordinator(me: Coordinator, task: Scores) -> None:
     """The coordinator's program: it compares digests of ids and, with two owners, keeps the third seat."""
-    _open(me, compare_rows(me, task), None, task)
+    _PROGRAMS.coordinator(me, task)
 
 
 def reference(parts: Mapping[str, NDArray[np.float64]], task: Scores) -> NDArray[np.int64]:
@@ -88,23 +114,10 @@ def simulate(parts: Mapping[str, Parts], task: Scores, stream: Stream) -> Opened
     It is for evaluation on data that may be in one place; a study never calls it.
     """
     own = parts[task.to]
-    opened = reference({name: parts[name].values for name in task.dealers}, task)
-    for _ in task.dealers:
-        opened += noise_share(task, len(opened), stream)
-    return OpenedScores(task, own.called, opened, own.values)
+    return OpenedScores(task, own.called, _PROGRAMS.simulate(parts, task, stream), own.values)
 
 
-def _open(me: Role, rows: int, mine: Shares | None, task: Scores) -> NDArray[np.int64] | None:
-    shape, total = (rows, task.classes), None
-    if me.hand.seated:
-        with me.meter.phase("receive"):
-            total = me.hand.add([me.dealt_by(name, shape, mine) for name in task.dealers])
-            if me.hand.active:
-                me.hand.claims.settle()  # what was dealt lies on polynomials
-    me.progress("open", 0, 1)
-    with me.meter.phase("open"):
-        opened = me.reveal(
-            total, to=(task.to,), event=task.event, shape=shape, bound=task.bound, degree=task.trust.threshold
-        )
-    me.progress("open", 1, 1)
-    return None if opened is None else opened.astype(np.int64)
+def check_parts(me: Owner, parts: Parts, task: Scores) -> None:
+    """Refuse parts that do not have a number of each class for each row."""
+    if parts.values.shape != (len(parts.ids), task.classes):
+        raise DataError(f"the scores of {me.name} must have {task.classes} numbers for each of its rows [DA132]")

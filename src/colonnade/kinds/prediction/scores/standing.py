@@ -19,13 +19,14 @@ from hashlib import sha256
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import NO_RESULT, DataError, ProtocolError
+from colonnade.errors import NO_RESULT, ProtocolError
 from colonnade.kinds.prediction.scores import vocabulary
-from colonnade.kinds.prediction.scores.integers import noise_share, quantise
-from colonnade.kinds.prediction.scores.programs import OpenedScores, Parts
+from colonnade.kinds.prediction.scores.integers import quantise
+from colonnade.kinds.prediction.scores.programs import OpenedScores, Parts, ScoresSum, check_parts
 from colonnade.kinds.prediction.scores.task import Scores
 from colonnade.mpc import Committee, Shares
 from colonnade.privacy import Event, Trust
+from colonnade.protocols.joint_sum.engine import CommitteeEngine
 from colonnade.protocols.roles import COORDINATOR, Coordinator, Owner, Role
 from colonnade.protocols.rows import agree_on_rows, compare_rows
 from colonnade.protocols.standing import MOST_ASKED, Answer, Asker, Opened, Places, Verdict
@@ -78,10 +79,8 @@ def asker(me: Owner, parts: Parts, standing: StandingScores, asked: Asker) -> No
             continue
         verdict = _heard(me, task, number, len(places), _digest(salt, number, places))
         opened = _open(me, task, verdict, None)
-        if opened is None:
-            raise ProtocolError(f"{me.name} is entitled to scores and was told none [MS044]")
         names = tuple(called[place] for place in places.tolist())
-        asked.answer(Answer(OpenedScores(task, names, opened.astype(np.int64), parts.values[places]), verdict))
+        asked.answer(Answer(OpenedScores(task, names, opened, parts.values[places]), verdict))
 
 
 def dealer(me: Owner, parts: Parts, standing: StandingScores, opened: Opened) -> None:
@@ -104,9 +103,9 @@ def dealer(me: Owner, parts: Parts, standing: StandingScores, opened: Opened) ->
         told = {"number": number, "digest": digest, "refused": own.refused.astype(np.uint8), "until": own.until}
         for name in {task.to, *me.hand.committee.seats} - {me.name}:
             me.link(name).send("question-verdict", **told)
-        values = whole[places] + noise_share(task, len(places), Stream.fresh())
+        values = whole[places] + task.additive.draw((len(places), task.classes), Stream.fresh())
         values[own.refused] = 0
-        mine = me.hand.deal(values)
+        mine = me.hand.deal(values.reshape(-1))
         if me.hand.seated:
             _open(me, task, _heard(me, task, number, len(places), digest, own), mine)
 
@@ -127,8 +126,7 @@ def coordinator(me: Coordinator, standing: StandingScores) -> None:
 
 
 def _agreed(me: Owner, parts: Parts, task: Scores) -> int:
-    if parts.values.shape != (len(parts.ids), task.classes):
-        raise DataError(f"the scores of {me.name} must have {task.classes} numbers for each of its rows [DA133]")
+    check_parts(me, parts, task)
     people = agree_on_rows(me, task, parts)
     _warm(me)
     return people
@@ -166,13 +164,11 @@ def _heard(
     return Verdict(refused, until)
 
 
-def _open(me: Role, task: Scores, verdict: Verdict, mine: Shares | None) -> NDArray[np.int64] | None:
+def _open(me: Role, task: Scores, verdict: Verdict, mine: Shares | None) -> NDArray[np.int64]:
     """Add up what was dealt, without those who are refused, and open it to the entitled party."""
-    shape, total = (len(verdict.refused), task.classes), None
-    if me.hand.seated:
-        total = me.hand.add([me.dealt_by(name, shape, mine) for name in task.dealers])
-        total.values[:, verdict.refused] = 0
-        if me.hand.active:
-            me.hand.claims.settle()
+    declared = ScoresSum(task)
+    engine, [opening] = CommitteeEngine(me, me, declared), declared.openings(len(verdict.refused))
+    if (total := engine.add_dealt(opening, mine)) is not None:
+        total.values[:, np.repeat(verdict.refused, task.classes)] = 0
     me.also_planned(task.event)
-    return me.reveal(total, to=(task.to,), event=task.event, shape=shape, bound=task.bound, degree=task.trust.threshold)
+    return declared.published(task, engine.open(opening, total))

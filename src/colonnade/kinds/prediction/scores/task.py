@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from colonnade.errors import CapacityError, StudyError
 from colonnade.privacy import Event, NonPrivate, Sensitivity, Trust
 from colonnade.privacy.additive import USUAL, AdditiveNoise
 from colonnade.protocols.cost import WORD, Cells
-from colonnade.protocols.on_shares import LARGEST_MESSAGE, OnShares
+from colonnade.protocols.on_shares import LARGEST_MESSAGE, JointSumTask, OnShares
+from colonnade.protocols.task import Programs
 
 THEOREM = "joint-prediction"
 PROTOCOL = "scores 1"
@@ -42,7 +43,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Scores(OnShares):
+class Scores(JointSumTask):
     """The public task. All owners and the coordinator hold an equal one.
 
     ``to`` receives, for each person, what the parts of all *other* owners add up to, in units of ``1 / gamma``. It
@@ -59,10 +60,14 @@ class Scores(OnShares):
     names: tuple[str, ...] = ()
     model: str = ""
 
+    programs = Programs("colonnade.kinds.prediction.scores.programs")
     law = USUAL
     noise_on = "a score"
-    why_not_active = None
-    active_by_default = True
+    why_not_lanes = OnShares.why_not_lanes
+    width = 0
+    answered: ClassVar[tuple[Any, ...]] = ()  # nobody answers with levels
+    one_by_one = True
+    rows_per_block = JointSumTask.block_rows
     message_rounds = 8  # ready, go; salt, digests, verdict; shares; keys; opening
 
     def __post_init__(self) -> None:
@@ -102,6 +107,11 @@ class Scores(OnShares):
         return self.noise == 0
 
     @property
+    def games(self) -> str:
+        """The name of the games that audit it."""
+        return "" if self.exact else "prediction"
+
+    @property
     def additive(self) -> AdditiveNoise:
         """The noise of all dealers on a score."""
         return AdditiveNoise(self.law, self.noise, self.dealers)
@@ -120,16 +130,31 @@ class Scores(OnShares):
         """What the one opening reveals, and to whom."""
         if self.exact:
             return NonPrivate(reason=self._reason, name=EVENT, audience=(self.to,))
-        moved = [sum(widths) for widths in zip(*(part.widths for part in self.dealt), strict=True)]
-        l1, l2_squared = sum(moved), sum(width**2 for width in moved)
         return self.additive.release(
             EVENT,
             self.classes,  # of one person: all other rows are the same in both tables
-            Sensitivity(l1, l2_squared, l1, l2_squared),  # no recipient is judged by adding or removing a person
+            self.sensitivity,
             theorem=THEOREM,
             audience=(self.to,),
             about=self.dealers,
         )
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        """How far the others' columns can move one person's scores; no recipient is judged by adding or removing."""
+        moved = [sum(widths) for widths in zip(*(part.widths for part in self.dealt), strict=True)]
+        l1, l2_squared = sum(moved), sum(width**2 for width in moved)
+        return Sensitivity(l1, l2_squared, l1, l2_squared)
+
+    @property
+    def entries(self) -> int:
+        """As many numbers as may be opened."""
+        return self.rows_at_most * self.classes
+
+    @property
+    def opened_degree(self) -> int:
+        """That of an input, since nothing is multiplied."""
+        return self.trust.threshold
 
     @property
     def _reason(self) -> str:

@@ -29,6 +29,7 @@ from colonnade.protocols.cost import Cells
 from colonnade.protocols.on_shares import InRounds, who_know_batches
 from colonnade.protocols.proving import ranges
 from colonnade.protocols.rows import Block, JointRows
+from colonnade.protocols.task import Programs
 
 PROTOCOL = "batch gradients 1"
 THEOREM = "gradient-sensitivity"
@@ -75,6 +76,9 @@ class Gradients(JointRows, InRounds):
     block_rows: int = 8192
 
     released: ClassVar[str] = 'has method "sqm", which releases gradients in rounds'
+    programs = Programs("colonnade.kinds.regression.gradients.programs")
+    games = "sqm"
+    scheme = "sqm"
     noise_on = "a number of one batch's mean gradient"
     why_not_active = None
     active_by_default = True
@@ -88,6 +92,17 @@ class Gradients(JointRows, InRounds):
         }
         groups[self.label_owner].append(two_values(self.classes))
         return ranges(self.trust, groups, min(self.rows_at_most, 2 * self.rows), self.block_rows)
+
+    @property
+    def rounds_figures(self) -> dict[str, Any]:
+        """How many batches are opened, of how many people."""
+        return {"steps": self.rounds, "sampling": self.sampling, "batch": self.batch, "people": self.rows}
+
+    @property
+    def rounds_in_words(self) -> tuple[str, ...]:
+        """The same in words."""
+        how = "a random batch" if self.sampling == "poisson" else "one of the fixed batches"
+        return (f"{self.rounds:,} openings, each about {how} of {self.batch:,} of {self.rows:,} people",)
 
     @property
     def rows_stated(self) -> int:

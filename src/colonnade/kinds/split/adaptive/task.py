@@ -16,6 +16,7 @@ from colonnade.privacy import Budget, Event, NonPrivate, Trust
 from colonnade.privacy.routes.gaussian import gaussian_epsilon
 from colonnade.protocols.cost import BASE_MEMORY, NUMBER, Load, seconds_on_wire
 from colonnade.protocols.messages import NOISE_UNIT, OverMessages
+from colonnade.protocols.task import Programs
 
 PROTOCOL = "adaptive 1"
 UNPROTECTED = 0
@@ -68,6 +69,8 @@ class Adaptive(OverMessages):
 
     rows_fixed: ClassVar[bool] = True
     rows_key: ClassVar[str] = "rows"
+    programs = Programs("colonnade.kinds.split.adaptive.programs")
+    scheme = "published"
     error_on = "number of an embedding"
     why_no_rounds = "has as many rounds as it has batches"
 

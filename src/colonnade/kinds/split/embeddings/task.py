@@ -18,6 +18,7 @@ from colonnade.privacy.calibrate import with_least_noise
 from colonnade.privacy.releases import NonPrivate, RandomisedResponse, Repeated
 from colonnade.protocols.cost import BASE_MEMORY, NUMBER, SECONDS_PER_PRODUCT, Load, seconds_on_wire
 from colonnade.protocols.messages import told_event
+from colonnade.protocols.task import Programs
 
 __all__ = ["GRADIENT_BITS", "Embeddings", "NewEmbeddings", "Sender"]
 
@@ -33,9 +34,16 @@ class Embeddings(Schedule):
     """The public task. All owners and the coordinator hold an equal one."""
 
     rows_fixed: ClassVar[bool] = True
+    programs = Programs("colonnade.kinds.split.embeddings.programs")
+    scheme = "embeddings"
     error_on = "number of an embedding"
     why_no_rounds = "tells embeddings as often as its study says"
     rows_key: ClassVar[str] = "rows"
+
+    @property
+    def games(self) -> str:
+        """The name of the games that audit it."""
+        return "split-training" if self.training != "none" else "split-embeddings" if self.new != "clear" else ""
 
     @property
     def everyone(self) -> tuple[str, ...]:
@@ -234,6 +242,11 @@ class NewEmbeddings(Embeddings):
     """Embeddings of new people, at most ``rows`` of them, by encoders that learned before and learn no more."""
 
     new: New = "noised"
+
+    @property
+    def to(self) -> str:
+        """Who is told the answers."""
+        return self.active
 
     rows_fixed: ClassVar[bool] = False
     rows_key: ClassVar[str] = "rows_at_most"

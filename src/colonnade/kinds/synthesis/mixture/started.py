@@ -34,6 +34,7 @@ from colonnade.protocols.batches import COIN
 from colonnade.protocols.on_shares import InStages
 from colonnade.protocols.roles import Coordinator, Owner, Role
 from colonnade.protocols.rows import Rows
+from colonnade.protocols.task import Programs
 from colonnade.randomness import Stream
 from colonnade.received import received
 
@@ -58,6 +59,8 @@ class StartedMixture(InStages):
     share: Fraction
     noise: int
 
+    programs = Programs("colonnade.kinds.synthesis.mixture.started")
+    games = "mixture"
     noise_on = Mixture.noise_on
     released: ClassVar[str] = "releases marginals, and then sums in rounds that depend on them"
 

@@ -22,6 +22,7 @@ from colonnade.privacy.additive import USUAL, NormalLaw
 from colonnade.protocols.batches import COIN
 from colonnade.protocols.cost import Cells
 from colonnade.protocols.on_shares import InRounds, who_know_batches
+from colonnade.protocols.task import Programs
 
 PROTOCOL = "mixture 1"
 THEOREM = "mixture-sensitivity, mixture-rounds"
@@ -84,6 +85,8 @@ class Mixture(InRounds):
     block_rows: int = 2048
     plan: str = ""
     released: ClassVar[str] = 'has method "mixture", which releases sums in rounds'
+    programs = Programs("colonnade.kinds.synthesis.mixture.programs")
+    games = "mixture"
     noise_on = "a sum of one round"
     why_not_active: ClassVar[str | None] = None
     spares_seats: ClassVar[bool] = False  # every party deals something in every round

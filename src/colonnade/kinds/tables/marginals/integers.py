@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from colonnade.errors import DataError
 from colonnade.kinds.tables.marginals.blocks import axes
-from colonnade.kinds.tables.marginals.layout import ONES, Factor, Factors, Product, in_order
+from colonnade.kinds.tables.marginals.layout import Factor, Factors, Product, in_order
 from colonnade.kinds.tables.marginals.task import Marginals
 from colonnade.protocols.rows import Rows
+from colonnade.protocols.sums import ONES, OwnPart
 from colonnade.randomness import Stream
 from colonnade.tables.places import Spread
 
@@ -21,7 +22,7 @@ Matrix = NDArray[np.float64]
 Number = TypeVar("Number", bound="np.int64 | np.float64")
 
 
-class OwnColumns:
+class OwnColumns(OwnPart):
     """What an owner computes alone: coordinates of its columns, and the blocks that are all its own."""
 
     def __init__(self, task: Marginals, owner: str) -> None:
@@ -31,8 +32,9 @@ class OwnColumns:
         layout = task.layout
         self.products = layout.own.get(self.number, ())
         dealt = layout.dealt.get(self.number, Factors((), ()))
-        self.deals = dealt.width + task.hidden
+        self.width = dealt.width + task.hidden
         """How many numbers of a row it deals; they come first among all that it computes."""
+        self.deals = self.width > 0
         alone = {factor for product in self.products for side in (product.left, product.right) for factor in side.names}
         rest = sorted(alone - set(dealt.names) - {()}, key=in_order)
         widths = (math.prod(task.sizes[column] - 1 for column in factor) for factor in rest)
@@ -49,7 +51,7 @@ class OwnColumns:
             for column in self.columns:
                 self._codes(codes, column)
 
-    def blocks(self, table: Rows) -> Iterator[Matrix]:
+    def blocks(self, table: Rows, stream: Stream) -> Iterator[Matrix]:
         """All factors of one block of rows after the other; if members are hidden, then whether a slot is taken."""
         step = self.task.rows_per_block
         if table.places is None:
@@ -97,20 +99,19 @@ class OwnColumns:
         """What of all this is dealt; if members are hidden, also whether a slot is taken."""
         if self.task.hidden:
             return whole  # then all factors are dealt, and the flag is the last column
-        return whole[:, : self.deals]
+        return whole[:, : self.width]
 
     def _side(self, whole: Matrix, source: int, factors: Factors) -> Matrix:
         if source == ONES:
             return np.ones((len(whole), 1))
         return whole[:, joined([self.spans[name] for name in factors.names])]
 
-    def cells(self, part: range) -> NDArray[np.int64]:
-        """What this owner alone knows of the numbers that one part opens."""
-        begin, end = self.task.starts[part.start], self.task.starts[part.stop]
-        found = np.zeros(end - begin, dtype=np.int64)
+    def entries(self) -> NDArray[np.int64]:
+        """What this owner alone knows of the opened numbers."""
+        found = np.zeros(self.task.entries, dtype=np.int64)
         for product, total in zip(self.products, self.sums, strict=True):
-            for index, cells in block_cells(self.task, product, total[None], part):
-                at = self.task.starts[index] - begin
+            for index, cells in block_cells(self.task, product, total[None]):
+                at = self.task.starts[index]
                 found[at : at + cells.shape[1]] = cells[0] * self.task.asked[index].weight
         return found
 
@@ -120,19 +121,15 @@ def coordinates(codes: NDArray[np.float64], size: int) -> Matrix:
     return np.where(codes[:, None] == np.arange(size - 1), float(size - 1), -1.0)
 
 
-def block_cells(
-    task: Marginals, product: Product, sums: NDArray[Number], part: range
-) -> Iterator[tuple[int, NDArray[Number]]]:
-    """The blocks of a part among the sums of a product: along every column the last coordinate is put in again.
+def block_cells(task: Marginals, product: Product, sums: NDArray[Number]) -> Iterator[tuple[int, NDArray[Number]]]:
+    """The blocks among the sums of a product: along every column the last coordinate is put in again.
 
     ``sums`` has an axis in front, of residues or of length one, and so has every block. Columns with two values keep
     their one coordinate. Nothing is reduced modulo anything here.
     """
     left_spans, right_spans = product.left.spans(), product.right.spans()
     for index, left, right in product.blocks:
-        if index in part:
-            piece = sums[:, left_spans[left], right_spans[right]]
-            yield index, completed(task, (*left, *right), piece)
+        yield index, completed(task, (*left, *right), sums[:, left_spans[left], right_spans[right]])
 
 
 def completed(task: Marginals, columns: Factor, piece: NDArray[Number]) -> NDArray[Number]:
@@ -167,13 +164,3 @@ def runs(spans: Sequence[slice]) -> list[slice]:
         else:
             found.append(span)
     return found
-
-
-def noise_share(task: Marginals, stream: Stream) -> NDArray[np.int64]:
-    """One owner's noise for all opened numbers."""
-    return cell_noise(task, (task.entries,), stream)
-
-
-def cell_noise(task: Marginals, shape: tuple[int, ...], stream: Stream) -> NDArray[np.int64]:
-    """One owner's noise for some opened numbers; audits attack this."""
-    return task.additive.draw(shape, stream)

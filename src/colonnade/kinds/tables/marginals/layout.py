@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+from colonnade.protocols.sums import MADE, ONES
+
 Columns = tuple[int, ...]
 Factor = tuple[int, ...]
-ONES, MADE = -1, -2
-"""Sources of factors beside owners (by number): ones in every row, and what the seats make on shares."""
 _SPARSE = 3
 
 

@@ -11,104 +11,125 @@ are integers from the start, so nothing is rounded.
 3. Blocks of one owner's columns never pass through a multiplication: their owner adds them up in the clear.
 4. Every owner deals its own blocks and its share of the noise, and the sum of everything is opened, once.
 
-If nobody knows which people all owners hold, the seats compute all products (``hidden``). Where participants may
-deviate, products are checked before anything is opened (``checked``), and owners can prove that what they deal are the
-coordinates of codes (``proofs``).
+If nobody knows which people all owners hold, the seats compute all products, and every left factor is multiplied by
+whether a row counts. Where participants may deviate, products are checked before anything is opened, and owners can
+prove that what they deal are the coordinates of codes (``proofs``); the sums over their own columns are their word
+about their own people.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.kinds.tables.marginals.integers import Matrix, OwnColumns, noise_share
+from colonnade.kinds.tables.marginals.integers import OwnColumns, block_cells, runs
+from colonnade.kinds.tables.marginals.layout import Factor
 from colonnade.kinds.tables.marginals.published import NoisyMarginals
-from colonnade.kinds.tables.marginals.seat import HiddenSeat, Seat
 from colonnade.kinds.tables.marginals.task import Marginals
-from colonnade.mpc import Shares
-from colonnade.mpc.verify.inputs import InputProofs
-from colonnade.protocols.moments.checked import window_ends
-from colonnade.protocols.roles import Coordinator, Owner, Role
-from colonnade.protocols.rounds import Rounds
-from colonnade.protocols.rows import Rows, agree_on_rows, block_sizes, check_places, compare_rows
-from colonnade.protocols.sums import Sums, over_sums
+from colonnade.mpc.residues import Residues, ResidueSystem
+from colonnade.protocols.joint_sum.engine import JointSumPrograms
+from colonnade.protocols.sums import (
+    ALL_ONES,
+    BETWEEN,
+    FLAGS,
+    MADE,
+    ONES,
+    Circuit,
+    JointSum,
+    Opening,
+    Product,
+    Side,
+    Step,
+    Whole,
+)
 from colonnade.randomness import Stream
 
 
-def owner(me: Owner, table: Rows, task: Marginals) -> NoisyMarginals:
-    """An owner's program; the rows of the table are the codes of its columns."""
-    noise, summing = own_noise(me, task), over_sums(me, task)
-    return release(summing, added_up(me, summing, task, table), task, noise)
+class MarginalsSum(JointSum[Marginals]):
+    """The joint sum: inner products of factors, which are the asked blocks."""
+
+    own = OwnColumns
+    published = NoisyMarginals
+
+    @cached_property
+    def circuit(self) -> Circuit:
+        """What the layout of the blocks says, in columns."""
+        task, layout = self.task, self.task.layout
+        owners = range(len(task.owners)) if task.hidden else layout.dealt
+        widths = {number: layout.dealt[number].width if number in layout.dealt else 0 for number in owners}
+        products = tuple(
+            Product(self._side(one.left_source, one.left.names), self._side(one.right_source, one.right.names))
+            for one in layout.shared
+        )
+        return Circuit(widths, products, self._steps, tuple(self._products_dealt(number) for number in self._paired))
+
+    @property
+    def _steps(self) -> tuple[Step, ...]:
+        """Factors that the seats make: the label times columns; and if members are hidden, all times the flag."""
+        task, made = self.task, self.task.layout.made.names
+        alone = tuple(part for name in made if len(name) == 1 for part in self._column(name[0]))
+        paired = tuple(part for name in made if len(name) == 2 for part in self._column(name[0]))
+        label = next((self._column(name[1]) for name in made if len(name) == 2), ())
+        if not task.hidden:
+            return (Step(MADE, factors=((paired, label),), lowered=task.lowered),) if made else ()
+        before = (Step(BETWEEN, factors=((label, FLAGS),)),) if paired else ()
+        with_label: Side = ((BETWEEN, range(sum(len(columns) for _, columns in label))),)
+        factors = [(alone, FLAGS)] * bool(alone) + [(paired, with_label)] * bool(paired)
+        return (*before, Step(MADE, FLAGS, tuple(factors)))
+
+    def _column(self, column: int) -> Side:
+        return self._side(self.task.holder[column], [(column,)])
+
+    def _side(self, number: int, names: Sequence[Factor]) -> Side:
+        """Factors of one source side by side."""
+        if number == ONES:
+            return ALL_ONES
+        layout = self.task.layout
+        spans = (layout.made if number == MADE else layout.dealt[number]).spans()
+        return tuple((number, range(run.start, run.stop)) for run in runs([spans[name] for name in names]))
+
+    @property
+    def _paired(self) -> list[int]:
+        """Owners who deal products with the label."""
+        return [n for n, factors in self.task.layout.dealt.items() if any(len(name) > 1 for name in factors.names)]
+
+    def _products_dealt(self, number: int) -> tuple[Side, Side, Side]:
+        names = [name for name in self.task.layout.dealt[number].names if len(name) > 1]
+        columns = tuple(part for name in names for part in self._side(number, [name[:1]]))
+        return columns, self._side(number, [names[0][1:]]), self._side(number, names)
+
+    def collect(self, system: ResidueSystem, sums: Sequence[Residues]) -> Residues:
+        """All cells of the blocks that seats computed, each times its weight."""
+        task = self.task
+        found = np.zeros((len(system.primes), task.entries))
+        for product, total in zip(task.layout.shared, sums, strict=True):
+            for index, cells in block_cells(task, product, total):
+                at = task.starts[index]
+                weighted = system.reduce(cells) * system.constant(task.asked[index].weight, 2)
+                found[:, at : at + cells.shape[1]] = system.reduce(weighted)
+        return found
+
+    def proof_rows(self, owner: str, dealt: Whole, reduce: Callable[[Whole], Whole] = lambda values: values) -> Whole:
+        """Coordinates, flag, and the last coordinates, which are not dealt."""
+        return self.task.codes[owner].completed(dealt, reduce)
+
+    def openings(self, rows: int) -> Sequence[Opening]:
+        """As many blocks at a time as fit a message."""
+        starts, whole = self.task.starts, ((self.task.event, slice(None)),)
+        return [Opening(starts[part.start], starts[part.stop], whole) for part in self.task.parts]
+
+    def in_clear(self, tables: Mapping[str, NDArray[np.int64]], stream: Stream) -> NDArray[np.int64]:
+        """The same integers, computed in one place."""
+        return reference(tables, replace(self.task, hidden=False))
 
 
-def coordinator(me: Coordinator, task: Marginals) -> NoisyMarginals:
-    """The coordinator's program: it waits for the result and, with two owners, keeps the third seat."""
-    summing = over_sums(me, task)
-    return release(summing, added_up(me, summing, task), task)
-
-
-def own_noise(me: Owner, task: Marginals) -> NDArray[np.int64]:
-    """What an owner adds to the sums."""
-    with me.meter.phase("noise"):
-        return noise_share(task, Stream.fresh())
-
-
-def added_up(me: Role, summing: Role, task: Marginals, table: Rows | None = None, *, part: bool = False) -> Sums:
-    """All rows, dealt, multiplied and forgotten; the coordinator has no ``table``.
-
-    ``summing`` is the same participant as ``me`` in the arithmetic of sums. With ``part`` these are some of the rows.
-    """
-    own = None if table is None else OwnColumns(task, me.name)
-    rows = _agreed(me, task, table, own, part)
-    seat = _seat(summing, me, task)
-    if not (own or seat):
-        return Sums(rows)
-    blocks = own.blocks(table) if own and table is not None else iter(())
-    ends, window = iter(window_ends(rows, task)), list[Matrix]()
-    for size in Rounds(block_sizes(rows, task.rows_per_block), me.progress, "multiply"):
-        mine = None
-        if own:
-            with me.meter.phase("encode"):
-                whole = next(blocks)
-            with me.meter.phase("deal"):
-                mine = me.hand.deal(own.dealt(whole)) if own.deals else None
-            with me.meter.phase("own blocks"):
-                own.add(whole)
-            if me.name in task.codes:
-                window.append(task.codes[me.name].completed(own.dealt(whole)))
-        if seat:
-            seat.multiply(size, mine)
-        if task.trust.active and next(ends):
-            _close(me, task, seat, window)
-            window = []
-    return Sums(rows, own.cells(task.whole) if own else None, seat.total if seat else None)
-
-
-def release(me: Role, sums: Sums, task: Marginals, noise: NDArray[np.int64] | None = None) -> NoisyMarginals:
-    """Add every owner's noise to the sums and open them, once, part by part; ``me`` computes in their arithmetic."""
-    found = np.zeros(task.entries, dtype=np.int64)
-    for part in task.parts:
-        here = task.opened_by(part)
-        shape, mine, total = (here.stop - here.start,), None, None
-        if sums.own is not None and noise is not None:
-            with me.meter.phase("deal"):
-                mine = me.hand.deal(sums.own[here] + noise[here])
-        if sums.shares:
-            held = Shares(sums.shares.values[:, here], sums.shares.degree)
-            total = me.hand.add([held, *(me.dealt_by(owner, shape, mine) for owner in task.owners)])
-            if me.hand.active:
-                with me.meter.phase("check"):
-                    # Proofs hold, and what was dealt last is consistent, before spare shares are compared.
-                    me.hand.settle()
-        with me.meter.phase("open"):
-            opened = me.reveal(
-                total, to=task.everyone, event=task.event, shape=shape, bound=task.bound, degree=task.degree
-            )
-        found[here] = me.entitled(opened).astype(np.int64)
-    return NoisyMarginals(task, found)
+_PROGRAMS = JointSumPrograms(MarginalsSum)
+owner, coordinator, simulate = _PROGRAMS.owner, _PROGRAMS.coordinator, _PROGRAMS.simulate
+sum_rows, own_noise, release = _PROGRAMS.sum_rows, _PROGRAMS.own_noise, _PROGRAMS.release
 
 
 def reference(tables: Mapping[str, NDArray[np.int64]], task: Marginals) -> NDArray[np.int64]:
@@ -134,44 +155,3 @@ def reference(tables: Mapping[str, NDArray[np.int64]], task: Marginals) -> NDArr
                 table = table.take([0], axis=axis)
         found.append(block.weight * table.reshape(-1))
     return np.concatenate(found)
-
-
-def simulate(tables: Mapping[str, NDArray[np.int64]], task: Marginals, stream: Stream) -> NoisyMarginals:
-    """What the protocol would publish, computed in one place: the same integers and noise.
-
-    It is for evaluation on data that may be in one place; a study never calls it. The rows are those of the people whom
-    all owners hold, also if members are hidden.
-    """
-    cells = reference(tables, replace(task, hidden=False))
-    for _ in task.owners:
-        cells = cells + noise_share(task, stream)
-    return NoisyMarginals(task, cells)
-
-
-def _agreed(me: Role, task: Marginals, table: Rows | None, own: OwnColumns | None, part: bool) -> int:
-    """The number of rows, or of slots, that all owners have."""
-    if table is None or own is None:
-        return compare_rows(me, task, hidden=task.hidden, part=part)
-    check_places(table, hidden=task.hidden)
-    own.check(table)
-    return agree_on_rows(me, task, table, hidden=task.hidden, part=part)
-
-
-def _seat(me: Role, wide: Role, task: Marginals) -> Seat | None:
-    if not me.hand.seated:
-        return None
-    return HiddenSeat(me, wide, task) if task.hidden else Seat(me, wide, task)
-
-
-def _close(me: Role, task: Marginals, seat: Seat | None, window: Sequence[Matrix] = ()) -> None:
-    """End a window: owners prove that what they dealt are coordinates of codes, and seats check their products."""
-    checked = seat.checked if seat else None
-    if task.proven and (checked or window):
-        with me.meter.phase("prove"):
-            InputProofs(me.hand, task.proven).window(
-                checked.sizes if checked else [len(block) for block in window],
-                own=window or None,
-                dealt=checked.proven if checked else None,
-            )
-    if seat:
-        seat.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,17 +11,7 @@ from numpy.typing import NDArray
 from colonnade.errors import StudyError
 from colonnade.kinds.tables.marginals.blocks import Asked, axes
 from colonnade.kinds.tables.marginals.task import Marginals
-
-
-class Residue(NamedTuple):
-    """What a marginal tells that smaller ones do not, in people: it sums to zero along every axis.
-
-    ``deviation`` is the standard deviation of independent noise on each cell, before it was projected with the values.
-    """
-
-    columns: tuple[int, ...]
-    values: NDArray[np.float64]
-    deviation: float
+from colonnade.kinds.tables.residuals import Residual
 
 
 @dataclass(frozen=True)
@@ -30,6 +20,14 @@ class NoisyMarginals:
 
     task: Marginals
     opened: NDArray[np.int64]
+
+    merged: ClassVar[None] = None
+    """No codes were merged between two stages."""
+
+    @property
+    def second(self) -> NoisyMarginals:
+        """The last published result: this one."""
+        return self
 
     @property
     def count(self) -> float:
@@ -41,11 +39,11 @@ class NoisyMarginals:
         """The standard deviation of its noise."""
         return self.task.deviation(self._asked(()))
 
-    def residuals(self) -> tuple[Residue, ...]:
+    def residuals(self) -> tuple[Residual, ...]:
         """Every block that was asked for, without the count: sums over people of the products of one-hot - 1/n."""
         return tuple(self._residue(block) for block in self.task.asked if block.columns)
 
-    def _residue(self, block: Asked) -> Residue:
+    def _residue(self, block: Asked) -> Residual:
         sizes = [self.task.sizes[column] for column in block.columns]
         values = self.cells(block.columns).reshape(axes(block.columns, self.task.sizes)) / float(block.weight)
         for axis, size in enumerate(sizes):
@@ -54,7 +52,7 @@ class NoisyMarginals:
                 values = np.concatenate([values, -values], axis=axis)
             else:
                 values = values - values.mean(axis=axis, keepdims=True)
-        return Residue(block.columns, values, self.task.deviation(block))
+        return Residual(block.columns, values, self.task.deviation(block))
 
     def cells(self, columns: tuple[int, ...]) -> NDArray[np.int64]:
         """The opened integers of one block."""

@@ -29,6 +29,7 @@ from colonnade.mpc import Committee
 from colonnade.protocols.on_shares import InStages
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.protocols.rows import Rows
+from colonnade.protocols.task import Programs
 from colonnade.randomness import Stream
 from colonnade.tables.places import Places
 
@@ -50,6 +51,8 @@ class StagedMarginals(InStages):
     second: Marginals
     noise: int
 
+    programs = Programs("colonnade.kinds.tables.marginals.stages")
+    games = "marginals"
     gamma = 1
     noise_on = Marginals.noise_on
     why_not_active = Marginals.why_not_active
@@ -86,6 +89,11 @@ class StagedMarginals(InStages):
         worth = [Fraction(1), *(Fraction(1, 2) if c.size == 2 else 1 - Fraction(1, c.size) for c in fine)]
         first = tuple(max(1, math.isqrt(math.floor(price / sum(worth) / scale))) for scale in scales)
         return cls(fine, merges, first, second, second.noise)
+
+    @property
+    def merged_columns(self) -> int:
+        """Of how many columns narrow bins are counted first, and merged."""
+        return sum(merge.size < column.size for merge, column in zip(self.merges, self.fine, strict=True))
 
     @property
     def last(self) -> Marginals:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import combinations
@@ -23,13 +23,12 @@ from colonnade.kinds.tables.marginals.blocks import (
 )
 from colonnade.kinds.tables.marginals.layout import Factors, Layout, lay_out, lay_out_hidden
 from colonnade.kinds.tables.marginals.proofs import Codes
-from colonnade.mpc.verify.claims import CLAIMED_ROWS, MOST_HELD
-from colonnade.mpc.verify.ranges import FEWEST_PRIMES, WINDOW_ROWS, Ranges
+from colonnade.mpc.verify.ranges import Ranges
 from colonnade.privacy import Event, Sensitivity, Trust
 from colonnade.privacy.additive import NORMAL_LAWS, USUAL, NormalLaw
 from colonnade.protocols.cost import WORD, Cells
-from colonnade.protocols.on_shares import LARGEST_MESSAGE, OnShares
-from colonnade.protocols.task import Adjustable
+from colonnade.protocols.on_shares import LARGEST_MESSAGE, AdjustedSum, JointSumTask
+from colonnade.protocols.task import Programs
 
 __all__ = ["Asked", "Coded", "Marginals"]
 
@@ -39,11 +38,10 @@ THEOREM = "marginals"
 HIDDEN_THEOREM = "hidden-members"
 _CELLS_AT_ONCE = 1 << 22
 _BLOCK_CELLS = 1 << 22
-_FEWEST_ROWS = 256  # of a window
 
 
 @dataclass(frozen=True)
-class Marginals(OnShares):
+class Marginals(JointSumTask):
     """The public task. All owners and the coordinator hold an equal one.
 
     ``coded`` are the columns, owner by owner in the order of ``trust.owners``; ``label`` is the place of one of them,
@@ -63,11 +61,10 @@ class Marginals(OnShares):
     label: int | None = None
     called: str = NAME
 
+    programs = Programs("colonnade.kinds.tables.marginals.programs")
+    games = "marginals"
     gamma = 1  # coordinates are integers already
     noise_on = "a cell of the least exact marginal, in people"
-    why_not_active = None
-    why_not_lanes = None
-    active_by_default = True
     proofs = ("unproven", "covert", "proven")
 
     def __post_init__(self) -> None:
@@ -77,6 +74,19 @@ class Marginals(OnShares):
         check_blocks(self.asked, self.sizes, self.label)
 
     # --- columns and cells
+
+    merged_columns = 0
+    """Of how many columns narrow bins are counted first, and merged."""
+
+    @property
+    def last(self) -> Marginals:
+        """The task whose result it is; it has no stages before."""
+        return self
+
+    @property
+    def stages(self) -> tuple[Marginals, ...]:
+        """Its only release."""
+        return (self,)
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
@@ -121,15 +131,6 @@ class Marginals(OnShares):
                 begin = index
         return (*found, range(begin, len(self.asked)))
 
-    @property
-    def whole(self) -> range:
-        """All blocks."""
-        return range(len(self.asked))
-
-    def opened_by(self, part: range) -> slice:
-        """Where the numbers of some blocks stand."""
-        return slice(self.starts[part.start], self.starts[part.stop])
-
     @cached_property
     def layout(self) -> Layout:
         """What is computed where."""
@@ -152,7 +153,7 @@ class Marginals(OnShares):
         return bool(self.layout.made.names) and (self.hidden or self._few_seats)
 
     @property
-    def degree(self) -> int:
+    def opened_degree(self) -> int:
         """The degree of the sharing that is opened: checked sums are lowered to that of an input."""
         if self.trust.active:
             return self.trust.threshold
@@ -234,6 +235,11 @@ class Marginals(OnShares):
         return part * math.prod(Fraction(self.sizes[column] - 1, self.sizes[column]) for column in block.columns)
 
     @property
+    def error_scale(self) -> Fraction:
+        """An opened number over this is a cell of the least exact marginal, in people, rounded down."""
+        return Fraction(math.isqrt(int((1 << 64) / self.coarseness)), 1 << 32)
+
+    @property
     def noise_std(self) -> float:
         """The standard deviation of the noise on a cell of the least exact marginal, in people."""
         return float(self.additive.deviation) * math.sqrt(self.coarseness)
@@ -264,22 +270,6 @@ class Marginals(OnShares):
         fitting = LARGEST_MESSAGE // (WORD * widest * len(self.committee.system.primes))
         most = min(self.block_rows, self.rows_per_window) if self.trust.active else self.block_rows
         return max(1, min(most, fitting, _BLOCK_CELLS // max(1, self.width)))
-
-    @property
-    def rows_per_window(self) -> int:
-        """After how many rows products are claimed, where participants may deviate, and their codes are proven.
-
-        A proof takes many messages, so it is of as many rows as memory may hold.
-        """
-        unproven = self.trust.inputs == "unproven"
-        residues = len(self.for_sums.primes) if unproven else 2 * FEWEST_PRIMES  # as dealt, and as they are proven
-        fitting = MOST_HELD // (8 * residues * max(1, self.width))
-        return max(_FEWEST_ROWS, min(CLAIMED_ROWS if unproven else WINDOW_ROWS, fitting))
-
-    @property
-    def blocks_per_window(self) -> int:
-        """After how many blocks of rows."""
-        return max(1, self.rows_per_window // self.rows_per_block)
 
     @property
     def rows_at_once(self) -> int:
@@ -346,7 +336,7 @@ class Marginals(OnShares):
 
     def adjustable(self, rows: int | None) -> AdjustedMarginals:
         """The task with given noise."""
-        return AdjustedMarginals(self, rows)
+        return AdjustedMarginals(self, rows, "the weights")
 
     @property
     def agreement(self) -> dict[str, Any]:
@@ -374,49 +364,7 @@ class Marginals(OnShares):
 
 
 @dataclass(frozen=True)
-class AdjustedMarginals(Adjustable):
+class AdjustedMarginals(AdjustedSum):
     """Marginals with given noise; the error is that of a cell of the least exact marginal, as a share of all people."""
 
-    task: Marginals
-    people: int | None
-
     error_on = "share of people in a cell of the least exact marginal"
-
-    @property
-    def priced(self) -> Marginals:
-        """The task with this noise."""
-        return self.task
-
-    @property
-    def number_of_rows(self) -> int | None:
-        """About how many people it is."""
-        return self.people
-
-    @property
-    def error(self) -> float:
-        """Standard deviation of the noise on a cell of the least exact marginal, over the number of people."""
-        return self.task.noise_std / (self.people or 1)
-
-    @property
-    def multiplier(self) -> float:
-        """Deviation over L2 sensitivity."""
-        return self.task.additive.multiple_of(self.task.sensitivity)
-
-    def with_error(self, error: float) -> AdjustedMarginals:
-        """The same with the most noise whose error is not above ``error``."""
-        root = Fraction(math.isqrt(int((1 << 64) / self.task.coarseness)), 1 << 32)
-        scale = self.task.additive.most_scale(Fraction(error) * (self.people or 1) * root)
-        if not scale:
-            raise StudyError(
-                f"noise of deviation {error:g} is finer than this study's integers: raise the weights [ST490]"
-            )
-        return replace(self, task=self.task.with_noise(scale))
-
-    def with_multiplier(self, multiplier: float) -> AdjustedMarginals:
-        """The same with the least noise that is not below a multiple of the sensitivity."""
-        scale = self.task.additive.least_scale(multiplier, self.task.sensitivity)
-        return replace(self, task=self.task.with_noise(scale))
-
-    def with_rows(self, rows: int) -> AdjustedMarginals:
-        """The same about ``rows`` people."""
-        return replace(self, people=rows)
