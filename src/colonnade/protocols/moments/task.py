@@ -28,6 +28,7 @@ from colonnade.protocols.task import Adjustable, Programs
 __all__ = ["Block", "Law", "Moments"]
 
 PROTOCOL = "second moments 2"
+_REFINED = Programs("colonnade.protocols.moments.protection")
 
 
 @dataclass(frozen=True)
@@ -283,9 +284,8 @@ class Moments(JointRows, OnShares):
 
     def protection(self, delta: float) -> dict[str, float]:
         """For each party the epsilon of the published result about its columns alone."""
-        from colonnade.protocols.moments.protection import protection
-
-        return protection(self, delta)
+        found: dict[str, float] = _REFINED.protection(self, delta)
+        return found
 
     @property
     def message_rounds(self) -> int:
