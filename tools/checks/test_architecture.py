@@ -112,8 +112,8 @@ def named_in(path: Path) -> set[str]:
     """The modules of Colonnade that a module names as text by itself, without the name of the package."""
     if path in (SOURCE / "models" / "registry.py", SOURCE / "study" / "forks.py"):
         return set()
-    # A task names its programs, which are imported when somebody asks for one of them.
-    text = re.sub(r'Programs\("[\w.]+"\)', "", path.read_text(encoding="utf-8"))
+    # A task carries the module of its programs, which are about it, and imports it when one of them runs.
+    text = re.sub(r'\bPrograms\("[a-z_.]+"\)', "", path.read_text(encoding="utf-8"))
     found = set(re.findall(r'"colonnade\.([a-z_.]+)(?::\w+)?"', text))
     if "import_module(" in text:
         found |= set(re.findall(r'"([a-z_.]+)"', text))

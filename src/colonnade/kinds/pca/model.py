@@ -76,6 +76,8 @@ class PCA(Estimator[Task, Published]):
         "mean": numbers,
         "count": size,
         "noise_std": size,
+    }
+    saved_if_known: ClassVar = {
         "components_deviations": numbers,
         "components_low": numbers,
         "components_high": numbers,
@@ -205,9 +207,10 @@ class PCA(Estimator[Task, Published]):
         count, width = len(self.components_), len(names)
         shapes = {"components": (count, width), "mean": (width,)}
         shapes |= dict.fromkeys(("explained_variance", "explained_variance_ratio"), (count,))
-        shapes |= dict.fromkeys(("components_deviations", "components_low", "components_high"), (count, width))
-        ends = ("explained_variance_deviations", "explained_variance_low", "explained_variance_high", "angles")
-        shapes |= dict.fromkeys(ends, (count,)) | {"mean_deviations": (width,), "together": (count, 2)}
+        if self.components_deviations_ is not None:
+            shapes |= dict.fromkeys(("components_deviations", "components_low", "components_high"), (count, width))
+            ends = ("explained_variance_deviations", "explained_variance_low", "explained_variance_high", "angles")
+            shapes |= dict.fromkeys(ends, (count,)) | {"mean_deviations": (width,), "together": (count, 2)}
         if self.feature_names_in_ != names or any(getattr(self, f"{k}_").shape != due for k, due in shapes.items()):
             raise ValueError("components and columns do not belong together [VA031]")
 
@@ -250,14 +253,17 @@ class PCA(Estimator[Task, Published]):
         self._check_fitted()
         check_whole("component", component, 1, len(self.components_))
         own = self.components_[component - 1]
-        errors = self.components_deviations_, self.components_low_, self.components_high_
-        rows = (own, *(each[component - 1] for each in errors))
+        if self.components_deviations_ is None:
+            return {name: Estimate(value) for name, value in zip(self.feature_names_in_, own, strict=True)}
+        rows = (own, *(each[component - 1] for each in self._loading_errors()))
         found = zip(self.feature_names_in_, *rows, strict=True)
         return {name: Estimate(value, deviation, (low, high)) for name, value, deviation, low, high in found}
 
     def variances(self) -> list[Estimate]:
         """The variance of each component, with its deviation and its interval."""
         self._check_fitted()
+        if self.explained_variance_deviations_ is None:
+            return [Estimate(value) for value in self.explained_variance_]
         ends = (self.explained_variance_deviations_, self.explained_variance_low_, self.explained_variance_high_)
         found = zip(self.explained_variance_, *ends, strict=True)
         return [Estimate(value, deviation, (low, high)) for value, deviation, low, high in found]
@@ -265,16 +271,22 @@ class PCA(Estimator[Task, Published]):
     def means(self) -> dict[str, Estimate]:
         """The mean of each column, with its deviation and its interval; zeros where no means were subtracted."""
         self._check_fitted()
-        found = zip(self.feature_names_in_, self.mean_, self.mean_deviations_, strict=True)
+        known = self.mean_deviations_ if self.mean_deviations_ is not None else [None] * len(self.mean_)
+        found = zip(self.feature_names_in_, self.mean_, known, strict=True)
         return {name: Estimate(value, deviation) for name, value, deviation in found}
 
+    def _loading_errors(self) -> tuple[Matrix, Matrix, Matrix]:
+        return self.components_deviations_, self.components_low_, self.components_high_
+
     @property
-    def clear(self) -> list[bool]:
-        """For each component, whether it can be told apart from all others."""
-        return [bool(first == last) for first, last in self.together_]
+    def clear(self) -> list[bool] | None:
+        """For each component, whether it can be told apart from all others; ``None`` if that is not known."""
+        return None if self.together_ is None else [bool(first == last) for first, last in self.together_]
 
     def unclear(self) -> list[str]:
         """Sentences about the components that cannot be told apart."""
+        if self.together_ is None:
+            return []
         spans = dict.fromkeys((int(first) + 1, int(last) + 1) for first, last in self.together_ if first != last)
         return [not_apart(first, last, len(self.components_)) for first, last in spans]
 
@@ -298,7 +310,8 @@ class PCA(Estimator[Task, Published]):
         self._check_fitted()
         ratios = ", ".join(f"{ratio:.3f}" for ratio in self.explained_variance_ratio_)
         lines = [f"explained variance of the {self.n_components} components: {ratios}"]
-        lines.append(f"{sum(self.clear)} of {len(self.clear)} components are clear of the noise")
+        if (clear := self.clear) is not None:
+            lines.append(f"{sum(clear)} of {len(clear)} components are clear of the noise")
         for index in range(min(3, len(self.components_))):
             found = self.loadings(index + 1)
             strongest = sorted(found, key=lambda name: (-found[name].surely, -abs(found[name])))[:4]
@@ -307,8 +320,8 @@ class PCA(Estimator[Task, Published]):
         return lines + [f"  {text}" for text in self.unclear()]
 
 
-def _within(angles: Matrix, index: int) -> str:
-    return "" if angles[index] >= 90 else f" (within {math.ceil(angles[index])} degrees)"
+def _within(angles: Matrix | None, index: int) -> str:
+    return "" if angles is None or angles[index] >= 90 else f" (within {math.ceil(angles[index])} degrees)"
 
 
 def top_eigenvectors(matrix: Matrix, count: int) -> tuple[Matrix, Matrix]:

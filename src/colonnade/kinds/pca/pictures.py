@@ -17,7 +17,7 @@ _DIGITS = 2
 def components(
     variances: Sequence[Estimate],
     ratios: Sequence[float],
-    clear: Sequence[bool],
+    clear: Sequence[bool] | None,
     names: Sequence[str],
     loadings: Sequence[Sequence[Estimate]],
 ) -> Sheet:
@@ -25,12 +25,15 @@ def components(
     return Sheet([_variances(variances, ratios, clear), _loadings(names, loadings)])
 
 
-def _variances(variances: Sequence[Estimate], ratios: Sequence[float], clear: Sequence[bool]) -> Bars:
+def _variances(variances: Sequence[Estimate], ratios: Sequence[float], clear: Sequence[bool] | None) -> Bars:
     bars = []
     for k, (value, ratio) in enumerate(list(zip(variances, ratios, strict=True))[:_MOST_BARS]):
-        kind: Kind = "plain" if clear[k] else "grey"
-        bars.append(Bar(f"component {k + 1}", float(value), f"{100 * ratio:.1f} %", kind, value.low, value.high))
-    notes = ["beside each bar: its share of all variance", "thin line: 95 % interval"]
+        kind: Kind = "grey" if clear is not None and not clear[k] else "plain"
+        ends = (None, None) if value.deviation is None else (value.low, value.high)
+        bars.append(Bar(f"component {k + 1}", float(value), f"{100 * ratio:.1f} %", kind, *ends))
+    notes = ["beside each bar: its share of all variance"]
+    if any(bar.low is not None for bar in bars):
+        notes.append("thin line: 95 % interval")
     if any(bar.kind == "grey" for bar in bars):
         notes.append("grey: cannot be told apart from another component")
     if len(bars) < len(variances):
@@ -43,7 +46,8 @@ def _loadings(names: Sequence[str], loadings: Sequence[Sequence[Estimate]]) -> C
     places = sorted(strongest(shown, _MOST_COLUMNS))
     rows = [(names[place], [cell(row[place], _DIGITS) for row in shown]) for place in places]
     notes = ["blue and orange pull in opposite directions"]
-    notes.append("after ±: the deviation of the noise; grey: cannot be told from zero")
+    if any(value.deviation is not None for row in shown for value in row):
+        notes.append("after ±: the deviation of the noise; grey: cannot be told from zero")
     if len(places) < len(names):
         notes.append(f"the {len(places)} strongest of {len(names)} columns")
     if len(shown) < len(loadings):

@@ -37,9 +37,10 @@ def components(model: PCA, run: Run, owners: Sequence[str]) -> Html:
     )
 
 
-def _apart(model: PCA) -> Html:
+def _apart(model: PCA) -> Html | None:
     """Which components the noise leaves apart from others, and how far it may have turned them."""
-    clear = model.clear
+    if (clear := model.clear) is None:
+        return None
     found = [
         [f"component {k + 1}", _interval(each), f"{math.ceil(model.angles_[k])}°" if clear[k] else "any"]
         for k, each in enumerate(model.variances())
@@ -128,10 +129,10 @@ def _loadings(names: list[str], components: list[list[Estimate]], owners: Sequen
     word = "component" if len(components) < 4 else "comp."
     heads = [f"{word} {k + 1}" for k in range(len(components))]
     text = spoken(groups)
-    caption = (
-        "Blue with + and orange with \N{MINUS SIGN} pull in opposite directions; stronger is larger. "
-        "After ±, the deviation that noise gives a number; grey ones cannot be told from zero."
-    )
+    known = any(value.deviation is not None for row in components for value in row)
+    caption = "Blue with + and orange with \N{MINUS SIGN} pull in opposite directions; stronger is larger."
+    if known:
+        caption += " After ±, the deviation that noise gives a number; grey ones cannot be told from zero."
     if count < len(names):
         caption += f" The {count} strongest of {len(names)} columns are shown; the others are in model.json."
     if kept > len(components):

@@ -28,6 +28,7 @@ from colonnade.protocols.task import Programs
 __all__ = ["Block", "Law", "Moments"]
 
 PROTOCOL = "second moments 2"
+_REFINED = Programs("colonnade.protocols.moments.protection")
 
 
 @dataclass(frozen=True)
