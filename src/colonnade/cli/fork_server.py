@@ -1,32 +1,22 @@
-"""The fork server where it is started anew: import, then fork whenever that is asked (``study/forks.py`` starts it)."""
+"""What a fork server that was started anew imports before it forks: the standard library imports this module there."""
 
 from __future__ import annotations
 
 import gc
-import socket
-import sys
-from importlib import import_module
+import os
 
-from colonnade.cli import main as command
-from colonnade.cli.app import built
-from colonnade.cli.forking import deaf, hearing, prepare, serve
-from colonnade.models import registry
+from colonnade import cli
 
+os.environ.update(cli.ONE_THREAD)
+gc.disable()  # what is imported here is left out of garbage collections, as all that follows
 
-def main() -> None:
-    """Serve; a forked process returns here, and runs its command as if started."""
-    control = socket.socket(fileno=int(sys.argv[1]))
-    control.set_inheritable(False)
-    usual = deaf()
-    gc.disable()  # what is imported here is left out of garbage collections, as all that follows
-    import_module("colonnade.standing.assess")
-    for participant in ("party", "coordinator"):
-        built(participant)
-    prepare(registry.expected())
-    serve(control)
-    hearing(usual)
-    command()
+from importlib import import_module  # noqa: E402 - see above
 
+from colonnade.cli.app import built  # noqa: E402
+from colonnade.cli.forking import prepare  # noqa: E402
+from colonnade.models import registry  # noqa: E402
 
-if __name__ == "__main__":
-    main()
+import_module("colonnade.standing.assess")
+for participant in ("party", "coordinator"):
+    built(f"participants:{participant}", participant)
+prepare(registry.expected())
