@@ -100,6 +100,37 @@ def test_commands_are_listed_and_those_of_every_day_are_read_without_large_libra
         assert listed(first) == listed("")
 
 
+# Which modules have a function that runs in the pre-flight of a study; what runs while modules are imported is not it.
+TRACED = """
+import sys
+importing, through = 0, set()
+
+def look(frame, event, given):
+    global importing
+    if event in ("call", "return") and frame.f_code.co_name == "<module>":
+        importing += 1 if event == "call" else -1
+    elif event == "call" and not importing and frame.f_code.co_flags & 1:
+        through.add(frame.f_globals.get("__name__", ""))
+
+from colonnade.study import Study, preflight
+sys.setprofile(look)
+preflight(Study.load(sys.argv[1])).to_dict()
+sys.setprofile(None)
+print(*sorted(name for name in through if name.startswith("colonnade.")))
+"""
+MOST_OF_A_PREFLIGHT = 85
+
+
+@pytest.mark.system
+def test_the_pre_flight_of_a_study_goes_through_few_modules() -> None:
+    words = [sys.executable, "-c", TRACED, str(ROOT / "examples" / "three-organisations" / "STUDY.toml")]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 0, ended.stderr
+    found = ended.stdout.split()
+    assert {"colonnade.study.spec", "colonnade.kinds.pca.model"} < set(found)
+    assert len(found) <= MOST_OF_A_PREFLIGHT, found
+
+
 @pytest.mark.parametrize("pillar", ["colonnade.tables", "colonnade.privacy"])
 def test_every_exported_name_is_listed_and_found(pillar: str) -> None:
     package = importlib.import_module(pillar)
