@@ -26,7 +26,7 @@ pytestmark = [
 # Preloaded by a server: its processes tell about themselves instead of running a command.
 TELLING = """
 import json, os, random, resource, secrets, ssl, sys, uuid
-import colonnade.cli.fork_server
+import colonnade.cli.preloaded
 import numpy as np
 from colonnade import cli
 from colonnade.randomness import Stream, new_key

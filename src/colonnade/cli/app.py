@@ -21,60 +21,66 @@ Listed = Mapping[str, Mapping[str, tuple[str, str]]]
 """By section of the help: commands, each with the module and name of what it is, and a line of help; none: hidden."""
 FEDERATION: Listed = {
     "The hub": {
-        "create": ("federation:create", "Make a hub's key and the FEDERATION.toml to which members are invited."),
-        "hub": ("federation:hub", "Serve a federation: its studies, proposals and results."),
-        "invite": ("federation:invite", "At the hub: invite somebody; both ends compare six words."),
-        "admit": ("federation:admit", "At the hub: make an invited one a member, by six words."),
+        "create": (
+            "colonnade.cli.federation:create",
+            "Make a hub's key and the FEDERATION.toml to which members are invited.",
+        ),
+        "hub": ("colonnade.cli.federation:hub", "Serve a federation: its studies, proposals and results."),
+        "invite": ("colonnade.cli.federation:invite", "At the hub: invite somebody; both ends compare six words."),
+        "admit": ("colonnade.cli.federation:admit", "At the hub: make an invited one a member, by six words."),
     },
     "Members": {
-        "join": ("federation:join", "Join a federation: make a key, compare six words."),
-        "members": ("federation:members", "List members with the six words of their keys; accept some."),
-        "agent": ("standing:agent", "Stay connected to the hub, and take part in what is approved."),
-        "console": ("console:console", "Let somebody into the console of an agent or hub that runs."),
-        "scores": ("scores:scores", "Keep standing questions open: scores on demand."),
+        "join": ("colonnade.cli.federation:join", "Join a federation: make a key, compare six words."),
+        "members": ("colonnade.cli.federation:members", "List members with the six words of their keys; accept some."),
+        "agent": ("colonnade.cli.standing:agent", "Stay connected to the hub, and take part in what is approved."),
+        "console": ("colonnade.cli.console:console", "Let somebody into the console of an agent or hub that runs."),
+        "scores": ("colonnade.cli.scores:scores", "Keep standing questions open: scores on demand."),
     },
     "Studies": {
-        "propose": ("standing:propose", "Ask the parties of a federation to run a study."),
-        "studies": ("standing:studies", "List proposed studies: state, who is waited for, cost."),
-        "approve": ("standing:approve", "Say yes to a proposed study, after reading what it costs."),
-        "decline": ("standing:decline", "Say no to a proposed study, and why."),
-        "cancel": ("standing:cancel", "Take back a yes, or one's own proposal; ends what runs."),
-        "logs": ("standing:follow_logs", "Show what happens in a study, from this party's own record."),
-        "result": ("standing:result", "Fetch the result of a study that has ended well."),
+        "propose": ("colonnade.cli.standing:propose", "Ask the parties of a federation to run a study."),
+        "studies": ("colonnade.cli.standing:studies", "List proposed studies: state, who is waited for, cost."),
+        "approve": ("colonnade.cli.standing:approve", "Say yes to a proposed study, after reading what it costs."),
+        "decline": ("colonnade.cli.standing:decline", "Say no to a proposed study, and why."),
+        "cancel": ("colonnade.cli.standing:cancel", "Take back a yes, or one's own proposal; ends what runs."),
+        "logs": ("colonnade.cli.standing:follow_logs", "Show what happens in a study, from this party's own record."),
+        "result": ("colonnade.cli.standing:result", "Fetch the result of a study that has ended well."),
     },
 }
 COMMANDS: Listed = {
     "First steps": {
-        "demo": ("demo:demo", "See it all once: three organisations and a private PCA."),
-        "example": ("examples:example", "List the examples that come with Colonnade, or copy one."),
-        "init": ("groups:init_app", "Make keys, certificates and configurations."),
-        "schema": ("groups:schema_app", "Draft and check public schemas."),
+        "demo": ("colonnade.cli.demo:demo", "See it all once: three organisations and a private PCA."),
+        "example": ("colonnade.cli.examples:example", "List the examples that come with Colonnade, or copy one."),
+        "init": ("colonnade.cli.groups:init_app", "Make keys, certificates and configurations."),
+        "schema": ("colonnade.cli.groups:schema_app", "Draft and check public schemas."),
     },
     "Before a study": {
-        "privacy": ("plan:privacy", "What a study would cost, for whom, before anybody says yes."),
-        "plan": ("plan:plan", "How many rows or rounds; what noise costs; what a run takes."),
-        "bench": ("scaling:bench", "Measure this machine, for the estimates of `colonnade plan`."),
-        "keys": ("keys:keys", "Show a party its own keys, as a study would compare them."),
-        "doctor": ("keys:doctor", "Check files, keys, table, ledger, clock and connection."),
+        "privacy": ("colonnade.cli.plan:privacy", "What a study would cost, for whom, before anybody says yes."),
+        "plan": ("colonnade.cli.plan:plan", "How many rows or rounds; what noise costs; what a run takes."),
+        "bench": ("colonnade.cli.scaling:bench", "Measure this machine, for the estimates of `colonnade plan`."),
+        "keys": ("colonnade.cli.keys:keys", "Show a party its own keys, as a study would compare them."),
+        "doctor": ("colonnade.cli.keys:doctor", "Check files, keys, table, ledger, clock and connection."),
     },
     "A study": {
-        "run": ("participants:run", "Run a whole study on this machine, a process for each party."),
-        "party": ("participants:party", "Take part in a study with one's own columns."),
-        "coordinator": ("participants:coordinator", "Relay a study between its parties and publish the result."),
-        "relay": ("participants:relay", "Serve a further hub of a study in lanes, for its coordinator."),
-        "federation": ("app:federation_app", "Study after study: a hub, agents, proposals, consoles."),
+        "run": ("colonnade.cli.participants:run", "Run a whole study on this machine, a process for each party."),
+        "party": ("colonnade.cli.participants:party", "Take part in a study with one's own columns."),
+        "coordinator": (
+            "colonnade.cli.participants:coordinator",
+            "Relay a study between its parties and publish the result.",
+        ),
+        "relay": ("colonnade.cli.participants:relay", "Serve a further hub of a study in lanes, for its coordinator."),
+        "federation": ("colonnade.cli.app:federation_app", "Study after study: a hub, agents, proposals, consoles."),
     },
     "After a study": {
-        "predict": ("predict:predict", "Write predictions, or scores that we received, to a CSV file."),
-        "export": ("export:export", "Write a model for people who do not have Colonnade."),
-        "quality": ("quality:quality", "Compare a synthetic table with the real one."),
-        "ledger": ("groups:ledger_app", "What a party has spent."),
-        "audit": ("audits:audit_app", "Attack the promises, or a model."),
+        "predict": ("colonnade.cli.predict:predict", "Write predictions, or scores that we received, to a CSV file."),
+        "export": ("colonnade.cli.export:export", "Write a model for people who do not have Colonnade."),
+        "quality": ("colonnade.cli.quality:quality", "Compare a synthetic table with the real one."),
+        "ledger": ("colonnade.cli.groups:ledger_app", "What a party has spent."),
+        "audit": ("colonnade.cli.audits:audit_app", "Attack the promises, or a model."),
     },
     "": {
-        "_worker": ("participants:worker", ""),
-        "_assess": ("standing:assess", ""),
-        "_report": ("standing:report", ""),
+        "_worker": ("colonnade.cli.participants:worker", ""),
+        "_assess": ("colonnade.cli.standing:assess", ""),
+        "_report": ("colonnade.cli.standing:report", ""),
     },
 }
 
@@ -109,7 +115,7 @@ class _FederationGroup(LazyGroup):
 def built(where: str, name: str) -> Any:
     """A command from the function or the group that it is: to read one takes milliseconds, to read all much longer."""
     module, _, attribute = where.partition(":")
-    found = getattr(import_module(f"colonnade.cli.{module}"), attribute)
+    found = getattr(import_module(module), attribute)
     if not isinstance(found, typer.Typer):
         alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
         alone.command(name, hidden=name.startswith("_"))(found)

@@ -25,8 +25,15 @@ _LIBRARIES = (
     *("scipy.special", "pyarrow.csv", "cryptography.x509", "encodings.idna"),
 )
 _PARTICIPANT = (
-    *("cli.approve", "cli.publish", "cli.show", "study.alignment.store", "study.run"),
-    *("wire.certificates", "wire.hub_carrier", "privacy.noise.laws", "privacy.noise.strips"),
+    "colonnade.cli.approve",
+    "colonnade.cli.publish",
+    "colonnade.cli.show",
+    "colonnade.study.alignment.store",
+    "colonnade.study.run",
+    "colonnade.wire.certificates",
+    "colonnade.wire.hub_carrier",
+    "colonnade.privacy.noise.laws",
+    "colonnade.privacy.noise.strips",
 )
 """What every participant imports; any other module is imported by whoever needs it."""
 
@@ -65,7 +72,7 @@ def prepare(kinds: Iterable[str] = ()) -> None:
         with suppress(ImportError, OSError):  # whoever needs it says why it cannot be imported
             import_module(name)
     for name in _PARTICIPANT:
-        import_module(f"colonnade.{name}")
+        import_module(name)
     for kind in kinds:
         registry.load(kind)
         registry.section_of(kind)

@@ -28,7 +28,7 @@ from pathlib import Path
 from socket import AF_UNIX, socket
 from typing import Any, Protocol
 
-_PRELOADED = "colonnade.cli.fork_server"
+_PRELOADED = "colonnade.cli.preloaded"
 _UNSEEN = 255
 _ROOM = 1 << 31
 """Bytes of address space below which a process is started anew: a forked one inherits what the server has reserved."""
@@ -238,12 +238,12 @@ class _Start:
         """Run the command; the exit status. The name is the standard library's."""
         import numpy as np
 
-        stdin, output, *kept = forkserver.get_inherited_fds() or ()
+        stdin, output, *kept = forkserver.get_inherited_fds() or [0, 1]
         for place, source in enumerate((stdin, output, output)):
             os.dup2(source, place)
         # What is left of the server must not reach for descriptors that are closed now.
-        vars(resource_tracker._resource_tracker)["_fd"] = None  # type: ignore[attr-defined]
-        vars(forkserver._forkserver).update(_forkserver_address=None, _forkserver_alive_fd=None)  # type: ignore[attr-defined]
+        vars(resource_tracker._resource_tracker)["_fd"] = None
+        vars(forkserver._forkserver).update(_forkserver_address=None, _forkserver_alive_fd=None)
         _close_all_but(*kept, nowhere=False)
         sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - for as long as the process lives
         for name, place in (("stdout", 1), ("stderr", 2)):

@@ -18,5 +18,5 @@ from colonnade.models import registry  # noqa: E402
 
 import_module("colonnade.standing.assess")
 for participant in ("party", "coordinator"):
-    built(f"participants:{participant}", participant)
+    built(f"colonnade.cli.participants:{participant}", participant)
 prepare(registry.expected())
