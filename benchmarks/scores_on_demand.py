@@ -1,7 +1,7 @@
 """How long does a score on demand take, and how many people a second can be asked about?
 
 A bank asks and a shop answers; the coordinator keeps the third seat and the hub. Each is a process of its own, as
-`colonnade scores` starts it, and they meet over TLS on loopback. A program asks the bank's interface over HTTP, on one
+`colonnade federation scores` starts it, and they meet by TLS on loopback. A program asks the bank's interface, on one
 connection that stays open. Seats check each other, as predictions do by default; the shop's count is on disk before
 each answer. "20 ms away" puts a proxy between each party and the hub that holds every byte for 10 ms in each direction:
 a round trip to the hub takes 20 ms, and one from party to party 40 ms.

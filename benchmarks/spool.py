@@ -24,6 +24,7 @@ import sys
 import tempfile
 import time
 from collections import deque
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -121,24 +122,24 @@ class Crew:
         for _ in range(count):
             self._engine.events.get(timeout=60)  # it has imported everything
 
-    def idle(self) -> int | None:
-        return self._free.popleft() if self._free else None
-
-    def command(self, worker: int, command: Any) -> None:
-        self._engine.send(worker, command)
-
-    def heard(self, seconds: float) -> Any:
+    def share(self, chores: Sequence[Any]) -> Iterator[tuple[int, Any]]:
         from colonnade.study.engine.contract import Said
+        from colonnade.study.lanes.words import Help
 
-        found = self._engine.events.get(timeout=seconds)
-        if not isinstance(found, Said):
-            raise RuntimeError("a worker is gone")
-        helped, taken, peak = found.value
-        self.seconds, self.peak = self.seconds + taken, max(self.peak, peak)
-        return Said(found.worker, helped)
-
-    def rest(self, worker: int) -> None:
-        self._free.append(worker)
+        waiting, busy = deque(enumerate(chores)), 0
+        while waiting or busy:
+            while waiting and self._free:
+                self._engine.send(self._free.popleft(), Help(*waiting.popleft()))
+                busy += 1
+            found = self._engine.events.get(timeout=600)
+            if not isinstance(found, Said):
+                raise RuntimeError("a worker is gone")
+            helped, taken, peak = found.value
+            self.seconds, self.peak = self.seconds + taken, max(self.peak, peak)
+            self._free.append(found.worker)
+            busy -= 1
+            if not helped.failed:
+                yield helped.number, helped.result
 
     def close(self) -> None:
         self._engine.stop()
@@ -159,12 +160,12 @@ def help_head(line: Any) -> None:
 def shared(folder: Path, rows: int, workers: int) -> dict[str, Any]:
     """The folder ``table`` in 64 partitions, by so many workers; 0 for the head alone."""
     from colonnade.protocols.lanes.partitions import Partitions
-    from colonnade.study.lanes.helping import SpreadFrom, shared as share
+    from colonnade.study.lanes.helping import SpreadFrom
     from colonnade.tables.spool import gather
     from colonnade.tables.spool.chores import nobody
 
     crew = Crew(workers) if workers else None
-    hands = nobody if crew is None else lambda chores: share(crew, chores, lambda: None)
+    hands = nobody if crew is None else crew.share
     clock, own, marks = time.monotonic(), time.process_time(), []
     gathered = gather(folder / "table", schema(), plan(), folder, hands=hands)
     marks.append(time.monotonic() - clock)

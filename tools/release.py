@@ -187,7 +187,7 @@ def attempt(name: str, python: str, wheel: Path, version: str, work: Path) -> Tr
     if said != f"colonnade {version}":
         raise ReleaseError(f"with Python {name} the wheel of {version} says that it is {said!r}")
     run([str(place / "bin" / "python"), "-c", _IMPORTS], away)
-    run([colonnade, "example", "copy", "three-organisations"], away)
+    run([colonnade, "example", "three-organisations"], away)
     run([colonnade, "privacy", "STUDY.toml", "--rows", "3000"], away / "three-organisations")
     run([colonnade, "demo", "--out", "demo"], away)
     if not (away / "demo" / "report.html").exists():

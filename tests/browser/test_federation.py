@@ -64,7 +64,7 @@ def test_from_a_proposal_to_a_result_at_every_party(federation: Standing, colonn
     entry = federation.wait_all(study, "waiting")["clinic"]
     assert (entry.analyst, entry.purpose) == ("ana", "to know")
     for party in PARTIES:
-        colonnade("approve", federation.file(party), study[:8], "--yes")
+        colonnade("federation", "approve", federation.file(party), study[:8], "--yes")
     federation.wait_all(study, "done")
     for party in PARTIES:
         report = until(lambda party=party: federation.office(party).report(study), f"{party} has a report")
@@ -75,7 +75,7 @@ def test_from_a_proposal_to_a_result_at_every_party(federation: Standing, colonn
     by = json.loads((clinic.attempts(study)[0].folder / "events.jsonl").read_text().splitlines()[0])
     assert (by["what"], by["by"]) == ("approved", clinic.entry(study).answer_by)
     result, key = federation.folder / "result", ("--federation", federation.file("ana"), "--key", federation.key("ana"))
-    told = colonnade("result", study[:8], *key, "--out", result, "--json")
+    told = colonnade("federation", "result", study[:8], *key, "--out", result, "--json")
     assert (bool(told["signed"]), told["differs"]) == (True, [])
     folders = [result, *(federation.office(party).attempts(study)[0].folder for party in PARTIES)]
     learned = {str(Estimator.load(folder / "model.json").learned()) for folder in folders}

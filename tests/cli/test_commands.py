@@ -70,7 +70,7 @@ def test_a_user_mistake_is_one_sentence_and_a_fault_of_ours_is_said_to_be_one(co
     facts = colonnade("privacy", tmp_path / "none.toml", "--json", code=StudyError.exit_code)
     assert (facts["error"], facts["exit_code"]) == ("StudyError", StudyError.exit_code)
     colonnade("privacy", code=2)
-    monkeypatch.setattr("colonnade.study.preflight", lambda *_: 1 / 0)
+    monkeypatch.setattr("colonnade.cli.plan.preflight", lambda *_: 1 / 0)
     monkeypatch.delenv("COLONNADE_DEBUG", raising=False)
     assert "fault of Colonnade (ZeroDivisionError)" in colonnade("privacy", study, code=70)
 
@@ -442,14 +442,14 @@ def away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_folder_of_examples_is_one(colonnade):
-    listed = colonnade("example", "list", "--json")["examples"]
+    listed = colonnade("example", "--json")["examples"]
     assert [each["name"] for each in listed] == NAMES
     assert all(each["title"] and not each["title"].startswith("#") for each in listed)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_copy_holds_everything_and_its_links_lead_somewhere(name, away, colonnade):
-    assert colonnade("example", "copy", name, "one/mine", "--json")["folder"] == "one/mine"
+    assert colonnade("example", name, "one/mine", "--json")["folder"] == "one/mine"
     copied = {path.relative_to("one/mine").as_posix() for path in Path("one/mine").rglob("*") if path.is_file()}
     known = subprocess.run(["git", "ls-files", "."], cwd=ROOT / "examples" / name, capture_output=True, text=True)
     assert copied == set(known.stdout.split())
@@ -466,12 +466,12 @@ def test_a_copy_holds_everything_and_its_links_lead_somewhere(name, away, colonn
 
 def test_nothing_is_overwritten(away, colonnade):
     Path("glm").mkdir()
-    said = colonnade("example", "copy", "glm", code=18)
+    said = colonnade("example", "glm", code=18)
     check_said(said, "SO007", "glm")
     assert not list(Path("glm").iterdir())
     Path("three-organisations").mkdir()
     (Path("three-organisations") / "mine.txt").write_text("mine", encoding="utf-8")
-    assert "there already: three-organisations" in colonnade("example", "copy", "private-regression")
+    assert "there already: three-organisations" in colonnade("example", "private-regression")
     assert [path.name for path in Path("three-organisations").iterdir()] == ["mine.txt"]
 
 
@@ -485,7 +485,7 @@ def test_nothing_is_overwritten(away, colonnade):
 )
 def test_mistakes_get_one_sentence(words, code, sentence, away, colonnade):
     Path("file").write_text("", encoding="utf-8")
-    said = colonnade("example", "copy", *words, code=code)
+    said = colonnade("example", *words, code=code)
     assert sentence in said
     assert said.count("\n") == 1
 
@@ -554,14 +554,6 @@ def test_links_are_those_of_the_study_or_as_asked_and_a_plan_without_lanes_or_on
     assert found["partitions"] == 1
     assert all(party["phases"]["dealing"] == 0 for party in found["parties"])
     assert found["bytes_total"] > 0
-
-
-def test_pre_flight_says_it_too_if_asked(colonnade, study):
-    assert "ESTIMATES" not in colonnade("privacy", study)
-    assert "ESTIMATES" in colonnade("privacy", study, "--workers", 8)
-    said = colonnade("privacy", study, "--rows", 4000, "--hubs", 2, "--json")["scale"]
-    assert (said["fleet"]["hubs"], said["rows"]) == (2, 4000)
-    assert "scale" not in colonnade("privacy", study, "--json")
 
 
 @pytest.mark.parametrize(

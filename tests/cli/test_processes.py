@@ -27,9 +27,8 @@ from colonnade import cli
 from colonnade.cli import app, lean
 from colonnade.errors import Interrupted
 from colonnade.study import Study, spec
-from colonnade.study.forks import Forks, spawned
 from colonnade.study.local import folder_of
-from tests.study.test_forks import PATIENCE, said_by
+from tests.study.test_forks import PATIENCE
 from tests.support.errors import refused
 from tests.support.standing import descendants, environment
 from tests.support.studies import Trial
@@ -93,23 +92,23 @@ def test_nothing_of_a_party_is_opened_before_the_fork_or_by_another(tmp_path: Pa
 # A copy is made, then a party's file is read; the copy's processes wait to be looked at.
 SECRETIVE = """
 import os, sys
-from colonnade.cli.forking import serve
+from colonnade import cli
 from colonnade.study.forks import Forks, Wanted
 
-def copy(control):
-    serve(control)
+def show():
     os.write(1, b"here")
     os.read(0, 1)
-    os._exit(0)
 
+cli.main = show
 held = open(os.devnull)
-forks = Forks.of_this_process(copy)
+forks = Forks.of_this_process(lambda: None)
+copy = forks.pid
 secret = open(sys.argv[1]).read()
 stdin, ours = os.pipe()
 theirs, output = os.pipe()
 child = forks.start(Wanted(["party"], stdin, output))
 assert os.read(theirs, 4) == b"here"
-print(forks.pid, child.pid, flush=True)
+print(copy, child.pid, flush=True)
 sys.stdin.readline()
 os.close(ours)
 os.close(stdin)
@@ -241,30 +240,6 @@ def test_a_file_that_is_read_twice_must_be_the_same_twice(trial: Trial, monkeypa
 
     monkeypatch.setattr(spec.reading, "read_bytes", changing)
     refused(spec.StudyError, "ST592", Study.load, trial.file)
-
-
-def said_of(ended: tuple[int, str]) -> dict[str, object]:
-    """What a pre-flight says, but for the seconds that it expects, which it measures."""
-    status, text = ended
-    assert status == 0
-    said = json.loads(text)
-    return {key: said[key] for key in ("digest", "statement", "binding", "noise_std", "rounds", "value_bits")}
-
-
-@system
-@forked
-def test_a_server_plans_a_study_once_and_says_what_a_new_process_says(trial: Trial) -> None:
-    server, command = Forks(), ["privacy", str(trial.file), "--json"]
-    try:
-        server.plan(trial.folder / "no-such-file.toml")
-        server.plan(trial.file)
-        first = said_of(said_by(server.start, command))
-        assert first == said_of(said_by(spawned, command))
-        trial.edit("STUDY.toml", r"analyst = 1.0", "analyst = 0.5")
-        second = said_of(said_by(server.start, command))
-        assert first != second == said_of(said_by(spawned, command))
-    finally:
-        server.close()
 
 
 # --- memory, and the end
@@ -424,7 +399,7 @@ def test_a_demonstration_in_a_terminal_goes_on_in_the_browser_and_ends_with_ctrl
         assert process.wait(400) == 0, said()[-2000:]
         until(lambda: not set(below) & set(descendants(1)), "the end of everything that ran below")
         reader.join(60)
-        assert "stopped; to start again: colonnade hub" in said()
+        assert "stopped; to start again: colonnade federation hub" in said()
         assert "Traceback" not in said()
     finally:
         for pid in (*descendants(process.pid), process.pid):

@@ -573,7 +573,7 @@ def party(folder: Path, agent: str) -> Path:
 
 def run(*words: object) -> str:
     """What a command has printed, or its error."""
-    found = CliRunner().invoke(app, ["console", *map(str, words)])
+    found = CliRunner().invoke(app, ["federation", "console", *map(str, words)])
     return str(found.exception) if found.exception else found.stdout
 
 

@@ -318,7 +318,7 @@ def hub(tmp_path: Path) -> Hub:
 def test_answers_are_shown_as_they_come_and_members_with_their_keys(hub: Hub) -> None:
     client, before = signed_in(hub.app, "viewer", IMAGE), hub.desk.pulse()
     assert client.get("/").headers["location"] == "/proposals"
-    shows(client.get("/proposals").text, "colonnade propose")
+    shows(client.get("/proposals").text, "colonnade federation propose")
     shows(client.get("/results").text, "No study is done yet")
     study = hub.talk.propose(name=IMAGE)
     assert hub.desk.pulse() != before

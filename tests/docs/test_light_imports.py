@@ -74,15 +74,18 @@ def test_a_public_name_brings_only_what_it_is_made_of(name: str) -> None:
 
 COMMAND = """
 import sys
-from colonnade.cli.app import built
-found = sorted(built({first!r}).commands)
+import typer
+from colonnade.cli.app import app
+found = typer.main.get_command(app).list_commands(None)
+if {first!r}:
+    typer.main.get_command(app).get_command(None, {first!r})
 assert not {later!r} & set(sys.modules), sorted({later!r} & set(sys.modules))
 print(*found)
 """
 
 
-def built(first: str) -> list[str]:
-    """Which commands are read where this one is named; no large library is imported for that."""
+def listed(first: str) -> list[str]:
+    """All commands, where this one is read; no large library is imported for that."""
     later = LIBRARIES - {"typer"} | {"numpy", "colonnade.study", "colonnade.models", "colonnade.cli.screen"}
     program = COMMAND.format(first=first, later=later)
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
@@ -91,9 +94,41 @@ def built(first: str) -> list[str]:
 
 
 @pytest.mark.system
-def test_a_command_that_is_named_is_read_alone() -> None:
-    assert built("ledger") == ["ledger"]
-    assert {"run", "party", "ledger", "demo"} < set(built("no-such-command"))
+def test_commands_are_listed_and_those_of_every_day_are_read_without_large_libraries() -> None:
+    assert {"run", "party", "ledger", "demo"} < set(listed(""))
+    for first in ("ledger", "party", "init"):
+        assert listed(first) == listed("")
+
+
+# Which modules have a function that runs in the pre-flight of a study; what runs while modules are imported is not it.
+TRACED = """
+import sys
+importing, through = 0, set()
+
+def look(frame, event, given):
+    global importing
+    if event in ("call", "return") and frame.f_code.co_name == "<module>":
+        importing += 1 if event == "call" else -1
+    elif event == "call" and not importing and frame.f_code.co_flags & 1:
+        through.add(frame.f_globals.get("__name__", ""))
+
+from colonnade.study import Study, preflight
+sys.setprofile(look)
+preflight(Study.load(sys.argv[1])).to_dict()
+sys.setprofile(None)
+print(*sorted(name for name in through if name.startswith("colonnade.")))
+"""
+MOST_OF_A_PREFLIGHT = 85
+
+
+@pytest.mark.system
+def test_the_pre_flight_of_a_study_goes_through_few_modules() -> None:
+    words = [sys.executable, "-c", TRACED, str(ROOT / "examples" / "three-organisations" / "STUDY.toml")]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 0, ended.stderr
+    found = ended.stdout.split()
+    assert {"colonnade.study.spec", "colonnade.kinds.pca.model"} < set(found)
+    assert len(found) <= MOST_OF_A_PREFLIGHT, found
 
 
 @pytest.mark.parametrize("pillar", ["colonnade.tables", "colonnade.privacy"])

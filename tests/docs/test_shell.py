@@ -91,34 +91,36 @@ def test_the_tutorial_of_a_federation_is_followed(tmp_path: Path, monkeypatch: p
             match words:
                 case ["sed", "-i", *_]:
                     subprocess.run(words, cwd=tmp_path, check=True)
-                case [_, "hub", *_]:
+                case [_, "federation", "hub", *_]:
                     at.wait_for(at.start(words[1:]), r"^hub of 'two organisations' at")
-                case [_, "invite", _, name, *_]:
+                case [_, "federation", "invite", _, name, *_]:
                     token = re.search(INVITATION, at.run(words[1:]), re.MULTILINE)[0]  # type: ignore[index]
-                case [_, "join", *_]:
+                case [_, "federation", "join", *_]:
                     joining[name] = at.start(words[1:])
                     heard = at.wait_for(joining[name], SIX)[1]
                     if name == "shop":  # "in the second terminal"
                         admitted(at, name, heard, joining[name])
-                case [_, "admit", _, "bank"]:
+                case [_, "federation", "admit", _, "bank"]:
                     admitted(at, "bank", at.wait_for(joining["bank"], SIX)[1], joining["bank"])
-                case [_, "members", party, *_]:
+                case [_, "federation", "members", party, *_]:
                     assert "Does" in at.run(words[1:], "y\n")
                     file = tmp_path / party
                     file.write_text(file.read_text().replace(":8471", f":{ports['8471']}"))
-                case [_, "agent", party]:
+                case [_, "federation", "agent", party]:
                     at.wait_for(at.start(words[1:]), "console at http://")  # a link is for screens alone
                 case _:
                     proposed = at.run(words[1:])
         study = re.search(r"^proposed .*: ([0-9a-f]{32})$", proposed, re.MULTILINE)[1]  # type: ignore[index]
         for name in ("bank", "shop"):
             config = f"{name}/party.toml"
-            until(lambda config=config: study[:8] in at.run(["studies", config]), "the study with its party")
-            at.run(["approve", config, study[:8]], "y\n")
+            until(
+                lambda config=config: study[:8] in at.run(["federation", "studies", config]), "the study with its party"
+            )
+            at.run(["federation", "approve", config, study[:8]], "y\n")
         until(lambda: all(below(tmp_path / name, "model.json") for name in ("bank", "shop")), "two models")
 
 
 def admitted(at: Desk, name: str, heard: str, joining: subprocess.Popen[str]) -> None:
-    said = at.run(["admit", "hub/FEDERATION.toml", name], "y\n")
+    said = at.run(["federation", "admit", "hub/FEDERATION.toml", name], "y\n")
     assert heard in said, "the two ends see different words"
     assert "we are a member" in at.ended(joining)

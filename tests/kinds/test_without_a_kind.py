@@ -50,14 +50,16 @@ for one in subjects():
     assert games(one.name)
 
 from typer.testing import CliRunner
-from colonnade.cli.app import app, built
+import typer
+from colonnade.cli.app import app
 runner = CliRunner()
 def helped(command, words):
     said = runner.invoke(app, [*words, "--help"])
     assert said.exit_code == 0, (words, said.output)
-    for name, inner in getattr(command, "commands", {{}}).items():
-        helped(inner, [*words, name])
-helped(built(), [])
+    if hasattr(command, "list_commands"):
+        for name in command.list_commands(None):
+            helped(command.get_command(None, name), [*words, name])
+helped(typer.main.get_command(app), [])
 
 from pathlib import Path
 from colonnade.study import Study

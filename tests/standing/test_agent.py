@@ -337,10 +337,10 @@ def test_the_table_has_state_price_and_who_is_waited_for(
     waiting: tuple[Filing, str, Path], in_this_process: Command
 ) -> None:
     office, study, party = waiting
-    code, text, _ = in_this_process("studies", party)
+    code, text, _ = in_this_process("federation", "studies", party)
     assert (code, "not connected: no agent runs" in text) == (0, True)
     row = next(line for line in text.splitlines() if line.startswith(study[:8]))
-    (told,) = json.loads(in_this_process("studies", party, "--json")[1])["studies"]
+    (told,) = json.loads(in_this_process("federation", "studies", party, "--json")[1])["studies"]
     assert (told["state"], told["waited_for"]) == ("waiting", ["bank", "shop", "clinic"])
     largest = Largest.written(office.entry(study).assessment["statement"])  # type: ignore[index]
     figures = told["price"]["figures"]
@@ -353,18 +353,18 @@ def test_approve_shows_the_price_and_wants_a_clear_yes(
     waiting: tuple[Filing, str, Path], in_this_process: Command
 ) -> None:
     office, study, party = waiting
-    code, text, error = in_this_process("approve", party, study[:6])
+    code, text, error = in_this_process("federation", "approve", party, study[:6])
     assert (code, office.entry(study).state) == (14, "waiting")
     assert "spent 0.0000, after it 0.5000, of 3" in text
     assert "\x1b" not in text, "what others wrote moves no cursor"
     assert "--yes" in error
-    assert in_this_process("approve", party, study[:6], "--yes")[0] == 0
+    assert in_this_process("federation", "approve", party, study[:6], "--yes")[0] == 0
     entry = office.entry(study)
     assert (entry.state, (entry.answer_by or "").endswith("at the command line")) == ("approved", True)
     assert [(click.what, click.study) for click in office.clicks()] == [("approve", study)]
-    code, _, error = in_this_process("decline", party, study[:6], "--why", "too late")
+    code, _, error = in_this_process("federation", "decline", party, study[:6], "--why", "too late")
     assert (code, "is approved" in error) == (19, True)
-    assert in_this_process("cancel", party, study[:6], "--why", "second thoughts")[0] == 0
+    assert in_this_process("federation", "cancel", party, study[:6], "--why", "second thoughts")[0] == 0
     assert office.entry(study).state == "cancelled"
 
 
@@ -382,7 +382,7 @@ def test_logs_show_every_attempt_in_order(waiting: tuple[Filing, str, Path], in_
     (folder / "output.jsonl").write_text(f"begins\n{json.dumps(said)}\na line of a log\n")
     office.end(study, 1, "lost", None)
     office.heard(study, {}, "failed", None)
-    code, text, _ = in_this_process("logs", party, study[:6], "-f")
+    code, text, _ = in_this_process("federation", "logs", party, study[:6], "-f")
     assert code == 0
     assert [line.split(maxsplit=1)[1] for line in text.splitlines()] == [
         "begins",
@@ -391,7 +391,7 @@ def test_logs_show_every_attempt_in_order(waiting: tuple[Filing, str, Path], in_
         "a line of a log",
         "10:11:14  revealed",
     ]
-    code, _, error = in_this_process("result", party, study[:6])
+    code, _, error = in_this_process("federation", "result", party, study[:6])
     assert (code, "there is no result here" in error) == (19, True)
 
 
@@ -419,7 +419,7 @@ def test_a_second_one_of_a_folder_serves_nothing(
         path = three.file(HUB).with_name("SECOND.toml")
         path.write_text(three.file(HUB).read_text() + address)
         party.write_text(party.read_text().replace("console = false\n", address))
-        code, text, error = in_this_process(who, party if who == "agent" else path)
+        code, text, error = in_this_process("federation", who, party if who == "agent" else path)
     assert (code, text) == ({"agent": 19, "hub": 26}[who], "")
     assert f"another {who} works in" in error
 
@@ -427,9 +427,9 @@ def test_a_second_one_of_a_folder_serves_nothing(
 def test_what_cannot_be_done_is_said_in_a_sentence(three: Standing, in_this_process: Command) -> None:
     federation = ("--federation", three.file("ana"), "--key", three.key("ana"))
     for expected, sentence, words in (
-        (19, "start `colonnade agent", ("studies", three.file("shop"))),
-        (26, "--federation", ("studies",)),
-        (26, "no deadline", ("propose", three.study, *federation, "--deadline", "soon")),
+        (19, "start `colonnade federation agent", ("federation", "studies", three.file("shop"))),
+        (26, "--federation", ("federation", "studies")),
+        (26, "no deadline", ("federation", "propose", three.study, *federation, "--deadline", "soon")),
     ):
         code, _, error = in_this_process(*words)
         assert (code, sentence in error) == (expected, True), error

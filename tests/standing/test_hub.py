@@ -293,16 +293,16 @@ def test_a_federation_from_nothing(
 
     monkeypatch.setattr(commands, "_LOOK_SECONDS", 0.05)
     path, begin = tmp_path / "hub" / "FEDERATION.toml", ("--name", "us two", "--address", f"127.0.0.1:{free_port()}")
-    command("init", "federation", path.parent, *begin)
-    command("init", "federation", path.parent, *begin, code=26)
+    command("federation", "create", path.parent, *begin)
+    command("federation", "create", path.parent, *begin, code=26)
     hub = Hub(path)
     try:
         with monkeypatch.context() as patch:  # what two commands say that run at the same time
             patch.setattr(commands, "emit", said.append)
-            invite = InThread(lambda: commands.invite(path, "lab", "party", 1.0, True, True))
+            invite = InThread(lambda: commands.invite(path, "lab", "party", 1.0, False, True))
             token = until(lambda: said and said[0], "an invitation")["invitation"]
             refused("FE052", commands.admit, path, "lab", "x", True)
-            join = InThread(lambda: commands.join(token, None, tmp_path / "lab", None, True, True))
+            join = InThread(lambda: commands.join(token, None, tmp_path / "lab", None, False, True))
             until(lambda: len(said) > 2, "words at both ends")
             theirs, ours = (facts["words"] for facts in said[1:])
             assert theirs == ours
@@ -315,15 +315,23 @@ def test_a_federation_from_nothing(
         assert lab.roles == {"coordinator": "hub", "lab": "party"}
         assert (tmp_path / "lab" / "lab.key").stat().st_mode & 0o077 == 0
         assert PartyConfig.load(tmp_path / "lab" / "party.toml").standing.console
-        command("join", token, "--name", "other", code=26)
-        analyst = command("invite", path, "ana", "--role", "analyst", "--no-wait")["invitation"]
-        again = command("join", analyst, "--out", tmp_path / "ana", "--no-wait")["words"]
-        assert command("admit", path, "ana", "--words", again)["admitted"] == "ana"
-        assert again in colonnade("join", analyst, "--out", tmp_path / "ana"), "the same words when it is run again"
+        command("federation", "join", token, "--name", "other", code=26)
+        analyst = command("federation", "invite", path, "ana", "--role", "analyst", "--no-wait")["invitation"]
+        again = command("federation", "join", analyst, "--out", tmp_path / "ana", "--no-wait")["words"]
+        assert command("federation", "admit", path, "ana", "--words", again)["admitted"] == "ana"
+        assert again in colonnade("federation", "join", analyst, "--out", tmp_path / "ana"), (
+            "the same words when it is run again"
+        )
         hers = Members.load(tmp_path / "ana" / "FEDERATION.toml")
         assert hers.roles == {"coordinator": "hub", "ana": "analyst"}, "the hub's word on others pins nobody"
         for name, other, role in (("ana", "lab", "party"), ("lab", "ana", "analyst")):
-            own = ("members", tmp_path / name / "FEDERATION.toml", "--key", tmp_path / name / f"{name}.key")
+            own = (
+                "federation",
+                "members",
+                tmp_path / name / "FEDERATION.toml",
+                "--key",
+                tmp_path / name / f"{name}.key",
+            )
             words = six_words(Members.load(path).pins[other])
             assert command(*own)["new"] == {other: {"role": role, "words": words, "known": False}}
             assert f"--accept {other}" in colonnade(*own)

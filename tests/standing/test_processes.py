@@ -145,7 +145,7 @@ def test_without_the_packages_nothing_is_counted_or_traced_and_a_wish_for_it_is_
 def test_an_exporter_that_is_not_there_is_named(tmp_path, monkeypatch, in_this_process, written):
     pytest.importorskip("opentelemetry.sdk")
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "carrier-pigeon")
-    code, _, said = in_this_process("agent", make(tmp_path / "f").file("bank"))
+    code, _, said = in_this_process("federation", "agent", make(tmp_path / "f").file("bank"))
     assert code
     assert "no exporter of traces is called 'carrier-pigeon' here" in said
     assert "Traceback" not in said

@@ -6,7 +6,6 @@ import json
 import os
 import resource
 import signal
-import socket
 import subprocess
 import sys
 
@@ -24,37 +23,38 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="elsewhere every process is started anew"),
 ]
 
-# The server itself, whose processes tell about themselves instead of running a command.
+# Preloaded by a server: its processes tell about themselves instead of running a command.
 TELLING = """
-import json, os, random, resource, secrets, signal, socket, ssl, sys, uuid
+import json, os, random, resource, secrets, ssl, sys, uuid
+import colonnade.cli.preloaded
 import numpy as np
-from colonnade.cli.forking import prepare, serve
+from colonnade import cli
 from colonnade.randomness import Stream, new_key
-prepare()
-serve(socket.socket(fileno=int(sys.argv[1])))
-drawn = [os.urandom(8).hex(), secrets.token_hex(8), ssl.RAND_bytes(8).hex(), uuid.uuid4().hex, new_key().hex()]
-drawn += [repr(random.random()), repr(np.random.random()), repr(np.random.default_rng().random())]
-drawn += [Stream.fresh().bytes(8).hex()]
-print(json.dumps({
-    "drawn": drawn, "words": sys.argv[1:], "folder": os.getcwd(), "leads": os.getsid(0) == os.getpid(),
-    "files": resource.getrlimit(resource.RLIMIT_NOFILE), "memory": resource.getrlimit(resource.RLIMIT_AS),
-    "threads": len(os.listdir("/proc/self/task")), "open": [int(name) for name in os.listdir("/proc/self/fd")],
-    "said": sys.stdin.readline(),
-}))
+
+def tell():
+    drawn = [os.urandom(8).hex(), secrets.token_hex(8), ssl.RAND_bytes(8).hex(), uuid.uuid4().hex, new_key().hex()]
+    drawn += [repr(random.random()), repr(np.random.random()), repr(np.random.default_rng().random())]
+    drawn += [Stream.fresh().bytes(8).hex()]
+    print(json.dumps({
+        "drawn": drawn, "words": sys.argv[1:], "folder": os.getcwd(), "leads": os.getsid(0) == os.getpid(),
+        "files": resource.getrlimit(resource.RLIMIT_NOFILE), "memory": resource.getrlimit(resource.RLIMIT_AS),
+        "threads": len(os.listdir("/proc/self/task")), "open": [int(name) for name in os.listdir("/proc/self/fd")],
+        "said": sys.stdin.readline(),
+    }))
+
+cli.main = tell
 """
 
 
-@pytest.fixture(scope="module")
-def telling():
-    ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with its:
-        command = [sys.executable, "-c", TELLING, str(its.fileno())]
-        environment = forks.environment() | forks._NO_THREADS
-        process = subprocess.Popen(command, env=environment, pass_fds=(its.fileno(),))
-    server = forks._Server(process, ours, 0)
+@pytest.fixture
+def telling(tmp_path, monkeypatch):
+    (tmp_path / "telling_of_itself.py").write_text(TELLING)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    server = Forks()
+    server._server.set_forkserver_preload(["telling_of_itself"])
+    server.prepare()
     yield server
-    server.end()
-    assert process.returncode == 0
+    server.close()
 
 
 def said_by(start, command, **more):
@@ -74,7 +74,7 @@ def test_random_generators_are_fresh_and_nothing_of_others_is_open(telling, tmp_
     os.chdir(tmp_path)
     try:
         limits = {resource.RLIMIT_NOFILE: 77, resource.RLIMIT_AS: 5 * 10**9}
-        told = [said_by(telling.fork, ["word", str(k)], limits=limits, own_session=True) for k in range(3)]
+        told = [said_by(telling.start, ["word", str(k)], limits=limits, own_session=True) for k in range(3)]
     finally:
         os.chdir(before)
     found = [json.loads(text) for status, text in told if status == 0]
@@ -125,7 +125,7 @@ def test_signals_reach_it_and_its_end_is_seen(forks, waiting):
     process.terminate()  # nobody is there any more, and no other process is hit
 
 
-def test_a_server_that_died_or_is_older_than_the_package_is_started_again(monkeypatch, tmp_path, waiting):
+def test_a_server_that_died_is_started_again_and_one_of_old_files_forks_nobody(monkeypatch, tmp_path, waiting):
     (tmp_path / "module.py").write_text("old = 1\n")
     monkeypatch.setattr(forks, "_PACKAGE", tmp_path)
     server = Forks()
@@ -140,8 +140,10 @@ def test_a_server_that_died_or_is_older_than_the_package_is_started_again(monkey
     left.kill()
     assert left.wait(PATIENCE) == 255, "nobody knows how it ended"
     (tmp_path / "module.py").write_text("newer = 2\n")
-    assert said_by(server.start, ["--version"])[0] == 0
-    assert server.pid not in (None, second)
+    newer = server.start(waiting)
+    assert not isinstance(newer, Forked), "nothing old and nothing mixed is run"
+    newer.kill()
+    assert newer.wait(PATIENCE) == -signal.SIGKILL
     server.close()
 
 

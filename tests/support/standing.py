@@ -104,7 +104,7 @@ class Standing:
         """Start the processes of these members, or of all but the analyst."""
         for name in names or (HUB, *PARTIES):
             assert name not in self.running, name
-            words = ["hub" if name == HUB else "agent", str(self.file(name))]
+            words = ["federation", "hub" if name == HUB else "agent", str(self.file(name))]
             with open(self.of(name) / "process.log", "ab") as log:
                 self.running[name] = subprocess.Popen(
                     [sys.executable, "-m", "colonnade", *words], cwd=self.of(name), stdin=subprocess.DEVNULL,
@@ -177,7 +177,7 @@ class Standing:
             return {study["id"]: study for study in line.studies()}
 
     def link(self, name: str, role: Role = "approver") -> str:
-        """A link that signs one person in at the console of a party or of the hub, as `colonnade console` makes it."""
+        """A link that signs one person in at the console of a party or of the hub, as the command makes it."""
         folder, part = whose(self.file(name))
         address = until(lambda: read_address(folder) if self._serves(name) else None, f"the console of {name}")
         access = access_of(folder, part, dict, part.address[1])

@@ -29,10 +29,9 @@ def wrong(words: list[str]) -> str:
     """What is wrong with a command, if anything."""
     command: Any = _whole()
     context = command.context_class(command, info_name="colonnade")
-    while hasattr(command, "commands"):
-        if words[0] not in command.commands:
+    while hasattr(command, "get_command"):
+        if (command := command.get_command(context, words[0])) is None:
             return "there is no such command"
-        command = command.commands[words[0]]
         context = command.context_class(command, info_name=words[0], parent=context)
         words = words[1:]
     if words == ["..."]:

@@ -5,34 +5,38 @@ from __future__ import annotations
 import os
 import sys
 
-_STANDING = ("hub", "agent", "relay")
+ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1") | {
+    "JE_ARROW_MALLOC_CONF": "background_thread:false"
+}
+"""Said before numpy is imported: primes, blocks and processes run side by side, and one thread can be forked.
+
+An allocator that pyarrow brings, and does not use, would start another.
+"""
+_STANDING = {"hub", "agent", "relay"}
 """Commands that stay for long and leave arithmetic to others."""
+running = False
+"""Whether this process is the ``colonnade`` command, and not a program that only uses its functions."""
 
 
 def main() -> None:
     """The ``colonnade`` command."""
-    # Before numpy is imported: one BLAS thread, since primes, blocks and processes run side by side.
-    for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ.setdefault(variable, "1")
-    # A process with one thread can be forked; an allocator that pyarrow brings, and does not use, starts another.
-    os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
+    global running
+    for variable, value in ONE_THREAD.items():
+        os.environ.setdefault(variable, value)
     from colonnade.cli.lean import collect_rarely, end, few_arenas, keep_memory
-    from colonnade.cli.process import BeginAgain, running
 
-    if sys.argv[1:] and sys.argv[1] in _STANDING:
+    if _STANDING.intersection(sys.argv[1:3]):
         few_arenas()
     else:
         keep_memory()
         collect_rarely()
     from colonnade.cli.app import command_line
 
-    with running():
-        try:
-            while True:
-                try:
-                    return command_line()
-                except BeginAgain:
-                    pass
-        except SystemExit as ended:
-            end(ended.code)
-            raise
+    running = True
+    try:
+        return command_line()
+    except SystemExit as ended:
+        end(ended.code)
+        raise
+    finally:
+        running = False

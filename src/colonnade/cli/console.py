@@ -1,4 +1,4 @@
-"""`colonnade console`: where a console is, who is signed in, and links that let people in."""
+"""`colonnade federation console`: where a console is, who is signed in, and links that let people in."""
 
 from __future__ import annotations
 
@@ -69,7 +69,13 @@ def console(
         return
     who = [f"  {each['person']} ({each['role']}), last seen {each['seen']}" for each in facts["signed in"]]
     say(
-        "\n".join([address, *(who or ["  nobody is signed in"]), f"let somebody in: colonnade console {config} --link"])
+        "\n".join(
+            [
+                address,
+                *(who or ["  nobody is signed in"]),
+                f"let somebody in: colonnade federation console {config} --link",
+            ]
+        )
     )
 
 
@@ -129,7 +135,7 @@ def open_hub_console(
 def greeting(served: Served, config: Path) -> str:
     """What is said when a console begins; a link only where a terminal, and no log, reads it."""
     if not sys.stdout.isatty():
-        return f"console at {served.url}; let somebody in: colonnade console {config} --link"
+        return f"console at {served.url}; let somebody in: colonnade federation console {config} --link"
     return f"console: {served.link(_name(None), 'approver')}\n(this link signs you in once, within ten minutes)"
 
 

@@ -8,14 +8,16 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow.csv
+import typer
 
 from colonnade.cli import initialise, show
 from colonnade.cli.forking import copied
-from colonnade.cli.output import say, writing
+from colonnade.cli.lean import without_pandas
+from colonnade.cli.output import Json, emit, progress_bar, say, writing
 from colonnade.cli.publish import publish
 from colonnade.errors import StudyError
 from colonnade.models import Roster, registry
@@ -59,7 +61,27 @@ address = "127.0.0.1:{port}"
 {parties}"""
 
 
-def run_demo(out: Path, rows: int, progress: Progress) -> dict[str, Any]:
+def demo(
+    out: Annotated[Path, typer.Option("--out", help="Where to leave the study and its run.")] = Path("runs/demo"),
+    rows: Annotated[int, typer.Option("--rows", min=100, help="How many people to make up.")] = 25_000,
+    json: Json = False,
+) -> None:
+    """See it all once: three organisations and a private PCA."""
+    without_pandas()
+    with progress_bar(not json) as progress:
+        facts = _run_demo(out, rows, progress)
+    if json:
+        emit(facts)
+        return
+    say("\nAFTER, what was spent:\n")  # once no progress bar would be drawn over it
+    say(show.outcome(Study.load(out / "study" / "STUDY.toml"), out, facts["run"]))
+    from colonnade.cli import showing
+
+    if showing.can_be_shown():
+        showing.show_in_browser(out / "study" / "STUDY.toml")
+
+
+def _run_demo(out: Path, rows: int, progress: Progress) -> dict[str, Any]:
     """Invent people, write the study, run it in separate processes, and measure the quality of the result."""
     _make_room(out)
     forks = copied(kinds=("pca",))  # before there are tables and keys: nobody shall inherit those of others
@@ -67,7 +89,6 @@ def run_demo(out: Path, rows: int, progress: Progress) -> dict[str, Any]:
     mode = alignment_mode(people, rows)
     template = _STUDY.replace("{mode}", mode).replace("{security}\n", line_for("pca") + "\n")
     study = write_study(out / "study", people.feature_schemas, template, align=("ot", "helper"))
-    forks.plan(study)
     held = _write_tables(people, study.parent)
     loaded = Study.load(study)
     say(_opening(rows, held, mode) + "\n")
@@ -80,12 +101,6 @@ def run_demo(out: Path, rows: int, progress: Progress) -> dict[str, Any]:
     evaluation = evaluated.result()
     progress("evaluate", 1, 1)
     return publish(loaded, out, folders, evaluation)
-
-
-def tell_outcome(out: Path, facts: Mapping[str, Any]) -> None:
-    """Say what came of a demonstration, once no progress bar would be drawn over it."""
-    say("\nAFTER, what was spent:\n")
-    say(show.outcome(Study.load(out / "study" / "STUDY.toml"), out, facts["run"]))
 
 
 def _beside(work: Callable[[], dict[str, Any]]) -> Future[dict[str, Any]]:

@@ -23,8 +23,6 @@ _MADE = ("__pycache__", "alignments", "certs", "coordinator", "runs")
 """Folders that are made by running an example."""
 _LINK = re.compile(r"\[((?:[^\[\]]|\[[^\[\]]*\])+)\]\(\.\./\.\./([\w./-]+)(#[\w-]+)?\)")
 
-example_app = typer.Typer(help="List the examples that come with Colonnade, and copy one.", no_args_is_help=True)
-
 
 @dataclass(frozen=True)
 class Example:
@@ -82,27 +80,19 @@ def away_from_home(page: str) -> str:
     return _LINK.sub(r"\1 (`\2` in the repository)", page).replace("cd examples/", "cd ")
 
 
-@example_app.command("list")
-def list_examples(json: Json = False) -> None:
-    """Name every example, and what it is about."""
-    known = examples().values()
-    if json:
-        emit({"examples": [{"name": each.name, "title": each.title, "needs": list(each.needs)} for each in known]})
-        return
-    width = max(len(each.name) for each in known)
-    say("\n".join(f"{each.name:<{width}}  {each.title}" for each in known))
-    say("copy one: colonnade example copy NAME")
-
-
-@example_app.command("copy")
-def copy_example(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Which one; `colonnade example list` names all.")],
+def example(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="Which one to copy; without it, all are named.")
+    ] = None,
     folder: Annotated[
-        Path | None, typer.Argument(metavar="FOLDER", help="The new folder.  [default: NAME]", show_default=False)
+        Path | None, typer.Argument(metavar="[FOLDER]", help="The new folder.  [default: NAME]", show_default=False)
     ] = None,
     json: Json = False,
 ) -> None:
-    """Copy an example to a new folder; nothing that is there is overwritten."""
+    """List the examples that come with Colonnade, or copy one to a new folder; nothing is overwritten."""
+    if name is None:
+        _list(json)
+        return
     known = examples()
     if name not in known:
         raise StudyError(f"there is no example {name!r}: take one of {', '.join(known)} [ST030]")
@@ -124,6 +114,16 @@ def copy_example(
     for other, place in beside.items():
         say(f"{'copied' if other in copied else 'there already:'} {other} beside it, whose tables it reads: {place}")
     say(f"next: read {target / 'README.md'}")
+
+
+def _list(json: bool) -> None:
+    known = examples().values()
+    if json:
+        emit({"examples": [{"name": each.name, "title": each.title, "needs": list(each.needs)} for each in known]})
+        return
+    width = max(len(each.name) for each in known)
+    say("\n".join(f"{each.name:<{width}}  {each.title}" for each in known))
+    say("copy one: colonnade example NAME")
 
 
 def _there_already(target: Path) -> StorageError:

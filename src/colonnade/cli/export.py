@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
-from colonnade.cli.output import emit, say
+import typer
+
+from colonnade.cli.output import Json, emit, say
 from colonnade.errors import StorageError, StudyError
 from colonnade.models import files
 from colonnade.models.base import Estimator
@@ -13,8 +16,14 @@ from colonnade.study.record import as_text
 FORMATS = ("onnx", "json")
 
 
-def export(path: Path, to: str, out: Path, *, force: bool, json: bool) -> None:
-    """Write the file and say what it takes and gives."""
+def export(
+    path: Annotated[Path, typer.Argument(metavar="MODEL.json", help="A fitted model with public weights.")],
+    out: Annotated[Path, typer.Option("--out", help="The file to write.")],
+    to: Annotated[str, typer.Option("--to", metavar="FORMAT", help="onnx (encoder inside) or json.")] = "onnx",
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    json: Json = False,
+) -> None:
+    """Write a model for people who do not have Colonnade."""
     if to not in FORMATS:
         raise StudyError(
             f"--to is {' or '.join(FORMATS)}, not {to!r}; a scikit-learn pipeline is made in Python [ST032]"

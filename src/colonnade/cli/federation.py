@@ -10,12 +10,14 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from json import dumps
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+import typer
 
 from colonnade.cli.approve import answered
 from colonnade.cli.console import greeting, open_hub_console
 from colonnade.cli.initialise import identity, party
-from colonnade.cli.output import emit, say, writing
+from colonnade.cli.output import Json, emit, say, writing
 from colonnade.disk import reading
 from colonnade.errors import ConnectError, FederationError, IdentityError
 from colonnade.models.files import replace_private, write_whole
@@ -39,6 +41,11 @@ _LOOK_SECONDS = 0.5
 _PATIENCE_SECONDS = 10.0
 _MOST_TOKEN = 1 << 14
 FEDERATION = "FEDERATION.toml"
+FederationPath = Annotated[Path, typer.Argument(metavar="FEDERATION.toml", help="The federation's file.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The new member's name.")]
+Words = Annotated[
+    str | None, typer.Option("--words", metavar="'W W W W W W'", help="The six words that the other end reads out.")
+]
 _HUB_PART = """\
 # What the hub alone needs to know; members have the rest of this file.
 [hub]
@@ -50,12 +57,17 @@ folder = "standing"             # proposals, attempts and results
 """
 
 
-def begin(name: str, address: str, out: Path, json: bool) -> None:
-    """Make the hub's key, and a federation that has no other member yet."""
-    path = out / FEDERATION
+def create(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The hub's folder.")],
+    name: Annotated[str, typer.Option("--name", help="What the federation is called.")],
+    address: Annotated[str, typer.Option("--address", metavar="HOST:PORT", help="Where members dial its hub.")],
+    json: Json = False,
+) -> None:
+    """Make a hub's key and the FEDERATION.toml to which members are invited."""
+    path = folder / FEDERATION
     if path.exists():
         raise FederationError(f"{path} exists already and is not overwritten [FE001]")
-    made = identity(COORDINATOR, out)
+    made = identity(COORDINATOR, folder)
     certificate = Certificate.load(made["certificate"])
     Members(name, address, {COORDINATOR: certificate}, {COORDINATOR: "hub"}, None, path).save(path)
     with writing(path):
@@ -68,12 +80,12 @@ def begin(name: str, address: str, out: Path, json: bool) -> None:
     facts = {"federation": str(path), "key": made["key"], "fingerprint": made["fingerprint"]}
     emit(facts) if json else say(
         f"federation {name!r} in {path}; its hub's private key is {made['key']}; keep it here\n"
-        f"next: colonnade hub {path}; and in another terminal: colonnade invite {path} NAME"
+        f"next: colonnade federation hub {path}; and in another terminal: colonnade federation invite {path} NAME"
     )
 
 
-def hub(federation: Path, json: bool) -> None:
-    """Serve until told to stop."""
+def hub(federation: FederationPath, json: Json = False) -> None:
+    """Serve a federation: its studies, proposals and results."""
     keeper = Keeper(federation)
     with keeper.alone():  # before its console is served
         _serve(keeper, federation, json)
@@ -89,7 +101,7 @@ def _serve(keeper: Keeper, federation: Path, json: bool) -> None:
         facts = {"hub": keeper.hub.address, "members": len(keeper.members.roles), "folder": str(keeper.folder)}
         emit(facts) if json else say(
             f"hub of {keeper.members.name!r} at {keeper.hub.address} for {_members(keeper.members)}; "
-            f"stop it with Ctrl-C\nto let somebody in: colonnade invite {federation} NAME"
+            f"stop it with Ctrl-C\nto let somebody in: colonnade federation invite {federation} NAME"
         )
         if served is not None and not json:
             say(greeting(served, federation))
@@ -107,13 +119,18 @@ def _members(members: Members) -> str:
 
 
 def invite(
-    federation: Path, name: str, role: Literal["party", "analyst"], hours: float, wait: bool, json: bool
+    federation: FederationPath,
+    name: Name,
+    role: Annotated[Literal["party", "analyst"], typer.Option("--role", help="What it may do.")] = "party",
+    hours: Annotated[float, typer.Option("--hours", min=0.01, max=720, help="How long the invitation is good.")] = 24.0,
+    no_wait: Annotated[bool, typer.Option("--no-wait", help="Do not wait until it was used.")] = False,
+    json: Json = False,
 ) -> None:
-    """Print an invitation, and the six words once it was used."""
+    """At the hub: invite somebody; both ends compare six words."""
     found, invitations = _at_the_hub(federation)
     token = invitations.make(found, name, role, timedelta(hours=hours), datetime.now(UTC))
     facts: dict[str, Any] = {"name": name, "role": role, "invitation": token.pack(), "expires": written(token.expires)}
-    if not wait:
+    if no_wait:
         emit(facts) if json else say(_invitation(token, federation))
         return
     if json:
@@ -126,12 +143,12 @@ def invite(
         raise FederationError(f"the invitation of {name} was taken back [FE002]")
     emit({"name": name, "words": said}) if json else say(
         f"{name} has joined. Ask it, by telephone, which words it sees; here they are:\n\n  {said}\n\n"
-        f"if they are the same: colonnade admit {federation} {name}"
+        f"if they are the same: colonnade federation admit {federation} {name}"
     )
 
 
-def admit(federation: Path, name: str, words: str | None, json: bool) -> None:
-    """Make an invited one a member."""
+def admit(federation: FederationPath, name: Name, words: Words = None, json: Json = False) -> None:
+    """At the hub: make an invited one a member, by six words."""
     found, invitations = _at_the_hub(federation)
     held = invitations.find(name)
     said = None if held is None else held.words(found.certificates[COORDINATOR])
@@ -142,12 +159,21 @@ def admit(federation: Path, name: str, words: str | None, json: bool) -> None:
         )
     joined = invitations.admit(name, found, datetime.now(UTC))
     emit({"admitted": name, "pin": joined.pins[name]}) if json else say(
-        f"{name} is a member now; the others accept it with `colonnade members PARTY.toml --accept {name}`"
+        f"{name} is a member now; the others accept it with `colonnade federation members PARTY.toml --accept {name}`"
     )
 
 
-def join(text: str, name: str | None, out: Path, data: str | None, wait: bool, json: bool) -> None:
-    """Enrol with an invitation, show the words, and wait to be admitted."""
+def join(
+    text: Annotated[str, typer.Argument(metavar="TOKEN", help="The invitation, or - to read it from standard input.")],
+    name: Annotated[str | None, typer.Option("--name", help="Our name, as the invitation has it.")] = None,
+    out: Annotated[Path, typer.Option("--out", help="The folder for the key and FEDERATION.toml.")] = Path(),
+    data: Annotated[
+        str | None, typer.Option("--data", help="A party's table, from that folder.  [default: NAME.csv]")
+    ] = None,
+    no_wait: Annotated[bool, typer.Option("--no-wait", help="Do not wait until we are admitted.")] = False,
+    json: Json = False,
+) -> None:
+    """Join a federation: make a key, compare six words."""
     token = Token.unpack(sys.stdin.read(_MOST_TOKEN) if text == "-" else text)
     token.check_time(datetime.now(UTC))
     if name is not None and name != token.name:
@@ -161,10 +187,10 @@ def join(text: str, name: str | None, out: Path, data: str | None, wait: bool, j
             f"our private key is {made['key']}; keep it here\ntell the hub's people, by telephone, these words:\n\n"
             f"  {said}\n"
         )
-        if not wait:
+        if no_wait:
             say("once they have admitted us, run the same command again")
         members = door.admitted(path)
-        while members is None and wait:
+        while members is None and not no_wait:
             token.check_time(datetime.now(UTC))
             time.sleep(_LOOK_SECONDS)
             try:
@@ -186,7 +212,7 @@ def join(text: str, name: str | None, out: Path, data: str | None, wait: bool, j
     lines = [f"we are a member; {path} pins the hub and ourselves:", _table(ours)]
     lines += _to_accept(others, config or path, None if config else Path(made["key"]))
     if config:
-        lines.append(f"next: review {config}, then colonnade agent {config}")
+        lines.append(f"next: review {config}, then colonnade federation agent {config}")
     emit(facts) if json else say("\n".join(lines))
 
 
@@ -237,8 +263,14 @@ def _party_file(name: str, out: Path, data: str | None) -> Path:
     return path
 
 
-def members(config: Path, accept: str | None, words: str | None, key: Path | None, json: bool) -> None:
-    """List the members, and those whom the hub names and we do not."""
+def members(
+    config: Annotated[Path, typer.Argument(metavar="FILE", help="FEDERATION.toml, or a party's own file.")],
+    accept: Annotated[str | None, typer.Option("--accept", metavar="NAME", help="Pin a new member.")] = None,
+    words: Words = None,
+    key: Annotated[Path | None, typer.Option("--key", help="An analyst's key, to ask the hub who is new.")] = None,
+    json: Json = False,
+) -> None:
+    """List members with the six words of their keys; accept some."""
     path, own = _whose(config, key)
     ours = Members.load(path)
     new: Sequence[Newcomer] = ()
@@ -249,7 +281,7 @@ def members(config: Path, accept: str | None, words: str | None, key: Path | Non
         found = next((each for each in new if each.name == accept), None)
         if found is None:
             raise FederationError(
-                f"the hub names no new member {accept!r}; `colonnade members {config}` lists them [FE006]"
+                f"the hub names no new member {accept!r}; `colonnade federation members {config}` lists them [FE006]"
             )
         if not _same(found.words, words, f"Does {accept} see the words {found.words!r} for its key?"):
             raise FederationError(f"{accept} was not accepted, and {path} stays as it was [FE007]")
@@ -270,7 +302,7 @@ def _offers(new: Sequence[Newcomer]) -> dict[str, dict[str, Any]]:
 
 def _to_accept(new: Sequence[Newcomer], config: Path, key: Path | None) -> list[str]:
     """Whom the hub names, and how each is accepted by who was shown ``config``, and an analyst's key."""
-    command = f"colonnade members {config}" + ("" if key is None else f" --key {key}")
+    command = f"colonnade federation members {config}" + ("" if key is None else f" --key {key}")
     lines = []
     for each in new:
         what = "has another key at the hub than here" if each.known else f"is new to us ({each.role})"
@@ -312,7 +344,8 @@ def _invitation(token: Token, federation: Path) -> str:
     return (
         f"invitation of {token.name} ({token.role}), good once and until {token.expires:%Y-%m-%d %H:%M} UTC; send it "
         f"to {token.name} alone:\n\n{token.pack()}\n\n"
-        f"there: colonnade join TOKEN --out FOLDER; then here: colonnade admit {federation} {token.name}"
+        f"there: colonnade federation join TOKEN --out FOLDER; "
+        f"then here: colonnade federation admit {federation} {token.name}"
     )
 
 

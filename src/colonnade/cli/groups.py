@@ -60,19 +60,6 @@ def init_coordinator(
     emit(made) if json else say(show.identity(made))
 
 
-@init_app.command("federation")
-def init_federation(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The hub's folder.")],
-    name: Annotated[str, typer.Option("--name", help="What the federation is called.")],
-    address: Annotated[str, typer.Option("--address", metavar="HOST:PORT", help="Where members dial its hub.")],
-    json: Json = False,
-) -> None:
-    """Make a hub's key and the FEDERATION.toml to which members are invited."""
-    from colonnade.cli import federation
-
-    federation.begin(name, address, folder, json)
-
-
 @init_app.command("pins")
 def init_pins(study: StudyPath, json: Json = False) -> None:
     """Pin the certificates in certs/ by writing their fingerprints into the study file."""

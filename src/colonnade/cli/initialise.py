@@ -80,7 +80,7 @@ epsilon = {{ analyst = {cap}, coordinator = {cap}, party = {cap} }}
 # epsilon = 1.5
 """
 AGENT_TEMPLATE = """
-# The process that stays connected, checks what is proposed, and asks: colonnade agent party.toml
+# The process that stays connected, checks what is proposed, and asks: colonnade federation agent party.toml
 [agent]
 federation = {federation}
 folder = "agent"                # what it keeps

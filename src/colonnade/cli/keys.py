@@ -1,20 +1,31 @@
-"""``colonnade keys``: show a party its own keys as a study compares them, so that parties can agree on formats."""
+"""``colonnade keys``: show a party its own keys, as a study compares them; ``colonnade doctor``: check its files."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
+from typing import Annotated
 
-from colonnade.cli.output import emit, say
+import typer
+
+from colonnade.cli.groups import StudyPath
+from colonnade.cli.output import Json, emit, say
+from colonnade.cli.participants import PartyPath
+from colonnade.cli.show import rules
 from colonnade.errors import StudyError
+from colonnade.harmless import harmless
 from colonnade.models.alignment import keys_of
 from colonnade.protocols.align import Aligning
 from colonnade.study import PartyConfig, Study
-from colonnade.study.doctor import in_counts
-from colonnade.tables.keys import Key, Keys
+from colonnade.study.doctor import examine, in_counts
+from colonnade.study.spec import is_party_file
+from colonnade.tables.keys import Keys
+
+_MARKS = {"good": "ok  ", "unsure": "?   ", "bad": "BAD "}
 
 
-def keys(study: Path, config: Path, json: bool) -> None:
-    """Show a party its own keys as a study would compare them; nothing is sent."""
+def keys(study: StudyPath, config: PartyPath, json: Json = False) -> None:
+    """Show a party its own keys, as a study would compare them."""
     loaded, own = Study.load(study), PartyConfig.load(config)
     own.check_membership(loaded)
     task, found, rows = _read_keys(loaded, own)
@@ -31,6 +42,26 @@ def keys(study: Path, config: Path, json: bool) -> None:
     emit(facts) if json else say(_text(loaded, own, task, found, rows))
 
 
+def doctor(
+    study: Annotated[Path, typer.Argument(metavar="STUDY.toml", help="The study; or a PARTY.toml alone.")],
+    config: Annotated[Path | None, typer.Argument(metavar="[PARTY.toml]", help="Check as this party.")] = None,
+    json: Json = False,
+) -> None:
+    """Check files, keys, table, ledger, clock and connection."""
+    if config is None and is_party_file(study):
+        from colonnade.standing.checkup import examine_member
+
+        checks = list(examine_member(study))
+    else:
+        checks = list(examine(study, config))
+    if json:
+        emit({"checks": [asdict(check) for check in checks]})
+    else:
+        say("\n".join(harmless(f"{_MARKS[check.level]} {check.what}: {check.detail}") for check in checks))
+    if any(check.level == "bad" for check in checks):
+        raise typer.Exit(1)
+
+
 def _read_keys(study: Study, config: PartyConfig) -> tuple[Aligning, Keys, int]:
     """The alignment of a study, a party's own keys, and the number of its rows."""
     task = study.aligning
@@ -40,27 +71,6 @@ def _read_keys(study: Study, config: PartyConfig) -> tuple[Aligning, Keys, int]:
         )
     table = config.table(study.roster.schemas[config.name], task.plan)
     return task, keys_of(table), table.rows
-
-
-def rules(key: Key) -> str:
-    """In words, how the cells of one key are written before they are compared."""
-    if key.kind == "number":
-        return "as a number: 7, 007 and 7.0 are equal"
-    if key.kind == "date":
-        return "as a date, yyyy-mm-dd"
-    words = {
-        "case": {"keep": "", "fold": "capitals as small letters"},
-        "blanks": {
-            "keep": "blanks as they stand",
-            "trim": "without blanks at the ends",
-            "collapse": "without blanks at the ends, single ones between words",
-            "remove": "without blanks",
-        },
-        "accents": {"keep": "", "strip": "without accents"},
-        "unicode": {"keep": "Unicode as it stands", "NFC": "Unicode NFC", "NFKC": "Unicode NFKC"},
-    }
-    said = [choice[getattr(key, rule)] for rule, choice in words.items()]
-    return f"as text: {', '.join(text for text in said if text)}"
 
 
 def _text(study: Study, config: PartyConfig, task: Aligning, found: Keys, rows: int) -> str:

@@ -231,3 +231,37 @@ def party(
         facts |= {"kept": str(own_file)} if kept else {}
         facts |= {"lanes": record["lanes"]} if "lanes" in record else {}
         emit(facts) if json else say("\n".join(filter(None, done)))
+
+
+def run(study: StudyPath, out: Out = None, approve: Approve = None, again: Again = False, json: Json = False) -> None:
+    """Run a whole study on this machine, a process for each party."""
+    from colonnade.cli import show
+    from colonnade.cli.approve import approval_for_all, say_news
+    from colonnade.cli.forking import copied
+    from colonnade.cli.publish import publish
+    from colonnade.study import Study, preflight, run_local
+    from colonnade.study.local import local_configs
+
+    loaded = Study.load(study).runnable()
+    folder = out or Path("runs") / loaded.name
+    say("\n\n".join(filter(None, (show.about(loaded), show.preflight(preflight(loaded))))))
+    forks = copied(loaded)  # before anything of a party is looked at: nobody shall inherit it
+    configs = list(local_configs(loaded).values())
+    if not json and (enough := show.own_forecast(loaded, configs)):  # it counts the rows of every table
+        say(f"\n{enough}")
+    about(study, *(own.path for own in configs))
+    say_news(loaded, configs)
+    approved, repeated = approval_for_all(loaded, configs, approve, again, mute=json)
+    with progress_bar(not json) as progress:
+        folders = run_local(loaded, folder, progress=progress, approve=approved, again=repeated, forks=forks)
+    facts = publish(loaded, folder, folders)
+    emit(facts) if json else say(show.outcome(loaded, folder, facts["run"]))
+
+
+def worker() -> None:
+    """Be a worker of a head, on the line that it has given as standard input."""
+    from colonnade.cli.lean import few_arenas
+    from colonnade.study.engine.processes import main
+
+    few_arenas(1)
+    main()

@@ -8,9 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from colonnade.cli.output import emit, say
+import typer
+
+from colonnade.cli.output import Json, emit, say
 from colonnade.errors import DataError, StorageError, StudyError
 from colonnade.models import files
 from colonnade.models.base import Estimator
@@ -23,34 +25,57 @@ from colonnade.tables.wording import suggestion
 
 
 def predict(
-    path: Path,
-    tables: Sequence[str],
-    kept: Sequence[Path],
-    *,
-    out: Path,
-    id: Sequence[str],
-    same_order: bool,
-    common: bool,
-    written: Mapping[str, Sequence[str]],
-    threshold: str | None,
-    assess: bool,
-    of: str | None,
-    page: Path | None,
-    own: Path | None,
-    force: bool,
-    json: bool,
+    path: Annotated[Path, typer.Argument(metavar="MODEL.json", help="A fitted model, or scores that we received.")],
+    table: Annotated[
+        list[str] | None,
+        typer.Option("--table", metavar="PARTY=FILE", help="A party's columns of the people; or one FILE with all."),
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", help="The CSV file to write.")] = Path("predictions.csv"),
+    id: Annotated[
+        list[str] | None,
+        typer.Option("--id", metavar="COLUMN", help="The column of ids, or PARTY=COLUMN.  [default: person_id]"),
+    ] = None,
+    same_order: Annotated[
+        bool, typer.Option("--same-order", help="No ids: the same row is the same person in every file.")
+    ] = False,
+    common: Annotated[bool, typer.Option("--common", help="Only the people whom all files hold.")] = False,
+    encoding: Annotated[
+        list[str] | None, typer.Option("--encoding", metavar="[PARTY=]X", help="Of CSV files, such as latin-1.")
+    ] = None,
+    separator: Annotated[
+        list[str] | None,
+        typer.Option("--separator", metavar="[PARTY=]X", help="What separates the cells of CSV files."),
+    ] = None,
+    decimal: Annotated[
+        list[str] | None, typer.Option("--decimal", metavar="[PARTY=]X", help="The decimal sign in CSV files.")
+    ] = None,
+    threshold: Annotated[
+        str | None, typer.Option("--threshold", help="Predict the second class above this chance, or: balanced.")
+    ] = None,
+    assess: Annotated[bool, typer.Option("--assess", help="The label is in the files: say how good it is.")] = False,
+    of: Annotated[str | None, typer.Option("--class", help="The class to assess, where there are several.")] = None,
+    page: Annotated[Path | None, typer.Option("--page", help="Assess, and write a page with curves here.")] = None,
+    kept: Annotated[list[Path] | None, typer.Option("--kept", help="What a party kept of the model.")] = None,
+    own: Annotated[
+        Path | None,
+        typer.Option("--own", metavar="FILE", help="For scores: id and probability by a model of our own columns."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
+    json: Json = False,
 ) -> None:
-    """Predict, write the file and say what it holds; with the true labels in the tables, how good it is."""
+    """Write predictions, or scores that we received, to a CSV file."""
+    tables, files_kept = table or [], kept or []
+    written = {"encoding": encoding or [], "separator": separator or [], "decimal": decimal or []}
     for target in filter(None, (out, page)):
         if target.exists() and not force:
             raise StorageError(f"{target} is there already: choose another name, or replace it with --force [SO012]")
     model: Any = Estimator.load(path)
-    given, limit, formats = _ids(model, id, same_order, common), _threshold(threshold), _formats(model, written)
+    given, limit, formats = _ids(model, id or [], same_order, common), _threshold(threshold), _formats(model, written)
     with _in_options(tables):
         people = _people(model, path, tables, formats[None])
-    if kept and not model.keeps:
+    if files_kept and not model.keeps:
         raise StudyError(f"parties keep nothing of {path}, so leave --kept out [ST040]")
-    for file in kept:
+    for file in files_kept:
         model.load_kept(file)
     if own is not None and model.recipient is None:
         raise StudyError(f"{path} holds no scores that were received, so leave --own out [ST041]")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+import typer
 
-from colonnade.cli.output import emit, say
+from colonnade.cli.output import Json, emit, say
 from colonnade.errors import DataError, SchemaError
 from colonnade.models import registry
 from colonnade.tables import parse
@@ -22,17 +23,18 @@ _OTHER = "(another value)"
 
 
 def quality(
-    synthetic: Path,
-    real: list[Path],
-    held_out: list[Path],
-    *,
-    id: str | None,
-    label: str | None,
-    sdmetrics: bool,
-    page: Path | None,
-    json: bool,
+    synthetic: Annotated[Path, typer.Argument(metavar="SYNTHETIC.parquet", help="The table of made-up people.")],
+    real: Annotated[list[Path], typer.Argument(metavar="REAL...", help="Files of the real people, side by side.")],
+    held_out: Annotated[
+        list[Path] | None, typer.Option("--held-out", help="A file of other real people; once for each party.")
+    ] = None,
+    id: Annotated[str | None, typer.Option("--id", help="The column of ids in files of real people.")] = None,
+    label: Annotated[str | None, typer.Option("--label", help="The column that models shall predict.")] = None,
+    sdmetrics: Annotated[bool, typer.Option("--sdmetrics", help="Add the score of SDMetrics.")] = False,
+    page: Annotated[Path | None, typer.Option("--page", help="Write a page with plots here.")] = None,
+    json: Json = False,
 ) -> None:
-    """Read the files, compare, and say what was found."""
+    """Compare a synthetic table with the real one."""
     comparison = registry.only("quality")
     made_up = _read(synthetic)
     if all(pa.types.is_string(field.type) for field in made_up.schema):

@@ -1,15 +1,35 @@
-"""``colonnade scores``: take part in standing questions without an agent or a standing hub."""
+"""``colonnade federation scores``: take part in standing questions without an agent or a standing hub."""
 
 from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from colonnade.cli.output import say
 from colonnade.errors import StudyError
 
 
-def party(path: Path, listen: str | None) -> None:
+def scores(
+    path: Annotated[
+        Path,
+        typer.Argument(metavar="PARTY.toml|STUDY.toml", help="The party's own file, or the coordinator's study."),
+    ],
+    key: Annotated[Path | None, typer.Option("--key", help="The coordinator's private key, with a study.")] = None,
+    listen: Annotated[
+        str | None, typer.Option("--listen", help="Listen at HOST:PORT: a party for programs, the coordinator as hub.")
+    ] = None,
+) -> None:
+    """Keep standing questions open: scores on demand."""
+    if key is None:
+        _answer(path, listen)
+    else:
+        _meet(path, key, listen)
+
+
+def _answer(path: Path, listen: str | None) -> None:
     """Keep a party's standing questions open until it is interrupted; where it may ask, serve the interface."""
     from colonnade.standing.scores.service import ScoresService
     from colonnade.study import PartyConfig
@@ -40,7 +60,7 @@ def party(path: Path, listen: str | None) -> None:
         service.stop()
 
 
-def coordinator(path: Path, key: Path, listen: str | None) -> None:
+def _meet(path: Path, key: Path, listen: str | None) -> None:
     """Keep a hub and the coordinator's seat for one standing question until it is interrupted."""
     from colonnade.standing.scores.meeting import keep_seat, own_hub
     from colonnade.standing.scores.settings import Standing

@@ -10,7 +10,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from colonnade.cli.keys import rules
 from colonnade.errors import ColonnadeError
 from colonnade.harmless import harmless, harmless_lines
 from colonnade.models import Estimator
@@ -24,12 +23,10 @@ from colonnade.report.alignment import people
 from colonnade.study import PartyConfig, Preflight, Study
 from colonnade.study.alignment.figures import Alignment
 from colonnade.study.deviating import Deviating
-from colonnade.study.doctor import Check
 from colonnade.study.local import folder_of
 from colonnade.study.preflight import RunFigures, outlook
 from colonnade.tables import Report
-
-_MARKS = {"good": "ok  ", "unsure": "?   ", "bad": "BAD "}
+from colonnade.tables.keys import Key
 
 
 def size(count: float) -> str:
@@ -229,6 +226,27 @@ def _alignment(found: Alignment) -> list[str]:
     return [*lines, *leakage_table(found.leakage)]
 
 
+def rules(key: Key) -> str:
+    """In words, how the cells of one key are written before they are compared."""
+    if key.kind == "number":
+        return "as a number: 7, 007 and 7.0 are equal"
+    if key.kind == "date":
+        return "as a date, yyyy-mm-dd"
+    words = {
+        "case": {"keep": "", "fold": "capitals as small letters"},
+        "blanks": {
+            "keep": "blanks as they stand",
+            "trim": "without blanks at the ends",
+            "collapse": "without blanks at the ends, single ones between words",
+            "remove": "without blanks",
+        },
+        "accents": {"keep": "", "strip": "without accents"},
+        "unicode": {"keep": "Unicode as it stands", "NFC": "Unicode NFC", "NFKC": "Unicode NFKC"},
+    }
+    said = [choice[getattr(key, rule)] for rule, choice in words.items()]
+    return f"as text: {', '.join(text for text in said if text)}"
+
+
 def _found(found: Alignment) -> str:
     """What the parties do in this mode, in words."""
     if found.similarity is not None:
@@ -315,11 +333,6 @@ def lost(run: Mapping[str, Any]) -> list[str]:
 def misfits(run: Mapping[str, Any]) -> list[str]:
     """Lines for the party itself: the columns with cells that its schema has no place for, if there are any."""
     return Report(misfits=run.get("misfits", {})).misfit_lines()
-
-
-def checks(found: Sequence[Check]) -> str:
-    """The checks of the doctor as text."""
-    return "\n".join(harmless(f"{_MARKS[check.level]} {check.what}: {check.detail}") for check in found)
 
 
 def identity(made: Mapping[str, Any]) -> str:

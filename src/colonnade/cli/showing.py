@@ -87,7 +87,7 @@ def running(federation: Path) -> Iterator[dict[str, str]]:
             with open(folder / f"{name}.log", "ab") as log:
                 children.append(
                     subprocess.Popen(  # noqa: S603 - our own interpreter, with paths we were given
-                        [sys.executable, "-m", "colonnade", command, str(config)],
+                        [sys.executable, "-m", "colonnade", "federation", command, str(config)],
                         stdin=subprocess.DEVNULL,
                         stdout=log,
                         stderr=log,
@@ -120,7 +120,7 @@ def show_in_browser(study: Path) -> None:
     say("\nIN THE BROWSER: starting a hub and three agents on this machine ...")
     federation = prepare(study)
     with running(federation) as links:
-        said = _typed("propose", federation.parent / "PROPOSAL.toml", "--federation", federation, "--key",
+        said = _typed("federation", "propose", federation.parent / "PROPOSAL.toml", "--federation", federation, "--key",
                       federation.parent / ANALYST / f"{ANALYST}.key", "--purpose", PURPOSE)  # fmt: skip
         say(
             f"they run, and an analyst has proposed a second study, {said['study']!r}.\n"
@@ -134,7 +134,10 @@ def show_in_browser(study: Path) -> None:
                 time.sleep(3600)
         except Interrupted:
             say("\nending the hub and the agents ...")
-    say(f"stopped; to start again: colonnade hub {federation}, and colonnade agent with each party.toml beside it")
+    say(
+        f"stopped; to start again: colonnade federation hub {federation}, "
+        "and colonnade federation agent with each party.toml beside it"
+    )
 
 
 def _link(config: Path, children: list[subprocess.Popen[bytes]]) -> str:
@@ -155,6 +158,8 @@ def _typed(*words: object) -> dict[str, Any]:
         [sys.executable, "-m", "colonnade", *map(str, words), "--json"], capture_output=True, text=True, check=False
     )
     if done.returncode:
-        raise ConnectError(f"`colonnade {words[0]}` failed: {(done.stderr or done.stdout).strip()[-300:]} [CN003]")
+        raise ConnectError(
+            f"`colonnade {words[0]} {words[1]}` failed: {(done.stderr or done.stdout).strip()[-300:]} [CN003]"
+        )
     found: dict[str, Any] = json.loads(done.stdout)
     return found

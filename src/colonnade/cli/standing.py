@@ -11,12 +11,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from colonnade.cli import show
 from colonnade.cli.approve import answered
 from colonnade.cli.console import NEEDS_EXTRA, greeting, open_party_console
-from colonnade.cli.output import emit, say, writing
+from colonnade.cli.groups import StudyPath
+from colonnade.cli.output import Json, emit, say, speak_json, writing
+from colonnade.cli.participants import PartyPath, WhileOpen, end_with_standard_input
 from colonnade.disk import reading
 from colonnade.errors import FederationError, OfficeError, PolicyError, StorageError, StudyError
 from colonnade.harmless import harmless
@@ -40,6 +44,12 @@ from colonnade.wire import Identity
 if TYPE_CHECKING:
     from colonnade.standing.scores.service import ScoresService
 
+Federation = Annotated[
+    Path | None, typer.Option("--federation", metavar="FEDERATION.toml", help="The members, for an analyst.")
+]
+Key = Annotated[Path | None, typer.Option("--key", help="The analyst's private key.")]
+StudyId = Annotated[str, typer.Argument(metavar="ID", help="The first digits of the study's id.")]
+Where = Annotated[list[str], typer.Argument(metavar="[PARTY.toml] ID", help="A party names its file; an analyst not.")]
 _LOOK_SECONDS = 0.3
 _SHOWN_ID = 8
 _SIGNED_SECONDS = 20.0
@@ -49,8 +59,8 @@ _RESULT = re.compile(
 )
 
 
-def agent(config: Path, json: bool) -> None:
-    """Run an agent until it is told to stop."""
+def agent(config: PartyPath, json: Json = False) -> None:
+    """Stay connected to the hub, and take part in what is approved."""
     found = Agent(config)
     with found.alone():  # before anything is served or asked, which a second agent must not do
         _serve(found, config, json)
@@ -70,7 +80,7 @@ def _serve(found: Agent, config: Path, json: bool) -> None:
         facts = {"agent": found.config.name, "hub": found.members.address, "folder": str(found.office.folder)}
         emit(facts) if json else say(
             f"agent of {found.config.name}: waits for proposals from {found.members.address}; stop it with Ctrl-C\n"
-            f"in another terminal: colonnade studies {config}"
+            f"in another terminal: colonnade federation studies {config}"
         )
         if served is not None and not json:
             say(greeting(served, config))
@@ -102,8 +112,15 @@ def _scores(found: Agent) -> tuple[ScoresService | None, list[Any]]:
     return service, routes(service)
 
 
-def propose(study: Path, federation: Path, key: Path, deadline: str, purpose: str, json: bool) -> None:
-    """Sign a study and send it to the hub."""
+def propose(
+    study: StudyPath,
+    federation: Annotated[Path, typer.Option("--federation", help="The members.")] = Path("FEDERATION.toml"),
+    key: Annotated[Path, typer.Option("--key", help="Your private key; its certificate lies beside it.")] = ...,  # type: ignore[assignment]
+    deadline: Annotated[str, typer.Option("--deadline", help="Until when all must say yes: 12h, 7d or a date.")] = "7d",
+    purpose: Annotated[str, typer.Option("--purpose", help="What it is for, for the people who are asked.")] = "",
+    json: Json = False,
+) -> None:
+    """Ask the parties of a federation to run a study."""
     members, identity = _analyst(federation, key)
     proposal, cost = proposal_of(study, members, identity.name, purpose, deadline_of(deadline))
     with Line(members, identity) as line:
@@ -116,12 +133,17 @@ def propose(study: Path, federation: Path, key: Path, deadline: str, purpose: st
     say(show.preflight(cost))
     say(
         f"\nproposed {proposal.name!r} to {', '.join(proposal.parties)}, until {_day(until)}: {told['id']}\n"
-        f"see their answers with: colonnade studies --federation {federation} --key {key}"
+        f"see their answers with: colonnade federation studies --federation {federation} --key {key}"
     )
 
 
-def studies(config: Path | None, federation: Path | None, key: Path | None, json: bool) -> None:
-    """List all studies that a party or an analyst knows."""
+def studies(
+    config: Annotated[Path | None, typer.Argument(metavar="[PARTY.toml]", help="The party's own file.")] = None,
+    federation: Federation = None,
+    key: Key = None,
+    json: Json = False,
+) -> None:
+    """List proposed studies: state, who is waited for, cost."""
     if config is not None:
         office = _office(config)
         known = [_of_party(entry) for entry in office.entries()]
@@ -138,8 +160,13 @@ def studies(config: Path | None, federation: Path | None, key: Path | None, json
         say("\n".join(filter(None, [head, _table(known)])))
 
 
-def approve(config: Path, id: str, yes: bool, json: bool) -> None:
-    """Say yes, after showing what it costs."""
+def approve(
+    config: PartyPath,
+    id: StudyId,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask again, where there is no terminal.")] = False,
+    json: Json = False,
+) -> None:
+    """Say yes to a proposed study, after reading what it costs."""
     office = _office(config)
     entry = office.entry(id)
     found = entry.assessment or {}
@@ -159,14 +186,25 @@ def approve(config: Path, id: str, yes: bool, json: bool) -> None:
     _told(office.approve(id, f"{who} at the command line"), office, who, "approve", json)
 
 
-def decline(config: Path, id: str, why: str, json: bool) -> None:
-    """Say no."""
+def decline(
+    config: PartyPath,
+    id: StudyId,
+    why: Annotated[str, typer.Option("--why", help="The reason; the analyst is told these words.")],
+    json: Json = False,
+) -> None:
+    """Say no to a proposed study, and why."""
     office, who = _office(config), _person()
     _told(office.decline(id, f"{who} at the command line", why), office, who, "decline", json, why)
 
 
-def cancel(where: Sequence[str], why: str, federation: Path | None, key: Path | None, json: bool) -> None:
-    """Withdraw, as a party or as an analyst."""
+def cancel(
+    where: Where,
+    why: Annotated[str, typer.Option("--why", help="The reason, for your own record.")] = "",
+    federation: Federation = None,
+    key: Key = None,
+    json: Json = False,
+) -> None:
+    """Take back a yes, or one's own proposal; ends what runs."""
     config, digits = _where(where, federation)
     if config is not None:
         office, who = _office(config), _person()
@@ -181,8 +219,13 @@ def cancel(where: Sequence[str], why: str, federation: Path | None, key: Path | 
     )
 
 
-def follow_logs(config: Path, id: str, follow: bool, json: bool) -> None:
-    """Print what the attempts of a study have noted, by their time; with ``follow``, until the study has ended."""
+def follow_logs(
+    config: PartyPath,
+    id: StudyId,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the study has ended.")] = False,
+    json: Json = False,
+) -> None:
+    """Show what happens in a study, from this party's own record."""
     office = _office(config)
     read: dict[Path, tuple[int, str]] = {}
     while True:
@@ -197,9 +240,16 @@ def follow_logs(config: Path, id: str, follow: bool, json: bool) -> None:
 
 
 def result(
-    where: Sequence[str], out: Path | None, unconfirmed: bool, federation: Path | None, key: Path | None, json: bool
+    where: Where,
+    out: Annotated[Path | None, typer.Option("--out", help="Where to write the files.  [default: results/ID]")] = None,
+    unconfirmed: Annotated[
+        bool, typer.Option("--unconfirmed", help="Write it even if no party has signed it, or one signed another.")
+    ] = False,
+    federation: Federation = None,
+    key: Key = None,
+    json: Json = False,
 ) -> None:
-    """Write the files of a result, or say where they are."""
+    """Fetch the result of a study that has ended well."""
     config, digits = _where(where, federation)
     if config is not None:
         office = _office(config)
@@ -247,7 +297,9 @@ def _office(config: Path) -> Office:
     own = PartyConfig.load(config)
     folder = own.path.parent / own.standing.folder
     if not (folder / "agent.db").exists():
-        raise OfficeError(f"there is no agent's store in {folder} yet: start `colonnade agent {config}` [OF002]")
+        raise OfficeError(
+            f"there is no agent's store in {folder} yet: start `colonnade federation agent {config}` [OF002]"
+        )
     return Office.open(folder)
 
 
@@ -358,7 +410,7 @@ def _table(known: Sequence[Mapping[str, Any]]) -> str:
             f"{study['id'][:_SHOWN_ID]}  {who}: {harmless(why)}" for who, why in (study.get("reasons") or {}).items()
         ]
     if any("*" in row[5] for row in rows[1:]):
-        lines.append("* if owners leave out their part of the noise; colonnade approve shows every observer")
+        lines.append("* if owners leave out their part of the noise; colonnade federation approve shows every observer")
     return "\n".join(lines)
 
 
@@ -422,3 +474,32 @@ def _line(attempt: int, said: Mapping[str, Any]) -> str:
 
 def _day(moment: str) -> str:
     return f"{moment[:16].replace('T', ' ')} UTC"
+
+
+def assess(
+    study: StudyPath,
+    config: PartyPath,
+    name: Annotated[str, typer.Option("--name")],
+    digest: Annotated[str, typer.Option("--digest")],
+    while_open: WhileOpen = False,
+) -> None:
+    """Check a proposed study, for an agent."""
+    from colonnade.standing.assess import assess as assessed, own_eyes
+
+    end_with_standard_input(while_open)
+    speak_json(True)
+    own = PartyConfig.load(config)
+    found, loaded = assessed(study, own, name, digest)
+    emit({"assessment": found})
+    if loaded is not None:
+        emit({"own": own_eyes(loaded, own)})
+
+
+def report(study: StudyPath, config: PartyPath, out: Annotated[Path, typer.Option("--out")]) -> None:
+    """Write the report of a run that ended well before it was written, for an agent."""
+    from colonnade.cli.publish import publish_own
+    from colonnade.models import Estimator
+    from colonnade.study import PartyConfig, Study
+
+    speak_json(True)
+    publish_own(Study.load(study), PartyConfig.load(config), out, Estimator.load(out / "model.json"))

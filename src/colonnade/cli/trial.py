@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from colonnade.cli import initialise
+from colonnade.cli.initialise import free_port, party, trial
 from colonnade.cli.output import writing
 from colonnade.errors import ColonnadeError, DataError, StudyError
 from colonnade.models import registry
@@ -101,7 +101,7 @@ def prepare(
         rows=10 ** len(str(max(_FEWEST, *(draft.rows for draft in drafts)) - 1)),
         epsilon=f"{epsilon:g}",
         on=_quoted(next(iter(columns.values()))),
-        port=initialise.free_port(),
+        port=free_port(),
     )
     text += "".join(f'\n[parties.{draft.name}]\nschema = "schemas/{draft.name}.toml"\n' for draft in drafts)
     folder = study.parent
@@ -113,7 +113,7 @@ def prepare(
         (folder / "schemas").mkdir(parents=True, exist_ok=True)
     for draft in drafts:
         replace_private(folder / "schemas" / f"{draft.name}.toml", draft.text.encode())
-        initialise.party(
+        party(
             draft.name,
             folder / draft.name,
             os.path.relpath(draft.file, folder / draft.name),
@@ -124,7 +124,7 @@ def prepare(
             trial=True,
         )
     write_whole(study, text.encode())
-    pins = initialise.trial(study)
+    pins = trial(study)
     expected = outlook(Study.load(study), min(draft.rows for draft in drafts))
     enough = [] if expected is None or expected.warning is None else [expected.forecast, expected.warning]
     return {"enough": enough, "study": str(study), "kind": chosen, "label": label, "epsilon": epsilon, "pins": pins} | {

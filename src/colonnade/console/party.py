@@ -61,7 +61,7 @@ class PartyDesk:
         """Whether the agent runs and reaches the hub; everybody is told the same."""
         status = self.office.status()
         if status.pid is None:
-            start = f"colonnade agent {self.config.path.name}"
+            start = f"colonnade federation agent {self.config.path.name}"
             return False, f"No agent runs here, so nothing is answered or run: start it with {start}. [CO022]"
         if not status.connected:
             why = f": {status.reason}" if status.reason else ""

@@ -50,4 +50,6 @@ def _federation(config: PartyConfig) -> Iterator[Check]:
     yield Check("hub", "good", f"{members.address} is who {members.path.name} says, and knows us")
     if new := newcomers(members, there):
         named = ", ".join(each.name for each in new)
-        yield Check("members", "unsure", f"not accepted here: {named}; `colonnade members {config.path}` shows words")
+        yield Check(
+            "members", "unsure", f"not accepted here: {named}; `colonnade federation members {config.path}` shows words"
+        )

@@ -29,7 +29,9 @@ MOST_A_DAY = 1000
 """Proposals of one analyst within 24 hours: a row of each stays for ever."""
 MOST_NEWS = 200
 """Studies in one piece of news; whoever asks goes on from its serial number."""
-_UNKNOWN = "the hub knows no proposal of this id that concerns you; `colonnade studies` lists those that do [FE019]"
+_UNKNOWN = (
+    "the hub knows no proposal of this id that concerns you; `colonnade federation studies` lists those that do [FE019]"
+)
 
 
 @dataclass(frozen=True)

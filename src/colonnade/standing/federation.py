@@ -226,7 +226,8 @@ class Members:
         if strangers := sorted(set(names) - set(self.parties)):
             raise FederationError(
                 f"{', '.join(strangers)} is no party of the federation {self.name!r} whom we have accepted; those are "
-                f"{', '.join(sorted(self.parties)) or 'none yet'}, and `colonnade members` accepts others [FE038]"
+                f"{', '.join(sorted(self.parties)) or 'none yet'}, and "
+                "`colonnade federation members` accepts others [FE038]"
             )
 
     def check_new(self, name: str) -> None:

@@ -70,7 +70,7 @@ class Token:
             body = reading.json_of(urlsafe_b64decode(packed + "=" * (-len(packed) % 4)).decode())
         except (ValueError, Base64Error, reading.Malformed):
             raise FederationError(
-                "this is no invitation: copy the whole text that `colonnade invite` printed [FE044]"
+                "this is no invitation: copy the whole text that `colonnade federation invite` printed [FE044]"
             ) from None
         form = {"address": is_text(300), "hub": is_text(4000), "id": is_hex(32), "seed": is_hex(64), "name": is_name}
         check_form("this invitation", body, {**form, "role": _is_role, "expires": is_moment})
@@ -242,7 +242,7 @@ class Invitations:
         if invitation is None or invitation.state != "enrolled" or invitation.enrolled is None:
             what = "has not enrolled yet" if invitation is not None and invitation.state == "open" else "is not invited"
             raise FederationError(
-                f"{name} {what}: invite it by `colonnade invite`, and wait until it has joined [FE052]"
+                f"{name} {what}: invite it by `colonnade federation invite`, and wait until it has joined [FE052]"
             )
         if now >= invitation.expires:
             raise FederationError(f"the invitation of {name} is no longer good: invite it again [FE053]")

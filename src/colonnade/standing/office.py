@@ -229,13 +229,15 @@ class Office:
             is_so = "expired" if late and known["state"] == "waiting" else _in_words(known["state"])
             raise OfficeError(
                 f"study {harmless(known['name'])!r} is {is_so}, so it cannot be "
-                f"{state} now; `colonnade studies` shows what waits for an answer [OF007]"
+                f"{state} now; `colonnade federation studies` shows what waits for an answer [OF007]"
             )
         return self.entry(row["id"])
 
     def _row(self, prefix: str) -> sqlite3.Row:
         if not prefix or not set(prefix) <= set("0123456789abcdef"):
-            raise OfficeError(f"{harmless(prefix, 80)!r} is no id of a study: `colonnade studies` shows them [OF008]")
+            raise OfficeError(
+                f"{harmless(prefix, 80)!r} is no id of a study: `colonnade federation studies` shows them [OF008]"
+            )
         with self.file.reading() as file:
             upper = prefix + "g"  # the first text after all that begin so
             found: list[sqlite3.Row] = file.execute(
@@ -243,7 +245,7 @@ class Office:
             ).fetchall()
         if len(found) != 1:
             what = "more than one study has an id that begins" if found else "no study has an id that begins"
-            raise OfficeError(f"{what} with {prefix[:64]}: `colonnade studies` shows them [OF009]")
+            raise OfficeError(f"{what} with {prefix[:64]}: `colonnade federation studies` shows them [OF009]")
         return found[0]
 
     def _entry(self, row: sqlite3.Row) -> Entry:

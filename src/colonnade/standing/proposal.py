@@ -193,7 +193,7 @@ class Proposal:
         if pins != {name: members.certificates[name].fingerprint for name in self.participants}:
             raise FederationError(
                 f"[pins] of the proposed study are not those of the federation {members.name!r}: compare "
-                f"{members.path.name} with the analyst's; `colonnade propose` fills them in [FE077]"
+                f"{members.path.name} with the analyst's; `colonnade federation propose` fills them in [FE077]"
             )
         if not isinstance(hub, dict) or hub.get("address") != members.address:
             raise FederationError(f"[coordinator] of the proposed study is not the hub of {members.name!r} [FE078]")

@@ -58,8 +58,6 @@ def run_local(
     """
     commands = local_commands(study.runnable(), out, approve, again)
     own = forks or Forks()
-    if forks is None:
-        own.plan(study.path)
     children: dict[str, Child] = {}
     try:
         for name, command in commands.items():

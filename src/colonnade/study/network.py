@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from colonnade.study.keys import Part
 from colonnade.wire.counters import Traffic
 from colonnade.wire.direct import Direct, Ports, Way
-from colonnade.wire.offer import is_address
+from colonnade.wire.offer import is_address as is_host_and_port
 
 
 class NetworkPart(Part):
@@ -30,7 +30,7 @@ class NetworkPart(Part):
     @field_validator("advertise")
     @classmethod
     def _dialled(cls, text: str | None) -> str | None:
-        if text is not None and not (is_address(text) or is_address(f"{text}:1")):
+        if text is not None and not (is_host_and_port(text) or is_host_and_port(f"{text}:1")):
             raise ValueError("must be host or host:port, such as bank.example.org or [2001:db8::5]:9400 [VA200]")
         return text
 
@@ -45,7 +45,7 @@ class NetworkPart(Part):
             raise ValueError(
                 f"listen = {self.listen!r} means every address, so advertise must say which peers dial [VA202]"
             )
-        if self.advertise is not None and is_address(self.advertise) and ports.first != ports.last:
+        if self.advertise is not None and is_host_and_port(self.advertise) and ports.first != ports.last:
             raise ValueError("advertise must be a host without a port where listen has several ports [VA203]")
         return self
 

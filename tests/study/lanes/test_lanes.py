@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import queue
 import random
 import signal
 import threading
@@ -28,13 +29,13 @@ from colonnade.report.alignment import leakage
 from colonnade.report.cost import bytes_sent, time_and_bytes
 from colonnade.study import Study, preflight
 from colonnade.study.doctor import Check, examine
-from colonnade.study.engine.contract import Gone
+from colonnade.study.engine.contract import Gone, Said
 from colonnade.study.engine.processes import Processes
 from colonnade.study.forks import Wanted
-from colonnade.study.lanes import crew, heads, helping, worker
+from colonnade.study.lanes import crew, heads, worker
 from colonnade.study.lanes.crew import EngineCrew, unwritten
 from colonnade.study.lanes.links import WorkerLinks, together
-from colonnade.study.lanes.words import Help
+from colonnade.study.lanes.words import Help, Ready
 from colonnade.study.local import folder_of, local_commands
 from colonnade.study.meeting import Place, load_identity
 from colonnade.tables.sources import pieces
@@ -552,27 +553,30 @@ def test_what_workers_find_wrong_in_a_table_is_named_by_the_head_and_costs_nothi
 
 
 class Dying:
-    """Workers that are lost, one after the other, with whatever they get."""
+    """An engine whose workers are lost, one after the other, with whatever they get."""
 
     def __init__(self):
-        self.given, self.lost = list[int](), 0
+        self.given, self.events = list[int](), queue.SimpleQueue[Any]()
 
-    def idle(self):
-        return None if len(self.given) > self.lost else len(self.given)
+    def start(self, role, arguments, workers):
+        return [self.replace(-1)]
 
-    def command(self, worker, command):
+    def send(self, worker, command):
         self.given.append(command.number)
+        self.events.put(Gone(worker, "it was killed"))
 
-    def heard(self, seconds):
-        self.lost += 1
-        return Gone(len(self.given) - 1, "it was killed")
+    def replace(self, worker):
+        self.events.put(Said(worker + 1, Ready(b"a request")))
+        return worker + 1
 
 
 def test_work_with_which_every_worker_is_lost_ends_the_study():
-    workers: Any = Dying()
+    engine: Any = Dying()
+    workers = EngineCrew(engine, SimpleNamespace(name="bank"), None, [], 1)  # type: ignore[arg-type]
+    chores: Any = [None, None]
     with raises(EngineError, "EN029", "4"):
-        list(helping.shared(workers, [None, None], lambda: None))
-    assert workers.given == [0, 0, 0, 0]
+        list(workers.share(chores, lambda: None))
+    assert engine.given == [0, 0, 0, 0]
 
 
 # --- a crew keeps count of its workers, whatever becomes of them

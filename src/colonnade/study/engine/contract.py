@@ -1,7 +1,7 @@
 """What a head asks of its workers, wherever they run.
 
 A worker is a process that keeps what it has learned from one command to the next. It runs a *role*: a function that is
-named by its import path, and that gets a ``Line`` and the arguments that were given to ``start``. Commands and what
+named by its import path, and that gets a ``QueuedLine`` and the arguments given to ``start``. Commands and what
 workers say are pickled, so both ends are of one party, which trusts both. Loss of a worker is an event, and nothing is
 repeated by itself: what a lost worker did is asked again by whoever asked first, under a new name.
 
@@ -16,27 +16,11 @@ import queue
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from colonnade.errors import EngineError
 
 Cause = Literal["lost", "memory", "raised"]
-
-
-class Line(Protocol):
-    """A worker's end of its line to the head."""
-
-    host: str | None
-    """The address of this worker's machine, where it may be another one than the head's."""
-
-    def receive(self, seconds: float | None = None) -> Any:
-        """The next command, in the order in which they were sent; a ``TimeoutError`` if none comes in time."""
-
-    def say(self, value: Any) -> None:
-        """Tell the head something; it comes before the news that the worker is gone.
-
-        On Ray, a worker that is killed may take its last words along.
-        """
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Workers as processes of this machine, forked from one that has imported everything (``study/forks.py``).
 
-A worker's standard input is one end of a pair of sockets, on which frames go both ways: eight bytes of length, then a
-pickle. When the head is gone, however it ended, that line closes and the worker leaves at once, whatever it computes.
+A worker's standard input is one end of a pair of sockets, on which pickles go both ways, as the standard library frames
+them. When the head is gone, however it ended, that line closes and the worker leaves at once, whatever it computes.
 When a worker is gone, the head reads the end of its line. What a worker prints goes nowhere: it might hold data.
 """
 
@@ -11,12 +11,12 @@ import os
 import pickle
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
+from multiprocessing.connection import Connection
 from typing import Any, NoReturn
 
 from colonnade.errors import EngineError
@@ -26,7 +26,6 @@ from colonnade.study.forks import Forks, Process, Wanted
 
 COMMAND = "_worker"
 """The command of a worker, which is for heads alone."""
-_LENGTH = struct.Struct(">Q")
 _GRACE_SECONDS = 5.0
 
 
@@ -34,14 +33,14 @@ class _Child:
     """A worker's process and our end of its line."""
 
     def __init__(self, process: Process, line: socket.socket) -> None:
-        self.process, self.line = process, line
+        self.process, self._socket = process, line
+        self.line = Connection(line.fileno())
         self.reader: threading.Thread | None = None
         self._sending, self._ending = threading.Lock(), threading.Lock()
 
     def send(self, frame: bytes) -> None:
         with self._sending, suppress(OSError):  # that it is gone is said by its reader
-            self.line.sendall(_LENGTH.pack(len(frame)))
-            self.line.sendall(frame)
+            self.line.send_bytes(frame)
 
     def ended(self) -> int | None:
         """The exit status, once it has ended; whoever waits at its line is woken then."""
@@ -54,12 +53,13 @@ class _Child:
                 with suppress(subprocess.TimeoutExpired):
                     status = self.process.wait(_GRACE_SECONDS)
             with suppress(OSError):
-                self.line.shutdown(socket.SHUT_RDWR)
+                self._socket.shutdown(socket.SHUT_RDWR)
         return status
 
     def close(self) -> None:
         """Close the line, at which nobody waits; its number may be another file's at once."""
         with self._sending:
+            self._socket.detach()
             self.line.close()
 
 
@@ -164,7 +164,7 @@ class Processes(Engine):
     def _heard(self, worker: int, child: _Child) -> Gone | None:
         """The last word of a worker; ``None`` if it had none."""
         try:
-            while (frame := _frame(child.line)) is not None:
+            while (frame := _received(child.line)) is not None:
                 heard = event(worker, frame)
                 if isinstance(heard, Gone):
                     return heard
@@ -185,18 +185,19 @@ def main() -> NoReturn:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     try:
-        socket_line = socket.socket(fileno=os.dup(0))
-        socket_line.getpeername()
+        with socket.socket(fileno=os.dup(0)) as given:
+            given.getpeername()
+            line_to_head = Connection(given.detach())
     except OSError:
         raise EngineError("workers are started by a head, and by nobody else [EN012]") from None
     with open(os.devnull, "rb") as nowhere:
         os.dup2(nowhere.fileno(), 0)
-    first = _frame(socket_line)
+    first = _received(line_to_head)
     if first is None:
         os._exit(0)
     # Frames have one writer at a time: the line that a role speaks on sees to it.
-    line = QueuedLine(lambda frame: _leave_unless_sent(socket_line, frame))
-    threading.Thread(target=_hear, args=(socket_line, line), daemon=True).start()
+    line = QueuedLine(lambda frame: _leave_unless_sent(line_to_head, frame))
+    threading.Thread(target=_hear, args=(line_to_head, line), daemon=True).start()
     live(pickle.loads(first), line)  # noqa: S301 - of our own head, over a line that only it has
     os._exit(0)
 
@@ -206,41 +207,28 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _hear(source: socket.socket, line: QueuedLine) -> None:
+def _hear(source: Connection, line: QueuedLine) -> None:
     """Take commands; when the head is gone, so is the worker."""
     try:
-        while (frame := _frame(source)) is not None:
+        while (frame := _received(source)) is not None:
             line.put(frame)
     finally:  # also if there is no memory for a command
         os._exit(0)
 
 
-def _leave_unless_sent(target: socket.socket, frame: bytes) -> None:
+def _leave_unless_sent(target: Connection, frame: bytes) -> None:
     try:
-        target.sendall(_LENGTH.pack(len(frame)))
-        target.sendall(frame)
+        target.send_bytes(frame)
     except OSError:
         os._exit(0)
 
 
-def _frame(source: socket.socket) -> bytearray | None:
+def _received(source: Connection) -> bytes | None:
     """The next frame; ``None`` at the end of the line, also in the middle of a frame."""
-    head = _exactly(source, _LENGTH.size)
-    return None if head is None else _exactly(source, _LENGTH.unpack(head)[0])
-
-
-def _exactly(source: socket.socket, size: int) -> bytearray | None:
-    found = bytearray(size)
-    left = memoryview(found)
-    while left:
-        try:
-            count = source.recv_into(left)
-        except OSError:
-            return None
-        if not count:
-            return None
-        left = left[count:]
-    return found
+    try:
+        return source.recv_bytes()
+    except (EOFError, OSError):
+        return None
 
 
 def _end(children: Sequence[_Child]) -> None:

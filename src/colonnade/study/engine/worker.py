@@ -16,7 +16,7 @@ from typing import Any
 
 from colonnade.errors import ColonnadeError, EngineError
 from colonnade.harmless import harmless
-from colonnade.study.engine.contract import Cause, Event, Gone, Line, Said, pickled
+from colonnade.study.engine.contract import Cause, Event, Gone, Said, pickled
 from colonnade.versions import own_version
 
 Frame = bytes | bytearray
@@ -60,11 +60,12 @@ class Over:
     cause: Cause
 
 
-class QueuedLine(Line):
-    """A line whose commands are put into a queue as they come."""
+class QueuedLine:
+    """A worker's end of its line to the head; commands are put into a queue as they come."""
 
     def __init__(self, out: Callable[[bytes], None], host: str | None = None) -> None:
         self.host = host
+        """The address of this worker's machine, where it may be another one than the head's."""
         self._commands: queue.SimpleQueue[Frame] = queue.SimpleQueue()
         self._out = out
         self._lock = threading.Lock()
@@ -75,14 +76,17 @@ class QueuedLine(Line):
         self._commands.put(command)
 
     def receive(self, seconds: float | None = None) -> Any:
-        """The next command."""
+        """The next command, in the order in which they were sent; a ``TimeoutError`` if none comes in time."""
         try:
             return pickle.loads(self._commands.get(timeout=seconds))  # noqa: S301 - of our own head
         except queue.Empty:
             raise TimeoutError("no command came in time") from None
 
     def say(self, value: Any) -> None:
-        """Tell the head something."""
+        """Tell the head something; it comes before the news that the worker is gone.
+
+        On Ray, a worker that is killed may take its last words along.
+        """
         self._send(pickled(Said(0, value), "what a worker says"))
 
     def here(self) -> None:

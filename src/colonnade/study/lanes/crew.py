@@ -9,10 +9,11 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from heapq import heappop, heappush
 from typing import Any
 
 from colonnade import errors
@@ -20,9 +21,8 @@ from colonnade.errors import ColonnadeError, EngineError
 from colonnade.protocols.lanes.arbiter import Lane
 from colonnade.protocols.lanes.crew import Closed, Done, Event, Failed, Free, Here, Lost
 from colonnade.study.engine.contract import Engine, Gone, Said
-from colonnade.study.lanes.helping import shared
 from colonnade.study.lanes.links import Links, together
-from colonnade.study.lanes.words import Duty, Ended, GiveUp, Play, Ready, Take
+from colonnade.study.lanes.words import Duty, Ended, GiveUp, Help, Helped, Play, Ready, Take
 from colonnade.study.lanes.worker import ROLE
 from colonnade.tables.spool.chores import Chore
 from colonnade.wire import Identity
@@ -31,6 +31,9 @@ from colonnade.wire.workers import introduce
 
 MOST_REPLACED = 256
 """So many workers of one participant may be lost in a study."""
+_MOST_LOST = 4
+"""So many workers may be lost with the same part of the work."""
+_LOOK_SECONDS = 1.0
 _MOST_STILLBORN = 3
 """So many workers in a row may be lost before they say a word."""
 _INTRODUCED = timedelta(hours=24)
@@ -96,8 +99,37 @@ class EngineCrew:
         """How many workers there are."""
 
     def share(self, chores: Sequence[Chore], pulse: Callable[[], None]) -> Iterator[tuple[int, Any]]:
-        """Let workers do these, before the first lane: nobody waits for events of lanes yet."""
-        return shared(self, chores, pulse)
+        """Let workers do these, before the first lane: places and results as they come.
+
+        Nobody waits for events of lanes yet. What a worker fails at is left to the head.
+        """
+        waiting, given, failed = list(range(len(chores))), dict[int, int](), False
+        lost = Counter[int]()
+        while given or (waiting and not failed):
+            while waiting and not failed and self._idle:
+                worker = self._idle.popleft()
+                given[worker] = heappop(waiting)
+                self._engine.send(worker, Help(given[worker], chores[given[worker]]))
+            pulse()
+            try:
+                event = self._heard(_LOOK_SECONDS)
+            except queue.Empty:
+                continue
+            number = given.pop(event.worker, None)
+            if number is None:
+                continue
+            if isinstance(event, Gone):
+                heappush(waiting, number)
+                lost[number] += 1
+                if lost[number] == _MOST_LOST:
+                    raise EngineError(
+                        f"{_MOST_LOST} workers were lost with the same part of the table: {event.why} [EN029]"
+                    )
+            elif isinstance(event.value, Helped):
+                self._idle.append(event.worker)
+                failed |= event.value.failed
+                if not event.value.failed:
+                    yield number, event.value.result
 
     def lay(self, folder: str, people: int) -> None:
         """Where the partitions of the party's table lie, before the first lane."""
@@ -105,17 +137,7 @@ class EngineCrew:
             self._folder, self._people = folder, people
             self._serve()
 
-    # What sharing asks (study/lanes/helping.py)
-
-    def idle(self) -> int | None:
-        """A worker that has nothing to do, which is busy from now on."""
-        return self._idle.popleft() if self._idle else None
-
-    def command(self, worker: int, command: Any) -> None:
-        """Send a command."""
-        self._engine.send(worker, command)
-
-    def heard(self, seconds: float) -> Said | Gone:
+    def _heard(self, seconds: float) -> Said | Gone:
         """The next event of a worker; one that is gone is replaced, and one that is ready is idle."""
         event = self._engine.events.get(timeout=seconds)
         with self._lock:
@@ -126,10 +148,6 @@ class EngineCrew:
                 elif isinstance(event.value, Ready):
                     self._ready(event.worker, event.value)
         return event
-
-    def rest(self, worker: int) -> None:
-        """A worker has nothing to do."""
-        self._idle.append(worker)
 
     # What the head asks
 

@@ -6,45 +6,20 @@ files that workers do not, and if it fails too, its error is the one that is tol
 
 from __future__ import annotations
 
-import queue
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from heapq import heapify, heappop, heappush
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import EngineError
 from colonnade.protocols.lanes.partitions import Partitions
-from colonnade.study.engine.contract import Event, Gone
 from colonnade.study.lanes.words import Help, Helped
-from colonnade.tables.spool.chores import Chore
 from colonnade.tables.spool.room import whole
 
-_MOST_LOST = 4
-"""So many workers may be lost with the same part of the work."""
-_LOOK_SECONDS = 1.0
 _KEY = "partitions"
-
-
-class Workers(Protocol):
-    """What is asked of a crew, by the only thread that hears its events before the first lane."""
-
-    def idle(self) -> int | None:
-        """A worker that has nothing to do, which is busy from now on."""
-
-    def command(self, worker: int, command: Any) -> None:
-        """Send a command."""
-
-    def heard(self, seconds: float) -> Event:
-        """The next event of a worker, after those that a crew sees to by itself; ``queue.Empty`` if none comes."""
-
-    def rest(self, worker: int) -> None:
-        """A worker has nothing to do."""
 
 
 def helped(command: Help) -> Helped:
@@ -53,37 +28,6 @@ def helped(command: Help) -> Helped:
         return Helped(command.number, command.chore.done())
     except Exception:  # whatever it is, its head meets it again
         return Helped(command.number, failed=True)
-
-
-def shared(workers: Workers, chores: Sequence[Chore], pulse: Callable[[], None]) -> Iterator[tuple[int, Any]]:
-    """The head's part: places and results of chores as they come (``colonnade.tables.spool.chores.Hands``)."""
-    waiting, given, failed = list(range(len(chores))), dict[int, int](), False
-    heapify(waiting)
-    lost = Counter[int]()
-    while given or (waiting and not failed):
-        while waiting and not failed and (worker := workers.idle()) is not None:
-            given[worker] = heappop(waiting)
-            workers.command(worker, Help(given[worker], chores[given[worker]]))
-        pulse()
-        try:
-            event = workers.heard(_LOOK_SECONDS)
-        except queue.Empty:
-            continue
-        number = given.pop(event.worker, None)
-        if number is None:
-            continue
-        if isinstance(event, Gone):
-            heappush(waiting, number)
-            lost[number] += 1
-            if lost[number] == _MOST_LOST:
-                raise EngineError(
-                    f"{_MOST_LOST} workers were lost with the same part of the table: {event.why} [EN029]"
-                )
-        elif isinstance(event.value, Helped):
-            workers.rest(event.worker)
-            failed |= event.value.failed
-            if not event.value.failed:
-                yield number, event.value.result
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,7 @@ from colonnade.errors import ColonnadeError, PeerStopped
 from colonnade.protocols.lanes.arbiter import Lane
 from colonnade.protocols.lanes.lane import Part, is_loss, play_lane
 from colonnade.protocols.roles import COORDINATOR
-from colonnade.study.engine.contract import Line
-from colonnade.study.engine.worker import without_data
+from colonnade.study.engine.worker import QueuedLine, without_data
 from colonnade.study.lanes.helping import helped
 from colonnade.study.lanes.links import WorkerLinks
 from colonnade.study.lanes.words import Duty, Ended, GiveUp, Help, Play, Ready, Take
@@ -31,7 +30,7 @@ ROLE = "colonnade.study.lanes.worker:main"
 _GIVEN_UP = "its head gave this lane up [PE008]"
 
 
-def main(line: Line, duty: Duty) -> None:
+def main(line: QueuedLine, duty: Duty) -> None:
     """The role: it ends with its head."""
     keys, links = WorkerKeys.create(duty.name), WorkerLinks(duty.direct, line.host)
     line.say(Ready(keys.request))
@@ -55,7 +54,7 @@ def main(line: Line, duty: Duty) -> None:
 class _Run:
     """One lane, from when it was given to this worker until it ends."""
 
-    def __init__(self, line: Line, duty: Duty, keys: WorkerKeys, links: WorkerLinks, taken: Take) -> None:
+    def __init__(self, line: QueuedLine, duty: Duty, keys: WorkerKeys, links: WorkerLinks, taken: Take) -> None:
         self.lane: Lane = taken.lane
         self._line, self._duty, self._keys, self._links, self._taken = line, duty, keys, links, taken
         self._commands: queue.SimpleQueue[Play | GiveUp] = queue.SimpleQueue()
