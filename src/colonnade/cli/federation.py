@@ -43,7 +43,7 @@ _HUB_PART = """\
 # What the hub alone needs to know; members have the rest of this file.
 [hub]
 key = "coordinator.key"
-folder = "standing"             # proposals, attempts and results
+folder = "hub"                  # proposals, attempts and results
 # listen = "0.0.0.0:9300"       # where it listens, if not at the address that members dial
 # health = "127.0.0.1:9301"     # grpc.health.v1 in the clear, for a supervisor on this machine
 # console = "127.0.0.1:8470"    # the console for analysts
