@@ -115,8 +115,7 @@ def test_metrics_are_told_in_the_format_of_prometheus():
         "colonnade_scores_total 3.0",
     }
     for carried, refused in ((1000, {"identity": 2}), (1500, {"identity": 2, "question": 1})):
-        hub.relayed(carried)  # since its start
-        hub.refused(refused)
+        hub.count_traffic(carried, refused)  # since its start
     assert lines(hub) >= {
         "colonnade_relayed_bytes_total 1500.0",
         'colonnade_refused_total{why="identity"} 2.0',
