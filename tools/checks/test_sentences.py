@@ -26,8 +26,8 @@ PLANNED = {
 }  # fmt: skip
 """Modules about a study before it begins: whatever they complain of is in the study file, which everybody has."""
 ALONE = {
-    "cli/console.py", "cli/initialise.py", "cli/showing.py", "console/serve.py", "standing/federation.py", "standing/http_server.py",
-    "standing/scores/serving.py", "standing/talk.py", "study/local.py", "study/spec.py", "wire/caller.py",
+    "cli/console.py", "cli/initialise.py", "cli/showing.py", "console/serve.py", "standing/federation.py",
+    "standing/http_server.py", "standing/scores/serving.py", "standing/talk.py", "study/local.py", "study/spec.py", "wire/caller.py",
     "wire/door.py", "wire/health.py", "wire/hub_probe.py", "wire/identity.py", "wire/quota.py", "wire/register.py",
     "wire/services.py",
 }  # fmt: skip
