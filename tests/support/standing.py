@@ -144,7 +144,7 @@ class Standing:
 
     def _proposed(self, proposal: Proposal) -> str | None:
         with suppress(ConnectError), Line(self.members(), self.identity()) as line:
-            return str(line.propose(proposal)["id"])
+            return str(line.tell(proposal)["id"])
         return None
 
     def approve(self, id: str) -> None:
