@@ -22,8 +22,8 @@ from urllib.parse import urlencode
 
 import numpy as np
 
-from colonnade.console.analyst import PAGES
 from colonnade.console.hub import HubDesk
+from colonnade.console.hub_pages import PAGES
 from colonnade.console.serve import Served, serve
 from colonnade.standing.desk import Desk
 from colonnade.standing.federation import HubPart, Members
@@ -136,7 +136,7 @@ def main() -> None:
         )
         view = HubDesk(Desk(folder / "hub", members, HubPart()), folder / "results")
         for _ in range(500):
-            view.log("Ada", "viewer", "looked", None, "x" * 1000)
+            view.audit.add("Ada", "viewer", "looked", None, "x" * 1000)
         served = serve(view, folder / "console", ConsolePart(listen="127.0.0.1:0"), dict, PAGES)
         cookie = sign_in(served)
         host = f"127.0.0.1:{place(served)[1]}"

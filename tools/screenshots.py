@@ -103,13 +103,13 @@ def of_consoles(chromium: Browser, place: Path) -> None:
         take(people, f"/doctor?run=1&study={proposed}", "doctor-study", folder)
         hub = [sign_in(chromium, federation, HUB, width=width, color_scheme="light") for width in WIDTHS]
         pages = {"hub": "/", "hub-proposal": f"/proposals/{proposed}", "hub-failed": f"/proposals/{failed}"}
-        pages |= {"hub-results": f"/results?id={proposed}", "hub-members": "/members", "hub-log": "/log"}
+        pages |= {"hub-results": f"/results?id={proposed}", "hub-members": "/members", "hub-log": "/audit-log"}
         for title, path in pages.items():
             take(hub, path, title, folder)
         for one in (*people, *hub):
             one.page.context.clear_cookies()
-        take(people, "/enter?link=0123456789abcdef", "enter", folder)
-        take(hub, "/enter", "enter-without-link", folder)
+        take(people, "/login?link=0123456789abcdef", "enter", folder)
+        take(hub, "/login", "enter-without-link", folder)
 
 
 def of_reports(chromium: Browser, place: Path) -> None:

@@ -99,4 +99,4 @@ def sign_in(
     page.goto(link)
     page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_role("heading", level=1)).not_to_have_text("Sign in")
-    return Person(page, link.partition("/enter")[0])
+    return Person(page, link.partition("/login")[0])

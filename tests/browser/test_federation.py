@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from tests.browser.people import Person
 
-PAGES = ("/inbox", "/running", "/history", "/ledger", "/scores", "/table", "/people", "/doctor", "/log")
+PAGES = ("/inbox", "/running", "/history", "/ledger", "/scores", "/table", "/people", "/doctor", "/audit-log")
 
 
 @pytest.fixture(scope="module")
@@ -185,10 +185,10 @@ def test_every_page_is_open_to_everybody_and_fits_a_telephone(
     chosen = "&".join([f"id={one}" for one, study in told.items() if study["state"] == "done"][:4])
     one_each = {study["state"]: one for one, study in told.items()}.values()
     paths = ("/proposals", *(f"/proposals/{one}" for one in one_each), "/results", f"/results?{chosen}", "/members")
-    assert person.looked(*paths, "/log", "/no-such-page") == {}
+    assert person.looked(*paths, "/audit-log", "/no-such-page") == {}
     for url in (bank.url, person.url):
         context = browser.new_context()  # of somebody who is not signed in, with a link and without one
-        assert Person(context.new_page(), url).looked("/enter", "/enter?link=0123456789abcdef") == {}
+        assert Person(context.new_page(), url).looked("/login", "/login?link=0123456789abcdef") == {}
         context.close()
     shown = person.reads("/members")
     assert all(six_words(pin) in shown for pin in federation.members().pins.values())

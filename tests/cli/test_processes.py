@@ -384,12 +384,12 @@ def test_a_demonstration_in_a_terminal_goes_on_in_the_browser_and_ends_with_ctrl
         until(lambda: "Ctrl-C ends everything." in said() or process.poll() is not None, "the demonstration", 400)
         assert "report.html" in said(), "no progress bar is drawn over the last lines"
         assert "starting a hub and three agents" in said()
-        links = re.findall(r"(https?://\S+/enter\?link=[0-9a-f]+)", said())
+        links = re.findall(r"(https?://\S+/login\?link=[0-9a-f]+)", said())
         assert len(links) == 4
         for link in links:
-            page, (origin, _, key) = httpx.get(link), link.partition("/enter?link=")
+            page, (origin, _, key) = httpx.get(link), link.partition("/login?link=")
             assert (page.status_code, "This link signs you in once." in page.text) == (200, True)
-            signed = httpx.post(f"{origin}/enter", data={"link": key}, headers={"origin": origin})
+            signed = httpx.post(f"{origin}/login", data={"link": key}, headers={"origin": origin})
             assert signed.status_code == 303
         with httpx.Client(base_url=origin, cookies=signed.cookies, follow_redirects=True) as somebody:
             until(lambda: "three components" in somebody.get("/inbox").text or None, "the study in the inbox")

@@ -17,13 +17,13 @@ from colonnade.console.access import Access, TrustedHeader
 from colonnade.console.app import make_app
 from colonnade.console.guard import Guard, form
 from colonnade.console.layout import refusal
-from colonnade.console.pages import PAGES as OF_A_PARTY
 from colonnade.console.party import PartyDesk, study_file
+from colonnade.console.party_pages import PAGES as OF_A_PARTY
 from colonnade.privacy import Ledger
 from colonnade.standing import assess
-from colonnade.standing.filing import Filing
-from colonnade.standing.office import Click, Entry, State
+from colonnade.standing.office import Entry, Office, State
 from colonnade.standing.proposal import Proposal
+from colonnade.standing.standing_file import Click
 from colonnade.study import PartyConfig, Study
 from colonnade.study.console_part import Role
 from tests.support.standing import BUDGET, Standing, make
@@ -35,7 +35,6 @@ with warnings.catch_warnings():
 HOST = "127.0.0.1:8471"
 ORIGIN = f"http://{HOST}"
 OURS = {"origin": ORIGIN}
-PAGES = (("/first", "First", __name__),)
 BAD = '<script>alert("x")</script>'
 
 
@@ -48,23 +47,33 @@ class Notebook:
     state: str = "quiet"
     written: list[Click] = field(default_factory=list)
 
+    @property
+    def audit(self) -> Notebook:
+        return self
+
     def standing(self, person: str) -> tuple[bool, str]:
         return self.stands
 
     def pulse(self) -> str:
         return self.state
 
-    def log(self, who: str, role: str, what: str, study: str | None = None, detail: str = "") -> None:
+    def add(self, who: str, role: str, what: str, study: str | None = None, detail: str = "") -> None:
         self.written.insert(0, Click(datetime.now(UTC).isoformat(), who, role, what, study, detail))
 
-    def clicks(self, person: str, limit: int = 100) -> Sequence[Click]:
+    def latest(self, limit: int = 100, who: str | None = None) -> Sequence[Click]:
         return self.written[:limit]
+
+    def only_lines_of(self, person: str) -> str | None:
+        return None
 
 
 async def page(request: Request) -> Response:
     if request.method == "POST":
-        request.app.state.desk.log(request.state.session.person, request.state.session.role, form(request)["what"])
+        request.app.state.desk.add(request.state.session.person, request.state.session.role, form(request)["what"])
     return refusal(request, 200, "The first page.")
+
+
+PAGES = (("/first", "First", page),)
 
 
 @dataclass
@@ -91,7 +100,7 @@ def browser(app: Guard, address: str = "127.0.0.1") -> TestClient:
 
 def signed_in(app: Guard, role: Role = "approver", person: str = "Ada") -> TestClient:
     client = browser(app)
-    answer = client.post("/enter", data={"link": app.access.link(person, role)}, headers=OURS)
+    answer = client.post("/login", data={"link": app.access.link(person, role)}, headers=OURS)
     assert answer.status_code == 303
     return client
 
@@ -113,12 +122,12 @@ class Bank:
     """The bank of a small federation, with its office, and studies that were proposed to it."""
 
     three: Standing
-    office: Filing
+    office: Office
 
     @classmethod
     def make(cls, folder: Path) -> Bank:
         three = make(folder, called=f"three {BAD}")
-        return cls(three, Filing.open(three.of("bank") / "agent"))
+        return cls(three, Office(three.of("bank") / "agent"))
 
     @property
     def config(self) -> PartyConfig:

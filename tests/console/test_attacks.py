@@ -89,7 +89,7 @@ def ada(keys: Access, desk: Notebook) -> TestClient:
 
 
 def enter(keys: Access, link: str, **headers: str) -> httpx.Response:
-    return browser(console(keys)).post("/enter", data={"link": link}, headers=OURS | headers)
+    return browser(console(keys)).post("/login", data={"link": link}, headers=OURS | headers)
 
 
 def test_a_link_works_once_and_for_ten_minutes_and_no_other_text_is_one(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_link_works_once_and_for_ten_minutes_and_no_other_text_is_one(tmp_path
     link = keys.link("Ada", "approver")
     assert len(link) * 4 >= 128
     for _ in range(3):  # whoever looks ahead at a link uses nothing up
-        shows(browser(console(keys)).get(f"/enter?link={link}").text, link)
+        shows(browser(console(keys)).get(f"/login?link={link}").text, link)
     for wrong in ("", "0" * 32, "' or 1=1 --", "\N{SNOWMAN}", "%00"):
         assert enter(keys, wrong).status_code == 403
     flags = enter(keys, link).headers["set-cookie"].lower()
@@ -130,7 +130,7 @@ def test_a_session_is_never_one_that_somebody_chose(keys: Access) -> None:
     for chosen in ("chosen", old):
         victim = browser(console(keys))
         victim.cookies.set(keys.cookie, chosen)
-        answer = victim.post("/enter", data={"link": keys.link("Ada", "approver")}, headers=OURS)
+        answer = victim.post("/login", data={"link": keys.link("Ada", "approver")}, headers=OURS)
         assert keys.cookie in answer.headers["set-cookie"]
         assert keys.session(chosen) is None
 
@@ -150,7 +150,7 @@ def test_sessions_end(tmp_path: Path) -> None:
     client = signed_in(app, "viewer")
     cookie, token = client.cookies[keys.cookie], {"csrf": csrf(client)}
     assert client.post("/first", data=token | {"what": "approved"}, headers=OURS).status_code == 403
-    assert client.post("/leave", data=token, headers=OURS).status_code == 303, "all that a viewer may do"
+    assert client.post("/logout", data=token, headers=OURS).status_code == 303, "all that a viewer may do"
     assert keys.session(cookie) is None
     first = signed_in(app)
     for _ in range(MOST_SESSIONS):
@@ -162,10 +162,10 @@ def test_sessions_end(tmp_path: Path) -> None:
 
 def test_whoever_is_not_signed_in_sees_nothing(tmp_path: Path) -> None:
     client = browser(console(access(tmp_path)))
-    for path in ("/", "/first", "/log", "/events", "/nowhere"):
+    for path in ("/", "/first", "/audit-log", "/events", "/nowhere"):
         answer = client.get(path)
         assert answer.status_code == 303
-        assert answer.headers["location"].startswith("/enter?next=/")
+        assert answer.headers["location"].startswith("/login?next=/")
     assert client.post("/first", data={"what": "x"}, headers=OURS).status_code == 401
     client.cookies.set("colonnade", "x" * 32)
     assert client.get("/first").status_code == 303
@@ -189,7 +189,7 @@ def test_other_sites_cannot_send_forms(keys: Access, ada: TestClient, desk: Note
     assert ada.post("/first", data={"csrf": csrf(ada), "what": "approved"}, headers=headers).status_code == 403
     assert [click.what for click in desk.written] == ["signed in"]
     link = keys.link("Mallory", "approver")
-    assert ada.post("/enter", data={"link": link}, headers=headers).status_code == 403, "nor sign anybody in"
+    assert ada.post("/login", data={"link": link}, headers=headers).status_code == 403, "nor sign anybody in"
 
 
 def test_a_form_carries_the_token_of_its_session(keys: Access, ada: TestClient, desk: Notebook) -> None:
@@ -207,7 +207,7 @@ def test_a_form_carries_the_token_of_its_session(keys: Access, ada: TestClient, 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:8471", "127.0.0.1", "127.0.0.1:8472", "", HOST + "."])
 def test_names_that_resolve_to_this_machine_lead_nowhere(ada: TestClient, host: str) -> None:
     """DNS rebinding: a page of another site asks its own name, which now has this machine's address."""
-    for path in ("/first", "/static/style.css", "/enter", "/v1/scores", "/events"):
+    for path in ("/first", "/static/style.css", "/login", "/v1/scores", "/events"):
         answer = ada.get(path, headers={"host": host})
         assert (answer.status_code, "Ada" in answer.text) == (421, False)
     assert ada.post("/first", headers={"host": host, "origin": f"http://{host}"}).status_code == 421
@@ -253,7 +253,7 @@ def test_a_header_is_believed_from_the_proxy_alone(tmp_path: Path, desk: Noteboo
     assert proxy.get("/first").status_code == 303
     shows(proxy.get("/first", headers=ADA).text, "Signed in as Ada (approver).")
     proxy.cookies.clear()
-    proxy.post("/enter", data={"link": keys.link("Vera", "viewer")}, headers=OURS)
+    proxy.post("/login", data={"link": keys.link("Vera", "viewer")}, headers=OURS)
     shows(proxy.get("/first", headers=ADA).text, "Signed in as Vera (viewer).")  # a session that goes on comes first
     alone = browser(console(access(tmp_path / "alone", Ada="approver")))
     assert alone.get("/first", headers=ADA).status_code == 303, "without a proxy a header says nothing"
@@ -270,7 +270,7 @@ def test_no_path_leads_to_another_file(ada: TestClient) -> None:
 def test_signing_in_leads_nowhere_else(keys: Access) -> None:
     for where in ("//evil.example", "/\\evil.example", "https://evil.example", "/\nx", "javascript:1"):
         fields = {"link": keys.link("Ada", "viewer"), "next": where}
-        assert browser(console(keys)).post("/enter", data=fields, headers=OURS).headers["location"] == "/"
+        assert browser(console(keys)).post("/login", data=fields, headers=OURS).headers["location"] == "/"
 
 
 def test_long_bodies_and_other_methods_are_refused(ada: TestClient, desk: Notebook) -> None:
@@ -301,14 +301,14 @@ def test_whoever_hangs_up_leaves_nothing_behind(keys: Access, caplog: pytest.Log
         seen.append(app.app.state.pulse.listeners.total())
         raise OSError
 
-    asyncio.run(app(asked("POST", "/enter", origin=ORIGIN), receive, send))
+    asyncio.run(app(asked("POST", "/login", origin=ORIGIN), receive, send))
     assert (sent[0]["status"], caplog.records) == (413, [])
     asyncio.run(app(asked("GET", "/events", cookie=f"colonnade={token}"), receive, broken))
     assert (seen[0], app.app.state.pulse.listeners.total()) == (1, 0)
 
 
 def test_every_response_carries_the_headers_and_none_is_kept(keys: Access, ada: TestClient) -> None:
-    paths = ("/", "/first", "/log", "/enter", "/nowhere", "/static/style.css", "/static/live.js")
+    paths = ("/", "/first", "/audit-log", "/login", "/nowhere", "/static/style.css", "/static/live.js")
     answers = [
         *(ada.get(path) for path in paths),
         ada.get("/first", headers={"host": "evil.example"}),
@@ -316,7 +316,7 @@ def test_every_response_carries_the_headers_and_none_is_kept(keys: Access, ada: 
         ada.post("/first"),
         ada.put("/first"),
         ada.post("/v1/scores", content=b"{}"),
-        ada.post("/enter", data={"link": keys.link("Ada", "viewer")}, headers=OURS),
+        ada.post("/login", data={"link": keys.link("Ada", "viewer")}, headers=OURS),
     ]
     assert {answer.status_code for answer in answers} == {200, 303, 403, 404, 405, 421}
     for answer in answers:
@@ -334,7 +334,7 @@ def test_no_template_holds_script_or_style_of_its_own() -> None:
             ['<script src="/static/live.js" defer>'] if template.name == "base.html" else []
         )
         for post in re.split(r"<form", text)[1:]:
-            if 'method="post"' in post and 'action="/enter"' not in post:
+            if 'method="post"' in post and 'action="/login"' not in post:
                 assert re.search(r"token\(session\)|session\.csrf", post.split("</form>")[0]), template.name
 
 
@@ -351,8 +351,8 @@ def test_names_full_of_markup_stay_text(keys: Access) -> None:
     bad = '"><script>alert(1)</script>\u202e'
     desk = Notebook(name=bad, stands=(False, bad))
     client = signed_in(console(keys, desk), person=bad)
-    desk.log(bad, "approver", bad, bad, bad)
-    for path in ("/first", "/log", "/nowhere"):
+    desk.add(bad, "approver", bad, bad, bad)
+    for path in ("/first", "/audit-log", "/nowhere"):
         text = client.get(path).text
         shows(text, "&lt;script&gt;alert")
         hides(text, "<script>alert", "\u202e")
@@ -403,7 +403,7 @@ def cookie(served: Served, link: str | None = None) -> dict[str, str]:
     """Sign in with a link, Ada's if none is given."""
     token = (link or served.link("Ada", "approver")).rpartition("=")[2]
     headers = {"origin": served.url, "content-type": "application/x-www-form-urlencoded"}
-    status, found = ask(served, "POST", "/enter", headers, urlencode({"link": token}))
+    status, found = ask(served, "POST", "/login", headers, urlencode({"link": token}))
     assert status == 303
     return {"cookie": found}
 
@@ -455,7 +455,7 @@ def test_strangers_make_room_and_people_who_signed_in_do_not(served: Served, mon
 
 def test_half_a_request_is_not_waited_for(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "REQUEST_SECONDS", 0.2)
-    for begun in (b"", b"GET /first HTTP/1.1\r\nHost: ", b"GET /enter HTTP/1.1\r\nHost: x\r\n\r\nGET /"):
+    for begun in (b"", b"GET /first HTTP/1.1\r\nHost: ", b"GET /login HTTP/1.1\r\nHost: x\r\n\r\nGET /"):
         with connect(served, begun) as line:
             answer = line.recv(1 << 16) if b"\r\n\r\n" in begun else b""
             assert b"421" in answer or not answer
@@ -474,12 +474,12 @@ def test_readers_that_stop_are_not_waited_for(served: Served, desk: Notebook, mo
 
     monkeypatch.setattr(connections.Connection, "connection_lost", lost)
     for _ in range(500):
-        desk.log("Ada", "approver", "wrote", None, "x" * 3000)
+        desk.add("Ada", "approver", "wrote", None, "x" * 3000)
     with socket.socket() as line:
         line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         line.settimeout(60)
         line.connect(place(served))
-        line.sendall(get(served, "/log", signed) * 8)
+        line.sendall(get(served, "/audit-log", signed) * 8)
         assert cut.wait(60)
         assert ask(served, "GET", "/first", signed)[0] == 200
         got = 0
@@ -588,7 +588,7 @@ def test_a_link_is_made_while_the_console_runs(tmp_path: Path) -> None:
     console = serve(Notebook(), folder, part, dict, PAGES)
     try:
         link = json.loads(run(path, "--link", "--person", "Vera", "--role", "viewer", "--json"))["link"]
-        assert link.startswith(f"{console.url}/enter?link=")
+        assert link.startswith(f"{console.url}/login?link=")
         signed = cookie(console, link)
         shows(ask(console, "GET", "/first", signed)[1], "Signed in as Vera (viewer)")
         assert [each["person"] for each in json.loads(run(path, "--json"))["signed in"]] == ["Vera"]

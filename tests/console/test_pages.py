@@ -16,17 +16,15 @@ from typing import Any
 import pytest
 from markupsafe import escape
 
-from colonnade.console import pictures
+from colonnade.console import pictures, study_pages
 from colonnade.console.access import Access
-from colonnade.console.analyst import PAGES as HUB_PAGES
 from colonnade.console.app import make_app
 from colonnade.console.frames import FRAME_POLICY
 from colonnade.console.guard import Guard
 from colonnade.console.hub import HubDesk
+from colonnade.console.hub_pages import PAGES as HUB_PAGES
 from colonnade.console.meaning import CapLeft, Prices, odds_of, one_in
-from colonnade.console.pages import history
-from colonnade.console.pages.failures import explained
-from colonnade.console.people import KeyAge
+from colonnade.console.study_pages import explained
 from colonnade.errors import ConnectError, DataError
 from colonnade.models import Estimator
 from colonnade.privacy import NonPrivate, SkellamRelease
@@ -36,7 +34,7 @@ from colonnade.privacy.observers import Trust
 from colonnade.privacy.rows import rounded_up
 from colonnade.privacy.statement import Statement
 from colonnade.report import promise, words
-from colonnade.standing.newcomers import keep
+from colonnade.standing.newcomers import Person, keep
 from colonnade.standing.words import six_words
 from colonnade.study import book as ledger_text
 from colonnade.tables.survey import survey
@@ -140,7 +138,7 @@ def test_an_approver_says_yes_to_what_was_shown_or_no_with_a_reason_and_a_viewer
     known = bank.office.entry(entry.id)
     assert (known.state, known.answer_by) == ("approved", "Ada in the console")
     assert post(client, path, **yes) == 409
-    assert bank.office.clicks()[0].what == "approve"
+    assert bank.office.audit.latest()[0].what == "approve"
     shows(client.get("/running").text, "Waiting for the answer of")
     assert post(client, path, answer="withdraw", why="changed our mind") == 303
     assert bank.office.entry(entry.id).state == "cancelled"
@@ -197,7 +195,7 @@ def test_what_runs_shows_its_progress_and_what_ran_its_report_in_a_frame_and_why
     hides(framed.headers["content-security-policy"], "script-src")
     for number in range(2):
         bank.office.heard(bank.receive(f"number {number}").id, {}, "cancelled", None)
-    monkeypatch.setattr(history, "PAGE", 2)
+    monkeypatch.setattr(study_pages, "PAGE", 2)
     pages = [client.get(f"/history?page={place}").text for place in (1, 2, 3)]
     assert [[number for number in (1, 0) if f"number {number}" in page] for page in pages] == [[1, 0], [], []]
     assert ["clinic was lost" in page for page in pages] == [False, True, False]
@@ -220,7 +218,7 @@ def test_the_ledger_shows_what_the_library_says_and_leaves_as_a_file(asked: Bank
         assert found.headers["content-disposition"] == f'attachment; filename="ledger.{kind}"'
     assert next(csv.reader(io.StringIO(client.get("/ledger/export.csv").text)))[0] == "change"
     assert client.get("/ledger/export.exe").status_code == 404
-    assert asked.office.clicks()[0].what == "exported the ledger"
+    assert asked.office.audit.latest()[0].what == "exported the ledger"
 
 
 def test_a_cap_that_was_raised_is_seen_at_once_and_a_ledger_that_was_altered_does_not_verify(bank: Bank) -> None:
@@ -257,7 +255,7 @@ def test_a_newcomer_is_accepted_by_a_person_who_compared_the_words(bank: Bank) -
     pin, members = insurer.fingerprint, bank.three.members("bank")
     keep(bank.office.folder, members.with_member(insurer, "party"))
     client = signed_in(bank.app())
-    text, key = client.get("/people").text, KeyAge.of(members.certificates["bank"])
+    text, key = client.get("/people").text, Person.of(members, "bank")
     shows(text, "insurer wants to be known", six_words(pin), "three &lt;script&gt;", f"{key.left} more days")
     for name, known in members.pins.items():
         shows(text, f">{name}", known, six_words(known))
@@ -267,7 +265,7 @@ def test_a_newcomer_is_accepted_by_a_person_who_compared_the_words(bank: Bank) -
     assert post(client, "/people", name="insurer", pin=pin, compared="yes") == 303
     assert bank.desk.members().pins["insurer"] == pin
     hides(client.get("/people").text, "wants to be known")
-    assert bank.office.clicks()[0].what == "accepted a member"
+    assert bank.office.audit.latest()[0].what == "accepted a member"
     keep(bank.office.folder, members.with_member(other, "party"))
     text = client.get("/people").text
     shows(text, "insurer has another key at the hub")
@@ -324,14 +322,14 @@ def test_answers_are_shown_as_they_come_and_members_with_their_keys(hub: Hub) ->
     assert hub.desk.pulse() != before
     hub.talk.answer(study, "bank")
     hub.talk.answer(study, "shop", yes=False, why=IMAGE)
-    page, log, members = (client.get(path).text for path in (f"/proposals/{study}", "/log", "/members"))
+    page, log, members = (client.get(path).text for path in (f"/proposals/{study}", "/audit-log", "/members"))
     shows(page, ">yes<", ">no<", ">not yet<", ">declined<")
     for text in (page, client.get("/proposals").text):
         shows(text, "&lt;img src=x onerror=alert(1)&gt;")
         hides(text, "<img")
     shows(log, "signed in")
     hides(log, "<img")
-    assert hub.desk.clicks(IMAGE, 1)[0].who == IMAGE
+    assert hub.desk.audit.latest(1)[0].who == IMAGE
     for name, pin in hub.talk.club.members.pins.items():
         shows(members, f'<th role="rowheader" scope="row">{name}</th>', pin)
     assert (members.count(">here<"), members.count(">away<")) == (2, 3), "the hub and the bank are here"
@@ -386,10 +384,10 @@ def test_a_member_sees_what_concerns_it_and_is_told_no_counts_and_no_clicks_of_o
     hidden, unknown = (people["clinic"].get(f"/proposals/{each}") for each in (study, "0" * 32))
     assert (hidden.status_code, hidden.text) == (409, unknown.text), "so that nobody learns what others propose"
     shows(hidden.text, "the hub knows no proposal")
-    read = {name: {click.who for click in hub.desk.clicks(name)} for name in people}
+    read = {name: {click.who for click in hub.desk.audit.latest(who=hub.desk.only_lines_of(name))} for name in people}
     assert read == {"ana": {"ana"}, "clinic": {"clinic"}, "Olga of the hub": set(people)}
     for name in ("ana", "clinic"):
-        text = people[name].get("/log").text
+        text = people[name].get("/audit-log").text
         shows(text, "signed in")
         hides(text, "Olga")
 

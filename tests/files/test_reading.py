@@ -26,8 +26,8 @@ from colonnade.errors import (
 from colonnade.models import Estimator
 from colonnade.privacy import Ledger
 from colonnade.privacy.observers import Budget, check_epsilon
-from colonnade.standing.desk_store import DeskFile
-from colonnade.standing.scores.counts import counts
+from colonnade.standing.desk import HubFile
+from colonnade.standing.scores.counts import CountsFile
 from colonnade.study import PartyConfig, Study
 from colonnade.study.record import read_facts
 from colonnade.tables import Schema, draft_schema, read_table
@@ -234,8 +234,9 @@ def test_commands_end_with_the_code_of_the_docs(tmp_path, colonnade):
 
 
 def test_the_log_waits_for_another_process_and_not_for_ever(tmp_path, monkeypatch):
-    file, pauses = tmp_path / "desk.db", []
-    for opened in (lambda path: DeskFile(path.parent).path, lambda path: counts(path).path):
+    pauses = []
+    for kind in (HubFile, CountsFile):
+        file = tmp_path / kind.name
         file.unlink(missing_ok=True)
         with closing(sqlite3.connect(file, isolation_level=None)) as other, closing(sqlite3.connect(file)) as base:
             other.execute("VACUUM")  # a file without tables, as another process that makes it has it at first
@@ -248,6 +249,6 @@ def test_the_log_waits_for_another_process_and_not_for_ever(tmp_path, monkeypatc
                 other.execute("ROLLBACK")
 
             monkeypatch.setattr(ahead, "time", SimpleNamespace(monotonic=time.monotonic, sleep=pause))
-            assert opened(file) == file
+            assert kind(tmp_path).path == file
             assert other.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     assert len(pauses) == 2, "SQLite itself does not wait here, whatever the timeout of the connection"

@@ -20,7 +20,7 @@ from colonnade.standing.federation import HubPart, Members
 from colonnade.standing.invitation import Invitations, Token
 from colonnade.standing.keeper import Keeper
 from colonnade.standing.line import Line
-from colonnade.standing.proposal import STUDY_FILE, Answer, Ended, Outcome, Proposal, Withdrawal, id_of
+from colonnade.standing.proposal import STUDY_FILE, Answer, AttemptReport, Ended, Proposal, Withdrawal, id_of
 from colonnade.wire import Identity
 from tests.support.errors import raises
 from tests.support.ports import free_port
@@ -107,7 +107,7 @@ class Talk:
         return study
 
     def outcome(self, study: str, who: str, ended: Ended, attempt: int = 1, **more: Any) -> dict[str, object]:
-        raw = Outcome(study, attempt, who, ended, self.now, **more).pack(self.club.keys[who])
+        raw = AttemptReport(study, attempt, who, ended, self.now, **more).pack(self.club.keys[who])
         return self.desk.outcome(raw, who, self.now)
 
     def outcomes(self, study: str, ended: Ended, attempt: int = 1, who: tuple[str, ...] = EVERYBODY) -> None:

@@ -18,19 +18,20 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 from colonnade.errors import FederationError, IdentityError
 from colonnade.standing import desk as desks
 from colonnade.standing.federation import Members
-from colonnade.standing.fetched import Fetched, statements_in
+from colonnade.standing.fetched import Fetched
 from colonnade.standing.proposal import (
     MOST_BYTES,
     MOST_PACKED,
     MOST_STUDY,
     Answer,
+    AttemptReport,
     Ended,
-    Outcome,
     Proposal,
     Withdrawal,
     id_of,
 )
 from colonnade.standing.signed import canonical, seal, written
+from colonnade.standing.talk import ResultAnswer, packed, read_answer
 from colonnade.standing.verdict import FINAL
 from colonnade.standing.words import six_words, words
 from colonnade.wire import Identity
@@ -370,7 +371,7 @@ def test_a_proposal_survives_its_way(ours: Club, tmp_path: Path) -> None:
     found = Proposal.unpack(raw, ours.members)
     assert found == ours.proposal("bank", "shop")
     assert (found.id, len(found.id)) == (id_of(raw), 32)
-    assert (found.participants, found.kind) == (("bank", "shop", "coordinator"), "pca")
+    assert (found.participants, found.task_kind) == (("bank", "shop", "coordinator"), "pca")
     path = found.write(tmp_path / "study", ours.members)
     assert path.read_bytes() == found.files["study.toml"]
     assert (tmp_path / "study/certs/shop.crt").read_bytes() == ours.members.certificates["shop"].pem
@@ -469,13 +470,13 @@ def test_answers_outcomes_and_withdrawals_survive_and_cannot_be_forged(ours: Clu
     about = Proposal.unpack(ours.packed(), ours.members).id
     said = {
         "bank": Answer(about, "bank", True, "", 2, NOON),
-        "coordinator": Outcome(about, 1, "coordinator", "finished", NOON),
+        "coordinator": AttemptReport(about, 1, "coordinator", "finished", NOON),
         "ana": Withdrawal(about, "ana", NOON),
     }
     for signer, each in said.items():
         raw = each.pack(ours.keys[signer])
         assert type(each).unpack(raw, ours.members) == each
-        for other in {Answer, Outcome, Withdrawal} - {type(each)}:
+        for other in {Answer, AttemptReport, Withdrawal} - {type(each)}:
             refused("FE095", other.unpack, raw, ours.members)
         refused("FE084", each.pack, ours.keys["clinic"])
         refused("FE097", type(each).unpack, raw.replace(f" {signer} ".encode(), b" clinic ", 1), ours.members)
@@ -489,6 +490,7 @@ WRONG_OUTCOMES = [
     {"ended": ["lost"]},
     {"proposal": "0" * 31},
     {"why": "a cell"},
+    {"participant": "shop"},
     {"ended": "finished", "result": "x"},
     *({"ended": "finished", "result": "0" * 64, "files": wrong} for wrong in ({}, {"../x": "0" * 64}, {"a": "0"})),
     {"result": "0" * 64},
@@ -496,10 +498,15 @@ WRONG_OUTCOMES = [
 
 
 def test_an_outcome_of_another_form_is_refused(ours: Club) -> None:
-    plain = {"proposal": "0" * 32, "attempt": 1, "ended": "lost", "made": written(NOON)}
-    assert Outcome.unpack(seal("outcome", plain, ours.keys["bank"]), ours.members).result is None
+    plain = {"proposal": "0" * 32, "attempt": 1, "participant": "bank", "ended": "lost", "made": written(NOON)}
+    assert AttemptReport.unpack(seal("outcome", plain, ours.keys["bank"]), ours.members).result is None
     for wrong in WRONG_OUTCOMES:
-        refused("FE083|FE101|FE102", Outcome.unpack, seal("outcome", plain | wrong, ours.keys["bank"]), ours.members)
+        refused(
+            "FE000|FE083|FE100|FE101|FE102",
+            AttemptReport.unpack,
+            seal("outcome", plain | wrong, ours.keys["bank"]),
+            ours.members,
+        )
 
 
 STUDY = "cd" * 16
@@ -511,7 +518,7 @@ FORGED = sha256(FORGED_FILES["model.json"]).hexdigest()
 
 def said(who: str, result: str | None = TRUE, study: str = STUDY, **files: bytes) -> bytes:
     hashes = {name: sha256(content).hexdigest() for name, content in files.items()}
-    return Outcome(study, 1, who, "finished", NOON, result, hashes or None).pack(identity(who))
+    return AttemptReport(study, 1, who, "finished", NOON, result, hashes).pack(identity(who))
 
 
 def test_what_parties_signed_is_taken_and_what_the_hub_has_made_itself_is_not(ours: Club) -> None:
@@ -519,7 +526,7 @@ def test_what_parties_signed_is_taken_and_what_the_hub_has_made_itself_is_not(ou
     assert (compared.signed, compared.differs, compared.missing) == (("bank",), (), ("shop", "clinic"))
     compared.check()
     for told in (None, [1], ["\u00e9"], ["x"] * 100_000):
-        refused("FE*", statements_in, told)
+        refused("FE*", read_answer, packed({"files": {}, "finished": told}), ResultAnswer)
     statements = {
         "none": [],
         "another hash": [said("bank"), said("shop")],

@@ -96,14 +96,14 @@ def lines(metrics):
 def test_metrics_are_told_in_the_format_of_prometheus():
     pytest.importorskip("prometheus_client")
     metrics, hub = AgentMetrics(), HubMetrics()
-    metrics.connected(True)
-    metrics.studies({"waiting": 2, "done": 5})
-    metrics.studies({"done": 6})
-    metrics.attempt("finished")
+    metrics.connected.set(1)
+    metrics.count_studies({"waiting": 2, "done": 5})
+    metrics.count_studies({"done": 6})
+    metrics.attempts.labels("finished").inc()
     caps = [("analyst", 3.0, None, 1.5), ("coordinator", 1.0, 30, 0.75), ("coordinator", 2.0, 30, 0.75)]
-    metrics.left(Left(who, epsilon, 1e-6, days, spent) for who, epsilon, days, spent in caps)
-    metrics.assessed(0.2)
-    metrics.scored(3)
+    metrics.show_left(Left(who, epsilon, 1e-6, days, spent) for who, epsilon, days, spent in caps)
+    metrics.assessment_seconds.observe(0.2)
+    metrics.scores.inc(3)
     assert lines(metrics) >= {
         "colonnade_connected 1.0",
         'colonnade_studies{state="done"} 6.0',
@@ -115,8 +115,7 @@ def test_metrics_are_told_in_the_format_of_prometheus():
         "colonnade_scores_total 3.0",
     }
     for carried, refused in ((1000, {"identity": 2}), (1500, {"identity": 2, "question": 1})):
-        hub.relayed(carried)  # since its start
-        hub.refused(refused)
+        hub.count_traffic(carried, refused)  # since its start
     assert lines(hub) >= {
         "colonnade_relayed_bytes_total 1500.0",
         'colonnade_refused_total{why="identity"} 2.0',
@@ -127,10 +126,9 @@ def test_metrics_are_told_in_the_format_of_prometheus():
 def test_without_the_packages_nothing_is_counted_or_traced_and_a_wish_for_it_is_answered(monkeypatch):
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     metrics = AgentMetrics()
-    metrics.connected(True)
-    metrics.studies({"done": 1})
-    metrics.left([Left("analyst", 1.0, 1e-6, None, 0.0)])
-    assert not metrics.counts
+    metrics.connected.set(1)
+    metrics.count_studies({"done": 1})
+    metrics.show_left([Left("analyst", 1.0, 1e-6, None, 0.0)])
     assert b"colonnade[console]" in metrics.page()[0]
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     traces.past_check("ab", 0.1, "waiting")

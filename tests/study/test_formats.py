@@ -30,12 +30,11 @@ from colonnade.privacy import Ledger, Observer, Statement, events, parse_budgets
 from colonnade.privacy.ledger.layout import SCHEMA
 from colonnade.privacy.releases import DiscreteGaussianRelease
 from colonnade.protocols.align import Aligned
-from colonnade.standing.desk import Desk
-from colonnade.standing.desk_store import DeskFile
+from colonnade.standing.desk import Desk, HubFile
 from colonnade.standing.federation import HubPart, Members
 from colonnade.standing.office import Office, OfficeFile
-from colonnade.standing.proposal import Answer, Outcome, Proposal, Withdrawal
-from colonnade.standing.scores.counts import asked_on, counts, marks
+from colonnade.standing.proposal import Answer, AttemptReport, Proposal, Withdrawal
+from colonnade.standing.scores.counts import CountsFile, MarksFile, asked_on
 from colonnade.study import PartyConfig, Study
 from colonnade.study.alignment.store import Store
 from colonnade.study.scale.constants import BUILT_IN, Measured
@@ -78,7 +77,7 @@ def form_of_arrays(path):
 
 def scores(folder):
     found = {}
-    for name, file in {"counts": counts(folder / "counts.db"), "marks": marks(folder / "ledger.sqlite")}.items():
+    for name, file in {"counts": CountsFile(folder), "marks": MarksFile(folder / "ledger.sqlite")}.items():
         file.close()
         found[name] = form_of_base(file.path)
     return found
@@ -134,7 +133,7 @@ def signed(folder):
     study, bank = "a" * 32, Identity.create("bank", days=2)
     statements = [
         Answer(study, "bank", True, "", 2, NOON).pack(bank),
-        Outcome(study, 1, "bank", "finished", NOON).pack(bank),
+        AttemptReport(study, 1, "bank", "finished", NOON).pack(bank),
         Withdrawal(study, "bank", NOON).pack(bank),
     ]
     return [re.sub(r"[A-Za-z0-9+/]{86}==", "SIGNATURE", raw.decode()) for raw in statements]
@@ -216,9 +215,7 @@ FORMATS = {
     ),
     "alignment": Format("study.alignment.store:_VERSION", alignment),
     "bench": Format("study.scale.constants:VERSION", lambda folder: form(SAVED.to_dict()), oldest=2),
-    "desk": Format(
-        "standing.desk_store:DeskFile.version", lambda folder: form_of_base(DeskFile(folder).path), grows=True
-    ),
+    "proposals": Format("standing.desk:HubFile.version", lambda folder: form_of_base(HubFile(folder).path), grows=True),
     "event": Format("privacy.releases:VERSION", event, grows=True),
     "hub": Format("wire.envelope:VERSION", hub, oldest=2, grows=True),
     "kept-encoder": Format("kinds.split.kept:FORMAT", kept_encoder),
@@ -232,14 +229,14 @@ FORMATS = {
         lambda folder: form(json.loads(json.dumps(load("linear").to_json())) | {"privacy": {}}),
         grows=True,
     ),
-    "scores": Format("standing.scores.counts:_VERSION", scores),
+    "scores": Format("standing.scores.counts:CountsFile.version", scores),
     "signed": Format("standing.signed:_MAGIC", signed),
     "statement": Format("privacy.statement:VERSION", lambda folder: form(_statement().to_dict() | {"events": []})),
     "wire": Format("wire.tls:_VERSION", wire, oldest=4, grows=True),
 }
 OTHER_NUMBERS = {
     "privacy/ledger/layout.py:BY_VERSION": "the tables under each number",
-    "standing/standing_file.py:version": "of desk and agent, which inherit it",
+    "standing/standing_file.py:version": "of the files of hubs and agents, which inherit it",
     "wire/offer.py:_MAGIC": "part of the wire",
     "wire/values.py:MAGIC": "part of the wire",
     "tables/files.py:_PARQUET_MAGIC": "of Parquet",
@@ -313,9 +310,9 @@ def test_ledgers_of_every_number_are_read_and_written_on(number, tmp_path):
 
 def test_files_of_hubs_and_agents_are_opened_again(tmp_path):
     for held, name in (
-        ("desk-1.db", "desk.db"),
+        ("proposals-1.db", "hub.db"),
         ("agent-1.db", "agent.db"),
-        ("scores-1.db", "counts.db"),
+        ("scores-1.db", "scores.db"),
         ("scores-1.scores", "ledger.sqlite.scores"),
     ):
         shutil.copyfile(HELD / held, tmp_path / name)
@@ -325,13 +322,16 @@ def test_files_of_hubs_and_agents_are_opened_again(tmp_path):
     assert sorted(shown) == ["declined", "done", "open"]
     proposal = Proposal.unpack(desk.packed(shown["open"], "ana"), members)
     assert (proposal.analyst, proposal.purpose) == ("ana", "to be open")
-    office = Office.open(tmp_path)
+    office = Office(tmp_path)
     (entry,) = office.entries()
     assert (entry.state, entry.answer_by, entry.name) == ("approved", "eva", "survey")
-    assert ([(click.who, click.what) for click in office.clicks()], office.fact("seen")) == ([("eva", "approved")], "7")
-    assert asked_on(tmp_path / "counts.db", "d" * 64, "2026-11-01") == 5
-    held = marks(tmp_path / "ledger.sqlite")
-    with held.writing(lambda: None) as base:
+    assert ([(click.who, click.what) for click in office.audit.latest()], office.fact("seen")) == (
+        [("eva", "approved")],
+        "7",
+    )
+    assert asked_on(tmp_path / "scores.db", "d" * 64, "2026-11-01") == 5
+    held = MarksFile(tmp_path / "ledger.sqlite")
+    with held.writing() as base:
         assert base.execute("SELECT count(*) FROM marks").fetchone()[0] == 1
     held.close()
     assert Measured.load(HELD / "saved-bench-2.json").constants == BUILT_IN.constants
@@ -368,13 +368,17 @@ def test_another_number_is_refused_by_a_sentence(file, change, opened, said, tmp
     ("file", "opened", "sentence"),
     [
         ("ledger/ledger-3.db", lambda path: Ledger(path).entries(), ("LE026", "9", "3")),
-        ("formats/desk-1.db", lambda path: DeskFile(path.parent), "FE103"),
+        ("formats/proposals-1.db", lambda path: HubFile(path.parent), "FE103"),
         ("formats/agent-1.db", lambda path: OfficeFile(path.parent), "FE103"),
-        ("formats/scores-1.db", counts, "SO028"),
+        ("formats/scores-1.db", lambda path: CountsFile(path.parent), "FE103"),
     ],
 )
 def test_a_later_base_is_refused_by_a_sentence(file, opened, sentence, tmp_path):
-    path = tmp_path / {"formats/desk-1.db": "desk.db", "formats/agent-1.db": "agent.db"}.get(file, "ledger.sqlite")
+    path = tmp_path / {
+        "formats/proposals-1.db": "hub.db",
+        "formats/agent-1.db": "agent.db",
+        "formats/scores-1.db": "scores.db",
+    }.get(file, "ledger.sqlite")
     shutil.copyfile(FIXTURES / file, path)
     with closing(sqlite3.connect(path)) as base:
         base.execute("PRAGMA user_version = 9")

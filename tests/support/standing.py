@@ -74,7 +74,7 @@ class Standing:
         return PartyConfig.load(self.file(party))
 
     def office(self, party: str) -> Office:
-        return Office.open(self.of(party) / "agent")
+        return Office(self.of(party) / "agent")
 
     def ledger(self, party: str) -> list[str]:
         """The states of the entries in a party's ledger."""
@@ -144,7 +144,7 @@ class Standing:
 
     def _proposed(self, proposal: Proposal) -> str | None:
         with suppress(ConnectError), Line(self.members(), self.identity()) as line:
-            return str(line.propose(proposal)["id"])
+            return str(line.tell(proposal)["id"])
         return None
 
     def approve(self, id: str) -> None:

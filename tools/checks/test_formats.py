@@ -18,7 +18,7 @@ NAMED_ON_THE_PAGE = {
     "kept weights, kept encoders": ("kept-weights", "kept-encoder"),
     "exported regression": ("regression",),
     "earlier alignments": ("alignment",),
-    "hub (`desk.db`), agent": ("desk", "agent"),
+    "hub (`hub.db`), agent": ("proposals", "agent"),
     "counts of scores": ("scores",),
     "constants of a machine": ("bench",),
 }

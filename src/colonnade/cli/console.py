@@ -102,11 +102,12 @@ def open_party_console(
         return None
     try:
         from colonnade.console.party import PartyDesk
+        from colonnade.console.party_pages import PAGES
         from colonnade.console.serve import serve
     except ModuleNotFoundError as error:
         raise StudyError(NEEDS_EXTRA) from error
     desk = PartyDesk(config, office, scores)
-    return serve(desk, folder, part, lambda: desk.config.standing.people, beside=beside, metrics=metrics)
+    return serve(desk, folder, part, lambda: desk.config.standing.people, PAGES, beside=beside, metrics=metrics)
 
 
 def open_hub_console(
@@ -119,8 +120,8 @@ def open_hub_console(
     if not desk.part.console:
         return None
     try:
-        from colonnade.console.analyst import PAGES
         from colonnade.console.hub import HubDesk
+        from colonnade.console.hub_pages import PAGES
         from colonnade.console.serve import serve
     except ModuleNotFoundError as error:
         raise StudyError(NEEDS_EXTRA) from error

@@ -23,13 +23,13 @@ from colonnade.errors import ConnectError, FederationError, IdentityError
 from colonnade.models.files import replace_private, write_whole
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.standing import logs
-from colonnade.standing.desk_store import DeskFile
+from colonnade.standing.desk import HubFile
 from colonnade.standing.federation import Members
-from colonnade.standing.invitation import Invitations, Token, is_hex, new_draw
+from colonnade.standing.invitation import Invitations, Token, new_draw
 from colonnade.standing.keeper import Keeper
 from colonnade.standing.line import Entrance, Line
-from colonnade.standing.newcomers import Newcomer, accept as accept_newcomer, newcomers
-from colonnade.standing.signed import written
+from colonnade.standing.newcomers import Person, accept as accept_newcomer, newcomers
+from colonnade.standing.signed import Draw, fits, written
 from colonnade.standing.words import six_words
 from colonnade.study import PartyConfig
 from colonnade.study.meeting import load_identity
@@ -50,7 +50,7 @@ _HUB_PART = """\
 # What the hub alone needs to know; members have the rest of this file.
 [hub]
 key = "coordinator.key"
-folder = "standing"             # proposals, attempts and results
+folder = "hub"                  # proposals, attempts and results
 # listen = "0.0.0.0:9300"       # where it listens, if not at the address that members dial
 # health = "127.0.0.1:9301"     # grpc.health.v1 in the clear, for a supervisor on this machine
 # console = "127.0.0.1:8470"    # the console for analysts
@@ -252,7 +252,7 @@ def _noted(notes: Path, invitation: str) -> dict[str, str]:
         return {}
     if not isinstance(found, dict) or found.get("invitation") != invitation:
         return {}
-    return {key: str(found[key]) for key in ("own", "hub") if is_hex(32)(found.get(key))}
+    return {key: str(found[key]) for key in ("own", "hub") if fits(Draw, found.get(key))}
 
 
 def _party_file(name: str, out: Path, data: str | None) -> Path:
@@ -273,7 +273,7 @@ def members(
     """List members with the six words of their keys; accept some."""
     path, own = _whose(config, key)
     ours = Members.load(path)
-    new: Sequence[Newcomer] = ()
+    new: Sequence[Person] = ()
     if own is not None:
         with Line(ours, load_identity(own[1], own[0], ours.certificates)) as line:
             new = newcomers(ours, line.members())
@@ -296,11 +296,11 @@ def members(
     emit(facts) if json else say("\n".join([_table(ours), *_to_accept(new, config, key)]))
 
 
-def _offers(new: Sequence[Newcomer]) -> dict[str, dict[str, Any]]:
+def _offers(new: Sequence[Person]) -> dict[str, dict[str, Any]]:
     return {each.name: {"role": each.role, "words": each.words, "known": each.known} for each in new}
 
 
-def _to_accept(new: Sequence[Newcomer], config: Path, key: Path | None) -> list[str]:
+def _to_accept(new: Sequence[Person], config: Path, key: Path | None) -> list[str]:
     """Whom the hub names, and how each is accepted by who was shown ``config``, and an analyst's key."""
     command = f"colonnade federation members {config}" + ("" if key is None else f" --key {key}")
     lines = []
@@ -337,7 +337,7 @@ def _at_the_hub(federation: Path) -> tuple[Members, Invitations]:
     found = Members.load(federation)
     if found.hub is None:
         raise FederationError(f"{federation} has no [hub] section: this is done where the hub runs [FE010]")
-    return found, Invitations(DeskFile(federation.parent / found.hub.folder))
+    return found, Invitations(HubFile(federation.parent / found.hub.folder))
 
 
 def _invitation(token: Token, federation: Path) -> str:

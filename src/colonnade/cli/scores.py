@@ -45,7 +45,10 @@ def _answer(path: Path, listen: str | None) -> None:
     service.start()
     try:
         if service.asked_here:
-            from colonnade.standing.scores.serving import serve
+            try:
+                from colonnade.standing.scores.serving import serve
+            except ModuleNotFoundError as error:
+                raise StudyError("the interface for scores needs `pip install 'colonnade[console]'` [ST544]") from error
 
             served = serve(service, listen or "127.0.0.1:8472")
             say(f"{config.name} asks at {served.url}/v1/scores, with the token in {service.token_file}")

@@ -107,7 +107,7 @@ def _scores(found: Agent) -> tuple[ScoresService | None, list[Any]]:
         from colonnade.standing.scores.service import ScoresService
     except ModuleNotFoundError as error:
         raise StudyError(NEEDS_EXTRA) from error
-    folder, hub, scored = found.office.folder, found.members.address, found.metrics.scored
+    folder, hub, scored = found.office.folder, found.members.address, found.metrics.scores.inc
     service = ScoresService(found.config, part.scores, folder, hub=hub, scored=scored)
     return service, routes(service)
 
@@ -124,7 +124,7 @@ def propose(
     members, identity = _analyst(federation, key)
     proposal, cost = proposal_of(study, members, identity.name, purpose, deadline_of(deadline))
     with Line(members, identity) as line:
-        told = line.propose(proposal)
+        told = line.tell(proposal)
     until = written(proposal.deadline)
     facts = {"id": told["id"], "study": proposal.name, "digest": proposal.digest, "deadline": until}
     if json:
@@ -213,7 +213,7 @@ def cancel(
     members, identity = _analyst(federation, key)
     with Line(members, identity) as line:
         study = _known(line, digits)
-        told = line.withdraw(Withdrawal(study["id"], identity.name, datetime.now().astimezone()))
+        told = line.tell(Withdrawal(study["id"], identity.name, datetime.now().astimezone()))
     emit({"id": study["id"], "state": told["state"]}) if json else say(
         f"withdrawn: {study['name']!r} is {told['state']}"
     )
@@ -300,7 +300,7 @@ def _office(config: Path) -> Office:
         raise OfficeError(
             f"there is no agent's store in {folder} yet: start `colonnade federation agent {config}` [OF002]"
         )
-    return Office.open(folder)
+    return Office(folder)
 
 
 def _analyst(federation: Path | None, key: Path | None) -> tuple[Members, Identity]:
@@ -335,7 +335,7 @@ def _known(line: Line, id: str) -> Mapping[str, Any]:
 
 
 def _told(entry: Entry, office: Office, who: str, what: str, json: bool, detail: str = "") -> None:
-    office.log(who, _OPERATOR, what, entry.id, detail)
+    office.audit.add(who, _OPERATOR, what, entry.id, detail)
     if json:
         emit({"id": entry.id, "state": entry.state})
         return

@@ -10,16 +10,14 @@ import hashlib
 import hmac
 import ipaddress
 import os
-import sqlite3
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from colonnade.disk import writing
-from colonnade.errors import StorageError
 from colonnade.randomness import new_key
+from colonnade.standing.standing_file import StandingFile
 from colonnade.study.console_part import Role
 
 ROLES: tuple[Role, ...] = ("viewer", "approver")
@@ -31,12 +29,18 @@ MOST_SESSIONS = 64
 """Sessions at one time; who signs in beyond that ends the one that was used least recently."""
 _USED_SECONDS = 60  # how exactly the last use is known, so that not every request writes
 _TOKEN_BYTES = 16
-_NAME = "access.db"
 _SECRET = "access.key"  # noqa: S105 - the name of a file
-_TABLES = """
-create table if not exists links (hash text primary key, person text not null, role text not null, ends real not null);
-create table if not exists sessions (
-  hash text primary key, person text not null, role text not null, begun real not null, used real not null);
+
+
+class AccessFile(StandingFile):
+    """Links and sessions, by the hashes of their tokens."""
+
+    name, application_id = "access.db", 0x436F4163
+    schema = """
+CREATE TABLE links (hash TEXT PRIMARY KEY, person TEXT NOT NULL, role TEXT NOT NULL, ends REAL NOT NULL) STRICT;
+CREATE TABLE sessions (
+    hash TEXT PRIMARY KEY, person TEXT NOT NULL, role TEXT NOT NULL, begun REAL NOT NULL, used REAL NOT NULL
+) STRICT;
 """
 
 
@@ -96,9 +100,7 @@ class Access:
     clock: Callable[[], float] = time.time
 
     def __post_init__(self) -> None:
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with self._store() as store:
-            store.executescript(_TABLES)
+        self._file = AccessFile(self.folder)
 
     @property
     def cookie(self) -> str:
@@ -108,7 +110,7 @@ class Access:
     def link(self, person: str, role: Role) -> str:
         """A token that signs this person in once, within ten minutes."""
         token = new_key()[:_TOKEN_BYTES].hex()
-        with self._store() as store:
+        with self._file.writing() as store:
             store.execute("delete from links where ends < ?", (self.clock(),))
             store.execute(
                 "insert into links values (?, ?, ?, ?)", (_hash(token), person, role, self.clock() + LINK_SECONDS)
@@ -117,7 +119,7 @@ class Access:
 
     def enter(self, token: str, before: str | None = None) -> tuple[str, Session] | None:
         """A new session and the token of its cookie for a good link; the session before it ends."""
-        with self._store() as store:
+        with self._file.writing() as store:
             row = store.execute(
                 "delete from links where hash = ? returning person, role, ends", (_hash(token),)
             ).fetchone()
@@ -136,34 +138,28 @@ class Access:
 
     def session(self, token: str) -> Session | None:
         """Whose session a cookie belongs to, if it is still good."""
-        now = self.clock()
-        with self._store() as store:
-            row = store.execute(
-                "select person, role, used from sessions where hash = ? and begun > ? and used > ?",
-                (_hash(token), now - SESSION_SECONDS, now - IDLE_SECONDS),
-            ).fetchone()
-            if row is not None and now - row[2] > _USED_SECONDS:
-                store.execute("update sessions set used = ? where hash = ?", (now, _hash(token)))
+        row = self._file.row(
+            "select person, role, used from sessions where hash = ? and begun > ? and used > ?",
+            (_hash(token), *self._good()),
+        )
+        if row is not None and self.clock() - row["used"] > _USED_SECONDS:
+            self._file.change("update sessions set used = ? where hash = ?", (self.clock(), _hash(token)))
         return None if row is None else _session(token, row[0], row[1])
 
     def still(self, session: Session) -> bool:
         """Whether a session goes on; asking does not prolong it."""
         if session.at_proxy:
             return self._at_proxy(session.person) == session
-        now = self.clock()
-        with self._store() as store:
-            return (
-                store.execute(
-                    "select 1 from sessions where hash = ? and begun > ? and used > ?",
-                    (session.key, now - SESSION_SECONDS, now - IDLE_SECONDS),
-                ).fetchone()
-                is not None
+        return (
+            self._file.row(
+                "select 1 from sessions where hash = ? and begun > ? and used > ?", (session.key, *self._good())
             )
+            is not None
+        )
 
     def leave(self, session: Session) -> None:
         """End a session."""
-        with self._store() as store:
-            store.execute("delete from sessions where hash = ?", (session.key,))
+        self._file.change("delete from sessions where hash = ?", (session.key,))
 
     def leave_all(self) -> int:
         """End every session and every link; returns how many people were signed in by links.
@@ -171,18 +167,18 @@ class Access:
         Whoever is signed in at the proxy is let in again by its header; but forms and pages that are open end.
         """
         writing.put({self.folder / _SECRET: new_key()}, private=True)
-        with self._store() as store:
+        with self._file.writing() as store:
             store.execute("delete from links")
             return store.execute("delete from sessions").rowcount
 
     def sessions(self) -> Sequence[tuple[str, str, float, float]]:
         """Who is signed in: name, role, since when, and when last seen."""
-        now = self.clock()
-        with self._store() as store:
-            return store.execute(
-                "select person, role, begun, used from sessions where begun > ? and used > ? order by used desc",
-                (now - SESSION_SECONDS, now - IDLE_SECONDS),
-            ).fetchall()
+        query = "select person, role, begun, used from sessions where begun > ? and used > ? order by used desc"
+        return [tuple(row) for row in self._file.rows(query, self._good())]
+
+    def _good(self) -> tuple[float, float]:
+        """Before which moments no session that goes on was begun or used."""
+        return self.clock() - SESSION_SECONDS, self.clock() - IDLE_SECONDS
 
     def by_proxy(self, address: str, said: str | None) -> Session | None:
         """Who signed in at the proxy, if the header comes from there and the person is known here."""
@@ -207,19 +203,6 @@ class Access:
         except FileExistsError:
             pass
         return path.read_bytes()
-
-    @contextmanager
-    def _store(self) -> Iterator[sqlite3.Connection]:
-        path = self.folder / _NAME
-        try:
-            if not path.exists():
-                os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
-            with closing(sqlite3.connect(path, timeout=10)) as store, store:
-                yield store
-        except (sqlite3.Error, OSError) as error:
-            raise StorageError(
-                f"{path} cannot be used: {error}; see that the disk has space and is yours [SO016]"
-            ) from None
 
 
 def _hash(token: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from importlib import import_module
 from typing import Any
 
 from starlette.applications import Starlette
@@ -16,17 +15,16 @@ from colonnade.console import entrance, layout, live
 from colonnade.console.access import Access
 from colonnade.console.desk import Desk
 from colonnade.console.guard import Guard
-from colonnade.console.pages import PAGES
 from colonnade.errors import ColonnadeError
 
-Pages = Sequence[tuple[str, str | None, str]]
-"""Path, title in the menu (or none) and module of each page; ``page(request)`` in it answers GET and POST."""
+Pages = Sequence[tuple[str, str | None, Callable[[Request], Any]]]
+"""Path, title in the menu (or none) and function of each page, which answers GET and POST."""
 
 
 def make_app(
     desk: Desk,
     access: Access,
-    pages: Pages = PAGES,
+    pages: Pages,
     beside: Iterable[BaseRoute] = (),
     metrics: Callable[[], tuple[bytes, str]] | None = None,
 ) -> Guard:
@@ -45,30 +43,20 @@ def make_app(
     app = Starlette(
         routes=[
             Route("/static/{name}", layout.static),
-            Route("/enter", entrance.enter, methods=["GET", "POST"]),
-            Route("/leave", entrance.leave, methods=["POST"]),
-            Route("/log", entrance.log),
+            Route("/login", entrance.enter, methods=["GET", "POST"]),
+            Route("/logout", entrance.leave, methods=["POST"]),
+            Route("/audit-log", entrance.log),
             Route("/events", live.events),
             Route("/health", _health),
             Route("/metrics", counts),
-            *_routes(pages),
+            *(Route(path, show, methods=["GET", "POST"]) for path, _, show in pages),
             *beside,
         ],
         exception_handlers={HTTPException: _missing, ColonnadeError: _failed, Exception: _broken},
     )
     app.state.desk, app.state.access, app.state.pulse = desk, access, live.Pulse(desk)
-    app.state.menu = (*((path, title) for path, title, _ in pages if title), ("/log", "Log"))
+    app.state.menu = (*((path, title) for path, title, _ in pages if title), ("/audit-log", "Audit log"))
     return Guard(app, access, _refusal(app))
-
-
-def _routes(pages: Pages) -> list[BaseRoute]:
-    """The routes of all pages: each at its path, and those that its module lists as ``ROUTES``."""
-    found: list[BaseRoute] = []
-    for path, _, name in pages:
-        module = import_module(name)
-        found.append(Route(path, module.page, methods=["GET", "POST"]))
-        found.extend(getattr(module, "ROUTES", ()))
-    return found
 
 
 def _refusal(app: Starlette) -> Any:

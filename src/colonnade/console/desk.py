@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
+
+from colonnade.standing.standing_file import AuditLog
 
 
 class Desk(Protocol):
     """A party's desk or the hub's; pages ask more of it, the frame only this."""
+
+    audit: AuditLog
+    """Who did what."""
 
     @property
     def name(self) -> str:
@@ -19,8 +23,5 @@ class Desk(Protocol):
     def pulse(self) -> str:
         """Text that is another one whenever something on a live page has changed; asked often, so it is cheap."""
 
-    def log(self, who: str, role: str, what: str, study: str | None = None, detail: str = "") -> None:
-        """Write down who did what."""
-
-    def clicks(self, person: str, limit: int = ...) -> Sequence[Any]:
-        """What was written down and this person may read, the latest first, each as an office keeps it."""
+    def only_lines_of(self, person: str) -> str | None:
+        """Whose lines of the audit log this person may read; ``None`` for all."""

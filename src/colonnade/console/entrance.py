@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
@@ -13,19 +12,19 @@ from colonnade.console.layout import refusal, render
 _LATEST = 500
 
 
-async def enter(request: Request) -> Response:
+def enter(request: Request) -> Response:
     """The page of a sign-in link; what signs in is its button, so that looking ahead at the link uses nothing up."""
     if request.method == "GET":
         return render(request, "enter.html", token=request.query_params.get("link", "")[:64], next=_own(request))
     access = request.app.state.access
     fields = form(request)
-    entered = await run_in_threadpool(access.enter, fields.get("link", ""), request.cookies.get(access.cookie))
+    entered = access.enter(fields.get("link", ""), request.cookies.get(access.cookie))
     if entered is None:
         return refusal(
             request, 403, "This link was used already, or is older than ten minutes; make a new one. [CO007]"
         )
     token, session = entered
-    await run_in_threadpool(request.app.state.desk.log, session.person, session.role, "signed in")
+    request.app.state.desk.audit.add(session.person, session.role, "signed in")
     response = RedirectResponse(_path(fields.get("next", "/")), 303)
     response.set_cookie(
         access.cookie, token, max_age=SESSION_SECONDS, httponly=True, samesite="strict", secure=access.secure
@@ -33,11 +32,11 @@ async def enter(request: Request) -> Response:
     return response
 
 
-async def leave(request: Request) -> Response:
+def leave(request: Request) -> Response:
     """End the session."""
     access, session = request.app.state.access, request.state.session
-    await run_in_threadpool(access.leave, session)
-    await run_in_threadpool(request.app.state.desk.log, session.person, session.role, "signed out")
+    access.leave(session)
+    request.app.state.desk.audit.add(session.person, session.role, "signed out")
     response = RedirectResponse(ENTER, 303)
     response.delete_cookie(access.cookie, httponly=True, samesite="strict", secure=access.secure)
     return response
@@ -45,7 +44,8 @@ async def leave(request: Request) -> Response:
 
 def log(request: Request) -> Response:
     """Who clicked what, the latest first."""
-    clicks = request.app.state.desk.clicks(request.state.session.person, _LATEST)
+    desk = request.app.state.desk
+    clicks = desk.audit.latest(_LATEST, desk.only_lines_of(request.state.session.person))
     return render(request, "log.html", clicks=clicks)
 
 

@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from urllib.parse import parse_qsl, quote
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from colonnade.console.access import Access, Session
+from colonnade.standing.http_server import read_body
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -39,9 +40,8 @@ HEADERS = {
     "cache-control": "no-store",
 }
 LARGEST_FORM = 1 << 16
-BODY_SECONDS = 15.0
-ENTER = "/enter"
-LEAVE = "/leave"
+ENTER = "/login"
+LEAVE = "/logout"
 STATIC = "/static/"
 API = "/v1/"
 """Paths with a token of their own in the request; no cookie is looked at there.
@@ -116,7 +116,7 @@ class Guard:
         return None
 
     async def _refused_form(self, request: Request, session: Session | None) -> Response | None:
-        body = await _body(request, LARGEST_FORM)
+        body = await read_body(request, LARGEST_FORM)
         if body is None:
             return self.refuse(request, 413, "What was sent is too long, or came too slowly. [CO012]")
         form = _form(body)
@@ -177,20 +177,6 @@ def _form(body: bytes) -> dict[str, str]:
         return dict(parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=100))
     except ValueError:
         return {}
-
-
-async def _body(request: Request, most: int) -> bytes | None:
-    """The whole body, unless it is longer than this, takes long to come, or whoever sends it hangs up."""
-    body = bytearray()
-    try:
-        async with asyncio.timeout(BODY_SECONDS):
-            async for part in request.stream():
-                body += part
-                if len(body) > most:
-                    return None
-    except (TimeoutError, ClientDisconnect):
-        return None
-    return bytes(body)
 
 
 def _replay(body: bytes) -> Receive:

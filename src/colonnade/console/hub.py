@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import sqlite3
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from colonnade.disk import reading
-from colonnade.errors import ColonnadeError, FederationError, StorageError, one_code
+from colonnade.errors import ColonnadeError, FederationError, one_code
 from colonnade.harmless import harmless
 from colonnade.models import Estimator
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.standing.desk import Desk
-from colonnade.standing.office import Click
+from colonnade.standing.standing_file import AuditLog
 
 _LATEST = 1 << 62  # no serial number is as large
-_CLICKS = """create table if not exists clicks (
-  number integer primary key, at text not null, who text not null, role text not null, what text not null,
-  study text, detail text not null)"""
 _LARGEST_STATEMENT = 1 << 24
 
 
@@ -49,11 +42,7 @@ class HubDesk:
     _known: dict[str, Result] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        path = self.desk.folder / "console.db"
-        if not path.exists():
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
-        with self._log() as log:
-            log.execute(_CLICKS)
+        self.audit = AuditLog(self.desk.file)
 
     @property
     def name(self) -> str:
@@ -100,37 +89,13 @@ class HubDesk:
         found = self._known[id]
         return found if self._sees_as(person) in (COORDINATOR, *study["parties"]) else replace(found, report=None)
 
-    def log(self, who: str, role: str, what: str, study: str | None = None, detail: str = "") -> None:
-        """Write down who did what."""
-        at = datetime.now(UTC).isoformat(timespec="seconds")
-        with self._log() as log:
-            log.execute(
-                "insert into clicks (at, who, role, what, study, detail) values (?, ?, ?, ?, ?, ?)",
-                (at, harmless(who), role, what, study, harmless(detail)),
-            )
-
-    def clicks(self, person: str, limit: int = 200) -> Sequence[Click]:
-        """What was written down, the latest first; a person of a member's name reads her own lines."""
-        with self._log() as log:
-            rows = log.execute(
-                "select at, who, role, what, study, detail from clicks where :all or who = :who "
-                "order by number desc limit :limit",
-                {"all": self._sees_as(person) == COORDINATOR, "who": harmless(person), "limit": limit},
-            ).fetchall()
-        return [Click(*row) for row in rows]
+    def only_lines_of(self, person: str) -> str | None:
+        """A person of a member's name reads her own lines."""
+        return None if self._sees_as(person) == COORDINATOR else person
 
     def _sees_as(self, person: str | None) -> str:
         """The member as which a person is shown things: her own member's, or the hub."""
         return person if person is not None and person in self.desk.members.roles else COORDINATOR
-
-    @contextmanager
-    def _log(self) -> Iterator[sqlite3.Connection]:
-        path = self.desk.folder / "console.db"
-        try:
-            with closing(sqlite3.connect(path, timeout=10)) as log, log:
-                yield log
-        except sqlite3.Error as error:
-            raise StorageError(f"{path} cannot be used: {error} [SO019]") from None
 
 
 def _read(folder: Path) -> Result:

@@ -17,12 +17,12 @@ from colonnade.privacy import Ledger
 from colonnade.standing import newcomers
 from colonnade.standing.checkup import examine_member
 from colonnade.standing.federation import Members
-from colonnade.standing.newcomers import Newcomer
-from colonnade.standing.office import Attempt, Click, Entry, Office, State
-from colonnade.standing.output import OUTPUT, Progress
+from colonnade.standing.newcomers import Person
+from colonnade.standing.office import Attempt, Entry, Office, State
+from colonnade.standing.output import OUTPUT
 from colonnade.standing.proposal import STUDY_FILE
 from colonnade.standing.scores.service import ScoresService
-from colonnade.study import book
+from colonnade.standing.standing_process import stamp
 from colonnade.study.doctor import Check, examine
 from colonnade.study.policy import PartyConfig
 from colonnade.study.record import read_facts
@@ -31,22 +31,21 @@ from colonnade.tables.survey import Survey
 WAITING: tuple[State, ...] = ("checking", "waiting")
 UNDER_WAY: tuple[State, ...] = ("approved", "running")
 PAST: tuple[State, ...] = ("done", "failed", "declined", "refused", "expired", "cancelled")
-REPORT = "report.html"
 
 
 class PartyDesk:
     """A party's own view of its federation; everything here stays on this machine."""
 
     def __init__(self, config: PartyConfig, office: Office, scores: ScoresService | None = None) -> None:
-        self.office, self.scores = office, scores
-        self._config, self._read = config, _state(config.path)
+        self.office, self.audit, self.scores = office, office.audit, scores
+        self._config, self._read = config, stamp(config.path)
         self._odds: dict[str, Mapping[str, float | None]] = {}
         self._surveys = Surveys()
 
     @property
     def config(self) -> PartyConfig:
         """The party file as it is now; as it was, while it cannot be read."""
-        if (now := _state(self._config.path)) != self._read:
+        if (now := stamp(self._config.path)) != self._read:
             with suppress(ColonnadeError):
                 self._config = PartyConfig.load(self._config.path)
             self._read = now
@@ -76,15 +75,11 @@ class PartyDesk:
         paths = [self.office.file.path, Path(f"{self.office.file.path}-wal"), self.config.ledger]
         for entry in self.office.entries(("running",)):
             paths += [attempt.folder / OUTPUT for attempt in self.office.attempts(entry.id)[-1:]]
-        return " ".join(_state(path) for path in paths)
+        return " ".join(str(stamp(path)) for path in paths)
 
-    def log(self, who: str, role: str, what: str, study: str | None = None, detail: str = "") -> None:
-        """Write down who did what."""
-        self.office.log(who, role, what, study, detail)
-
-    def clicks(self, person: str, limit: int = 200) -> list[Click]:
-        """What was written down, the latest first; everybody who signs in here may read all of it."""
-        return self.office.clicks(limit)
+    def only_lines_of(self, person: str) -> str | None:
+        """Everybody who signs in here may read all that was written down."""
+        return None
 
     def entry(self, id: str) -> Entry:
         """One study, by its whole id."""
@@ -108,19 +103,6 @@ class PartyDesk:
         """What the study would leave of every cap and period."""
         return [CapLeft.of(each) for each in (entry.assessment or {}).get("left") or ()]
 
-    def progress(self, entry: Entry) -> Progress | None:
-        """How far its last attempt has come."""
-        return self.office.progress(entry.id)
-
-    def attempts(self, entry: Entry) -> list[Attempt]:
-        """All its attempts, the first one first."""
-        return self.office.attempts(entry.id)
-
-    def report(self, entry: Entry) -> Path | None:
-        """The report of the attempt that ended well, or of the result that was fetched later."""
-        folders = [*(attempt.folder for attempt in reversed(self.attempts(entry))), entry.folder / "result"]
-        return next((folder / REPORT for folder in folders if (folder / REPORT).is_file()), None)
-
     def record(self, attempt: Attempt) -> dict[str, Any]:
         """What ``run.json`` of an attempt says; nothing where there is none."""
         try:
@@ -131,16 +113,6 @@ class PartyDesk:
     def book(self) -> Ledger | None:
         """The ledger; ``None`` before the first study."""
         return self.config.book() if self.config.ledger.exists() else None
-
-    def ledger_facts(self, delta: float) -> dict[str, Any] | None:
-        """The ledger as `colonnade ledger show --json` says it; an infinite epsilon is ``None``."""
-        known = self.book()
-        return None if known is None else book.facts(known, delta, None, self.config)
-
-    @property
-    def delta(self) -> float:
-        """The delta of this party's own caps, at which its ledger is shown."""
-        return max(cap.delta for cap in self.config.caps)
 
     def schemas(self) -> Iterator[tuple[Entry, Path]]:
         """Studies that bring a schema for this party, the newest first, and where each lies."""
@@ -176,7 +148,7 @@ class PartyDesk:
         agent = self.config.content.agent
         return None if agent is None else self.config.path.parent / agent.federation
 
-    def newcomers(self) -> list[Newcomer]:
+    def newcomers(self) -> list[Person]:
         """Members whom the hub names and nobody here has accepted."""
         ours = self.members()
         return [] if ours is None else newcomers.waiting(self.office.folder, ours)
@@ -207,11 +179,3 @@ def days_left(deadline: str, now: datetime | None = None) -> str:
     if hours < 1:
         return f"{math.ceil(hours * 60)} minutes left"
     return f"{hours:.0f} hours left" if hours < 48 else f"{hours / 24:.0f} days left"
-
-
-def _state(path: Path) -> str:
-    try:
-        found = path.stat()
-    except OSError:
-        return "-"
-    return f"{found.st_mtime_ns}.{found.st_size}"

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import socket
-import threading
-import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
-import uvicorn
 from starlette.routing import BaseRoute
 
 from colonnade.console.access import Access, TrustedHeader
 from colonnade.console.app import Pages, make_app
 from colonnade.console.connections import Connection
 from colonnade.console.desk import Desk
-from colonnade.console.guard import ENTER
-from colonnade.console.pages import PAGES
+from colonnade.console.guard import ENTER, Guard
 from colonnade.disk import reading, writing
 from colonnade.errors import ConnectError
+from colonnade.standing.http_server import HttpServer, listen
 from colonnade.study.console_part import ConsolePart, Role
 
 _ADDRESS = "address"
@@ -28,19 +24,23 @@ _ANSWER_SECONDS = 5.0
 _AT_ONCE = 16
 """Connections taken between two looks at what came on others; a flood cannot push out one whose request is there."""
 _QUEUE = 1024
-_STOP_SECONDS = 1
-_START_SECONDS = 30.0
 
 
-@dataclass
-class Served:
+class Served(HttpServer):
     """A console that runs."""
 
-    url: str
-    access: Access
-    _server: uvicorn.Server
-    _thread: threading.Thread
-    _folder: Path
+    def __init__(self, app: Guard, listening: socket.socket, url: str, folder: Path) -> None:
+        super().__init__(
+            app,
+            listening,
+            url,
+            http=Connection,
+            timeout_keep_alive=5,
+            backlog=_AT_ONCE,
+            h11_max_incomplete_event_size=_HEAD_BYTES,
+        )
+        listening.listen(_QUEUE)
+        self.access, self._folder = app.access, folder
 
     def link(self, person: str, role: Role) -> str:
         """The address that signs a person in, once; for a terminal and never for a log."""
@@ -48,8 +48,7 @@ class Served:
 
     def stop(self) -> None:
         """Stop serving; streams of events end."""
-        self._server.should_exit = True
-        self._thread.join()
+        super().stop()
         (self._folder / _ADDRESS).unlink(missing_ok=True)
 
 
@@ -58,7 +57,7 @@ def serve(
     folder: Path,
     part: ConsolePart,
     people: Callable[[], Mapping[str, Role]],
-    pages: Pages = PAGES,
+    pages: Pages,
     beside: Iterable[BaseRoute] = (),
     metrics: Callable[[], tuple[bytes, str]] | None = None,
 ) -> Served:
@@ -66,36 +65,21 @@ def serve(
 
     ``people`` is asked at every request of somebody whom a proxy names, so that a change of the file counts at once.
     """
-    listening = _listen(part)
+    host, port = part.address
+    try:
+        listening = listen(host, port)
+    except OSError as error:
+        raise ConnectError(
+            f"the console cannot be served at {part.listen}: {error.strerror}; name another port in the "
+            "file's console [CN005]"
+        ) from None
     port = listening.getsockname()[1]
-    access = access_of(folder, part, people, port)
-    config = uvicorn.Config(
-        make_app(desk, access, pages, beside, metrics),
-        http=Connection,
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        proxy_headers=False,  # or a header would say from which address a request comes
-        server_header=False,
-        timeout_keep_alive=5,
-        backlog=_AT_ONCE,
-        timeout_graceful_shutdown=_STOP_SECONDS,
-        h11_max_incomplete_event_size=_HEAD_BYTES,
-    )
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, args=([listening],), name="console", daemon=True)
-    thread.start()
-    until = time.monotonic() + _START_SECONDS
-    while not server.started:
-        if not thread.is_alive() or time.monotonic() > until:
-            raise ConnectError(f"the console at {part.listen} did not start [CN004]")
-        time.sleep(0.01)
-    listening.listen(_QUEUE)
-    listening_at = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(part.address[0], part.address[0])  # noqa: S104 - compared
     url = address_of(part, port)
-    writing.put({folder / _ADDRESS: f"{url} {listening_at} {port}".encode()})
-    return Served(url, access, server, thread, folder)
+    app = make_app(desk, access_of(folder, part, people, port), pages, beside, metrics)
+    served = Served(app, listening, url, folder)
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared
+    writing.put({folder / _ADDRESS: f"{url} {host} {port}".encode()})
+    return served
 
 
 def read_address(folder: Path) -> str | None:
@@ -125,20 +109,3 @@ def address_of(part: ConsolePart, port: int) -> str:
 def sign_in_address(url: str, token: str) -> str:
     """The address that signs in with this token."""
     return f"{url}{ENTER}?link={token}"
-
-
-def _listen(part: ConsolePart) -> socket.socket:
-    host, port = part.address
-    listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # Otherwise the end of an answer waits until its beginning was acknowledged, some 40 ms.
-        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        listening.bind((host, port))
-    except OSError as error:
-        listening.close()
-        raise ConnectError(
-            f"the console cannot be served at {part.listen}: {error.strerror}; name another port in the "
-            "file's console [CN005]"
-        ) from None
-    return listening

@@ -14,32 +14,32 @@ import queue
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from colonnade.disk import writing
 from colonnade.errors import ColonnadeError, FederationError, OfficeError, StorageError
 from colonnade.standing import assess, pruning, traces
 from colonnade.standing.attempts import Attempts
 from colonnade.standing.children import Child, Limits
 from colonnade.standing.errands import Errands, Fetched, Newcomers, Received, Report
 from colonnade.standing.federation import Members
-from colonnade.standing.filing import Filing
 from colonnade.standing.line import Line
 from colonnade.standing.logs import note
 from colonnade.standing.metrics import AgentMetrics
-from colonnade.standing.office import FINAL, Entry, now
+from colonnade.standing.office import FINAL, Entry, Office
 from colonnade.standing.proposal import STUDY_FILE
+from colonnade.standing.standing_file import now
+from colonnade.standing.standing_process import StandingProcess
 from colonnade.study.forks import Forks
 from colonnade.study.meeting import load_identity
 from colonnade.study.policy import PartyConfig
 from colonnade.tables.spool.room import clear
 from colonnade.tidy import tidy
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("colonnade.agent")
 
 BY_POLICY = "the policy"
 _TICK_SECONDS = 0.2
@@ -56,7 +56,7 @@ _CHECK_SECONDS = 600.0
 _CHECKS_FAILED = 3
 
 
-class Agent:
+class Agent(StandingProcess):
     """The standing process of one party."""
 
     def __init__(self, party_file: Path) -> None:
@@ -64,13 +64,12 @@ class Agent:
         self.metrics, self._counting = AgentMetrics(), threading.Lock()
         self.config = PartyConfig.load(party_file)
         part = self.config.standing
-        self._federation = party_file.parent / part.federation
-        self.members = Members.load(self._federation)
-        self._read = self._stamp()
+        super().__init__(party_file.parent / part.federation)
+        self.folder = party_file.parent / part.folder
         if self.config.name not in self.members.parties:
             raise FederationError(f"{self.config.name} is no party of the federation in {self._federation} [FE018]")
         self._identity = load_identity(self.config.key, self.config.name, self.members.certificates)
-        self.office = Filing.open(party_file.parent / part.folder)
+        self.office = Office(self.folder)
         self._forks = Forks()
         self._attempts = Attempts(self.office, party_file, self.metrics, self._forks)
         self._checks: dict[str, Child] = {}
@@ -79,31 +78,16 @@ class Agent:
         self._errands = Errands(self.office, self._identity, lambda: self.members, lambda: self.config, self._put)
         self._ahead: dict[str, Mapping[str, Any]] = {}  # what the hub says of studies that we do not have, or not yet
         self._running: dict[str, tuple[int, str]] = {}  # what the hub says that runs: attempt and room
-        self._stop = threading.Event()
         self._quiet: dict[str, float] = {}  # until when something is not tried again
         self._pending: frozenset[str] = frozenset()
         self._since = now()
 
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Have the folder for this agent alone; an error if another agent has it."""
-        with ExitStack() as held:
-            try:
-                held.enter_context(writing.locked(self.office.folder, wait=False))
-            except BlockingIOError:
-                raise OfficeError(f"another agent works in {self.office.folder}: stop it first [OF004]") from None
-            yield
-
-    def stop(self) -> None:
-        """Let :meth:`run` end; studies that run are ended, and can be tried again."""
-        self._stop.set()
-
     def counts(self) -> tuple[bytes, str]:
         """What ``/metrics`` says, with studies and what is left of caps as the office and the ledger have them now."""
         with self._counting:
-            self.metrics.studies(self.office.count())
+            self.metrics.count_studies(self.office.count())
             with suppress(ColonnadeError):  # a party file or a ledger that cannot be read: the figures stay
-                self.metrics.left(PartyConfig.load(self._party_file).left())
+                self.metrics.show_left(PartyConfig.load(self._party_file).left())
             return self.metrics.page()
 
     def run(self, ready: Callable[[], None] | None = None) -> None:
@@ -229,7 +213,7 @@ class Agent:
                     if self._failed[study] < _CHECKS_FAILED:  # the machine had a bad moment, or is being upgraded:
                         self._later("check", _LATER_SECONDS)  # that says nothing about the study
                         continue
-                self.metrics.assessed(seconds := child.seconds)
+                self.metrics.assessment_seconds.observe(seconds := child.seconds)
                 self._decide(study, assess.result(child.folder))
                 traces.past_check(study, seconds, self.office.entry(study).state)
         waiting = [entry for entry in self.office.entries(["checking"]) if entry.id not in self._checks]
@@ -293,14 +277,13 @@ class Agent:
             self._since = now()
         if is_so != status.connected:
             note(log, logging.INFO, "connected" if is_so else "not connected", hub=self.members.address, why=reason)
-        self.metrics.connected(is_so)
+        self.metrics.connected.set(int(is_so))
         self.office.say(is_so, self._since, self.members.address, reason, self._pending)
 
     def _reread(self) -> None:
         """Read the list of members anew when it has changed; a person has accepted somebody."""
-        if (stamp := self._stamp()) == self._read:
+        if not self._members_changed():
             return
-        self._read = stamp
         try:
             self.members = Members.load(self._federation)
             self._later("members", 0.0)
@@ -315,13 +298,6 @@ class Agent:
         if pending != self._pending:
             self._pending = pending
             self.office.say(True, self._since, self.members.address, None, pending)
-
-    def _stamp(self) -> tuple[int, int]:
-        try:
-            found = self._federation.stat()
-        except OSError:
-            return (0, 0)
-        return found.st_mtime_ns, found.st_size
 
     def _later(self, what: str, seconds: float) -> None:
         self._quiet[what] = time.monotonic() + seconds

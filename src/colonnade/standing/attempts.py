@@ -17,10 +17,9 @@ from typing import Any
 from colonnade.errors import ColonnadeError, LedgerError, one_code
 from colonnade.standing import traces
 from colonnade.standing.children import Child, Limits, end_by_force, files_with, wait_for_end
-from colonnade.standing.filing import Filing
 from colonnade.standing.logs import note
 from colonnade.standing.metrics import AgentMetrics
-from colonnade.standing.office import Entry, attempt_folder
+from colonnade.standing.office import Entry, Office, attempt_folder
 from colonnade.standing.outcome import outcome_of
 from colonnade.standing.proposal import STUDY_FILE
 from colonnade.study.engine.processes import cores
@@ -30,7 +29,7 @@ from colonnade.study.policy import PartyConfig
 from colonnade.study.record import read_facts
 from colonnade.tables.spool.room import clear
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("colonnade.agent")
 
 _LONGEST_EVENTS = 1 << 24
 
@@ -38,7 +37,7 @@ _LONGEST_EVENTS = 1 << 24
 class Attempts:
     """The children of one agent."""
 
-    def __init__(self, office: Filing, party_file: Path, metrics: AgentMetrics, forks: Forks) -> None:
+    def __init__(self, office: Office, party_file: Path, metrics: AgentMetrics, forks: Forks) -> None:
         self._office, self._party_file, self._metrics, self._forks = office, party_file, metrics, forks
         self._children: dict[tuple[str, int], Child] = {}
         self._stopped: set[tuple[str, int]] = set()
@@ -128,7 +127,7 @@ class Attempts:
         if ended == "finished" and not (folder / "report.html").exists():
             self.write_report(study, folder)
         note(log, logging.INFO, "an attempt has ended", proposal=study[:12], attempt=number, ended=ended)
-        self._metrics.attempt(ended)
+        self._metrics.attempts.labels(ended).inc()
         self._trace(study, number)
 
     def _trace(self, study: str, number: int) -> None:
@@ -139,8 +138,8 @@ class Attempts:
             run |= read_facts(ours.folder)
         traces.past_attempt(run | {"status": ours.state}, study, number)
         direct, hub = bytes_by_way(run)
-        self._metrics.sent("direct", direct)
-        self._metrics.sent("hub", hub)
+        self._metrics.sent.labels("direct").inc(direct)
+        self._metrics.sent.labels("hub").inc(hub)
 
     def write_report(self, study: str, folder: Path) -> None:
         """Have the page written of a result that has none: its run was killed before, or it was taken from the hub."""

@@ -17,10 +17,10 @@ from typing import Any
 
 from colonnade.errors import FederationError
 from colonnade.protocols.roles import COORDINATOR
-from colonnade.standing.desk_store import DeskFile
 from colonnade.standing.federation import HubPart, Members
-from colonnade.standing.proposal import Answer, Outcome, Proposal, Withdrawal
-from colonnade.standing.signed import read_moment, written
+from colonnade.standing.proposal import Answer, AttemptReport, Proposal, Withdrawal
+from colonnade.standing.signed import Statement, written
+from colonnade.standing.standing_file import AUDIT_TABLE, StandingFile
 from colonnade.standing.verdict import FINAL, Case, Patience, State, next_step
 
 MOST_WAITING_BYTES = 1 << 28
@@ -32,6 +32,51 @@ MOST_NEWS = 200
 _UNKNOWN = (
     "the hub knows no proposal of this id that concerns you; `colonnade federation studies` lists those that do [FE019]"
 )
+
+
+_SCHEMA = (
+    AUDIT_TABLE
+    + """
+CREATE TABLE proposals (
+    id TEXT PRIMARY KEY, name TEXT NOT NULL, kind TEXT NOT NULL, digest TEXT NOT NULL, analyst TEXT NOT NULL,
+    purpose TEXT NOT NULL, parties TEXT NOT NULL, made TEXT NOT NULL, deadline TEXT NOT NULL, received TEXT NOT NULL,
+    bytes INTEGER NOT NULL, state TEXT NOT NULL DEFAULT 'open', attempt INTEGER NOT NULL DEFAULT 0, queued INTEGER,
+    waits INTEGER NOT NULL DEFAULT 0, withdrawn TEXT, ended TEXT, serial INTEGER NOT NULL
+) STRICT;
+CREATE INDEX by_serial ON proposals (serial);
+CREATE INDEX by_state ON proposals (state);
+CREATE TABLE packed (proposal TEXT PRIMARY KEY REFERENCES proposals (id), raw BLOB NOT NULL) STRICT;
+CREATE TABLE answers (
+    proposal TEXT NOT NULL REFERENCES proposals (id), party TEXT NOT NULL, yes INTEGER NOT NULL, why TEXT NOT NULL,
+    retries INTEGER NOT NULL, received TEXT NOT NULL, raw BLOB NOT NULL, PRIMARY KEY (proposal, party)
+) STRICT;
+CREATE TABLE attempts (
+    proposal TEXT NOT NULL REFERENCES proposals (id), number INTEGER NOT NULL, started TEXT NOT NULL,
+    first_report TEXT, PRIMARY KEY (proposal, number)
+) STRICT;
+CREATE TABLE outcomes (
+    proposal TEXT NOT NULL REFERENCES proposals (id), attempt INTEGER NOT NULL, participant TEXT NOT NULL,
+    ended TEXT NOT NULL, received TEXT NOT NULL, raw BLOB NOT NULL, PRIMARY KEY (proposal, attempt, participant)
+) STRICT;
+CREATE TABLE withdrawals (
+    proposal TEXT NOT NULL REFERENCES proposals (id), by TEXT NOT NULL, received TEXT NOT NULL, raw BLOB NOT NULL,
+    PRIMARY KEY (proposal, by)
+) STRICT;
+CREATE TABLE invitations (
+    id TEXT PRIMARY KEY, name TEXT NOT NULL, role TEXT NOT NULL, certificate TEXT NOT NULL, made TEXT NOT NULL,
+    expires TEXT NOT NULL, state TEXT NOT NULL DEFAULT 'open', enrolled TEXT, sealed TEXT, ours TEXT, theirs TEXT
+) STRICT;
+CREATE TABLE serials (last INTEGER NOT NULL) STRICT;
+INSERT INTO serials VALUES (0);
+"""
+)
+"""``sealed``, ``ours`` and ``theirs``: what both ends drew for the six words; sealed until the newcomer has ours."""
+
+
+class HubFile(StandingFile):
+    """Proposals with what was said about them, invitations, and who did what in the console."""
+
+    name, schema, application_id = "hub.db", _SCHEMA, 0x436F4465
 
 
 @dataclass(frozen=True)
@@ -58,11 +103,11 @@ def room_of(id: str, attempt: int) -> str:
 
 
 class Desk:
-    """Proposals and what became of them, in ``folder/desk.db``; any thread may call."""
+    """Proposals and what became of them, in ``folder/hub.db``; any thread may call."""
 
     def __init__(self, folder: Path, members: Members, part: HubPart) -> None:
         self.members, self.part, self.folder = members, part, folder
-        self.file = DeskFile(folder)
+        self.file = HubFile(folder)
         self._listeners: list[Callable[[], None]] = []
         self.present: Callable[[], frozenset[str] | None] = lambda: None
         """Who is connected now, or None for everybody: no attempt is started without its parties."""
@@ -81,13 +126,20 @@ class Desk:
     def propose(self, raw: bytes, caller: str, now: datetime) -> dict[str, Any]:
         """Take a proposal in; the same one again changes nothing."""
         proposal = Proposal.unpack(raw, self.members)
-        _check_signer(proposal.analyst, caller)
+        _check_signer(proposal, caller)
         with self._changing(now) as file:
             if self._row(file, proposal.id) is None:
                 proposal.check_time(now)
                 self._check_room(file, proposal.analyst, len(raw), now)
                 values = (
-                    *(proposal.id, proposal.name, proposal.kind, proposal.digest, proposal.analyst, proposal.purpose),
+                    *(
+                        proposal.id,
+                        proposal.name,
+                        proposal.task_kind,
+                        proposal.digest,
+                        proposal.analyst,
+                        proposal.purpose,
+                    ),
                     *(json.dumps(proposal.parties), written(proposal.made), written(proposal.deadline), written(now)),
                     *(len(raw), _next_serial(file)),
                 )
@@ -111,9 +163,8 @@ class Desk:
     def answer(self, raw: bytes, caller: str, now: datetime) -> dict[str, Any]:
         """Take a party's answer in; it is final but for a withdrawal."""
         said = Answer.unpack(raw, self.members)
-        _check_signer(said.party, caller)
         with self._changing(now) as file:
-            row = self._concerned(file, said.proposal, caller)
+            row = self._concerned(file, said.proposal, _check_signer(said, caller))
             if said.party not in json.loads(row["parties"]):
                 raise FederationError(
                     f"{said.party} is no party of the study {row['name']!r}, so it has no say in it [FE021]"
@@ -124,7 +175,7 @@ class Desk:
             if known is not None:
                 if (bool(known["yes"]), known["retries"]) != (said.yes, said.retries):
                     raise FederationError(f"{said.party} has answered otherwise before; a yes can be withdrawn [FE022]")
-            elif row["state"] == "open" and now < read_moment(row["deadline"]):
+            elif row["state"] == "open" and now < datetime.fromisoformat(row["deadline"]):
                 file.execute(
                     "INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?, ?)",
                     (said.proposal, said.party, said.yes, said.why, said.retries, written(now), raw),
@@ -137,10 +188,9 @@ class Desk:
 
     def outcome(self, raw: bytes, caller: str, now: datetime) -> dict[str, Any]:
         """Take in how an attempt ended for one participant; "finished" replaces what it said before."""
-        said = Outcome.unpack(raw, self.members)
-        _check_signer(said.participant, caller)
+        said = AttemptReport.unpack(raw, self.members)
         with self._changing(now) as file:
-            row = self._concerned(file, said.proposal, caller)
+            row = self._concerned(file, said.proposal, _check_signer(said, caller))
             if said.participant not in (*json.loads(row["parties"]), COORDINATOR):
                 raise FederationError(f"{said.participant} does not take part in the study {row['name']!r} [FE024]")
             if said.attempt > row["attempt"]:
@@ -162,21 +212,19 @@ class Desk:
 
     def finished(self, id: str, caller: str) -> list[bytes]:
         """What the parties that have finished have signed."""
-        with self.file.reading() as file:
-            self._concerned(file, id, caller)
-            rows = file.execute(
-                "SELECT raw FROM outcomes WHERE proposal = ? AND ended = 'finished' AND participant != ? "
-                "ORDER BY participant, attempt",
-                (id, COORDINATOR),
-            ).fetchall()
+        self.study(id, caller)
+        rows = self.file.rows(
+            "SELECT raw FROM outcomes WHERE proposal = ? AND ended = 'finished' AND participant != ? "
+            "ORDER BY participant, attempt",
+            (id, COORDINATOR),
+        )
         return [row["raw"] for row in rows]
 
     def withdraw(self, raw: bytes, caller: str, now: datetime) -> dict[str, Any]:
         """The analyst takes a proposal back, or a party its yes; nothing changes where all is decided."""
         said = Withdrawal.unpack(raw, self.members)
-        _check_signer(said.by, caller)
         with self._changing(now) as file:
-            row = self._concerned(file, said.proposal, caller)
+            row = self._concerned(file, said.proposal, _check_signer(said, caller))
             if said.by not in (row["analyst"], *json.loads(row["parties"])):
                 raise FederationError(f"{said.by} has nothing to withdraw from the study {row['name']!r} [FE026]")
             if row["state"] in FINAL:
@@ -216,24 +264,19 @@ class Desk:
 
     def count(self) -> dict[str, int]:
         """How many proposals are in which state."""
-        with self.file.reading() as file:
-            rows = file.execute("SELECT state, count(*) AS number FROM proposals GROUP BY state").fetchall()
-        return {row["state"]: row["number"] for row in rows}
+        return dict(map(tuple, self.file.rows("SELECT state, count(*) FROM proposals GROUP BY state")))
 
     def ended_before(self, moment: datetime) -> set[str]:
         """The proposals that came to an end before a moment."""
-        with self.file.reading() as file:
-            rows = file.execute("SELECT id FROM proposals WHERE ended <= ?", (written(moment),)).fetchall()
-        return {row["id"] for row in rows}
+        return {row["id"] for row in self.file.rows("SELECT id FROM proposals WHERE ended <= ?", (written(moment),))}
 
     def running(self) -> list[Running]:
         """The attempts that run now, or have not ended for everybody."""
-        with self.file.reading() as file:
-            rows = file.execute(
-                "SELECT *, EXISTS (SELECT 1 FROM outcomes WHERE proposal = id AND outcomes.attempt = proposals.attempt "
-                "AND participant = ?) AS reported FROM proposals WHERE state = 'running' AND NOT waits ORDER BY id",
-                (COORDINATOR,),
-            ).fetchall()
+        rows = self.file.rows(
+            "SELECT *, EXISTS (SELECT 1 FROM outcomes WHERE proposal = id AND outcomes.attempt = proposals.attempt "
+            "AND participant = ?) AS reported FROM proposals WHERE state = 'running' AND NOT waits ORDER BY id",
+            (COORDINATOR,),
+        )
         return [
             Running(
                 row["id"],
@@ -304,18 +347,16 @@ class Desk:
             "SELECT started, first_report FROM attempts WHERE proposal = ? AND number = ?", (row["id"], row["attempt"])
         ).fetchone()
         started, first = (None, None) if last is None else (last["started"], last["first_report"])
-        parties = tuple(json.loads(row["parties"]))
         return Case(
             row["state"],
             row["analyst"],
-            parties,
-            (*parties, COORDINATOR),
-            read_moment(row["deadline"]),
+            tuple(json.loads(row["parties"])),
+            datetime.fromisoformat(row["deadline"]),
             {each["party"]: (bool(each["yes"]), each["retries"]) for each in answers},
             row["withdrawn"],
             row["attempt"],
-            None if started is None else read_moment(started),
-            None if first is None else read_moment(first),
+            None if started is None else datetime.fromisoformat(started),
+            None if first is None else datetime.fromisoformat(first),
             {(each["attempt"], each["participant"]): each["ended"] for each in outcomes},
         )
 
@@ -364,11 +405,12 @@ class Desk:
             )
 
 
-def _check_signer(signer: str, caller: str) -> None:
-    if signer != caller:
+def _check_signer(said: Statement, caller: str) -> str:
+    if said.signer != caller:
         raise FederationError(
-            f"this is signed by {signer} and comes from {caller}; everybody speaks for itself [FE030]"
+            f"this is signed by {said.signer} and comes from {caller}; everybody speaks for itself [FE030]"
         )
+    return caller
 
 
 def _next_serial(file: sqlite3.Connection) -> int:

@@ -15,23 +15,23 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from colonnade.disk import reading, writing
 from colonnade.errors import ColonnadeError, ConnectError, FederationError, OfficeError, StorageError
 from colonnade.standing import newcomers, pruning
 from colonnade.standing.federation import Members
 from colonnade.standing.fetched import MODEL
-from colonnade.standing.filing import Filing
 from colonnade.standing.line import Line
 from colonnade.standing.logs import note
-from colonnade.standing.office import Entry, attempt_folder
+from colonnade.standing.office import Entry, Office, attempt_folder
 from colonnade.standing.outcome import files_of, result_of
-from colonnade.standing.proposal import LONGEST_REASON, STUDY_FILE, Answer, Outcome, Proposal, Withdrawal
+from colonnade.standing.proposal import LONGEST_REASON, STUDY_FILE, Answer, AttemptReport, Proposal, Withdrawal
+from colonnade.standing.signed import Statement
 from colonnade.study.policy import PartyConfig
 from colonnade.wire import Identity
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("colonnade.agent")
 
 Wanted = tuple[Literal["proposal", "result", "members"], str]
 
@@ -68,7 +68,7 @@ class Errands:
 
     def __init__(
         self,
-        office: Filing,
+        office: Office,
         identity: Identity,
         members: Callable[[], Members],
         config: Callable[[], PartyConfig],
@@ -230,22 +230,23 @@ class Errands:
 
     def _tell(self) -> None:
         """Tell the hub what it does not know yet; a ConnectError if it cannot be reached."""
-        left, name = self._office.untold(), self._config().name
-        if not (left.answers or left.withdrawals or left.outcomes):
+        office, name = self._office, self._config().name
+        answers, withdrawals, outcomes = office.untold_answers(), office.untold_withdrawals(), office.untold_outcomes()
+        if not (answers or withdrawals or outcomes):
             return
         with self._line() as line:
-            for entry in left.answers:
-                self._say(line.answer, self._answer(entry))
-                self._office.told_answer(entry.id)
-            for entry in left.withdrawals:
-                self._say(line.withdraw, Withdrawal(entry.id, name, datetime.now(UTC)))
-                self._office.told_withdrawal(entry.id)
-            for study, number, state in left.outcomes:
-                place = attempt_folder(self._office.folder, study, number)
+            for entry in answers:
+                self._say(line, self._answer(entry))
+                office.told_answer(entry.id)
+            for entry in withdrawals:
+                self._say(line, Withdrawal(entry.id, name, datetime.now(UTC)))
+                office.told_withdrawal(entry.id)
+            for study, number, state in outcomes:
+                place = attempt_folder(office.folder, study, number)
                 result = result_of(place) if state == "finished" else None
                 files = {} if result is None else files_of(place)
-                self._say(line.outcome, Outcome(study, number, name, state, datetime.now(UTC), result, files))
-                self._office.told_outcome(study, number)
+                self._say(line, AttemptReport(study, number, name, state, datetime.now(UTC), result, files))
+                office.told_outcome(study, number)
 
     def _answer(self, entry: Entry) -> Answer:
         """A yes, or a no: with the words that a person wrote for the analyst, and a plain one where the policy says it.
@@ -257,10 +258,10 @@ class Errands:
         retries = self._config().standing.retries if yes else 0
         return Answer(entry.id, self._config().name, yes, why, retries, datetime.now(UTC))
 
-    def _say(self, tell: Callable[[Any], object], what: object) -> None:
+    def _say(self, line: Line, what: Statement) -> None:
         """Tell the hub something; if it will not have it, it has decided otherwise meanwhile, and its news say so."""
         try:
-            tell(what)
+            line.tell(what)
         except ConnectError:
             raise
         except ColonnadeError as error:

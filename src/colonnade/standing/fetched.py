@@ -10,12 +10,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any
 
 from colonnade.disk import reading
 from colonnade.errors import FederationError, IdentityError
 from colonnade.standing.federation import Members
-from colonnade.standing.proposal import MOST_ATTEMPTS, MOST_PARTIES, Outcome
+from colonnade.standing.proposal import AttemptReport
 
 MODEL, ARRAYS = "model.json", "model.npz"
 
@@ -66,7 +65,7 @@ class Fetched:
             tuple(party for party, said in hashes.items() if said - {found}),
             tuple(party for party, said in hashes.items() if not said),
         )
-        if compared.signed and self._digest_of_arrays() != self._arrays():
+        if compared.signed and not self._arrays_belong():
             raise FederationError(f"the {ARRAYS} that the hub hands out is not the one that {MODEL} names [FE042]")
         return compared
 
@@ -79,38 +78,25 @@ class Fetched:
         named = {name for name in self.files if hashes.get(name) == {self._hash(name)}}
         return {name: content for name, content in self.files.items() if name in {MODEL, ARRAYS, *named}}
 
-    def _said(self, parties: Collection[str], members: Members) -> Iterator[Outcome]:
+    def _said(self, parties: Collection[str], members: Members) -> Iterator[AttemptReport]:
         """What these parties have said of this result; what cannot be read, or is of a stranger, is as if unsaid."""
         for raw in self.finished:
             with suppress(FederationError, IdentityError):
-                said = Outcome.unpack(raw, members)
+                said = AttemptReport.unpack(raw, members)
                 if said.proposal == self.study and said.participant in parties and said.result is not None:
                     yield said
 
     def _hash(self, name: str) -> str:
         return sha256(self.files.get(name, b"")).hexdigest()
 
-    def _digest_of_arrays(self) -> Any:
-        """What the model says of the arrays beside it."""
+    def _arrays_belong(self) -> bool:
+        """Whether the arrays are those that the model names."""
         try:
             content = reading.json_of(self.files[MODEL].decode())
         except (UnicodeDecodeError, reading.Malformed):
-            return None
-        return content.get("arrays") if isinstance(content, dict) else None
-
-    def _arrays(self) -> str | None:
-        return sha256(self.files[ARRAYS]).hexdigest() if ARRAYS in self.files else None
-
-
-def statements_in(told: Any) -> list[bytes]:
-    """The statements behind a result as the hub tells them."""
-    if (
-        not isinstance(told, list)
-        or len(told) > MOST_PARTIES * MOST_ATTEMPTS
-        or not all(isinstance(each, str) and each.isascii() for each in told)
-    ):
-        raise FederationError("the hub's answer does not say who signed the result: is it of another release? [FE043]")
-    return [each.encode("ascii") for each in told]
+            content = None
+        named = content.get("arrays") if isinstance(content, dict) else None
+        return bool(named == (self._hash(ARRAYS) if ARRAYS in self.files else None))
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import logging
 import shutil
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from time import monotonic
@@ -24,10 +22,11 @@ from colonnade.standing.federation import HubPart, Members
 from colonnade.standing.logs import note
 from colonnade.standing.metrics import HubMetrics
 from colonnade.standing.outcome import outcome_of
-from colonnade.standing.proposal import Ended, Outcome, Proposal
+from colonnade.standing.proposal import AttemptReport, Ended, Proposal
 from colonnade.standing.scores.meeting import keep_seat
 from colonnade.standing.scores.settings import Standing
 from colonnade.standing.service import REPORT, DeskService
+from colonnade.standing.standing_process import StandingProcess
 from colonnade.standing.verdict import FINAL
 from colonnade.study import Study
 from colonnade.study.engine.processes import cores
@@ -65,12 +64,11 @@ class Clock:
         return self._began + timedelta(seconds=monotonic() - self._at)
 
 
-class Keeper:
+class Keeper(StandingProcess):
     """The standing hub of one federation."""
 
     def __init__(self, federation: Path) -> None:
-        self._path = federation
-        self.members = Members.load(federation)
+        super().__init__(federation)
         self.part = _part(self.members)
         self.folder = federation.parent / self.part.folder
         self.key = federation.parent / self.part.key
@@ -81,13 +79,11 @@ class Keeper:
         self.hub: Hub
         """Once it serves."""
         self._questions = [Standing.of(Study.load(federation.parent / path)) for path in self.part.scores]
-        self._read = self._stamp()
         self._children: dict[str, tuple[Running, Child]] = {}
         self._doors: dict[str, Certificate] = {}
         self._lingering: dict[str, float] = {}
         self._untidy = False  # whether an attempt has ended since the last time
         self._forks = Forks()
-        self._stop = threading.Event()
         self.metrics = HubMetrics()
         self._counted, self._pruned = 0.0, -_PRUNE_SECONDS
 
@@ -95,20 +91,6 @@ class Keeper:
         """Serve until :meth:`stop` is called; an error if another hub has this folder."""
         with self.alone():
             self.serve(ready)
-
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Have the folder for this hub alone; an error if another hub has it."""
-        with ExitStack() as held:
-            try:
-                held.enter_context(writing.locked(self.folder, wait=False))
-            except BlockingIOError:
-                raise FederationError(f"another hub works in {self.folder}: stop it first [FE056]") from None
-            yield
-
-    def stop(self) -> None:
-        """Let :meth:`run` end: studies that run are ended, and everything that waits is kept."""
-        self._stop.set()
 
     def serve(self, ready: Callable[[], None] | None = None) -> None:
         """As :meth:`run`, where the folder is ours :meth:`alone` already."""
@@ -247,8 +229,8 @@ class Keeper:
         return ended
 
     def _report(self, running: Running, ended: Ended) -> None:
-        self.metrics.attempt(ended)
-        outcome = Outcome(running.id, running.attempt, COORDINATOR, ended, self.clock())
+        self.metrics.attempts.labels(ended).inc()
+        outcome = AttemptReport(running.id, running.attempt, COORDINATOR, ended, self.clock())
         self.desk.outcome(outcome.pack(self._identity), COORDINATOR, self.clock())
 
     def _keep(self, running: Running) -> None:
@@ -287,12 +269,11 @@ class Keeper:
     def _count(self) -> None:
         """Say to whoever watches how much goes on."""
         self._counted, traffic = monotonic(), self.hub.traffic
-        self.metrics.present(len(self.service.present()))
-        self.metrics.rooms(traffic.rooms)
-        self.metrics.lanes(traffic.lanes)
-        self.metrics.relayed(traffic.carried)
-        self.metrics.refused({**traffic.refused, "question": self.service.refused})
-        self.metrics.studies(self.desk.count())
+        self.metrics.members.set(len(self.service.present()))
+        self.metrics.rooms.set(traffic.rooms)
+        self.metrics.lanes.set(traffic.lanes)
+        self.metrics.count_traffic(traffic.carried, {**traffic.refused, "question": self.service.refused})
+        self.metrics.count_studies(self.desk.count())
 
     def _prune(self) -> None:
         """Delete the run folders of studies that ended long ago; what was published stays."""
@@ -313,11 +294,10 @@ class Keeper:
 
     def _reread(self) -> None:
         """Read the list of members anew when it has changed."""
-        if (stamp := self._stamp()) == self._read:
+        if not self._members_changed():
             return
-        self._read = stamp
         try:
-            members = Members.load(self._path)
+            members = Members.load(self._federation)
             if members.certificates[COORDINATOR].fingerprint != self._identity.fingerprint:
                 raise FederationError("the key of the hub has changed: start it again [FE057]")
         except ColonnadeError as error:
@@ -331,13 +311,6 @@ class Keeper:
                 self.hub.admit(name, certificate)
         self.members = self.desk.members = members
         note(log, logging.INFO, "the members have changed", members=len(members.roles))
-
-    def _stamp(self) -> tuple[int, int]:
-        try:
-            found = self._path.stat()
-        except OSError:
-            return (0, 0)
-        return found.st_mtime_ns, found.st_size
 
     def _attempt(self, running: Running) -> Path:
         return self.folder / "attempts" / running.id / str(running.attempt)

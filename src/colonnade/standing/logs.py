@@ -55,7 +55,7 @@ class _AsJson(logging.Formatter):
 
 
 class _AsText(logging.Formatter):
-    """``2026-01-31T12:00:00.000+00:00 info standing.agent: study began study=ab12 attempt=1``."""
+    """``2026-01-31T12:00:00.000+00:00 info agent: study began study=ab12 attempt=1``."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The line."""

@@ -1,7 +1,8 @@
-"""The agent's office: which studies were proposed, what they would cost, who said yes, and what became of them.
+"""The agent's store: which studies were proposed, what they would cost, who said yes, and what became of them.
 
 The agent, the commands and the console all open the same file, and each call is one transaction. Nothing here is sent:
-the agent reads what was decided and tells the hub.
+the agent reads what was decided and tells the hub. What the hub said and which attempts run is written by the agent
+alone; there is one such process.
 """
 
 from __future__ import annotations
@@ -11,20 +12,24 @@ import os
 import sqlite3
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, get_args
 
 from colonnade.errors import OfficeError
 from colonnade.harmless import harmless
 from colonnade.standing.output import Progress, progress_of
-from colonnade.standing.standing_file import StandingFile
+from colonnade.standing.proposal import Ended, Proposal
+from colonnade.standing.signed import written
+from colonnade.standing.standing_file import AUDIT_TABLE, AuditLog, StandingFile, now
 
 State = Literal[
     "checking", "refused", "waiting", "approved", "declined", "running", "done", "failed", "expired", "cancelled"
 ]
 STATES: tuple[State, ...] = get_args(State)
 FINAL: frozenset[State] = frozenset({"refused", "declined", "done", "failed", "expired", "cancelled"})
+_ENDS = FINAL - {"refused"}
+"""The states of the hub in which a proposal stays, and ours, too."""
 AttemptState = Literal["running", "finished", "stopped", "lost"]
 _LONGEST_WHY = 2000
 
@@ -78,18 +83,6 @@ class Attempt:
 
 
 @dataclass(frozen=True)
-class Click:
-    """One line of the audit log: who did what."""
-
-    at: str
-    who: str
-    role: str
-    what: str
-    study: str | None
-    detail: str
-
-
-@dataclass(frozen=True)
 class AgentStatus:
     """Whether the agent runs, and whether it reaches the hub."""
 
@@ -108,31 +101,19 @@ class Office:
     """The agent's store, in ``folder/agent.db``."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.file = OfficeFile(folder)
-
-    @classmethod
-    def open(cls, folder: str | Path) -> Self:
-        """The office in a folder; made where there is none yet."""
-        return cls(Path(folder))
+        self.folder, self.file = folder, OfficeFile(folder)
+        self.audit = AuditLog(self.file)
 
     def entries(self, states: Iterable[State] | None = None, most: int = -1, after: int = 0) -> list[Entry]:
         """All proposals, or those in some states; the newest first, so many ``after`` the first ones."""
         wanted = STATES if states is None else tuple(states)
         marks = ", ".join("?" * len(wanted))
-        with self.file.reading() as file:
-            rows = file.execute(
-                f"SELECT * FROM studies WHERE state IN ({marks}) ORDER BY received DESC, id "  # noqa: S608 - marks only
-                "LIMIT ? OFFSET ?",
-                (*wanted, most, after),
-            ).fetchall()
-        return [self._entry(row) for row in rows]
+        query = f"SELECT * FROM studies WHERE state IN ({marks}) ORDER BY received DESC, id LIMIT ? OFFSET ?"  # noqa: S608 - marks only
+        return self._entries(query, (*wanted, most, after))
 
     def count(self) -> dict[str, int]:
         """How many proposals are in which state."""
-        with self.file.reading() as file:
-            rows = file.execute("SELECT state, count(*) AS number FROM studies GROUP BY state").fetchall()
-        return {row["state"]: row["number"] for row in rows}
+        return dict(map(tuple, self.file.rows("SELECT state, count(*) FROM studies GROUP BY state")))
 
     def entry(self, id_prefix: str) -> Entry:
         """The proposal whose id begins so; an error if there is none, or more than one."""
@@ -149,13 +130,11 @@ class Office:
     def withdraw(self, id: str, by: str, why: str) -> Entry:
         """Take a yes back, or end what runs; all others are told that, and not why."""
         row = self._row(id)
-        with self.file.writing() as file:
-            changed = file.execute(
-                "UPDATE studies SET state = 'cancelled', answer_by = ?, why = ?, ended = ?, withdrawal = 1 "
-                "WHERE id = ? AND state IN ('approved', 'running')",
-                (_said(by), _said(why), now(), row["id"]),
-            ).rowcount
-        if not changed:
+        if not self.file.change(
+            "UPDATE studies SET state = 'cancelled', answer_by = ?, why = ?, ended = ?, withdrawal = 1 "
+            "WHERE id = ? AND state IN ('approved', 'running')",
+            (_said(by), _said(why), now(), row["id"]),
+        ):
             raise OfficeError(
                 f"study {harmless(row['name'])!r} is {_in_words(row['state'])}, so nothing can be withdrawn"
                 f"{': decline it instead' if row['state'] == 'waiting' else ''} [OF006]"
@@ -164,9 +143,7 @@ class Office:
 
     def attempts(self, id: str) -> list[Attempt]:
         """The attempts of a proposal, the first one first."""
-        row = self._row(id)
-        with self.file.reading() as file:
-            found = file.execute("SELECT * FROM attempts WHERE study = ? ORDER BY number", (row["id"],)).fetchall()
+        found = self.file.rows("SELECT * FROM attempts WHERE study = ? ORDER BY number", (self._row(id)["id"],))
         return [self._attempt(attempt) for attempt in found]
 
     def progress(self, id: str) -> Progress | None:
@@ -180,20 +157,6 @@ class Office:
         places = [*(attempt.folder for attempt in reversed(attempts)), entry.folder / "result"]
         return next((place / "report.html" for place in places if (place / "report.html").exists()), None)
 
-    def log(self, who: str, role: str, what: str, study: str | None = None, detail: str = "") -> None:
-        """Append a line to the audit log."""
-        values = (now(), harmless(who), harmless(role), harmless(what), study, harmless(detail, _LONGEST_WHY))
-        with self.file.writing() as file:
-            file.execute("INSERT INTO clicks (at, who, role, what, study, detail) VALUES (?, ?, ?, ?, ?, ?)", values)
-
-    def clicks(self, limit: int = 200) -> list[Click]:
-        """The last lines of the audit log, the newest first."""
-        with self.file.reading() as file:
-            rows = file.execute(
-                "SELECT at, who, role, what, study, detail FROM clicks ORDER BY number DESC LIMIT ?", (limit,)
-            ).fetchall()
-        return [Click(**dict(row)) for row in rows]
-
     def status(self) -> AgentStatus:
         """What the agent last said of itself; not connected where its process is gone."""
         said: dict[str, Any] = json.loads(self.fact("status") or "{}")
@@ -204,27 +167,191 @@ class Office:
 
     def fact(self, name: str) -> str | None:
         """Something the agent remembers, such as the serial number of the last news."""
-        with self.file.reading() as file:
-            row = file.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+        row = self.file.row("SELECT value FROM facts WHERE name = ?", (name,))
         return None if row is None else str(row["value"])
 
     def remember(self, name: str, value: str) -> None:
         """Keep something for :meth:`fact`."""
+        self.file.change("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
+
+    def receive(self, proposal: Proposal) -> Entry:
+        """Keep a proposal that has just come, to be checked; one that is known stays as it is."""
+        values = (
+            *(proposal.id, proposal.name, proposal.task_kind, proposal.digest, proposal.analyst, proposal.purpose),
+            *(written(proposal.made), written(proposal.deadline), now(), json.dumps(dict.fromkeys(proposal.parties))),
+        )
+        self.file.change(
+            "INSERT OR IGNORE INTO studies (id, name, kind, digest, analyst, purpose, made, deadline, received, "
+            "answers, state) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'checking')",
+            values,
+        )
+        return self.entry(proposal.id)
+
+    def assessed(self, id: str, assessment: Mapping[str, Any], state: State, by: str | None) -> None:
+        """Keep what a check has found, and what follows from it; only what is being checked changes."""
+        self.file.change(
+            "UPDATE studies SET assessment = ?, state = ?, answer_by = ? WHERE id = ? AND state = 'checking'",
+            (json.dumps(assessment), state, by, id),
+        )
+
+    def heard(self, id: str, answers: Mapping[str, bool | None], state: str, ended: str | None) -> None:
+        """Keep what the hub says of a proposal: it decides what has become of it, unless we refused it ourselves.
+
+        Where our own attempt has finished, there is a result, whatever the hub says.
+        """
         with self.file.writing() as file:
-            file.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
+            file.execute("UPDATE studies SET answers = ? WHERE id = ?", (json.dumps(dict(answers)), id))
+            if state in _ENDS:
+                finished = file.execute(
+                    "SELECT 1 FROM attempts WHERE study = ? AND state = 'finished'", (id,)
+                ).fetchone()
+                file.execute(
+                    "UPDATE studies SET state = ?, ended = ?, withdrawal = 0 "
+                    "WHERE id = ? AND (state NOT IN ('refused', 'done', 'failed', 'expired') "
+                    "OR (state = 'expired' AND attempt > 0))",  # we were away while it came to an end
+                    ("done" if finished else state, ended or now(), id),
+                )
+
+    def tell_again(self, id: str, party: str, told: Mapping[str, Any]) -> None:
+        """Have the hub told once more what it has forgotten: it was put back from a copy, and goes by what it has.
+
+        What it does know it is told again to no effect, and only when it has news of a study that it has not ended.
+        """
+        if told["state"] in _ENDS:
+            return
+        with self.file.writing() as file:
+            if told["answers"].get(party) is None:
+                file.execute("UPDATE studies SET told = 0 WHERE id = ?", (id,))
+            if told.get("withdrawn") is None:
+                file.execute("UPDATE studies SET withdrawal = 1 WHERE id = ? AND withdrawal = 2", (id,))
+            file.execute(
+                "UPDATE attempts SET told = 0 WHERE study = ? AND state != 'running' AND number <= ?",
+                (id, told["attempt"]),
+            )
+
+    def expire(self, grace: timedelta) -> list[str]:
+        """Close what nobody has answered in time, and what was approved and has not begun; returns the names.
+
+        A yes ends ``grace`` after the deadline: the table may have become another one by then.
+        """
+        with self.file.writing() as file:
+            return [
+                str(row["name"])
+                for row in file.execute(
+                    "UPDATE studies SET state = 'expired', ended = :now WHERE "
+                    "(state IN ('checking', 'waiting') AND deadline <= :now) OR "
+                    "(state IN ('approved', 'running') AND deadline <= :ended AND NOT EXISTS (SELECT 1 FROM attempts "
+                    "WHERE study = studies.id AND attempts.state IN ('running', 'finished'))) RETURNING name",
+                    {"now": now(), "ended": _before(grace)},
+                ).fetchall()
+            ]
+
+    def begin(self, id: str, number: int, room: str, most: int, grace: timedelta) -> bool:
+        """Note that an attempt begins; false where it must not.
+
+        That is: not approved, not new, too many, one has finished, or the deadline is longer ago than ``grace``.
+        It is on disk before the process starts, so an attempt that was lost with the agent is known as one.
+        """
+        with self.file.writing() as file:
+            row = file.execute("SELECT state, attempt, told, deadline FROM studies WHERE id = ?", (id,)).fetchone()
+            over = file.execute(
+                "SELECT count(*) FROM attempts WHERE study = ? AND state IN ('running', 'finished')", (id,)
+            ).fetchone()[0]
+            if row is None or row["state"] not in ("approved", "running") or over:
+                return False
+            if not row["attempt"] < number <= most or row["deadline"] <= _before(grace):
+                return False
+            file.execute(
+                "INSERT INTO attempts (study, number, room, state, started) VALUES (?, ?, ?, 'running', ?)",
+                (id, number, room, now()),
+            )
+            file.execute("UPDATE studies SET state = 'running', attempt = ? WHERE id = ?", (number, id))
+        return True
+
+    def end(self, id: str, number: int, ended: Ended, message: str | None) -> None:
+        """Note how an attempt ended."""
+        self.file.change(
+            "UPDATE attempts SET state = ?, ended = ?, message = ? WHERE study = ? AND number = ?",
+            (ended, now(), message, id, number),
+        )
+
+    def forget_assessment(self, id: str) -> None:
+        """Drop what was found when a proposal was checked: it ended without a result, and its files are gone."""
+        self.file.change("UPDATE studies SET assessment = NULL WHERE id = ?", (id,))
+
+    def unended(self) -> list[tuple[str, int]]:
+        """Attempts of which nobody has noted an end."""
+        rows = self.file.rows("SELECT study, number FROM attempts WHERE state = 'running'")
+        return [(study, number) for study, number in rows]
+
+    def untold_answers(self) -> list[Entry]:
+        """The proposals of which the hub has not our answer yet."""
+        return self._entries(
+            "SELECT * FROM studies WHERE told = 0 AND (state IN ('approved', 'refused') "
+            "OR (state = 'declined' AND answer_by IS NOT NULL) "
+            "OR (state IN ('running', 'done', 'failed') AND attempt > 0)) ORDER BY received"
+        )
+
+    def untold_withdrawals(self) -> list[Entry]:
+        """The proposals of which the hub does not know yet that we withdrew."""
+        return self._entries("SELECT * FROM studies WHERE withdrawal = 1 AND state = 'cancelled'")
+
+    def untold_outcomes(self) -> list[tuple[str, int, Ended]]:
+        """The attempts of which the hub does not know yet how they ended: study, number, and how."""
+        rows = self.file.rows(
+            "SELECT study, number, state FROM attempts WHERE told = 0 AND state != 'running' ORDER BY ended"
+        )
+        return [(study, number, state) for study, number, state in rows]
+
+    def told_answer(self, id: str) -> None:
+        """The hub has our answer."""
+        self.file.change("UPDATE studies SET told = 1 WHERE id = ?", (id,))
+
+    def told_withdrawal(self, id: str) -> None:
+        """The hub knows that we withdrew."""
+        self.file.change("UPDATE studies SET withdrawal = 2 WHERE id = ?", (id,))
+
+    def told_outcome(self, id: str, number: int) -> None:
+        """The hub knows how an attempt ended."""
+        self.file.change("UPDATE attempts SET told = 1 WHERE study = ? AND number = ?", (id, number))
+
+    def say(self, connected: bool, since: str, hub: str, reason: str | None, pending: Iterable[str]) -> None:
+        """Write down for others how the agent stands."""
+        said = {"connected": connected, "since": since, "hub": hub, "reason": reason, "pid": os.getpid()}
+        self.remember("status", json.dumps(said | {"members_pending": sorted(pending)}))
+
+    def known(self, ids: Iterable[str]) -> set[str]:
+        """Those of these proposals that we know."""
+        return {each for each in ids if self.file.row("SELECT 1 FROM studies WHERE id = ?", (each,))}
+
+    def proposed_by(self, analyst: str, since: str) -> tuple[int, int]:
+        """How many proposals of an analyst have not ended, and how many came since a moment."""
+        rows = self.file.rows(
+            "SELECT state, count(*) AS number, sum(received > ?) AS lately FROM studies WHERE analyst = ? "
+            "GROUP BY state",
+            (since, analyst),
+        )
+        still_open = sum(row["number"] for row in rows if row["state"] not in FINAL)
+        return still_open, sum(row["lately"] for row in rows)
+
+    def unfinished(self) -> list[Entry]:
+        """The proposals of which no attempt of ours has finished, the newest first.
+
+        An agent looks at them again and again. Those that have finished are more and more, and are not read for that.
+        """
+        return self._entries(
+            "SELECT * FROM studies WHERE NOT EXISTS "
+            "(SELECT 1 FROM attempts WHERE study = studies.id AND attempts.state = 'finished') "
+            "ORDER BY received DESC, id"
+        )
 
     def _answer(self, id: str, state: State, by: str, why: str | None) -> Entry:
         row = self._row(id)
         late = datetime.fromisoformat(row["deadline"]) <= datetime.now(UTC)
-        with self.file.writing() as file:
-            changed = (
-                not late
-                and file.execute(
-                    "UPDATE studies SET state = ?, answer_by = ?, why = ? WHERE id = ? AND state = 'waiting'",
-                    (state, _said(by), why, row["id"]),
-                ).rowcount
-            )
-        if not changed:
+        if late or not self.file.change(
+            "UPDATE studies SET state = ?, answer_by = ?, why = ? WHERE id = ? AND state = 'waiting'",
+            (state, _said(by), why, row["id"]),
+        ):
             known = self._row(id)
             is_so = "expired" if late and known["state"] == "waiting" else _in_words(known["state"])
             raise OfficeError(
@@ -238,15 +365,15 @@ class Office:
             raise OfficeError(
                 f"{harmless(prefix, 80)!r} is no id of a study: `colonnade federation studies` shows them [OF008]"
             )
-        with self.file.reading() as file:
-            upper = prefix + "g"  # the first text after all that begin so
-            found: list[sqlite3.Row] = file.execute(
-                "SELECT * FROM studies WHERE id >= ? AND id < ? LIMIT 2", (prefix, upper)
-            ).fetchall()
+        upper = prefix + "g"  # the first text after all that begin so
+        found = self.file.rows("SELECT * FROM studies WHERE id >= ? AND id < ? LIMIT 2", (prefix, upper))
         if len(found) != 1:
             what = "more than one study has an id that begins" if found else "no study has an id that begins"
             raise OfficeError(f"{what} with {prefix[:64]}: `colonnade federation studies` shows them [OF009]")
         return found[0]
+
+    def _entries(self, query: str, values: tuple[Any, ...] = ()) -> list[Entry]:
+        return [self._entry(row) for row in self.file.rows(query, values)]
 
     def _entry(self, row: sqlite3.Row) -> Entry:
         values = {name: row[name] for name in Entry.__dataclass_fields__ if name != "folder"}
@@ -264,9 +391,9 @@ def attempt_folder(folder: Path, id: str, number: int) -> Path:
     return folder / "studies" / id / "attempts" / str(number)
 
 
-def now() -> str:
-    """This moment, in UTC."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
+def _before(grace: timedelta) -> str:
+    """The latest deadline that is this long ago."""
+    return written(datetime.now(UTC) - grace)
 
 
 def _said(text: str) -> str:
@@ -287,7 +414,9 @@ def _alive(pid: int) -> bool:
     return True
 
 
-_SCHEMA = """
+_SCHEMA = (
+    AUDIT_TABLE
+    + """
 CREATE TABLE studies (
     id TEXT PRIMARY KEY, name TEXT NOT NULL, kind TEXT NOT NULL, digest TEXT NOT NULL, analyst TEXT NOT NULL,
     purpose TEXT NOT NULL, made TEXT NOT NULL, deadline TEXT NOT NULL, received TEXT NOT NULL, state TEXT NOT NULL,
@@ -299,16 +428,12 @@ CREATE TABLE attempts (
     study TEXT NOT NULL REFERENCES studies (id), number INTEGER NOT NULL, room TEXT NOT NULL, state TEXT NOT NULL,
     started TEXT NOT NULL, ended TEXT, message TEXT, told INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (study, number)
 ) STRICT;
-CREATE TABLE clicks (
-    number INTEGER PRIMARY KEY AUTOINCREMENT, at TEXT NOT NULL, who TEXT NOT NULL, role TEXT NOT NULL,
-    what TEXT NOT NULL, study TEXT, detail TEXT NOT NULL
-) STRICT;
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 """
+)
 
 
 class OfficeFile(StandingFile):
     """What was proposed to a party, what it answered, and who clicked what."""
 
     name, schema, application_id = "agent.db", _SCHEMA, 0x436F4F66
-    unusable = foreign = OfficeError

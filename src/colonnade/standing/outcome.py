@@ -9,7 +9,7 @@ from typing import Any
 from colonnade.errors import ConnectError, Interrupted, PeerLost, PeerStopped, StudyError
 from colonnade.standing.output import said_lately
 from colonnade.standing.proposal import MOST_FILES, Ended
-from colonnade.standing.signed import is_hash, is_name
+from colonnade.standing.signed import MemberName, Sha256, fits
 from colonnade.study.given import digest_of
 from colonnade.study.record import read_facts
 
@@ -43,14 +43,14 @@ def result_of(folder: Path) -> str | None:
         found = read_facts(folder).get("result")
     except StudyError:
         return None
-    return found if is_hash(found) else None
+    return found if fits(Sha256, found) else None
 
 
 def files_of(folder: Path) -> dict[str, str]:
     """The hashes of the files beside a result that is for everybody: the statement, and what was published."""
     try:
         names = ["privacy.json", *map(str, read_facts(folder).get("published", ()))][:MOST_FILES]
-        return {name: digest_of(folder / name) for name in names if is_name(name) and (folder / name).exists()}
+        return {name: digest_of(folder / name) for name in names if fits(MemberName, name) and (folder / name).exists()}
     except StudyError:
         return {}
 

@@ -10,32 +10,21 @@ import re
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, PlainSerializer
 
 from colonnade.disk import reading, writing
 from colonnade.errors import FederationError, StorageError
+from colonnade.harmless import harmless
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.standing.federation import Members
-from colonnade.standing.signed import (
-    is_count,
-    is_flag,
-    is_hash,
-    is_id,
-    is_moment,
-    is_name,
-    is_text,
-    read_moment,
-    seal,
-    shown,
-    unseal,
-    written,
-)
-from colonnade.wire import Identity
+from colonnade.standing.signed import MemberName, Moment, Sha256, Statement, StudyId
 
 STUDY_FILE = "study.toml"
 """The name that the study file has in a proposal."""
@@ -54,11 +43,22 @@ LONGEST_REASON, LONGEST_PURPOSE = 1000, 4000
 LONGEST_DEADLINE = timedelta(days=366)
 SKEW = timedelta(hours=24)
 """By how much clocks of members may differ."""
-_MOST_STATEMENT = 1 << 14
 _FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_ .-]{0,99}(?:/[A-Za-z0-9_][A-Za-z0-9_ .-]{0,99}){0,5}")
-_STUDY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _.-]{0,79}")
 
 Ended = Literal["finished", "stopped", "lost"]
+
+
+def _decoded(text: Any) -> Any:
+    try:
+        return b64decode(text, validate=True)
+    except (Base64Error, TypeError, ValueError):
+        raise ValueError("must be base64 [VA000]") from None
+
+
+FileContent = Annotated[
+    bytes, BeforeValidator(_decoded), PlainSerializer(lambda content: b64encode(content).decode("ascii"))
+]
+"""A file of a proposal; in a statement it stands in base64."""
 NO_HUBS = (
     "[coordinator] of the study names hubs, and in a federation all lanes are at its own hub: delete hubs, or run the "
     "study at hubs of its own with `colonnade coordinator`, `colonnade relay` and `colonnade party` [FE067]"
@@ -66,61 +66,35 @@ NO_HUBS = (
 
 
 @dataclass(frozen=True)
-class Proposal:
+class Proposal(Statement):
     """A study that an analyst asks the parties to run, with all its public files; ``id`` once it was signed."""
 
-    analyst: str
-    purpose: str
-    made: datetime
-    deadline: datetime
-    name: str
-    digest: str
-    files: Mapping[str, bytes]
+    analyst: MemberName
+    purpose: Annotated[str, Field(max_length=LONGEST_PURPOSE)]
+    made: Moment
+    deadline: Moment
+    name: Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9 _.-]{0,79}$")]
+    digest: Sha256
+    files: Annotated[Mapping[str, FileContent], Field(max_length=MOST_FILES)]
     id: str = field(default="", compare=False)
 
-    def pack(self, identity: Identity) -> bytes:
-        """The proposal, signed by its analyst."""
-        body = {
-            "purpose": self.purpose,
-            "made": written(self.made),
-            "deadline": written(self.deadline),
-            "name": self.name,
-            "digest": self.digest,
-            "files": {name: b64encode(content).decode() for name, content in self.files.items()},
-        }
-        return seal("proposal", body, _own(identity, self.analyst))
+    kind, signer_field, largest, unsigned = "proposal", "analyst", MOST_PACKED, frozenset({"id"})
 
     @classmethod
     def unpack(cls, raw: bytes, members: Members) -> Proposal:
         """A proposal as it was signed, with the pins and the address of these members; anything else is an error."""
-        form = {
-            "purpose": is_text(LONGEST_PURPOSE),
-            "made": is_moment,
-            "deadline": is_moment,
-            "name": lambda value: isinstance(value, str) and _STUDY_NAME.fullmatch(value) is not None,
-            "digest": lambda value: isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value) is not None,
-            "files": lambda value: isinstance(value, dict) and STUDY_FILE in value and len(value) <= MOST_FILES,
-        }
-        analyst, body = unseal("proposal", raw, members, form, MOST_PACKED)
-        if analyst not in members.analysts:
-            raise FederationError(f"{analyst} may not propose studies: it is the {members.roles[analyst]} [FE068]")
-        found = cls(
-            analyst,
-            body["purpose"],
-            read_moment(body["made"]),
-            read_moment(body["deadline"]),
-            body["name"],
-            body["digest"],
-            _unpacked(body["files"]),
-            id_of(raw),
-        )
+        found = replace(super().unpack(raw, members), id=id_of(raw))
+        if found.analyst not in members.analysts:
+            role = members.roles[found.analyst]
+            raise FederationError(f"{found.analyst} may not propose studies: it is the {role} [FE068]")
+        check_files(found.files)
         found._check(members)
         return found
 
     @cached_property
     def asked(self) -> dict[str, Any]:
         """The study file as it is written; only what follows from it here has been checked."""
-        content = self.files[STUDY_FILE]
+        content = self.files.get(STUDY_FILE, b"")
         if len(content) > MOST_STUDY:
             raise FederationError(
                 f"the study file of a proposal has at most {MOST_STUDY:,} bytes, not {len(content):,} [FE069]"
@@ -141,7 +115,7 @@ class Proposal:
         return (*self.parties, COORDINATOR)
 
     @property
-    def kind(self) -> str:
+    def task_kind(self) -> str:
         """The kind of task that the study file names."""
         return str(self.asked["task"]["kind"])
 
@@ -219,7 +193,7 @@ def check_files(names: Mapping[str, Any]) -> None:
         parts = name.split("/")
         if not _FILE.fullmatch(name) or any(part.endswith((".", " ")) for part in parts) or parts[0].lower() == "certs":
             raise FederationError(
-                f"a proposal holds no file named {shown(name)!r}: use letters, digits, '_' and '-' [FE080]"
+                f"a proposal holds no file named {harmless(name, 200)!r}: use letters, digits, '_' and '-' [FE080]"
             )
     lower = {name.lower() for name in names}
     folders = {"/".join(name.split("/")[:depth]) for name in lower for depth in range(1, name.count("/") + 1)}
@@ -227,106 +201,61 @@ def check_files(names: Mapping[str, Any]) -> None:
         raise FederationError("two files of this proposal would have the same place [FE081]")
 
 
-def _unpacked(files: Mapping[str, Any]) -> dict[str, bytes]:
-    check_files(files)
-    try:
-        return {name: b64decode(cast("str", content), validate=True) for name, content in files.items()}
-    except (Base64Error, TypeError, ValueError):
-        raise FederationError("a file of this proposal cannot be read [FE082]") from None
-
-
 @dataclass(frozen=True)
-class Answer:
+class Answer(Statement):
     """What a party says to a proposal; ``why`` is what a person wrote to the analyst."""
 
-    proposal: str
-    party: str
+    proposal: StudyId
+    party: MemberName
     yes: bool
-    why: str
-    retries: int
-    made: datetime
+    why: Annotated[str, Field(max_length=LONGEST_REASON)]
+    retries: Annotated[int, Field(ge=0, le=MOST_RETRIES)]
+    made: Moment
 
-    def pack(self, identity: Identity) -> bytes:
-        """The answer, signed by its party."""
-        body = {"proposal": self.proposal, "yes": self.yes, "why": self.why, "retries": self.retries}
-        return seal("answer", body | {"made": written(self.made)}, _own(identity, self.party))
+    kind, signer_field = "answer", "party"
 
     @classmethod
     def unpack(cls, raw: bytes, members: Members) -> Answer:
         """An answer as it was signed; anything else is an error."""
-        form = {"proposal": is_id, "yes": is_flag, "why": is_text(LONGEST_REASON), "made": is_moment}
-        signer, body = unseal("answer", raw, members, {**form, "retries": is_count(MOST_RETRIES)}, _MOST_STATEMENT)
-        members.check([signer])
-        return cls(party=signer, **body | {"made": read_moment(body["made"])})
+        found = super().unpack(raw, members)
+        members.check([found.party])
+        return found
 
 
 @dataclass(frozen=True)
-class Outcome:
+class AttemptReport(Statement):
     """How an attempt ended for one participant. It never says why: a reason may depend on a cell.
 
     ``lost``: a peer, the hub or the process itself was lost. ``stopped``: for a reason of its own.
     """
 
-    proposal: str
-    attempt: int
-    participant: str
+    proposal: StudyId
+    attempt: Annotated[int, Field(ge=1, le=MOST_ATTEMPTS)]
+    participant: MemberName
     ended: Ended
-    made: datetime
-    result: str | None = None
+    made: Moment
+    result: Sha256 | None = None
     """The SHA-256 of ``model.json``, of who has finished and holds the result that is for everybody."""
-    files: Mapping[str, str] = field(default_factory=dict)
+    files: Annotated[Mapping[MemberName, Sha256], Field(max_length=MOST_FILES)] = field(default_factory=dict)
     """The SHA-256 of each file beside it that is for everybody too."""
 
-    def pack(self, identity: Identity) -> bytes:
-        """The outcome, signed by its participant."""
-        body = {"proposal": self.proposal, "attempt": self.attempt, "ended": self.ended, "made": written(self.made)}
-        body |= {} if self.result is None else {"result": self.result}
-        body |= {"files": dict(self.files)} if self.files else {}
-        return seal("outcome", body, _own(identity, self.participant))
+    kind, signer_field = "outcome", "participant"
 
     @classmethod
-    def unpack(cls, raw: bytes, members: Members) -> Outcome:
+    def unpack(cls, raw: bytes, members: Members) -> AttemptReport:
         """An outcome as it was signed; anything else is an error."""
-        form = {"proposal": is_id, "attempt": is_count(MOST_ATTEMPTS, 1), "made": is_moment}
-        ends = {"ended": lambda value: isinstance(value, str) and value in get_args(Ended)}
-        beside = {"result": is_hash, "files": _are_hashes}
-        signer, body = unseal("outcome", raw, members, {**form, **ends}, _MOST_STATEMENT, beside)
-        if ("result" in body and body["ended"] != "finished") or ("files" in body and "result" not in body):
-            raise FederationError(f"this outcome of {signer} names a result though it has not finished [FE083]")
-        return cls(participant=signer, **body | {"made": read_moment(body["made"])})
-
-
-def _are_hashes(value: Any) -> bool:
-    """Whether a value names files with their hashes."""
-    return (
-        isinstance(value, dict)
-        and 0 < len(value) <= MOST_FILES
-        and all(map(is_name, value))
-        and all(map(is_hash, value.values()))
-    )
+        found = super().unpack(raw, members)
+        if (found.result and found.ended != "finished") or (found.files and not found.result):
+            raise FederationError(f"this outcome of {found.signer} names a result though it has not finished [FE083]")
+        return found
 
 
 @dataclass(frozen=True)
-class Withdrawal:
+class Withdrawal(Statement):
     """The analyst takes a proposal back, or a party its yes."""
 
-    proposal: str
-    by: str
-    made: datetime
+    proposal: StudyId
+    by: MemberName
+    made: Moment
 
-    def pack(self, identity: Identity) -> bytes:
-        """The withdrawal, signed."""
-        return seal("withdrawal", {"proposal": self.proposal, "made": written(self.made)}, _own(identity, self.by))
-
-    @classmethod
-    def unpack(cls, raw: bytes, members: Members) -> Withdrawal:
-        """A withdrawal as it was signed; anything else is an error."""
-        form = {"proposal": is_id, "made": is_moment}
-        signer, body = unseal("withdrawal", raw, members, form, _MOST_STATEMENT)
-        return cls(body["proposal"], signer, read_moment(body["made"]))
-
-
-def _own(identity: Identity, name: str) -> Identity:
-    if identity.name != name:
-        raise FederationError(f"{identity.name} cannot sign for {name} [FE084]")
-    return identity
+    kind, signer_field = "withdrawal", "by"

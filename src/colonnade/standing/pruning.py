@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from colonnade.errors import FederationError
-from colonnade.standing.filing import Filing, Unfinished
+from colonnade.standing.office import Entry, Office
 from colonnade.standing.proposal import Proposal
 from colonnade.standing.signed import written
 
@@ -27,7 +27,7 @@ MOST_ENDED = 100
 _RESULTS = ("attempts/*/model.json", "result/model.json")
 
 
-def prune(office: Filing, keep: timedelta) -> int:
+def prune(office: Office, keep: timedelta) -> int:
     """Delete the files of what ended without a result: long ago, or too many of one analyst; returns of how many."""
     before = written(datetime.now(UTC) - keep)
     seen: dict[str, int] = {}
@@ -42,7 +42,7 @@ def prune(office: Filing, keep: timedelta) -> int:
     return gone
 
 
-def make_room(office: Filing, proposal: Proposal) -> None:
+def make_room(office: Office, proposal: Proposal) -> None:
     """Delete the oldest files of this analyst's until a new proposal has room; an error if it has not even then."""
     still_open, lately = office.proposed_by(proposal.analyst, written(datetime.now(UTC) - timedelta(days=1)))
     if still_open >= MOST_OPEN or lately >= MOST_A_DAY:
@@ -53,7 +53,7 @@ def make_room(office: Filing, proposal: Proposal) -> None:
     _make_bytes_free(office, [entry for entry in office.unfinished() if entry.analyst == proposal.analyst], proposal)
 
 
-def _make_bytes_free(office: Filing, known: Sequence[Unfinished], proposal: Proposal) -> None:
+def _make_bytes_free(office: Office, known: Sequence[Entry], proposal: Proposal) -> None:
     sizes = {entry.id: _size(entry.folder) for entry in known if entry.folder.exists() and not _has_result(entry)}
     held = sum(sizes.values()) + sum(map(len, proposal.files.values()))
     for entry in reversed(known):
@@ -66,12 +66,12 @@ def _make_bytes_free(office: Filing, known: Sequence[Unfinished], proposal: Prop
         )
 
 
-def _forget(office: Filing, entry: Unfinished) -> None:
+def _forget(office: Office, entry: Entry) -> None:
     shutil.rmtree(entry.folder, ignore_errors=True)
     office.forget_assessment(entry.id)
 
 
-def _has_result(entry: Unfinished) -> bool:
+def _has_result(entry: Entry) -> bool:
     return any(any(entry.folder.glob(pattern)) for pattern in _RESULTS)
 
 

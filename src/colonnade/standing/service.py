@@ -14,17 +14,15 @@ from colonnade.disk import reading
 from colonnade.errors import FederationError, IdentityError, StorageError
 from colonnade.standing.desk import Desk
 from colonnade.standing.federation import INVITED
-from colonnade.standing.invitation import Invitations, is_hex
-from colonnade.standing.signed import is_id
+from colonnade.standing.invitation import Invitations
 from colonnade.standing.talk import (
-    LONGEST_WAIT,
+    FOR_INVITED,
     METHOD,
     MOST_ANSWER,
-    MOST_ASKED,
     MOST_QUESTION,
     SERVICE,
+    Question,
     packed,
-    unpacked,
     with_files,
 )
 from colonnade.wire import Service
@@ -32,8 +30,6 @@ from colonnade.wire import Service
 REPORT = "report.html"
 """Its sizes and seconds tell the number of rows, which parties know and analysts need not: it is for parties alone."""
 _AWAY = 60.0
-_FOR_MEMBERS = ("propose", "proposal", "news", "answer", "outcome", "withdraw", "result", "members")
-_FOR_INVITED = ("enrol", "show_draw", "enrolment")
 
 
 class DeskService:
@@ -65,26 +61,24 @@ class DeskService:
     async def answer(self, caller: str, body: bytes) -> bytes:
         """The answer to a question; what is refused is refused in a sentence."""
         try:
-            header, behind = unpacked(body, MOST_ASKED)
-            method = header.get("ask")
-            allowed = _FOR_INVITED if caller.startswith(INVITED) else _FOR_MEMBERS
-            if not isinstance(method, str) or method not in allowed:
+            question, behind = Question.unpack(body)
+            if caller.startswith(INVITED) != (question.ask in FOR_INVITED):
                 raise FederationError("the hub does not answer this question, or not to you [FE088]")
-            asked: Callable[[str, dict[str, Any], bytes], Awaitable[bytes]] = getattr(self, f"_{method}")
-            return await asked(caller, header, behind)
+            asked: Callable[[str, Question, bytes], Awaitable[bytes]] = getattr(self, f"_{question.ask}")
+            return await asked(caller, question, behind)
         except (FederationError, IdentityError) as error:
             self.refused += 1
             return packed({"refused": str(error)})
         except StorageError:
             return packed({"later": "its disk cannot be used; its own log says why"})
 
-    async def _propose(self, caller: str, header: dict[str, Any], behind: bytes) -> bytes:
+    async def _propose(self, caller: str, question: Question, behind: bytes) -> bytes:
         async with self._one_at_a_time(caller):
             return packed({"study": await asyncio.to_thread(self.desk.propose, behind, caller, self._clock())})
 
-    async def _proposal(self, caller: str, header: dict[str, Any], behind: bytes) -> bytes:
+    async def _proposal(self, caller: str, question: Question, behind: bytes) -> bytes:
         async with self._one_at_a_time(caller):
-            return packed({}, await asyncio.to_thread(self.desk.packed, _id_in(header), caller))
+            return packed({}, await asyncio.to_thread(self.desk.packed, question.study, caller))
 
     @asynccontextmanager
     async def _one_at_a_time(self, caller: str) -> AsyncIterator[None]:
@@ -92,28 +86,22 @@ class DeskService:
         async with self._turns.setdefault(caller, asyncio.Lock()), self._large:
             yield
 
-    async def _answer(self, caller: str, header: dict[str, Any], behind: bytes) -> bytes:
-        return packed({"study": await asyncio.to_thread(self.desk.answer, behind, caller, self._clock())})
+    async def _tell(self, caller: str, question: Question, statement: bytes) -> bytes:
+        """Take in what a member has signed; the answer says how the study stands then."""
+        take = {"answer": self.desk.answer, "outcome": self.desk.outcome, "withdraw": self.desk.withdraw}[question.ask]
+        return packed({"study": await asyncio.to_thread(take, statement, caller, self._clock())})
 
-    async def _outcome(self, caller: str, header: dict[str, Any], behind: bytes) -> bytes:
-        return packed({"study": await asyncio.to_thread(self.desk.outcome, behind, caller, self._clock())})
+    _answer = _outcome = _withdraw = _tell
 
-    async def _withdraw(self, caller: str, header: dict[str, Any], behind: bytes) -> bytes:
-        return packed({"study": await asyncio.to_thread(self.desk.withdraw, behind, caller, self._clock())})
-
-    async def _news(self, caller: str, header: dict[str, Any], behind: bytes) -> bytes:
-        since, wait = header.get("since"), header.get("wait")
-        timed = isinstance(wait, int | float) and 0 <= wait <= LONGEST_WAIT
-        if type(since) is not int or not 0 <= since < 1 << 62 or not timed:
-            raise FederationError("the hub does not answer this question [FE089]")
+    async def _news(self, caller: str, question: Question, behind: bytes) -> bytes:
         self._loop = asyncio.get_running_loop()
-        until = self._loop.time() + float(wait or 0)
+        until = self._loop.time() + question.wait
         while True:
             self._seen[caller] = monotonic()
             if self._changed is None:
                 self._changed = asyncio.Event()
             changed = self._changed
-            found = await asyncio.to_thread(self.desk.news, caller, since)
+            found = await asyncio.to_thread(self.desk.news, caller, question.since)
             left = until - self._loop.time()
             if found["studies"] or left <= 0:
                 return packed(found)
@@ -131,8 +119,8 @@ class DeskService:
             self._changed.set()
             self._changed = None
 
-    async def _result(self, caller: str, header: dict[str, Any], behind: bytes) -> bytes:
-        study = _id_in(header)
+    async def _result(self, caller: str, question: Question, behind: bytes) -> bytes:
+        study = question.study
         found = await asyncio.to_thread(self.desk.study, study, caller)
         if found["state"] != "done":
             raise FederationError(f"the study {found['name']!r} is {found['state']}, so it has no result [FE090]")
@@ -147,7 +135,7 @@ class DeskService:
         signed = await asyncio.to_thread(self.desk.finished, study, caller)
         return with_files({"finished": [raw.decode("ascii") for raw in signed]}, files)
 
-    async def _members(self, caller: str, header: dict[str, Any], behind: bytes) -> bytes:
+    async def _members(self, caller: str, question: Question, behind: bytes) -> bytes:
         return self._told_members()
 
     def _told_members(self, **more: Any) -> bytes:
@@ -155,28 +143,19 @@ class DeskService:
         said = {"name": members.name, "address": members.address, "roles": dict(members.roles)}
         return with_files(said | more, {name: each.pem for name, each in members.certificates.items()})
 
-    async def _enrol(self, caller: str, header: dict[str, Any], behind: bytes) -> bytes:
+    async def _enrol(self, caller: str, question: Question, behind: bytes) -> bytes:
         draw = await asyncio.to_thread(self.invitations.enrol, caller, behind, self.desk.members, self._clock())
         return packed({"draw": draw})
 
-    async def _show_draw(self, caller: str, header: dict[str, Any], behind: bytes) -> bytes:
-        if not is_hex(32)(header.get("draw")):
-            raise FederationError("the hub does not answer this question [FE092]")
-        found = await asyncio.to_thread(self.invitations.show_draw, caller, header["draw"])
+    async def _show_draw(self, caller: str, question: Question, behind: bytes) -> bytes:
+        found = await asyncio.to_thread(self.invitations.show_draw, caller, question.draw)
         return packed({"state": found.state})
 
-    async def _enrolment(self, caller: str, header: dict[str, Any], behind: bytes) -> bytes:
+    async def _enrolment(self, caller: str, question: Question, behind: bytes) -> bytes:
         found = await asyncio.to_thread(self.invitations.of_caller, caller)
         if found.state == "admitted" and found.name in self.desk.members.roles:
             return self._told_members(state="admitted")
         return packed({"state": "enrolled" if found.state == "admitted" else found.state})
-
-
-def _id_in(header: dict[str, Any]) -> str:
-    study = header.get("study")
-    if not is_id(study):
-        raise FederationError("the hub does not answer this question [FE093]")
-    return str(study)
 
 
 def _files(folder: Path, but: Sequence[str]) -> dict[str, bytes]:

@@ -1,18 +1,23 @@
-"""How members ask the hub's desk: a line of JSON each way, and the bytes that belong to it behind that line."""
+"""How members ask the hub: a line of JSON each way, and the bytes that belong to it behind that line."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field
+from typing_extensions import TypedDict
 
 from colonnade.disk import reading
 from colonnade.errors import ConnectError, FederationError
 from colonnade.harmless import harmless
-from colonnade.standing.proposal import LONGEST_PURPOSE, MOST_PACKED, MOST_PARTIES
-from colonnade.standing.signed import Form, canonical, is_count, is_id, is_moment, is_name, is_text
-from colonnade.standing.verdict import STATES
+from colonnade.standing.federation import MOST_MEMBERS, Role
+from colonnade.standing.proposal import LONGEST_PURPOSE, MOST_ATTEMPTS, MOST_FILES, MOST_PACKED, MOST_PARTIES
+from colonnade.standing.signed import Draw, MemberName, StudyId, adapter, canonical, fits, parse
+from colonnade.standing.verdict import State
 
-SERVICE, METHOD = "colonnade.Desk", "Ask"
+SERVICE, METHOD = "colonnade.Federation", "Ask"
 LONGEST_WAIT = 25.0
 """Seconds that the hub keeps a question for news before it says that there is none."""
 MOST_HEADER = 1 << 23
@@ -21,46 +26,103 @@ MOST_ASKED = 1 << 12
 MOST_QUESTION = MOST_PACKED + (1 << 10)
 MOST_ANSWER = 1 << 28
 
+Method = Literal[
+    "propose", "proposal", "news", "answer", "outcome", "withdraw", "result", "members", "enrol", "show_draw",
+    "enrolment",
+]  # fmt: skip
+FOR_INVITED: frozenset[Method] = frozenset({"enrol", "show_draw", "enrolment"})
+"""What those ask who are invited, and nobody else; all other questions are for members."""
+_Time = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00$")]
+_ShortText = Annotated[str, Field(max_length=300)]
+_Files = Annotated[dict[MemberName, Annotated[int, Field(ge=0, le=MOST_ANSWER)]], Field(max_length=MOST_MEMBERS)]
 
-def _opt(test: Any) -> Any:
-    return lambda value: value is None or test(value)
+
+@dataclass(frozen=True)
+class Question:
+    """One question to the hub, and what it is about."""
+
+    ask: Method
+    study: StudyId = ""
+    since: Annotated[int, Field(ge=0, lt=1 << 62)] = 0
+    wait: Annotated[float, Field(ge=0, le=LONGEST_WAIT)] = 0.0
+    draw: Draw = ""
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    def pack(self, behind: bytes = b"") -> bytes:
+        """The question on its way."""
+        return packed(adapter(Question).dump_python(self, exclude_defaults=True), behind)
+
+    @classmethod
+    def unpack(cls, raw: bytes) -> tuple[Question, bytes]:
+        """A question that came, and what stands behind it."""
+        line, behind = _split(raw, MOST_ASKED)
+        question: Question = parse(Question, line, "this question")
+        return question, behind
 
 
-_STUDY: Form = {
-    "id": is_id,
-    "name": is_text(80),
-    "kind": is_text(80),
-    "digest": is_text(64),
-    "analyst": is_name,
-    "purpose": is_text(LONGEST_PURPOSE),
-    "state": lambda value: isinstance(value, str) and value in STATES,
-    "attempt": is_count(100),
-    "made": is_moment,
-    "deadline": is_moment,
-    "ended": _opt(is_moment),
-    "parties": lambda value: isinstance(value, list) and len(value) <= MOST_PARTIES and all(map(is_name, value)),
-    "answers": lambda value: isinstance(value, dict) and all(each in (True, False, None) for each in value.values()),
-    "withdrawn": _opt(is_name),
-    "room": _opt(is_text(100)),
-    "serial": is_count(1 << 62),
-}
+class StudyState(TypedDict):
+    """A study as the hub tells it; keys that we do not know are left alone."""
+
+    __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]
+
+    id: StudyId
+    name: Annotated[str, Field(max_length=80)]
+    kind: Annotated[str, Field(max_length=80)]
+    digest: Annotated[str, Field(max_length=64)]
+    analyst: MemberName
+    purpose: Annotated[str, Field(max_length=LONGEST_PURPOSE)]
+    state: State
+    attempt: Annotated[int, Field(ge=0, le=100)]
+    made: _Time
+    deadline: _Time
+    ended: _Time | None
+    parties: Annotated[list[MemberName], Field(max_length=MOST_PARTIES)]
+    answers: dict[MemberName, bool | None]
+    withdrawn: MemberName | None
+    room: Annotated[str, Field(max_length=100)] | None
+    serial: Annotated[int, Field(ge=0, le=1 << 62)]
+
+
+class StudyAnswer(TypedDict):
+    """How one study stands."""
+
+    study: StudyState
+
+
+class NewsAnswer(TypedDict):
+    """Studies that have changed, and the number from which to go on."""
+
+    serial: int
+    studies: list[StudyState]
+
+
+class ResultAnswer(TypedDict):
+    """The sizes of the files of a result, and what parties have signed about it."""
+
+    files: Annotated[_Files, Field(max_length=MOST_FILES)]
+    finished: Annotated[
+        list[Annotated[str, Field(pattern="^[\x00-\x7f]*$")]], Field(max_length=MOST_PARTIES * MOST_ATTEMPTS)
+    ]
+
+
+class MembersAnswer(TypedDict):
+    """Who belongs to the federation."""
+
+    name: _ShortText
+    address: _ShortText
+    roles: Annotated[dict[MemberName, Role], Field(max_length=MOST_MEMBERS)]
+    files: _Files
+
+
+class DrawAnswer(TypedDict):
+    """What the hub has drawn for the six words."""
+
+    draw: Draw
 
 
 def packed(header: Mapping[str, Any], *behind: bytes) -> bytes:
     """A question or an answer on its way."""
     return b"".join((canonical(header), b"\n", *behind))
-
-
-def unpacked(raw: bytes, most: int = MOST_HEADER) -> tuple[dict[str, Any], bytes]:
-    """The line, of at most so many bytes, and what stands behind it; an error if it is none of ours."""
-    end = raw.find(b"\n", 0, most)
-    try:
-        header = reading.json_of(raw[: max(end, 0)].decode("ascii"))
-    except (UnicodeDecodeError, reading.Malformed):
-        header = None
-    if not isinstance(header, dict):
-        raise FederationError("this is no question or answer of a standing hub: is it of another release? [FE104]")
-    return header, raw[end + 1 :]
 
 
 def with_files(header: Mapping[str, Any], files: Mapping[str, bytes]) -> bytes:
@@ -69,35 +131,34 @@ def with_files(header: Mapping[str, Any], files: Mapping[str, bytes]) -> bytes:
     return packed({**header, "files": sizes}, *(content for _, content in sorted(files.items())))
 
 
-def files_in(header: Mapping[str, Any], behind: bytes) -> dict[str, bytes]:
-    """The files behind an answer."""
-    sizes = header.get("files")
-    if not isinstance(sizes, dict) or not all(map(is_count(len(behind)), sizes.values())):
-        raise FederationError("the hub's answer does not say which files it holds [FE105]")
+def read_files(header: Mapping[str, Any], behind: bytes) -> dict[str, bytes]:
+    """The files behind an answer whose form was checked."""
     found, start = {}, 0
-    for name, size in sorted(sizes.items()):
+    for name, size in sorted(header["files"].items()):
         found[name] = behind[start : start + size]
         start += size
     return found
 
 
-def heard(raw: bytes) -> tuple[dict[str, Any], bytes]:
-    """What the hub answers; an error if it refuses, or cannot answer now."""
-    header, behind = unpacked(raw)
-    if isinstance(header.get("later"), str):
+def read_answer(raw: bytes, form: Any = dict) -> tuple[dict[str, Any], bytes]:
+    """What the hub answers, which is not trusted; an error if it refuses, cannot answer now, or answers nonsense."""
+    line, behind = _split(raw, MOST_HEADER)
+    try:
+        header = reading.json_of(line.decode("ascii"))
+    except (UnicodeDecodeError, reading.Malformed):
+        header = None
+    if isinstance(header, dict) and isinstance(header.get("later"), str):
         raise ConnectError(f"the hub cannot answer now: {harmless(header['later'])} [CN008]")
-    if isinstance(header.get("refused"), str):
+    if isinstance(header, dict) and isinstance(header.get("refused"), str):
         raise FederationError(f"{harmless(header['refused'])} [FE106]")
+    if not isinstance(header, dict) or not fits(form, header):
+        raise FederationError("the hub's answer is none to what was asked: is it of another release? [FE000]")
     return header, behind
 
 
-def studies_in(told: Any) -> list[dict[str, Any]]:
-    """Studies as the hub tells them; the hub is not trusted, so their form is checked."""
-    if not isinstance(told, list) or not all(is_study(study) for study in told):
-        raise FederationError("the hub tells something of a study that cannot be: is it of another release? [FE107]")
-    return told
-
-
-def is_study(told: Any) -> bool:
-    """Whether this can be a study as the hub tells it; keys that we do not know are left alone."""
-    return isinstance(told, dict) and all(key in told and test(told[key]) for key, test in _STUDY.items())
+def _split(raw: bytes, most: int) -> tuple[bytes, bytes]:
+    """The line, of at most so many bytes, and what stands behind it."""
+    end = raw.find(b"\n", 0, most)
+    if end < 0:
+        raise FederationError("this is no question or answer of a standing hub: is it of another release? [FE104]")
+    return raw[:end], raw[end + 1 :]

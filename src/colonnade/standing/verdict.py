@@ -34,7 +34,6 @@ class Case:
     state: State
     analyst: str
     parties: tuple[str, ...]
-    participants: tuple[str, ...]
     deadline: datetime
     answers: Mapping[str, tuple[bool, int]]
     """Of those who have answered: whether yes, and how many further attempts they allow."""
@@ -45,6 +44,11 @@ class Case:
     first_report: datetime | None
     outcomes: Mapping[tuple[int, str], Ended]
     """By attempt and participant."""
+
+    @property
+    def participants(self) -> tuple[str, ...]:
+        """The parties, and the hub's coordinator."""
+        return (*self.parties, COORDINATOR)
 
     @property
     def agreed(self) -> bool:

@@ -31,6 +31,7 @@ from colonnade import Federation, LogisticRegression, Party
 from colonnade.cli import initialise
 from colonnade.console.app import make_app as make_console
 from colonnade.console.party import PartyDesk
+from colonnade.console.party_pages import PAGES
 from colonnade.errors import PeerLost, PolicyError, StorageError, StudyError
 from colonnade.privacy import (
     Ledger,
@@ -45,14 +46,14 @@ from colonnade.privacy import (
 )
 from colonnade.protocols.standing import Answer, Verdict
 from colonnade.standing.federation import Members
-from colonnade.standing.filing import Filing
+from colonnade.standing.office import Office
 from colonnade.standing.scores import description, session
 from colonnade.standing.scores.allowance import Allowance, days_worth
 from colonnade.standing.scores.meeting import keep_seat, own_hub, way_in
 from colonnade.standing.scores.questions import Questions, Refused
 from colonnade.standing.scores.service import ScoresService
 from colonnade.standing.scores.serving import make_app, serve
-from colonnade.standing.scores.session import Answering, Asking, Stay, counts_file
+from colonnade.standing.scores.session import Answering, Asking, Stay
 from colonnade.standing.scores.settings import Standing
 from colonnade.study import PartyConfig, Study
 from colonnade.tables import population
@@ -130,9 +131,7 @@ def standing_up(place: Place, standing: Standing, clock: Callable | None = None)
     """Everybody's part in threads of this process, over TLS on loopback; where the bank asks."""
     questions = Questions()
     shop = place.config("shop")
-    allowance = Allowance(
-        standing, shop, counts_file(shop.path.parent / "agent"), **({"clock": clock} if clock else {})
-    )
+    allowance = Allowance(standing, shop, shop.path.parent / "agent", **({"clock": clock} if clock else {}))
     parts = {
         "bank": Asking(standing, place.config("bank"), questions),
         "shop": Answering(standing, shop, allowance.opened),
@@ -142,7 +141,7 @@ def standing_up(place: Place, standing: Standing, clock: Callable | None = None)
         hub = stack.enter_context(own_hub(standing, place.key("coordinator"), listen="127.0.0.1:0"))
         stack.callback(keep_seat(standing, place.key("coordinator"), hub).stop)
         for name, part in parts.items():
-            stay = Stay(way_in(standing, name, place.key(name), hub=hub.own_address), standing, part)
+            stay = Stay(way_in(standing, name, place.key(name), hub=hub.own_address), part)
             stack.callback(stay.start().stop)
         until_ready(questions)
         yield questions
@@ -223,7 +222,7 @@ from colonnade.standing.scores.allowance import Allowance
 from colonnade.standing.scores.settings import Standing
 from colonnade.study import PartyConfig, Study
 config = PartyConfig.load({str(place.config("shop").path)!r})
-allowance = Allowance(Standing.of(Study.load({str(study.path)!r}), 2), config, Path({str(tmp_path / "scores.db")!r}))
+allowance = Allowance(Standing.of(Study.load({str(study.path)!r}), 2), config, Path({str(tmp_path)!r}))
 gate = allowance.opened(("anna", "berta"))
 print([gate(np.array([0])).refused.tolist() for _ in range(2)], flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
@@ -232,7 +231,7 @@ os.kill(os.getpid(), signal.SIGKILL)
     ended = subprocess.run(words, capture_output=True, text=True, timeout=180, check=False)
     assert ended.returncode == -signal.SIGKILL, ended.stderr
     assert ended.stdout.strip() == "[[False], [False]]"
-    allowance = Allowance(Standing.of(study, 2), place.config("shop"), tmp_path / "scores.db")
+    allowance = Allowance(Standing.of(study, 2), place.config("shop"), tmp_path)
     gate = allowance.opened(("anna", "berta"))
     assert [gate(np.array([who])).refused.tolist() for who in (0, 1)] == [[True], [False]]
     allowance.close()
@@ -323,7 +322,7 @@ class Shop:
     def start(self, **limits: int) -> None:
         if limits:
             self.standing = Standing.of(self.standing.study, **limits)
-        self.allowance = Allowance(self.standing, self.config, self.counts, clock=lambda: self.now)
+        self.allowance = Allowance(self.standing, self.config, self.counts.parent, clock=lambda: self.now)
         self.gate = self.allowance.opened(PEOPLE)
 
     def stop(self) -> None:
@@ -561,8 +560,8 @@ def test_the_console_shows_what_was_asked_today_and_what_is_left(house, ask, tmp
     shown = {}
     for name in COLUMNS:
         config = place.config(name)
-        desk = PartyDesk(config, Filing.open(tmp_path / name), services[name])
-        shown[name] = signed_in(make_console(desk, access(tmp_path / f"{name}-access"))).get("/scores").text
+        desk = PartyDesk(config, Office(tmp_path / name), services[name])
+        shown[name] = signed_in(make_console(desk, access(tmp_path / f"{name}-access"), PAGES)).get("/scores").text
     asked = services["shop"].kept["who defaults"].allowance.asked_today()
     assert asked >= 1
     assert f'data-label="Told today">{asked}</td>' in shown["shop"]

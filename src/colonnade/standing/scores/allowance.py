@@ -11,7 +11,8 @@ from __future__ import annotations
 import logging
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 from colonnade.errors import BudgetError, PolicyError
 from colonnade.privacy import Entry, Event, NonPrivate, PostProcessing, Repeated
 from colonnade.protocols.standing import Gate, Places, Verdict
-from colonnade.standing.scores.counts import asked_on, counts, marks
+from colonnade.standing.scores.counts import CountsFile, MarksFile, asked_on
 from colonnade.standing.scores.settings import Standing
 from colonnade.study import PartyConfig
 
@@ -64,10 +65,13 @@ class Allowance:
         self,
         standing: Standing,
         config: PartyConfig,
-        path: Path,
+        folder: Path,
         *,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        told: Callable[[int], None] = lambda people: None,
     ) -> None:
+        """``told`` hears how many people a question was answered about."""
+        self._hear = told
         self._standing, self._config, self._clock = standing, config, clock
         self._digest = standing.study.digest
         self._people: tuple[str, ...] = ()
@@ -78,7 +82,7 @@ class Allowance:
         self._refused_until = 0.0
         self._borne_out: tuple[object, ...] = ()
         """The ledger's file as it was when it last held the day's entry, and which that was."""
-        self._told, self._marks = counts(path), marks(config.ledger)
+        self._told, self._marks = CountsFile(folder), MarksFile(config.ledger)
 
     def opened(self, people: tuple[str, ...]) -> Gate:
         """The gate of a session about these people, by the owner's own ids; what was asked today still counts."""
@@ -91,7 +95,7 @@ class Allowance:
         now = self._clock()
         day = now.date().isoformat()
         # The mark is on disk after the counts, and before anything leaves: it never says more than they do.
-        with self._marks.writing(self._forget) as marked, self._told.writing(self._forget) as base:
+        with self._unless_written(), self._marks.writing() as marked, self._told.writing() as base:
             if not self._turn_to(base, marked, day):
                 return Verdict(np.ones(len(places), dtype=bool), self._opens(now))
             times = 0 if self._closed else min(self._times, self._standing.per_person)
@@ -108,7 +112,17 @@ class Allowance:
                 marked.execute(_MARK, (self._digest, day, self._entry, self._asked + len(counted)))
         self._counts[counted] += 1
         self._asked += len(counted)
+        self._hear(len(counted))
         return Verdict(refused, self._opens(now) if refused.any() else 0)
+
+    @contextmanager
+    def _unless_written(self) -> Iterator[None]:
+        """Read the day anew at the next question if this one was not written."""
+        try:
+            yield
+        except BaseException:
+            self._forget()
+            raise
 
     def asked_today(self) -> int | None:
         """How many were answered about today, each time counted; ``None`` before the day is paid for."""
@@ -140,7 +154,7 @@ class Allowance:
         found = base.execute(
             "SELECT entry, times, asked, closed FROM days WHERE digest = ? AND day = ?", (self._digest, day)
         ).fetchone()
-        return found and _Day(*found)
+        return None if found is None else _Day(*found)
 
     def _is_paid(self, marked: sqlite3.Connection, day: str, known: _Day) -> bool:
         """Whether the mark and the ledger bear out what the counts say; the ledger is read if its file has changed."""
@@ -165,7 +179,7 @@ class Allowance:
     def _mark(self, marked: sqlite3.Connection, day: str, entry: int) -> int | None:
         where = (self._digest, day, entry)
         found = marked.execute("SELECT asked FROM marks WHERE digest = ? AND day = ? AND entry = ?", where).fetchone()
-        return found and int(found[0])
+        return None if found is None else int(found[0])
 
     def _label(self, day: str) -> str:
         return f"{self._standing.study.name}: scores of {day}"

@@ -15,18 +15,18 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from colonnade.errors import CapacityError, ColonnadeError
 from colonnade.protocols.standing import MOST_ASKED
+from colonnade.standing.http_server import read_body
 from colonnade.standing.scores import description
 from colonnade.standing.scores.questions import Found, Refused
 from colonnade.standing.scores.service import Kept, ScoresService
 
 LARGEST_BODY = 1 << 20
-BODY_SECONDS = 15.0
 ANSWER_SECONDS = 60.0
 _SOON = "2"
 _HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
@@ -58,7 +58,7 @@ def routes(service: ScoresService) -> list[BaseRoute]:
     async def scores(request: Request) -> Response:
         if not allowed(request):
             return _refused(401, "Show the token of this agent: Authorization: Bearer TOKEN. [CO026]", **_WHO)
-        body = await _body(request)
+        body = await read_body(request, LARGEST_BODY)
         if body is None:
             return _refused(413, "What was sent is too long, or came too slowly. [CO027]")
         try:
@@ -137,20 +137,6 @@ def _plain(found: Found, name: str) -> Any:
 
 def _written(at: int) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-async def _body(request: Request) -> bytes | None:
-    """What was sent; nothing if it is too long or comes too slowly, or if whoever sends it hangs up."""
-    found = bytearray()
-    try:
-        async with asyncio.timeout(BODY_SECONDS):
-            async for chunk in request.stream():
-                found += chunk
-                if len(found) > LARGEST_BODY:
-                    return None
-    except (TimeoutError, ClientDisconnect):
-        return None
-    return bytes(found)
 
 
 def _problem(error: ValidationError) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from colonnade.protocols.roles import COORDINATOR
-from colonnade.standing.scores.session import Join, Seat, Stay
+from colonnade.standing.scores.session import CoordinatorSeat, Join, Stay
 from colonnade.standing.scores.settings import Standing
-from colonnade.study.meeting import Place, join, load_identity
+from colonnade.study.meeting import Place as MeetingPlace, join, load_identity
 from colonnade.wire import Endpoint, Hub
 
 _DIGITS = 32
@@ -22,7 +22,7 @@ def way_in(standing: Standing, name: str, key: Path, *, hub: str | None = None) 
     """How a participant gets its place in a new session, at the address that the study names or at another hub."""
     certificates = standing.study.certificates()
     identity = load_identity(key, name, certificates)
-    place = Place(hub, room_of(standing))
+    place = MeetingPlace(hub, room_of(standing))
 
     def enter() -> Endpoint:
         return join(standing.study, identity, certificates, place)
@@ -42,4 +42,4 @@ def keep_seat(standing: Standing, key: Path, hub: Hub) -> Stay:
     """Open a standing question's room at a hub of this process, and keep the coordinator's seat in it."""
     hub.open(room_of(standing), standing.study.participants)
     enter, wait = way_in(standing, COORDINATOR, key, hub=hub.own_address), standing.study.content.limits.join
-    return Stay(enter, standing, Seat(standing), wait=wait).start()
+    return Stay(enter, CoordinatorSeat(standing), wait=wait).start()

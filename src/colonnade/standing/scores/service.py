@@ -10,13 +10,12 @@ from typing import Any, Self
 
 from colonnade.disk import reading, writing
 from colonnade.errors import StorageError, StudyError
-from colonnade.protocols.standing import Gate, Opened, Places, Verdict
 from colonnade.randomness import new_key
 from colonnade.standing.scores import settings
 from colonnade.standing.scores.allowance import Allowance
 from colonnade.standing.scores.meeting import way_in
 from colonnade.standing.scores.questions import Questions
-from colonnade.standing.scores.session import Answering, Asking, Stay, counts_file
+from colonnade.standing.scores.session import Answering, Asking, Stay
 from colonnade.standing.scores.settings import Standing
 from colonnade.study import PartyConfig
 
@@ -67,25 +66,10 @@ class ScoresService:
         if standing.task.to == config.name:
             questions = Questions(gather=self.part.gather / 1000)
             asking = Asking(standing, config, questions)
-            return Kept(standing, Stay(enter, standing, asking, wait=wait), questions, None)
-        allowance = Allowance(standing, config, counts_file(folder))
-        answering = Answering(standing, config, self._counted(allowance))
-        return Kept(standing, Stay(enter, standing, answering, wait=wait), None, allowance)
-
-    def _counted(self, allowance: Allowance) -> Opened:
-        """The gate of an owner, which counts whom it lets through."""
-
-        def opened(people: tuple[str, ...]) -> Gate:
-            let_in = allowance.opened(people)
-
-            def gate(places: Places) -> Verdict:
-                found = let_in(places)
-                self.scored(int((~found.refused).sum()))
-                return found
-
-            return gate
-
-        return opened
+            return Kept(standing, Stay(enter, asking, wait=wait), questions, None)
+        allowance = Allowance(standing, config, folder, told=lambda people: self.scored(people))
+        answering = Answering(standing, config, allowance.opened)
+        return Kept(standing, Stay(enter, answering, wait=wait), None, allowance)
 
     @property
     def asked_here(self) -> dict[str, Kept]:

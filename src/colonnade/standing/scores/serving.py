@@ -3,40 +3,17 @@
 from __future__ import annotations
 
 import ipaddress
-import socket
-import threading
-import time
 from dataclasses import dataclass
 
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
 from colonnade.errors import ConnectError, StudyError
+from colonnade.standing.http_server import HttpServer, listen
+from colonnade.standing.scores.api import routes
 from colonnade.standing.scores.service import ScoresService
-
-try:
-    import uvicorn
-    from starlette.applications import Starlette
-    from starlette.datastructures import Headers
-    from starlette.responses import PlainTextResponse
-    from starlette.types import ASGIApp, Receive, Scope, Send
-
-    from colonnade.standing.scores.api import routes
-except ImportError as error:  # pragma: no cover - the suite has the extra
-    raise StudyError("the interface for scores needs `pip install 'colonnade[console]'` [ST544]") from error
-
-_START_SECONDS = 30.0
-
-
-@dataclass
-class Served:
-    """An interface that is served."""
-
-    url: str
-    _server: uvicorn.Server
-    _thread: threading.Thread
-
-    def stop(self) -> None:
-        """Stop serving."""
-        self._server.should_exit = True
-        self._thread.join()
 
 
 @dataclass(frozen=True)
@@ -62,40 +39,19 @@ def make_app(service: ScoresService, hosts: tuple[str, ...]) -> Guarded:
     return Guarded(Starlette(routes=routes(service)), hosts)
 
 
-def serve(service: ScoresService, address: str) -> Served:
+def serve(service: ScoresService, address: str) -> HttpServer:
     """Serve the interface on loopback from a thread of its own."""
     host, _, port = address.rpartition(":")
     try:
         if not ipaddress.ip_address(host.strip("[]")).is_loopback:
             raise ValueError
-        listening = socket.create_server((host.strip("[]"), int(port)))
+        listening = listen(host.strip("[]"), int(port))
     except ValueError:
         raise StudyError(
             f'{address!r} is no address of this machine alone: give one such as "127.0.0.1:8472" [ST545]'
         ) from None
     except OSError as error:
         raise ConnectError(f"nothing can be served at {address}: {error.strerror} [CN006]") from None
-    # Otherwise the end of an answer waits until the caller has acknowledged its beginning, some 40 ms.
-    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     bound = listening.getsockname()[1]
-    hosts = (f"{host}:{bound}", f"localhost:{bound}")
-    config = uvicorn.Config(
-        make_app(service, hosts),
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        proxy_headers=False,
-        server_header=False,
-        limit_concurrency=512,
-        timeout_graceful_shutdown=1,
-    )
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, args=([listening],), name="scores", daemon=True)
-    thread.start()
-    until = time.monotonic() + _START_SECONDS
-    while not server.started:
-        if not thread.is_alive() or time.monotonic() > until:
-            raise ConnectError(f"the interface at {address} did not start [CN007]")
-        time.sleep(0.01)
-    return Served(f"http://{host}:{bound}", server, thread)
+    app = make_app(service, (f"{host}:{bound}", f"localhost:{bound}"))
+    return HttpServer(app, listening, f"http://{host}:{bound}", limit_concurrency=512)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from time import monotonic
-from typing import Any, Protocol
+from typing import Any
 
 from threadpoolctl import threadpool_limits
 
@@ -39,45 +38,42 @@ class Noted:
         """Facts for a record, which a session that stays open has none of."""
 
 
-class Participant(Protocol):
+class Participant:
     """What one participant plays in a session."""
+
+    def __init__(self, standing: Standing) -> None:
+        self.standing = standing
 
     def program(self, me: Any) -> None:
         """Its program."""
+        raise NotImplementedError
 
     def ended(self, why: BaseException | None) -> None:
-        """A session ended, and why if it was not the entitled party's wish."""
+        """A session ended, and why if it was not the entitled party's wish; most have nothing to clear away."""
 
     def stop(self) -> None:
-        """Nothing more is to be asked."""
+        """Nothing more is to be asked; most ask nothing."""
 
 
-class Seat:
+class CoordinatorSeat(Participant):
     """The coordinator's part."""
-
-    def __init__(self, standing: Standing) -> None:
-        self._standing = standing
 
     def program(self, me: Coordinator) -> None:
         """Compare lists once, then keep the third seat or only stay."""
-        align_as_coordinator(me, self._standing.study, Noted())
-        self._standing.question.coordinator(me)
-
-    def ended(self, why: BaseException | None) -> None:
-        """Nothing to clear away."""
-
-    def stop(self) -> None:
-        """It asks nothing."""
+        align_as_coordinator(me, self.standing.study, Noted())
+        self.standing.question.coordinator(me)
 
 
-class _Owner:
+class _Owner(Participant):
     """What both kinds of owners have: the table, aligned with the others'."""
 
     def __init__(self, standing: Standing, config: PartyConfig) -> None:
+        super().__init__(standing)
         study = standing.study
         config.check(study)
-        self.standing, self.config, self.question = standing, config, standing.question
-        self._table = _table(standing, config)
+        self.config, self.question = config, standing.question
+        plan = None if study.aligning is None else study.aligning.plan
+        self._table = config.table(study.roster.schemas[config.name], plan)
 
     def aligned(self, me: Owner) -> Table:
         """The people that all hold."""
@@ -95,12 +91,6 @@ class Answering(_Owner):
     def program(self, me: Owner) -> None:
         """Answer questions until the session ends."""
         self.question.dealer(me, self.aligned(me), self._opened)
-
-    def ended(self, why: BaseException | None) -> None:
-        """Nothing to clear away: what was counted stays counted."""
-
-    def stop(self) -> None:
-        """It asks nothing."""
 
 
 class Asking(_Owner):
@@ -125,13 +115,9 @@ class Asking(_Owner):
         self._questions.stop()
 
 
-def _table(standing: Standing, config: PartyConfig) -> Table:
-    aligning = standing.study.aligning
-    return config.table(standing.study.roster.schemas[config.name], None if aligning is None else aligning.plan)
-
-
-def take_part(place: Place, standing: Standing, participant: Participant, *, wait: float | None = None) -> None:
+def take_part(place: Place, participant: Participant, *, wait: float | None = None) -> None:
     """Play one session until the entitled party ends it, or an error does."""
+    standing = participant.standing
     try:
         with threadpool_limits(limits=1, user_api="blas"):
             play(
@@ -150,13 +136,13 @@ def take_part(place: Place, standing: Standing, participant: Participant, *, wai
 class Stay:
     """A thread that takes part in one session after the other until it is stopped."""
 
-    def __init__(self, join: Join, standing: Standing, participant: Participant, *, wait: float | None = None) -> None:
-        self._join, self._standing, self._participant, self._wait = join, standing, participant, wait
+    def __init__(self, join: Join, participant: Participant, *, wait: float | None = None) -> None:
+        self._join, self._participant, self._wait, self._name = join, participant, wait, participant.standing.study.name
         self._stopped = threading.Event()
         self._place: Place | None = None
         self.last: str | None = None
         """Why the last session ended, in one sentence; ``None`` before the first one ended."""
-        self._thread = threading.Thread(target=self._stay, name=f"scores {standing.study.name}", daemon=True)
+        self._thread = threading.Thread(target=self._stay, name=f"scores {self._name}", daemon=True)
 
     @property
     def open(self) -> bool:
@@ -185,21 +171,16 @@ class Stay:
             began = monotonic()
             try:
                 self._place = self._join()
-                take_part(self._place, self._standing, self._participant, wait=self._wait)
+                take_part(self._place, self._participant, wait=self._wait)
                 self.last = "the entitled party ended it"
             except ColonnadeError as error:
                 self.last = str(error)
-                _LOG.info("a session of %s ended: %s", self._standing.study.name, error)
+                _LOG.info("a session of %s ended: %s", self._name, error)
             except Exception as error:
                 self.last = "it failed by a fault of Colonnade"
-                _LOG.error("a session of %s failed: %s", self._standing.study.name, type(error).__name__)
+                _LOG.error("a session of %s failed: %s", self._name, type(error).__name__)
             finally:
                 self._place = None
             # Long enough that the others have left the old session, too, when this one comes back.
             pause = _FIRST_PAUSE if monotonic() - began > _LASTED else min(_LONGEST_PAUSE, 2 * pause)
             self._stopped.wait(pause)
-
-
-def counts_file(folder: Path) -> Path:
-    """Where an owner counts what it answered."""
-    return folder / "scores.db"
