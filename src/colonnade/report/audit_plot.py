@@ -10,7 +10,7 @@ from colonnade.audit.verdict import Verdict
 from colonnade.report import words
 from colonnade.report.canvas import extent, frame, rule, ticks, write
 from colonnade.report.document import document, write_document
-from colonnade.report.markup import Html, breakable, join, table, tag
+from colonnade.report.markup import Html, breakable, table, tag
 
 NAME = "audit.html"
 _SHEET = """
@@ -34,40 +34,27 @@ def write_audit(folder: str | Path, title: str, verdicts: Sequence[Verdict]) -> 
 
 def render_audit(title: str, verdicts: Sequence[Verdict]) -> str:
     """The audit as one HTML document."""
-    real = [verdict for verdict in verdicts if not verdict.broken]
-    broken = [verdict for verdict in verdicts if verdict.broken]
-    sections = [_section("real", "What is promised, and what an attacker can show", real)]
-    if broken:
-        sections.append(_section("twins", "Broken on purpose", broken))
-    header = [tag("div", "Colonnade · audit", class_="brand"), tag("h1", title), _lead(real, broken)]
+    section = audit_section("real", "What is promised, and what an attacker can show", verdicts)
+    return audit_document(title, _lead(verdicts), [section])
+
+
+def audit_document(title: str, lead: Html, sections: Sequence[Html]) -> str:
+    """A document of sections about games, below a sentence that sums them up."""
+    header = [tag("div", "Colonnade · audit", class_="brand"), tag("h1", title), lead]
     return document(f"{title}: promised and shown", header, sections, _SHEET)
 
 
-def _lead(real: Sequence[Verdict], broken: Sequence[Verdict]) -> Html:
-    refuted = [verdict.label for verdict in real if not verdict.good]
-    escaped = [verdict.label for verdict in broken if not verdict.good]
-    said = []
+def _lead(verdicts: Sequence[Verdict]) -> Html:
+    refuted = [verdict.label for verdict in verdicts if not verdict.good]
     if refuted:
-        said.append(f"{words.counted(len(refuted), 'promise is', 'promises are')} refuted: {_apart(refuted)}.")
-    if escaped:
-        said.append(
-            f"{words.counted(len(escaped), 'broken twin')} escaped, so this audit would not have seen such a fault: "
-            f"{_apart(escaped)}. That says nothing against a promise; play with more samples."
-        )
-    if said:
-        return join(*[tag("p", text, class_="note") for text in said])
-    praise = f"{words.counted(len(real), 'game')} played, and no attacker showed more than was promised."
-    if broken:
-        praise += f" {words.counted(len(broken), 'broken twin')}, and every one was caught."
+        count = words.counted(len(refuted), "promise is", "promises are")
+        return tag("p", f"{count} refuted: {'; '.join(refuted)}.", class_="note")
+    praise = f"{words.counted(len(verdicts), 'game')} played, and no attacker showed more than was promised."
     return tag("p", praise, class_="lead")
 
 
-def _apart(labels: Sequence[str]) -> str:
-    """Labels have commas in them."""
-    return "; ".join(labels)
-
-
-def _section(key: str, heading: str, verdicts: Sequence[Verdict]) -> Html:
+def audit_section(key: str, heading: str, verdicts: Sequence[Verdict]) -> Html:
+    """The curves of games, and a table of their outcomes."""
     sure = words.percent(verdicts[0].result.confidence)
     legend = tag(
         "ul",
@@ -90,7 +77,7 @@ def _table(verdicts: Sequence[Verdict]) -> Html:
     result = verdicts[0].result
     rows = [
         (
-            join(breakable(v.game.name), tag("span", v.broken, class_="why") if v.broken else None),
+            breakable(v.label),
             v.game.story,
             words.epsilon(v.claimed),
             f"{v.result.epsilon_lower_bound:.3f}",
@@ -118,8 +105,7 @@ def _panel(key: str, verdict: Verdict) -> Html:
     drawn = frame(
         key, verdict.label, spoken, _WIDTH, _HEIGHT, *plot.axes(), *plot.areas(), *plot.curves(), *plot.worst()
     )
-    caption = [tag("strong", verdict.game.name), f": {verdict.broken}" if verdict.broken else None]
-    return tag("figure", drawn, tag("figcaption", *caption))
+    return tag("figure", drawn, tag("figcaption", tag("strong", verdict.label)))
 
 
 class _Panel:

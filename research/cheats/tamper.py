@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.audit.cheats.deviation import Array, replace_method
-from colonnade.audit.cheats.stage import Message, Outgoing, StagePlace
 from colonnade.errors import ShareError
 from colonnade.mpc import PRIMES, Hand, Shares
 from colonnade.mpc.residues import Residues, ResidueSystem
+from research.cheats.deviation import Array, replace_method
+from research.cheats.stage import Message, Outgoing, StagePlace
 
 OPERATIONS = (
     "deal", "lower", "product", "zero", "send_opening", "tell_opened", "coin", "open_among_seats", "open_residues",

@@ -8,13 +8,13 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.audit import register_twin
 from colonnade.audit.samplers import Weighed
 from colonnade.kinds.prediction.audit_levels import ToldLevels
 from colonnade.kinds.prediction.levels.task import Respondent
 from colonnade.privacy.noise.response import randomised_response
 from colonnade.randomness import Stream
-from colonnade.testing.broken import ONE_OWNER, in_sampler, one_owner
+from research.twins.broken import ONE_OWNER, in_sampler, one_owner
+from research.twins.registry import register_twin
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.audit import register_twin
 from colonnade.kinds.tables.audit_marginals import Cells, Codes
-from colonnade.testing.broken import HALF, ONE_OWNER, TO_PARTY, as_analyst, in_sampler, one_owner, quieter
+from research.twins.broken import HALF, ONE_OWNER, TO_PARTY, as_analyst, in_sampler, one_owner, quieter
+from research.twins.registry import register_twin
 
 
 @dataclass(frozen=True)

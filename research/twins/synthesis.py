@@ -1,4 +1,4 @@
-"""Broken twins of the games about mixtures; those about marginals come with them."""
+"""Broken twins of the games about mixtures."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-import colonnade.kinds.tables.audit_twins  # noqa: F401 - registers them
-from colonnade.audit import register_twin
 from colonnade.kinds.synthesis.audit_mixture import CountFraction, OpenedSums
 from colonnade.privacy.releases import Repeated
 from colonnade.randomness import Stream
-from colonnade.testing.broken import (
+from research.twins.broken import (
     COINS,
     HALF,
     ONE_OWNER,
@@ -24,6 +22,7 @@ from colonnade.testing.broken import (
     quieter,
     secret_coins,
 )
+from research.twins.registry import register_twin
 
 
 @dataclass(frozen=True)

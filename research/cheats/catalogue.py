@@ -13,14 +13,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from colonnade.audit.cheats.deviation import Array, replace_method
-from colonnade.audit.cheats.late import asks_again, bits_after_opening, noise_after_opening, part_after_opening
-from colonnade.audit.cheats.liars import liars
-from colonnade.audit.cheats.tamper import Tamper
 from colonnade.mpc import Shares
 from colonnade.mpc.residues import Residues
 from colonnade.mpc.shamir import combine, weights
 from colonnade.randomness import new_key
+from research.cheats.deviation import Array, replace_method
+from research.cheats.late import asks_again, bits_after_opening, noise_after_opening, part_after_opening
+from research.cheats.liars import liars
+from research.cheats.tamper import Tamper
 
 Needs = Literal["seats", "spare", "proofs", "lies", "nothing"]
 _LOWERING = ("lower", "product")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from colonnade.audit import register_twin
 from colonnade.kinds.pca.audit_directions import Products
 from colonnade.kinds.pca.audit_moments import Entries
-from colonnade.testing.broken import HALF, ONE_OWNER, TO_PARTY, as_analyst, in_sampler, one_owner, quieter
+from research.twins.broken import HALF, ONE_OWNER, TO_PARTY, as_analyst, in_sampler, one_owner, quieter
+from research.twins.registry import register_twin
 
 PCA_HALF = in_sampler(Entries, lambda s: quieter(s, 2))
 register_twin("pca", "analyst", HALF, PCA_HALF)

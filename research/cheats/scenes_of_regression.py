@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.audit.cheats.deviation import Array
-from colonnade.audit.cheats.plays import GAMMA, ROWS, act_of, blocks_of, held_by, last_dealt, trust_of, whole
-from colonnade.audit.cheats.scenes import Act, Deals, Scene
 from colonnade.kinds.regression.gradients import programs as gradients
 from colonnade.kinds.regression.gradients.descent import Descent
 from colonnade.kinds.regression.gradients.task import Gradients
 from colonnade.privacy.observers import Inputs
+from research.cheats.deviation import Array
+from research.cheats.plays import GAMMA, ROWS, act_of, blocks_of, held_by, last_dealt, trust_of, whole
+from research.cheats.scenes import Act, Deals, Scene
 
 
 def _rounds(expansion: int, inputs: Inputs = "unproven") -> Callable[[int, int, bool], Act]:

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.audit import Game, register_twin
+from colonnade.audit import Game
 from colonnade.kinds.glm.audit_messages import NewScores, Transcript
 from colonnade.kinds.glm.audit_times import StepsTaken
 from colonnade.randomness import Stream
-from colonnade.testing.broken import EVERY_EPOCH, HALF, in_sampler, quieter
+from research.twins.broken import EVERY_EPOCH, HALF, in_sampler, quieter
+from research.twins.registry import register_twin
 
 _ANYTHING = 1e9
 _FAR = 30.0  # a score so large that clipping would change it, and so small that its exponential is a number

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from colonnade.audit import Game, register_twin
+from colonnade.audit import Game
 from colonnade.kinds.split.adaptive.rescaling import Pairs, clip_rows, stretch
 from colonnade.kinds.split.audit_embeddings import Columns, Floats, Integers, ToldLabels
 from colonnade.kinds.split.audit_features import Features, People, Trained, people_of
@@ -17,7 +17,8 @@ from colonnade.kinds.split.embeddings.updates import Drawn
 from colonnade.kinds.split.encoders import Encoder, OverRows, Trainable
 from colonnade.protocols.rounds import Draw
 from colonnade.randomness import Stream
-from colonnade.testing.broken import EVERY_EPOCH, HALF, TO_PARTY, as_analyst, charged_once, in_sampler, quieter
+from research.twins.broken import EVERY_EPOCH, HALF, TO_PARTY, as_analyst, charged_once, in_sampler, quieter
+from research.twins.registry import register_twin
 
 _PEOPLE = 8
 _NEAR = 0.02  # how far apart the others are, in parts of the clip

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from colonnade.audit import register_twin
 from colonnade.kinds.regression.audit_functional import Coefficients
 from colonnade.kinds.regression.audit_gradients import OpenedGradients
 from colonnade.privacy.releases import Repeated
-from colonnade.testing.broken import (
+from research.twins.broken import (
     COINS,
     HALF,
     ONE_OWNER,
@@ -20,6 +19,7 @@ from colonnade.testing.broken import (
     quieter,
     secret_coins,
 )
+from research.twins.registry import register_twin
 
 SQM_HALF = in_sampler(OpenedGradients, lambda s: quieter(s, 2))
 EVERYBODY = in_sampler(OpenedGradients, lambda s: replace(s, task=replace(s.task, batch=s.task.rows)))

@@ -6,11 +6,11 @@ from functools import lru_cache
 
 import numpy as np
 
-from colonnade.audit.cheats.plays import GAMMA, act_of, blocks_of, held_by, last_dealt, trust_of, whole
-from colonnade.audit.cheats.scenes import Act, Scene
 from colonnade.kinds.polynomial import programs as polynomial
 from colonnade.kinds.polynomial.expressions import parse
 from colonnade.kinds.polynomial.task import Holding, Polynomials, frozen
+from research.cheats.plays import GAMMA, act_of, blocks_of, held_by, last_dealt, trust_of, whole
+from research.cheats.scenes import Act, Scene
 
 
 @lru_cache

@@ -1,4 +1,4 @@
-"""``colonnade audit cheats``: participants that deviate, played against a real committee."""
+"""``python -m research cheats``: participants that deviate, played against a real committee."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
-from colonnade.audit.cheats.catalogue import CHEATS, Cheat
-from colonnade.audit.cheats.known import Attack, all_attacks
-from colonnade.audit.cheats.scenes import COMMITTEES, Scene
-from colonnade.audit.cheats.trials import Row, all_scenes, jobs, play_all
 from colonnade.cli.audit import prepare
-from colonnade.cli.output import emit, progress_bar, say
+from colonnade.cli.output import Json, emit, progress_bar, say
 from colonnade.errors import StudyError
 from colonnade.models import files
+from research.cheats import equivocation, known
+from research.cheats.catalogue import CHEATS, Cheat
+from research.cheats.known import Attack
+from research.cheats.scenes import COMMITTEES, Scene
+from research.cheats.trials import Row, all_scenes, jobs, play_all
 
 _COLUMNS = (
     "protocol", "seats", "threshold", "deviating", "cheat", "checked", "trials", "caught", "no_effect", "misses", "by",
@@ -31,17 +32,29 @@ _SEMI_HONEST, _ACTIVE = "seats that do not check each other", "seats that do"
 
 
 def cheats(
-    trials: int,
-    protocols: Sequence[str],
-    named: Sequence[str],
-    committees: Sequence[str],
-    processes: int | None,
-    twins: bool,
-    seed: int,
-    out: Path | None,
-    json: bool,
+    trials: Annotated[int, typer.Option("--trials", min=1, max=1_000_000, help="Trials of each cheat.")] = 1,
+    protocol: Annotated[
+        list[str] | None, typer.Option("--protocol", help="Only this protocol; may be given again.  [default: all]")
+    ] = None,
+    cheat: Annotated[
+        list[str] | None, typer.Option("--cheat", help="Only cheats with these words in their names.  [default: all]")
+    ] = None,
+    committee: Annotated[
+        list[str] | None,
+        typer.Option("--committee", metavar="SEATS/THRESHOLD", help="3/1, 4/1, 5/2 or 7/3.  [default: 3/1]"),
+    ] = None,
+    processes: Annotated[
+        int | None, typer.Option("--jobs", min=1, max=256, help="Processes side by side.  [default: one per core]")
+    ] = None,
+    twins: Annotated[
+        bool, typer.Option("--twins", help="Play the cheats where nobody checks too, to see that they work there.")
+    ] = False,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="What is changed, and where, follows from it.")] = 0,
+    out: Annotated[Path | None, typer.Option("--out", help="A folder for cheats.md and cheats.csv.")] = None,
+    json: Json = False,
 ) -> None:
-    """Play cheats, and show which were caught and by which check."""
+    """Play participants that deviate against a real committee, and count how many are caught."""
+    protocols, named, committees = protocol or [], cheat or [], committee or ["3/1"]
     scenes, chosen = _scenes(protocols), _cheats(named)
     todo = jobs(
         scenes, trials, committees=[_committee(text) for text in committees], cheats=chosen, twins=twins, seed=seed
@@ -50,7 +63,7 @@ def cheats(
         prepare(out, (_TABLE, _PAGE))
     lists = (("--protocol", protocols), ("--cheat", named), ("--committee", committees))
     options = [word for option, values in lists for value in values for word in (option, value)]
-    typed = shlex.join(["colonnade", "audit", "cheats", "--trials", str(trials), *options, "--seed", str(seed)])
+    typed = shlex.join(["python", "-m", "research", "cheats", "--trials", str(trials), *options, "--seed", str(seed)])
     rows = [job.row for job in todo]
     with progress_bar(not json) as progress:
         done, total = 0, sum(job.trials for job in todo)
@@ -96,7 +109,7 @@ def _committee(text: str) -> tuple[int, int]:
 
 def _attacks() -> Iterator[dict[str, Any]]:
     """Each known attack where nobody checks, where it must succeed, and where seats check, where it must not."""
-    for name, attack in all_attacks().items():
+    for name, attack in (known.ATTACKS | equivocation.ATTACKS).items():
         open_, closed = attack(), attack(security="active", inputs="proven")
         yield {
             "attack": name,

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.audit.cheats.deviation import Array, on_every_hand, replace_method
-from colonnade.audit.cheats.stage import Part, Stage, StagePlace
 from colonnade.mpc import PRIMES, Committee, Hand, ResidueSystem, Shares
 from colonnade.mpc.fixed.arithmetic import Fixed, FixedPoint
+from research.cheats.deviation import Array, on_every_hand, replace_method
+from research.cheats.stage import Part, Stage, StagePlace
 
 Deals = Mapping[str, list[Array]]
 """What every owner dealt, in order."""
@@ -117,7 +117,7 @@ def _dealt(hand: Hand, dealer: str, values: Array) -> Shares:
     if hand.name != dealer:
         return hand.receive(dealer, values.shape)
     mine = hand.deal(values)
-    assert mine is not None  # noqa: S101 - every participant of these scenes has a seat
+    assert mine is not None
     return mine
 
 

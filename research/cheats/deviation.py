@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.audit.cheats.stage import Stage, StagePlace
 from colonnade.errors import ColonnadeError, PeerLost, PeerStopped
 from colonnade.mpc import Hand
 from colonnade.mpc.residues import ResidueSystem
@@ -16,6 +15,7 @@ from colonnade.protocols.roles import COORDINATOR, Role
 from colonnade.protocols.session import Played, play
 from colonnade.protocols.task import Playable
 from colonnade.tables.places import Places
+from research.cheats.stage import Stage, StagePlace
 
 Program = Callable[[Any], Any]
 Deviate = Callable[[Role, StagePlace], None]

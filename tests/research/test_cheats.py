@@ -12,17 +12,16 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from colonnade.audit.cheats import known, trials
-from colonnade.audit.cheats.catalogue import CHEATS
-from colonnade.audit.cheats.scenes import COMMITTEES
-from colonnade.audit.cheats.stage import Stage, StagePlace
-from colonnade.audit.cheats.trials import HONEST, Job, Row, all_scenes, jobs, occasions, play, play_all
-from colonnade.cli.app import app
 from colonnade.errors import PeerLost, PeerStopped, ShareError
-from colonnade.kinds.regression import audit_known
 from colonnade.mpc import Shares
 from colonnade.mpc.verify import agreement, bits, claims, ranges
 from colonnade.received import Message, Whole, received
+from research.__main__ import app
+from research.cheats import equivocation, known, trials
+from research.cheats.catalogue import CHEATS
+from research.cheats.scenes import COMMITTEES
+from research.cheats.stage import Stage, StagePlace
+from research.cheats.trials import HONEST, Job, Row, all_scenes, jobs, occasions, play, play_all
 
 SCENES = all_scenes()
 
@@ -183,9 +182,9 @@ def test_shares_on_no_polynomial_show_cells_exactly_although_nothing_is_opened()
 
 
 def test_an_opener_that_tells_seats_different_numbers_reads_cells_exactly() -> None:
-    found = audit_known.equivocation(victims=5)
+    found = equivocation.equivocation(victims=5)
     assert (found.read, found.cells) == (5, 5)
-    stopped = audit_known.equivocation(victims=5, security="active")
+    stopped = equivocation.equivocation(victims=5, security="active")
     assert stopped.read < 5  # a guess among 129 values is right by chance, five of them once in 10^10
     assert not stopped.outcome.accepted
     assert "told different numbers" in str(stopped.outcome.reason)
@@ -231,10 +230,10 @@ def test_who_says_nothing_is_given_up_and_who_stops_stops_all_but_a_cheater_leav
         assert isinstance(ended["a"], error)
 
 
-# --- ``colonnade audit cheats``, as a person types it
+# --- ``python -m research cheats``, as a person types it
 
 
-ONE = ["audit", "cheats", "--protocol", "inner product", "--committee", "3/1", "--jobs", "1"]
+ONE = ["cheats", "--protocol", "inner product", "--committee", "3/1", "--jobs", "1"]
 
 
 def typed(*words: str) -> tuple[int, str]:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import Field, replace
 from typing import Any, ClassVar, Protocol, Self, TypeVar
@@ -13,10 +12,6 @@ from typing import Any, ClassVar, Protocol, Self, TypeVar
 from colonnade.audit import Game, Sampler
 from colonnade.privacy import Event, Observer
 from colonnade.privacy.releases import PoissonSampled, Repeated
-
-warnings.warn(
-    "colonnade.testing.broken makes mechanisms that are broken on purpose; it is for tests only", stacklevel=2
-)
 
 HALF = "half the variance of the noise"
 ONE_OWNER = "only one owner adds its share"

@@ -12,9 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.audit.cheats.deviation import Array, Dealt
-from colonnade.audit.cheats.scenes import Act, Deals, Prepare, Scene, seats_of
-from colonnade.audit.cheats.stage import StagePlace
 from colonnade.privacy import Trust
 from colonnade.privacy.observers import Inputs
 from colonnade.protocols.moments import programs as moments
@@ -24,6 +21,9 @@ from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.rows import Block
 from colonnade.protocols.session import play
 from colonnade.tables.places import Places
+from research.cheats.deviation import Array, Dealt
+from research.cheats.scenes import Act, Deals, Prepare, Scene, seats_of
+from research.cheats.stage import StagePlace
 
 GAMMA, ROWS = 16, 4
 """What values are scaled by, and how many people there are."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from colonnade.audit.cheats.deviation import Dealt
-from colonnade.audit.cheats.plays import GAMMA, act_of, held_by, last_dealt, trust_of
-from colonnade.audit.cheats.scenes import Act, Scene
 from colonnade.kinds.prediction.scores import programs as scores
 from colonnade.kinds.prediction.scores.task import Part, Scores
+from research.cheats.deviation import Dealt
+from research.cheats.plays import GAMMA, act_of, held_by, last_dealt, trust_of
+from research.cheats.scenes import Act, Scene
 
 
 @lru_cache

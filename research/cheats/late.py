@@ -14,9 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.audit.cheats.deviation import Array, replace_method
-from colonnade.audit.cheats.stage import Message
-from colonnade.audit.cheats.tamper import LAST_CHECK, Tamper
 from colonnade.mpc import Hand, Shares, vocabulary
 from colonnade.mpc.fixed.binary import Planes
 from colonnade.mpc.fixed.masks import Masks
@@ -27,6 +24,9 @@ from colonnade.mpc.verify import large_field as field
 from colonnade.mpc.verify.bits import BitClaims
 from colonnade.mpc.verify.large_field import MASK, Elements
 from colonnade.received import received
+from research.cheats.deviation import Array, replace_method
+from research.cheats.stage import Message
+from research.cheats.tamper import LAST_CHECK, Tamper
 
 _CHOSEN = 4242
 _LIKED = 8

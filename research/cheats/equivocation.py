@@ -7,9 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.audit.cheats.deviation import Array, everybody, perform, replace_method
-from colonnade.audit.cheats.known import CHEATER, GAMMA, Attack, record, rows_within, score, trust_of
-from colonnade.audit.cheats.stage import StagePlace
 from colonnade.errors import ShareError
 from colonnade.kinds.regression.gradients import programs as gradients
 from colonnade.kinds.regression.gradients.descent import Descent
@@ -18,6 +15,9 @@ from colonnade.mpc.residues import Residues
 from colonnade.mpc.shamir import combine
 from colonnade.protocols.roles import Role
 from colonnade.protocols.rows import Block
+from research.cheats.deviation import Array, everybody, perform, replace_method
+from research.cheats.known import CHEATER, GAMMA, Attack, record, rows_within, score, trust_of
+from research.cheats.stage import StagePlace
 
 
 def equivocation(seed: int = 1, victims: int = 16, **security: Any) -> Attack:

@@ -13,24 +13,31 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.audit.cheats.catalogue import CHEATS, Cheat
-from colonnade.audit.cheats.liars import PROOF
-from colonnade.audit.cheats.plays import PLAYS
-from colonnade.audit.cheats.scenes import COMMITTEES, SCENES as OPERATIONS, Act, Scene, seats_of
-from colonnade.audit.cheats.stage import StagePlace
-from colonnade.audit.cheats.tamper import Tamper
 from colonnade.errors import ColonnadeError, PeerLost, PeerStopped, without_code
-from colonnade.models import registry
 from colonnade.mpc import Hand
+from research.cheats import (
+    scenes_of_pca,
+    scenes_of_polynomial,
+    scenes_of_prediction,
+    scenes_of_regression,
+    scenes_of_tables,
+)
+from research.cheats.catalogue import CHEATS, Cheat
+from research.cheats.liars import PROOF
+from research.cheats.plays import PLAYS
+from research.cheats.scenes import COMMITTEES, SCENES as OPERATIONS, Act, Scene, seats_of
+from research.cheats.stage import StagePlace
+from research.cheats.tamper import Tamper
 
 HONEST = "nobody cheats"
 _CHUNK = 25
+_OF_KINDS = (scenes_of_pca, scenes_of_regression, scenes_of_polynomial, scenes_of_prediction, scenes_of_tables)
 _BY_NAME = {cheat.name: cheat for cheat in CHEATS}
 
 
 def all_scenes() -> dict[str, Scene]:
     """Every scene by its name: operations of the committee, then protocols, those of kinds included."""
-    plays = [*PLAYS, *(scene for module in registry.parts("scenes").values() for scene in module.SCENES)]
+    plays = [*PLAYS, *(scene for module in _OF_KINDS for scene in module.SCENES)]
     plays.sort(key=lambda scene: (scene.proven, scene.place))
     found = {scene.name: scene for scene in (*OPERATIONS, PROOF, *plays)}
     if len(found) < len(OPERATIONS) + 1 + len(plays):

@@ -13,15 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.audit.cheats.deviation import Array
-from colonnade.audit.cheats.scenes import Scene, opened, operation
-from colonnade.audit.cheats.tamper import Tamper
 from colonnade.mpc import Hand, Shares
 from colonnade.mpc.residues import Integers, Residues, ResidueSystem
 from colonnade.mpc.verify.inputs import InputProofs
 from colonnade.mpc.verify.prover import Prover
 from colonnade.mpc.verify.ranges import Ranges, one_high, two_values, within
 from colonnade.mpc.verify.window import Signs, Window
+from research.cheats.deviation import Array
+from research.cheats.scenes import Scene, opened, operation
+from research.cheats.tamper import Tamper
 
 _BOUND = 1 << 18
 _ROWS = np.array(

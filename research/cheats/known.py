@@ -14,9 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.audit.cheats.deviation import Array, Outcome, everybody, on_every_hand, perform, replace_method
-from colonnade.audit.cheats.stage import Message, StagePlace
-from colonnade.models import registry
 from colonnade.mpc import Hand, Shares
 from colonnade.mpc.residues import Residues, ResidueSystem
 from colonnade.mpc.shamir import combine, weights
@@ -25,6 +22,8 @@ from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.moments.task import Moments
 from colonnade.protocols.roles import Role
 from colonnade.protocols.rows import Block
+from research.cheats.deviation import Array, Outcome, everybody, on_every_hand, perform, replace_method
+from research.cheats.stage import Message, StagePlace
 
 CHEATER, GAMMA = "mallory", 64
 """Who attacks, and what values are scaled by."""
@@ -202,13 +201,3 @@ ATTACKS: dict[str, Callable[..., Attack]] = {
     "shares on no polynomial, to read cells from whether an opening fits": parity,
 }
 """What is played on moments, by its name."""
-
-
-def all_attacks() -> dict[str, Callable[..., Attack]]:
-    """What is played, by its name: on moments, and then on the protocols of kinds."""
-    found = dict(ATTACKS)
-    for attacks in registry.parts("attacks").values():
-        if found.keys() & attacks.keys():
-            raise ValueError("two attacks have one name: give those of a kind names of their own [VA277]")
-        found |= attacks
-    return found

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.audit.cheats.deviation import Array
-from colonnade.audit.cheats.plays import GAMMA, ROWS, act_of, blocks_of, held_by, last_dealt, trust_of, whole
-from colonnade.audit.cheats.scenes import Act, Deals, Scene
 from colonnade.kinds.pca.directions import programs as directions
 from colonnade.kinds.pca.directions.task import Directions
 from colonnade.privacy.observers import Inputs
+from research.cheats.deviation import Array
+from research.cheats.plays import GAMMA, ROWS, act_of, blocks_of, held_by, last_dealt, trust_of, whole
+from research.cheats.scenes import Act, Deals, Scene
 
 
 @lru_cache

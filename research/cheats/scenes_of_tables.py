@@ -6,12 +6,12 @@ from functools import lru_cache, partial
 
 import numpy as np
 
-from colonnade.audit.cheats.plays import ROWS, act_of, last_dealt, trust_of
-from colonnade.audit.cheats.scenes import Act, Scene
 from colonnade.kinds.tables.marginals import programs as marginals
 from colonnade.kinds.tables.marginals.integers import OwnColumns
 from colonnade.kinds.tables.marginals.task import Asked, Coded, Marginals
 from colonnade.privacy.observers import Inputs
+from research.cheats.plays import ROWS, act_of, last_dealt, trust_of
+from research.cheats.scenes import Act, Scene
 
 
 @lru_cache

@@ -1,8 +1,4 @@
-"""Broken twins: games in which one thing is wrong on purpose, to show that an audit would notice.
-
-Those of mechanisms are registered here; those of kinds in modules that the rows of kinds name, which are loaded at the
-end of this one.
-"""
+"""Broken twins of the games about mechanisms that belong to no kind."""
 
 from __future__ import annotations
 
@@ -14,13 +10,12 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.audit import Game, register_twin
+from colonnade.audit import Game
 from colonnade.audit.samplers import Labels, LaplaceShares, OnGrid, Opening, Shares
-from colonnade.models import registry
 from colonnade.privacy.noise import discrete_gaussian
 from colonnade.privacy.releases import DiscreteGaussianRelease, Repeated, SkellamRelease
 from colonnade.randomness import Stream
-from colonnade.testing.broken import (
+from research.twins.broken import (
     COINS,
     HALF,
     ONE_OWNER,
@@ -31,6 +26,7 @@ from colonnade.testing.broken import (
     in_sampler,
     secret_coins,
 )
+from research.twins.registry import register_twin
 
 Additive = TypeVar("Additive", SkellamRelease, DiscreteGaussianRelease)
 
@@ -102,5 +98,3 @@ register_twin("randomised-response", "party", "true labels", TRUE_LABELS)
 register_twin("grid", "analyst", "noise on the integers, values between them", INTEGER_NOISE, part="fraction")
 register_twin("rounds", "analyst", "one round charged for twenty", in_event(Repeated, lambda event: event.event))
 register_twin("poisson-sampled", "party", COINS, in_event(Repeated, secret_coins))
-
-registry.parts("twins")  # those of kinds, which register themselves
