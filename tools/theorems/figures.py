@@ -533,7 +533,7 @@ PRINTED = (
     Printed("colonnade.cli.standing:_largest", "proposals: the largest epsilon, in JSON", ("statement",)),
     Printed("colonnade.cli.standing:_price", "proposals: the largest epsilon", _STUDY),
     Printed("colonnade.cli.standing:_left", "proposals: what is spent and left", ("caps", "rounding")),
-    Printed("colonnade.cli.audit:_lines", "promised and shown, for each game", ("epsilon", "audit", "rounding")),
+    Printed("colonnade.cli.audit:verdict_table", "promised and shown, for each game", ("epsilon", "audit", "rounding")),
     Printed("colonnade.study.book:text", "a ledger: totals", _LEDGER),
     Printed("colonnade.study.book:_few", "a ledger: the largest of the rest", _LEDGER),
     Printed("colonnade.study.book:_line", "a ledger: what is left of a cap", ("caps", "rounding")),
@@ -604,7 +604,7 @@ PASSED_ON = {
 _ASKED = "what somebody asked for, as it was written"
 _REFUSED = "a mistake in what was asked for"
 NO_FIGURE = {
-    "colonnade.cli.audit:_show": "a heading",
+    "colonnade.cli.audit:conditions": "a heading",
     "colonnade.cli.plan:_show": "a heading",
     "colonnade.cli.show:trial": _ASKED,
     "colonnade.cli.trial:prepare": _ASKED,
