@@ -13,11 +13,11 @@ import typer
 from colonnade.audit import MOST_SAMPLES, SAMPLES
 from colonnade.cli.audit import audited_tasks, conditions, new_seed, prepare, verdict_table
 from colonnade.cli.output import Json, emit, progress_bar, say
+from colonnade.drawing.markup import Html, tag
 from colonnade.models import files
 from colonnade.report import words
 from colonnade.report.audit_plot import audit_document, audit_section
 from colonnade.report.document import write_document
-from colonnade.report.markup import Html, tag
 from research.twins.registry import TwinVerdict, judge_twin, twins as twins_of
 
 _PAGE, _FIGURES = "twins.html", "twins.json"

@@ -26,6 +26,7 @@ from colonnade.audit.registry import Game
 from colonnade.audit.verdict import judge
 from colonnade.cli.demo import write_study
 from colonnade.cli.publish import publish
+from colonnade.drawing.markup import Html, tag
 from colonnade.errors import PolicyError, StudyError
 from colonnade.models import Estimator, Roster, registry
 from colonnade.models.parameters import Count
@@ -40,7 +41,6 @@ from colonnade.protocols.on_shares import OnShares
 from colonnade.protocols.roles import Coordinator, Owner, Role
 from colonnade.protocols.rows import Block, JointRows, agree_on_rows, compare_rows
 from colonnade.randomness import Stream
-from colonnade.report.markup import Html, tag
 from colonnade.report.section import Run, Section
 from colonnade.study import PartyConfig, Study, preflight, run_local
 from colonnade.tables import Schema, Table, number

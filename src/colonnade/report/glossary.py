@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from colonnade.report.markup import Html, join, tag
+from colonnade.drawing.markup import Html, join, tag
 
 WORDS: dict[str, str] = {
     "adaptive": "A noise, or a batch, that follows from what was opened before.",

@@ -67,7 +67,7 @@ def _shown(desk: PartyDesk, verify: bool) -> dict[str, Any]:
         "caps": left,
         "totals": [(_named(who), words.epsilon(_value(total), 4)) for who, total in facts["totals"].items()],
         "entries": facts["entries"][: -_LATEST - 1 : -1],
-        "chart": pictures.spending(*known.course(delta), datetime.now(UTC)),
+        "chart": pictures.spending(*known.course(delta), datetime.now(UTC), delta),
         "count": words.counted(len(facts["entries"]), "entry", "entries"),
         "delta": words.power(delta),
         "own": desk.name,
