@@ -698,7 +698,7 @@ class Pixels(Chart):
     A shade of ``low`` is black and one of ``high`` is white.
     """
 
-    rows: Sequence[tuple[str, Sequence[Raster]]]
+    rows: Sequence[tuple[str, Any]]
     low: float
     high: float
 
