@@ -12,7 +12,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 from colonnade.cli.output import Json, emit, progress_bar, say, speak_json
-from colonnade.drawing.markup import Html
+from colonnade.drawing.canvas import Picture
 from colonnade.errors import StorageError
 from research.reproduce.charts import picture
 from research.reproduce.options import Options
@@ -50,7 +50,7 @@ class _Reproduction(NamedTuple):
     notes: Sequence[str]
     make: _Make
     required: Callable[[Sequence[Row]], list[Cells]] = lambda rows: []
-    pictures: Callable[[], Html] | None = None
+    pictures: Callable[[], Picture] | None = None
 
 
 def reproduce(
