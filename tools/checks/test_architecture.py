@@ -310,7 +310,7 @@ def test_text_of_others_is_printed_through_one_function() -> None:
     }
     assert len(lines) == len(PRINTED)
     assert all(known.values()), known
-    shown = {"cli/show.py", "cli/output.py", "study/record.py", "report/markup.py", "models/notebook.py"}
+    shown = {"cli/show.py", "cli/output.py", "study/record.py", "drawing/markup.py", "models/notebook.py"}
     assert shown | {"wire/watch.py", "wire/due.py", "wire/hub_carrier.py", "protocols/rows.py"} <= {
         path.relative_to(SOURCE).as_posix() for path in MODULES if "harmless" in imported(path)
     }

@@ -91,7 +91,13 @@ class Assessment:
         from colonnade.drawing.canvas import Picture
         from colonnade.models.pictures import calibration_chart, ranking_chart
 
-        return Picture([*([] if self.auc is None else [ranking_chart(self)]), calibration_chart(self)])
+        ranking = [] if self.auc is None else [ranking_chart(self.roc, self.auc)]
+        return Picture([*ranking, calibration_chart(self.points, self.count, self.slope)])
+
+    @property
+    def points(self) -> list[tuple[float, float]]:
+        """Of each group of people the mean probability, and the share who have the label."""
+        return [(each.probability, each.share) for each in self.reliability]
 
     def __str__(self) -> str:
         lines = [

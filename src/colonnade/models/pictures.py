@@ -17,8 +17,6 @@ from colonnade.models.estimates import Estimate
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from colonnade.models.assessment import Assessment
-
 _MOST_COLUMNS, _MOST_CLASSES, _MOST_SUMS, _BINS = 20, 6, 24, 20
 
 
@@ -146,27 +144,28 @@ def reach_picture(weights: NDArray[Any], widths: Mapping[str, int], length: floa
 _UNIT = (0.0, 1.0)
 
 
-def calibration_chart(found: Assessment, name: str = "these people") -> Lines:
+def calibration_chart(
+    points: Sequence[tuple[float, float]], people: int, slope: float | None, name: str = "these people"
+) -> Lines:
     """The share of people with the label, by the probability that they were given; right ones lie on the diagonal."""
-    points = [(each.probability, each.share) for each in found.reliability]
-    slope = "" if found.slope is None else f", slope {found.slope:.2f}"
+    said = "" if slope is None else f", slope {slope:.2f}"
     return Lines(
-        [Line(f"{name}{slope}", points, marked=True)],
+        [Line(f"{name}{said}", points, marked=True)],
         Axis("the probability that was said", ends=_UNIT),
         Axis("the share of people who have the label", ends=_UNIT),
         diagonal="probabilities that are right",
         square=True,
         title="Calibration",
-        note=f"Each point is a group of about {found.count // max(1, len(points)):,} people. A curve flatter than the "
+        note=f"Each point is a group of about {people // max(1, len(points)):,} people. A curve flatter than the "
         "diagonal, with a slope below 1, means probabilities that are too sure.",
         spoken="; ".join(f"{chance:.0%} said, {share:.0%} have it" for chance, share in points),
     )
 
 
-def ranking_chart(found: Assessment, name: str = "these people") -> Lines:
+def ranking_chart(roc: Sequence[tuple[float, float]], auc: float, name: str = "these people") -> Lines:
     """The curve of all thresholds: whom each finds, and whom it alarms about in vain."""
     return rates_chart(
-        [Line(f"{name}, AUC {found.auc:.3f}", found.roc)],
+        [Line(f"{name}, AUC {auc:.3f}", roc)],
         "people without the label who are predicted to have it",
         "people with the label who are found",
         title="Ranking: what each threshold finds",

@@ -230,7 +230,7 @@ def _chances(view: Assessment) -> Html:
     return join(
         tag("h3", "Are the chances right? In sample: the people of the fit"),
         tag("p", said + lacking, class_="note"),
-        figure("reliability", calibration_chart(view, "in sample")),
+        figure("reliability", calibration_chart(view.points, view.count, view.slope, "in sample")),
         named_values(figures),
     )
 

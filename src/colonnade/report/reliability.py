@@ -36,7 +36,7 @@ def write_assessment(target: Path, name: str, found: Assessment, decision: Decis
         tag("h1", f"{name}, beside the truth"),
         tag("p", f"{_NOT_PUBLIC}{said}", class_="note"),
     ]
-    right = figure("reliability", calibration_chart(found, name))
+    right = figure("reliability", calibration_chart(found.points, found.count, found.slope, name))
     main = [
         tag("section", tag("h2", "Are the probabilities right?"), right),
         tag("section", tag("h2", "Does the order tell who has the label?"), _ranking(found, name)),
@@ -48,7 +48,7 @@ def write_assessment(target: Path, name: str, found: Assessment, decision: Decis
 def _ranking(found: Assessment, name: str) -> Html:
     if found.auc is None:
         return tag("p", f"There is no curve of thresholds: {found.lacking}.", class_="note")
-    return figure("roc", ranking_chart(found, name))
+    return figure("roc", ranking_chart(found.roc, found.auc, name))
 
 
 def _figure(value: float | None) -> str:

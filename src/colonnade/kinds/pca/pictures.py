@@ -1,17 +1,14 @@
-"""Principal components: how much variance each has, and what it is made of."""
+"""Principal components of a fitted PCA: how much variance each has, and what it is made of."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 from colonnade.drawing.canvas import sentences
 from colonnade.drawing.charts import Bar, Bars, CellRow, Cells
 from colonnade.models.pictures import columns_by_party, estimate_cell
-
-if TYPE_CHECKING:
-    from colonnade.kinds.pca.model import PCA
 
 _MOST_COLUMNS, _MOST_COMPONENTS, _MOST_BARS = 15, 4, 10
 _DIGITS = 2
@@ -26,7 +23,7 @@ def noise_edge(noise_std: float, columns: int, count: float) -> float:
     return math.sqrt(2 * columns) * noise_std / max(count, 1.0)
 
 
-def variance_chart(model: PCA) -> Bars:
+def variance_chart(model: Any) -> Bars:
     """A bar for each component, with its interval, beside what noise alone would show."""
     variances, ratios, clear = model.variances(), model.explained_variance_ratio_.tolist(), model.clear
     bars = []
@@ -51,7 +48,7 @@ def variance_chart(model: PCA) -> Bars:
     )
 
 
-def _noise_band(model: PCA) -> tuple[float, str] | None:
+def _noise_band(model: Any) -> tuple[float, str] | None:
     """What noise alone would show, where that is known, as a variance and in words."""
     if not (model.noise_std_ and model.count_):
         return None
@@ -59,7 +56,7 @@ def _noise_band(model: PCA) -> tuple[float, str] | None:
     return edge, f"shaded: what noise alone would show, up to about {edge:.2g}"
 
 
-def loadings_chart(model: PCA, owners: Sequence[str]) -> Cells:
+def loadings_chart(model: Any, owners: Sequence[str]) -> Cells:
     """What the first components are made of: the strongest columns, by party."""
     names, kept = model.feature_names_in_, len(model.components_)
     loadings = [list(model.loadings(k + 1).values()) for k in range(min(kept, _MOST_COMPONENTS))]
