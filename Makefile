@@ -106,7 +106,8 @@ reproduce: $(READY)  ## the papers' figures and tables on real data sets (COLONN
 	$(BIN)/python -m research reproduce synthesis --peers benchmarks/results/synthetic-scores.csv --out benchmarks/results
 
 audit: $(READY)  ## attack every promise from below; mechanisms broken on purpose must be caught
-	$(BIN)/colonnade audit all --twins --seed 7 --out runs/audit
+	$(BIN)/colonnade audit all --seed 7 --out runs/audit
+	$(BIN)/python -m research twins all --seed 7 --out runs/twins
 
 clean:
 	rm -rf .venv .venv-* runs dist site

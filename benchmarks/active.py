@@ -46,8 +46,7 @@ from colonnade.protocols.rows import Block, Rows
 from colonnade.protocols.session import play
 from colonnade.protocols.task import Task
 from colonnade.tables.places import Places
-from parties import REST, PhaseMeter, Place
-from processes import PATIENCE, Act, Stage, in_processes
+from harness import PATIENCE, REST, Act, PhaseMeter, Place, Stage, in_processes
 
 OWNERS = ("bank", "clinic", "shop")
 RESULTS = Path(__file__).parent / "results" / "active.md"

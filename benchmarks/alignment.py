@@ -35,8 +35,7 @@ from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.session import play
 from colonnade.tables import Schema, number, read_table
 from colonnade.tables.keys import Key
-from parties import resident
-from processes import PATIENCE, Act, Stage, free_ports, in_processes
+from harness import PATIENCE, Act, Stage, free_ports, in_processes, resident
 
 NAMES = ("bank", "shop", "clinic")
 HERE = Path(__file__).parent

@@ -26,9 +26,8 @@ from typing import Any
 import engine
 import gram
 import peers
+from harness import Job, free_ports, run
 from loopback import LARGE, OPERATIONS, SMALL, Figures, Shape, scaled, widths
-from parties import Job, run
-from processes import free_ports
 
 HERE = Path(__file__).parent
 OURS, MPYC, SPU, CRYPTEN, CRYPTEN_3 = "Colonnade", "MPyC", "SPU", "CrypTen", "CrypTen, 3 parties"

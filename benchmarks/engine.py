@@ -23,8 +23,8 @@ from colonnade.mpc import PRIMES, Committee, Hand, ResidueSystem
 from colonnade.mpc.fixed import functions
 from colonnade.mpc.fixed.arithmetic import Fixed, FixedPoint
 from colonnade.protocols.roles import COORDINATOR
+from harness import PATIENCE, Act, Stage, in_processes as played_in_processes, in_threads as played_in_threads
 from loopback import Figures, Shape, arithmetic_options, error, operands, sweep, typical
-from processes import PATIENCE, Act, Stage, in_processes as played_in_processes, in_threads as played_in_threads
 
 SEATS = ("bank", "clinic", "shop")
 FRACTION = 16

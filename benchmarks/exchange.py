@@ -42,7 +42,7 @@ from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.session import play
 from colonnade.tables import Schema, flag, number, read_table
 from colonnade.tables.dataset import PERSON_ID, person_ids
-from processes import PATIENCE, Act, Stage, in_processes
+from harness import PATIENCE, Act, Stage, in_processes
 from research.reproduce.results import PROVEN, Group, Row, write_csv
 
 ACTIVE, PASSIVE = "active", "passive"

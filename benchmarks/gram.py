@@ -24,8 +24,7 @@ from numpy.typing import NDArray
 from colonnade.privacy import Trust, parse_budgets
 from colonnade.protocols.moments.published import NoisyMoments
 from colonnade.protocols.moments.task import Block, Moments
-from parties import ALIGN, Job, Outcome, Report, command, run
-from processes import free_ports
+from harness import ALIGN, Job, Outcome, Report, command, free_ports, run
 
 ROWS, COLUMNS, SMALL = 195_666, 39, 50_000
 OWNERS = ("bank", "clinic", "shop")

@@ -25,9 +25,8 @@ from colonnade.models import Estimator
 from colonnade.protocols.session import Played
 from colonnade.wire import Network
 from engine import SEATS, Seat
+from harness import Stage, command, in_threads
 from loopback import operands
-from parties import command
-from processes import Stage, in_threads
 
 ROUND_TRIPS = (0.1e-3, 20e-3, 100e-3)
 BYTES_PER_SECOND = 125e6

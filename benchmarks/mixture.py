@@ -34,8 +34,7 @@ from colonnade.protocols.session import play
 from colonnade.randomness import Stream
 from colonnade.tables.dataset import Dataset
 from gram import Stored
-from parties import command
-from processes import PATIENCE, Act, Stage, in_processes, in_threads
+from harness import PATIENCE, Act, Stage, command, in_processes, in_threads
 from research.synthesis.layouts import bench
 
 COMPONENTS, BATCH, PLANNED_ROUNDS, CLIP = 20, 100, 20_000, 2.0

@@ -33,6 +33,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade import PCA, Federation, Party
+from colonnade.drawing.canvas import Picture
+from colonnade.drawing.charts import Axis, Line, Lines
 from colonnade.kinds.pca import evaluation as baselines
 from colonnade.kinds.pca.model import top_eigenvectors
 from colonnade.models import Roster
@@ -43,8 +45,6 @@ from colonnade.protocols.moments.programs import simulate
 from colonnade.protocols.moments.published import NoisyMoments
 from colonnade.protocols.moments.task import Moments
 from colonnade.randomness import Stream, new_key
-from colonnade.report.canvas import WIDE
-from colonnade.report.curves import Line, Lines
 from colonnade.tables import Dataset, Schema
 from research.datasets import load_dataset
 
@@ -58,12 +58,6 @@ CURATOR, LOCAL, EXACT = "trusted curator (Analyze-Gauss)", "local noise", "no pr
 BEST = "trusted curator, noise averaged"
 RESULTS = Path(__file__).with_name("results")
 _GRID = 2**20
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#b4588f", "#e69f00")
-_STYLE = """
-text { fill: #1b1f24; font: 13px sans-serif } .dim { fill: #555d66 } .tiny { font-size: 12px }
-.strong { font-weight: 600 } .end { text-anchor: end } .mid { text-anchor: middle }
-.grid { stroke: #e7e4de } .axis { stroke: #555d66 } .ceiling { stroke: #1b1f24; stroke-dasharray: 7 5 }
-""" + "".join(f".f{k} {{ fill: {c} }} .s{k} {{ stroke: {c} }} " for k, c in enumerate(_COLOURS))
 
 
 class Case:
@@ -306,38 +300,29 @@ def write(points: list[Point]) -> None:
         for p in points:
             values = [f"{p.epsilon:g}", f"{p.mean:.6f}", f"{p.deviation:.6f}", p.runs]
             lines.writerow([p.dataset, "yes" if p.center else "no", p.method, *values])
-    (RESULTS / "pca_utility.svg").write_text(picture(points), encoding="utf-8")
+    picture(points).save(RESULTS / "pca_utility.svg")
 
 
-def picture(points: list[Point]) -> str:
+def picture(points: list[Point]) -> Picture:
     """A chart for each data set and each kind of PCA, one below the other."""
-    charts, height = [], 0
-    for dataset in dict.fromkeys(p.dataset for p in points):
-        for center in (True, False):
-            title = f"{dataset}, {_kind(center)}: variance captured by {COMPONENTS} components"
-            drawn = chart([p for p in points if (p.dataset, p.center) == (dataset, center)], title)
-            charts.append(
-                f'<text x="0" y="{height + 20}" class="strong">{title}</text>\n'
-                + drawn.replace("<svg", f'<svg x="0" y="{height + 30}" width="{WIDE}" height="330"', 1)
-            )
-            height += 390
-    box = f'x="-10" y="-10" width="{WIDE + 20}" height="{height}"'
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="-10 -10 {WIDE + 20} {height}">\n'
-        f'<style>{_STYLE}</style>\n<rect {box} fill="#fff"/>\n' + "\n".join(charts) + "\n</svg>\n"
-    )
+    cases = [(dataset, center) for dataset in dict.fromkeys(p.dataset for p in points) for center in (True, False)]
+    return Picture([chart([p for p in points if (p.dataset, p.center) == case], *case) for case in cases])
 
 
-def chart(points: list[Point], title: str) -> str:
+def chart(points: list[Point], dataset: str, center: bool) -> Lines:
     """One chart, in the manner of the report."""
-    items = [
-        Line(m, [(p.epsilon, p.mean, p.deviation) for p in points if p.method == m])
-        for m in (ANALYST, EVERYONE, CURATOR, LOCAL, BEST)
-    ]
+    lines = [_line(method, [p for p in points if p.method == method]) for method in _DRAWN]
     level = next(p.mean for p in points if p.method == EXACT)
-    lines = Lines(items, (level, EXACT), "epsilon (logarithmic)", lambda y: f"{y:.0%}")
-    key = "".join(letter if letter.isalnum() else "-" for letter in title)
-    return str(lines.draw(key, WIDE, title=title, description=title))
+    title = f"{dataset}, {_kind(center)}: variance captured by {COMPONENTS} components"
+    percent = "{:.0%}".format
+    return Lines(lines, Axis("epsilon (logarithmic)", "log"), Axis("", text=percent), {EXACT: level}, title=title)
+
+
+_DRAWN = (ANALYST, EVERYONE, CURATOR, LOCAL, BEST)
+
+
+def _line(method: str, points: list[Point]) -> Line:
+    return Line(method, [(p.epsilon, p.mean) for p in points], [p.deviation for p in points], marked=True)
 
 
 def _kind(center: bool) -> str:

@@ -30,9 +30,8 @@ from colonnade.privacy import Trust
 from colonnade.protocols.moments import programs as moments
 from colonnade.protocols.moments.task import Block, Moments
 from colonnade.tables.ids import Ids
+from harness import ALIGN, Job, Outcome, command, free_ports, run
 from loopback import addresses, together
-from parties import ALIGN, Job, Outcome, command, run
-from processes import free_ports
 
 ROWS, WIDTHS, GAMMA = 45_000, (14, 14, 13), 4096
 OWNERS = ("bank", "clinic", "shop")

@@ -47,7 +47,7 @@ from colonnade.protocols.session import play
 from colonnade.randomness import Stream
 from colonnade.tables import Schema, read_table
 from colonnade.tables.dataset import PERSON_ID, Dataset
-from processes import PATIENCE, Act, Stage, in_processes, mpyc_processes
+from harness import PATIENCE, Act, Stage, in_processes, mpyc_processes
 from research.datasets import load_dataset
 
 PUBLISHED = {"adult": {2: 122.7, 4: 350.7}, "dutch-census": {2: 106.3, 4: 302.5}}

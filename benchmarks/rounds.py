@@ -37,8 +37,7 @@ from colonnade.protocols.rows import Block
 from colonnade.protocols.session import play
 from colonnade.wire import Endpoint
 from gram import Stored
-from parties import command
-from processes import PATIENCE, Act, Stage, in_processes, in_threads
+from harness import PATIENCE, Act, Stage, command, in_processes, in_threads
 
 ROWS, COLUMNS, BATCH, PLANNED_ROUNDS = 10_000, 33, 100, 1000
 OWNERS = ("bank", "clinic", "shop")

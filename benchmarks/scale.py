@@ -108,8 +108,7 @@ def _take_part(stage: Any, folder: str, columns: int) -> dict[str, Any]:
     from colonnade.protocols.moments import programs
     from colonnade.protocols.session import play
     from colonnade.tables import Schema, number, read_table
-    from parties import resident
-    from processes import PATIENCE
+    from harness import PATIENCE, resident
 
     task, aligning = tasks(columns)
     began, cpu = time.time(), time.process_time()
@@ -147,7 +146,7 @@ def _take_part(stage: Any, folder: str, columns: int) -> dict[str, Any]:
 
 def measure(rows: int, columns: int) -> dict[str, Any]:
     """One run, in processes on this machine."""
-    from processes import in_processes
+    from harness import in_processes
 
     with tempfile.TemporaryDirectory(prefix="colonnade-bench-") as folder:
         write_tables(Path(folder), rows, columns)

@@ -24,7 +24,7 @@ import numpy as np
 
 from colonnade.privacy import Trust
 from colonnade.protocols.moments.task import Block, Moments
-from parties import Job, Outcome, run
+from harness import Job, Outcome, run
 from rounds import Stored
 
 OWNERS = ("bank", "clinic", "school", "shop")

@@ -22,8 +22,8 @@ from typing import Any
 
 import engine
 from colonnade.protocols.roles import COORDINATOR
+from harness import PATIENCE, Act, Stage, in_processes
 from loopback import LARGE, Figures
-from processes import PATIENCE, Act, Stage, in_processes
 
 KINDS = {
     "sealing and unsealing (TLS)": ("_ssl._SSLSocket", "_ssl.MemoryBIO", "wire/tls.py", "/ssl.py"),

@@ -33,7 +33,7 @@ from colonnade.protocols.moments.task import Moments
 from colonnade.protocols.roles import COORDINATOR
 from colonnade.protocols.session import play
 from gram import Stored
-from processes import PATIENCE, Act, Stage, in_processes
+from harness import PATIENCE, Act, Stage, in_processes
 
 OWNERS = ("left", "right")
 TRUST = Trust(OWNERS, (*OWNERS, COORDINATOR), 1)

@@ -33,7 +33,7 @@ from colonnade.protocols.moments.published import NoisyMoments
 from colonnade.protocols.moments.task import Block, Moments
 from colonnade.protocols.rows import Rows
 from colonnade.tables import Schema, number, read_table
-from parties import Job, Outcome, run
+from harness import Job, Outcome, run
 
 ROWS = (1_000_000, 2_000_000, 5_000_000, 10_000_000, 20_000_000)
 WIDTHS = {"bank": 34, "clinic": 33, "shop": 33}

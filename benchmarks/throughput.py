@@ -23,8 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.protocols.roles import COORDINATOR
-from parties import command
-from processes import PATIENCE, Act, Stage, in_processes
+from harness import PATIENCE, Act, Stage, command, in_processes
 
 SENDER, RECEIVER = "bank", "shop"
 NAMES = (COORDINATOR, SENDER, RECEIVER)

@@ -1,4 +1,4 @@
-"""``python -m research``: the papers' tables and figures again, and the data sets that they need."""
+"""``python -m research``: the papers' tables and figures again, their data sets, and attacks on our own checks."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ from typing import Annotated
 import typer
 
 from colonnade.cli.output import complain, say
+from research.cheats.command import cheats
 from research.datasets import FETCHED, fetch_dataset
 from research.reproduce.command import reproduce
 from research.story import story, story_files
 from research.synthesis import command as synthesis
+from research.twins.command import twins
 
 app = typer.Typer(
     name="python -m research",
-    help="The papers' tables and figures again, and the data sets that they need.",
+    help="The papers' tables and figures again, their data sets, and attacks on our own checks.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -33,6 +35,8 @@ app.command()(reproduce)
 for _part in (synthesis.synthesise, synthesis.real, synthesis.coded, synthesis.peers):
     app.command()(_part)
 app.command()(story)
+app.command()(cheats)
+app.command()(twins)
 app.command("story-files")(story_files)
 
 

@@ -47,7 +47,7 @@ _LONGEST = (
     "kinds/tables/test_marginals.py", "kinds/synthesis/test_studies.py", "kinds/synthesis/mixture/test_mixture.py",
     "study/test_refusals.py", "study/test_failures.py", "kinds/glm/test_studies.py", "study/test_forks.py",
     "study/test_earlier_releases.py", "audit/test_time.py", "standing/test_agent.py",
-    "privacy/test_noise_exact.py", "audit/test_cheats.py", "privacy/test_accountant.py",
+    "privacy/test_noise_exact.py", "research/test_twins.py", "research/test_cheats.py", "privacy/test_accountant.py",
 )  # fmt: skip
 
 

@@ -25,7 +25,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "requirements"
-EXTRAS = ("console", "duckdb", "excel", "fuzzy", "onnx", "plots", "sql", "traces")
+EXTRAS = ("console", "duckdb", "excel", "fuzzy", "onnx", "sql", "traces")
 LOCKS = {
     "core": (("build",), ()),
     "test": (("build", "lint", "test"), EXTRAS),

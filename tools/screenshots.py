@@ -4,7 +4,7 @@
 approves in the browser, the others follow; one study is beyond the budget, and one fails. All pictures go to
 ``runs/pictures``, and those that the documentation shows to ``docs/pictures``.
 
-Then it runs ``colonnade demo`` and ``colonnade audit pca --twins``, and leaves the upper part of the report, its plot
+Then it runs ``colonnade demo`` and ``colonnade audit pca``, and leaves the upper part of the report, its plot
 of variance and the plots of the audit in ``docs/images``. ``python tools/screenshots.py reports`` does this alone, and
 ``consoles`` the rest alone.
 """
@@ -113,8 +113,8 @@ def of_consoles(chromium: Browser, place: Path) -> None:
 
 
 def of_reports(chromium: Browser, place: Path) -> None:
-    """The report of the demonstration, and an audit of a PCA with its twins."""
-    runs = {"demo": ("demo",), "audit": ("audit", "pca", "--twins", "--seed", "1")}
+    """The report of the demonstration, and an audit of a PCA."""
+    runs = {"demo": ("demo",), "audit": ("audit", "pca", "--seed", "1")}
     for name, command in runs.items():
         subprocess.run([sys.executable, "-m", "colonnade", *command, "--out", str(place / name)], check=True)  # noqa: S603
     photograph(chromium, place)

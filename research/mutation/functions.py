@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 PACKAGE = "colonnade"
+MOVED_OUT = ("cheats", "twins")
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -120,6 +121,12 @@ def functions(tree: ast.Module, module: str) -> list[Found]:
 
     visit(tree.body, "")
     return found
+
+
+def moved_out(source: Path) -> list[str]:
+    """The files that once were in the package and are beside it in ``research`` now, as paths from ``source``."""
+    places = [path for name in MOVED_OUT for path in (source.parent / "research" / name).rglob("*.py")]
+    return sorted(f"../{path.relative_to(source.parent).as_posix()}" for path in places)
 
 
 def modules(source: Path) -> list[str]:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from research.mutation.functions import Found, Function, functions, key, modules, parsed, statements
+from research.mutation.functions import Found, Function, functions, key, modules, moved_out, parsed, statements
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Tree:
     @cached_property
     def _by_qualname(self) -> dict[str, list[Found]]:
         named: dict[str, list[Found]] = defaultdict(list)
-        for module in modules(self.source):
+        for module in (*modules(self.source), *moved_out(self.source)):
             for function in self.functions(module):
                 named[function.qualname].append(function)
         return named

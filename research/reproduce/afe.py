@@ -6,9 +6,8 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from colonnade.report.canvas import WIDE
-from colonnade.report.markup import Html
-from colonnade.report.pixels import pairs
+from colonnade.drawing.canvas import Picture
+from colonnade.drawing.charts import Pixels
 from research.afe import settings, tables, threats
 from research.reproduce.options import Options
 from research.reproduce.page import Cells
@@ -60,17 +59,11 @@ class Reproduction:
         self.shown = tables.pictures(found)
         yield from tables.rows(found, options)
 
-    def pictures(self) -> Html:
+    def pictures(self) -> Picture:
         """Fig. 10: true halves of digits, and what was recovered of them."""
-        return pairs(
-            "recovered",
-            WIDE,
-            self.shown,
-            low=-0.5,
-            high=0.5,
-            title="AFE Fig. 10: left halves of digits, and what was recovered of them",
-            description="One row of pictures for each way, from what leaves a party.",
-        )
+        title = "AFE Fig. 10: left halves of digits, and what was recovered of them"
+        spoken = "One row of pictures for each way, from what leaves a party."
+        return Picture([Pixels(self.shown, -0.5, 0.5, title=title, spoken=spoken)])
 
 
 def verdicts(rows: Sequence[Row]) -> list[Cells]:

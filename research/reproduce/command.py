@@ -12,9 +12,9 @@ from typing import Annotated, NamedTuple
 import typer
 
 from colonnade.cli.output import Json, emit, progress_bar, say, speak_json
+from colonnade.drawing.canvas import Picture
 from colonnade.errors import StorageError
-from colonnade.report.markup import Html
-from research.reproduce.charts import write_alone, write_picture
+from research.reproduce.charts import picture
 from research.reproduce.options import Options
 from research.reproduce.page import Cells, write_reproduction
 from research.reproduce.results import Row, markdown, write_csv
@@ -50,7 +50,7 @@ class _Reproduction(NamedTuple):
     notes: Sequence[str]
     make: _Make
     required: Callable[[Sequence[Row]], list[Cells]] = lambda rows: []
-    pictures: Callable[[], Html] | None = None
+    pictures: Callable[[], Picture] | None = None
 
 
 def reproduce(
@@ -93,10 +93,10 @@ def reproduce(
         "csv": write_csv(out / f"{name}.csv", rows),
         "markdown": _write_markdown(out / f"{name}.md", title, chosen.notes, command, rows, required),
         "html": write_reproduction(out / f"{name}.html", title, chosen.notes, rows, required),
-        "svg": write_picture(out / f"{name}.svg", rows),
+        "svg": picture(rows).save(out / f"{name}.svg"),
     }
     if chosen.pictures is not None:
-        files["pictures"] = write_alone(out / f"{name}-pictures.svg", chosen.pictures())
+        files["pictures"] = chosen.pictures().save(out / f"{name}-pictures.svg")
     written = {kind: str(path) for kind, path in files.items()}
     if json:
         asked = [dict(zip(("what", "found", "kept"), cells, strict=True)) for cells in required]

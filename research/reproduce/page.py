@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from colonnade.report.canvas import figure
+from colonnade.drawing.canvas import figure
+from colonnade.drawing.markup import Html, table, tag
 from colonnade.report.document import style
-from colonnade.report.markup import Html, table, tag
 from research.reproduce.charts import chart
 from research.reproduce.results import NONE, PUBLISHED, Row, groups
 
@@ -59,7 +59,7 @@ def _section(key: str, rows: Sequence[Row]) -> Html:
     first = rows[0]
     heading = ", ".join(text for text in (first.part, first.data, first.setting) if text)
     drawn = chart(rows)
-    shown = figure(key, drawn.draw, drawn.caption) if drawn else None
+    shown = figure(key, drawn) if drawn else None
     return tag("section", tag("h2", f"{heading}: {first.measure}"), shown, _numbers(rows), id=key)
 
 

@@ -1,11 +1,9 @@
-"""Every correct game passes and every broken twin is caught, at a confidence of 99.9 %."""
+"""Every correct game passes, at a confidence of 99.9 %; those that are broken on purpose are in tests/research."""
 
 from __future__ import annotations
 
 import json
-import runpy
 import shutil
-import sys
 import warnings
 from dataclasses import replace
 from fractions import Fraction
@@ -16,14 +14,12 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from colonnade.audit import MOST_SAMPLES, Game, games, profile_audit, register_twin, registry, subjects, twins
-from colonnade.audit.samplers import Opening
+from colonnade.audit import MOST_SAMPLES, Game, games, profile_audit, registry, subjects
 from colonnade.audit.verdict import Verdict, judge
 from colonnade.errors import StorageError, StudyError
 from colonnade.kinds import PCA
 from colonnade.kinds.pca.audit_moments import pca_games
 from colonnade.models import Roster
-from colonnade.models.registry import parts
 from colonnade.privacy import DiscreteLaplaceRelease, Observer, accountant, parse_budgets, views
 from colonnade.privacy.additive import law_of
 from colonnade.protocols.moments import integers as moments, programs, task as tasks
@@ -33,12 +29,10 @@ from tests.support.pages import Page
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
-    from colonnade.testing import broken as breaking, twins as twins_module
     from colonnade.testing.seeded import seeded
 
 SAMPLES, FEWER = 100_000, 40_000
 NAMES = [row.name for row in subjects()]
-TWINS = tuple(registry._TWINS)
 games_of = cache(games)
 
 
@@ -51,14 +45,14 @@ def _all_games():
 
 @cache
 def drawn(sampler, samples):
-    """What a sampler sees of both tables; a twin that is broken in its claim alone sees the same as its game."""
+    """What a sampler sees of both tables."""
     game = Game("", Observer.analyst(), "", (), plan(2).trust, sampler)
     stream = seeded(1)
     return tuple(game.sample(neighbour, samples, stream) for neighbour in (0, 1))
 
 
-def played(game, broken="", samples=SAMPLES):
-    return Verdict(game, profile_audit(game.claim, *drawn(game.sampler, samples)), game.epsilon(), broken)
+def played(game, samples=SAMPLES):
+    return Verdict(game, profile_audit(game.claim, *drawn(game.sampler, samples)), game.epsilon())
 
 
 def plan(owners, threshold=None, columns=2, **parameters):
@@ -76,38 +70,9 @@ def test_correct_games_hold(name):
         assert verdict.result.epsilon_lower_bound <= verdict.claimed
 
 
-@pytest.mark.parametrize("twin", TWINS, ids=lambda twin: f"{twin.subject}-{twin.role}-{twin.broken}")
-def test_broken_twins_are_caught(twin):
-    real = next(game for game in games_of(twin.subject) if (game.role, game.part) == (twin.role, twin.part))
-    made = twin.make(real)
-    assert "caught" in (played(made, twin.broken, samples).word for samples in (FEWER, SAMPLES))
-
-
-def test_every_mechanism_has_a_twin_and_every_twin_a_game():
-    assert {twin.subject for twin in TWINS} == set(NAMES)
-    for name in NAMES:
-        declared = [twin.broken for twin in TWINS if twin.subject == name]
-        assert [broken for broken, _ in twins(name)] == declared
-
-
-def test_a_twin_is_a_row_after_that_of_its_game_and_others_are_refused(monkeypatch):
-    monkeypatch.setattr(registry, "_TWINS", [])
-    silent = breaking.in_sampler(Opening, lambda sampler: replace(sampler, shares=()))
-    register_twin("skellam", "party", "no noise", silent)
-    ((broken, game),) = twins("skellam")
-    assert (broken, game.name) == ("no noise", "skellam/bank")
-    assert judge(game, 1000, seed=1, broken=broken).good
-    assert twins("pca") == ()
-    of_events = breaking.in_event(type(games_of("grid")[0].events[0]), lambda event: event)
-    for error, code, call, *words in (
-        (ValueError, "VA004", register_twin, "nothing", "analyst", "no noise", silent),
-        (ValueError, "VA005", register_twin, "skellam", "party", "no noise", silent),
-        (TypeError, "VA255", silent, games_of("pca")[0]),
-        (TypeError, "VA256", of_events, games_of("pca")[0]),
-        (ValueError, "VA003", registry.register("pca", "again", lambda: None), lambda task: ()),
-        (StudyError, "ST015", games, "nothing"),
-    ):
-        refused(error, code, call, *words)
+def test_a_name_is_registered_once_and_unknown_names_are_refused():
+    refused(ValueError, "VA003", registry.register("pca", "again", lambda: None), lambda task: ())
+    refused(StudyError, "ST015", games, "nothing")
 
 
 def test_noise_below_the_reach_is_seen():
@@ -247,14 +212,6 @@ def test_a_game_depends_on_its_seed_alone():
     assert judge(game, 2000, seed=7).result != judge(game, 2000, seed=8).result
 
 
-def test_whoever_imports_twins_is_warned():
-    """All of them come by the module that breaks games, which warns."""
-    for module in (twins_module, *parts("twins").values()):
-        assert f"from {breaking.__name__} import" in Path(module.__file__).read_text(encoding="utf-8")
-    with pytest.warns(UserWarning, match="makes mechanisms that are broken on purpose"):
-        runpy.run_path(breaking.__file__)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_correct_games_hold_for_many_seeds(name):
@@ -282,18 +239,15 @@ def test_without_a_name_it_lists_the_games(colonnade):
     assert found == [(row.name, row.summary) for row in subjects()]
 
 
-def test_a_correct_mechanism_holds_and_its_twins_are_caught(colonnade, monkeypatch, tmp_path):
-    monkeypatch.setattr(registry, "_TWINS", [])
-    for module in (twins_module, breaking, *parts("twins").values()):  # loaded anew, and nobody is warned of them
-        monkeypatch.delitem(sys.modules, module.__name__)
-    text = colonnade("audit", "randomised-response", "--twins", *FEW, "--out", "found")
+def test_a_mechanism_that_holds_leaves_a_page_and_its_figures(colonnade, tmp_path):
+    text = colonnade("audit", "randomised-response", *FEW, "--out", "found")
     assert "randomised-response/shop " in text
-    assert (text.count("holds"), text.count("caught")) == (2, 1)
+    assert text.count("holds") == 2
     page = (tmp_path / "found" / "audit.html").read_text(encoding="utf-8")
-    assert len(Page(page).all("svg")) == 3
-    assert "true labels" in page
+    assert len(Page(page).all("svg")) == 2
+    assert "no attacker showed more than was promised" in page
     facts = json.loads((tmp_path / "found" / "audit.json").read_text(encoding="utf-8"))
-    assert [game["verdict"] for game in facts["games"]] == ["holds", "holds", "caught"]
+    assert [game["verdict"] for game in facts["games"]] == ["holds", "holds"]
     assert all(len(game["lower"]) == len(game["claimed"]) == 121 for game in facts["games"])
 
 
@@ -306,24 +260,12 @@ def test_a_refuted_claim_ends_with_status_one(colonnade, monkeypatch, tmp_path):
             louder = replace(game.events[0], shares=tuple((o, 2 * size) for o, size in game.events[0].shares))
             yield replace(game, subject="liar", events=(louder,))
 
-    text = colonnade("audit", "liar", "--twins", "--samples", "100000", "--seed", "1", code=1)
+    text = colonnade("audit", "liar", "--samples", "100000", "--seed", "1", code=1)
     assert text.count("REFUTED") == 4
-    assert "no twins are declared for liar" in text
     facts = json.loads((tmp_path / "runs/audit/audit.json").read_text(encoding="utf-8"))
     assert [(game["good"], game["reach"] > 1) for game in facts["games"]] == [(False, True)] * 4
-    assert facts["without_twins"] == ["liar"]
     page = (tmp_path / "runs/audit/audit.html").read_text(encoding="utf-8")
     assert "4 promises are refuted: liar/analyst; liar/coordinator;" in page
-    assert "escaped" not in page
-
-
-def test_a_twin_that_escapes_ends_with_status_one(colonnade, tmp_path):
-    text = colonnade("audit", "skellam", "--twins", "--samples", "1000", "--seed", "1", code=1)
-    assert "ESCAPED" in text
-    assert "more --samples" in text
-    page = (tmp_path / "runs/audit/audit.html").read_text(encoding="utf-8")
-    assert "skellam/analyst: half the variance of the noise" in page.partition("</header>")[0]
-    assert "refuted:" not in page
 
 
 def test_a_reach_of_a_hundred_percent_is_only_for_a_refuted_promise():

@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given, strategies as st
 
 from colonnade.cli import output, show
+from colonnade.drawing.markup import escape, tag
 from colonnade.errors import AlignmentError, DataError, IdentityError, PeerStopped, PolicyError, StudyError
 from colonnade.harmless import harmless, harmless_lines, visible
 from colonnade.models import Estimator, notebook
-from colonnade.report.markup import escape, tag
 from colonnade.study import PartyConfig, Study
 from colonnade.study.record import RunRecord
 from colonnade.wire.watch import stopped_by

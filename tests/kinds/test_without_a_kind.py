@@ -43,7 +43,6 @@ for row in left:
 for name in {{name for row in left for name, _ in row.more}}:
     assert registry.parts(name)
 
-import colonnade.testing.twins
 from colonnade.audit.registry import games, subjects
 assert subjects()
 for one in subjects():

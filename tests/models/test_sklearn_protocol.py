@@ -31,11 +31,10 @@ from colonnade import (
     flag,
     number,
 )
-from colonnade.errors import ColonnadeError, PrivacyError, StudyError
+from colonnade.errors import PrivacyError, StudyError
 from colonnade.models import Estimator, registry
-from colonnade.models.pictures.estimated import digits, strongest
-from colonnade.pictures.look import LIGHT
-from tests.pictures.reading import colour, intervals, lengths, notes, written
+from colonnade.models.pictures import digits, strongest
+from tests.support.charts import intervals, lengths
 from tests.support.errors import raises
 from tests.support.federations import aligned, federation, made_up, numbers
 from tests.support.models import PRODUCT, QUESTIONS, fitted, simulated
@@ -207,23 +206,23 @@ def logistic() -> Any:
 
 def test_weights_have_the_lengths_and_intervals_of_the_estimates() -> None:
     model = logistic()
-    (ax,) = model.plot().axes
+    (chart,) = model.plot().charts
     found = {name: value for own in model.coefficients().values() for name, value in own.items()}
-    assert lengths(ax) == pytest.approx({name: float(value) for name, value in found.items()})
-    assert intervals(ax) == {name: pytest.approx((value.low, value.high)) for name, value in found.items()}
-    for name, value in found.items():
-        right = LIGHT.positive if value > 0 else LIGHT.negative
-        assert colour(ax, name) == (right if value.clear else LIGHT.grey), name
+    assert lengths(chart) == pytest.approx({name: float(value) for name, value in found.items()})
+    assert intervals(chart) == {name: pytest.approx((value.low, value.high)) for name, value in found.items()}
+    kinds = {bar.label: bar.kind for bar in chart.bars}
+    assert kinds == {name: "signed" if value.clear else "grey" for name, value in found.items()}
     assert {value.clear for value in found.values()} == {True, False}, "both colours were there to be seen"
-    assert {"bank", "shop", "clinic"} <= set(written(ax)), "by party"
+    assert {bar.group for bar in chart.bars} == {"bank", "shop", "clinic"}, "by party"
 
 
 def test_of_several_classes_weights_are_cells() -> None:
     model = drawn(LogisticRegression(label="bank.kind", epsilon=30.0), "kind")
-    (ax,) = model.plot().axes
+    (chart,) = model.plot().charts
     shown = [model.estimate(row, place) for place in range(len(model.feature_names_in_)) for row in range(3)]
-    assert sorted(written(ax)) == sorted(value.text(2).replace("-", "\N{MINUS SIGN}") for value in shown)
-    assert [label.get_text() for label in ax.get_xticklabels()] == model.row_names == ["low", "middle", "high"]
+    texts = [cell.text for row in chart.rows for cell in row.cells]
+    assert sorted(texts) == sorted(value.text(2).replace("-", "\N{MINUS SIGN}") for value in shown)
+    assert list(chart.columns) == model.row_names == ["low", "middle", "high"]
 
 
 def test_a_saved_model_without_error_bars_is_drawn_without_intervals_and_anybodys_data(
@@ -231,57 +230,54 @@ def test_a_saved_model_without_error_bars_is_drawn_without_intervals_and_anybody
 ) -> None:
     model = drawn(LinearRegression(label="bank.amount", epsilon=30.0), "amount")
     model.bar(None, None)
-    (ax,) = model.plot().axes
-    assert not intervals(ax)
-    assert LIGHT.grey not in {colour(ax, name) for name in lengths(ax)}
+    (chart,) = model.plot().charts
+    assert not intervals(chart)
+    assert {bar.kind for bar in chart.bars} == {"signed"}
     monkeypatch.setattr(Party, "table", property(lambda _: pytest.fail("a picture looked at a table")))
     read = Estimator.load(model.save(tmp_path / "model.json"))
-    assert lengths(read.plot().axes[0]) == pytest.approx(lengths(ax))
+    assert lengths(read.plot().charts[0]) == pytest.approx(lengths(chart))
 
 
 def test_components_show_variances_and_loadings() -> None:
     model = drawn(PCA(3, epsilon=60.0))
-    top, below = model.plot().axes
+    top, below = model.plot().charts
     variances = {f"component {k + 1}": value for k, value in enumerate(model.variances())}
     assert lengths(top) == {name: float(value) for name, value in variances.items()}
     assert intervals(top) == {name: (value.low, value.high) for name, value in variances.items()}
-    for name, clear in zip(variances, model.clear, strict=True):
-        assert colour(top, name) == (LIGHT.series[0] if clear else LIGHT.grey)
-    cells = [model.loadings(k + 1)[name] for name in model.feature_names_in_ for k in range(3)]
-    assert written(below) == [value.text().replace("-", "\N{MINUS SIGN}") for value in cells]
-    greys = [patch.get_facecolor()[3] == pytest.approx(0.45) for patch in below.patches]
-    assert greys == [not value.clear for value in cells]
+    assert [bar.kind for bar in top.bars] == ["plain" if clear else "grey" for clear in model.clear]
+    found = {(row.group, row.label): row.cells for row in below.rows}
+    for name in model.feature_names_in_:
+        cells = found[tuple(name.split(".", 1))]
+        values = [model.loadings(k + 1)[name] for k in range(3)]
+        assert [cell.text for cell in cells] == [value.text().replace("-", "\N{MINUS SIGN}") for value in values]
+        assert [cell.grey for cell in cells] == [not value.clear for value in values]
 
 
 def test_released_weights_of_a_model_over_messages_are_drawn_and_kept_ones_are_not() -> None:
     model = drawn(GLM(label="bank.default", epsilon=8.0, release=True))
     found = {name: value for own in model.coefficients().values() for name, value in own.items()}
-    assert lengths(model.plot().axes[0]) == pytest.approx({name: float(value) for name, value in found.items()})
+    assert lengths(model.plot().charts[0]) == pytest.approx({name: float(value) for name, value in found.items()})
     model = drawn(GLM(label="bank.default", epsilon=8.0))
     assert set(model.kept_) == set(PARTIES), "they are in this process"
-    (ax,) = model.plot().axes
-    assert lengths(ax) == model.plan_["deviations"]
-    assert "stays with it" in notes(ax)
+    (chart,) = model.plot().charts
+    assert lengths(chart) == model.plan_["deviations"]
+    assert "stays with it" in chart.note
 
 
 def test_sums_have_their_intervals() -> None:
     model = drawn(PolynomialSum(["1", "bank.a * shop.c", "bank.a - shop.c"], epsilon=4.0))
-    (ax,) = model.plot().axes
-    assert lengths(ax) == {text: float(value) for text, value in model.estimates().items()}
-    assert intervals(ax) == {text: (value.low, value.high) for text, value in model.estimates().items()}
+    (chart,) = model.plot().charts
+    assert lengths(chart) == {text: float(value) for text, value in model.estimates().items()}
+    assert intervals(chart) == {text: (value.low, value.high) for text, value in model.estimates().items()}
 
 
 def test_a_synthetic_table_has_a_panel_for_each_column() -> None:
     model = drawn(Synthesizer(epsilon=8.0, bins=6))
-    axes, released = [ax for ax in model.plot().axes if ax.axison], model.marginals()
-    assert [ax.get_title(loc="left") for ax in axes] == list(released)
-    for ax, (name, shares) in zip(axes, released.items(), strict=True):
-        fits = model.marginal(name).fitted / model.count_
-        assert [patch.get_height() for patch in ax.patches] == pytest.approx(fits.tolist())
-        assert [tuple(line.get_ydata()) for line in ax.lines[::2]] == [
-            (each.low, each.high) for each in shares.values()
-        ]
-        assert [line.get_ydata()[0] for line in ax.lines[1::2]] == [float(value) for value in shares.values()]
+    (chart,), released = model.plot().charts, model.marginals()
+    assert [panel.title for panel in chart.panels] == list(released)
+    for panel, (name, shares) in zip(chart.panels, released.items(), strict=True):
+        assert panel.bars == pytest.approx((model.marginal(name).fitted / model.count_).tolist())
+        assert panel.measured == [(float(each), each.low, each.high) for each in shares.values()]
 
 
 def test_a_committees_head_shows_how_far_each_party_moves_it_and_told_embeddings_their_noise() -> None:
@@ -289,25 +285,26 @@ def test_a_committees_head_shows_how_far_each_party_moves_it_and_told_embeddings
         (SplitClassifier(label="bank.default", epsilon=8.0), "default"),
         (SplitRegressor(label="bank.amount", epsilon=8.0), "amount"),
     ):
-        (ax,) = drawn(model, label).plot().axes
+        (chart,) = drawn(model, label).plot().charts
         weights, widths = model.public_["weights"], model.plan_["widths"]
         lead = weights[1] - weights[0] if len(weights) == 2 else weights[0]
         parts = np.split(lead, np.cumsum(list(widths.values()))[:-1])
-        assert lengths(ax) == pytest.approx(
+        assert lengths(chart) == pytest.approx(
             {party: np.linalg.norm(own) for party, own in zip(widths, parts, strict=True)}
         )
     model = drawn(SplitClassifier(label="bank.default", epsilon=8.0, head="embeddings"))
-    assert lengths(model.plot().axes[0]) == model.plan_["deviations"]
+    assert lengths(model.plot().charts[0]) == model.plan_["deviations"]
 
 
 def test_received_scores_are_spread_over_people_for_the_receiver_alone() -> None:
     question = drawn(JointPrediction(logistic(), to="clinic", epsilon=4.0))
-    (ax,) = question.plot().axes
-    told, own = ax.lines[:2]
+    (chart,) = question.plot().charts
+    told, own = chart.lines
+    edges = [x for x, _ in told.points]
     for line, chances in ((told, question.joint.probabilities), (own, question.joint.own_probabilities)):
-        counts = np.histogram(chances[:, 1], np.asarray(told.get_xdata()))[0]
-        assert np.allclose(line.get_ydata()[:-1], counts / len(chances))
-    assert question.joint.plot().axes[0].get_xlabel() == ax.get_xlabel() == "chance of True, of 300 people"
+        counts = np.histogram(chances[:, 1], np.asarray(edges))[0]
+        assert np.allclose([y for _, y in line.points][:-1], counts / len(chances))
+    assert question.joint.plot().charts[0].x.name == chart.x.name == "chance of True, of 300 people"
     question.restore({})
     with raises(StudyError, "ST164"):
         question.plot()
@@ -315,9 +312,9 @@ def test_received_scores_are_spread_over_people_for_the_receiver_alone() -> None
 
 def test_an_assessment_shows_ranking_and_calibration() -> None:
     found = logistic().assess(made_up(300, "default", PARTIES))
-    ranking, calibration = found.plot().axes
-    assert list(zip(*ranking.lines[0].get_data(), strict=True)) == [pytest.approx(point) for point in found.roc]
-    assert list(calibration.lines[0].get_ydata()) == [each.share for each in found.reliability]
+    ranking, calibration = found.plot().charts
+    assert list(ranking.lines[0].points) == [pytest.approx(point) for point in found.roc]
+    assert [y for _, y in calibration.lines[0].points] == [each.share for each in found.reliability]
 
 
 def test_what_a_federation_told_in_all_has_caps() -> None:
@@ -326,9 +323,9 @@ def test_what_a_federation_told_in_all_has_caps() -> None:
         together.privacy_.plot()
     PCA(1, epsilon=1.0).fit(together)
     total = together.privacy_
-    (ax,) = total.plot().axes
-    assert lengths(ax)["analyst"] == total.epsilon("analyst")
-    assert 3.0 in [patch.get_width() for patch in ax.patches], "the cap"
+    (chart,) = total.plot().charts
+    assert lengths(chart)["analyst"] == total.epsilon("analyst")
+    assert 3.0 in [bar.limit for bar in chart.bars], "the cap"
 
 
 @pytest.mark.parametrize("row", [row for row in registry.rows() if registry.load(row.kind).why_not_run is None])
@@ -340,15 +337,6 @@ def test_what_has_no_picture_says_so() -> None:
     model = PCA(1, epsilon=1.0)
     for draw, said in ((model.plot, "ST073"), (partial(Estimator.pictured, model), ("ST067", "pca"))):
         with raises(StudyError, said):
-            draw()
-
-
-def test_without_matplotlib_one_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = logistic()
-    monkeypatch.delitem(sys.modules, "colonnade.pictures.canvas", raising=False)
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    for draw in (model.plot, model.privacy_.plot):
-        with raises(ColonnadeError, "ST404"):
             draw()
 
 

@@ -21,11 +21,11 @@ from colonnade.privacy import (
     Trust,
     beliefs,
 )
-from colonnade.privacy.pictures import promises, spending
+from colonnade.privacy.pictures import promises_chart, spending_chart
 from colonnade.privacy.routes.gaussian import gaussian_epsilon
 from colonnade.privacy.rows import NO_GUARANTEE, PROVEN, PUBLISHED, rounded_up
 from research.bounds import gaussian_delta
-from tests.pictures.reading import lengths, notes, places, written
+from tests.support.charts import lengths, written
 from tests.support.errors import refused
 from tests.support.ledgers import DELTA, EVENT, START, TRUST as TRUST, Clock
 
@@ -137,50 +137,46 @@ def test_without_a_committee_the_statement_says_what_hides_messages_and_that_row
 
 
 def test_every_row_has_a_bar_and_what_is_not_promised_is_hatched_from_end_to_end(statement: Statement) -> None:
-    (ax,) = statement.plot().axes
-    rows, names = (*statement.rows, *statement.missing_noise), places(ax)
-    assert sorted(names.values()) == sorted(row.who for row in rows)
-    assert {who: lengths(ax)[who] for who in ("bank", "shop")} == {
+    (chart,) = statement.plot().charts
+    rows = (*statement.rows, *statement.missing_noise)
+    assert sorted(bar.label for bar in chart.bars) == sorted(row.who for row in rows)
+    assert {who: lengths(chart)[who] for who in ("bank", "shop")} == {
         who: statement.epsilon(who) for who in ("bank", "shop")
     }
+    texts = written(chart)
     for row in rows:
-        assert f"cannot tell: {row.adjacency.value}" in written(ax)
-        assert (rounded_up(row.epsilon, 3) if row.epsilon < 1e9 else "no promise") in written(ax)
-    for note in (
-        "epsilon, rounded up, at delta 1e-05",
-        "not on one scale",
-        "hatched from end to end: nothing is promised",
-    ):
-        assert note in notes(ax)
-    longest = max(patch.get_width() for patch in ax.patches)
-    hatched = {names[round(each.get_y() + 0.31)]: each.get_width() for each in ax.patches if each.get_hatch()}
-    assert hatched == {row.who: longest for row in rows if row.epsilon > 1e9}
+        assert f"cannot tell: {row.adjacency.value}" in texts
+        assert (rounded_up(row.epsilon, 3) if row.epsilon < 1e9 else "no promise") in texts
+    assert chart.axis == "epsilon, rounded up, at delta 1e-05"
+    for note in ("not on one scale", "Hatched from end to end: nothing is promised"):
+        assert note in chart.note
+    assert [bar.label for bar in chart.bars if bar.value is None] == [row.who for row in rows if row.epsilon > 1e9]
 
 
 def test_what_is_not_proven_is_hatched_and_says_so_and_a_leak_has_no_bar_at_all() -> None:
     doubtful = Statement.of([replace(EVENT, unproven="a step is missing")], TRUST, DELTA)
     leak = Statement.of([NonPrivate("rows were posted")], TRUST, DELTA)
-    (ax,), (bare,) = doubtful.plot().axes, leak.plot().axes
-    assert f"{rounded_up(doubtful.epsilon('bank'), 3)}, as published, not proven" in written(ax)
-    assert "hatched bar: as published, not proven" in notes(ax)
-    assert all(patch.get_hatch() for patch in (*ax.patches, *bare.patches))
-    assert {text for text in written(bare) if not text.startswith(("cannot tell", "if "))} == {"no promise"}
+    (chart,), (bare,) = doubtful.plot().charts, leak.plot().charts
+    assert f"{rounded_up(doubtful.epsilon('bank'), 3)}, as published, not proven" in written(chart)
+    assert "Hatched bar: as published, not proven" in chart.note
+    assert {bar.kind for bar in chart.bars if bar.value is not None} == {"doubtful"}
+    assert {(bar.value, bar.text) for bar in bare.bars} == {(None, "no promise")}
 
 
 def test_events_are_drawn_one_by_one_and_together() -> None:
     first, second = EVENT, replace(EVENT, name="more moments")
     alone, both = Statement.of([first], TRUST, DELTA), Statement.of([first, second], TRUST, DELTA)
-    (ax,) = both.plot(events=True).axes
+    (chart,) = both.plot(events=True).charts
     for who in ("analyst", "bank"):
-        assert {rounded_up(each.epsilon(who), 3) for each in (alone, both)} <= set(written(ax))
-    groups = [text for text in written(ax) if "cannot tell" in text]
+        assert {rounded_up(each.epsilon(who), 3) for each in (alone, both)} <= {bar.text for bar in chart.bars}
+    groups = list(dict.fromkeys(bar.group for bar in chart.bars))
     assert "bank, shop (cannot tell: replace one person's columns held by others)" in groups, "alike are drawn once"
-    assert list(places(ax).values()) == ["moments", "more moments", "all together"] * len(groups)
+    assert [bar.label for bar in chart.bars] == ["moments", "more moments", "all together"] * len(groups)
 
 
 def test_of_many_rows_the_first_are_drawn(statement: Statement) -> None:
-    (panel,) = promises([replace(statement.rows[0], epsilon=float(k)) for k in range(1, 31)]).panels
-    assert (len(panel.bars), "the first 24 of 30 rows are drawn" in panel.note) == (24, True)
+    chart = promises_chart([replace(statement.rows[0], epsilon=float(k)) for k in range(1, 31)])
+    assert (len(chart.bars), "The first 24 of 30 rows are drawn" in chart.note) == (24, True)
 
 
 def test_a_ledger_is_drawn_over_time_with_its_caps(tmp_path) -> None:
@@ -191,21 +187,21 @@ def test_a_ledger_is_drawn_over_time_with_its_caps(tmp_path) -> None:
         ledger.commit(ledger.mark_sent(ledger.reserve("s", "", [EVENT], TRUST, ())))
         wall.shows(30 * month)
     when, found = ledger.course(DELTA)
-    (ax,) = ledger.plot(caps={"analyst": 2.0}).axes
-    line = next(each for each in ax.lines if each.get_label().startswith("analyst"))
-    assert list(line.get_ydata()) == [0.0, *found["analyst"], ledger.spent(Observer.analyst(), DELTA)]
-    assert list(line.get_xdata()) == [when[0], *when, wall.now]
-    assert "cap of analyst: 2" in written(ax)
-    (ax,) = ledger.plot(delta=1e-7, caps=3.0).axes
-    assert "cap of everyone: 3" in written(ax)
-    assert ax.get_ylabel() == "epsilon in all, at delta 1e-07"
+    (chart,) = ledger.plot(caps={"analyst": 2.0}).charts
+    line = next(each for each in chart.lines if each.label.startswith("analyst"))
+    assert [y for _, y in line.points] == [0.0, *found["analyst"], ledger.spent(Observer.analyst(), DELTA)]
+    assert [x for x, _ in line.points] == [moment.timestamp() for moment in (when[0], *when, wall.now)]
+    assert "cap of analyst: 2" in written(chart)
+    (chart,) = ledger.plot(delta=1e-7, caps=3.0).charts
+    assert "cap of everyone: 3" in written(chart)
+    assert chart.y.name == "epsilon in all, at delta 1e-07"
     refused(PrivacyError, "PR063", ledger.plot, caps={})
 
 
 def test_who_was_told_things_exactly_has_no_line() -> None:
-    (panel,) = spending([START], {"analyst": [1.0], "bank": [1.0], "shop": [float("inf")]}, START, DELTA, {}).panels
-    assert [line.label for line in panel.lines] == ["analyst, bank"]
-    assert "nothing is promised: shop" in panel.note
+    chart = spending_chart([START], {"analyst": [1.0], "bank": [1.0], "shop": [float("inf")]}, START, DELTA)
+    assert [line.label for line in chart.lines] == ["analyst, bank"]
+    assert "nothing is promised: shop" in chart.note
 
 
 @pytest.mark.parametrize("shift", [0.1, 1.0, 3.0])

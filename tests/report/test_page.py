@@ -17,9 +17,12 @@ import pytest
 from hypothesis import given, strategies as st
 
 from colonnade.cli.publish import _strongest, learned_of
+from colonnade.drawing.canvas import extent
+from colonnade.drawing.markup import Html
 from colonnade.errors import StudyError
 from colonnade.kinds import PCA, JointPrediction, LogisticRegression, PolynomialSum
-from colonnade.kinds.pca.report import SECTION, noise_edge
+from colonnade.kinds.pca.pictures import noise_edge
+from colonnade.kinds.pca.report import SECTION
 from colonnade.models import Estimator, Roster
 from colonnade.models.outlook import Outlook
 from colonnade.models.registry import rows, section_of
@@ -31,9 +34,7 @@ from colonnade.privacy.rows import rounded_up
 from colonnade.privacy.statement import Statement
 from colonnade.protocols.align import Aligning
 from colonnade.report import words, write_report
-from colonnade.report.canvas import extent
 from colonnade.report.glossary import WORDS, linked
-from colonnade.report.markup import Html
 from colonnade.report.section import Section
 from colonnade.tables import Schema, category, flag, number
 from colonnade.tables.keys import Key

@@ -87,6 +87,16 @@ def test_a_function_that_has_moved_is_found_unless_it_is_not_sure(tmp_path, muta
     assert here.applied(mutant, place) == files[module].replace("a < b", "(a <= b)")
 
 
+def test_a_function_that_left_the_package_for_research_is_found_there(tmp_path, mutant):
+    gone = tmp_path / "research" / "cheats" / "old.py"
+    gone.parent.mkdir(parents=True)
+    gone.write_text(CODE, encoding="utf-8")
+    here = tree(tmp_path, {"other.py": ""})
+    place = here.locate(mutant)
+    assert (place.how, place.function.module) == ("moved", "../research/cheats/old.py")
+    assert "(a <= b)" in here.applied(mutant, place)
+
+
 @pytest.mark.system
 def test_a_run_in_a_private_copy(tmp_path, monkeypatch):
     """Killed, survived, reached by nothing and gone; a test that fails anyway kills nothing."""

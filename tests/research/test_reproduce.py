@@ -292,7 +292,7 @@ def test_results_survive_a_file_and_become_tables(tmp_path: Path) -> None:
     ]
     assert "| ours | proven | 0.6 ± 0.1 | 0.6 ± 0.1 |" in markdown(rows)
     page = render_reproduction("Again", ["a note"], rows)
-    assert page.count("<polyline") == 4  # two lines, each drawn for a page and for a phone
+    assert page.count("<polyline") == 8  # two lines and their names, each drawn for a page and for a phone
     (tmp_path / "broken.csv").write_text("a,b\n1,2\n", encoding="utf-8")
     refused(StudyError, "ST614", read_csv, tmp_path / "broken.csv")
 

@@ -87,7 +87,6 @@ PASSED_ON = {
     "wire/hub_carrier.py": {"error"},
     "wire/post.py": {"error", "flood"},
     "wire/room.py": {"*self._lost[peer].args"},
-    "audit/cheats/stage.py": {"*self._lost[peer].args"},
     "wire/watch.py": {
         *("*self.lost[name].args", "said"),
         "f'{said}' if _STOPPED in said else f'{name}{_STOPPED}{said}'",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .canvas import DIM, INK, Box, Sheet, wrapped
 
-GROUND = ("disk", "errors", "harmless", "lazy", "pictures", "randomness", "received", "tidy", "versions")
+GROUND = ("disk", "drawing", "errors", "harmless", "lazy", "randomness", "received", "tidy", "versions")
 PILLARS = {
     "tables": "a party's columns become a bounded matrix",
     "wire": "bytes reach the right peer, unread",

@@ -520,7 +520,7 @@ PRINTED = (
     Printed("colonnade.cli.standing:_largest", "proposals: the largest epsilon, in JSON", ("statement",)),
     Printed("colonnade.cli.standing:_price", "proposals: the largest epsilon", _STUDY),
     Printed("colonnade.cli.standing:_left", "proposals: what is spent and left", ("caps", "rounding")),
-    Printed("colonnade.cli.audit:_lines", "promised and shown, for each game", ("epsilon", "audit", "rounding")),
+    Printed("colonnade.cli.audit:verdict_table", "promised and shown, for each game", ("epsilon", "audit", "rounding")),
     Printed("colonnade.study.book:text", "a ledger: totals", _LEDGER),
     Printed("colonnade.study.book:_few", "a ledger: the largest of the rest", _LEDGER),
     Printed("colonnade.study.book:_line", "a ledger: what is left of a cap", ("caps", "rounding")),
@@ -546,7 +546,6 @@ PRINTED = (
     Printed("colonnade.report.words:epsilon", "every epsilon of a report and of the console", ("rounding",)),
     Printed("colonnade.report.page:_figures", "the largest epsilon, at the top", _STUDY),
     Printed("colonnade.report.promise:privacy", "the table of observers", _STUDY),
-    Printed("colonnade.report.promise:_chart", "the same as bars", _STUDY),
     Printed("colonnade.report.promise:_meaning", "the largest epsilon in words", ("statement", "odds", "rounding")),
     Printed("colonnade.report.promise:_otherwise", "if owners leave out noise", ("missing noise", "rounding")),
     Printed("colonnade.kinds.regression.report:_protection", "each party's columns alone", ("protection", "rounding")),
@@ -568,7 +567,7 @@ PRINTED = (
     Printed("colonnade.console.meaning:CapLeft.at_most_text", "a cap", ("caps", "rounding")),
     Printed("colonnade.console.party_pages:ledger_values", "totals of a ledger", _LEDGER),
     Printed("colonnade.console.party_pages:Served.of", "what a question costs", _STUDY),
-    Printed("colonnade.console.pictures:spending", "the course of spending", _LEDGER),
+    Printed("colonnade.privacy.pictures:spending_chart", "the course of spending", _LEDGER),
     Printed("colonnade.console.hub_pages:price_of", "results: an analyst's row", _STUDY),
     Printed("src/colonnade/console/templates/inbox.html", "who learns most", _STUDY),
     Printed("src/colonnade/console/templates/study.html", "all observers of a proposal", _STUDY),
@@ -591,7 +590,7 @@ PASSED_ON = {
 _ASKED = "what somebody asked for, as it was written"
 _REFUSED = "a mistake in what was asked for"
 NO_FIGURE = {
-    "colonnade.cli.audit:_show": "a heading",
+    "colonnade.cli.audit:conditions": "a heading",
     "colonnade.cli.plan:_show": "a heading",
     "colonnade.cli.show:trial": _ASKED,
     "colonnade.cli.trial:prepare": _ASKED,

@@ -17,10 +17,8 @@ if TYPE_CHECKING:
         Sampler as Sampler,
         games as games,
         register as register,
-        register_twin as register_twin,
         subject as subject,
         subjects as subjects,
-        twins as twins,
     )
 
 SAMPLES = 400_000
@@ -31,6 +29,6 @@ __all__, __getattr__, __dir__ = exports(
     {
         "distinguish": "profile_audit",
         "probe": "Change ProbeReport neighbours_in_ball sensitivity_probe",
-        "registry": "Game Sampler games register register_twin subject subjects twins",
+        "registry": "Game Sampler games register subject subjects",
     },
 )

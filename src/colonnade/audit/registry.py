@@ -2,7 +2,7 @@
 
 A game states no epsilon of its own: its claim is what the accountant computes from the events for the
 observer. Games are registered under the kind of a model or the name of a mechanism, by modules that are named where
-the kind is registered. A twin, the same game with one thing broken on purpose, is registered as well.
+the kind is registered.
 """
 
 from __future__ import annotations
@@ -174,43 +174,3 @@ def observers(task: Task, also: Callable[[str], object] = lambda owner: None) ->
 def two_tables(observer: Observer) -> str:
     """The two tables that an observer must not tell apart, in words."""
     return "no row, or one" if observer == Observer.analyst() else "a row, or another in the others' columns,"
-
-
-Make = Callable[[Game], Game | None]
-
-
-@dataclass(frozen=True)
-class Twin:
-    """A broken game: of which game (subject, role of the observer, part), what is broken, and how it is made.
-
-    ``make`` gives ``None`` for a task in which that cannot be broken.
-    """
-
-    subject: str
-    role: str
-    broken: str
-    make: Make
-    part: str = ""
-
-
-_TWINS: list[Twin] = []
-
-
-def register_twin(subject: str, role: str, broken: str, make: Make, part: str = "") -> None:
-    """Enter a game that is broken on purpose and that an audit must catch; the game itself is registered before."""
-    if subject not in _subjects():
-        raise ValueError(f"a twin of {subject!r} needs games of that name: register those first [VA004]")
-    if any((twin.subject, twin.role, twin.broken, twin.part) == (subject, role, broken, part) for twin in _TWINS):
-        raise ValueError(f"a twin of {subject!r} with {broken!r} is registered already [VA005]")
-    _TWINS.append(Twin(subject, role, broken, make, part))
-
-
-def twins(name: str, task: Task | None = None) -> tuple[tuple[str, Game], ...]:
-    """The broken twins of a subject's games: what is broken, and the broken game, made from the first that fits."""
-    real = games(name, task)
-    found = []
-    for twin in (twin for twin in _TWINS if twin.subject == name):
-        fitting = [game for game in real if (game.role, game.part) == (twin.role, twin.part)]
-        made = [twin.make(game) for game in fitting[:1]]
-        found += [(twin.broken, game) for game in made if game is not None]
-    return tuple(found)

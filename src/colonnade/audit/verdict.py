@@ -16,29 +16,26 @@ _FAR = 9.99
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcome of one game; ``broken`` says what was broken on purpose, and is empty for a real game."""
+    """The outcome of one game."""
 
     game: Game
     result: AuditResult
     claimed: float
-    broken: str = ""
 
     @property
     def good(self) -> bool:
-        """Whether a real game holds, or a broken twin is caught."""
-        return self.result.caught == bool(self.broken)
+        """Whether the promise holds."""
+        return not self.result.caught
 
     @property
     def word(self) -> str:
         """The verdict in one word, in capitals if it is not good."""
-        if self.broken:
-            return "caught" if self.good else "ESCAPED"
         return "holds" if self.good else "REFUTED"
 
     @property
     def label(self) -> str:
-        """The game's name and, for a twin, what is broken in it."""
-        return f"{self.game.name}: {self.broken}" if self.broken else self.game.name
+        """What the game is called where outcomes are listed."""
+        return self.game.name
 
     @property
     def reach(self) -> str:
@@ -55,7 +52,6 @@ class Verdict:
             "observer": self.game.observer.label,
             "adjacency": self.game.trust.adjacency(self.game.observer).value,
             "story": self.game.story,
-            "broken": self.broken,
             "claimed_epsilon": self.claimed if math.isfinite(self.claimed) else None,
             "verdict": self.word,
             "good": self.good,
@@ -63,11 +59,12 @@ class Verdict:
         }
 
 
-def judge(game: Game, samples: int, seed: int, broken: str = "") -> Verdict:
-    """Play a game with randomness of its own, so that its outcome does not depend on what else is played.
+def judge(game: Game, samples: int, seed: int) -> Verdict:
+    """Play a game with randomness of its own, so that its outcome does not depend on what else is played."""
+    result = game.play(samples, game_stream(f"{seed} {game.name} "))
+    return Verdict(game, result, game.epsilon(result.delta))
 
-    Games are about made-up people, so others may know the seed.
-    """
-    key = hashlib.sha256(f"colonnade audit {seed} {game.name} {broken}".encode()).digest()
-    result = game.play(samples, Stream(key))
-    return Verdict(game, result, game.epsilon(result.delta), broken)
+
+def game_stream(words: str) -> Stream:
+    """The randomness of a game. Games are about made-up people, so others may know the seed."""
+    return Stream(hashlib.sha256(f"colonnade audit {words}".encode()).digest())

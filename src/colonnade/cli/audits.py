@@ -49,9 +49,6 @@ def games(
     samples: Annotated[
         int, typer.Option("--samples", min=1000, max=MOST_SAMPLES, help="Samples of each of the two tables.")
     ] = SAMPLES,
-    with_twins: Annotated[
-        bool, typer.Option("--twins", help="Play the broken twins too; each must be caught.")
-    ] = False,
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="Repeat an audit.  [default: a new one]")] = None,
     out: Annotated[Path, typer.Option("--out", help="Where to leave audit.html and audit.json.")] = _OUT,
     json: Json = False,
@@ -63,7 +60,7 @@ def games(
     """
     from colonnade.cli import audit as command
 
-    command.audit(name, samples, with_twins, seed, out, json)
+    command.audit(name, samples, seed, out, json)
 
 
 @audit_app.command("membership")
@@ -158,33 +155,3 @@ def labels(
     from colonnade.cli import attack
 
     attack.labels(model, members, kept or [], id, known, seed, out, json)
-
-
-@audit_app.command("cheats")
-def cheats(
-    trials: Annotated[int, typer.Option("--trials", min=1, max=1_000_000, help="Trials of each cheat.")] = 1,
-    protocol: Annotated[
-        list[str] | None, typer.Option("--protocol", help="Only this protocol; may be given again.  [default: all]")
-    ] = None,
-    cheat: Annotated[
-        list[str] | None, typer.Option("--cheat", help="Only cheats with these words in their names.  [default: all]")
-    ] = None,
-    committee: Annotated[
-        list[str] | None,
-        typer.Option("--committee", metavar="SEATS/THRESHOLD", help="3/1, 4/1, 5/2 or 7/3.  [default: 3/1]"),
-    ] = None,
-    jobs: Annotated[
-        int | None, typer.Option("--jobs", min=1, max=256, help="Processes side by side.  [default: one per core]")
-    ] = None,
-    with_twins: Annotated[
-        bool, typer.Option("--twins", help="Play the cheats where nobody checks too, to see that they work there.")
-    ] = False,
-    seed: Seed = 0,
-    out: Annotated[Path | None, typer.Option("--out", help="A folder for cheats.md and cheats.csv.")] = None,
-    json: Json = False,
-) -> None:
-    """Play participants that deviate against a real committee, and count how many are caught."""
-    from colonnade.cli import cheats as command
-
-    chosen = committee or ["3/1"]
-    command.cheats(trials, protocol or [], cheat or [], chosen, jobs, with_twins, seed, out, json)

@@ -13,9 +13,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from colonnade.drawing.markup import Html
 from colonnade.harmless import harmless
 from colonnade.report.document import style
-from colonnade.report.markup import Html
 
 _LONGEST = 4000
 _ICON = (

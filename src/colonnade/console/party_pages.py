@@ -76,7 +76,7 @@ def ledger_values(desk: PartyDesk) -> dict[str, Any]:
             for who, total in facts["totals"].items()
         ],
         "entries": facts["entries"][: -_LATEST - 1 : -1],
-        "chart": pictures.spending(*known.course(delta), datetime.now(UTC)),
+        "chart": pictures.spending(*known.course(delta), datetime.now(UTC), delta),
         "count": words.counted(len(facts["entries"]), "entry", "entries"),
         "delta": words.power(delta),
         "own": desk.name,

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from colonnade.errors import DataError
+
+if TYPE_CHECKING:
+    from colonnade.drawing.canvas import Picture
 
 Vector = NDArray[np.float64]
 _SMALLEST = 1e-15  # a probability of 0 that turned out wrong costs no more than this one
@@ -83,12 +86,18 @@ class Assessment:
             "reliability": [asdict(b) for b in self.reliability],
         }
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw ranking and calibration, and return the matplotlib ``Figure``."""
-        from colonnade.models.pictures.assessed import assessed
-        from colonnade.pictures.canvas import drawn
+    def plot(self) -> Picture:
+        """Draw ranking, where somebody has the label and somebody lacks it, and calibration."""
+        from colonnade.drawing.canvas import Picture
+        from colonnade.models.pictures import calibration_chart, ranking_chart
 
-        return drawn(assessed(self.roc, self.auc, [(b.probability, b.share) for b in self.reliability]), ax)
+        ranking = [] if self.auc is None else [ranking_chart(self.roc, self.auc)]
+        return Picture([*ranking, calibration_chart(self.points, self.count, self.slope)])
+
+    @property
+    def points(self) -> list[tuple[float, float]]:
+        """Of each group of people the mean probability, and the share who have the label."""
+        return [(each.probability, each.share) for each in self.reliability]
 
     def __str__(self) -> str:
         lines = [

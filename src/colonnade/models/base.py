@@ -29,10 +29,10 @@ from colonnade.randomness import Stream
 from colonnade.tables import Schema, Table
 
 if TYPE_CHECKING:
+    from colonnade.drawing.canvas import Picture
     from colonnade.models.assessment import Assessment
     from colonnade.models.federation import Federation
     from colonnade.models.newcomers import Given
-    from colonnade.pictures.look import Sheet
 
 FORMAT = 1
 RunTask = TypeVar("RunTask", bound=Task, default=Any)
@@ -251,18 +251,13 @@ class Estimator(Conventions, Planner[RunTask], Generic[RunTask, Result]):
         files.write_together(written, private=self.recipient is not None)
         return target
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw what was learned, and return the matplotlib ``Figure``; with ``ax`` it is drawn there.
-
-        Nothing but what the model holds is drawn, so it costs no privacy. It needs the extra ``plots``.
-        """
+    def plot(self) -> Picture:
+        """Draw what was learned. Nothing but what the model holds is drawn, so it costs no privacy."""
         self._check_fitted()
-        from colonnade.pictures.canvas import drawn
+        return self.pictured()
 
-        return drawn(self.pictured(), ax)
-
-    def pictured(self) -> Sheet:
-        """What :meth:`plot` draws, as plain values; an error where a kind has nothing to draw."""
+    def pictured(self) -> Picture:
+        """What :meth:`plot` draws; an error where a kind has nothing to draw."""
         raise StudyError(f"there is no picture of a model of the kind {self.kind} [ST067]")
 
     def to_onnx(self, path: str | Path) -> Path:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import combinations
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING
 
 from colonnade.disk import reading
 from colonnade.errors import BudgetError, LedgerError, PrivacyError, StudyError
@@ -28,6 +28,9 @@ from colonnade.privacy.ledger.people import Told
 from colonnade.privacy.observers import COORDINATOR, OTHERS, check_delta
 from colonnade.privacy.rows import Row, as_html, as_text
 from colonnade.privacy.statement import row_of
+
+if TYPE_CHECKING:
+    from colonnade.drawing.canvas import Picture
 
 _NO_LIMIT = 1e300  # a ledger caps all others of its own party together; here there is no own party
 _FAILED = "every computation counts in full from its first share on, also one that failed"
@@ -61,14 +64,14 @@ class Total:
             raise PrivacyError(f"nobody named {', '.join(strangers)} took part; there are {there} [PR012]")
         return _row(self.sight, self.sight.named(seen), self.delta).epsilon
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw what each observer learned in all and what caps leave, and return the matplotlib ``Figure``."""
+    def plot(self) -> Picture:
+        """Draw what each observer learned in all and what caps leave."""
         if not self.rows:
             raise PrivacyError("nothing was revealed yet, so there is nothing to draw: fit a model first [PR013]")
-        from colonnade.pictures.canvas import drawn
-        from colonnade.privacy.pictures import promises
+        from colonnade.drawing.canvas import Picture
+        from colonnade.privacy.pictures import promises_chart
 
-        return drawn(promises(self.rows, self.left), ax)
+        return Picture([promises_chart(self.rows, self.left)])
 
     def __str__(self) -> str:
         return as_text(self.rows, self._assumptions) if self.rows else "nothing was revealed yet"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
 import numpy as np
 
+from colonnade.drawing.canvas import Chart, Picture
 from colonnade.errors import DataError, StudyError
 from colonnade.models import export
 from colonnade.models.base import Result, RunTask
@@ -17,10 +18,9 @@ from colonnade.models.estimates import Bars, Estimate
 from colonnade.models.exported import about, classes_scored, linear_to_onnx, numbers_scored, written
 from colonnade.models.newcomers import Given, Matrix, People, encoded_matrix, table_of
 from colonnade.models.onnx_graph import Graph
-from colonnade.models.pictures.weights import weights
+from colonnade.models.pictures import weights_chart
 from colonnade.models.predicting import Deciding, Predicting
 from colonnade.models.saved import finite, numbers, plain
-from colonnade.pictures.look import Sheet
 from colonnade.privacy.rows import rounded_up
 from colonnade.tables import Schema
 from colonnade.tables.centred import Centred, Norm
@@ -196,11 +196,16 @@ class LinearModel(Predicting[RunTask, Result]):
         ends = float(getattr(self, f"{what}_low_")[where]), float(getattr(self, f"{what}_high_")[where])
         return Estimate(float(value[where]), float(deviations[where]), ends)
 
-    def pictured(self) -> Sheet:
+    def pictured(self) -> Picture:
         """The weights by party, with their intervals."""
+        return Picture([self.weights_chart()])
+
+    def weights_chart(self) -> Chart:
+        """The strongest weights, by party."""
         places = range(len(self.feature_names_in_))
         rows = [[self.estimate(row, place) for place in places] for row in range(len(self.coef_))]
-        return weights(str(self.label_), self.feature_names_in_, rows, self.row_names, list(self.schemas_))
+        title = f"Weights for {self.label_}"
+        return weights_chart(title, self.feature_names_in_, rows, self.row_names, list(self.schemas_))
 
     def to_pipeline(self, misfits: Misfits = "map") -> Any:
         """A scikit-learn pipeline that predicts the same from raw tables: our encoder, then :meth:`to_sklearn`'s.

@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from typing_extensions import TypeVar
 
+from colonnade.drawing.canvas import Picture
 from colonnade.errors import StudyError
 from colonnade.models.base import Estimator, Result, RunTask
 from colonnade.models.newcomers import Given
 from colonnade.models.parameters import InFile, not_shorter_than
-from colonnade.models.pictures import answers
+from colonnade.models.pictures import scores_picture
 from colonnade.models.saved import numbers, plain, texts
-from colonnade.pictures.look import Sheet
 from colonnade.privacy import Budget, Statement, Trust, parse_budgets
 from colonnade.privacy.observers import unspoken
 from colonnade.tables.arrow import pa
@@ -120,23 +120,17 @@ class JointScores(Beside):
             deviations=None,
         )
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw how the answers are spread over people, and return the matplotlib ``Figure``."""
-        from colonnade.pictures.canvas import drawn
-
-        return drawn(self.pictured(), ax)
-
-    def pictured(self) -> Sheet:
+    def plot(self) -> Picture:
         """A histogram of chances, or of predicted numbers, beside those by own columns alone."""
         if self.probabilities is None:
-            return answers.scores(self.predictions, self.own_predictions, "predicted number")
+            return scores_picture(self.predictions, self.own_predictions, "predicted number")
         classes = self.classes or []
         chances = [each for each in (self.probabilities, self.own_probabilities) if each is not None]
         if len(classes) == 2:
             told, *own, what = *(each[:, 1] for each in chances), f"chance of {classes[1]}"
         else:
             told, *own, what = *(each.max(axis=1) for each in chances), "chance of the most likely class"
-        return answers.scores(told, own[0] if own else None, what)
+        return scores_picture(told, own[0] if own else None, what)
 
     def _moved(self, given: NDArray[np.float64]) -> JointScores:
         """Numbers of another model, moved by what the others told."""
@@ -213,9 +207,9 @@ class Predicted(Estimator[RunTask, Result], Generic[RunTask, Result, Scored]):
             raise StudyError("these are scores that were received: nothing is computed from tables [ST165]")
         return self.joint.table(threshold)
 
-    def pictured(self) -> Sheet:
+    def pictured(self) -> Picture:
         """How the received answers are spread over people."""
-        return self.joint.pictured()
+        return self.joint.plot()
 
     @property
     def in_short(self) -> str:

@@ -24,10 +24,9 @@ ENTRY_POINTS = "colonnade.kinds"
 class Kind:
     """One kind of study; every part is written ``module:name``, and games are modules that register them.
 
-    ``more`` are parts that only some kinds have, in pairs of a name and what it means: ``scenes`` is a module with the
-    protocol's runs that cheats are tried on, ``attacks`` are those that work where nobody checks, ``twins`` is a module
-    that registers games which are broken on purpose, ``views`` is what an attacker sees of people through the model,
-    ``standing`` answers questions on demand, ``quality`` compares tables, ``evaluation`` compares methods.
+    ``more`` are parts that only some kinds have, in pairs of a name and what it means: ``views`` is what an attacker
+    sees of people through the model, ``standing`` answers questions on demand, ``quality`` compares tables,
+    ``evaluation`` compares methods.
     """
 
     kind: str
@@ -59,8 +58,6 @@ _ROWS = (
         "pca.report:SECTION",
         "pca.audit_moments",
         "pca.audit_directions",
-        scenes="pca.audit_scenes",
-        twins="pca.audit_twins",
         evaluation="pca.evaluation:compare",
         often=True,
     ),
@@ -69,7 +66,6 @@ _ROWS = (
         "regression.linear:LinearRegression",
         "regression.report:SECTION",
         "regression.audit_functional",
-        twins="regression.audit_twins",
         often=True,
     ),
     _ours(
@@ -77,9 +73,6 @@ _ROWS = (
         "regression.logistic:LogisticRegression",
         "regression.report:SECTION",
         "regression.audit_gradients",
-        scenes="regression.audit_scenes",
-        attacks="regression.audit_known:ATTACKS",
-        twins="regression.audit_twins",
         often=True,
     ),
     _ours(
@@ -88,7 +81,6 @@ _ROWS = (
         "glm.report:SECTION",
         "glm.audit_messages",
         "glm.audit_times",
-        twins="glm.audit_twins",
         often=True,
     ),
     _ours("glm-scores", "glm.kept_scores.model:KeptScores", "glm.report:SCORES", "glm.audit_messages"),
@@ -97,8 +89,6 @@ _ROWS = (
         "polynomial.model:PolynomialSum",
         "polynomial.report:SECTION",
         "polynomial.audit_sums",
-        scenes="polynomial.audit_scenes",
-        twins="polynomial.audit_twins",
     ),
     _ours(
         "prediction",
@@ -106,8 +96,6 @@ _ROWS = (
         "prediction.report:SECTION",
         "prediction.audit_scores",
         "prediction.audit_levels",
-        scenes="prediction.audit_scenes",
-        twins="prediction.audit_twins",
         standing="prediction.on_demand:scores_on_demand",
     ),
     _ours(
@@ -116,8 +104,6 @@ _ROWS = (
         "synthesis.report:SECTION",
         "tables.audit_marginals",
         "synthesis.audit_mixture",
-        scenes="tables.audit_scenes",
-        twins="synthesis.audit_twins",
         quality="synthesis.report_quality",
     ),
     _ours(
@@ -126,7 +112,6 @@ _ROWS = (
         "split.report:SECTION",
         "split.audit_embeddings",
         "split.audit_features",
-        twins="split.audit_twins",
         views="split.attack_views:SPLIT_VIEWS",
     ),
     _ours(
@@ -135,7 +120,6 @@ _ROWS = (
         "split.report:SECTION",
         "split.audit_embeddings",
         "split.audit_features",
-        twins="split.audit_twins",
         views="split.attack_views:SPLIT_VIEWS",
     ),
     _ours("split-scores", "split.scores:SplitScores", "split.report:SCORES", "split.audit_embeddings"),
@@ -156,8 +140,7 @@ def register(row: Kind) -> Kind:
     _KNOWN[row.kind] = row
     try:
         load(row.kind)
-        more = [written for name, written in row.more if name != "twins"]  # broken on purpose: only when asked for
-        for written in filter(None, (row.section, *row.games, *more)):
+        for written in filter(None, (row.section, *row.games, *(written for _, written in row.more))):
             resolve(written)
     except BaseException:
         del _KNOWN[row.kind]

@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from colonnade.pictures.bars import Bar, Bars, Kind
-from colonnade.pictures.lines import Line, Lines
-from colonnade.pictures.look import Sheet
+from colonnade.drawing.canvas import sentences
+from colonnade.drawing.charts import Axis, Bar, Bars, Kind, Line, Lines
 from colonnade.privacy.observers import OTHERS
 from colonnade.privacy.rows import PROVEN, PUBLISHED, Row, rounded_up
 
@@ -24,17 +24,17 @@ _LIMITED = "dashed: the cap"
 _PAIRS = "bars that speak of different pairs of tables are not on one scale: compare within a heading"
 
 
-def promises(rows: Sequence[Row], left: Sequence[Left] = ()) -> Sheet:
+def promises_chart(rows: Sequence[Row], left: Sequence[Left] = ()) -> Bars:
     """The epsilon of each observer under what it cannot tell, and what its cap leaves where there is one."""
     groups = list(dict.fromkeys(map(_group, rows)))
     shown = sorted(rows, key=lambda row: groups.index(_group(row)))[:_MOST_BARS]
     bars = [_bar(row, row.who, _group(row), _tightest(row, left)) for row in shown]
     more = [_PAIRS] if len({row.adjacency for row in shown}) > 1 else []
     more += [f"the first {len(shown)} of {len(rows)} rows are drawn"] if len(shown) < len(rows) else []
-    return Sheet([Bars("What each observer can learn at most", bars, _axis(rows), _note(bars, more))])
+    return Bars(bars, _axis(rows), title="What each observer can learn at most", note=_note(bars, more))
 
 
-def by_event(found: Sequence[tuple[Row, Sequence[tuple[str, Row]]]]) -> Sheet:
+def events_chart(found: Sequence[tuple[Row, Sequence[tuple[str, Row]]]]) -> Bars:
     """For each observer the epsilon of each event by itself, and of all together."""
     alike: dict[tuple[Bar, ...], list[Row]] = {}
     for whole, parts in found:
@@ -45,35 +45,41 @@ def by_event(found: Sequence[tuple[Row, Sequence[tuple[str, Row]]]]) -> Sheet:
         group = f"{', '.join(row.who for row in rows)} ({drawn[0].group})"
         bars += [replace(bar, group=group) for bar in drawn]
     note = _note(bars, ["what events tell does not simply add up: all together is composed"])
-    return Sheet([Bars("What each event tells by itself", bars, _axis([whole for whole, _ in found]), note)])
+    return Bars(bars, _axis([whole for whole, _ in found]), title="What each event tells by itself", note=note)
 
 
-def spending(
+def spending_chart(
     when: Sequence[datetime],
     found: Mapping[str, Sequence[float]],
     now: datetime,
     delta: float,
-    caps: Mapping[str, float],
-) -> Sheet:
+    caps: Mapping[str, float] = MappingProxyType({}),
+) -> Lines:
     """What each observer had learned over time, until now; who was told things exactly has no line."""
-    end = max(now, when[-1])
+    times = [moment.timestamp() for moment in (when[0], *when, max(now, when[-1]))]
     exact = [who for who, line in found.items() if not all(map(math.isfinite, line))]
     alike: dict[tuple[float, ...], list[str]] = {}
-    for who in (who for who in found if who not in exact):
+    for who in (who for who in found if who not in exact and found[who]):
         alike.setdefault(tuple(found[who]), []).append(_called(who))
     lines = [
-        Line(", ".join(names), [when[0], *when, end], [0.0, *line, line[-1]], steps=True)
+        Line(", ".join(names), list(zip(times, [0.0, *line, line[-1]], strict=True)), steps=True)
         for line, names in alike.items()
     ]
-    note = f"no line, because nothing is promised: {', '.join(map(_called, exact))}" if exact else ""
-    limits = {f"cap of {who}: {cap:g}": cap for who, cap in caps.items()}
-    axis, upright = "when studies were reserved (UTC)", f"epsilon in all, at delta {delta:g}"
-    return Sheet([Lines("What each observer has learned, study after study", lines, axis, upright, limits, note=note)])
+    told = "; ".join(f"{line.label}: {rounded_up(line.points[-1][1])}" for line in lines)
+    return Lines(
+        lines,
+        Axis("when studies were reserved (UTC)", "time"),
+        Axis(f"epsilon in all, at delta {delta:g}"),
+        {f"cap of {who}: {cap:g}": cap for who, cap in caps.items()},
+        title="What each observer has learned, study after study",
+        note=sentences([f"no line, because nothing is promised: {', '.join(map(_called, exact))}"] if exact else []),
+        spoken=f"In all, by now: {told}.",
+    )
 
 
 def _bar(row: Row, name: str, group: str, left: Left | None = None) -> Bar:
     if math.isinf(row.epsilon):
-        return Bar(name, 0.0, "no promise", "open", group=group)
+        return Bar(name, None, "no promise", group=group)
     kind: Kind = "plain" if row.status == PROVEN else "doubtful"
     text = rounded_up(row.epsilon, 3) + ("" if kind == "plain" else f", {row.status}")
     if left is None:
@@ -97,10 +103,10 @@ def _axis(rows: Sequence[Row]) -> str:
 
 
 def _note(bars: Sequence[Bar], more: Sequence[str]) -> str:
-    kinds = {bar.kind for bar in bars}
-    parts = [_OPEN] * ("open" in kinds) + [_DOUBTFUL] * ("doubtful" in kinds)
+    parts = [_OPEN] * any(bar.value is None for bar in bars)
+    parts += [_DOUBTFUL] * any(bar.kind == "doubtful" for bar in bars)
     parts += [_LIMITED] * any(bar.limit is not None for bar in bars)
-    return "; ".join([*parts, *more])
+    return sentences([*parts, *more])
 
 
 def _called(who: str) -> str:

@@ -21,6 +21,7 @@ from colonnade.privacy.releases import NonPrivate, PoissonSampled, Repeated, Vie
 from colonnade.privacy.rows import MISSING, NO_GUARANTEE, PROVEN, PUBLISHED, Row, as_html, as_text
 
 if TYPE_CHECKING:
+    from colonnade.drawing.canvas import Picture
     from colonnade.privacy import accountant as accountant
 else:  # imported by the first price, not by those who only name a statement
     accountant = Later("colonnade.privacy.accountant")
@@ -131,18 +132,15 @@ class Statement:
             raise PrivacyError(f"no observer {', '.join(unknown)} in this study [PR102]")
         return seen
 
-    def plot(self, ax: Any = None, *, events: bool = False) -> Any:
-        """Draw what each observer can learn at most, and return the matplotlib ``Figure``.
-
-        With ``events``, for each observer alone, what each event tells by itself. It needs the extra ``plots``.
-        """
-        from colonnade.pictures.canvas import drawn
-        from colonnade.privacy.pictures import by_event, promises
+    def plot(self, *, events: bool = False) -> Picture:
+        """Draw what each observer can learn at most; with ``events``, what each event tells by itself."""
+        from colonnade.drawing.canvas import Picture
+        from colonnade.privacy.pictures import events_chart, promises_chart
 
         if not events:
-            return drawn(promises((*self.rows, *self.missing_noise)), ax)
+            return Picture([promises_chart((*self.rows, *self.missing_noise))])
         alone = [row for row in self.rows if len(row.observer.names) <= 1]
-        return drawn(by_event([(row, list(self._by_event(row.observer))) for row in alone]), ax)
+        return Picture([events_chart([(row, list(self._by_event(row.observer))) for row in alone])])
 
     def _by_event(self, observer: Observer) -> Iterator[tuple[str, Row]]:
         for event in self.events:

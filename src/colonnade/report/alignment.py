@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from colonnade.drawing.markup import Html, join, table, tag
 from colonnade.errors import StudyError
 from colonnade.privacy.observers import Trust
 from colonnade.protocols.align import MODES, Aligning, Leak
 from colonnade.report import words
-from colonnade.report.markup import Html, join, table, tag
 from colonnade.report.words import mapping, number
 from colonnade.tables.keys import Key
 

@@ -14,11 +14,11 @@ from colonnade.audit.attacks.membership import Membership
 from colonnade.audit.attacks.pictures import as_pictures
 from colonnade.audit.attacks.promises import Promise
 from colonnade.audit.attacks.rates import Rates
-from colonnade.report import pixels
-from colonnade.report.canvas import figure
+from colonnade.drawing.canvas import figure
+from colonnade.drawing.charts import Line, Pixels
+from colonnade.drawing.markup import Html, table, tag
+from colonnade.models.pictures import rates_chart
 from colonnade.report.document import document, write_document
-from colonnade.report.markup import Html, table, tag
-from colonnade.report.squares import Curve, curves, rare_curves
 from colonnade.report.words import percent
 
 Found = Inversion | Membership | LabelGuesses
@@ -102,19 +102,13 @@ def _membership(found: Membership) -> Sequence[Html]:
     drawn: list[tuple[str, Rates]] = [(f"{found.shadows} models fitted alike", found.alike)]
     if found.one is not None:
         drawn.insert(0, ("this model", found.one))
-    items = [Curve(f"{name}, AUC {rates.auc:.3f}", rates.roc) for name, rates in drawn]
+    lines = [Line(f"{name}, AUC {rates.auc:.3f}", rates.roc) for name, rates in drawn]
     if found.promise is not None:
-        items.append(Curve("the most that the statement leaves", _most(found.promise)))
-    spoken = "; ".join(item.name for item in items)
-    axes = {"x": "others taken for members", "y": "members found"}
-    whole = figure(
-        "roc", lambda key, width: curves(key, width, items, **axes, title="Members found", description=spoken)
-    )
-    rare = figure(
-        "rare",
-        lambda key, width: rare_curves(key, width, items, **axes, title="Few false alarms", description=spoken),
-        "The same curves on logarithmic scales: an attack that is sure of a few people shows here.",
-    )
+        lines.append(Line("the most that the statement leaves", _most(found.promise)))
+    axes = ("others taken for members", "members found")
+    whole = figure("roc", rates_chart(lines, *axes, title="Members found"))
+    note = "The same curves on logarithmic scales: an attack that is sure of a few people shows here."
+    rare = figure("rare", rates_chart(lines, *axes, title="Few false alarms", note=note, low=1e-3))
     rows = [_row(name, rates) for name, rates in drawn]
     if found.promise is not None:
         promise = found.promise
@@ -156,15 +150,7 @@ def _inversion(found: Inversion) -> Sequence[Html]:
         ]
         drawn = figure(
             "pictures",
-            lambda key, width: pixels.pairs(
-                key,
-                width,
-                stacks,
-                low=low,
-                high=high,
-                title="True and recovered pictures",
-                description=in_words(found),
-            ),
+            Pixels(stacks, low, high, title="True and recovered pictures", spoken=in_words(found)),
             f"The first {min(SHOWN, len(found.truth))} of {len(found.truth):,} people, whatever came of them.",
         )
         sections.append(tag("section", tag("h2", "Pictures"), drawn))

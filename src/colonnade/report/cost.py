@@ -6,12 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from colonnade.drawing.canvas import COLOURS, figure
+from colonnade.drawing.charts import Bar, Bars
+from colonnade.drawing.markup import Html, join, named_values, table, tag
 from colonnade.privacy.observers import COORDINATOR
-from colonnade.report import charts, words
-from colonnade.report.canvas import figure
-from colonnade.report.charts import Stack
-from colonnade.report.document import COLOURS
-from colonnade.report.markup import Html, join, named_values, table, tag
+from colonnade.report import words
 from colonnade.report.words import mapping, number
 from colonnade.versions import own_version
 
@@ -93,7 +92,7 @@ def _time(run: Mapping[str, Any]) -> Html | None:
             pieces = _pieces(timed[name], clock, order)
             if pieces:
                 total = words.seconds(sum(length for _, _, length in pieces))
-                items.append(Stack(f"{name}, {word}", pieces, total))
+                items.append(Bar(f"{name}, {word}", sum(length for _, _, length in pieces), total, pieces=pieces))
                 each = ", ".join(f"{phase} {words.seconds(length)}" for _, phase, length in pieces)
                 spoken.append(f"{name}, {word} time {total}: {each}")
     if not items:
@@ -105,13 +104,7 @@ def _time(run: Mapping[str, Any]) -> Html | None:
     caption = f"Clock time and {whose}, by phase; grey is everything else."
     if len(shown) < len(timed):
         caption += f" The {len(shown)} slowest of {len(timed)} participants."
-    drawn = figure(
-        "time",
-        lambda name, width: charts.stacks(
-            name, width, items, title="Seconds of each participant by phase", description="; ".join(spoken)
-        ),
-        caption,
-    )
+    drawn = figure("time", Bars(items, title="Seconds of each participant by phase", spoken="; ".join(spoken)), caption)
     return join(tag("h3", "Seconds by phase"), tag("ul", *key, class_="key"), drawn)
 
 

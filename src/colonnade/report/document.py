@@ -6,24 +6,17 @@ from collections.abc import Sequence
 from importlib.resources import files as resources
 from pathlib import Path
 
+from colonnade.drawing.canvas import chart_style
+from colonnade.drawing.markup import Html, tag
 from colonnade.models import files
-from colonnade.report.markup import Html, tag
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 _COMPLETE = "Written by Colonnade. This file is complete in itself and asks nothing of a network."
 
-COLOURS = 8
-"""Colours that colour-blind readers tell apart (after Okabe and Ito); the last one is grey, for the rest."""
-
 
 def style() -> str:
-    """The style sheet, with a fill, a stroke and a background class for each colour."""
-    sheet = resources("colonnade.report").joinpath("style.css").read_text(encoding="utf-8")
-    classes = (
-        f".f{k} {{ fill: var(--c{k}) }} .s{k} {{ stroke: var(--c{k}) }} .b{k} {{ background: var(--c{k}) }}"
-        for k in range(COLOURS)
-    )
-    return sheet + "\n".join(classes) + "\n"
+    """The style sheet of pages and of the charts on them."""
+    return chart_style() + resources("colonnade.report").joinpath("style.css").read_text(encoding="utf-8")
 
 
 def document(title: str, header: Sequence[object], main: Sequence[object], sheet: str = "") -> str:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from colonnade.drawing.markup import Html, join, tag
 from colonnade.privacy.additive import laws
-from colonnade.report.markup import Html, join, tag
 
 _GENERAL = {
     "adaptive": "A noise, or a batch, that follows from what was opened before.",

@@ -7,7 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from colonnade.drawing.canvas import figure
+from colonnade.drawing.markup import Html, breakable, join, named_values, table, tag
 from colonnade.models.assessment import Assessment
+from colonnade.models.pictures import calibration_chart
 from colonnade.privacy.largest import Largest
 from colonnade.privacy.observers import OTHERS
 from colonnade.privacy.statement import Statement
@@ -17,8 +20,6 @@ from colonnade.report.cost import participants
 from colonnade.report.document import document, write_document
 from colonnade.report.evaluation import evaluation as compared
 from colonnade.report.glossary import linked
-from colonnade.report.markup import Html, breakable, join, named_values, table, tag
-from colonnade.report.reliability import reliability_plot
 from colonnade.report.section import Model, Section
 from colonnade.report.words import mapping, number, sequence
 
@@ -229,7 +230,7 @@ def _chances(view: Assessment) -> Html:
     return join(
         tag("h3", "Are the chances right? In sample: the people of the fit"),
         tag("p", said + lacking, class_="note"),
-        reliability_plot(view, "in sample"),
+        figure("reliability", calibration_chart(view.points, view.count, view.slope, "in sample")),
         named_values(figures),
     )
 

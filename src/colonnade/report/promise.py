@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 
+from colonnade.drawing.canvas import figure
+from colonnade.drawing.markup import Html, breakable, join, table, tag
 from colonnade.privacy.largest import Largest
 from colonnade.privacy.observers import COORDINATOR, Trust
+from colonnade.privacy.pictures import promises_chart
 from colonnade.privacy.rows import PROVEN, Row
 from colonnade.privacy.statement import Statement
-from colonnade.report import charts, words
-from colonnade.report.canvas import figure
-from colonnade.report.charts import Bar
-from colonnade.report.markup import Html, breakable, join, table, tag
-
-_MOST_BARS = 24
+from colonnade.report import words
 
 
 def within(trust: Trust) -> str:
@@ -44,7 +42,7 @@ def privacy(statement: Statement) -> Html:
         tag("h2", "What each observer can learn about one person"),
         _meaning(statement),
         table(heads, rows, caption=caption, numeric=(1, 2), marks=marks, look="promise"),
-        _chart(statement),
+        figure("epsilon", promises_chart(statement.rows)) if statement.rows else None,
         tag("h3", "This holds as long as"),
         tag("ul", *(tag("li", text) for text in statement.assumptions)),
     )
@@ -167,25 +165,6 @@ def _status(row: Row) -> Html:
         tag("span", row.status, class_=look),
         tag("span", row.reason, class_="why") if row.reason else None,
         class_="all",
-    )
-
-
-def _chart(statement: Statement) -> Html | None:
-    shown = statement.rows[:_MOST_BARS]
-    items = [
-        Bar(row.who, None if math.isinf(row.epsilon) else row.epsilon, words.epsilon(row.epsilon)) for row in shown
-    ]
-    if not items:
-        return None
-    spoken = "; ".join(f"{bar.label}: {bar.text}" for bar in items)
-    rest = len(statement.rows) - len(shown)
-    caption = "Epsilon of each observer; hatched where nothing is promised." + (
-        f" The first {len(shown)} observers; the table has {rest} more." if rest else ""
-    )
-    return figure(
-        "epsilon",
-        lambda key, width: charts.bars(key, width, items, title="Epsilon of each observer", description=spoken),
-        caption,
     )
 
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from colonnade.drawing.markup import Html
 from colonnade.models import Estimator
 from colonnade.privacy.observers import Trust
-from colonnade.report.markup import Html
 from colonnade.report.promise import who_saw_what
 from colonnade.report.words import mapping
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from colonnade.audit import Change, ProbeReport, games, sensitivity_probe, subject, twins
+from colonnade.audit import Change, ProbeReport, games, sensitivity_probe, subject
 from colonnade.audit.verdict import judge
 from colonnade.errors import PrivacyError
 from colonnade.kinds.glm.audit_messages import Transcript, ends, scores_told, slopes_told
@@ -43,12 +43,12 @@ from colonnade.protocols.rows import Block
 from colonnade.tables import flag, number
 from research import formulas as published
 from research.bounds import closed_form_squared, logistic_own_slope
+from research.twins.registry import twins
 from tests.support.errors import raises
 from tests.support.protocols import exchange_task
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
-    import colonnade.testing.twins  # noqa: F401 - registers them
     from colonnade.testing.seeded import seeded
 
 Array = np.ndarray[Any, Any]

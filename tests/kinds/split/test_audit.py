@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
@@ -17,7 +16,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from colonnade import SplitClassifier, category
-from colonnade.audit import Change, games, sensitivity_probe, subject, twins
+from colonnade.audit import Change, games, sensitivity_probe, subject
 from colonnade.audit.attacks import (
     infer_labels,
     infer_membership,
@@ -46,15 +45,12 @@ from colonnade.privacy import Trust, epsilon, parse_budgets, views
 from colonnade.privacy.events import innermost
 from colonnade.privacy.noise.response import odds_for
 from colonnade.testing.seeded import seeded
+from research.twins.registry import twins
 from tests.kinds.split.embeddings.learners import Listed
 from tests.kinds.split.people import roster, schemas_for
 from tests.support.errors import refused
 from tests.support.federations import numbers
 from tests.support.vectors import VECTORS
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    import colonnade.testing.twins  # noqa: F401 - registers them
 
 Array = np.ndarray[Any, Any]
 AUDITS = VECTORS["audit_eps_lower_bounds"] | VECTORS["audit_profile"]

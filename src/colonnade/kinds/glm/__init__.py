@@ -16,5 +16,5 @@ Reading order:
 - ``fitted``, ``kept``, ``export``: the fitted model and what parties keep.
 - ``kept_scores/``: scores of new people by kept weights, a study of its own.
 - ``report``: how a person sees the result.
-- ``audit_messages``, ``audit_times``: the games; ``audit_twins``: the same games, broken on purpose.
+- ``audit_messages``, ``audit_times``: the games.
 """

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from colonnade.drawing.canvas import Picture
 from colonnade.errors import StudyError
 from colonnade.kinds.glm import export as glm_export, kept as glm_kept, plan as glm_plan
 from colonnade.kinds.glm.exchange.programs import Outcome
@@ -26,10 +27,9 @@ from colonnade.models.exported import means_scored
 from colonnade.models.linear_model import LinearModel
 from colonnade.models.newcomers import Given, Matrix, People, table_of
 from colonnade.models.onnx_graph import Graph
-from colonnade.models.pictures import parties
+from colonnade.models.pictures import noise_picture
 from colonnade.models.predicting import Deciding
 from colonnade.models.saved import count, epsilons, facts, numbers, size, texts, word
-from colonnade.pictures.look import Sheet
 from colonnade.tables.centred import Centred
 
 CLASSES = ("logistic", "svm")
@@ -242,11 +242,11 @@ class FittedGLM(Deciding[Exchange, Outcome | Everyone], LinearModel[Exchange, Ou
         how = f"by {self.method_}, {epochs} epoch{'s' if epochs > 1 else ''}"
         return f"{family} model of {self.label_} on {self.n_features_in_} columns over messages, {how}"
 
-    def pictured(self) -> Sheet:
+    def pictured(self) -> Picture:
         """The released weights; of weights that parties keep, the noise of the messages they follow from."""
         if self.has_public_weights:
             return super().pictured()
-        return parties.noise(self.plan_["deviations"], "each number of a message")
+        return noise_picture(self.plan_["deviations"], "each number of a message")
 
     @property
     def how_to_score(self) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from colonnade.drawing.markup import Html, join, named_values, table, tag
 from colonnade.kinds.glm.guarantees import Guarantee
 from colonnade.privacy.observers import COORDINATOR, Trust
 from colonnade.privacy.rows import PROVEN
 from colonnade.report import words
-from colonnade.report.markup import Html, join, named_values, table, tag
 from colonnade.report.results import coefficients, counts
 from colonnade.report.section import Run, Section
 from colonnade.report.words import counted, mapping, number

@@ -33,7 +33,7 @@ from colonnade.randomness import Stream
 from colonnade.tables import Table
 
 if TYPE_CHECKING:
-    from colonnade.pictures.look import Sheet
+    from colonnade.drawing.canvas import Picture
 
 # A larger constant column gives more exact means and more noise elsewhere; exact means matter if they are subtracted.
 _CONSTANT_SHARE = {True: 0.5, False: 0.125}
@@ -296,14 +296,12 @@ class PCA(Estimator[Task, Published]):
         share = f"{float(self.explained_variance_ratio_.sum()):.1%} of the variance"
         return f"{len(self.components_)} components of {self.n_features_in_} encoded columns, {share}"
 
-    def pictured(self) -> Sheet:
+    def pictured(self) -> Picture:
         """Variances with their intervals, and loadings."""
-        from colonnade.kinds.pca.pictures import components
+        from colonnade.drawing.canvas import Picture
+        from colonnade.kinds.pca.pictures import loadings_chart, variance_chart
 
-        kept = range(1, len(self.components_) + 1)
-        loadings = [list(self.loadings(k).values()) for k in kept]
-        ratios = self.explained_variance_ratio_.tolist()
-        return components(self.variances(), ratios, self.clear, self.feature_names_in_, loadings)
+        return Picture([variance_chart(self), loadings_chart(self, list(self.schemas_))])
 
     def summary(self) -> list[str]:
         """The explained variance, and the strongest loadings of the first components."""

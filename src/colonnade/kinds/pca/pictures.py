@@ -1,36 +1,37 @@
-"""Principal components: how much variance each has, and what it is made of."""
+"""Principal components of a fitted PCA: how much variance each has, and what it is made of."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import Any
 
-from colonnade.models.estimates import Estimate
-from colonnade.models.pictures.estimated import cell, strongest
-from colonnade.pictures.bars import Bar, Bars, Kind
-from colonnade.pictures.cells import Cells
-from colonnade.pictures.look import Sheet
+from colonnade.drawing.canvas import sentences
+from colonnade.drawing.charts import Bar, Bars, CellRow, Cells
+from colonnade.models.pictures import columns_by_party, estimate_cell
 
 _MOST_COLUMNS, _MOST_COMPONENTS, _MOST_BARS = 15, 4, 10
 _DIGITS = 2
 
 
-def components(
-    variances: Sequence[Estimate],
-    ratios: Sequence[float],
-    clear: Sequence[bool] | None,
-    names: Sequence[str],
-    loadings: Sequence[Sequence[Estimate]],
-) -> Sheet:
-    """Variances with their intervals, and the loadings of the first components."""
-    return Sheet([_variances(variances, ratios, clear), _loadings(names, loadings)])
+def noise_edge(noise_std: float, columns: int, count: float) -> float:
+    """About the largest eigenvalue that noise alone would have.
+
+    The noise is a symmetric matrix with deviation ``noise_std`` on the diagonal and ``noise_std / sqrt(2)``
+    off it, so its spectrum ends near ``2 sqrt(columns) noise_std / sqrt(2)``; the count divides both.
+    """
+    return math.sqrt(2 * columns) * noise_std / max(count, 1.0)
 
 
-def _variances(variances: Sequence[Estimate], ratios: Sequence[float], clear: Sequence[bool] | None) -> Bars:
+def variance_chart(model: Any) -> Bars:
+    """A bar for each component, with its interval, beside what noise alone would show."""
+    variances, ratios, clear = model.variances(), model.explained_variance_ratio_.tolist(), model.clear
     bars = []
     for k, (value, ratio) in enumerate(list(zip(variances, ratios, strict=True))[:_MOST_BARS]):
-        kind: Kind = "grey" if clear is not None and not clear[k] else "plain"
-        ends = (None, None) if value.deviation is None else (value.low, value.high)
-        bars.append(Bar(f"component {k + 1}", float(value), f"{100 * ratio:.1f} %", kind, *ends))
+        low, high = (None, None) if value.deviation is None else (value.low, value.high)
+        grey = clear is not None and not clear[k]
+        share = f"{100 * ratio:.1f} %"
+        bars.append(Bar(f"component {k + 1}", float(value), share, "grey" if grey else "plain", low, high))
     notes = ["beside each bar: its share of all variance"]
     if any(bar.low is not None for bar in bars):
         notes.append("thin line: 95 % interval")
@@ -38,19 +39,37 @@ def _variances(variances: Sequence[Estimate], ratios: Sequence[float], clear: Se
         notes.append("grey: cannot be told apart from another component")
     if len(bars) < len(variances):
         notes.append(f"the first {len(bars)} of {len(variances)} components")
-    return Bars("Explained variance", bars, "variance of the encoded columns", "; ".join(notes))
+    return Bars(
+        bars,
+        "variance of the encoded columns",
+        _noise_band(model),
+        title="Explained variance of each component",
+        note=sentences(notes),
+    )
 
 
-def _loadings(names: Sequence[str], loadings: Sequence[Sequence[Estimate]]) -> Cells:
-    shown = loadings[:_MOST_COMPONENTS]
-    places = sorted(strongest(shown, _MOST_COLUMNS))
-    rows = [(names[place], [cell(row[place], _DIGITS) for row in shown]) for place in places]
-    notes = ["blue and orange pull in opposite directions"]
-    if any(value.deviation is not None for row in shown for value in row):
-        notes.append("after ±: the deviation of the noise; grey: cannot be told from zero")
-    if len(places) < len(names):
-        notes.append(f"the {len(places)} strongest of {len(names)} columns")
-    if len(shown) < len(loadings):
-        notes.append(f"the first {len(shown)} of {len(loadings)} components")
-    heads = [f"component {k + 1}" for k in range(len(shown))]
-    return Cells("What the components are made of", heads, rows, "; ".join(notes))
+def _noise_band(model: Any) -> tuple[float, str] | None:
+    """What noise alone would show, where that is known, as a variance and in words."""
+    if not (model.noise_std_ and model.count_):
+        return None
+    edge = noise_edge(model.noise_std_, len(model.feature_names_in_), model.count_)
+    return edge, f"shaded: what noise alone would show, up to about {edge:.2g}"
+
+
+def loadings_chart(model: Any, owners: Sequence[str]) -> Cells:
+    """What the first components are made of: the strongest columns, by party."""
+    names, kept = model.feature_names_in_, len(model.components_)
+    loadings = [list(model.loadings(k + 1).values()) for k in range(min(kept, _MOST_COMPONENTS))]
+    rows = [
+        CellRow(column, [estimate_cell(each[place], _DIGITS) for each in loadings], party)
+        for place, party, column in columns_by_party(names, loadings, owners, _MOST_COLUMNS)
+    ]
+    notes = ["blue with + and orange with \N{MINUS SIGN} pull in opposite directions", "stronger is larger"]
+    if any(value.deviation is not None for each in loadings for value in each):
+        notes.append("after ±: the deviation that noise gives a number; grey: cannot be told from zero")
+    if len(rows) < len(names):
+        notes.append(f"the {len(rows)} strongest of {len(names)} columns; the others are in model.json")
+    if len(loadings) < kept:
+        notes.append(f"the first {len(loadings)} of {kept} components")
+    heads = [f"{'component' if len(loadings) < 4 else 'comp.'} {k + 1}" for k in range(len(loadings))]
+    return Cells(heads, rows, title="What the components are made of", note=sentences(notes))

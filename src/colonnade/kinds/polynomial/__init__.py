@@ -10,5 +10,5 @@ Reading order:
 - ``expressions``, ``circuit``: from text to an integer program.
 - ``task``, ``programs``, ``integers``: the protocol; ``sensitivity``: how far one person moves the sums.
 - ``report``: how a person sees the result.
-- ``audit_sums``: the games; ``audit_twins``: the same games, broken on purpose; ``audit_scenes``: against cheats.
+- ``audit_sums``: the games.
 """

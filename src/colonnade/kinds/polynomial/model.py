@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from colonnade.drawing.canvas import Picture
 from colonnade.errors import CapacityError, StudyError
 from colonnade.kinds.polynomial.expressions import Terms, from_coefficients, parse, written
 from colonnade.kinds.polynomial.task import Holding, NoisySums, Polynomials, frozen
@@ -16,10 +17,9 @@ from colonnade.models.base import Estimator
 from colonnade.models.estimates import Estimate
 from colonnade.models.federation import Federation
 from colonnade.models.parameters import InFile, RowsAtMost, at_least, check_whole, not_shorter_than
-from colonnade.models.pictures import answers
+from colonnade.models.pictures import sums_picture
 from colonnade.models.roster import Roster
 from colonnade.models.saved import count, numbers, texts
-from colonnade.pictures.look import Sheet
 from colonnade.privacy import parse_budgets
 from colonnade.privacy.additive import USUAL, NormalLaw
 from colonnade.privacy.noise.rounding import RoundingMode
@@ -127,9 +127,9 @@ class PolynomialSum(Estimator[Polynomials, NoisySums]):
         found = zip(self.expressions_, self.values_.tolist(), self.deviations_.tolist(), strict=True)
         return {text: Estimate(value, deviation) for text, value, deviation in found}
 
-    def pictured(self) -> Sheet:
+    def pictured(self) -> Picture:
         """The sums, with their intervals."""
-        return answers.sums(self.estimates())
+        return sums_picture(self.estimates())
 
     @property
     def in_short(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from colonnade.report.markup import Html, join, table, tag
+from colonnade.drawing.markup import Html, join, table, tag
 from colonnade.report.section import Run, Section
 from colonnade.report.words import counted, number
 

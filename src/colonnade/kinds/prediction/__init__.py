@@ -15,6 +15,5 @@ Reading order:
 - ``hearing``, ``beliefs``: from what was heard to what is believed of a person.
 - ``on_demand`` with ``scores/standing``: the same as a session that stays open for questions.
 - ``report``: how a person sees the result.
-- ``audit_scores``, ``audit_levels``: the games; ``audit_twins``: the same games, broken on purpose; ``audit_scenes``:
-  against cheats.
+- ``audit_scores``, ``audit_levels``: the games.
 """

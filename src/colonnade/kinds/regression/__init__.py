@@ -16,6 +16,5 @@ Reading order:
 - ``gradients/``: the task and programs of rounds; ``sensitivity``: how far one person moves a gradient.
 - ``error_bars``, ``gradient_bars``, ``parts``: what noise leaves in doubt; ``forecast``: the same before a study.
 - ``report``: how a person sees the result.
-- ``audit_functional``, ``audit_gradients``: the games; ``audit_twins``: the same games, broken on purpose;
-  ``audit_scenes``, ``audit_known``: gradients against cheats.
+- ``audit_functional``, ``audit_gradients``: the games.
 """

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from colonnade.drawing.markup import Html, join, named_values, table, tag
 from colonnade.report import words
-from colonnade.report.markup import Html, join, named_values, table, tag
 from colonnade.report.results import coefficients
 from colonnade.report.section import Run, Section
 from colonnade.report.words import counted, mapping, number

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from colonnade.drawing.canvas import Picture
 from colonnade.errors import StudyError
 from colonnade.kinds.regression.forecast import WEIGHTS
 from colonnade.kinds.split import committee, foretold, own_training
@@ -21,10 +22,9 @@ from colonnade.kinds.split.private_training import PrivateTraining
 from colonnade.kinds.split.ways import Learned, Matrix, Model, Setting, Training, Way
 from colonnade.models.design import Design, split_label
 from colonnade.models.outlook import ENOUGH_OF_A_PREDICTION, Outlook
-from colonnade.models.pictures import parties
+from colonnade.models.pictures import reach_picture
 from colonnade.models.planner import Details
 from colonnade.models.roster import Roster
-from colonnade.pictures.look import Sheet
 from colonnade.privacy import Budget, Statement, Trust, parse_budgets
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.randomness import Stream
@@ -200,9 +200,9 @@ class ByCommittee(Way):
         """Whether the party with the label trained its encoder, which is charged."""
         return "none" if model.plan_["training"] == "none" else "charged"
 
-    def pictured(self, model: Model) -> Sheet:
+    def pictured(self, model: Model) -> Picture:
         """How far each party's embedding can move the scores of the public head."""
-        return parties.reach(model.public_["weights"], model.plan_["widths"], committee.LENGTH)
+        return reach_picture(model.public_["weights"], model.plan_["widths"], committee.LENGTH)
 
     def summary(self, model: Model) -> list[str]:
         """About how many people it was learned from, as far as that is public."""

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from colonnade.drawing.canvas import Picture
 from colonnade.errors import DataError, StudyError
 from colonnade.kinds.split import alone, choice, given, kept as split_kept
 from colonnade.kinds.split.contract import worse
@@ -23,7 +24,6 @@ from colonnade.models.federation import Federation
 from colonnade.models.newcomers import Given, Matrix, People, table_of
 from colonnade.models.predicting import Predicting
 from colonnade.models.saved import facts, numbers, size, texts, word
-from colonnade.pictures.look import Sheet
 from colonnade.protocols.task import Task
 from colonnade.tables import Column, Schema, Table
 from colonnade.tables.centred import Centred
@@ -289,7 +289,7 @@ class FittedSplit(Predicting[Task, Learned]):
         wide = " + ".join(str(width) for width in widths.values() if width)
         return f"{self.kind} of {self.label_} on embeddings of {wide} numbers, head by {self.plan_['how']}"
 
-    def pictured(self) -> Sheet:
+    def pictured(self) -> Picture:
         """What is public about the head, or about the embeddings that were told."""
         return choice.named(self.head_).pictured(self)
 

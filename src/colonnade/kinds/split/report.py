@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from colonnade.drawing.markup import Html, join, named_values, table, tag
 from colonnade.privacy.observers import COORDINATOR, Trust
 from colonnade.report import words
-from colonnade.report.markup import Html, join, named_values, table, tag
 from colonnade.report.results import counts
 from colonnade.report.section import Run, Section, seen_on_shares
 from colonnade.report.words import counted, mapping, number

@@ -14,15 +14,15 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from colonnade.drawing.canvas import Picture
 from colonnade.kinds.split import contract
 from colonnade.kinds.split.encoders import Encoder
 from colonnade.kinds.split.given import Given
 from colonnade.models.design import Design
 from colonnade.models.outlook import Outlook
-from colonnade.models.pictures import parties
+from colonnade.models.pictures import noise_picture
 from colonnade.models.planner import Details
 from colonnade.models.roster import Roster
-from colonnade.pictures.look import Sheet
 from colonnade.privacy import Statement
 from colonnade.protocols.roles import Coordinator, Owner
 from colonnade.protocols.task import Task
@@ -170,9 +170,9 @@ class Way(ABC):
         """Further lines about a fitted model, for the terminal."""
         return []
 
-    def pictured(self, model: Model) -> Sheet:
+    def pictured(self, model: Model) -> Picture:
         """What is public about a fitted model, for a picture: the noise of what parties told."""
-        return parties.noise(model.plan_["deviations"], "each number of an embedding")
+        return noise_picture(model.plan_["deviations"], "each number of an embedding")
 
     def details(self, task: Any, statement: Statement) -> Details:
         """What a pre-flight says about this way in particular."""

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from colonnade.drawing.canvas import Picture
 from colonnade.errors import DataError, StudyError
 from colonnade.kinds.synthesis import beginning, card, mixing, pictures as pictures, shares
 from colonnade.kinds.synthesis.drawing import Drawn
@@ -60,7 +61,6 @@ from colonnade.models.parameters import (
 )
 from colonnade.models.planner import Details
 from colonnade.models.roster import Roster
-from colonnade.pictures.look import Sheet
 from colonnade.privacy import Statement, parse_budgets
 from colonnade.privacy.additive import USUAL, NormalLaw
 from colonnade.protocols.roles import Coordinator, Owner
@@ -385,9 +385,9 @@ class Synthesizer(Estimator[Task, Published]):
 
     # --- for people
 
-    def pictured(self) -> Sheet:
+    def pictured(self) -> Picture:
         """Shares of the people, column by column."""
-        return pictures.marginals(self.population_)
+        return Picture([pictures.marginals_chart(self.population_)])
 
     @property
     def in_short(self) -> str:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from colonnade.drawing.charts import Histogram, Histograms
 from colonnade.kinds.synthesis.population import Population
 from colonnade.kinds.synthesis.shares import shares
-from colonnade.pictures.columns import Columns
-from colonnade.pictures.look import Sheet
 from colonnade.tables.coding import ColumnCoding
 
-_MOST, _ACROSS = 12, 3
+_MOST = 24
 
 
-def marginals(people: Population) -> Sheet:
-    """One small panel a column."""
+def marginals_chart(people: Population) -> Histograms:
+    """One histogram a column."""
     released = shares(people)
     layout = people.layout
     panels = []
@@ -20,14 +19,17 @@ def marginals(people: Population) -> Sheet:
         coding = layout.columns[layout.free[place]]
         fitted = people.marginal([name]).fitted / people.count
         measured = [(float(each), each.low, each.high) for each in found.values() if each.deviation is not None]
-        title = f"{name} (last: missing)" if coding.bins is not None and coding.missing is not None else name
-        panels.append(Columns(title, list(found), fitted.tolist(), measured, borders(coding)))
+        title = f"{name}, the last bar: missing" if coding.bins is not None and coding.missing is not None else name
+        panels.append(Histogram(title, list(found), fitted.tolist(), measured, borders(coding)))
     notes = ["Bars: shares of the people that the model makes."]
+    if any(panel.borders for panel in panels):
+        notes.append("A bar of a number is a bin, between the values written below; bins may be of different widths.")
     if any(panel.measured for panel in panels):
         notes.append("Orange: the published share, and its 95 % interval.")
     if len(panels) < len(released):
-        notes.append(f"The first {len(panels)} of {len(released)} columns.")
-    return Sheet(panels, min(_ACROSS, len(panels)), " ".join(notes))
+        notes.append(f"The first {len(panels)} of {len(released)} columns are drawn.")
+    title = "Shares of the people, column by column"
+    return Histograms(panels, "{:.1%}".format, title=title, note=" ".join(notes))
 
 
 def borders(coding: ColumnCoding) -> tuple[str, ...]:

@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
-from colonnade.kinds.synthesis.pictures import borders
-from colonnade.report.canvas import figure
-from colonnade.report.histograms import Panel, histograms
-from colonnade.report.markup import Html, join, table, tag
+from colonnade.drawing.canvas import figure
+from colonnade.drawing.markup import Html, join, table, tag
+from colonnade.kinds.synthesis.pictures import marginals_chart
 from colonnade.report.section import Run, Section
-from colonnade.report.words import counted, percent
+from colonnade.report.words import counted
 
 if TYPE_CHECKING:
     from colonnade.kinds.synthesis.model import Synthesizer
 
-_MOST_PANELS, _MOST_PAIRS = 24, 12
+_MOST_PAIRS = 12
 _ORDERS = {1: "single columns", 2: "pairs", 3: "triples with the label"}
 
 
@@ -33,7 +29,8 @@ def result(model: Synthesizer, run: Run, owners: Sequence[str]) -> Html:
         tag("h2", "The result"),
         tag("p", _lead(model)),
         _agreement(model),
-        _distributions(model),
+        tag("h3", "One column at a time"),
+        figure("columns", marginals_chart(model.population_)),
         _pairs(model),
         tag("h3", "What it is not good for"),
         tag("p", _limits(model)),
@@ -88,48 +85,6 @@ def _agreement(model: Synthesizer) -> Html | None:
         "noise."
     )
     return join(tag("h3", "What was asked for"), table(heads, rows, caption=caption, numeric=(1, 2, 3, 4, 5)))
-
-
-def _distributions(model: Synthesizer) -> Html:
-    names = model.population_.layout.called(range(len(model.population_.layout.free)))
-    panels = [_panel(model, name, column) for column, name in enumerate(names[:_MOST_PANELS])]
-    spoken = "; ".join(f"{panel.title}: {_spoken(panel)}" for panel in panels)
-    measured = " Orange: the published share, two standard deviations of its noise up and down."
-    measured = measured if model.population_.agreements else ""
-    more = f" The first {len(panels)} of {len(names)} columns are drawn." if len(names) > len(panels) else ""
-    return join(
-        tag("h3", "One column at a time"),
-        figure(
-            "columns",
-            lambda key, width: histograms(
-                key, width, panels, title="Shares of the people, column by column", description=spoken
-            ),
-            "Bars: shares of the people that the model makes. A bar of a number is a bin, between the values written "
-            f"below; bins may be of different widths.{measured}{more}",
-        ),
-    )
-
-
-def _panel(model: Synthesizer, name: str, place: int) -> Panel:
-    found = model.marginal(name)
-    layout = model.population_.layout
-    coding, count = layout.columns[layout.free[place]], model.count_
-    if coding.bins is not None:
-        name += ", the last bar: missing" if coding.missing is not None else ""
-    measured: tuple[float, ...] = ()
-    errors: tuple[float, ...] = ()
-    if found.deviations is not None:
-        measured, errors = _over(found.counts, count), _over(2 * found.deviations, count)
-    return Panel(name, found.labels[0], _over(found.fitted, count), measured, errors, borders=borders(coding))
-
-
-def _over(values: NDArray[np.float64], count: float) -> tuple[float, ...]:
-    return tuple(float(value) / count for value in values)
-
-
-def _spoken(panel: Panel) -> str:
-    shares = zip(panel.labels, panel.bars, strict=True)
-    return ", ".join(f"{label} {percent(share)}" for label, share in list(shares)[:8])
 
 
 def _pairs(model: Synthesizer) -> Html | None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from colonnade.drawing.canvas import figure
+from colonnade.drawing.charts import Histogram, Histograms, Line, Matrices, Matrix
+from colonnade.drawing.markup import Html, join, table, tag
 from colonnade.kinds.synthesis.quality import ColumnShares, SyntheticQuality, evaluate_synthetic
-from colonnade.report.canvas import figure
+from colonnade.models.pictures import rates_chart
 from colonnade.report.document import document, write_document
-from colonnade.report.histograms import Panel, histograms
-from colonnade.report.markup import Html, join, table, tag
-from colonnade.report.squares import Curve, Matrix, curves, matrices
 from colonnade.report.words import percent
 
 _MOST_PANELS, _MOST_COLUMNS = 24, 40
@@ -70,23 +70,21 @@ def _distances(found: SyntheticQuality) -> Html:
 
 def _columns(found: SyntheticQuality) -> Html:
     panels = [_panel(column) for column in found.columns[:_MOST_PANELS]]
-    spoken = "; ".join(f"{panel.title}: {len(panel.labels)} values" for panel in panels)
     more = f" The first {len(panels)} of {len(found.columns)} columns." if len(panels) < len(found.columns) else ""
-    drawn = figure(
-        "columns",
-        lambda key, width: histograms(key, width, panels, title="Single columns", description=spoken),
-        "Bars: shares of the made-up people. Orange: shares of the real ones. Bins of numbers lie between quantiles "
-        f"of the real ones, so they differ in width.{more}",
+    chart = Histograms(
+        panels,
+        "{:.1%}".format,
+        title="Single columns",
+        note="Bars: shares of the made-up people. Orange: shares of the real ones. Bins of numbers lie between "
+        f"quantiles of the real ones, so they differ in width.{more}",
     )
-    return tag("section", tag("h2", "One column at a time"), drawn)
+    return tag("section", tag("h2", "One column at a time"), figure("columns", chart))
 
 
-def _panel(column: ColumnShares) -> Panel:
+def _panel(column: ColumnShares) -> Histogram:
     scale = len(column.labels) > 1 and all(" to " in label for label in column.labels if label != "missing")
-    ends = None
-    if scale:
-        ends = (f"below {column.labels[0].split(' to ')[1]}", f"from {_last(column.labels)}")
-    return Panel(column.name, column.labels, column.synthetic, column.real, [0.0] * len(column.labels), ends)
+    ends = (f"below {column.labels[0].split(' to ')[1]}", f"from {_last(column.labels)}") if scale else ()
+    return Histogram(column.name, column.labels, column.synthetic, [(share,) * 3 for share in column.real], ends)
 
 
 def _last(labels: tuple[str, ...]) -> str:
@@ -108,13 +106,9 @@ def _associations(found: SyntheticQuality) -> Html | None:
     ]
     spoken = f"Mean absolute difference {given.mean_difference:.3f}, largest {given.worst_difference:.3f}."
     cut = f" The first {count} of {len(given.names)} columns." if count < len(given.names) else ""
-    drawn = figure(
-        "associations",
-        lambda key, width: matrices(
-            key, width, items, given.names[:count], title="Associations of pairs", description=spoken
-        ),
-        f"Correlation of two numbers, otherwise Cramér's V; blue is positive, orange negative. {spoken}{cut}",
-    )
+    note = f"Correlation of two numbers, otherwise Cramér's V; blue is positive, orange negative. {spoken}{cut}"
+    chart = Matrices(items, given.names[:count], title="Associations of pairs", note=note, spoken=spoken)
+    drawn = figure("associations", chart)
     return tag("section", tag("h2", "Which columns go together"), drawn)
 
 
@@ -147,20 +141,9 @@ def _attacks(found: SyntheticQuality) -> Html | None:
 def _curves(found: SyntheticQuality) -> Html | None:
     if not found.attacks:
         return None
-    items = [Curve(f"attack by {each.name}, AUC {each.auc:.3f}", each.roc) for each in found.attacks]
-    spoken = "; ".join(item.name for item in items)
-    return figure(
-        "attacks",
-        lambda key, width: curves(
-            key,
-            width,
-            items,
-            x="false alarms: people held out who are taken for members",
-            y="members who are found",
-            title="Membership attacks",
-            description=spoken,
-        ),
-    )
+    lines = [Line(f"attack by {each.name}, AUC {each.auc:.3f}", each.roc) for each in found.attacks]
+    alarms, hits = "false alarms: people held out who are taken for members", "members who are found"
+    return figure("attacks", rates_chart(lines, alarms, hits, title="Membership attacks"))
 
 
 def _table(found: SyntheticQuality) -> Html | None:

@@ -11,5 +11,5 @@ Reading order:
 - ``layout``: columns as codes and bins; ``weights``, ``asking``: which marginals are asked for, and how exactly.
 - ``marginals/``: the task and programs; ``sensitivity``: how far one person moves all cells together.
 - ``release``, ``residuals``: what was opened, and marginals with error bars from it.
-- ``audit_marginals``: the games; ``audit_twins``: the same games, broken on purpose; ``audit_scenes``: against cheats.
+- ``audit_marginals``: the games.
 """

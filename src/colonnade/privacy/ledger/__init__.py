@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from colonnade.disk import reading
 from colonnade.errors import LedgerError, PolicyError, PrivacyError
@@ -45,6 +45,9 @@ from colonnade.privacy.ledger.file import (
 from colonnade.privacy.ledger.people import NOBODY_KNOWN, People, Told, read_told
 from colonnade.privacy.ledger.sums import Sums
 from colonnade.privacy.observers import Budget, Observer, Trust, parse_budgets
+
+if TYPE_CHECKING:
+    from colonnade.drawing.canvas import Picture
 
 
 @dataclass(frozen=True)
@@ -237,19 +240,17 @@ class Ledger:
         with self._accounts() as accounts:
             return accounts.course(delta, most)
 
-    def plot(self, ax: Any = None, *, delta: float = 1e-5, caps: float | Mapping[str, float] | None = None) -> Any:
-        """Draw what each observer learned over time, and return the matplotlib ``Figure``; ``caps`` are drawn as lines.
-
-        It needs the extra ``plots``.
-        """
+    def plot(self, *, delta: float = 1e-5, caps: float | Mapping[str, float] | None = None) -> Picture:
+        """Draw what each observer learned over time; ``caps`` are drawn as lines."""
         when, found = self.course(delta)
         if not when:
             raise LedgerError(f"{self.path} counts no study yet, so there is nothing to draw [LE003]")
-        from colonnade.pictures.canvas import drawn
-        from colonnade.privacy.pictures import spending
+        from colonnade.drawing.canvas import Picture
+        from colonnade.privacy.pictures import spending_chart
 
         known = () if caps is None else parse_budgets(caps, delta)
-        return drawn(spending(when, found, self._clock(), delta, {cap.selector: cap.epsilon for cap in known}), ax)
+        limit = {cap.selector: cap.epsilon for cap in known}
+        return Picture([spending_chart(when, found, self._clock(), delta, limit)])
 
     def left(self, caps: Sequence[Budget], periods: Sequence[Period] = ()) -> tuple[Left, ...]:
         """What is left of each cap for each observer: first the caps for all time, then those of periods."""

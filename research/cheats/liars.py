@@ -1,0 +1,187 @@
+"""Owners that lie in proofs of their rows: whatever must hold modulo a prime they make true modulo every prime.
+
+A liar fills norms by numbers whose squares are right modulo every prime, and are large; and it deals "bits" that are 0
+modulo some primes and 1 modulo others, so that they add up to any sum. Every equation that seats check then holds. What
+is left against it is that whole numbers must be small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from colonnade.mpc import Hand, Shares
+from colonnade.mpc.residues import Integers, Residues, ResidueSystem
+from colonnade.mpc.verify.inputs import InputProofs
+from colonnade.mpc.verify.prover import Prover
+from colonnade.mpc.verify.ranges import Ranges, one_high, two_values, within
+from colonnade.mpc.verify.window import Signs, Window
+from research.cheats.deviation import Array
+from research.cheats.scenes import Scene, opened, operation
+from research.cheats.tamper import Tamper
+
+_BOUND = 1 << 18
+_ROWS = np.array(
+    [[200_000, -3, 0, 1, 0], [0, 0, 1, 0, 1], [-130_000, 140_000, 1, 0, 1], [17, 262_000, 0, 1, 0]], dtype=object
+)
+"""Two numbers of bounded norm, a flag and a one-hot code of two values."""
+_RANGES = Ranges.fitting([within(2, _BOUND**2), two_values(1), one_high(2)], len(_ROWS))
+
+
+class Liar(Prover):
+    """A prover whose numbers are residues: all equations hold modulo every prime."""
+
+    several = True
+    """Whether its bits may differ from prime to prime."""
+
+    def __init__(self, window: Window, blocks: Sequence[Integers]) -> None:
+        self.window, self.system = window, window.system
+        (block,) = blocks
+        rows = np.array(self.system.split(np.asarray(block, dtype=object)))
+        filled = self._filled(rows)
+        self.slack = self._joined(filled)
+        self.residues = np.concatenate([rows, filled], axis=2)
+
+    def _joined(self, residues: Residues) -> Any:
+        return self.system.join(residues, self.system.modulus // 2)
+
+    def _filled(self, rows: Residues) -> Residues:
+        """For each row and norm, four numbers whose squares fill it up to the bound, modulo every prime."""
+        ranges, columns = self.window.ranges, []
+        for group, span in zip(ranges.groups, ranges.spans, strict=True):
+            if not group.slack:
+                continue
+            out = np.zeros((*rows.shape[:2], 4))
+            for index, prime in enumerate(self.system.primes):
+                for place, row in enumerate(rows[index][:, span]):
+                    rest = (group.squared - sum(int(x) ** 2 for x in row)) % prime
+                    out[index, place] = [_centred(one, prime) for one in _squares(rest, prime)]
+            columns.append(out)
+        return np.concatenate(columns, axis=2)
+
+    def digits(self, drawn: Signs) -> Any:
+        """The bits of the sums, modulo every prime of its own; or the lowest bits of the sum modulo the first."""
+        ranges = self.window.ranges
+        sums = self.system.reduce(np.matmul(drawn.astype(np.float64), self.residues))
+        primes = np.array(self.system.primes, dtype=np.int64)[:, None, None]
+        shifted = (sums.astype(np.int64) + (1 << (ranges.bits - 1))) % primes
+        if not self.several:
+            shifted[:] = shifted[:1]
+        bits = shifted[:, :, None] >> np.arange(ranges.bits)[:, None] & 1
+        self.bits_dealt = bits.reshape(len(primes), -1, ranges.width).astype(np.float64)
+        return self._joined(self.bits_dealt)
+
+    def help(self) -> Residues:
+        """The first values, for the numbers that it has modulo each prime."""
+        equations = self.window.equations
+        return np.stack([equations.helped([rows])[index] for index, rows in enumerate(self.residues)])
+
+    def help_again(self) -> Residues:
+        """The second values, likewise."""
+        equations, bits = self.window.equations, self.window.bits
+        again = equations.helped_again(equations.folded([[self.residues]], self.window.point, None))
+        helped = [bits.helped([one.reshape(-1, 1)])[index] for index, one in enumerate(self.bits_dealt)]
+        return np.concatenate([again, np.stack(helped)], axis=2)
+
+
+class LiarWithBits(Liar):
+    """The same, but its bits are bits."""
+
+    several = False
+
+
+def _centred(value: int, prime: int) -> int:
+    return value - prime if value > prime // 2 else value
+
+
+@cache
+def _two_for_minus_one(prime: int) -> tuple[int, int]:
+    """Two numbers whose squares add up to -1 modulo the prime."""
+    if prime % 4 == 1:
+        base = next(g for g in range(2, prime) if pow(g, (prime - 1) // 2, prime) == prime - 1)
+        return pow(base, (prime - 1) // 4, prime), 0
+    for first in range(1, prime):
+        rest = (-1 - first * first) % prime
+        if pow(rest, (prime - 1) // 2, prime) == 1:
+            return first, pow(rest, (prime + 1) // 4, prime)
+    raise ValueError("every prime has two such numbers [VA001]")
+
+
+def _squares(value: int, prime: int) -> tuple[int, int, int, int]:
+    """Four numbers whose squares add up to the value modulo the prime: t = ((t + 1) / 2)^2 - ((t - 1) / 2)^2."""
+    half = pow(2, -1, prime)
+    one, other = (value + 1) * half % prime, (value - 1) * half % prime
+    first, second = _two_for_minus_one(prime)
+    return one, first * other % prime, second * other % prime, 0
+
+
+# --- the scene
+
+
+def _proof(hand: Hand) -> Array:
+    """Two owners prove their rows, and the seats open the sums of these."""
+    owners = hand.committee.seats[:2]
+    rows, proven, prover = getattr(hand, "lie", (_ROWS, _ROWS, Prover))
+    dealt: dict[str, list[Shares]] = {}
+    for owner in owners:
+        mine = hand.deal(rows) if owner == hand.name else None
+        dealt[owner] = [hand.receive(owner, _ROWS.shape) if mine is None else mine]
+    if hand.active:
+        proofs = InputProofs(hand, dict.fromkeys(owners, _RANGES))
+        proofs.prover = prover
+        proofs.window([len(_ROWS)], own=[proven] if hand.name in owners else None, dealt=dealt)
+    total = hand.add([dealt[owner][0] for owner in owners])
+    return opened(hand, Shares(hand.system.reduce(total.values.sum(axis=1)), total.degree))
+
+
+def _lying(change: Callable[[Array, ResidueSystem], None], prover: type[Prover]) -> Callable[[Tamper], None]:
+    def install(tamper: Tamper) -> None:
+        rows = _ROWS.copy()
+        if tamper.now():
+            change(rows, tamper.hand.system)
+            proven = rows if issubclass(prover, Liar) else _ROWS
+            setattr(tamper.hand, "lie", (rows, proven, prover))  # noqa: B010 - read by the scene alone
+
+    return install
+
+
+def _cell(number: Callable[[ResidueSystem], int], column: int = 0) -> Callable[[Array, ResidueSystem], None]:
+    def change(rows: Array, system: ResidueSystem) -> None:
+        found = number(system) % system.modulus
+        rows[1, column] = found - system.modulus if found > system.modulus // 2 else found
+
+    return change
+
+
+def _idempotent(system: ResidueSystem) -> int:
+    """0 modulo the first prime, 1 modulo all others."""
+    rest = system.modulus // system.primes[0]
+    return 1 - rest * pow(rest, -1, system.primes[0])
+
+
+LIES: dict[str, Callable[[Array, ResidueSystem], None]] = {
+    "a number one beyond its bound": _cell(lambda system: _BOUND + 1),
+    "a number twice its bound": _cell(lambda system: 2 * _BOUND),
+    "a number a thousand times its bound": _cell(lambda system: 1000 * _BOUND),
+    "a number of half the modulus": _cell(lambda system: system.modulus // 2),
+    "a third, which is no whole number": _cell(lambda system: pow(3, -1, system.modulus)),
+    "a flag of 2": _cell(lambda system: 2, column=2),
+    "a flag that is 0 and 1": _cell(_idempotent, column=2),
+    "a code with two ones": _cell(lambda system: 1, column=3),
+}
+"""Rows that an owner may not deal, by their names."""
+
+PROOF = Scene("proof of bounds", 1, operation(_proof, lambda deals: 2 * _ROWS.sum(axis=0), primes=_RANGES.primes), True)
+
+
+def liars() -> list[tuple[str, Callable[[Tamper], None]]]:
+    """Every lie with the proof of an honest owner, of one whose bits are bits, and of one whose bits are none."""
+    ways = (
+        (", proven as if it were none", Prover),
+        (", with squares modulo every prime", LiarWithBits),
+        (", with squares and bits modulo every prime", Liar),
+    )
+    return [(lie + way, _lying(change, prover)) for lie, change in LIES.items() for way, prover in ways]

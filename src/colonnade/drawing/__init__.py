@@ -1,0 +1,1 @@
+"""How is a result drawn? Charts as inline SVG, for reports, the console and notebooks alike."""

@@ -1,1 +1,0 @@
-"""What models show of themselves in pictures, as plain values; one module for each thing drawn."""
