@@ -46,7 +46,7 @@ from colonnade.protocols.rows import Block, Rows
 from colonnade.protocols.session import play
 from colonnade.protocols.task import Task
 from colonnade.tables.places import Places
-from harness import PATIENCE, REST, Act, PhaseMeter, Place, Stage, in_processes
+from harness import PATIENCE, REST, Act, ClockedMeter, Place, Stage, in_processes
 
 OWNERS = ("bank", "clinic", "shop")
 RESULTS = Path(__file__).parent / "results" / "active.md"
@@ -189,7 +189,7 @@ def _program(programs: str, task: Task, rows: Rows | None, me: Any) -> Any:
 
 def take_part(task: Task, program: Callable[[Any], Any], stage: Stage) -> dict[str, Any]:
     """Run a program, and what it took of this process."""
-    place, meter = stage.join(), PhaseMeter()
+    place, meter = stage.join(), ClockedMeter()
     found: dict[str, float] = {}
 
     def timed(me: Any) -> Any:

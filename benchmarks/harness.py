@@ -283,7 +283,7 @@ def _measured(
     job: Job,
     program: Callable[[Any], Any],
 ) -> Report:
-    meter, clock = PhaseMeter(), Clock()
+    meter, clock = ClockedMeter(), Clock()
     before = resident("VmRSS")
     cpu = time.process_time()
     direct = linking(identity.name, job.ports or {})
@@ -319,7 +319,7 @@ def _measured(
     )
 
 
-class PhaseMeter(Meter):
+class ClockedMeter(Meter):
     """A meter that knows which phase it is in, so that messages can be charged to it."""
 
     def __init__(self) -> None:
@@ -367,7 +367,7 @@ class Clock:
 class Place:
     """An endpoint whose channels are timed."""
 
-    def __init__(self, place: Endpoint, meter: PhaseMeter) -> None:
+    def __init__(self, place: Endpoint, meter: ClockedMeter) -> None:
         self._place, self._meter = place, meter
 
     def channel(self, peer: str) -> TimedLink:
@@ -380,7 +380,7 @@ class Place:
 class TimedLink:
     """A channel whose processor time is told apart from the program's."""
 
-    def __init__(self, link: Any, meter: PhaseMeter) -> None:
+    def __init__(self, link: Any, meter: ClockedMeter) -> None:
         self._link, self._meter = link, meter
 
     def send(self, kind: str, /, **fields: Any) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.audit.registry import Game, register
-from colonnade.kinds.split.embeddings import programs, updates
+from colonnade.kinds.split.embeddings import programs as embedding_programs, updates
 from colonnade.kinds.split.embeddings.learner import Learner, Matrix, Places
 from colonnade.kinds.split.embeddings.scaling import Scaling
 from colonnade.kinds.split.embeddings.sides import Passive, Teacher
@@ -167,7 +167,7 @@ class ToldLabels:
 
     def answers(self, labels: Integers, stream: Stream) -> Integers:
         """The labels that everything that leaves the active party is made of."""
-        return programs.told_labels(labels, self.task, stream)
+        return embedding_programs.told_labels(labels, self.task, stream)
 
     def slopes(self, answers: Integers) -> Floats:
         """How the teacher's slopes pull each person toward the second label rather than the first."""

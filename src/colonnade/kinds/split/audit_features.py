@@ -34,7 +34,7 @@ from colonnade.protocols.moments.task import Moments
 from colonnade.randomness import Stream
 from colonnade.tables import Schema, number
 
-Matrix = NDArray[np.float64]
+FeatureMatrix = NDArray[np.float64]
 _COLUMNS = 2
 _OTHERS = 1
 _TRIED = 100
@@ -64,7 +64,7 @@ class People:
     columns: tuple[tuple[str, tuple[tuple[float, ...], ...]], ...]
     classes: tuple[int, ...]
 
-    def rows(self, party: str) -> Matrix:
+    def rows(self, party: str) -> FeatureMatrix:
         """One party's columns, (people, columns)."""
         return np.array(dict(self.columns)[party]).reshape(len(self.classes), _COLUMNS)
 
@@ -73,14 +73,14 @@ class People:
 class _Listed:
     """Encoded rows as the moments' program reads them."""
 
-    rows: Matrix
+    rows: FeatureMatrix
     places: None = None
 
     @property
     def ids(self) -> Sequence[str]:
         return [f"{index:04}" for index in range(len(self.rows))]
 
-    def blocks(self, rows: int, /) -> Iterator[Matrix]:
+    def blocks(self, rows: int, /) -> Iterator[FeatureMatrix]:
         yield from (self.rows[start : start + rows] for start in range(0, len(self.rows), rows))
 
 
@@ -95,7 +95,7 @@ class Features:
     tables: tuple[People, People]
     noisy: tuple[str, ...]
 
-    def __call__(self, neighbour: int, count: int, stream: Stream) -> Matrix:
+    def __call__(self, neighbour: int, count: int, stream: Stream) -> FeatureMatrix:
         """The weighed sum of the opened entries, for ``count`` runs of the protocol."""
         task = self.study.task
         people = [self._rounded(person, count, stream) for person in self.embedded[neighbour]]
@@ -113,13 +113,13 @@ class Features:
         return self.study.encoder(party)
 
     @cached_property
-    def embedded(self) -> tuple[Matrix, Matrix]:
+    def embedded(self) -> tuple[FeatureMatrix, FeatureMatrix]:
         """The joint rows of both tables as parties bring them, without the constant."""
         first, second = (self._embedded(table) for table in self.tables)
         return first, second
 
     @cached_property
-    def moves(self) -> Matrix:
+    def moves(self) -> FeatureMatrix:
         """How much each entry of the full matrix moves, scaled to at most one; too small a move counts as none."""
         change = self._change / np.abs(self._change).max()
         return np.asarray(np.where(np.abs(change) > _TINY, change, 0.0))
@@ -130,11 +130,11 @@ class Features:
         return _weight(self._change, self.study.task, self.noisy)
 
     @cached_property
-    def _change(self) -> Matrix:
+    def _change(self) -> FeatureMatrix:
         first, second = (_with_constant(rows, self.study.task) for rows in self.embedded)
         return np.asarray(second.T @ second - first.T @ first)
 
-    def _embedded(self, people: People) -> Matrix:
+    def _embedded(self, people: People) -> FeatureMatrix:
         joint, parts = self.study.joint, []
         for party, width in joint.widths:
             encoder = self.encoder(party, people) if width else None
@@ -142,7 +142,7 @@ class Features:
             parts.append(joint.rows(party, _Listed(people.rows(party)), encoder, labels).matrix())
         return np.hstack(parts)
 
-    def _rounded(self, person: Matrix, count: int, stream: Stream) -> NDArray[np.int64]:
+    def _rounded(self, person: FeatureMatrix, count: int, stream: Stream) -> NDArray[np.int64]:
         """One person's integers in ``count`` runs, with the constant."""
         task = self.study.task
         parts = [
@@ -152,7 +152,7 @@ class Features:
         return np.hstack([*parts, np.full((count, 1), float(task.constant))]).astype(np.int64)
 
 
-def _weight(change: Matrix, task: Moments, noisy: tuple[str, ...]) -> float:
+def _weight(change: FeatureMatrix, task: Moments, noisy: tuple[str, ...]) -> float:
     variance = task.additive.unit * task.noise * len(noisy) / len(task.owners)
     return float(np.abs(change).max() * task.gamma**2 / variance)
 
@@ -170,7 +170,7 @@ class Trained:
     plan: PrivateTraining
     ends: tuple[float, float]
 
-    def __call__(self, neighbour: int, count: int, stream: Stream) -> Matrix:
+    def __call__(self, neighbour: int, count: int, stream: Stream) -> FeatureMatrix:
         """Log-likelihood ratios of ``count`` runs, up to a constant."""
         total = self.moments(neighbour, count, stream) * self.weight
 
@@ -182,20 +182,20 @@ class Trained:
         return total
 
     @cached_property
-    def _weights(self) -> Matrix:
+    def _weights(self) -> FeatureMatrix:
         """How far each number of a sum moves over the variance of its noise."""
         first, second = (self._summed(end, lambda numbers: np.zeros(numbers, dtype=np.int64)) for end in self.ends)
         step = self.plan.clip / (1 << GRADIENT_BITS)
         return np.asarray((second - first) / (self.plan.variance * step**2))
 
-    def _summed(self, end: float, noise: Drawn) -> Matrix:
+    def _summed(self, end: float, noise: Drawn) -> FeatureMatrix:
         """The noised sum of gradients of a linear encoder: one person's, if it is there, and another's."""
         rows = np.array([[0.5], *([[end * _FAR * self.plan.clip]] if end else [])])
         learner = OverRows(encoder_from({"kind": "linear", "width": 1}, 1, seed=1), rows)
         return noised_sum(learner, np.arange(len(rows)), np.ones((len(rows), 1)), self.plan.clip, noise)
 
 
-def _with_constant(rows: Matrix, task: Moments) -> Matrix:
+def _with_constant(rows: FeatureMatrix, task: Moments) -> FeatureMatrix:
     return np.column_stack([rows, np.full(len(rows), task.constant / task.gamma)])
 
 
@@ -217,7 +217,7 @@ def _people(study: Study, drawn: np.random.Generator, count: int) -> People:
     return people_of(columns, classes.tolist())
 
 
-def people_of(columns: dict[str, Matrix], classes: list[int]) -> People:
+def people_of(columns: dict[str, FeatureMatrix], classes: list[int]) -> People:
     """People from each party's columns of them and their classes."""
     listed = {party: tuple(tuple(row) for row in rows.tolist()) for party, rows in columns.items()}
     return People(tuple(listed.items()), tuple(classes))
